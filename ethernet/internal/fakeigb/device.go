@@ -138,7 +138,6 @@ func (d *Device) SetLink(up bool) {
 	})
 }
 
-
 // On implements fakepci.Model.
 func (d *Device) On() string {
 	for q := range d.rings {

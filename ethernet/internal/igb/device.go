@@ -81,7 +81,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 		return err
 	}
 	d.regs.f = d.f
-	if d.regs.bar, err = d.f.OpenBAR(vfio.RegionBAR0, d.family.registerBytes()); err != nil {
+	if d.regs.Registers, err = d.f.OpenRegisters(vfio.RegionBAR0, d.family.registerBytes()); err != nil {
 		return err
 	}
 	if err := d.kind.reset(ctx, d); err != nil {
@@ -140,7 +140,7 @@ func (d *device) start(ctx context.Context) error {
 	}
 	d.kind.enable(d)
 	d.regs.status() // it is done when this is answered
-	if err := d.regs.take(); err != nil {
+	if err := d.regs.Take(); err != nil {
 		return err
 	}
 	for _, q := range d.queues {
@@ -167,7 +167,7 @@ func (d *device) Hint(err error) string {
 // Link implements port.NIC.
 func (d *device) Link(context.Context) (ethernet.Link, error) {
 	status := d.regs.status()
-	if err := d.regs.take(); err != nil || status&statusLinkUp == 0 {
+	if err := d.regs.Take(); err != nil || status&statusLinkUp == 0 {
 		return ethernet.Link{}, err
 	}
 	speed := [4]int{10, 100, 1000, 1000}[status&statusSpeed>>6]
@@ -182,7 +182,7 @@ func (d *device) Look(ctx context.Context) (up bool, err error) {
 
 // Filter implements port.NIC.
 func (d *device) Filter(ctx context.Context, to, _ port.Filter) error {
-	return errors.Join(d.kind.filter(ctx, d, to), d.regs.take())
+	return errors.Join(d.kind.filter(ctx, d, to), d.regs.Take())
 }
 
 // Count implements port.NIC.
@@ -190,7 +190,7 @@ func (d *device) Count() (*ethernet.DeviceStats, error) {
 	before := d.counted
 	d.regs.status()
 	d.kind.count(d)
-	if err := d.regs.take(); err != nil {
+	if err := d.regs.Take(); err != nil {
 		d.counted = before
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (d *device) Restart(ctx context.Context) error {
 	if d.port.Failed() == nil {
 		d.kind.count(d)
 	}
-	d.regs.take()
+	d.regs.Take()
 	err := d.kind.reset(ctx, d)
 	if err == nil {
 		for _, q := range d.queues {
@@ -215,7 +215,7 @@ func (d *device) Restart(ctx context.Context) error {
 		}
 		err = d.start(ctx)
 	}
-	return errors.Join(err, d.regs.take())
+	return errors.Join(err, d.regs.Take())
 }
 
 // Release implements port.NIC.
@@ -229,7 +229,7 @@ func (d *device) Release() error {
 	err := d.f.Close(func() error {
 		ctx, cancel := d.port.Limited()
 		defer cancel()
-		d.regs.take()
+		d.regs.Take()
 		return d.kind.reset(ctx, d)
 	})
 	if !errors.Is(err, ethernet.ErrNotStopped) {

@@ -45,13 +45,13 @@ func (d *device) withSemaphore(ctx context.Context, resource uint32, f func() er
 		if err := d.guard(ctx); err != nil {
 			return false, err
 		}
-		v := r.read(regSWFWSYNC)
+		v := r.Read(regSWFWSYNC)
 		free := v&(resource|resource<<16) == 0
 		if free {
-			r.write(regSWFWSYNC, v|resource)
+			r.Write(regSWFWSYNC, v|resource)
 		}
 		d.release()
-		return free, r.take()
+		return free, r.Take()
 	})
 	if err != nil {
 		return err
@@ -63,9 +63,9 @@ func (d *device) withSemaphore(ctx context.Context, resource uint32, f func() er
 		}
 		return err
 	}
-	r.update(regSWFWSYNC, 0, resource)
+	r.Update(regSWFWSYNC, 0, resource)
 	d.release()
-	if rerr := r.take(); err == nil {
+	if rerr := r.Take(); err == nil {
 		err = rerr
 	}
 	return err
@@ -79,13 +79,13 @@ func (d *device) guard(ctx context.Context) error {
 	take := func() error {
 		if err := d.f.WaitFor(ctx, d.options.Timeout/4, "the semaphore of drivers", func() (bool, error) {
 			r.status()
-			return r.read(regSWSM)&swsmSoftware == 0, r.take()
+			return r.Read(regSWSM)&swsmSoftware == 0, r.Take()
 		}); err != nil {
 			return err
 		}
 		return d.f.WaitFor(ctx, d.options.Timeout/4, "the semaphore of firmware", func() (bool, error) {
-			r.update(regSWSM, swsmFirmware, 0)
-			return r.read(regSWSM)&swsmFirmware != 0, r.take()
+			r.Update(regSWSM, swsmFirmware, 0)
+			return r.Read(regSWSM)&swsmFirmware != 0, r.Take()
 		})
 	}
 	if err := take(); !errors.Is(err, ethernet.ErrNotReady) {
@@ -96,19 +96,19 @@ func (d *device) guard(ctx context.Context) error {
 }
 
 // release gives SWSM back.
-func (d *device) release() { d.regs.update(regSWSM, 0, swsmSoftware|swsmFirmware) }
+func (d *device) release() { d.regs.Update(regSWSM, 0, swsmSoftware|swsmFirmware) }
 
 // startLink has the PHY negotiate the link. That takes seconds, and no caller waits for it.
 func (d *device) startLink(ctx context.Context) error {
 	r := &d.regs
 	if d.family.linkDisconnect {
-		r.update(regPHPM, 0, phpmNoLink)
+		r.Update(regPHPM, 0, phpmNoLink)
 	}
 	address, status := uint32(1), r.status()
 	if d.family.phyInConfig {
-		address = r.read(regMDICNFG) >> mdicPHYShift & 31
+		address = r.Read(regMDICNFG) >> mdicPHYShift & 31
 	}
-	if err := r.take(); err != nil {
+	if err := r.Take(); err != nil {
 		return err
 	}
 	return d.withSemaphore(ctx, semaphorePHY[status&statusFunction>>2], func() error {
@@ -128,14 +128,14 @@ func (d *device) startLink(ctx context.Context) error {
 // mdic gives a command to the PHY and returns its data.
 func (d *device) mdic(ctx context.Context, command uint32) (uint16, error) {
 	r := &d.regs
-	r.write(regMDIC, command)
+	r.Write(regMDIC, command)
 	var v uint32
 	err := d.f.Wait(ctx, "the PHY", func() (bool, error) {
-		v = r.read(regMDIC)
-		if r.err == nil && v == allOnes {
+		v = r.Read(regMDIC)
+		if r.Err() == nil && v == allOnes {
 			r.status() // is it the PHY or the device?
 		}
-		return v&mdicReady != 0 && v != allOnes, r.take()
+		return v&mdicReady != 0 && v != allOnes, r.Take()
 	})
 	if err == nil && v&mdicError != 0 {
 		err = fmt.Errorf("%w: the PHY refuses command %#x", ethernet.ErrNotReady, command)

@@ -24,53 +24,53 @@ const (
 func (physical) reset(ctx context.Context, d *device) error {
 	r := &d.regs
 	r.status()
-	r.write(regIMC, allOnes)
-	r.write(regEIMC, allOnes)
-	r.write(regRCTL, 0)
-	r.write(regTCTL, tctlPadShort)
-	r.update(regCTRLEXT, 0, ctrlExtDriverLoaded)
-	r.update(regCTRL, ctrlMasterDisable, 0)
-	if err := r.take(); err != nil {
+	r.Write(regIMC, allOnes)
+	r.Write(regEIMC, allOnes)
+	r.Write(regRCTL, 0)
+	r.Write(regTCTL, tctlPadShort)
+	r.Update(regCTRLEXT, 0, ctrlExtDriverLoaded)
+	r.Update(regCTRL, ctrlMasterDisable, 0)
+	if err := r.Take(); err != nil {
 		return err
 	}
 	// A device that does not end its requests is reset all the same: nothing else ends them.
 	err := d.f.WaitFor(ctx, min(masterTimeout, d.options.Timeout), "the end of its requests", func() (bool, error) {
-		return r.status()&statusMasterEnabled == 0, r.take()
+		return r.status()&statusMasterEnabled == 0, r.Take()
 	})
 	if err != nil && !errors.Is(err, ethernet.ErrNotReady) {
 		return err
 	}
-	r.update(regCTRL, ctrlReset, 0)
-	if err := r.take(); err != nil {
+	r.Update(regCTRL, ctrlReset, 0)
+	if err := r.Take(); err != nil {
 		return err
 	}
 	time.Sleep(afterReset)
 	err = d.f.Wait(ctx, "a reset", func() (bool, error) {
 		r.status()
-		v := r.read(regCTRL)
-		return v&ctrlReset == 0, r.take()
+		v := r.Read(regCTRL)
+		return v&ctrlReset == 0, r.Take()
 	})
 	if err != nil {
 		return err
 	}
 	err = d.f.WaitFor(ctx, min(autoReadTimeout, d.options.Timeout), "loading the NVM", func() (bool, error) {
-		return r.read(regEECD)&eecdAutoRead != 0, r.take()
+		return r.Read(regEECD)&eecdAutoRead != 0, r.Take()
 	})
 	if err != nil && !errors.Is(err, ethernet.ErrNotReady) {
 		return err
 	}
-	r.write(regIMC, allOnes)
-	r.write(regEIMC, allOnes)
-	r.read(regICR)
+	r.Write(regIMC, allOnes)
+	r.Write(regEIMC, allOnes)
+	r.Read(regICR)
 	r.status()
-	return r.take()
+	return r.Take()
 }
 
 // address takes the address that the device has loaded itself, or else that in its NVM.
 func (physical) address(ctx context.Context, d *device) (ethernet.MAC, error) {
 	r := &d.regs
-	low, high := r.read(regRAL), r.read(regRAH)
-	if err := r.take(); err != nil {
+	low, high := r.Read(regRAL), r.Read(regRAH)
+	if err := r.Take(); err != nil {
 		return ethernet.MAC{}, err
 	}
 	m := macOf(low, high)
@@ -92,13 +92,13 @@ func (physical) address(ctx context.Context, d *device) (ethernet.MAC, error) {
 
 func (k physical) configure(ctx context.Context, d *device) error {
 	r, c := &d.regs, d.options
-	r.update(regCTRLEXT, ctrlExtDriverLoaded, 0)
+	r.Update(regCTRLEXT, ctrlExtDriverLoaded, 0)
 	vme := uint32(0)
 	if c.Offloads&ethernet.OffloadVLAN != 0 {
 		vme = ctrlVME
 	}
-	r.update(regCTRL, ctrlSLU|vme, ctrlForceSpeed|ctrlForceDuplex|ctrlMasterDisable|ctrlVME&^vme)
-	r.write(regRLPML, uint32(c.MaxFrame()+ethernet.CRCSize))
+	r.Update(regCTRL, ctrlSLU|vme, ctrlForceSpeed|ctrlForceDuplex|ctrlMasterDisable|ctrlVME&^vme)
+	r.Write(regRLPML, uint32(c.MaxFrame()+ethernet.CRCSize))
 
 	sums := uint32(0)
 	if c.Offloads&ethernet.OffloadReceiveSum != 0 {
@@ -108,17 +108,17 @@ func (k physical) configure(ctx context.Context, d *device) error {
 		sums |= rxcsumHashInside
 		d.spread()
 	} else {
-		r.write(regMRQC, 0)
+		r.Write(regMRQC, 0)
 	}
-	r.write(regRXCSUM, sums)
+	r.Write(regRXCSUM, sums)
 
 	if c.Interrupts {
-		r.write(regGPIE, gpieMSIX|gpieOneShot)
+		r.Write(regGPIE, gpieMSIX|gpieOneShot)
 		all := uint32(1)<<len(d.queues) - 1
-		r.write(regEIAC, all)
-		r.write(regEIAM, all)
+		r.Write(regEIAC, all)
+		r.Write(regEIAM, all)
 	}
-	if err := r.take(); err != nil {
+	if err := r.Take(); err != nil {
 		return err
 	}
 	if err := k.filter(ctx, d, d.port.Filter()); err != nil {
@@ -136,29 +136,29 @@ func (d *device) hashes() bool {
 func (d *device) spread() {
 	r := &d.regs
 	for i := range 10 {
-		r.write(regRSSRK+4*uint64(i), binary.LittleEndian.Uint32(d.options.HashKey[4*i:]))
+		r.Write(regRSSRK+4*uint64(i), binary.LittleEndian.Uint32(d.options.HashKey[4*i:]))
 	}
 	for i := range 32 {
 		var entries [4]byte
 		for j := range entries {
 			entries[j] = byte((4*i + j) % len(d.queues))
 		}
-		r.write(regRETA+4*uint64(i), binary.LittleEndian.Uint32(entries[:]))
+		r.Write(regRETA+4*uint64(i), binary.LittleEndian.Uint32(entries[:]))
 	}
-	r.write(regMRQC, mrqcRSS|mrqcFields)
+	r.Write(regMRQC, mrqcRSS|mrqcFields)
 }
 
 func (physical) enable(d *device) {
-	d.regs.write(regTCTL, tctlEnable|tctlPadShort|tctlCollision|tctlRetryLate)
-	d.regs.update(regRCTL, rctlEnable, 0)
+	d.regs.Write(regTCTL, tctlEnable|tctlPadShort|tctlCollision|tctlRetryLate)
+	d.regs.Update(regRCTL, rctlEnable, 0)
 }
 
 func (physical) filter(_ context.Context, d *device, f port.Filter) error {
 	r := &d.regs
 	low, high := wordsOf(f.MAC)
-	r.write(regRAH, 0) // not valid while it changes
-	r.write(regRAL, low)
-	r.write(regRAH, high|rahValid)
+	r.Write(regRAH, 0) // not valid while it changes
+	r.Write(regRAL, low)
+	r.Write(regRAH, high|rahValid)
 
 	var groups [128]uint32
 	for _, g := range f.Groups {
@@ -166,7 +166,7 @@ func (physical) filter(_ context.Context, d *device, f port.Filter) error {
 		groups[h>>5] |= 1 << (h & 31)
 	}
 	for i, v := range groups {
-		r.write(regMTA+4*uint64(i), v)
+		r.Write(regMTA+4*uint64(i), v)
 	}
 	set := uint32(rctlBroadcast | rctlLong | rctlStripCRC)
 	if f.VLANs != nil && !f.Promiscuous {
@@ -176,46 +176,46 @@ func (physical) filter(_ context.Context, d *device, f port.Filter) error {
 			ids[id>>5] |= 1 << (id & 31)
 		}
 		for i, v := range ids {
-			r.write(regVFTA+4*uint64(i), v)
+			r.Write(regVFTA+4*uint64(i), v)
 		}
 	}
 	if f.Promiscuous {
 		set |= rctlUnicastAll | rctlMulticastAll
 	}
-	r.update(regRCTL, set, rctlUnicastAll|rctlMulticastAll|rctlVLANFilter)
+	r.Update(regRCTL, set, rctlUnicastAll|rctlMulticastAll|rctlVLANFilter)
 	r.status() // what was written is done when this is answered
-	return r.take()
+	return r.Take()
 }
 
 func (physical) route(d *device, queue, vector int) {
 	for _, send := range []bool{false, true} {
 		reg, shift := d.family.vectorField(queue, send)
-		d.regs.update(reg, (uint32(vector)|ivarValid)<<shift, 0xff<<shift)
+		d.regs.Update(reg, (uint32(vector)|ivarValid)<<shift, 0xff<<shift)
 	}
 }
 
 func (physical) count(d *device) {
 	r, c := &d.regs, &d.counted
-	c.ReceivedFrames += uint64(r.read(regGPRC))
-	c.SentFrames += uint64(r.read(regGPTC))
+	c.ReceivedFrames += uint64(r.Read(regGPRC))
+	c.SentFrames += uint64(r.Read(regGPTC))
 	c.ReceivedBytes += r.read64(regGORCL, regGORCH)
 	c.SentBytes += r.read64(regGOTCL, regGOTCH)
-	c.Missed += uint64(r.read(regMPC))
-	c.ReceiveErrors += uint64(r.read(regCRCERRS)) + uint64(r.read(regRXERRC)) + uint64(r.read(regRLEC))
+	c.Missed += uint64(r.Read(regMPC))
+	c.ReceiveErrors += uint64(r.Read(regCRCERRS)) + uint64(r.Read(regRXERRC)) + uint64(r.Read(regRLEC))
 	for i := range d.queues {
 		// What found no descriptor in one queue.
 		reg := d.family.receiveBase(i) + ringRQDPC
-		c.Missed += uint64(r.read(reg) & 0xfff)
+		c.Missed += uint64(r.Read(reg) & 0xfff)
 		if d.family.clearRQDPC {
-			r.write(reg, 0)
+			r.Write(reg, 0)
 		}
 	}
 }
 
 // read64 reads a counter of 64 bits, of which reading the upper half clears both.
 func (r *registers) read64(low, high uint64) uint64 {
-	l := r.read(low)
-	return uint64(r.read(high))<<32 | uint64(l)
+	l := r.Read(low)
+	return uint64(r.Read(high))<<32 | uint64(l)
 }
 
 // groupHash is the place of a group's address among the 4096 bits of the table: twelve
@@ -237,11 +237,11 @@ func wordsOf(m ethernet.MAC) (low, high uint32) {
 func (d *device) readNVM(ctx context.Context, word int) (uint16, error) {
 	const start, done = 1 << 0, 1 << 1
 	r := &d.regs
-	r.write(d.family.eerd, uint32(word)<<2|start)
+	r.Write(d.family.eerd, uint32(word)<<2|start)
 	var v uint32
 	err := d.f.Wait(ctx, fmt.Sprintf("reading word %d of the NVM", word), func() (bool, error) {
-		v = r.read(d.family.eerd)
-		return v&done != 0 && v != allOnes, r.take()
+		v = r.Read(d.family.eerd)
+		return v&done != 0 && v != allOnes, r.Take()
 	})
 	return uint16(v >> 16), err
 }

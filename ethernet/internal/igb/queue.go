@@ -3,7 +3,6 @@ package igb
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
@@ -38,8 +37,6 @@ type queue struct {
 
 	receive receiveRing
 	send    sendRing
-
-	idle int // interrupts without a frame, in a row
 }
 
 type receiveRing struct {
@@ -88,12 +85,12 @@ func (d *device) makeQueues() error {
 			headroom: uint16(pool.Headroom), pool: d.pool,
 			receive: receiveRing{
 				descriptors: receivedAt(memory[at:], c.ReceiveDescriptors), buffers: emptySlots(c.ReceiveDescriptors),
-				tail: d.regs.bar.Doorbell(d.family.receiveBase(i) + ringTail), iova: iova + at,
+				tail: d.regs.BAR().Doorbell(d.family.receiveBase(i) + ringTail), iova: iova + at,
 				hashes: d.hashes(), sums: c.Offloads&ethernet.OffloadReceiveSum != 0,
 			},
 			send: sendRing{
 				descriptors: sentAt(memory[at+receiveBytes:], c.SendDescriptors), buffers: emptySlots(c.SendDescriptors),
-				head: headAt(memory[head:]), bell: d.regs.bar.Doorbell(d.family.sendBase(i) + ringTail),
+				head: headAt(memory[head:]), bell: d.regs.BAR().Doorbell(d.family.sendBase(i) + ringTail),
 				iova: iova + at + receiveBytes, at: iova + head,
 			},
 		}
@@ -135,19 +132,19 @@ func (q *queue) start(ctx context.Context) error {
 		ring.descriptors[i] = received{low: q.address(b, q.headroom)}
 	}
 	base := d.family.receiveBase(q.Index)
-	r.write(base+ringBaseLow, uint32(ring.iova))
-	r.write(base+ringBaseHigh, uint32(ring.iova>>32))
-	r.write(base+ringBytes, uint32(len(ring.descriptors)*descriptorBytes))
+	r.Write(base+ringBaseLow, uint32(ring.iova))
+	r.Write(base+ringBaseHigh, uint32(ring.iova>>32))
+	r.Write(base+ringBytes, uint32(len(ring.descriptors)*descriptorBytes))
 	srrctl := uint32(d.options.Pool.Options().Size/1024) | srrctlOneBuffer
 	if len(d.queues) > 1 {
 		srrctl |= srrctlDrop
 	}
-	r.write(base+ringSRRCTL, srrctl)
+	r.Write(base+ringSRRCTL, srrctl)
 	if d.family.stripPerQueue && !d.family.virtual {
-		r.update(regDVMOLR+0x40*uint64(q.Index), stripCRC, 0)
+		r.Update(regDVMOLR+0x40*uint64(q.Index), stripCRC, 0)
 	}
-	r.write(base+ringHead, 0)
-	r.write(base+ringControl, receiveThresholds|ringEnable)
+	r.Write(base+ringHead, 0)
+	r.Write(base+ringControl, receiveThresholds|ringEnable)
 	if err := q.waitRing(ctx, base, true); err != nil {
 		return err
 	}
@@ -161,9 +158,9 @@ func (q *queue) start(ctx context.Context) error {
 	if q.event != nil {
 		d.kind.route(d, q.Index, q.Index)
 		// In microseconds, from bit 2 on.
-		r.write(regEITR+4*uint64(q.Index), min(uint32(d.options.Moderation.Microseconds()), 8191)<<2|eitrKeepCounter)
+		r.Write(regEITR+4*uint64(q.Index), min(uint32(d.options.Moderation.Microseconds()), 8191)<<2|eitrKeepCounter)
 	}
-	return r.take()
+	return r.Take()
 }
 
 // startSend gives an empty send ring to the device.
@@ -172,15 +169,15 @@ func (q *queue) startSend(ctx context.Context) error {
 	base := q.device.family.sendBase(q.Index)
 	ring.clean, ring.tail, ring.contexts, ring.context, *ring.head = 0, 0, 0, sent{}, 0
 	ring.bad = false
-	r.write(base+ringBaseLow, uint32(ring.iova))
-	r.write(base+ringBaseHigh, uint32(ring.iova>>32))
-	r.write(base+ringBytes, uint32(len(ring.descriptors)*descriptorBytes))
-	r.write(base+ringHead, 0)
-	r.write(base+ringTail, 0)
-	r.update(base+ringTXCTL, 0, txctlRelaxedWriteBack)
-	r.write(base+ringWBHigh, uint32(ring.at>>32))
-	r.write(base+ringWBLow, uint32(ring.at)|headWriteBack)
-	r.write(base+ringControl, sendThresholds|ringEnable)
+	r.Write(base+ringBaseLow, uint32(ring.iova))
+	r.Write(base+ringBaseHigh, uint32(ring.iova>>32))
+	r.Write(base+ringBytes, uint32(len(ring.descriptors)*descriptorBytes))
+	r.Write(base+ringHead, 0)
+	r.Write(base+ringTail, 0)
+	r.Update(base+ringTXCTL, 0, txctlRelaxedWriteBack)
+	r.Write(base+ringWBHigh, uint32(ring.at>>32))
+	r.Write(base+ringWBLow, uint32(ring.at)|headWriteBack)
+	r.Write(base+ringControl, sendThresholds|ringEnable)
 	return q.waitRing(ctx, base, true)
 }
 
@@ -193,7 +190,7 @@ func (q *queue) waitRing(ctx context.Context, base uint64, on bool) error {
 	}
 	return q.device.f.Wait(ctx, what, func() (bool, error) {
 		r.status()
-		return r.read(base+ringControl)&ringEnable != 0 == on, r.take()
+		return r.Read(base+ringControl)&ringEnable != 0 == on, r.Take()
 	})
 }
 
@@ -240,9 +237,6 @@ func (q *queue) run() {
 	q.lock.Unlock()
 }
 
-// maxIdle is the number of interrupts that may come without a frame, before Wait takes a nap after each.
-const maxIdle = 16
-
 // Sleep implements port.Ring.
 func (q *queue) Sleep(ctx context.Context) (bool, error) {
 	if q.event == nil {
@@ -251,30 +245,7 @@ func (q *queue) Sleep(ctx context.Context) (bool, error) {
 	if err := q.arm(); err != nil || q.Ready() {
 		return true, err
 	}
-	limited, cancel := context.WithTimeout(ctx, ethernet.WaitLimit)
-	defer cancel()
-	err := q.event.Wait(limited)
-	if err == nil {
-		q.interrupted()
-	} else if limited.Err() != nil {
-		err = nil
-	}
-	return true, err
-}
-
-// interrupted counts an interrupt, and takes a nap if too many have brought nothing.
-func (q *queue) interrupted() {
-	q.lock.Lock()
-	q.Counters.Interrupts.Add(1)
-	q.idle++
-	if q.arrived() {
-		q.idle = 0
-	}
-	storm := q.idle > maxIdle
-	q.lock.Unlock()
-	if storm {
-		time.Sleep(port.Nap)
-	}
+	return true, q.Await(ctx, q.event, &q.lock, q.arrived)
 }
 
 // arm unmasks the queue's vector.
@@ -285,8 +256,8 @@ func (q *queue) arm() error {
 	if err := d.port.Failed(); err != nil {
 		return err
 	}
-	d.regs.write(regEIMS, 1<<q.Index)
-	return d.regs.take()
+	d.regs.Write(regEIMS, 1<<q.Index)
+	return d.regs.Take()
 }
 
 // Ready implements port.Ring. A device that has to be stepped is.

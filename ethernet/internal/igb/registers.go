@@ -129,51 +129,22 @@ const (
 
 const allOnes = 0xffffffff
 
-// registers are BAR0. After an access that fails nothing more is done, and err says why,
-// so that a sequence needs to look but once.
+// registers are BAR0.
 type registers struct {
-	f   *function.Function
-	bar *function.BAR
-	err error
-}
-
-func (r *registers) read(offset uint64) uint32 {
-	if r.err != nil {
-		return 0
-	}
-	v, err := r.bar.Read(offset)
-	r.err = err
-	return v
-}
-
-func (r *registers) write(offset uint64, v uint32) {
-	if r.err == nil {
-		r.err = r.bar.Write(offset, v)
-	}
-}
-
-// update changes bits of a register.
-func (r *registers) update(offset uint64, set, clear uint32) {
-	r.write(offset, r.read(offset)&^clear|set)
+	f *function.Function
+	function.Registers
 }
 
 // status reads STATUS, of which no device has all bits set: then it is gone. It may also be
 // if none is.
 func (r *registers) status() uint32 {
-	v := r.read(regSTATUS)
+	v := r.Read(regSTATUS)
 	switch {
-	case r.err != nil:
+	case r.Err() != nil:
 	case v == allOnes:
-		r.err = fmt.Errorf("%w: STATUS reads as all ones", ethernet.ErrDeviceGone)
+		r.Fail(fmt.Errorf("%w: STATUS reads as all ones", ethernet.ErrDeviceGone))
 	case v == 0:
-		r.err = r.f.Present()
+		r.Fail(r.f.Present())
 	}
 	return v
-}
-
-// take returns the error, and forgets it.
-func (r *registers) take() error {
-	err := r.err
-	r.err = nil
-	return err
 }

@@ -244,7 +244,7 @@ var errHead = fmt.Errorf("%w: the head of its send ring is out of range", ethern
 func (q *queue) Renew(ctx context.Context) error {
 	q.pause()
 	base := q.device.family.sendBase(q.Index)
-	q.device.regs.write(base+ringControl, sendThresholds)
+	q.device.regs.Write(base+ringControl, sendThresholds)
 	if err := q.waitRing(ctx, base, false); err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ const (
 
 // look reads the mailbox's register without losing what reading clears.
 func (v *virtualFunction) look(r *registers) uint32 {
-	bits := r.read(regMailbox)
-	if r.err == nil && bits == allOnes {
+	bits := r.Read(regMailbox)
+	if r.Err() == nil && bits == allOnes {
 		r.status()
 	}
 	v.seen |= bits & mailReadClears
@@ -67,7 +67,7 @@ func (v *virtualFunction) look(r *registers) uint32 {
 func (v *virtualFunction) await(ctx context.Context, d *device, what string, bits uint32) error {
 	return d.f.Wait(ctx, what, func() (bool, error) {
 		set := v.look(&d.regs)&bits != 0
-		return set, d.regs.take()
+		return set, d.regs.Take()
 	})
 }
 
@@ -75,9 +75,9 @@ func (v *virtualFunction) await(ctx context.Context, d *device, what string, bit
 func (v *virtualFunction) lock(ctx context.Context, d *device) error {
 	r := &d.regs
 	return d.f.Wait(ctx, "the mailbox to be free", func() (bool, error) {
-		r.write(regMailbox, mailOurs)
+		r.Write(regMailbox, mailOurs)
 		free := v.look(r)&mailOurs != 0
-		return free, r.take()
+		return free, r.Take()
 	})
 }
 
@@ -89,10 +89,10 @@ func (v *virtualFunction) ask(ctx context.Context, d *device, message ...uint32)
 	}
 	v.seen &^= mailArrived | mailAcked
 	for i, w := range message {
-		r.write(regMailMemory+4*uint64(i), w)
+		r.Write(regMailMemory+4*uint64(i), w)
 	}
-	r.write(regMailbox, mailRequest)
-	if err := r.take(); err != nil {
+	r.Write(regMailbox, mailRequest)
+	if err := r.Take(); err != nil {
 		return answer, err
 	}
 	if err := v.await(ctx, d, "the physical function to take a message", mailAcked); err != nil {
@@ -105,10 +105,10 @@ func (v *virtualFunction) ask(ctx context.Context, d *device, message ...uint32)
 		return answer, err
 	}
 	for i := range answer {
-		answer[i] = r.read(regMailMemory + 4*uint64(i))
+		answer[i] = r.Read(regMailMemory + 4*uint64(i))
 	}
-	r.write(regMailbox, mailAck)
-	return answer, r.take()
+	r.Write(regMailbox, mailAck)
+	return answer, r.Take()
 }
 
 // request is ask for something that is refused or not.
@@ -128,18 +128,18 @@ func (v *virtualFunction) request(ctx context.Context, d *device, what string, m
 func (v *virtualFunction) reset(ctx context.Context, d *device) error {
 	r := &d.regs
 	r.status()
-	r.write(regEIMC, allOnes)
+	r.Write(regEIMC, allOnes)
 	for _, base := range []uint64{d.family.receiveBase(0), d.family.sendBase(0)} {
-		r.update(base+ringControl, 0, ringEnable)
+		r.Update(base+ringControl, 0, ringEnable)
 	}
-	r.update(regCTRL, ctrlReset, 0)
-	if err := r.take(); err != nil {
+	r.Update(regCTRL, ctrlReset, 0)
+	if err := r.Take(); err != nil {
 		return err
 	}
 	err := d.f.Wait(ctx, "the physical function's own reset", func() (bool, error) {
 		busy := v.look(r)&(mailResetting|mailResetDone) != 0
 		v.seen &^= mailResetDone
-		return !busy, r.take()
+		return !busy, r.Take()
 	})
 	if err != nil {
 		return err
@@ -171,8 +171,8 @@ func (v *virtualFunction) address(context.Context, *device) (ethernet.MAC, error
 
 func (v *virtualFunction) configure(ctx context.Context, d *device) error {
 	if d.options.Interrupts {
-		d.regs.write(regEIAC, 1)
-		d.regs.write(regEIAM, 1)
+		d.regs.Write(regEIAC, 1)
+		d.regs.Write(regEIAM, 1)
 	}
 	if err := v.request(ctx, d, "frames of that length", messageLongest, uint32(d.options.MaxFrame()+ethernet.CRCSize)); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (v *virtualFunction) count(d *device) {
 	}{
 		{regVFGPRC, &c.ReceivedFrames}, {regVFGPTC, &c.SentFrames}, {regVFGORC, &c.ReceivedBytes}, {regVFGOTC, &c.SentBytes},
 	} {
-		now := d.regs.read(counter.register)
+		now := d.regs.Read(counter.register)
 		*counter.to += uint64(now - v.last[i]) // they wrap
 		v.last[i] = now
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // Ring is a queue of a driver, which embeds a Queue.
@@ -39,6 +41,7 @@ type Queue struct {
 	stuck    time.Time // when Stands first saw that nothing is sent; zero after progress
 	renewals int       // in a row
 	renewed  time.Time
+	idle     int // interrupts without a frame, in a row
 }
 
 // Add makes a ring, which embeds q, the next queue of the port, with a cache of its own.
@@ -125,4 +128,33 @@ func (q *Queue) poll(ctx context.Context) {
 			time.Sleep(Nap)
 		}
 	}
+}
+
+// maxIdle is how many interrupts may come without a frame, before Wait takes a nap after each.
+const maxIdle = 16
+
+// Await sleeps until an interrupt, at most ethernet.WaitLimit. The lock is that of the ring, and
+// arrived, which is called with it, says whether a frame has come. After too many interrupts that
+// have brought nothing it takes a nap.
+func (q *Queue) Await(ctx context.Context, interrupt *vfio.Eventfd, lock sync.Locker, arrived func() bool) error {
+	limited, cancel := context.WithTimeout(ctx, ethernet.WaitLimit)
+	defer cancel()
+	if err := interrupt.Wait(limited); err != nil {
+		if limited.Err() != nil {
+			err = nil
+		}
+		return err
+	}
+	lock.Lock()
+	q.Counters.Interrupts.Add(1)
+	q.idle++
+	if arrived() {
+		q.idle = 0
+	}
+	storm := q.idle > maxIdle
+	lock.Unlock()
+	if storm {
+		time.Sleep(Nap)
+	}
+	return nil
 }
