@@ -25,6 +25,9 @@ type Model struct {
 type Driver struct {
 	Name   string // such as "igb"
 	Models []Model
+	// Interfaces says that a function may have several interfaces, each a port of its own: see
+	// vfio.Interface.
+	Interfaces bool
 	// Open takes a device of one of the models and makes it ready. The device is the
 	// port's from then on: if Open fails it is closed, after the device was stopped.
 	Open func(ctx context.Context, dev vfio.Device, m Model, c Options) (Port, error)
@@ -164,6 +167,9 @@ func New(ctx context.Context, dev vfio.Device, c Options) (Port, error) {
 	if d == nil {
 		hint, err := unfit(hostpci.Function{Vendor: config.Vendor, Device: config.Device, Class: config.Class})
 		return fail(err, hint)
+	}
+	if n := vfio.Interface(dev); n != 0 && !d.Interfaces {
+		return fail(&ConfigError{"interface", n, "0: a " + m.Name + " has one interface"}, "")
 	}
 	return d.Open(ctx, dev, m, c)
 }

@@ -31,7 +31,7 @@ var (
 	// ErrNoBuffers: the pool has not enough free buffers.
 	ErrNoBuffers = errors.New("no free buffers in the pool")
 	// ErrInUse: something still uses the object.
-	ErrInUse = errors.New("still in use")
+	ErrInUse = vfio.ErrInUse
 	// ErrNeedsReset: the device says that it is broken. Port.Restart resets it.
 	ErrNeedsReset = errors.New("the device needs to be reset")
 	// ErrNotStopped: the device could not be kept from memory. That memory stays mapped,

@@ -115,5 +115,8 @@ func Open(ctx context.Context, address string) (Device, error) {
 		return nil, &Error{Op: "open", Device: address, Err: fmt.Errorf("%w %q", ErrUnknownScheme, a.Scheme),
 			Hint: "this program knows " + strings.Join(Schemes(), ", ")}
 	}
+	if a.Options.Has(interfaceOption) {
+		return openInterface(ctx, a, open)
+	}
 	return open(ctx, a)
 }

@@ -27,6 +27,8 @@ var (
 	ErrNoDMAMemory         = errors.New("no memory for DMA")
 	ErrBadSize             = errors.New("size is zero")
 	ErrGoHeap              = errors.New("memory of the Go heap")
+	// ErrInUse: something still uses the object.
+	ErrInUse = errors.New("still in use")
 	// ErrBadConfig: PCI configuration space contradicts the specification.
 	ErrBadConfig = errors.New("bad PCI configuration space")
 	// ErrDeviceGone: reads give all ones, as from a device that was removed or

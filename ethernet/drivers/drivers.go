@@ -14,5 +14,6 @@ package drivers
 import (
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"  // afxdp:
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/igb"    // pci:
+	_ "github.com/trapeze-nic/trapeze/ethernet/internal/mqnic"  // pci: and vfio-user:
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio" // pci: and vhost-user:
 )

@@ -27,3 +27,6 @@ func (f *Function) At(w *Window, iova uint64, n int) []byte {
 	f.log.Strays = append(f.log.Strays, fmt.Sprintf("%d bytes at %#x, where nothing is mapped", n, iova))
 	return nil
 }
+
+// Stray counts something else that must not be, inside With.
+func (f *Function) Stray(what string) { f.log.Strays = append(f.log.Strays, what) }

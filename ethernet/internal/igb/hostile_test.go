@@ -134,32 +134,6 @@ func TestOpenRefusesConfig(t *testing.T) {
 	}
 }
 
-// TestRemoved takes the device away while it works.
-func TestRemoved(t *testing.T) {
-	d := newFake(t, fakeigb.Options{})
-	p := open(t, d, ethernet.Options{Interrupts: true})
-	d.Arrive(frame(own, 60))
-	d.Remove()
-	if _, err := p.Link(); !errors.Is(err, ethernet.ErrDeviceGone) {
-		t.Errorf("link: %v", err)
-	}
-	frames := make([]ethernet.Frame, 4)
-	_, rerr := p.Queue(0).Receive(frames)
-	_, serr := p.Queue(0).Send(frames[:1])
-	for _, err := range []error{rerr, serr, p.Queue(0).Wait(t.Context()), p.SetPromiscuous(true), p.Restart(contextFor(t))} {
-		var e *ethernet.Error
-		if !errors.Is(err, ethernet.ErrDeviceGone) || !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("got %v", err)
-		}
-	}
-	if c := p.Stats(); c.Device != nil {
-		t.Errorf("a device that is gone has counted %+v", c.Device)
-	}
-	if err := p.Close(); err != nil || d.Log().BackendResets != 0 {
-		t.Errorf("close: %v, %d resets of what is gone", err, d.Log().BackendResets)
-	}
-}
-
 // TestRemovedWhileWaiting finds out without being asked for the link.
 func TestRemovedWhileWaiting(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
@@ -441,28 +415,6 @@ func TestSendCannotBeStopped(t *testing.T) {
 	send(t, p, 0, frame(own, 60), nil)
 	if c := p.Stats(); c.Restarts != 1 || c.Queues[0].Lost != 63 {
 		t.Errorf("counted %+v", c)
-	}
-}
-
-// TestLinkFlaps sends and receives while the link goes up and down.
-func TestLinkFlaps(t *testing.T) {
-	d := newFake(t, fakeigb.Options{})
-	sent := 0
-	d.OnSend = func(fakeigb.Sent) { sent++ }
-	p := open(t, d, ethernet.Options{})
-	for i := range 400 {
-		d.SetLink(i%3 == 0)
-		send(t, p, 0, frame(own, 60), nil)
-		d.Arrive(frame(own, 60))
-		if link, err := p.Link(); err != nil || link.Up != (i%3 == 0) {
-			t.Fatalf("link %+v, %v", link, err)
-		}
-		if frames, _ := receiveAll(t, p, 0); len(frames) != 1 {
-			t.Fatalf("received %d", len(frames))
-		}
-	}
-	if sent != 400 {
-		t.Errorf("sent %d", sent)
 	}
 }
 

@@ -111,38 +111,6 @@ func TestReceiveFull(t *testing.T) {
 	}
 }
 
-// TestReceiveNoBuffers keeps all buffers: frames wait in the ring until some are free.
-func TestReceiveNoBuffers(t *testing.T) {
-	d := newFake(t, fakeigb.Options{})
-	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 100})
-	p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64})
-	q := p.Queue(0)
-	all := make([]ethernet.Frame, 36)
-	if n := q.Cache().Alloc(all); n != 36 {
-		t.Fatalf("%d buffers were left", n)
-	}
-	for i := range 10 {
-		d.Arrive(frame(own, 60+i))
-	}
-	burst := make([]ethernet.Frame, 32)
-	if n, err := q.Receive(burst); n != 0 || err != nil {
-		t.Fatalf("received %d, %v", n, err)
-	}
-	if n := p.Stats().Queues[0].NoBuffers; n != 1 {
-		t.Errorf("counted %d", n)
-	}
-	q.Cache().Free(all[:4])
-	n, err := q.Receive(burst)
-	if n != 4 || err != nil || burst[0].Length != 60 || burst[3].Length != 63 {
-		t.Fatalf("received %d, %v", n, err)
-	}
-	q.Cache().Free(all[4:])
-	q.Cache().Free(burst[:4])
-	if frames, _ := receiveAll(t, p, 0); len(frames) != 6 || frames[0].Length != 64 {
-		t.Errorf("received %d afterwards", len(frames))
-	}
-}
-
 func TestSend(t *testing.T) {
 	d := newFake(t, fakeigb.Options{})
 	var got [][]byte
@@ -216,36 +184,6 @@ func TestTailWrites(t *testing.T) {
 	if after := d.Log(); after.Writes != before.Writes {
 		t.Error("an empty burst writes a tail")
 	}
-}
-
-// TestForward passes frames from one NIC to another without a copy: the buffers are
-// mapped into both.
-func TestForward(t *testing.T) {
-	in, out := newFake(t, fakeigb.Options{}), newFake(t, fakeigb.Options{})
-	var got [][]byte
-	out.OnSend = func(s fakeigb.Sent) { got = append(got, s.Bytes) }
-	pool := porttest.NewPool(t, ethernet.PoolOptions{})
-	a, b := open(t, in, ethernet.Options{Pool: pool}), open(t, out, ethernet.Options{Pool: pool})
-	var want [][]byte
-	burst := make([]ethernet.Frame, 32)
-	for i := range 5000 {
-		data := frame(own, 60+i%1400)
-		want = append(want, data)
-		if !in.Arrive(data) {
-			t.Fatal("not taken")
-		}
-		if i%20 != 19 {
-			continue
-		}
-		n, err := a.Queue(0).Receive(burst)
-		if err != nil || n != 20 {
-			t.Fatalf("received %d, %v", n, err)
-		}
-		if n, err := b.Queue(0).Send(burst[:20]); n != 20 || err != nil {
-			t.Fatalf("sent %d, %v", n, err)
-		}
-	}
-	same(t, want, got)
 }
 
 func TestNoAllocation(t *testing.T) {

@@ -190,7 +190,7 @@ func TestQEMUBursts(t *testing.T) {
 
 func TestQEMUFilters(t *testing.T) {
 	q := openQEMU(t, ethernet.Options{})
-	testFilters(t, q.port, q.passes)
+	porttest.Filters(t, q.port, q.passes)
 }
 
 func TestQEMURestart(t *testing.T) {

@@ -1,0 +1,221 @@
+package mqnic
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// device is an interface of a NIC. It implements port.NIC.
+type device struct {
+	port      *port.Port
+	options   *ethernet.Options
+	pci       vfio.Device
+	f         *function.Function // nil until it is open
+	regs      registers
+	card      *card
+	layout    *layout
+	number    uint32 // of the interface
+	clock     *clock // nil without one
+	pool      uint64 // bus address of the first buffer
+	queues    []*queue
+	mastering bool
+}
+
+// Port is an open interface of a NIC.
+type Port struct {
+	*port.Port
+	device *device
+}
+
+func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
+	d := &device{pci: dev, number: uint32(vfio.Interface(dev))}
+	p, err := port.Open(ctx, d, ethernet.Info{Device: dev.Info().Address, Driver: "mqnic", Model: m.Name, Tested: m.Tested, Options: c})
+	if err != nil {
+		return nil, err
+	}
+	return &Port{p, d}, nil
+}
+
+// Setup implements port.NIC.
+func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (err error) {
+	d.port, d.options = p, p.Options()
+	if d.f, err = function.Open(d.pci, d.options.Timeout); err != nil {
+		return err
+	}
+	d.regs.f = d.f
+	if d.regs.Registers, err = d.f.OpenRegisters(vfio.RegionBAR0, leastBytes); err != nil {
+		return err
+	}
+	if d.card, err = d.regs.readCard(d.regs.BAR().Size()); err != nil {
+		return err
+	}
+	if d.number >= d.card.interfaces {
+		return &ethernet.ConfigError{Field: "interface", Value: d.number, Want: fmt.Sprintf("0 to %d: so many interfaces it has", d.card.interfaces-1)}
+	}
+	if d.layout, err = d.regs.readInterface(d.card, d.number); err != nil {
+		return err
+	}
+	if err := d.checkConfig(); err != nil {
+		return err
+	}
+	info.Model = boardName(d.card.board)
+	info.MAC = randomMAC()
+	if d.card.phc != nil && d.layout.features&featureStamps != 0 {
+		d.clock = &clock{device: d, at: d.card.phc.at}
+	}
+	if d.pool, err = d.f.MapPool(d.options.Pool); err != nil {
+		return err
+	}
+	if err := d.makeQueues(); err != nil {
+		return err
+	}
+	if info.Vectors, err = d.vectors(); err != nil {
+		return err
+	}
+	if err := d.quiet(ctx); err != nil {
+		return err
+	}
+	if err := d.f.Master(); err != nil {
+		return err
+	}
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	d.f.Watch(p.Fail)
+	return nil
+}
+
+// leastBytes is how large BAR0 has to be: the smallest design has more (mqnic_core.v,
+// AXIL_CTRL_ADDR_WIDTH).
+const leastBytes = 0x10000
+
+// checkConfig checks what depends on the design.
+func (d *device) checkConfig() error {
+	c, l := d.options, d.layout
+	most := min(int64(l.tx.count), int64(l.rx.count), int64(l.cq.count/2), int64(l.eq.count), int64(l.entries))
+	for _, s := range l.schedulers {
+		most = min(most, int64(s.channels.count))
+	}
+	frame := min(l.maxTX, l.maxRX)
+	switch {
+	case int64(c.Queues) > most:
+		return &ethernet.ConfigError{Field: "Options.Queues", Value: c.Queues, Want: fmt.Sprintf("at most %d: so many this interface has", most)}
+	case uint64(c.MaxFrame()) > uint64(frame):
+		return &ethernet.ConfigError{Field: "Options.MTU", Value: c.MTU,
+			Want: fmt.Sprintf("at most %d: this interface takes frames of %d bytes", int64(frame)-ethernet.HeaderSize-ethernet.TagSize, frame)}
+	case c.Offloads&^d.offloads() != 0:
+		return fmt.Errorf("%w: this interface has not: %v", ethernet.ErrNotSupported, c.Offloads&^d.offloads())
+	}
+	return nil
+}
+
+// offloads are those that the design has. The hash is wanted with several queues, too.
+func (d *device) offloads() (o ethernet.Offloads) {
+	for bit, offload := range map[uint32]ethernet.Offloads{featureSendSum: ethernet.OffloadSendSum,
+		featureSum: ethernet.OffloadReceiveSum, featureHash: ethernet.OffloadHash} {
+		if d.layout.features&bit != 0 {
+			o |= offload
+		}
+	}
+	return o
+}
+
+// hashes says whether received frames have a hash.
+func (d *device) hashes() bool {
+	return d.layout.features&featureHash != 0 && (d.options.Queues > 1 || d.options.Offloads&ethernet.OffloadHash != 0)
+}
+
+// randomMAC returns a locally administered address. The addresses of boards are in places that
+// differ from board to board, and the NIC compares none.
+func randomMAC() (m ethernet.MAC) {
+	_, _ = rand.Read(m[:]) // it never fails
+	m[0] = m[0]&^1 | 2
+	return m
+}
+
+// vectors connects an interrupt vector for each queue, if that is asked for and possible, and
+// returns how many there are.
+func (d *device) vectors() (int, error) {
+	if !d.options.Interrupts {
+		return 0, nil
+	}
+	list, err := d.f.Vectors(len(d.queues))
+	if err != nil {
+		return 0, err
+	}
+	for i := range list {
+		d.queues[i].event = list[i]
+	}
+	return len(list), nil
+}
+
+// vector is the MSI-X vector of a queue.
+func (d *device) vector(queue int) uint32 {
+	return uint32(vfio.FirstVector(d.pci) + queue)
+}
+
+// Hint implements port.NIC.
+func (d *device) Hint(err error) string {
+	switch {
+	case errors.Is(err, ethernet.ErrDeviceGone):
+		return "the device is in reset or has been removed: close the port"
+	case errors.Is(err, ethernet.ErrNeedsReset):
+		return "reset the board: write 1 to reset in its folder of /sys/bus/pci/devices, load its bit stream again, or power it off and on"
+	case errors.Is(err, ethernet.ErrNotReady):
+		return "Restart sets the interface up again; over a simulation, Options.Timeout may have to be longer"
+	case errors.Is(err, ethernet.ErrUnsupportedDevice):
+		return "the driver is for the last version of corundum/corundum, of December 2023; trapeze mqnic dump shows what the board has"
+	case errors.Is(err, ethernet.ErrNotSupported), errors.Is(err, ethernet.ErrConfig):
+		return ""
+	case errors.Is(err, ethernet.ErrProtocol):
+		return "the bit stream or its simulation is broken"
+	}
+	return ""
+}
+
+// Link implements port.NIC. The NIC does not tell the speed.
+func (d *device) Link(context.Context) (ethernet.Link, error) {
+	at := d.layout.ports[0]
+	d.regs.alive()
+	up := d.regs.Read(at+portTX)&d.regs.Read(at+portRX)&portStatus != 0
+	if err := d.regs.Take(); err != nil || !up {
+		return ethernet.Link{}, err
+	}
+	return ethernet.Link{Up: true, FullDuplex: true}, nil
+}
+
+// Look implements port.NIC.
+func (d *device) Look(ctx context.Context) (up bool, err error) {
+	link, err := d.Link(ctx)
+	if err == nil && d.clock != nil {
+		err = d.clock.look()
+	}
+	return link.Up, err
+}
+
+// Filter implements port.NIC. The device receives all frames; the queues drop those of others.
+func (d *device) Filter(_ context.Context, to, _ port.Filter) error {
+	d.regs.alive()
+	if err := d.regs.Take(); err != nil {
+		return err
+	}
+	for _, q := range d.queues {
+		q.lock.Lock()
+		q.accept = newFilter(to)
+		q.lock.Unlock()
+	}
+	return nil
+}
+
+// Count implements port.NIC. The NIC counts no frames, but see Port.Statistics.
+func (d *device) Count() (*ethernet.DeviceStats, error) {
+	d.regs.alive()
+	return nil, d.regs.Take()
+}

@@ -1,0 +1,249 @@
+package mqnic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// noBuffer stands in a slot that has none.
+const noBuffer = ^uint32(0)
+
+// queue is a transmit and a receive queue with a completion queue each, and an event queue.
+type queue struct {
+	lock hotlock.Mutex // for all but what does not change; held during a burst
+	port.Queue
+	device *device
+	event  *vfio.Eventfd // nil: Wait polls
+
+	// What frames are checked against.
+	maxFrame, buffers, stride uint32
+	headroom                  uint16
+	sums                      bool
+	hashes                    bool
+	pool                      uint64
+	accept                    filter
+
+	receive work
+	send    work
+	events  events
+	freed   [64]uint32       // buffers of frames that were sent, while they are gathered
+	stamps  []int64          // of ReceiveAt, nil else
+	strange ethernet.Counter // events that are not of this queue
+}
+
+// makeQueues allocates all rings in one piece of memory: for each queue its receive ring, its
+// transmit ring, their completion rings, and its event ring. Queue i has completion queues 2i and
+// 2i+1.
+func (d *device) makeQueues() error {
+	c := d.options
+	page := uint64(os.Getpagesize())
+	bytes := func(n int, each uint64) uint64 { return (uint64(n)*each + page - 1) / page * page }
+	sizes := [...]uint64{bytes(c.ReceiveDescriptors, 1<<descriptorLog), bytes(c.SendDescriptors, 1<<descriptorLog),
+		bytes(2*c.ReceiveDescriptors, entryBytes), bytes(2*c.SendDescriptors, entryBytes), bytes(eventCount, entryBytes)}
+	var total uint64
+	for _, n := range sizes {
+		total += n
+	}
+	memory, iova, err := d.f.Alloc(uint64(c.Queues) * total)
+	if err != nil {
+		return err
+	}
+	take := func(part int) ([]byte, uint64) {
+		b, at := memory, iova
+		memory, iova = memory[sizes[part]:], iova+sizes[part]
+		return b, at
+	}
+	pool := c.Pool.Options()
+	for i := range uint32(c.Queues) {
+		q := &queue{device: d, maxFrame: uint32(c.MaxFrame()), buffers: uint32(pool.Buffers), stride: uint32(c.Pool.Stride()),
+			headroom: uint16(pool.Headroom), pool: d.pool, accept: newFilter(d.port.Filter()),
+			sums: c.Offloads&ethernet.OffloadReceiveSum != 0, hashes: d.hashes()}
+		r, s := &q.receive, &q.send
+		var b []byte
+		b, r.iova = take(0)
+		r.descriptors = descriptorsAt(b, c.ReceiveDescriptors)
+		b, s.iova = take(1)
+		s.descriptors = descriptorsAt(b, c.SendDescriptors)
+		b, r.completions.iova = take(2)
+		r.completions.entries = completionsAt(b, 2*c.ReceiveDescriptors)
+		b, s.completions.iova = take(3)
+		s.completions.entries = completionsAt(b, 2*c.SendDescriptors)
+		b, q.events.iova = take(4)
+		q.events.entries = eventsAt(b, eventCount)
+		q.place(r, d.layout.rx, i, 2*i)
+		q.place(s, d.layout.tx, i, 2*i+1)
+		q.events.at = d.layout.eq.queue(i)
+		q.events.bell = d.regs.BAR().Doorbell(q.events.at + queueCommand)
+		d.port.Add(q, &q.Queue)
+		d.queues = append(d.queues, q)
+	}
+	return nil
+}
+
+// place says which queues of the device a ring and its completions are.
+func (q *queue) place(w *work, m manager, number, completions uint32) {
+	n := len(w.descriptors)
+	w.buffers, w.done = make([]uint32, n), make([]bool, n)
+	for i := range w.buffers {
+		w.buffers[i] = noBuffer
+	}
+	w.number, w.at = number, m.queue(number)
+	w.bell = q.device.regs.BAR().Doorbell(w.at + queueCommand)
+	w.completions.number, w.completions.at = completions, q.device.layout.cq.queue(completions)
+	w.completions.bell = q.device.regs.BAR().Doorbell(w.completions.at + queueCommand)
+}
+
+// start gives the rings to the device, which has them not. The queue is paused.
+func (q *queue) start() error {
+	r := &q.device.regs
+	q.startEvents(r)
+	for _, w := range []*work{&q.receive, &q.send} {
+		w.reset()
+		c := &w.completions
+		r.setup(c.at, c.iova, len(c.entries), uint32(q.Index))
+		r.setup(w.at, w.iova, len(w.descriptors), c.number)
+	}
+	ring := &q.receive
+	for i := range ring.descriptors {
+		b, ok := q.Cache().Take()
+		if !ok {
+			return ethernet.ErrNoBuffers
+		}
+		ring.buffers[i] = b
+		ring.descriptors[i] = descriptor{uint64(q.Cache().Pool().Options().Size) << descLengthShift, q.address(b, q.headroom)}
+	}
+	if err := r.Err(); err != nil {
+		return err
+	}
+	return ring.post(uint32(len(ring.descriptors)))
+}
+
+// setup turns a queue on that is off: base, size, what it reports to, and pointers.
+func (r *registers) setup(at, iova uint64, size int, target uint32) {
+	command := at + queueCommand
+	r.Write(command, cmdOff)
+	r.Write(at+queueBase, uint32(iova))
+	r.Write(at+queueBase+4, uint32(iova>>32))
+	r.Write(command, cmdSize|uint32(bits.TrailingZeros(uint(size))))
+	r.Write(command, cmdTarget|target)
+	r.Write(command, cmdProducer)
+	r.Write(command, cmdConsumer)
+	r.Write(command, cmdOn)
+}
+
+// stop takes the rings from the device, and waits until no transfer is under way. The transmit and
+// receive queues end first, as they write completions, and these events.
+func (q *queue) stop(ctx context.Context) error {
+	d := q.device
+	for _, w := range []*work{&q.receive, &q.send} {
+		if err := d.off(ctx, fmt.Sprintf("switching queue %d off", w.number), w.at, queueActive); err != nil {
+			return err
+		}
+	}
+	for _, w := range []*work{&q.receive, &q.send} {
+		if err := d.off(ctx, fmt.Sprintf("switching completion queue %d off", w.completions.number), w.completions.at, eventsActive); err != nil {
+			return err
+		}
+	}
+	return d.off(ctx, fmt.Sprintf("switching event queue %d off", q.Index), q.events.at, eventsActive)
+}
+
+// off turns a queue off and waits until it is not active.
+func (d *device) off(ctx context.Context, what string, at uint64, active uint32) error {
+	d.regs.Write(at+queueCommand, cmdOff)
+	return d.f.Wait(ctx, what, func() (bool, error) {
+		v := d.regs.Read(at + queueCommand)
+		if v == allOnes {
+			d.regs.alive()
+		}
+		return v&active == 0, d.regs.Take()
+	})
+}
+
+// empty takes all buffers out of the rings, which the device has not any more.
+func (q *queue) empty() {
+	for i, b := range q.receive.buffers {
+		if b != noBuffer {
+			q.Cache().Give(b)
+			q.receive.buffers[i] = noBuffer
+		}
+	}
+	for i, b := range q.send.buffers {
+		if b != noBuffer {
+			q.Cache().Give(b)
+			q.send.buffers[i] = noBuffer
+			q.Counters.Lost.Add(1)
+		}
+	}
+	q.receive.drop()
+	q.send.drop()
+}
+
+// address returns the bus address of a place in a buffer.
+func (q *queue) address(buffer uint32, offset uint16) uint64 {
+	return q.pool + uint64(buffer)*uint64(q.stride) + uint64(offset)
+}
+
+// pause keeps the data path off the rings.
+func (q *queue) pause() {
+	q.lock.Lock()
+	q.Live = false
+	q.lock.Unlock()
+}
+
+// run lets the data path use the rings.
+func (q *queue) run() {
+	q.lock.Lock()
+	q.Live = true
+	q.Moved()
+	q.lock.Unlock()
+}
+
+// Trouble implements port.Ring. Without a link frames may stand still.
+func (q *queue) Trouble(now time.Time, up bool) error {
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if q.Live {
+		q.reclaim()
+	}
+	if err := errors.Join(q.send.fault, q.receive.fault); err != nil {
+		return err
+	}
+	switch {
+	case !q.Live:
+		return nil
+	case !up || q.send.held() == 0:
+		q.Moved()
+		return nil
+	}
+	return q.Stands(now)
+}
+
+// Renew implements port.Ring: it takes all rings of the queue from the device, and gives it empty
+// ones.
+func (q *queue) Renew(ctx context.Context) error {
+	q.pause()
+	d := q.device
+	if err := q.stop(ctx); err != nil {
+		return err
+	}
+	q.empty()
+	if err := q.start(); err != nil {
+		return err
+	}
+	d.schedule(q.send.number, channelOn)
+	if err := d.regs.Take(); err != nil {
+		return err
+	}
+	q.run()
+	return nil
+}

@@ -1,0 +1,117 @@
+package mqnic
+
+import "github.com/trapeze-nic/trapeze/ethernet"
+
+// postEvery is how many empty buffers are given to the device at once, as Linux's driver does
+// (mqnic_rx.c, mqnic_refill_rx_buffers).
+const postEvery = 8
+
+// Receive implements ethernet.Queue.
+func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	n := 0
+	q.lock.Lock()
+	if q.Live {
+		n = q.take(frames)
+	}
+	q.lock.Unlock()
+	return n, nil
+}
+
+// ReceiveAt implements ethernet.StampedQueue.
+func (q *queue) ReceiveAt(frames []ethernet.Frame, at []int64) (int, error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	if q.device.clock == nil {
+		return 0, q.Port.Error("receive", ethernet.ErrNotSupported)
+	}
+	frames = frames[:min(len(frames), len(at))]
+	n := 0
+	q.lock.Lock()
+	if q.Live {
+		q.stamps = at
+		n = q.take(frames)
+		q.stamps = nil
+	}
+	q.lock.Unlock()
+	return n, nil
+}
+
+// take takes frames out of the receive ring and puts empty buffers in their place. The lock is
+// held.
+func (q *queue) take(frames []ethernet.Frame) int {
+	r := &q.receive
+	cq := &r.completions
+	ready := cq.ready(uint32(min(len(frames), len(r.descriptors))))
+	if ready == 0 {
+		return 0
+	}
+	empty := q.Cache().TakeAll(int(ready))
+	if len(empty) == 0 {
+		q.Counters.NoBuffers.Add(1)
+		return 0
+	}
+	mask := uint32(len(cq.entries) - 1)
+	n, bytes, used := 0, uint64(0), uint32(0)
+	rejected := len(empty) // from here on, frames has those that are dropped
+	for _, fresh := range empty {
+		c := &cq.entries[(cq.consumer+used)&mask]
+		slot, ok := r.claim(c.queue, c.index)
+		if !ok {
+			r.blame(c)
+			break
+		}
+		used++
+		f := ethernet.Frame{Buffer: r.buffers[slot], Offset: q.headroom, Length: c.length}
+		r.buffers[slot] = fresh
+		r.descriptors[slot].high = q.address(fresh, q.headroom)
+		if uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize {
+			q.Counters.BadLengths.Add(1)
+		} else if q.accept.all || q.accept.passes(q.Cache().Pool().Bytes(f)) {
+			if q.hashes && c.hashType != 0 {
+				f.Hash, f.Flags = c.hash, ethernet.Hashed
+			}
+			if q.sums {
+				f.Flags |= verdict(q.Cache().Pool().Bytes(f), c.sum)
+			}
+			if q.stamps != nil {
+				q.stamps[n] = q.device.clock.whole(c.seconds, c.ns)
+			}
+			bytes += uint64(f.Length)
+			frames[n] = f
+			n++
+			continue
+		}
+		rejected--
+		frames[rejected] = f
+	}
+	if rest := empty[used:]; len(rest) > 0 {
+		q.Cache().GiveAll(rest)
+	}
+	if rejected < len(empty) { // not before: empty is in the cache
+		q.Cache().Free(frames[rejected:len(empty)])
+	}
+	q.Counters.ReceivedFrames.Add(uint64(n))
+	q.Counters.ReceivedBytes.Add(bytes)
+	q.refill(used)
+	return n
+}
+
+// refill tells the device how many completions were used, and of the buffers that are in their
+// place.
+func (q *queue) refill(used uint32) {
+	r := &q.receive
+	err := r.completions.consume(used)
+	if producer := r.clean + uint32(len(r.descriptors)); err == nil && producer-r.posted >= postEvery {
+		err = r.post(producer)
+	}
+	switch {
+	case err != nil:
+		q.Port.Fail(err)
+	case r.fault != nil:
+		q.Broken()
+	}
+}

@@ -1,0 +1,115 @@
+package mqnic
+
+import (
+	"fmt"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+)
+
+// Send implements ethernet.Queue.
+func (q *queue) Send(frames []ethernet.Frame) (int, error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if !q.Live {
+		return 0, nil
+	}
+	s := &q.send
+	size := uint32(len(s.descriptors))
+	// As long as less than a quarter is in use, buffers can wait.
+	if used := s.posted - s.clean; used >= size/4 || size-used < uint32(len(frames)) {
+		if q.reclaim(); !q.Live {
+			return 0, nil
+		}
+	}
+	return q.put(frames)
+}
+
+// put writes descriptors for frames, as far as there is room, and rings. The lock is held.
+func (q *queue) put(frames []ethernet.Frame) (int, error) {
+	s := &q.send
+	mask := uint32(len(s.descriptors) - 1)
+	tail, bytes := s.posted, uint64(0)
+	frames = frames[:min(len(frames), len(s.descriptors)-int(s.posted-s.clean))]
+	var err error
+	for i := range frames {
+		f := &frames[i]
+		length := uint32(f.Length)
+		if f.Buffer >= q.buffers || uint32(f.Offset)+length > q.stride || length-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize || f.Segment != 0 {
+			err = q.BadFrame(f, fmt.Sprintf("Segment is %d, and the device cuts no segments", f.Segment))
+			break
+		}
+		command := uint64(0)
+		if f.Flags.Requests() != 0 {
+			if command, err = q.offload(f); err != nil {
+				break
+			}
+		}
+		slot := tail & mask
+		s.descriptors[slot] = descriptor{command<<descSumShift | uint64(length)<<descLengthShift, q.address(f.Buffer, f.Offset)}
+		s.buffers[slot] = f.Buffer
+		bytes += uint64(length)
+		tail++
+	}
+	n := int(tail - s.posted)
+	if n > 0 {
+		q.Counters.SentFrames.Add(uint64(n))
+		q.Counters.SentBytes.Add(bytes)
+		if werr := s.post(tail); werr != nil {
+			q.Port.Fail(werr)
+		}
+	}
+	return n, err
+}
+
+// Unsent implements ethernet.Queue.
+func (q *queue) Unsent() (int, error) {
+	if err := q.Port.Failed(); err != nil {
+		return 0, err
+	}
+	q.lock.Lock()
+	defer q.lock.Unlock()
+	if q.Live {
+		q.reclaim()
+	}
+	return int(q.send.held()), nil
+}
+
+// reclaim takes back the buffers of frames that have been sent. The lock is held.
+func (q *queue) reclaim() {
+	s := &q.send
+	cq := &s.completions
+	mask := uint32(len(cq.entries) - 1)
+	ready := cq.ready(uint32(len(s.descriptors)))
+	if ready == 0 {
+		return
+	}
+	used, n := uint32(0), 0
+	for ; used < ready; used++ {
+		c := &cq.entries[(cq.consumer+used)&mask]
+		slot, ok := s.claim(c.queue, c.index)
+		if !ok {
+			s.blame(c)
+			break
+		}
+		if n == len(q.freed) {
+			q.Cache().GiveAll(q.freed[:])
+			n = 0
+		}
+		q.freed[n] = s.buffers[slot]
+		s.buffers[slot] = noBuffer
+		n++
+	}
+	q.Cache().GiveAll(q.freed[:n])
+	if used > 0 {
+		q.Moved()
+	}
+	if err := cq.consume(used); err != nil {
+		q.Port.Fail(err)
+	}
+	if s.fault != nil {
+		q.Broken()
+	}
+}
