@@ -205,3 +205,19 @@ func (d *Device) finish(k int, q *queue, i int, length uint16) {
 	c.producer++
 	q.consumer++
 }
+
+// Take takes the next entry of a receive queue, and returns its index, inside With. Complete then
+// says what became of it.
+func (d *Device) Take(k, i int) uint16 {
+	q := &d.interfaces[k].rx[i]
+	q.consumer++
+	return q.consumer - 1
+}
+
+// Refill is what the driver does to both rings of a queue, at its least: so many entries are the
+// device's. It is for measuring what Fill and Drain take.
+func (d *Device) Refill(k, i, n int) {
+	f := &d.interfaces[k]
+	f.rx[i].producer = f.rx[i].consumer + uint16(n)
+	f.tx[i].producer = f.tx[i].consumer + uint16(n)
+}

@@ -13,7 +13,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if !q.Live {
+	if !q.Live || len(frames) == 0 {
 		return 0, nil
 	}
 	s := &q.send
