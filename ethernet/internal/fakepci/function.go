@@ -67,7 +67,7 @@ type Function struct {
 	memory  *vfio.Memory
 	extra   map[int][]byte
 	config  [vfio.ConfigExtendedSize]byte
-	dma     map[uint64]*vfio.Memory
+	dma     map[uint64][]byte // windows, by bus address
 	irqs    map[int]int
 	gone    bool
 	closed  bool
@@ -84,7 +84,7 @@ type Log struct {
 
 // New makes a function around a model.
 func New(m Model, o Options) (*Function, error) {
-	f := &Function{model: m, options: o, dma: map[uint64]*vfio.Memory{}, irqs: map[int]int{}, extra: map[int][]byte{}}
+	f := &Function{model: m, options: o, dma: map[uint64][]byte{}, irqs: map[int]int{}, extra: map[int][]byte{}}
 	var err error
 	if f.memory, err = vfio.AllocMemory(o.Bytes, vfio.MemoryOptions{Huge: vfio.HugeNever}); err != nil {
 		return nil, err
@@ -294,7 +294,7 @@ func (f *Function) MapDMA(mem *vfio.Memory, iova uint64, _ vfio.DMAFlags) error 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.MapFails == nil {
-		f.dma[iova] = mem
+		f.dma[iova] = mem.Bytes()
 	}
 	return f.MapFails
 }
@@ -306,16 +306,21 @@ func (f *Function) UnmapDMA(iova, size uint64) error {
 	if f.UnmapFails != nil {
 		return f.UnmapFails
 	}
-	if m, ok := f.dma[iova]; !ok || m.Size() != size {
+	if b, ok := f.dma[iova]; !ok || uint64(len(b)) != size {
 		return vfio.ErrNotMapped
 	}
+	f.unmap(iova)
+	return nil
+}
+
+// unmap takes a window away.
+func (f *Function) unmap(iova uint64) {
 	// What the device would still do now would reach memory that is somebody else's.
 	if ring := f.model.On(); ring != "" && f.config[vfio.ConfigCommand]&4 != 0 && !f.gone {
 		f.log.Strays = append(f.log.Strays, fmt.Sprintf("memory is taken away while %s is on", ring))
 	}
 	delete(f.dma, iova)
 	f.model.Forget()
-	return nil
 }
 
 // IOVARanges implements vfio.Device.

@@ -18,9 +18,9 @@ func (f *Function) At(w *Window, iova uint64, n int) []byte {
 		f.log.Strays = append(f.log.Strays, fmt.Sprintf("%d bytes at %#x, without being bus master", n, iova))
 		return nil
 	}
-	for at, m := range f.dma {
-		if iova >= at && iova-at < m.Size() && uint64(n) <= m.Size()-(iova-at) {
-			*w = Window{at, m.Bytes()}
+	for at, b := range f.dma {
+		if size := uint64(len(b)); iova >= at && iova-at < size && uint64(n) <= size-(iova-at) {
+			*w = Window{at, b}
 			return w.bytes[iova-at:][:n]
 		}
 	}

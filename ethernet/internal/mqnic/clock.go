@@ -1,6 +1,8 @@
 package mqnic
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -81,18 +83,12 @@ func (c *clock) look() error {
 
 // do runs f on a port that works, with its lock held.
 func (c *clock) do(op string, f func(r *registers) error) error {
-	d := c.device
-	d.port.Mu.Lock()
-	defer d.port.Mu.Unlock()
-	if err := d.port.Failed(); err != nil {
-		return err
-	}
-	err := f(&d.regs)
-	d.regs.alive() // what was written is done when this is answered
-	if taken := d.regs.Take(); err == nil {
-		err = taken
-	}
-	return d.port.Error(op+" the clock of", err)
+	return c.device.port.Do(op+" the clock of", func(context.Context) error {
+		r := &c.device.regs
+		err := f(r)
+		r.alive() // what was written is done when this is answered
+		return errors.Join(err, r.Take())
+	})
 }
 
 // Read implements ethernet.Clock.
@@ -100,9 +96,8 @@ func (c *clock) Read() (now int64, err error) {
 	err = c.do("read", func(r *registers) error {
 		r.Read(c.at + phcLatch)
 		ns, seconds := r.Read(c.at+phcNS), r.read64(c.at+phcSnapshot)
-		r.alive()
-		if err := r.Err(); err != nil {
-			return err
+		if r.alive(); r.Err() != nil {
+			return nil
 		}
 		if ns >= uint32(time.Second) || seconds > math.MaxInt64/uint64(time.Second)-1 {
 			return fmt.Errorf("%w: its clock says %d s and %d ns", ethernet.ErrProtocol, seconds, ns)
@@ -160,8 +155,8 @@ func (c *clock) Trim(ppb float64) error {
 	}
 	return c.do("trim", func(r *registers) error {
 		nominal := r.read64(c.at + phcNominal)
-		if err := r.Err(); err != nil {
-			return err
+		if r.Err() != nil {
+			return nil
 		}
 		// In 2^-16 parts in 10^9, and with 128 bits, so that no bit of the period is lost.
 		high, low := bits.Mul64(nominal, uint64(math.Round(math.Abs(ppb)*(1<<16))))

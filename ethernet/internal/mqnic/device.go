@@ -14,18 +14,19 @@ import (
 
 // device is an interface of a NIC. It implements port.NIC.
 type device struct {
-	port      *port.Port
-	options   *ethernet.Options
-	pci       vfio.Device
-	f         *function.Function // nil until it is open
-	regs      registers
-	card      *card
-	layout    *layout
-	number    uint32 // of the interface
-	clock     *clock // nil without one
-	pool      uint64 // bus address of the first buffer
-	queues    []*queue
-	mastering bool
+	port    *port.Port
+	options *ethernet.Options
+	pci     vfio.Device
+	f       *function.Function // nil until it is open
+	regs    registers
+	card    *card
+	layout  *layout
+	number  uint32 // of the interface
+	clock   *clock // nil without one
+	pool    uint64 // bus address of the first buffer
+	queues  []*queue
+
+	application *function.BAR // nil without one
 }
 
 // Port is an open interface of a NIC.
@@ -69,6 +70,9 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	info.MAC = randomMAC()
 	if d.card.phc != nil && d.layout.features&featureStamps != 0 {
 		d.clock = &clock{device: d, at: d.card.phc.at}
+	}
+	if err := d.openApplication(); err != nil {
+		return err
 	}
 	if d.pool, err = d.f.MapPool(d.options.Pool); err != nil {
 		return err
@@ -162,7 +166,10 @@ func (d *device) vector(queue int) uint32 {
 }
 
 // Hint implements port.NIC.
-func (d *device) Hint(err error) string {
+func (d *device) Hint(err error) string { return hint(err) }
+
+// hint says what may help against an error.
+func hint(err error) string {
 	switch {
 	case errors.Is(err, ethernet.ErrDeviceGone):
 		return "the device is in reset or has been removed: close the port"

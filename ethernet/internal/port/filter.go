@@ -34,7 +34,7 @@ func (p *Port) MAC() ethernet.MAC {
 
 // refilter changes the filter. If the device refuses, the filter stays.
 func (p *Port) refilter(op string, change func(f *Filter) error) error {
-	return p.do(op, func(ctx context.Context) error {
+	return p.Do(op, func(ctx context.Context) error {
 		from := p.Filter()
 		to := from
 		err := change(&to)

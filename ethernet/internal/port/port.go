@@ -112,8 +112,8 @@ func (p *Port) Failed() error {
 // Poke has the port looked at soon. Any goroutine may call it.
 func (p *Port) Poke() { p.watch.poke() }
 
-// do runs an operation on a port that works.
-func (p *Port) do(op string, f func(ctx context.Context) error) error {
+// Do runs an operation on a port that works, with Mu held.
+func (p *Port) Do(op string, f func(ctx context.Context) error) error {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if err := p.Failed(); err != nil {
@@ -147,7 +147,7 @@ func (p *Port) Queue(i int) ethernet.Queue {
 
 // Link implements ethernet.Port.
 func (p *Port) Link() (link ethernet.Link, err error) {
-	err = p.do("ask for the link of", func(ctx context.Context) error {
+	err = p.Do("ask for the link of", func(ctx context.Context) error {
 		link, err = p.nic.Link(ctx)
 		return err
 	})
