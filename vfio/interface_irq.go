@@ -2,31 +2,39 @@ package vfio
 
 import "slices"
 
-// IRQ describes the vectors that no other interface has. There are only those of MSI-X.
+// IRQ describes the vectors that no other interface has. There are only those of MSI-X: others
+// cannot be divided.
 func (p *part) IRQ(index int) (info IRQInfo, err error) {
 	err = p.do(func() error {
-		if index != IRQMSIX {
-			return &Error{Op: "look at interrupts of", Device: p.address, Err: ErrNoSuchIRQ}
-		}
 		info, err = p.function.IRQ(index)
+		if err == nil && index != IRQMSIX {
+			info = IRQInfo{Index: index}
+		}
 		p.function.mu.Lock()
 		defer p.function.mu.Unlock()
-		info.Count = max(0, info.Count-p.from())
+		from, to := p.room(info.Count)
+		info.Count = max(0, to-from)
 		return err
 	})
 	return info, err
 }
 
-// from is the first vector of the interface, or the first that no interface has if it has none yet.
-func (p *part) from() int {
+// room is where the vectors of the interface are or can be, of n that the function has. function.mu
+// is held.
+func (p *part) room(n int) (from, to int) {
 	if p.count > 0 {
-		return p.base
+		from, to = p.base, n
+		for _, other := range p.function.parts {
+			if other.count > 0 && other.base > from {
+				to = min(to, other.base)
+			}
+		}
+		return from, to
 	}
-	from := 0
 	for _, other := range p.function.parts {
 		from = max(from, other.base+other.count)
 	}
-	return from
+	return from, n
 }
 
 // SetIRQs implements Device. The vectors of all interfaces are told at once, as the kernel has no
@@ -36,15 +44,20 @@ func (p *part) SetIRQs(index, start int, eventfds []int) error {
 	if err != nil {
 		return err
 	}
+	whole, err := p.function.IRQ(index)
+	if err != nil {
+		return err
+	}
 	f := p.function
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if start < 0 || start+len(eventfds) > info.Count {
 		return &Error{Op: "set interrupts of", Device: p.address, Err: ErrNoSuchIRQ}
 	}
-	p.base, p.count = p.from(), max(p.count, start+len(eventfds))
+	p.base, _ = p.room(whole.Count)
+	p.count = max(p.count, start+len(eventfds))
 	vectors := slices.Clone(f.vectors)
-	for len(vectors) < p.base+info.Count {
+	for len(vectors) < whole.Count {
 		vectors = append(vectors, -1)
 	}
 	copy(vectors[p.base+start:], eventfds)
@@ -53,7 +66,7 @@ func (p *part) SetIRQs(index, start int, eventfds []int) error {
 
 // DisableIRQs implements Device.
 func (p *part) DisableIRQs(index int) error {
-	if _, err := p.IRQ(index); err != nil {
+	if _, err := p.IRQ(index); err != nil || index != IRQMSIX {
 		return err
 	}
 	f := p.function

@@ -82,6 +82,9 @@ type Log struct {
 	LeftDMA, LeftVectors int // when it was closed
 }
 
+// irqs is how many interrupt indexes there are.
+const irqs = 5
+
 // New makes a function around a model.
 func New(m Model, o Options) (*Function, error) {
 	f := &Function{model: m, options: o, dma: map[uint64][]byte{}, irqs: map[int]int{}, extra: map[int][]byte{}}
@@ -156,7 +159,7 @@ func (f *Function) Vectors() int { return f.options.Vectors }
 
 // Info implements vfio.Device.
 func (f *Function) Info() vfio.Info {
-	return vfio.Info{Address: "fake:", Backend: "fake", Resettable: true, Regions: 9, IRQs: 5}
+	return vfio.Info{Address: "fake:", Backend: "fake", Resettable: true, Regions: 9, IRQs: irqs}
 }
 
 // Region implements vfio.Device.
@@ -256,8 +259,11 @@ func (f *Function) MapRegion(index int, offset, size uint64) (*vfio.Mapping, err
 
 // IRQ implements vfio.Device.
 func (f *Function) IRQ(index int) (vfio.IRQInfo, error) {
-	if index != vfio.IRQMSIX {
+	switch {
+	case index >= irqs:
 		return vfio.IRQInfo{}, vfio.ErrNoSuchIRQ
+	case index != vfio.IRQMSIX:
+		return vfio.IRQInfo{Index: index}, nil
 	}
 	return vfio.IRQInfo{Index: index, Count: f.options.Vectors, Flags: vfio.IRQEventfd}, nil
 }
