@@ -95,6 +95,7 @@ var wireForms = []wireForm{
 	{wireNIC, "pci:", "FUNCTION", "a NIC as wire"},
 	{wireNIC, "afxdp:", "INTERFACE", "a NIC as wire"},
 	{wireNIC, "vhost-user:", "PATH", "a NIC as wire"},
+	{wireNIC, "vfio-user:", "PATH", "a NIC as wire"},
 }
 
 // form returns the first form of a wire of a kind, and what errors call it.

@@ -50,11 +50,11 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// IsAddress reports whether New may know what is at an address: that of a PCI function, or
-// one of a scheme that a driver has registered.
+// IsAddress reports whether New may know what is at an address: that of a PCI function, also in
+// another process, or one of a scheme that a driver has registered.
 func IsAddress(address string) bool {
 	scheme, rest, ok := strings.Cut(address, ":")
-	return ok && rest != "" && (scheme == "pci" || slices.Contains(ethernet.Schemes(), scheme))
+	return ok && rest != "" && (scheme == "pci" || scheme == "vfio-user" || slices.Contains(ethernet.Schemes(), scheme))
 }
 
 // Check fails with what New would find wrong with the options before it opens anything,

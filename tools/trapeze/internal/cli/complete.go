@@ -17,7 +17,7 @@ import (
 // flagValues are the values of flags, by name, in every command that has them.
 var flagValues = map[string]shell.Completer{
 	"device":    completeDevice,
-	"wire":      shell.OneOf("loop", "udp://", "shm:", "memif:", "pci:", "afxdp:", "vhost-user:"),
+	"wire":      shell.OneOf("loop", "udp://", "shm:", "memif:", "pci:", "afxdp:", "vhost-user:", "vfio-user:"),
 	"policy":    shell.OneOf(driver.HostPolicies()...),
 	"policy-at": shell.OneOf("host", "nic"),
 	"image":     shell.OneOf(images.Names()...),
@@ -70,8 +70,10 @@ func completeDevice(c *cobra.Command, args []string, prefix string) ([]cobra.Com
 		return sockets(scheme+":", rest), open
 	case strings.HasPrefix(prefix, "eth:vhost-user:"):
 		return sockets("eth:vhost-user:", strings.TrimPrefix(prefix, "eth:vhost-user:")), open
+	case strings.HasPrefix(prefix, "eth:vfio-user:"):
+		return sockets("eth:vfio-user:", strings.TrimPrefix(prefix, "eth:vfio-user:")), open
 	}
-	list := []cobra.Completion{"emu:", "vfio-user:", "eth:vhost-user:"}
+	list := []cobra.Completion{"emu:", "vfio-user:", "eth:vhost-user:", "eth:vfio-user:"}
 	if strings.HasPrefix(c.CommandPath(), "trapeze frames ") { // it takes ports without a NIC around them
 		list = append(list, "vhost-user:", "afxdp:")
 	}
@@ -87,7 +89,7 @@ func emulatorOptions(prefix string) (list []cobra.Completion) {
 	start := strings.LastIndexAny(prefix, "?&") + 1
 	before, option := prefix[:start], prefix[start:]
 	if strings.HasPrefix(option, "wire=") {
-		for _, w := range []string{"udp://", "shm:", "memif:", "mem:", "pci:", "afxdp:", "vhost-user:"} {
+		for _, w := range []string{"udp://", "shm:", "memif:", "mem:", "pci:", "afxdp:", "vhost-user:", "vfio-user:"} {
 			list = append(list, before+"wire="+w)
 		}
 		return list

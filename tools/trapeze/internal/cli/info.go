@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/mqniccmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -113,12 +114,23 @@ func (p *program) info() *cobra.Command {
 health, delivery policy, control program and counters. The NIC is reset on the way: a process takes
 it for itself.
 
-` + keys.Of(infoReport{}),
+` + keys.Of(infoReport{}) + `
+Of a Corundum NIC it shows what 'trapeze mqnic dump' does.`,
 		Example: `  trapeze info
   trapeze info --device 'emu:?wire=udp://127.0.0.1:9000' --json`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			r, err := inspect(ctx, device)
+			dev, err := vfio.Open(ctx, device)
+			if err != nil {
+				return &command.DeviceError{Err: err}
+			}
+			// Of other NICs there is what their drivers tell.
+			if other, ok, err := mqniccmd.Look(dev); err != nil {
+				return &command.DeviceError{Err: err}
+			} else if ok {
+				return p.Print(other, other.Print)
+			}
+			r, err := inspect(ctx, dev)
 			if err != nil {
 				return err
 			}
@@ -129,12 +141,8 @@ it for itself.
 	return c
 }
 
-// inspect opens a device and reads all there is to know.
-func inspect(ctx context.Context, address string) (r infoReport, err error) {
-	dev, err := vfio.Open(ctx, address)
-	if err != nil {
-		return r, &command.DeviceError{Err: err}
-	}
+// inspect takes a device and reads all there is to know.
+func inspect(ctx context.Context, dev vfio.Device) (r infoReport, err error) {
 	bars, barErr := inspectBARs(dev)
 	// The NIC owns the device from here on, also if New fails.
 	nic, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})

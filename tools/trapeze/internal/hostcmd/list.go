@@ -72,6 +72,7 @@ var emulatedForms = []listEmulated{
 	{"eth:pci:FUNCTION", "the wire is an Ethernet NIC that a driver of ours fits; short for emu:?wire=pci:FUNCTION"},
 	{"eth:INTERFACE", "the wire is an interface of Linux, by AF_XDP"},
 	{"eth:vhost-user:PATH", "the wire is a port of a virtual switch, such as DPDK's or VPP's"},
+	{"eth:vfio-user:PATH", "the wire is a NIC that another process serves, such as a simulation of its gates"},
 	{"emu:?wire=…&loss=0.2", "any of them with a bad wire: loss, duplicate, reorder, corrupt (0 to 1), seed"},
 }
 
