@@ -3,7 +3,6 @@ package mqnic_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,9 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakemqnic"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 
 // boards are the devices at addresses of scheme fake-mqnic, by path.
@@ -138,28 +135,7 @@ func TestVFIOUser(t *testing.T) {
 		return v
 	}
 	d.OnSend = func(s fakemqnic.Sent) { go d.Arrive(0, s.Bytes) } // a loop on the wire
-	path := filepath.Join(t.TempDir(), "board.sock")
-	l, err := vfiouser.Listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() {
-		served <- vfiouser.Serve(ctx, l, fakepci.Served{Function: d.Function}, vfiouser.ServerOptions{Logger: quiet})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		if l := d.Log(); len(l.Strays) > 0 {
-			t.Errorf("strays: %v", l.Strays)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	path := serve(t, d)
 	for range 2 { // the second finds what the first has left
 		p, err := ethernet.Open(contextFor(t), "vfio-user:"+path, config(t, ethernet.Options{Interrupts: true}))
 		if err != nil {
