@@ -31,6 +31,9 @@ type Driver struct {
 	// Open takes a device of one of the models and makes it ready. The device is the
 	// port's from then on: if Open fails it is closed, after the device was stopped.
 	Open func(ctx context.Context, dev vfio.Device, m Model, c Options) (Port, error)
+	// Board names the board by the subsystem of its PCI function, if one device number stands for
+	// many boards; else it is nil.
+	Board func(vendor, device uint16) string
 	// Dump tells of the registers, queues and counters of a device, and changes none. It is nil if
 	// the driver has nothing to tell. It closes the device.
 	Dump func(dev vfio.Device) ([]Table, error)

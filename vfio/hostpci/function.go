@@ -64,6 +64,8 @@ type Function struct {
 	// was never run on such a device.
 	Fits     string
 	Untested bool
+	// Board is its name, if the driver knows boards by their subsystem; else it is empty.
+	Board string
 }
 
 // Member is another function of an IOMMU group.
@@ -120,6 +122,8 @@ type Driver struct {
 	Vendor, Device uint16
 	// Untested says that it was never run on such a device.
 	Untested bool
+	// Board names a board by its subsystem; it may be nil.
+	Board func(vendor, device uint16) string
 }
 
 // Fit fills in which of our drivers are made for the functions.
@@ -128,6 +132,9 @@ func Fit(list []Function, drivers []Driver) {
 		for _, d := range drivers {
 			if list[i].Vendor == d.Vendor && list[i].Device == d.Device {
 				list[i].Fits, list[i].Untested = d.Name, d.Untested
+				if d.Board != nil {
+					list[i].Board = d.Board(list[i].SubsystemVendor, list[i].Subsystem)
+				}
 			}
 		}
 	}

@@ -64,7 +64,9 @@ func serve(t *testing.T, d *fakemqnic.Device) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- vfiouser.Serve(ctx, l, fakepci.Served{Function: d.Function}, vfiouser.ServerOptions{Logger: quiet}) }()
+	go func() {
+		served <- vfiouser.Serve(ctx, l, fakepci.Served{Function: d.Function}, vfiouser.ServerOptions{Logger: quiet})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -108,12 +108,15 @@ func (d *device) checkConfig() error {
 		most = min(most, int64(s.channels.count))
 	}
 	frame := min(l.maxTX, l.maxRX)
+	defaults, _ := ethernet.Options{Pool: c.Pool}.Check()
 	switch {
 	case int64(c.Queues) > most:
 		return &ethernet.ConfigError{Field: "Options.Queues", Value: c.Queues, Want: fmt.Sprintf("at most %d: so many this interface has", most)}
 	case uint64(c.MaxFrame()) > uint64(frame):
 		return &ethernet.ConfigError{Field: "Options.MTU", Value: c.MTU,
 			Want: fmt.Sprintf("at most %d: this interface takes frames of %d bytes", int64(frame)-ethernet.HeaderSize-ethernet.TagSize, frame)}
+	case c.HashKey != defaults.HashKey:
+		return fmt.Errorf("%w: Options.HashKey, as the key is in the gates (rx_hash.v)", ethernet.ErrNotSupported)
 	case c.Offloads&^d.offloads() != 0:
 		return fmt.Errorf("%w: this interface has not: %v", ethernet.ErrNotSupported, c.Offloads&^d.offloads())
 	}

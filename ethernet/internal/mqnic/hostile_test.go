@@ -136,6 +136,7 @@ func TestOpenRefusesOptions(t *testing.T) {
 		{fakemqnic.Options{MaxFrame: 1518}, ethernet.Options{MTU: 1501}, ethernet.ErrConfig, "at most 1500"},
 		{fakemqnic.Options{MaxFrame: 8}, ethernet.Options{}, ethernet.ErrConfig, "frames of 8 bytes"},
 		{fakemqnic.Options{Features: 1}, ethernet.Options{Offloads: ethernet.OffloadHash | ethernet.OffloadSendSum}, ethernet.ErrNotSupported, "hash, send checksum"},
+		{fakemqnic.Options{}, ethernet.Options{HashKey: [40]byte{1}}, ethernet.ErrNotSupported, "HashKey"},
 		{fakemqnic.Options{}, ethernet.Options{Offloads: ethernet.OffloadTSO}, ethernet.ErrNotSupported, "TSO"},
 		{fakemqnic.Options{}, ethernet.Options{Offloads: ethernet.OffloadVLAN}, ethernet.ErrNotSupported, "VLAN"},
 	} {

@@ -56,13 +56,21 @@ func checkFit(h *Host) Finding {
 	}
 	switch {
 	case f.Untested:
-		return found(Note, fmt.Sprintf("%s drives %04x:%04x, but was never run on one%s", f.Fits, f.Vendor, f.Device, asWire(f)),
+		return found(Note, fmt.Sprintf("%s drives %04x:%04x, but was never run on one%s%s", f.Fits, f.Vendor, f.Device, board(f), asWire(f)),
 			"it is written after what is public about the model; tell us how it goes")
 	case f.Fits != "":
-		return fine("%s drives %04x:%04x%s", f.Fits, f.Vendor, f.Device, asWire(f))
+		return fine("%s drives %04x:%04x%s%s", f.Fits, f.Vendor, f.Device, board(f), asWire(f))
 	}
 	return found(Warning, fmt.Sprintf("%04x:%04x is no device that a driver of this program is made for", f.Vendor, f.Device),
 		"another program may drive it through VFIO"+asFrames(f))
+}
+
+// board says which board it is, if the driver knows.
+func board(f *hostpci.Function) string {
+	if f.Board == "" {
+		return ""
+	}
+	return "; it is " + f.Board
 }
 
 func checkSRIOV(h *Host) Finding {

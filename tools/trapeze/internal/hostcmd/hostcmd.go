@@ -23,7 +23,7 @@ var drivers = func() []hostpci.Driver {
 	list := []hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}
 	for _, d := range ethernet.Drivers() {
 		for _, m := range d.Models {
-			list = append(list, hostpci.Driver{Name: d.Name, Vendor: m.Vendor, Device: m.Device, Untested: !m.Tested})
+			list = append(list, hostpci.Driver{Name: d.Name, Vendor: m.Vendor, Device: m.Device, Untested: !m.Tested, Board: d.Board})
 		}
 	}
 	return list

@@ -124,17 +124,20 @@ func TestListOfOthersNICs(t *testing.T) {
 	for i, device := range []uint16{0x10c9, 0x1533, 0x1572} {
 		tree.Function(hostpcitest.Function{Address: fmt.Sprintf("0000:04:00.%d", i), Behind: "0000:00:1c.0", Vendor: 0x8086, Device: device, Class: 0x020000, Group: 20 + i})
 	}
+	tree.Function(hostpcitest.Function{Address: "0000:04:00.4", Behind: "0000:00:1c.0", Vendor: 0x1234, Device: 0x1001, Class: 0x020000, Group: 24})
+	tree.File("sys/bus/pci/devices/0000:04:00.4/subsystem_vendor", "0x10ee\n")
+	tree.File("sys/bus/pci/devices/0000:04:00.4/subsystem_device", "0x90c8\n")
 	var r struct{ Functions []map[string]any }
 	decode(t, run(t, tree, nil, "list", "--json"), &r)
 	got := map[string][2]any{}
 	for _, f := range r.Functions {
 		got[f["device"].(string)] = [2]any{f["fits"], f["untested"]}
 	}
-	want := map[string][2]any{"7250": {"trapeze", false}, "10c9": {"igb", false}, "1533": {"igb", true}, "1572": {"", false}}
+	want := map[string][2]any{"7250": {"trapeze", false}, "10c9": {"igb", false}, "1533": {"igb", true}, "1572": {"", false}, "1001": {"mqnic", true}}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "igb, which was never run on this model") || strings.Count(o.stdout, "eth:pci:0000:04:00.") != 2 {
+	if o := run(t, tree, nil, "list"); !strings.Contains(o.stdout, "igb, which was never run on this model") || strings.Count(o.stdout, "eth:pci:0000:04:00.") != 3 || !strings.Contains(o.stdout, "Corundum on Alveo U200") {
 		t.Errorf("not said:\n%s", o.stdout)
 	}
 }

@@ -46,6 +46,7 @@ type listFunction struct {
 	AFXDP        []string      `json:"afxdp" help:"addresses of its interfaces as ports of plain frames, which need no binding"`
 	Fits         string        `json:"fits" help:"driver of this program for the function, empty for none"`
 	Untested     bool          `json:"untested" help:"that driver was never run on one"`
+	Board        string        `json:"board" help:"its name, if the driver knows boards by their subsystem; else empty"`
 	Backends     []string      `json:"backends" help:"by which it can be opened now"`
 	InUse        []string      `json:"in_use"`
 }
@@ -129,7 +130,7 @@ func describe(f hostpci.Function) listFunction {
 		VendorName: f.VendorName, DeviceName: f.DeviceName, ClassName: f.ClassName,
 		Driver: f.Driver, Override: f.Override, IOMMUGroup: known(f.IOMMUGroup), NUMANode: known(f.NUMANode),
 		Link: f.Link, Netdevs: append([]string{}, f.Netdevs...), SRIOV: f.SRIOV, Power: f.Power.State,
-		Fits: f.Fits, Untested: f.Untested, Backends: append([]string{}, f.Backends...), InUse: []string{},
+		Fits: f.Fits, Untested: f.Untested, Board: f.Board, Backends: append([]string{}, f.Backends...), InUse: []string{},
 		GroupMembers: []listMember{}, BARs: append([]hostpci.BAR{}, f.BARs...), AFXDP: []string{},
 	}
 	for _, n := range f.Netdevs {
@@ -189,6 +190,9 @@ func details(f listFunction) [][2]string {
 		add("made for", "%s, which was never run on this model", f.Fits)
 	case f.Fits != "":
 		add("made for", "%s", f.Fits)
+	}
+	if f.Board != "" {
+		add("board", "%s", f.Board)
 	}
 	if f.Fits != "" && f.Fits != ours {
 		add("as a wire", "eth:%s", f.Address)
