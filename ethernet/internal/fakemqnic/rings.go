@@ -184,26 +184,27 @@ func (d *Device) Deliver(k, i int, frame []byte, c Completion) (delivered bool) 
 // It is for a device that is Quick.
 func (d *Device) Fill(k, i int, length uint16, most int) {
 	q := &d.interfaces[k].rx[i]
-	for ; q.consumer != q.producer && most > 0; most-- {
-		d.finish(k, q, i, length)
-	}
+	d.finish(k, q, i, length, min(most, int(q.producer-q.consumer)))
 }
 
 // Drain says that all of a transmit queue was sent. It is for a device that is Quick.
 func (d *Device) Drain(k, i int) {
-	for q := &d.interfaces[k].tx[i]; q.consumer != q.producer; {
-		d.finish(k, q, i, 60)
-	}
+	q := &d.interfaces[k].tx[i]
+	d.finish(k, q, i, 60, int(q.producer-q.consumer))
 }
 
-// finish completes the next entry of a ring with the least that the driver looks at.
-func (d *Device) finish(k int, q *queue, i int, length uint16) {
+// finish completes the next n entries of a ring with the least that the driver looks at.
+func (d *Device) finish(k int, q *queue, i int, length uint16, n int) {
 	c := &d.interfaces[k].cq[q.target]
-	b := d.ring(c, 32)[32*(uint32(c.producer)&(c.size()-1)):][:32]
-	le.PutUint64(b, uint64(i)|uint64(q.consumer)<<16|uint64(length)<<32)
-	le.PutUint32(b[28:], phase(uint32(c.producer), c.size()))
-	c.producer++
-	q.consumer++
+	ring := d.ring(c, 32)
+	mask := c.size() - 1
+	for range n {
+		b := ring[32*(uint32(c.producer)&mask):][:32]
+		le.PutUint64(b, uint64(i)|uint64(q.consumer)<<16|uint64(length)<<32)
+		le.PutUint32(b[28:], phase(uint32(c.producer), mask+1))
+		c.producer++
+		q.consumer++
+	}
 }
 
 // Take takes the next entry of a receive queue, and returns its index, inside With. Complete then

@@ -46,5 +46,5 @@ const (
 // fresh reports whether an entry is new for a consumer that has come this far, in a ring of a size
 // that is a power of two.
 func fresh(phase, consumer, size uint32) bool {
-	return phase&phaseBit != 0 == (consumer&size == 0)
+	return (phase>>31 == 0) == (consumer&size != 0)
 }

@@ -59,10 +59,12 @@ func (q *queue) take(frames []ethernet.Frame) int {
 	rejected := len(empty) // from here on, frames has those that are dropped
 	for _, fresh := range empty {
 		c := &cq.entries[(cq.consumer+used)&mask]
-		slot, ok := r.claim(c.queue, c.index)
+		slot, ok := r.next(c.queue, c.index)
 		if !ok {
-			r.blame(c)
-			break
+			if slot, ok = r.claim(c.queue, c.index); !ok {
+				r.blame(c)
+				break
+			}
 		}
 		used++
 		f := ethernet.Frame{Buffer: r.buffers[slot], Offset: q.headroom, Length: c.length}

@@ -23,9 +23,11 @@ type completions struct {
 
 // ready counts the entries that are new, at most so many.
 func (c *completions) ready(most uint32) (n uint32) {
-	size := uint32(len(c.entries))
-	for n < most && fresh(load(&c.entries[(c.consumer+n)&(size-1)].phase), c.consumer+n, size) {
+	entries, at := c.entries, c.consumer
+	size := uint32(len(entries))
+	for n < most && fresh(load(&entries[at&(size-1)].phase), at, size) {
 		n++
+		at++
 	}
 	if n > 0 {
 		mmio.FromDevice()
@@ -64,6 +66,17 @@ type work struct {
 	bell        function.Doorbell
 	completions completions
 	fault       error // what the device did wrong
+}
+
+// next takes the entry that a completion is for, and returns its slot, if it is the oldest and all
+// others come in order. It is what claim does most of the time.
+func (w *work) next(queue, index uint16) (slot uint32, ok bool) {
+	slot = uint32(index) & uint32(len(w.descriptors)-1)
+	if (slot^w.clean)&uint32(len(w.descriptors)-1) != 0 || uint32(queue) != w.number || w.clean == w.posted || w.ahead != 0 {
+		return 0, false
+	}
+	w.clean++
+	return slot, true
 }
 
 // claim takes the entry that a completion is for, and returns its slot. It fails if the entry is not

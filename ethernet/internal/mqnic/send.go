@@ -89,10 +89,12 @@ func (q *queue) reclaim() {
 	used, n := uint32(0), 0
 	for ; used < ready; used++ {
 		c := &cq.entries[(cq.consumer+used)&mask]
-		slot, ok := s.claim(c.queue, c.index)
+		slot, ok := s.next(c.queue, c.index)
 		if !ok {
-			s.blame(c)
-			break
+			if slot, ok = s.claim(c.queue, c.index); !ok {
+				s.blame(c)
+				break
+			}
 		}
 		if n == len(q.freed) {
 			q.Cache().GiveAll(q.freed[:])
