@@ -7,7 +7,7 @@ import "time"
 // grandmaster. Methods may be called from several goroutines, and wait for the device.
 type Clock interface {
 	// Read returns the time. It fails with ErrProtocol if the clock has gone backward, though
-	// nobody has set it.
+	// it was not set.
 	Read() (int64, error)
 	// Set sets the time, 0 or more.
 	Set(at int64) error
@@ -22,7 +22,7 @@ type Clock interface {
 	Pulse(i int, at int64, period, width time.Duration) error
 }
 
-// MaxTrim is how much Clock.Trim may change the rate, in parts in 10^9.
+// MaxTrim is the largest change of the rate by Clock.Trim, in parts in 10^9.
 const MaxTrim = 1e8
 
 // Clocked is a Port with a clock.

@@ -17,7 +17,7 @@ import (
 // interrupt vectors.
 const interfaceOption = "interface"
 
-// maxInterfaces is how many interfaces a function can be divided into.
+// maxInterfaces is the largest number of interfaces of a function.
 const maxInterfaces = 8
 
 // Interface returns which interface of a function a device is, from 0; 0 for a whole function.

@@ -39,7 +39,7 @@ type Options struct {
 	// Mapped says that the registers of the rings can be mapped. Then accesses to them are
 	// not seen: Fill and Drain do what writing to the tails would have done.
 	Mapped bool
-	// Vectors is how many MSI-X vectors there are; 0 for 25, as QEMU's 82576 has 25.
+	// Vectors is the number of MSI-X vectors; 0 for 25, as QEMU's 82576 has 25.
 	Vectors int
 	// MAC is the address, zero for 02:00:00:00:00:01.
 	MAC [6]byte
@@ -111,7 +111,7 @@ func New(o Options) (*Device, error) {
 	return d, nil
 }
 
-// PowerOn implements fakepci.Model: it is what CTRL.RST does.
+// PowerOn implements fakepci.Model. CTRL.RST does the same.
 func (d *Device) PowerOn() {
 	clear(d.Registers)
 	d.rings, d.causes = [16]ring{}, 0

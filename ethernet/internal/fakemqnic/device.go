@@ -18,12 +18,12 @@ const barBytes = 1 << 24
 
 // Options of New. The zero value is an Alveo U200 with one interface.
 type Options struct {
-	// Interfaces is how many there are, 0 for 1.
+	// Interfaces is the number of interfaces, 0 for 1.
 	Interfaces int
-	// Queues is how many transmit and receive queues an interface has, 0 for 64; there are as many
+	// Queues is the number of transmit and receive queues of an interface, 0 for 64; there are as many
 	// event queues and twice as many completion queues.
 	Queues int
-	// Vectors is how many MSI-X vectors there are, 0 for 64.
+	// Vectors is the number of MSI-X vectors, 0 for 64.
 	Vectors int
 	// Features of IF_CTRL, 0 for all but LFC and PFC.
 	Features uint32
@@ -53,7 +53,7 @@ type Device struct {
 	window     fakepci.Window // of buffers
 }
 
-// iface is what the device knows of an interface besides its registers.
+// iface has the state of an interface besides its registers.
 type iface struct {
 	start          uint64
 	eq, cq, tx, rx []queue

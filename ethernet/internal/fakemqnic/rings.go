@@ -133,7 +133,7 @@ func (d *Device) gather(entry []byte) (frame []byte) {
 	return frame
 }
 
-// out is the end of the wire: checksum, padding, and whoever looks.
+// out puts a frame on the wire, with checksum and padding.
 func (d *Device) out(k, i int, command uint16, frame []byte) {
 	if uint32(len(frame)) > d.Get(d.Control(k)+0x28) {
 		return
@@ -215,7 +215,7 @@ func (d *Device) Take(k, i int) uint16 {
 	return q.consumer - 1
 }
 
-// Refill is what the driver does to both rings of a queue, at its least: so many entries are the
+// Refill does the least that the driver does to both rings of a queue: so many entries are the
 // device's. It is for measuring what Fill and Drain take.
 func (d *Device) Refill(k, i, n int) {
 	f := &d.interfaces[k]

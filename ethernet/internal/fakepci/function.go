@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Model is what a fake NIC does. All is called with the function's lock held.
+// Model has the behaviour of a fake NIC. All is called with the function's lock held.
 type Model interface {
 	// ReadRegister returns a register of BAR0.
 	ReadRegister(offset uint64) uint32
@@ -33,7 +33,7 @@ type Model interface {
 // Options of New.
 type Options struct {
 	Vendor, Device, Subvendor, Subdevice uint16
-	// Vectors is how many MSI-X vectors there are. Their table is at MSIXTable of MSIXBAR, and
+	// Vectors is the number of MSI-X vectors. Their table is at MSIXTable of MSIXBAR, and
 	// the pending bits are at MSIXPending.
 	Vectors, MSIXBAR       int
 	MSIXTable, MSIXPending uint32
@@ -74,7 +74,7 @@ type Function struct {
 	log     Log
 }
 
-// Log is what a function has seen.
+// Log has the accesses to a function.
 type Log struct {
 	Strays               []string // accesses to memory that is not mapped
 	BackendResets        int
@@ -82,7 +82,7 @@ type Log struct {
 	LeftDMA, LeftVectors int // when it was closed
 }
 
-// irqs is how many interrupt indexes there are.
+// irqs is the number of interrupt indexes.
 const irqs = 5
 
 // New makes a function around a model.
@@ -321,7 +321,7 @@ func (f *Function) UnmapDMA(iova, size uint64) error {
 
 // unmap takes a window away.
 func (f *Function) unmap(iova uint64) {
-	// What the device would still do now would reach memory that is somebody else's.
+	// What the device would still do now would reach memory of another owner.
 	if ring := f.model.On(); ring != "" && f.config[vfio.ConfigCommand]&4 != 0 && !f.gone {
 		f.log.Strays = append(f.log.Strays, fmt.Sprintf("memory is taken away while %s is on", ring))
 	}

@@ -9,7 +9,7 @@ type Window struct {
 }
 
 // At returns n bytes of host memory; nil, and a stray, if nothing is mapped there or the
-// device is no bus master. The lock is held, or nobody else has the device.
+// device is no bus master. The lock is held, or the device is not open.
 func (f *Function) At(w *Window, iova uint64, n int) []byte {
 	if iova >= w.iova && iova-w.iova <= uint64(len(w.bytes)) && uint64(n) <= uint64(len(w.bytes))-(iova-w.iova) {
 		return w.bytes[iova-w.iova:][:n]

@@ -13,7 +13,7 @@ type block struct {
 	at            uint64
 }
 
-// maxBlocks is how long a chain may be: far more than any design has.
+// maxBlocks limits the length of a chain: no design has nearly as many.
 const maxBlocks = 256
 
 // chain walks the blocks from first on. Pointers to the next one count from base, 0 ends the chain,

@@ -57,10 +57,10 @@ func (c *clock) whole(seconds uint16, ns uint32) int64 {
 	return full*int64(time.Second) + int64(ns)
 }
 
-// followEvery is how often the seconds are read. It only has to be less than 2^15 s.
+// followEvery is the time between two readings of the seconds, far less than 2^15 s.
 const followEvery = time.Minute
 
-// follow reads the seconds. port.Mu is held, or nobody has the port yet.
+// follow reads the seconds. port.Mu is held, or the port is not open yet.
 func (c *clock) follow() error {
 	r := &c.device.regs
 	seconds := r.read64(c.at + phcSeconds)
@@ -147,8 +147,8 @@ func (c *clock) Shift(by time.Duration) error {
 	})
 }
 
-// Trim implements ethernet.Clock. The period becomes shorter for a slower clock: it is what the time
-// advances with each cycle.
+// Trim implements ethernet.Clock. The period becomes shorter for a slower clock: the time
+// advances by it with each cycle.
 func (c *clock) Trim(ppb float64) error {
 	if !(math.Abs(ppb) <= ethernet.MaxTrim) { // nor NaN
 		return c.device.port.Error("trim the clock of", &ethernet.ConfigError{Field: "ppb", Value: ppb, Want: fmt.Sprintf("-%.0f to %.0f", ethernet.MaxTrim, ethernet.MaxTrim)})

@@ -96,7 +96,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	return nil
 }
 
-// leastBytes is how large BAR0 has to be: the smallest design has more (mqnic_core.v,
+// leastBytes is the least size of BAR0: the smallest design has more (mqnic_core.v,
 // AXIL_CTRL_ADDR_WIDTH).
 const leastBytes = 0x10000
 

@@ -7,11 +7,11 @@
 //
 // # What it does
 //
-// A port has one transmit and one receive queue, with a completion queue each, for each queue of
-// ethernet.Options, and an event queue with a vector of MSI-X. Completions may come in any order. The
+// For each queue of ethernet.Options there are a transmit and a receive queue, with a completion queue
+// each. They share an event queue, which has a vector of MSI-X. Completions may come in any order. The
 // NIC sums TCP and UDP of frames that are sent; the driver sums the header of IPv4, and what begins
-// behind byte 255. For a received frame the NIC gives the sum of all that follows the Ethernet header,
-// from which the driver finds whether the checksums are right. The hash has a fixed key. The
+// behind byte 255. For a received frame the NIC gives the sum of all that follows the Ethernet header.
+// From that the driver finds whether the checksums are right. The hash has a fixed key. The
 // NIC receives all frames and the driver filters them. It tells neither speed nor frames that it has
 // counted, and has no link interrupt: the link is asked for each 100 ms.
 //

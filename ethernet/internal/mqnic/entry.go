@@ -43,8 +43,8 @@ const (
 	phaseBit   = 1 << 31 // set in the first pass through a ring, clear in the second, and so on
 )
 
-// fresh reports whether an entry is new for a consumer that has come this far, in a ring of a size
-// that is a power of two.
+// fresh reports whether an entry is new for a consumer that has come this far. The size of the ring
+// is a power of two.
 func fresh(phase, consumer, size uint32) bool {
 	return (phase>>31 == 0) == (consumer&size != 0)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// card is what the global chain says, which all interfaces have in common.
+// card has the contents of the global chain, which all interfaces have in common.
 type card struct {
 	blocks               []block
 	board, firmware      uint32
@@ -90,7 +90,7 @@ func (m manager) queue(i uint32) uint64 { return m.at + uint64(i)*m.stride }
 // end returns where the registers of the last queue end.
 func (m manager) end() uint64 { return m.queue(m.count) }
 
-// layout is what the chains of an interface say.
+// layout has the contents of the chains of an interface.
 type layout struct {
 	blocks         []block
 	features       uint32

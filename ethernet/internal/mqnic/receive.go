@@ -2,7 +2,7 @@ package mqnic
 
 import "github.com/trapeze-nic/trapeze/ethernet"
 
-// postEvery is how many empty buffers are given to the device at once, as Linux's driver does
+// postEvery is the number of empty buffers that the device gets at once, as from Linux's driver
 // (mqnic_rx.c, mqnic_refill_rx_buffers).
 const postEvery = 8
 

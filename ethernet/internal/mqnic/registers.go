@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
 )
 
-// kind is a type of register block. Size is how many bytes of it the driver uses. The values are
+// kind is a type of register block. Size is the number of bytes of it that the driver uses. The values are
 // those of corundum/corundum at commit 1ca0151b: modules/mqnic/mqnic_hw.h, and the blocks of
 // fpga/common/rtl that answer them. A block whose version differs has other fields.
 type kind struct {

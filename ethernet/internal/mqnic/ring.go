@@ -9,8 +9,8 @@ import (
 )
 
 // completions is a completion ring. Its counters run freely. It has twice the entries of the ring
-// whose completions it takes, so that the device needs to be told only now and then how far the
-// driver is: what is consumed and not told, and what may still come, fit.
+// whose completions it takes. So the device needs to be told only now and then how far the driver is:
+// what is consumed and not told, and what may still come, fit.
 type completions struct {
 	entries  []completion
 	consumer uint32 // of the entries that the driver has read
@@ -69,7 +69,7 @@ type work struct {
 }
 
 // next takes the entry that a completion is for, and returns its slot, if it is the oldest and all
-// others come in order. It is what claim does most of the time.
+// others come in order. Most completions are of this kind; claim takes the others.
 func (w *work) next(queue, index uint16) (slot uint32, ok bool) {
 	slot = uint32(index) & uint32(len(w.descriptors)-1)
 	if (slot^w.clean)&uint32(len(w.descriptors)-1) != 0 || uint32(queue) != w.number || w.clean == w.posted || w.ahead != 0 {

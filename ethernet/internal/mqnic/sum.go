@@ -40,7 +40,7 @@ func fold(sum uint64) uint16 {
 }
 
 // offload prepares the checksums that a frame asks for, and returns the command of its descriptor.
-// The device sums TCP and UDP. The header of IPv4 is summed here, and so is what begins where the
+// The device sums TCP and UDP. The header of IPv4 is summed here, and so is a sum that begins where the
 // command cannot say.
 func (q *queue) offload(f *ethernet.Frame) (uint64, error) {
 	bad := func(field string, v any) (uint64, error) {

@@ -130,7 +130,7 @@ func (q *Queue) poll(ctx context.Context) {
 	}
 }
 
-// maxIdle is how many interrupts may come without a frame, before Wait takes a nap after each.
+// maxIdle is the number of interrupts that may come without a frame, before Wait takes a nap after each.
 const maxIdle = 16
 
 // Await sleeps until an interrupt, at most ethernet.WaitLimit. The lock is that of the ring, and

@@ -124,7 +124,7 @@ Of a Corundum NIC it shows what 'trapeze mqnic dump' does.`,
 			if err != nil {
 				return &command.DeviceError{Err: err}
 			}
-			// Of other NICs there is what their drivers tell.
+			// Of other NICs the drivers tell.
 			if other, ok, err := mqniccmd.Look(dev); err != nil {
 				return &command.DeviceError{Err: err}
 			} else if ok {

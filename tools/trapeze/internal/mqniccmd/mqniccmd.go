@@ -19,7 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Report is what the commands print with --json.
+// Report is printed with --json.
 type Report struct {
 	Address string           `json:"address"`
 	Driver  string           `json:"driver"`
