@@ -40,6 +40,9 @@ func (n *NIC) shutdown() {
 		return nil
 	})
 	n.goroutines.Wait()
+	if n.unshow != nil {
+		n.unshow()
+	}
 	n.events.lines.Close()
 }
 

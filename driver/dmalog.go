@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -22,16 +24,12 @@ type dmaLog struct {
 	log2     uint8
 	consumer uint32
 	failed   error // why nothing more can be read
+	// lent ends a log that is kept for a program beside this one; nil of any other.
+	lent *time.Timer
 }
 
 // DMALogState is the state of the DMA log.
-type DMALogState struct {
-	Enabled bool `json:"enabled"`
-	// Records is how many records the log has room for; zero if it is off.
-	Records int `json:"records"`
-	// Lost counts records for which there was no room; it wraps.
-	Lost uint32 `json:"lost"`
-}
+type DMALogState = telemetry.DMALog
 
 // EnableDMALog has the device keep a record of each transfer of its engines, in
 // a log with room for at least the given number of records, 1 to MaxDMALog.
@@ -101,6 +99,9 @@ func (n *NIC) closeLog() error {
 	}
 	if err := n.setDMAControl(0, descriptors.DMAControlLog); err != nil {
 		return err
+	}
+	if t := n.dma.log.lent; t != nil {
+		t.Stop()
 	}
 	n.dma.log = dmaLog{}
 	return n.freeDMA(buf)

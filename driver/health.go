@@ -9,26 +9,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // Health is the state of a device.
-type Health struct {
-	Ready     bool `json:"ready"`
-	Resetting bool `json:"-"`
-	Fatal     bool `json:"fatal"`
-	LinkUp    bool `json:"link_up"`
-	// Fault is one of the Fault codes of package descriptors, FaultDetail what
-	// belongs to it.
-	Fault       uint32 `json:"fault"`
-	FaultDetail uint32 `json:"fault_detail"`
-	// Resets since power-on.
-	Resets uint32 `json:"resets"`
-	// Heartbeat changes whenever the device has made progress.
-	Heartbeat uint32 `json:"heartbeat"`
-	// EventsLost counts events for which the admin queue had no room, and those
-	// that came faster than the handler of OnEvent took them.
-	EventsLost uint64 `json:"events_lost"`
-}
+type Health = telemetry.Health
 
 // FaultError is a device that has stopped. It matches ErrDeviceFault.
 type FaultError struct{ Code, Detail uint32 }

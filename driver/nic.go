@@ -23,6 +23,8 @@ type Options struct {
 	// to come out of reset, and how long Close may take; 0 for 2 s. Time in which this
 	// program is not run does not count.
 	CommandTimeout time.Duration
+	// NoTelemetry has the process not show the NIC to programs beside it, see docs/telemetry.md.
+	NoTelemetry bool
 	// IDs are PCI vendor and device numbers to accept besides the project's own.
 	IDs []PCIID
 }
@@ -51,6 +53,7 @@ type NIC struct {
 	admin            *admin
 	events           eventQueue
 	goroutines       sync.WaitGroup
+	unshow           func() // nil while it is being opened
 
 	// ops is held for reading by each operation that uses the admin queue or
 	// BAR0, for writing by Close while it takes everything down.
@@ -137,6 +140,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 		n.closeOnce.Do(n.shutdown)
 		return nil, n.error(opOpen, err)
 	}
+	n.unshow = n.show()
 	return n, nil
 }
 

@@ -219,3 +219,6 @@ func (h host) Interrupt(vector uint16) { h.d.msix.raise(vector) }
 
 // AdminEntry is described at engine.Host.
 func (h host) AdminEntry(e *descriptors.AdminEntry) { h.d.admin.entry(e) }
+
+// WireStats returns the counters of the device's wire, see wire.Stats.
+func (d *Device) WireStats() any { return wire.Stats(d.wire) }

@@ -43,6 +43,9 @@ type Options struct {
 	// own, the descriptors that it makes and the tokens of its VIs: at the post, as far as
 	// the NIC has room, and ordinary from there on. Programs need no change.
 	Eager bool
+	// NoTelemetry has the process not show the NIC to programs beside it, such as trapeze ps. So
+	// does the variable TRAPEZE_TELEMETRY=off of the environment, for all NICs.
+	NoTelemetry bool
 }
 
 // Waiting says for how long the waits of a NIC spin, let others run and sleep.
@@ -53,7 +56,7 @@ type Waiting = driver.Waiting
 // a device that is not what it should be. Others, such as of a file that may not be
 // opened, have no code: their cause says what is wrong.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
-	d, err := driver.Open(ctx, address, driver.Options{Logger: o.Logger})
+	d, err := driver.Open(ctx, address, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +66,7 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
 // ownership: the device is closed with the NIC, and also if OpenDevice fails.
 func OpenDevice(ctx context.Context, device vfio.Device, o Options) (*NIC, error) {
-	d, err := driver.New(ctx, device, driver.Options{Logger: o.Logger})
+	d, err := driver.New(ctx, device, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry})
 	if err != nil {
 		return nil, err
 	}

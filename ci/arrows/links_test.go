@@ -12,10 +12,23 @@ import (
 var links = map[string][]string{
 	"./tools/trapeze": {
 		"github.com/HdrHistogram/hdrhistogram-go",
+		"github.com/aymanbagabas/go-osc52/v2", // this and charmbracelet's, muesli's and the like: the screen of top
+		"github.com/charmbracelet/bubbletea",
+		"github.com/charmbracelet/colorprofile",
+		"github.com/charmbracelet/lipgloss",
+		"github.com/charmbracelet/x/ansi",
+		"github.com/charmbracelet/x/cellbuf",
+		"github.com/charmbracelet/x/term",
 		"github.com/cilium/ebpf",
 		"github.com/gopacket/gopacket",
 		"github.com/jstemmer/go-junit-report/v2",
+		"github.com/lucasb-eyer/go-colorful",
+		"github.com/mattn/go-isatty",
+		"github.com/mattn/go-runewidth",
 		"github.com/mitchellh/colorstring",
+		"github.com/muesli/ansi",
+		"github.com/muesli/cancelreader",
+		"github.com/muesli/termenv",
 		"github.com/pelletier/go-toml/v2", // manifests of opaque images
 		"github.com/rivo/uniseg",
 		"github.com/schollz/progressbar/v3",
@@ -23,6 +36,7 @@ var links = map[string][]string{
 		"github.com/spf13/pflag",
 		"github.com/vishvananda/netlink",
 		"github.com/vishvananda/netns",
+		"github.com/xo/terminfo",
 		"golang.org/x/net",
 		"golang.org/x/sys",
 		"golang.org/x/term",

@@ -142,6 +142,24 @@ func (l *Listener) Close() error {
 	return err
 }
 
+// RemoveDead removes the sockets of a network in a folder whose name begins with prefix and
+// that nobody listens at. Others are left, and so are errors: those sockets stay. It waits for
+// others that are in Listen, for two seconds at most.
+func RemoveDead(ctx context.Context, network, folder, prefix string) error {
+	unlock, err := lockFolder(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	entries, err := os.ReadDir(folder)
+	for _, e := range entries {
+		if e.Type() == fs.ModeSocket && strings.HasPrefix(e.Name(), prefix) {
+			_ = removeDead(network, filepath.Join(folder, e.Name()))
+		}
+	}
+	return err
+}
+
 // lockFolder keeps others from replacing a dead socket in a folder at the same
 // time: of two that find one, the second would remove what the first has made.
 func lockFolder(ctx context.Context, folder string) (unlock func(), err error) {

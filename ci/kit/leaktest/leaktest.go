@@ -12,8 +12,10 @@ import (
 )
 
 // Main runs the tests of a package, and fails if goroutines are left after them. TestMain
-// calls it.
+// calls it. NICs of the tests have no telemetry socket, which programs of others could find and
+// ask meanwhile.
 func Main(m *testing.M) {
+	os.Setenv("TRAPEZE_TELEMETRY", "off")
 	// The runtime's poller opens descriptors of its own at first use, which Check must not
 	// take for a leak.
 	// If there is no pipe, the tests will tell.

@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -25,8 +26,8 @@ type listenReport struct {
 
 	cellstream.Counts // of all streams
 
-	NIC     *infoChannels  `json:"nic,omitempty"`
-	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
+	NIC     *telemetry.Channels `json:"nic,omitempty"`
+	Capture *captureReport      `json:"capture,omitempty" help:"with --capture"`
 }
 
 func (p *program) channelListen() *cobra.Command {
@@ -112,7 +113,7 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 	if err = errors.Join(err, <-echoes); err != nil {
 		return fmt.Errorf("channel listen: %w", err)
 	}
-	if r.NIC, err = inspectChannels(nic.Driver()); err != nil {
+	if r.NIC, err = inspectChannels(ctx, nic); err != nil {
 		return fmt.Errorf("channel listen: %w", err)
 	}
 	r.Capture = taken.finish(&err)
@@ -123,7 +124,7 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 func (r *listenReport) print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%d clients; %d streams: %d messages, %s, %d damaged, %d cells dropped, %d stops\n",
 		r.Clients, r.Streams, r.Messages, amount(r.Bytes), r.Damaged, r.Drops, r.Stops)
-	return errors.Join(err, r.NIC.printNIC(w))
+	return errors.Join(err, printChannels(w, r.NIC))
 }
 
 // echoChannels sends back what comes, with a priority, until ctx ends. ended, if not nil, is

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -34,8 +35,8 @@ type streamReport struct {
 	Stops     uint64  `json:"stops" help:"times that it has told the sender to stop"`
 	Pace      float64 `json:"pace_mb_per_s" help:"what the flow control allows at the end"`
 
-	NIC     *infoChannels  `json:"nic,omitempty" help:"of the sending one, unless that has failed"`
-	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
+	NIC     *telemetry.Channels `json:"nic,omitempty" help:"of the sending one, unless that has failed"`
+	Capture *captureReport      `json:"capture,omitempty" help:"with --capture"`
 }
 
 type streamFlags struct {
@@ -125,7 +126,7 @@ func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
 		t, err := cellstream.Send(ctx, c, o)
 		meter.Stop()
 		// A NIC that does not answer any more has been found out about.
-		nic, _ := inspectChannels(at.nic.Driver())
+		nic, _ := inspectChannels(ctx, at.nic)
 		// Of a channel that has failed it is no news that it does not end in order.
 		if cerr := c.Close(); err == nil {
 			err = cerr
@@ -164,5 +165,5 @@ func (r *streamReport) print(w io.Writer) error {
 %d messages sent, %d delivered, %d lost (%d came damaged)
 %d cells dropped for want of room, told to stop %d times
 `, r.Peer, r.Priority, r.Size, amount(r.Bytes), r.Seconds, r.Rate, r.Cells, r.Messages, r.Delivered, r.Lost, r.Damaged, r.Drops, r.Stops)
-	return errors.Join(err, r.NIC.printNIC(w))
+	return errors.Join(err, printChannels(w, r.NIC))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/memorycmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/mqniccmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
 	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -48,5 +49,6 @@ func commands(e *command.Env) []*cobra.Command {
 	p := &program{e}
 	list := []*cobra.Command{p.demo(), p.ping(), p.channel(), p.send(), p.recv(), p.info(), p.emulate(), p.conform()}
 	list = append(list, hostcmd.Commands(e)...)
+	list = append(list, telemetrycmd.Commands(e)...)
 	return append(list, framescmd.Command(e), memorycmd.Command(e), fwcmd.LoadCommand(e), fwcmd.Command(e), mqniccmd.Command(e))
 }

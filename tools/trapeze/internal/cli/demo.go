@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -24,14 +25,14 @@ import (
 
 // demoReport is what demo --json prints.
 type demoReport struct {
-	File      demoFile        `json:"file"`
-	Reverse   demoFile        `json:"reverse"`
-	Latency   []demoLatency   `json:"latency"`
-	Bandwidth []demoBandwidth `json:"bandwidth"`
-	Policy    policyReport    `json:"policy"`
-	Program   *programReport  `json:"program,omitempty" help:"with --image"`
-	Eager     *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
-	Log       *logReport      `json:"dma_log,omitempty" help:"with --dma-log"`
+	File      demoFile         `json:"file"`
+	Reverse   demoFile         `json:"reverse"`
+	Latency   []demoLatency    `json:"latency"`
+	Bandwidth []demoBandwidth  `json:"bandwidth"`
+	Policy    telemetry.Policy `json:"policy"`
+	Program   *programReport   `json:"program,omitempty" help:"with --image"`
+	Eager     *via.EagerStats  `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
+	Log       *logReport       `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
 type demoFile struct {
@@ -171,11 +172,11 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	if err := p.demoMeasure(ctx, a, b, f.duration, &r); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	state, err := a.Policy()
+	state, err := a.Driver().Report(ctx)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	r.Policy = describePolicy(state)
+	r.Policy = state.DMA.Policy
 	if r.Program, err = reportProgram(program, a, b); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -289,7 +290,7 @@ func (p *program) printDemo(input string, r demoReport) error {
 	for _, b := range r.Bandwidth {
 		fmt.Fprintf(w, "  %8s %9.1f MB/s\n", units.Size(b.Bytes), b.Rate)
 	}
-	_, err := fmt.Fprintf(w, "\n%sdelivery policy%s %s%v\n", on, off, r.Program.policy(), r.Policy)
+	_, err := fmt.Fprintf(w, "\n%sdelivery policy%s %s%s\n", on, off, r.Program.policy(), describePolicy(r.Policy))
 	r.Program.print(w, on, off)
 	printEager(w, r.Eager)
 	p.noteLog(r.Log)

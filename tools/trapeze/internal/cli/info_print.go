@@ -2,20 +2,24 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
-// printInfo prints a report for people. Counters that are zero are left out.
-func (p *program) printInfo(r infoReport) error {
-	w := tabwriter.NewWriter(p.Stdout, 0, 8, 2, ' ', 0)
+// print prints a report for people. Counters that are zero are left out.
+func (r *infoReport) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(name, format string, a ...any) { fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, a...)...) }
 	row("device", "%s (%s, PCI %s)", r.Address, r.Backend, r.PCI)
+	if o := r.Owner; o != nil {
+		row("owner", "PID %d (%s), of user %s, was asked", o.PID, o.Program, o.User)
+	}
 	row("version", "%s", r.Version)
 	row("MAC", "%s", r.MAC)
 	row("MTU", "%d B", r.MTU)
@@ -40,8 +44,8 @@ func (p *program) printInfo(r infoReport) error {
 	}
 	row("clock", "%.1f us", r.ClockUS)
 	row("policy", "%s", describeDMA(r.DMA))
-	if r.Channels.used() {
-		for _, line := range r.Channels.lines() {
+	if r.Channels.Used() {
+		for _, line := range r.Channels.Lines() {
 			row("channels", "%s", line)
 		}
 	}
@@ -62,7 +66,7 @@ func (p *program) printInfo(r infoReport) error {
 	return w.Flush()
 }
 
-func describeDMA(d *infoDMA) string {
+func describeDMA(d *telemetry.DMA) string {
 	if d == nil {
 		return "the device's own; it is too old to say which"
 	}
@@ -70,10 +74,10 @@ func describeDMA(d *infoDMA) string {
 	if d.Log.Enabled {
 		log = fmt.Sprintf("DMA log of %d records, %d lost", d.Log.Records, d.Log.Lost)
 	}
-	return fmt.Sprintf("%v; %s", d.Policy, log)
+	return describePolicy(d.Policy) + "; " + log
 }
 
-func describeHealth(h driver.Health) string {
+func describeHealth(h telemetry.Health) string {
 	s := "not ready"
 	switch {
 	case h.Fatal:

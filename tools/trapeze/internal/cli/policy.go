@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -74,50 +75,24 @@ func (f *policyFlags) options() (via.Options, error) {
 	return via.Options{Policy: p}, nil
 }
 
-// policyReport is a delivery policy in JSON.
-type policyReport struct {
-	At      string          `json:"at"`
-	Send    directionReport `json:"send"`
-	Receive directionReport `json:"receive"`
-	// Fallback says why the NIC decides, though the host should have.
-	Fallback string `json:"fallback,omitempty"`
+// describePolicy says in a line what the policy is and where it runs.
+func describePolicy(p telemetry.Policy) string {
+	at := "at the " + p.At
+	if p.Fallback != "" {
+		at += ", as the host had to give up: " + p.Fallback
+	}
+	if p.Send == p.Receive {
+		return fmt.Sprintf("%s, %s", describeDirection(p.Send), at)
+	}
+	return fmt.Sprintf("%s to send, %s to receive, %s", describeDirection(p.Send), describeDirection(p.Receive), at)
 }
 
-// directionReport is the policy of one direction. MinPulse is left out where the
-// policy has none.
-type directionReport struct {
-	Policy   string `json:"policy"`
-	MinPulse int    `json:"minpulse_bytes,omitempty"`
-}
-
-func describePolicy(s driver.PolicyState) policyReport {
-	r := policyReport{
-		At:   s.At.String(),
-		Send: directionReport{s.Send.Name, s.Send.MinPulse}, Receive: directionReport{s.Receive.Name, s.Receive.MinPulse},
-	}
-	if s.Fallback != nil {
-		r.Fallback = s.Fallback.Error()
-	}
-	return r
-}
-
-func (r policyReport) String() string {
-	at := "at the " + r.At
-	if r.Fallback != "" {
-		at += ", as the host had to give up: " + r.Fallback
-	}
-	if r.Send == r.Receive {
-		return fmt.Sprintf("%v, %s", r.Send, at)
-	}
-	return fmt.Sprintf("%v to send, %v to receive, %s", r.Send, r.Receive, at)
-}
-
-func (r directionReport) String() string {
+func describeDirection(d telemetry.Direction) string {
 	switch {
-	case r.MinPulse == 0:
-		return r.Policy
-	case r.Policy == "static" || r.Policy == "cut-through":
-		return fmt.Sprintf("%s in pulses of %s", r.Policy, units.Size(r.MinPulse))
+	case d.MinPulse == 0:
+		return d.Policy
+	case d.Policy == "static" || d.Policy == "cut-through":
+		return fmt.Sprintf("%s in pulses of %s", d.Policy, units.Size(d.MinPulse))
 	}
-	return fmt.Sprintf("%s from %s on", r.Policy, units.Size(r.MinPulse))
+	return fmt.Sprintf("%s from %s on", d.Policy, units.Size(d.MinPulse))
 }

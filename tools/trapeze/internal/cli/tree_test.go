@@ -98,7 +98,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 	dir := t.TempDir()
 	img, key := filepath.Join(dir, "x.img"), filepath.Join(dir, "key")
 	program.TestJSON(t, [][]string{
-		{"version"}, {"--version"}, {"info"}, {"list", "--root", bindableHost(t)}, {"bind", "--dry-run", "--root", bindableHost(t), hostpcitest.NIC().Address},
+		{"version"}, {"--version"}, {"info"}, {"ps", "--interval", "0"}, {"list", "--root", bindableHost(t)}, {"bind", "--dry-run", "--root", bindableHost(t), hostpcitest.NIC().Address},
 		{"unbind", "--dry-run", "--root", boundHost(t), hostpcitest.NIC().Address},
 		{"ping", "-c", "1"}, {"conform", "--section", "layout"},
 		{"fw", "build", "--image", "acl", "--output", img}, {"fw", "check", img}, {"fw", "keygen", key},

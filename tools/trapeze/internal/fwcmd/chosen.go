@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // ProgramFlags are the flags of commands that put a control program into NICs of their
@@ -109,7 +110,7 @@ func (c *Chosen) DecidesTransfers() bool {
 // Ran is what a NIC says about the program that was chosen, in JSON, with the maps that
 // were to be shown.
 type Ran struct {
-	Program
+	telemetry.Program
 	Maps map[string][]Entry `json:"maps" help:"entries by name"`
 }
 
@@ -119,7 +120,7 @@ func (c *Chosen) Ran(nic Programmable) (Ran, error) {
 	if err != nil {
 		return Ran{}, err
 	}
-	r := Ran{Program: Describe(status), Maps: map[string][]Entry{}}
+	r := Ran{Program: status.Describe(), Maps: map[string][]Entry{}}
 	for _, name := range c.show {
 		m, err := OpenMap(nic, c.Image, name, status)
 		if err != nil {

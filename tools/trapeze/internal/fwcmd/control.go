@@ -8,13 +8,14 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // statusReport is what status, rollback and unload print with --json.
 type statusReport struct {
-	Device  string  `json:"device"`
-	Backend string  `json:"backend"`
-	Program Program `json:"program"`
+	Device  string            `json:"device"`
+	Backend string            `json:"backend"`
+	Program telemetry.Program `json:"program"`
 }
 
 func (x *commands) status() *cobra.Command {
@@ -58,7 +59,7 @@ func (x *commands) control(name, short, long string, f func(context.Context, *dr
 			var r statusReport
 			if err := x.with(c.Context(), &flags, nil, func(ctx context.Context, nic *driver.NIC) error {
 				s, err := f(ctx, nic, flags.loadOptions())
-				r = statusReport{nic.Address(), nic.Backend(), Describe(s)}
+				r = statusReport{nic.Address(), nic.Backend(), s.Describe()}
 				return err
 			}); err != nil {
 				return err
@@ -67,10 +68,10 @@ func (x *commands) control(name, short, long string, f func(context.Context, *dr
 			if x.JSON {
 				return x.PrintJSON(r)
 			}
-			if err := table(w, append([]string{row("device", r.Device+" ("+r.Backend+")")}, r.Program.lines()...)...); err != nil {
+			if err := table(w, append([]string{row("device", r.Device+" ("+r.Backend+")")}, programLines(&r.Program)...)...); err != nil {
 				return err
 			}
-			return table(w, r.Program.hookLines()...)
+			return table(w, programHooks(&r.Program)...)
 		},
 	}
 	flags.register(c)

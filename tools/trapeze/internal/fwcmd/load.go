@@ -12,21 +12,22 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // loaded is what load --json prints.
 type loaded struct {
-	Device    string         `json:"device"`
-	Backend   string         `json:"backend"`
-	Image     string         `json:"image"`
-	Name      string         `json:"name"`
-	Version   string         `json:"version"`
-	Digest    string         `json:"digest"`
-	Bytes     int            `json:"image_bytes"`
-	Signature signatureState `json:"signature"`
-	Hooks     []checkedHook  `json:"hooks" help:"what the checker found"`
-	Program   Program        `json:"program" help:"what the NIC says"`
+	Device    string            `json:"device"`
+	Backend   string            `json:"backend"`
+	Image     string            `json:"image"`
+	Name      string            `json:"name"`
+	Version   string            `json:"version"`
+	Digest    string            `json:"digest"`
+	Bytes     int               `json:"image_bytes"`
+	Signature signatureState    `json:"signature"`
+	Hooks     []checkedHook     `json:"hooks" help:"what the checker found"`
+	Program   telemetry.Program `json:"program" help:"what the NIC says"`
 }
 
 type loadFlags struct {
@@ -120,7 +121,7 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 		o, stop := x.follow(f.loadOptions(), r.Name)
 		s, err := nic.LoadProgram(ctx, ready, o)
 		stop()
-		r.Program = Describe(s)
+		r.Program = s.Describe()
 		return err
 	})
 	return r, err
@@ -146,8 +147,8 @@ func (x *commands) follow(o load.Options, name string) (_ load.Options, stop fun
 
 func (r *loaded) print(w io.Writer) error {
 	if err := table(w, row("device", fmt.Sprintf("%s (%s)", r.Device, r.Backend)), row("image", r.Name+" "+r.Version),
-		row("digest", r.Digest), row("signature", r.Signature), row("bytes", r.Bytes), row("slot", slotName(r.Program.Slot)),
-		row("previous", slotName(r.Program.Previous))); err != nil {
+		row("digest", r.Digest), row("signature", r.Signature), row("bytes", r.Bytes), row("slot", telemetry.SlotName(r.Program.Slot)),
+		row("previous", telemetry.SlotName(r.Program.Previous))); err != nil {
 		return err
 	}
 	if len(r.Hooks) == 0 {

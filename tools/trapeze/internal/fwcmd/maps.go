@@ -34,7 +34,7 @@ func OpenMap(nic mapOpener, img *Image, name string, s load.Status) (*driver.Pro
 		return nil, fmt.Errorf("%s: %w: the maps of vendors' images are not known", img.file, load.ErrMap)
 	}
 	if s.Digest != img.spec.Digest {
-		p := Describe(s)
+		p := s.Describe()
 		return nil, fmt.Errorf("%s: %w: %s, digest %s; the image has digest %x", img.file, ErrOtherImage, &p, p.Digest, img.spec.Digest)
 	}
 	var names []string

@@ -96,7 +96,7 @@ instructions its programs take at worst, its maps, and the state of its signatur
 
 func (s *shown) ofSpec(spec *firmware.Spec) error {
 	s.Kind, s.Name, s.Version, s.Built = "program", spec.Name, spec.Version, spec.Built
-	s.BuildID, s.ABI = fmt.Sprintf("%x", spec.BuildID), abiName(spec.ABI)
+	s.BuildID, s.ABI = fmt.Sprintf("%x", spec.BuildID), fmt.Sprintf("%d.%d", spec.ABI>>16, spec.ABI&0xffff)
 	s.Device = "any"
 	if spec.Device != 0 {
 		s.Device = opaque.DeviceName(spec.Device)

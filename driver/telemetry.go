@@ -1,0 +1,174 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// show has this process show the NIC to programs beside it, and returns what ends that. What
+// they ask reads registers and words of memory, and takes no lock of a work queue.
+func (n *NIC) show() (leave func()) {
+	return telemetry.Register(&telemetry.Source{
+		Address: telemetry.Public(n.Address()), Port: n.port,
+		Stats: func() (any, error) { return n.Stats() },
+		Commands: []telemetry.Command{
+			{Name: "nic", Help: "Says what the NIC is, how it is, and what it has counted. Parameters: optional int port.",
+				Run: n.publicReport},
+			{Name: "vis", Help: "Lists endpoints: VIs, rings and channels. Parameters: optional int port, optional int from.",
+				Run: n.listed(func(*endpoint) bool { return true })},
+			{Name: "rings", Help: "Lists rings. Parameters as of /trapeze/vis.",
+				Run: n.listed(func(e *endpoint) bool { _, ok := e.queues.(*Ring); return ok })},
+			{Name: "channels", Help: "Lists channels. Parameters as of /trapeze/vis.",
+				Run: n.listed(func(e *endpoint) bool { _, ok := e.queues.(*Channel); return ok })},
+			{Name: "vi", Help: "Asks the NIC for the state of an endpoint. Parameters: optional int port, int endpoint.", Needs: 1, Run: n.endpointState},
+			{Name: "cqs", Help: "Lists completion queues. Parameters as of /trapeze/vis.", Run: n.listCQs},
+			{Name: "regions", Help: "Lists registered memory. Parameters as of /trapeze/vis, from a handle on.", Run: n.listRegions},
+			{Name: "wire", Help: "Returns the counters of the wire, of a NIC that this process emulates. Parameters: optional int port.",
+				Run: n.wireCounts},
+			{Name: "policy", Help: "Says which delivery policy moves frames, and how that goes. Parameters: optional int port.",
+				Run: func(context.Context, []uint64) (any, error) { return n.policyCounts() }},
+			{Name: "program", Help: "Says which control program runs. Parameters: optional int port.",
+				Run: func(context.Context, []uint64) (any, error) { return n.program() }},
+			{Name: "log", Help: "Takes records of the DMA log, which is kept for as long as they are asked for. Parameters: optional int port.",
+				Run: func(context.Context, []uint64) (any, error) { return n.transfers() }},
+		},
+	}, telemetry.Options{NoTelemetry: n.options.NoTelemetry, Logger: n.log})
+}
+
+// publicReport is Report without secrets.
+func (n *NIC) publicReport(ctx context.Context, _ []uint64) (any, error) {
+	r, err := n.Report(ctx)
+	r.Address = telemetry.Public(r.Address)
+	return r, err
+}
+
+// port is the NIC as tools for Ethernet ports know one.
+func (n *NIC) port() (telemetry.Port, error) {
+	s, err := n.Stats()
+	if err != nil {
+		return telemetry.Port{}, err
+	}
+	status, err := n.linkStatus()
+	return telemetry.Port{
+		Name: telemetry.Public(n.Address()), MAC: n.identity.MAC.String(), MTU: n.identity.MTU, Queues: len(n.present()),
+		LinkUp:   status&descriptors.DeviceLinkUp != 0,
+		Received: s.FramesReceived, ReceivedBytes: s.BytesReceived, Sent: s.FramesSent, SentBytes: s.BytesSent,
+		Missed: s.ReceiveQueueEmpty, ReceiveErrors: s.FramesDropped + s.ChecksumErrors, SendErrors: s.DMAFaults,
+	}, err
+}
+
+// linkStatus reads the status register.
+func (n *NIC) linkStatus() (uint32, error) {
+	const op = "read link"
+	if err := n.begin(n.background, op); err != nil {
+		return 0, err
+	}
+	defer n.end()
+	status, err := n.regs.status()
+	return status, n.error(op, err)
+}
+
+// listed returns a command that lists the endpoints that are wanted, from a number on.
+func (n *NIC) listed(wanted func(*endpoint) bool) func(context.Context, []uint64) (any, error) {
+	return func(_ context.Context, p []uint64) (any, error) {
+		rows := []telemetry.Endpoint{}
+		for _, e := range n.present() {
+			if wanted(e) {
+				rows = append(rows, e.row())
+			}
+		}
+		number := func(e telemetry.Endpoint) uint64 { return e.Number }
+		slices.SortFunc(rows, func(a, b telemetry.Endpoint) int { return cmp.Compare(a.Number, b.Number) })
+		return telemetry.NewPage(rows, number, p[0]), nil
+	}
+}
+
+// row has what the driver knows of an endpoint.
+func (e *endpoint) row() telemetry.Endpoint {
+	r := telemetry.Endpoint{Number: uint64(e.number)}
+	switch q := e.queues.(type) {
+	case *VI:
+		a := q.Attributes()
+		r.Kind, r.Reliability, r.MaxTransfer = a.Kind.String(), a.Reliability.String(), a.MaxTransfer
+		r.SendDepth, r.RecvDepth = a.SendDepth, a.RecvDepth
+		r.SendTaken, r.SendPosted = q.send.indices()
+		r.RecvTaken, r.RecvPosted = q.recv.indices()
+	case *Ring:
+		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
+		r.SendDepth, r.RecvDepth = q.attributes.SendDepth, q.attributes.RecvDepth
+	case *Channel:
+		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindChannel.String(), descriptors.Unreliable.String(), q.attributes.Page.Bytes()
+	}
+	return r
+}
+
+// indices says how many descriptors were taken back and posted, modulo 2^32. VIStats has all their
+// bits: for that it takes the queue's lock, which this does not.
+func (q *workQueue) indices() (taken, posted uint32) {
+	taken = descriptors.LoadIndex(&q.taken)
+	return taken, descriptors.LoadIndex(&q.producer)
+}
+
+func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {
+	e := n.endpoint(uint32(p[0]))
+	if e == nil {
+		return nil, fmt.Errorf("%w: endpoint %d", ErrInvalidParameter, p[0])
+	}
+	s, err := e.Query(ctx)
+	return telemetry.EndpointState{Endpoint: e.row(), State: s.State.String(), RemoteMAC: s.RemoteMAC.String(), RemoteVI: s.RemoteEndpoint,
+		SendCompleted: s.SendCompleted, RecvCompleted: s.RecvCompleted}, err
+}
+
+func (n *NIC) listCQs(_ context.Context, p []uint64) (any, error) {
+	var rows []telemetry.CQ
+	n.mu.Lock()
+	for number, c := range n.cqs {
+		rows = append(rows, telemetry.CQ{Number: uint64(number), Entries: c.entries, Promised: c.promised})
+	}
+	n.mu.Unlock()
+	slices.SortFunc(rows, func(a, b telemetry.CQ) int { return cmp.Compare(a.Number, b.Number) })
+	return telemetry.NewPage(rows, func(c telemetry.CQ) uint64 { return c.Number }, p[0]), nil
+}
+
+func (n *NIC) listRegions(_ context.Context, p []uint64) (any, error) {
+	rows := n.regions.rows()
+	slices.SortFunc(rows, func(a, b telemetry.Region) int { return cmp.Compare(a.Handle, b.Handle) })
+	return telemetry.NewPage(rows, func(r telemetry.Region) uint64 { return r.Handle }, p[0]), nil
+}
+
+// rows are the registered memory, in no order.
+func (t *regionTable) rows() (rows []telemetry.Region) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for handle, m := range t.m {
+		rows = append(rows, telemetry.Region{Handle: uint64(handle), Bytes: uint64(len(m.bytes)), Ptag: m.attributes.Ptag, Eager: m.eager.Load() != nil})
+	}
+	return rows
+}
+
+// wireCounts are those of an emulated NIC of this process.
+func (n *NIC) wireCounts(context.Context, []uint64) (any, error) {
+	w, ok := n.dev.(interface{ WireStats() any })
+	if !ok {
+		return nil, ErrNotSupported
+	}
+	return telemetry.Counts(w.WireStats()), nil
+}
+
+func (n *NIC) policyCounts() (any, error) {
+	s, err := n.Policy()
+	return struct {
+		telemetry.Policy
+		Counters map[string]uint64 `json:"counters"`
+	}{describePolicy(s), telemetry.Counts(s.Pump)}, err
+}
+
+func (n *NIC) program() (any, error) {
+	s, err := n.ProgramStatus()
+	return s.Describe(), err
+}

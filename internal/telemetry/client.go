@@ -1,0 +1,139 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+)
+
+// ErrNoAnswer: a process has nothing to say to a command. It does not know it, or its NIC does
+// not answer.
+var ErrNoAnswer = errors.New("no answer")
+
+// errProtocol: what came is no answer of a telemetry socket.
+var errProtocol = errors.New("not an answer of a telemetry socket")
+
+const (
+	// maxAnswer bounds what a client takes of others than us.
+	maxAnswer = 1 << 20
+	// askPatience bounds the time for an answer.
+	askPatience = 5 * time.Second
+)
+
+// Client asks a process. One goroutine uses it at a time.
+type Client struct {
+	conn *net.UnixConn
+	// Path is that of the socket.
+	Path string
+	// Version, Program and PID come from the process itself, made printable; UID is that
+	// of its owner as the kernel knows it.
+	Version, Program string
+	PID              int
+	UID              uint32
+
+	answer []byte
+}
+
+// Dial connects with the process behind a socket. Its errors are those of the connection, or
+// say that what answers is no telemetry socket.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{conn: conn.(*net.UnixConn), Path: path, answer: make([]byte, maxInput+1)}
+	deadline, _ := ctx.Deadline()
+	if err := errors.Join(conn.SetDeadline(deadline), c.greet(ctx)); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// greet takes the greeting.
+func (c *Client) greet(ctx context.Context) error {
+	packet, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	var g greeting
+	if json.Unmarshal(packet, &g) != nil || g.MaxOutput < 1 || g.MaxOutput > maxAnswer {
+		return fmt.Errorf("%s: greeting: %w", c.Path, errProtocol)
+	}
+	who, err := unixsocket.Peer(c.conn)
+	if err != nil {
+		return err
+	}
+	c.Version, c.Program, c.PID, c.UID = Printable(g.Version), Printable(g.Program), g.PID, who.Uid
+	if who.Pid > 0 { // else it is in another namespace
+		c.PID = int(who.Pid)
+	}
+	c.answer = make([]byte, g.MaxOutput+1)
+	return nil
+}
+
+// read takes a packet, which is valid until the next one.
+func (c *Client) read(ctx context.Context) ([]byte, error) {
+	n, err := c.conn.Read(c.answer)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Path, errors.Join(ctx.Err(), err))
+	}
+	if n == len(c.answer) {
+		return nil, fmt.Errorf("%s: a packet of more than %d bytes: %w", c.Path, n-1, errProtocol)
+	}
+	return c.answer[:n], nil
+}
+
+// Ask sends a command such as "/ethdev/info,0" and decodes the answer. It fails with
+// ErrNoAnswer, with errors of the connection, and if the answer is none.
+func (c *Client) Ask(ctx context.Context, command string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := c.conn.Write([]byte(command)); err != nil {
+		return fmt.Errorf("%s: %w", c.Path, err)
+	}
+	packet, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	name, _, _ := strings.Cut(command, ",")
+	var answer map[string]json.RawMessage
+	if json.Unmarshal(packet, &answer) != nil || len(answer) != 1 || answer[name] == nil {
+		return fmt.Errorf("%s: %s: %w", c.Path, command, errProtocol)
+	}
+	if bytes.Equal(answer[name], []byte("null")) {
+		return fmt.Errorf("%s: %s: %w", c.Path, command, ErrNoAnswer)
+	}
+	if err := json.Unmarshal(answer[name], into); err != nil {
+		return fmt.Errorf("%s: %s: %w: %w", c.Path, command, errProtocol, err)
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Printable replaces what would not be text on a terminal: other processes are not trusted.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,157 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// builtIn are the commands of every server; those of sources stand below /trapeze/.
+var builtIn = []struct{ name, help string }{
+	{"/", "Lists the commands. Takes no parameters."},
+	{"/info", "Says which program this is. Takes no parameters."},
+	{"/help", "Says what a command does. Parameters: string command."},
+	{"/ethdev/list", "Lists the ports, which are the NICs. Takes no parameters."},
+	{"/ethdev/info", "Says what a port is. Parameters: int port."},
+	{"/ethdev/stats", "Returns the common counters of a port. Parameters: int port."},
+	{"/ethdev/xstats", "Returns all counters of a port. Parameters: int port, optional hide_zero=true."},
+	{"/ethdev/link_status", "Says whether the link of a port is up. Parameters: int port."},
+	{"/ethdev/macs", "Lists the MAC addresses of a port. Parameters: int port."},
+}
+
+const ours = "/trapeze/"
+
+// answer returns the packet for a request: an object with one key, the command. Its value is
+// null if there is no such command or port, if parameters are bad, and if the device does not
+// answer.
+func (r *registry) answer(ctx context.Context, request string, g greeting) []byte {
+	command, parameters, _ := strings.Cut(request, ",")
+	var value any
+	if command != "" && len(command) <= maxCommand && command[0] == '/' {
+		ctx, cancel := context.WithTimeout(ctx, runPatience)
+		defer cancel()
+		value = r.value(ctx, command, parameters, g)
+	}
+	packet := encode(map[string]any{command: value})
+	if len(packet) > maxOutput {
+		packet = encode(map[string]any{command: nil})
+	}
+	return packet
+}
+
+// encode writes JSON in one line. What cannot be encoded is null.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(v) != nil {
+		return []byte("null")
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// value is the answer to a command; nil for null.
+func (r *registry) value(ctx context.Context, command, parameters string, g greeting) any {
+	switch command {
+	case "/":
+		return r.names()
+	case "/info":
+		return g
+	case "/help":
+		return r.help(parameters)
+	case "/ethdev/list":
+		return r.numbers()
+	}
+	if name, ok := strings.CutPrefix(command, ours); ok {
+		return r.own(ctx, name, parameters)
+	}
+	if _, ok := strings.CutPrefix(command, "/ethdev/"); ok {
+		return r.ethdev(command, parameters)
+	}
+	return nil
+}
+
+// commands are those of the sources, of which each has the same.
+func (r *registry) commands() []Command {
+	if n := r.numbers(); len(n) > 0 {
+		if s := r.source(uint64(n[0])); s != nil {
+			return s.Commands
+		}
+	}
+	return nil
+}
+
+func (r *registry) names() []string {
+	var list []string
+	for _, c := range builtIn {
+		list = append(list, c.name)
+	}
+	for _, c := range r.commands() {
+		list = append(list, ours+c.Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// help answers /help: without a parameter, about itself.
+func (r *registry) help(command string) any {
+	if command == "" {
+		command = "/help"
+	}
+	for _, c := range builtIn {
+		if c.name == command {
+			return map[string]string{command: c.help}
+		}
+	}
+	for _, c := range r.commands() {
+		if ours+c.Name == command {
+			return map[string]string{command: c.Help}
+		}
+	}
+	return nil
+}
+
+// own runs a command of a source. With more parameters than the command needs the first is the
+// port, which is else 0.
+func (r *registry) own(ctx context.Context, name, parameters string) any {
+	numbers, ok := parseNumbers(parameters)
+	if !ok {
+		return nil
+	}
+	commands := r.commands()
+	i := slices.IndexFunc(commands, func(c Command) bool { return c.Name == name })
+	if i < 0 || len(numbers) < commands[i].Needs || len(numbers) > commands[i].Needs+2 {
+		return nil
+	}
+	port := uint64(0)
+	if len(numbers) > commands[i].Needs {
+		port, numbers = numbers[0], numbers[1:]
+	}
+	s := r.source(port)
+	if s == nil {
+		return nil
+	}
+	value, err := s.Commands[i].Run(ctx, append(numbers, 0, 0)[:commands[i].Needs+1])
+	if err != nil {
+		return nil
+	}
+	return value
+}
+
+// parseNumbers reads decimal numbers of 32 bits with commas between; none of an empty string.
+func parseNumbers(s string) (list []uint64, ok bool) {
+	if s == "" {
+		return nil, true
+	}
+	for word := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(word, 10, 32)
+		if err != nil {
+			return nil, false
+		}
+		list = append(list, n)
+	}
+	return list, true
+}

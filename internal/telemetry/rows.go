@@ -1,0 +1,108 @@
+package telemetry
+
+// PageRows bounds the rows of an answer: those of PageRows endpoints fit into one
+// packet.
+const PageRows = 128
+
+// Page is a part of a list.
+type Page[R any] struct {
+	Rows []R `json:"rows"`
+	// Next is where the next part begins: the parameter behind the port. It is null behind the
+	// last one.
+	Next *uint64 `json:"next"`
+}
+
+// NewPage returns the rows from one on whose key is at least from. The rows are in the order of
+// their keys.
+func NewPage[R any](rows []R, key func(R) uint64, from uint64) Page[R] {
+	p := Page[R]{Rows: []R{}}
+	for _, r := range rows {
+		k := key(r)
+		switch {
+		case k < from:
+		case len(p.Rows) == PageRows:
+			p.Next = &k
+			return p
+		default:
+			p.Rows = append(p.Rows, r)
+		}
+	}
+	return p
+}
+
+// Endpoint is a VI, ring or channel, as the driver knows it: no device is asked.
+type Endpoint struct {
+	Number      uint64 `json:"vi"`
+	Kind        string `json:"kind"`
+	Reliability string `json:"reliability"`
+	MaxTransfer uint32 `json:"max_transfer_bytes"`
+	// Depths are those of the two queues; counts, of VIs, are of descriptors, since the VI was
+	// made, modulo 2^32.
+	SendDepth  int      `json:"send_depth"`
+	RecvDepth  int      `json:"recv_depth"`
+	SendPosted uint32   `json:"send_posted"`
+	SendTaken  uint32   `json:"send_taken"`
+	RecvPosted uint32   `json:"recv_posted"`
+	RecvTaken  uint32   `json:"recv_taken"`
+	Latency    *Latency `json:"latency,omitempty"`
+}
+
+// SendQueued and RecvQueued count descriptors that are posted and not taken back.
+func (e *Endpoint) SendQueued() uint32 { return e.SendPosted - e.SendTaken }
+
+// RecvQueued is described at SendQueued.
+func (e *Endpoint) RecvQueued() uint32 { return e.RecvPosted - e.RecvTaken }
+
+// Latency says how long sends took from post to completion, of those that were measured.
+type Latency struct {
+	Samples uint64 `json:"samples"`
+	// P50 to Max are in nanoseconds.
+	P50 int64 `json:"p50_ns"`
+	P99 int64 `json:"p99_ns"`
+	Max int64 `json:"max_ns"`
+}
+
+// EndpointState has what a device says of an endpoint, beside what the driver knows.
+type EndpointState struct {
+	Endpoint
+	State         string `json:"state"`
+	RemoteMAC     string `json:"remote_mac"`
+	RemoteVI      uint32 `json:"remote_vi"`
+	SendCompleted uint32 `json:"send_completed"`
+	RecvCompleted uint32 `json:"recv_completed"`
+}
+
+// CQ is a completion queue.
+type CQ struct {
+	Number  uint64 `json:"cq"`
+	Entries int    `json:"entries"`
+	// Promised counts the entries that the queues that complete here can need.
+	Promised int `json:"promised"`
+}
+
+// Region is registered memory.
+type Region struct {
+	Handle uint64 `json:"handle"`
+	Bytes  uint64 `json:"bytes"`
+	Ptag   uint32 `json:"ptag"`
+	Eager  bool   `json:"eager"`
+}
+
+// Transfers are records of a DMA log, oldest first. Beside the program that has the NIC one
+// client at a time can have them.
+type Transfers struct {
+	// Records have packet, engine (0 hostTx, 1 netTx, 2 netRcv, 3 hostRcv), start and end in
+	// nanoseconds of the device's clock, and bytes.
+	Records [][5]int64 `json:"records"`
+	// Lost counts records for which there was no room; it wraps.
+	Lost uint32 `json:"lost"`
+}
+
+// Counts are the counters of a struct by name.
+func Counts(stats any) map[string]uint64 {
+	m := map[string]uint64{}
+	for _, v := range Values(stats) {
+		m[v.Name()] = v.Value
+	}
+	return m
+}

@@ -1,0 +1,188 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+)
+
+const (
+	// maxClients bounds the clients at a time, as by DPDK.
+	maxClients = 10
+	// maxSockets bounds the search for a name that is free.
+	maxSockets = 1024
+	// maxOutput is the longest answer in bytes. DPDK has 16 KiB, and clients take what the
+	// greeting says.
+	maxOutput = 64 << 10
+	// maxInput is the longest request that is read, and maxCommand the longest command in it
+	// (DPDK's MAX_CMD_LEN).
+	maxInput, maxCommand = 1024, 56
+	// readPatience bounds how long a client may say nothing, writePatience how long it may leave
+	// an answer unread, runPatience how long a device may take.
+	readPatience, writePatience, runPatience = 5 * time.Minute, time.Second, 2 * time.Second
+)
+
+// server serves the sources of a registry to clients at a socket.
+type server struct {
+	registry *registry
+	listener *unixsocket.Listener
+	greeting greeting
+	serving  sync.WaitGroup
+
+	mu      sync.Mutex // guards clients
+	clients map[*net.UnixConn]bool
+	closed  bool
+
+	ctx  context.Context // ends with the server
+	stop context.CancelFunc
+}
+
+// greeting is the first packet to a client, and what /info answers.
+type greeting struct {
+	Version   string `json:"version"`
+	PID       int    `json:"pid"`
+	MaxOutput int    `json:"max_output_len"`
+	// Program and UID are ours: clients of DPDK pass over them.
+	Program string `json:"program,omitempty"`
+	UID     int    `json:"uid"`
+}
+
+// Project begins the version that a process of ours says; other programs say others.
+const (
+	Project = "Trapeze"
+	Version = Project + " 0.1.0"
+)
+
+// listen serves at the first name of a prefix that is free.
+func listen(r *registry, prefix string) (*server, error) {
+	folder, err := makeFolder(prefix)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &server{registry: r, clients: map[*net.UnixConn]bool{}, ctx: ctx, stop: stop,
+		greeting: greeting{Version, os.Getpid(), maxOutput, programName(), os.Geteuid()}}
+	// Those of programs that were killed would stay as long as no other takes their place.
+	err = unixsocket.RemoveDead(ctx, "unixpacket", folder, socketName)
+	for i := range maxSockets {
+		if err != nil && !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+		if s.listener, err = unixsocket.Listen(ctx, "unixpacket", numbered(folder, i), 0o600); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	s.serving.Go(s.accept)
+	return s, nil
+}
+
+// words are first arguments that are the command of a program, and no secret.
+var words = regexp.MustCompile(`^[a-z][a-z-]{1,15}$`)
+
+// programName is the name of this program, with its command if it has one.
+func programName() string {
+	name := filepath.Base(os.Args[0])
+	if len(os.Args) > 1 && words.MatchString(os.Args[1]) {
+		name += " " + os.Args[1]
+	}
+	return name
+}
+
+// close ends the server, and returns when all that it has started has ended.
+func (s *server) close() {
+	s.stop()
+	_ = s.listener.Close() // the path is gone, or the next server takes it
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.clients {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+}
+
+// acceptPause is the pause of the server when there are no descriptors for another client.
+const acceptPause = 100 * time.Millisecond
+
+func (s *server) accept() {
+	for {
+		c, err := s.listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+		case s.enter(c):
+			s.serving.Go(func() { s.serve(c) })
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+// enter reports whether there is room for one more client.
+func (s *server) enter(c *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.clients) >= maxClients {
+		return false
+	}
+	s.clients[c] = true
+	return true
+}
+
+func (s *server) leave(c *net.UnixConn) {
+	_ = c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, c)
+}
+
+// serve answers a client until it leaves, says nothing for too long, does not read its answers, or
+// sends what cannot be a request.
+func (s *server) serve(c *net.UnixConn) {
+	defer s.leave(c)
+	if !s.write(c, encode(s.greeting)) {
+		return
+	}
+	request := make([]byte, maxInput)
+	for {
+		if c.SetReadDeadline(time.Now().Add(readPatience)) != nil {
+			return
+		}
+		n, _, flags, _, err := c.ReadMsgUnix(request, nil)
+		if err != nil || n == 0 || flags&syscall.MSG_TRUNC != 0 {
+			return
+		}
+		if !s.write(c, s.registry.answer(s.ctx, string(request[:n]), s.greeting)) {
+			return
+		}
+	}
+}
+
+// write sends a packet, and reports whether the client has taken it.
+func (s *server) write(c *net.UnixConn, packet []byte) bool {
+	if c.SetWriteDeadline(time.Now().Add(writePatience)) != nil {
+		return false
+	}
+	_, err := c.Write(packet)
+	return err == nil
+}

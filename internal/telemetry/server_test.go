@@ -1,0 +1,321 @@
+package telemetry_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+func TestValues(t *testing.T) {
+	got := map[string]uint64{}
+	for _, v := range telemetry.Values(&counters{Frames: 7, Level: 2, Queues: []queue{{0}, {9}}}) {
+		got[v.Name()] = v.Value
+		if v.Help == "" || v.Unit != "frames" || v.Gauge != (v.Key == "level") {
+			t.Errorf("%+v", v)
+		}
+	}
+	if want := map[string]uint64{"frames": 7, "level": 2, "queues_0_lost": 0, "queues_1_lost": 9}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, none := range []any{nil, 3, (*counters)(nil), "x"} {
+		if v := telemetry.Values(none); len(v) > 0 {
+			t.Errorf("%v has %v", none, v)
+		}
+	}
+}
+
+// TestCommands: what DPDK's clients ask, and ours.
+func TestCommands(t *testing.T) {
+	leaktest.Check(t)
+	c := dial(t, serve(t, source("emu:a"), source("emu:b")))
+	if c.Version != telemetry.Version || c.PID != os.Getpid() || int(c.UID) != os.Getuid() {
+		t.Errorf("%+v", c)
+	}
+	for _, x := range []struct{ ask, want string }{
+		{"/ethdev/list", `[0,1]`},
+		{"/ethdev/macs,1", `["02:00:00:00:00:01"]`},
+		{"/ethdev/link_status,0", `{"status":"UP","speed":4294967295,"duplex":"full-duplex"}`},
+		{"/ethdev/stats,0", `{"ipackets":3,"opackets":0,"ibytes":300,"obytes":0,"imissed":0,"ierrors":0,"oerrors":0,"rx_nombuf":0}`},
+		{"/ethdev/xstats,0,hide_zero=true", `{"rx_good_packets":3,"rx_good_bytes":300,"frames":7,"queues_1_lost":9}`},
+		{"/help,/ethdev/list", `{"/ethdev/list":"Lists the ports, which are the NICs. Takes no parameters."}`},
+		{"/help,/trapeze/sum", `{"/trapeze/sum":"Adds."}`},
+		{"/trapeze/sum,5", `{"address":"emu:a","parameters":[5,0]}`},
+		{"/trapeze/sum,1,5", `{"address":"emu:b","parameters":[5,0]}`},
+		{"/trapeze/sum,1,5,6", `{"address":"emu:b","parameters":[5,6]}`},
+	} {
+		var got, want any
+		if err := json.Unmarshal([]byte(x.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Ask(t.Context(), x.ask, &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v, want %v", x.ask, got, err, want)
+		}
+	}
+	var names []string
+	if err := c.Ask(t.Context(), "/", &names); err != nil || !strings.Contains(strings.Join(names, " "), "/trapeze/sum") {
+		t.Errorf("%v, %v", names, err)
+	}
+	for _, bad := range []string{"/nothing", "/ethdev/info,2", "/ethdev/info", "/ethdev/info,x", "/ethdev/info,-1", "/ethdev/list2", "/ethdev/xstats,0,x",
+		"/trapeze/sum", "/trapeze/sum,1,2,3,4", "/trapeze/sum,x", "/trapeze/fail", "/trapeze/big", "/help,/x", "/" + strings.Repeat("x", 60), "x", "\x00", ",", "/,1,\xff"} {
+		var got any
+		err := c.Ask(t.Context(), bad, &got)
+		if bad == "/,1,\xff" { // parameters of a command that takes none are passed over, as by DPDK
+			if err != nil {
+				t.Errorf("%q: %v", bad, err)
+			}
+			continue
+		}
+		if !errors.Is(err, telemetry.ErrNoAnswer) {
+			t.Errorf("%q: %v, %v", bad, got, err)
+		}
+	}
+}
+
+// TestLeave: a source that has left is asked no more, its number is given out again, and the
+// socket goes with the last one.
+func TestLeave(t *testing.T) {
+	leaktest.Check(t)
+	t.Setenv(telemetry.Variable, "test")
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	first, second := telemetry.Register(source("emu:a"), telemetry.Options{}), telemetry.Register(source("emu:b"), telemetry.Options{})
+	path := only(t)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	c := dial(t, path)
+	first()
+	var list []int
+	if err := c.Ask(t.Context(), "/ethdev/list", &list); err != nil || !reflect.DeepEqual(list, []int{1}) {
+		t.Errorf("%v, %v", list, err)
+	}
+	third := telemetry.Register(source("emu:c"), telemetry.Options{NoTelemetry: true})
+	var info struct{ Name string }
+	if err := c.Ask(t.Context(), "/ethdev/info,0", &info); err != nil || info.Name != "emu:c" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	second()
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	if err := c.Ask(t.Context(), "/ethdev/list", &list); err == nil {
+		t.Error("a server that has ended answers")
+	}
+	third()
+}
+
+// TestOff: no socket is made if that is not wanted, or cannot be.
+func TestOff(t *testing.T) {
+	dir := t.TempDir()
+	for name, setUp := range map[string]func(t *testing.T) string{
+		"off":       func(*testing.T) string { return "off" },
+		"no prefix": func(*testing.T) string { return "../up" },
+		"no folder": func(t *testing.T) string { t.Setenv("RUNTIME_DIRECTORY", filepath.Join(dir, "none")); return "test" },
+		"a file": func(t *testing.T) string {
+			return inTheWay(t, func(p string) error { return os.WriteFile(p, nil, 0o600) })
+		},
+		"a link": func(t *testing.T) string {
+			return inTheWay(t, func(p string) error { return os.Symlink(t.TempDir(), p) })
+		},
+		"open to all": func(t *testing.T) string {
+			return inTheWay(t, func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chmod(p, 0o777)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+			t.Setenv(telemetry.Variable, setUp(t))
+			telemetry.Register(source("emu:a"), telemetry.Options{Logger: slog.New(slog.DiscardHandler)})()
+			leave := telemetry.Register(source("emu:a"), telemetry.Options{Logger: slog.New(slog.DiscardHandler)})
+			defer leave()
+			for _, path := range telemetry.Find() {
+				if strings.HasPrefix(path, os.Getenv("RUNTIME_DIRECTORY")) {
+					t.Errorf("there is %s", path)
+				}
+			}
+		})
+	}
+}
+
+// inTheWay has something at the place of the folder of sockets.
+func inTheWay(t *testing.T, create func(path string) error) string {
+	t.Helper()
+	if err := create(filepath.Join(os.Getenv("RUNTIME_DIRECTORY"), "dpdk")); err != nil {
+		t.Fatal(err)
+	}
+	return "test"
+}
+
+// TestStale: the socket of a program that was killed is replaced; that of one that runs is not.
+func TestStale(t *testing.T) {
+	t.Setenv(telemetry.Variable, "test")
+	dir := t.TempDir()
+	t.Setenv("RUNTIME_DIRECTORY", dir)
+	folder := filepath.Join(dir, "dpdk", "test")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	listen := func(name string) *net.UnixListener {
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(folder, name), Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	listen("dpdk_telemetry.v2")
+	listen("dpdk_telemetry.v2:1").Close()
+	listen("dpdk_telemetry.v2:7").Close()
+	t.Cleanup(telemetry.Register(source("emu:a"), telemetry.Options{}))
+	dial(t, filepath.Join(folder, "dpdk_telemetry.v2:1"))
+	if list, err := os.ReadDir(folder); err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestClients: ten clients are served at a time. One that leaves makes room.
+func TestClients(t *testing.T) {
+	leaktest.Check(t)
+	path := serve(t, source("emu:a"))
+	var clients []*telemetry.Client
+	for range 10 {
+		clients = append(clients, dial(t, path))
+	}
+	if c, err := telemetry.Dial(t.Context(), path); err == nil {
+		c.Close()
+		t.Error("an 11th client was served")
+	}
+	clients[3].Close()
+	for end := time.Now().Add(10 * time.Second); ; {
+		c, err := telemetry.Dial(t.Context(), path)
+		if err == nil {
+			c.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	var list []int
+	if err := clients[9].Ask(t.Context(), "/ethdev/list", &list); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBadClients: a client that sends too much, and one that never reads, are cut off, and
+// others served meanwhile.
+func TestBadClients(t *testing.T) {
+	leaktest.Check(t)
+	path := serve(t, source("emu:a"))
+	good := dial(t, path)
+	raw := func() *net.UnixConn {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	long := raw()
+	if _, err := long.Write([]byte(strings.Repeat("/", 64<<10))); err != nil {
+		t.Fatal(err)
+	}
+	packets := 0
+	for b := make([]byte, 4096); ; packets++ {
+		if _, err := long.Read(b); err != nil {
+			if packets > 1 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%d packets, %v", packets, err)
+			}
+			break
+		}
+	}
+	deaf := raw()
+	for err := error(nil); err == nil; {
+		_, err = deaf.Write([]byte("/"))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a client that never reads is not cut off")
+		}
+	}
+	var list []int
+	if err := good.Ask(t.Context(), "/ethdev/list", &list); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestPages: a list comes in parts, and nothing is left out.
+func TestPages(t *testing.T) {
+	var rows []uint64
+	for i := range 300 {
+		rows = append(rows, uint64(7*i))
+	}
+	var got []uint64
+	for from := uint64(0); ; {
+		p := telemetry.NewPage(rows, func(n uint64) uint64 { return n }, from)
+		got = append(got, p.Rows...)
+		if len(p.Rows) > telemetry.PageRows {
+			t.Fatalf("%d rows", len(p.Rows))
+		}
+		if p.Next == nil {
+			break
+		}
+		from = *p.Next
+	}
+	if !reflect.DeepEqual(got, rows) {
+		t.Errorf("%d rows of %d", len(got), len(rows))
+	}
+	if b, err := json.Marshal(telemetry.NewPage([]uint64(nil), func(n uint64) uint64 { return n }, 0)); err != nil || string(b) != `{"rows":[],"next":null}` {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// TestBadServers: a client takes nothing else than answers, and waits for none without end.
+func TestBadServers(t *testing.T) {
+	leaktest.Check(t)
+	dir := t.TempDir()
+	const hello = `{"version":"x","pid":1,"max_output_len":64}`
+	for i, packets := range [][]string{{}, {"x"}, {"{}"}, {`{"version":"x","pid":1,"max_output_len":-1}`}, {`{"version":"x","max_output_len":99999999}`},
+		{hello, "x"}, {hello, `{"/y":1}`}, {hello, `{"/x":1,"/y":2}`}, {hello, `{"/x":"text"}`}, {hello, `{"/x":` + strings.Repeat(" ", 100) + `1}`}, {hello, ""}} {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			for _, p := range packets {
+				c.Write([]byte(p))
+			}
+			c.Close()
+		}()
+		c, err := telemetry.Dial(t.Context(), path)
+		if err == nil {
+			var n int
+			err = c.Ask(t.Context(), "/x", &n)
+			c.Close()
+		}
+		if err == nil || errors.Is(err, telemetry.ErrNoAnswer) {
+			t.Errorf("%q: %v", packets, err)
+		}
+		l.Close()
+		<-done
+	}
+}

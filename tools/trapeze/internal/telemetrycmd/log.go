@@ -1,0 +1,107 @@
+package telemetrycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// logReport is printed by log --json.
+type logReport struct {
+	Transfers []logged `json:"transfers"`
+	Lost      uint32   `json:"lost" help:"for which the log had no room"`
+}
+
+// logged is a transfer.
+type logged struct {
+	Packet int64  `json:"packet" help:"with payload, of its direction"`
+	Engine string `json:"engine"`
+	Start  int64  `json:"start_ns" help:"of the NIC's clock"`
+	End    int64  `json:"end_ns"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// logPause is the time from one look at an empty log to the next.
+const logPause = 20 * time.Millisecond
+
+func (x *commands) log() *cobra.Command {
+	var count int
+	c := &cobra.Command{
+		Use:   "log [PID|ADDRESS]",
+		Short: "The DMA log of another process's NIC, live",
+		Long: `Show each transfer that the engines of a NIC make, while another process uses it:
+hostTx and netTx send, netRcv and hostRcv receive. The NIC keeps its log for as long
+as the command runs, and some seconds more; one that its process keeps itself cannot
+be had. With --json it ends after --count transfers.
+
+` + keys.Of(logReport{}),
+		Example: `  trapeze log 1234
+  trapeze log pci:0000:03:00.0 --count 1000 --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: command.Run(func(ctx context.Context, args []string) error { return x.runLog(ctx, word(args), count) }),
+	}
+	c.Flags().IntVarP(&count, "count", "c", 0, "end after so many transfers (default when interrupted)")
+	return c
+}
+
+func (x *commands) runLog(ctx context.Context, which string, count int) error {
+	const most = 1 << 20
+	switch {
+	case count < 0 || count > most:
+		return &option.Error{Option: "--count", Value: fmt.Sprint(count), Allowed: fmt.Sprintf("1 to %d", most)}
+	case count == 0 && x.JSON:
+		return option.Errorf("--json prints one value: say with --count when it is whole")
+	}
+	h := look(ctx)
+	defer h.close()
+	n, err := h.one(which)
+	if err != nil {
+		return err
+	}
+	r := logReport{Transfers: []logged{}}
+	for seen := 0; count == 0 || seen < count; {
+		var t telemetry.Transfers
+		if err := n.ask(ctx, "/trapeze/log", &t); err != nil {
+			return explainLog(ctx, err)
+		}
+		r.Lost = t.Lost
+		for _, record := range t.Records {
+			if seen++; count > 0 && seen > count {
+				break
+			}
+			l := logged{record[0], dmalog.Engine(record[1]).String(), record[2], record[3], record[4]}
+			if x.JSON {
+				r.Transfers = append(r.Transfers, l)
+			} else if _, err := fmt.Fprintf(x.Stdout, "%12.3f us  %-7s packet %-6d %6d B in %.3f us\n",
+				float64(l.Start)/1e3, l.Engine, l.Packet, l.Bytes, float64(l.End-l.Start)/1e3); err != nil {
+				return err
+			}
+		}
+		if len(t.Records) == 0 && pause(ctx, logPause) != nil {
+			return nil
+		}
+	}
+	return x.Print(r, func(io.Writer) error { return nil })
+}
+
+// explainLog says what may be the reason of no answer. The command is meant to end by an
+// interrupt.
+func explainLog(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, telemetry.ErrNoAnswer):
+		return fmt.Errorf("%w: the NIC keeps no log, its process keeps one itself, or the NIC is gone", err)
+	}
+	return err
+}

@@ -1,0 +1,186 @@
+// Package telemetrycmd has the commands that look at NICs of other processes: they ask the
+// telemetry sockets of those, and open no NIC.
+package telemetrycmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// commands gives the commands their methods.
+type commands struct{ *command.Env }
+
+// Commands are those of trapeze.
+func Commands(e *command.Env) []*cobra.Command {
+	x := &commands{e}
+	return []*cobra.Command{x.ps(), x.stats(), x.top(), x.log()}
+}
+
+// NIC is one that a process of this host has open.
+type NIC struct {
+	Owner
+	Port    int    `json:"port" help:"its number in the process"`
+	Address string `json:"address"`
+	MAC     string `json:"mac"`
+	VIs     int    `json:"vis" help:"endpoints"`
+
+	client *telemetry.Client
+}
+
+// Owner is a process that has NICs open.
+type Owner struct {
+	PID     int    `json:"pid"`
+	UID     uint32 `json:"uid"`
+	User    string `json:"user"`
+	Program string `json:"program"`
+}
+
+// host has the NICs that other processes of this host have open.
+type host struct {
+	nics    []*NIC
+	clients []*telemetry.Client
+}
+
+// look asks all processes. Sockets without a process, and those of programs of others, are
+// passed over.
+func look(ctx context.Context) *host {
+	h := &host{}
+	for _, path := range telemetry.Find() {
+		c, err := telemetry.Dial(ctx, path)
+		if err != nil {
+			continue
+		}
+		if !strings.HasPrefix(c.Version, telemetry.Project) {
+			_ = c.Close()
+			continue
+		}
+		h.clients = append(h.clients, c)
+		h.nics = append(h.nics, nicsOf(ctx, c)...)
+	}
+	slices.SortStableFunc(h.nics, func(a, b *NIC) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Port, b.Port)) })
+	return h
+}
+
+func (h *host) close() {
+	for _, c := range h.clients {
+		_ = c.Close()
+	}
+}
+
+// nicsOf asks a process for its NICs; none of one that ends meanwhile.
+func nicsOf(ctx context.Context, c *telemetry.Client) (list []*NIC) {
+	var ports []int
+	if c.Ask(ctx, "/ethdev/list", &ports) != nil {
+		return nil
+	}
+	owner := Owner{PID: c.PID, UID: c.UID, User: strconv.FormatUint(uint64(c.UID), 10), Program: c.Program}
+	if u, err := user.LookupId(owner.User); err == nil {
+		owner.User = u.Username
+	}
+	for _, port := range ports {
+		var info struct {
+			Name string `json:"name"`
+			MAC  string `json:"mac_addr"`
+			VIs  int    `json:"nb_rx_queues"`
+		}
+		if c.Ask(ctx, fmt.Sprintf("/ethdev/info,%d", port), &info) == nil {
+			list = append(list, &NIC{owner, port, telemetry.Printable(info.Name), telemetry.Printable(info.MAC), info.VIs, c})
+		}
+	}
+	return list
+}
+
+// ask sends a command about the NIC.
+func (n *NIC) ask(ctx context.Context, command string, into any, parameters ...uint64) error {
+	for _, p := range append([]uint64{uint64(n.Port)}, parameters...) {
+		command += "," + strconv.FormatUint(p, 10)
+	}
+	return n.client.Ask(ctx, command, into)
+}
+
+// counters are all counters of the NIC, and when they were read.
+func (n *NIC) counters(ctx context.Context) (c map[string]uint64, at time.Time, err error) {
+	err = n.ask(ctx, "/ethdev/xstats", &c)
+	return c, time.Now(), err
+}
+
+// endpoints are all endpoints of the NIC.
+func (n *NIC) endpoints(ctx context.Context) (list []telemetry.Endpoint, err error) {
+	for from := uint64(0); ; {
+		var p telemetry.Page[telemetry.Endpoint]
+		if err := n.ask(ctx, "/trapeze/vis", &p, from); err != nil {
+			return nil, err
+		}
+		list = append(list, p.Rows...)
+		if p.Next == nil || *p.Next <= from {
+			return list, nil
+		}
+		from = *p.Next
+	}
+}
+
+// errNoNIC: no process has the NIC that is asked for, or several have.
+var errNoNIC = errors.New("no process shows such a NIC")
+
+// choose finds the NICs that a process ID or an address stands for; all for an empty word.
+func (h *host) choose(word string) ([]*NIC, error) {
+	if word == "" && len(h.nics) > 0 {
+		return h.nics, nil
+	}
+	pid, err := strconv.Atoi(word)
+	isPID := err == nil
+	var list []*NIC
+	for _, n := range h.nics {
+		if isPID && n.PID == pid || n.Address == telemetry.Public(word) {
+			list = append(list, n)
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case word == "":
+		return nil, fmt.Errorf("%w: no process of this host has a NIC open that this user may look at", errNoNIC)
+	}
+	return nil, fmt.Errorf("%w: %s; 'trapeze ps' lists those that there are", errNoNIC, word)
+}
+
+// one is choose for a command about one NIC.
+func (h *host) one(word string) (*NIC, error) {
+	list, err := h.choose(word)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 1 {
+		return nil, option.Errorf("%d NICs are meant: give the process ID or the address of one ('trapeze ps' lists them)", len(list))
+	}
+	return list[0], nil
+}
+
+// Inspect asks the process that has the NIC at an address what it is. It returns nil if no
+// process, or more than one, shows a NIC with that address.
+func Inspect(ctx context.Context, address string) (*telemetry.Report, *Owner) {
+	h := look(ctx)
+	defer h.close()
+	n, err := h.one(address)
+	if err != nil {
+		return nil, nil
+	}
+	var r telemetry.Report
+	if n.ask(ctx, "/trapeze/nic", &r) != nil {
+		return nil, nil
+	}
+	return &r, &n.Owner
+}

@@ -1,0 +1,143 @@
+package telemetrycmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/option"
+)
+
+// psReport is printed by ps --json.
+type psReport struct {
+	NICs []psNIC `json:"nics"`
+}
+
+// psNIC is a NIC with what it does.
+type psNIC struct {
+	*NIC
+	Sent     float64 `json:"sent_bytes_per_second"`
+	Received float64 `json:"received_bytes_per_second"`
+}
+
+func (x *commands) ps() *cobra.Command {
+	var interval time.Duration
+	c := &cobra.Command{
+		Use:   "ps",
+		Short: "Which processes have which NICs, and what passes",
+		Long: `List the NICs that processes of this host have open, with the bytes of payload that
+pass in a second. Processes show their NICs to their own user and to root, unless
+TRAPEZE_TELEMETRY is off.
+
+` + keys.Of(psReport{}),
+		Example: `  trapeze ps
+  trapeze ps --interval 2s --json`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runPS(ctx, interval) }),
+	}
+	c.Flags().DurationVarP(&interval, "interval", "i", 500*time.Millisecond, "time between two looks, from which rates come; 0 for none")
+	return c
+}
+
+func (x *commands) runPS(ctx context.Context, interval time.Duration) error {
+	if err := checkInterval(interval, 0); err != nil {
+		return err
+	}
+	h := look(ctx)
+	defer h.close()
+	r := psReport{NICs: []psNIC{}}
+	var gauges []gauge
+	for _, n := range h.nics {
+		gauges = append(gauges, newGauge(ctx, n))
+	}
+	if err := pause(ctx, interval); err != nil {
+		return err
+	}
+	for i, n := range h.nics {
+		rates := gauges[i].next(ctx)
+		r.NICs = append(r.NICs, psNIC{n, rates["bytes_sent"], rates["bytes_received"]})
+	}
+	return x.Print(r, func(w io.Writer) error { return printPS(w, r.NICs) })
+}
+
+func printPS(w io.Writer, nics []psNIC) error {
+	if len(nics) == 0 {
+		_, err := fmt.Fprintln(w, "no process of this host has a NIC open that this user may look at")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "PID\tUSER\tPROGRAM\tVIS\tSENT/S\tRECEIVED/S\tNIC")
+	for _, n := range nics {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", n.PID, n.User, n.Program, n.VIs, amount(n.Sent), amount(n.Received), n.Address)
+	}
+	return t.Flush()
+}
+
+// gauge makes rates of the counters of a NIC.
+type gauge struct {
+	nic    *NIC
+	before map[string]uint64
+	at     time.Time
+	err    error // of the last look
+}
+
+func newGauge(ctx context.Context, n *NIC) gauge {
+	g := gauge{nic: n}
+	g.before, g.at, g.err = n.counters(ctx)
+	return g
+}
+
+// next returns how much each counter has grown in a second since the look before; nothing if
+// the NIC does not answer. One that was reset meanwhile begins anew.
+func (g *gauge) next(ctx context.Context) map[string]float64 {
+	now, at, err := g.nic.counters(ctx)
+	rates := map[string]float64{}
+	if seconds := at.Sub(g.at).Seconds(); err == nil && g.err == nil && seconds > 0 {
+		for name, v := range now {
+			if before := g.before[name]; v >= before {
+				rates[name] = float64(v-before) / seconds
+			}
+		}
+	}
+	g.before, g.at, g.err = now, at, err
+	return rates
+}
+
+// amount writes a number of bytes, or of things, in a few characters.
+func amount(v float64) string {
+	for _, unit := range []string{"", "k", "M", "G"} {
+		if v < 1000 {
+			if unit == "" {
+				return fmt.Sprintf("%.0f", v)
+			}
+			return fmt.Sprintf("%.3g%s", v, unit)
+		}
+		v /= 1000
+	}
+	return fmt.Sprintf("%.3gT", v)
+}
+
+func checkInterval(d, least time.Duration) error {
+	if d < least || d > time.Hour {
+		return &option.Error{Option: "--interval", Value: d.String(), Allowed: least.String() + " to 1h"}
+	}
+	return nil
+}
+
+// pause waits, and fails if ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

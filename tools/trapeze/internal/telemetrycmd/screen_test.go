@@ -1,0 +1,121 @@
+package telemetrycmd
+
+import (
+	"strings"
+	"testing"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// shown is a screen of two NICs; the second sends more and is measured.
+func shown(t *testing.T) *screen {
+	t.Helper()
+	m := &screen{ctx: t.Context(), sampler: newSampler(), width: 80, height: 24}
+	nic := func(pid int, sent float64, address string) sample {
+		return sample{nic: &NIC{Owner: Owner{PID: pid, Program: "trapeze ping --long"}, Address: address, MAC: address}, queued: [2]int{3, 4},
+			rates: map[string]float64{"bytes_sent": sent, "frames_retransmitted": 2},
+			rows:  []endpointRow{{Endpoint: telemetry.Endpoint{Number: 9, Kind: "VI", Reliability: "reliable delivery", SendPosted: 5, SendTaken: 2}, sends: 1234}}}
+	}
+	a, b := nic(11, 100, "pci:0000:03:00.0"), nic(22, 5e6, "emu:?wire=shm:/run/a/very/long/path/that/no/terminal/of/80/columns/has/room/for")
+	b.latency = &telemetry.Latency{P50: 1500, P99: 22_000}
+	m.Update(sampled{a, b})
+	return m
+}
+
+func press(m *screen, keys ...string) (last tea.Cmd) {
+	for _, k := range keys {
+		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(k)}
+		switch k {
+		case "enter":
+			msg = tea.KeyMsg{Type: tea.KeyEnter}
+		case "esc":
+			msg = tea.KeyMsg{Type: tea.KeyEsc}
+		case "down":
+			msg = tea.KeyMsg{Type: tea.KeyDown}
+		}
+		_, last = m.Update(msg)
+	}
+	return last
+}
+
+// order is the PIDs of a screen from the top down.
+func order(m *screen) (pids string) {
+	for _, line := range strings.Split(m.View(), "\n") {
+		for _, pid := range []string{"11", "22"} {
+			if strings.HasPrefix(strings.TrimLeft(line, " >"), pid+" ") {
+				pids += pid + " "
+			}
+		}
+	}
+	return pids
+}
+
+// TestScreen: NICs in the order that was asked for, endpoints of the one that is chosen.
+func TestScreen(t *testing.T) {
+	m := shown(t)
+	if got := order(m); got != "22 11 " || !strings.Contains(m.View(), "22.0") || !strings.Contains(m.View(), "3/4") {
+		t.Errorf("%q:\n%s", got, m.View())
+	}
+	press(m, "r")
+	if got := order(m); got != "11 22 " {
+		t.Errorf("turned round: %q", got)
+	}
+	press(m, "r", "s", "s", "s", "s", "s") // by PID
+	if got := order(m); got != "22 11 " || !strings.Contains(m.View(), "order: PID") {
+		t.Errorf("by PID: %q\n%s", got, m.View())
+	}
+	press(m, "j", "enter")
+	if v := m.View(); !strings.Contains(v, "1.23k") || !strings.Contains(v, "reliable delivery") || !strings.Contains(v, "frames_retransmitted") {
+		t.Errorf("endpoints:\n%s", v)
+	}
+	press(m, "esc")
+	if v := m.View(); strings.Contains(v, "SENDS/s") {
+		t.Errorf("not back:\n%s", v)
+	}
+	if cmd := press(m, "q"); cmd == nil || cmd() != tea.Quit() {
+		t.Error("q does not end it")
+	}
+}
+
+// TestScreenGone: the NIC whose endpoints are shown goes, and then all do.
+func TestScreenGone(t *testing.T) {
+	m := shown(t)
+	press(m, "down", "enter")
+	m.Update(sampled{m.samples[0]})
+	if got := order(m); m.inside || got == "" {
+		t.Errorf("%q:\n%s", got, m.View())
+	}
+	press(m, "enter")
+	m.Update(sampled{})
+	press(m, "enter", "down", "s")
+	if v := m.View(); !strings.Contains(v, "no process of this host") {
+		t.Errorf("%s", v)
+	}
+}
+
+// TestScreenWidths: no line is wider than the terminal, none is coloured, and the screen is no
+// higher.
+func TestScreenWidths(t *testing.T) {
+	for _, size := range []struct{ width, height int }{{1, 1}, {20, 5}, {80, 3}, {80, 24}, {300, 100}} {
+		for _, keys := range [][]string{nil, {"enter"}} {
+			m := shown(t)
+			m.Update(tea.WindowSizeMsg{Width: size.width, Height: size.height})
+			press(m, keys...)
+			lines := strings.Split(m.View(), "\n")
+			for _, line := range lines {
+				if runewidth.StringWidth(line) > size.width || strings.Contains(line, "\x1b") {
+					t.Errorf("%+v: %q", size, line)
+				}
+			}
+			if len(lines) > max(size.height, 2) && size.height > 1 {
+				t.Errorf("%+v: %d lines", size, len(lines))
+			}
+		}
+	}
+}

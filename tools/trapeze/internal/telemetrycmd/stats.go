@@ -1,0 +1,150 @@
+package telemetrycmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// statsReport is printed by stats --json.
+type statsReport struct {
+	NICs []nicStats `json:"nics"`
+}
+
+type nicStats struct {
+	*NIC
+	Counters map[string]uint64    `json:"counters"`
+	Wire     map[string]uint64    `json:"wire" help:"of a NIC that the process emulates"`
+	Rows     []telemetry.Endpoint `json:"endpoints"`
+}
+
+type statsFlags struct {
+	watch, all bool
+	interval   time.Duration
+}
+
+func (x *commands) stats() *cobra.Command {
+	var f statsFlags
+	c := &cobra.Command{
+		Use:   "stats [PID|ADDRESS]",
+		Short: "What the NICs of other processes have counted",
+		Long: `Show the counters of NICs that other processes have open: those of a process, of an
+address, or all. Counters that are zero are left out. With --watch it shows how
+much each has grown in a second, again and again, until it is interrupted.
+
+` + keys.Of(statsReport{}),
+		Example: `  trapeze stats
+  trapeze stats 1234 --watch
+  trapeze stats pci:0000:03:00.0 --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: command.Run(func(ctx context.Context, args []string) error { return x.runStats(ctx, &f, word(args)) }),
+	}
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "show rates until interrupted")
+	c.Flags().BoolVarP(&f.all, "all", "a", false, "counters that are zero too")
+	c.Flags().DurationVarP(&f.interval, "interval", "i", time.Second, "with --watch: time from one look to the next")
+	return c
+}
+
+// word is the only argument, empty if there is none.
+func word(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func (x *commands) runStats(ctx context.Context, f *statsFlags, which string) error {
+	if err := checkInterval(f.interval, 10*time.Millisecond); err != nil {
+		return err
+	}
+	if f.watch && x.JSON {
+		return option.Errorf("--watch goes on, and --json prints one value: give one of them")
+	}
+	h := look(ctx)
+	defer h.close()
+	nics, err := h.choose(which)
+	if err != nil {
+		return err
+	}
+	if f.watch {
+		return x.watch(ctx, f, nics)
+	}
+	r := statsReport{NICs: []nicStats{}}
+	for _, n := range nics {
+		s := nicStats{NIC: n}
+		if s.Counters, _, err = n.counters(ctx); err != nil {
+			return err
+		}
+		if s.Rows, err = n.endpoints(ctx); err != nil {
+			return err
+		}
+		_ = n.ask(ctx, "/trapeze/wire", &s.Wire) // only emulated NICs have a wire here
+		r.NICs = append(r.NICs, s)
+	}
+	return x.Print(r, func(w io.Writer) error { return f.print(w, r.NICs) })
+}
+
+// print prints the counters for people.
+func (f *statsFlags) print(w io.Writer, nics []nicStats) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, n := range nics {
+		fmt.Fprintf(t, "%s\tPID %d (%s)\n", n.Address, n.PID, n.Program)
+		for _, group := range []struct {
+			prefix string
+			counts map[string]uint64
+		}{{"", n.Counters}, {"wire_", n.Wire}} {
+			for _, name := range slices.Sorted(maps.Keys(group.counts)) {
+				if v := group.counts[name]; v != 0 || f.all {
+					fmt.Fprintf(t, "  %s\t%d\n", group.prefix+telemetry.Printable(name), v)
+				}
+			}
+		}
+		for _, e := range n.Rows {
+			fmt.Fprintf(t, "  %s %d\t%s, %d of %d sends and %d of %d receives queued\n", telemetry.Printable(e.Kind), e.Number,
+				telemetry.Printable(e.Reliability), e.SendQueued(), e.SendDepth, e.RecvQueued(), e.RecvDepth)
+		}
+	}
+	return t.Flush()
+}
+
+// watch prints rates until ctx ends, or no NIC answers any more.
+func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error {
+	var gauges []gauge
+	for _, n := range nics {
+		gauges = append(gauges, newGauge(ctx, n))
+	}
+	for pause(ctx, f.interval) == nil {
+		t := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
+		live := 0
+		for i := range gauges {
+			rates := gauges[i].next(ctx)
+			if gauges[i].err == nil {
+				live++
+			}
+			fmt.Fprintf(t, "%s\tPID %d (%s)\n", gauges[i].nic.Address, gauges[i].nic.PID, gauges[i].nic.Program)
+			for _, name := range slices.Sorted(maps.Keys(rates)) {
+				if v := rates[name]; v != 0 || f.all {
+					fmt.Fprintf(t, "  %s\t%s/s\n", telemetry.Printable(name), amount(v))
+				}
+			}
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if live == 0 && ctx.Err() == nil {
+			return fmt.Errorf("%w: the process has ended, or its NIC is gone", errNoNIC)
+		}
+	}
+	return nil
+}

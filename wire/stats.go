@@ -1,0 +1,30 @@
+package wire
+
+import (
+	"github.com/trapeze-nic/trapeze/wire/internal/memif"
+	"github.com/trapeze-nic/trapeze/wire/internal/nic"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// Stats returns the counters of a port, a struct whose tags describe them; nil for a port that
+// has none, such as one of a wire in memory.
+func Stats(p Port) any {
+	switch p := p.(type) {
+	case *Tap:
+		return Stats(p.inner)
+	case *Fault:
+		return struct {
+			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
+			Wire   any        `json:"wire" help:"The counters of the wire within." unit:"frames"`
+		}{p.Stats(), Stats(p.inner)}
+	case *UDP:
+		return p.Stats()
+	case *shm.Port:
+		return p.Stats()
+	case *memif.Port:
+		return p.Stats()
+	case *nic.Port:
+		return p.Stats()
+	}
+	return nil
+}
