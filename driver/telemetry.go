@@ -77,14 +77,13 @@ func (n *NIC) linkStatus() (uint32, error) {
 func (n *NIC) listed(wanted func(*endpoint) bool) func(context.Context, []uint64) (any, error) {
 	return func(_ context.Context, p []uint64) (any, error) {
 		rows := []telemetry.Endpoint{}
-		for _, e := range n.present() {
-			if wanted(e) {
+		// One more than a page tells where the next one begins.
+		for i := p[0]; i < uint64(len(n.endpoints)) && len(rows) <= telemetry.PageRows; i++ {
+			if e := n.endpoints[i].Load(); e != nil && wanted(e) {
 				rows = append(rows, e.row())
 			}
 		}
-		number := func(e telemetry.Endpoint) uint64 { return e.Number }
-		slices.SortFunc(rows, func(a, b telemetry.Endpoint) int { return cmp.Compare(a.Number, b.Number) })
-		return telemetry.NewPage(rows, number, p[0]), nil
+		return telemetry.NewPage(rows, func(e telemetry.Endpoint) uint64 { return e.Number }, p[0]), nil
 	}
 }
 

@@ -56,6 +56,7 @@ func (e *Endpoint) RecvQueued() uint32 { return e.RecvPosted - e.RecvTaken }
 // Latency says how long sends took from post to completion, of those that were measured.
 type Latency struct {
 	Samples uint64 `json:"samples"`
+	SumNS   int64  `json:"sum_ns"`
 	// P50 to Max are in nanoseconds.
 	P50 int64 `json:"p50_ns"`
 	P99 int64 `json:"p99_ns"`

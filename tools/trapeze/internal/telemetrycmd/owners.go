@@ -118,18 +118,8 @@ func (n *NIC) counters(ctx context.Context) (c map[string]uint64, at time.Time, 
 }
 
 // endpoints are all endpoints of the NIC.
-func (n *NIC) endpoints(ctx context.Context) (list []telemetry.Endpoint, err error) {
-	for from := uint64(0); ; {
-		var p telemetry.Page[telemetry.Endpoint]
-		if err := n.ask(ctx, "/trapeze/vis", &p, from); err != nil {
-			return nil, err
-		}
-		list = append(list, p.Rows...)
-		if p.Next == nil || *p.Next <= from {
-			return list, nil
-		}
-		from = *p.Next
-	}
+func (n *NIC) endpoints(ctx context.Context) ([]telemetry.Endpoint, error) {
+	return telemetry.Endpoints(ctx, n.client, n.Port)
 }
 
 // errNoNIC: no process has the NIC that is asked for, or several have.

@@ -1,0 +1,48 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Asker answers commands: a Client, or Local.
+type Asker interface {
+	// Ask sends a command such as "/ethdev/info,0" and decodes the answer into what a pointer
+	// leads to. It fails with ErrNoAnswer.
+	Ask(ctx context.Context, command string, into any) error
+}
+
+// Local asks this process, without a socket.
+type Local struct{}
+
+// Ask is described at Asker.
+func (Local) Ask(ctx context.Context, command string, into any) error {
+	name, parameters, _ := strings.Cut(command, ",")
+	value := process.value(ctx, name, parameters, greeting{})
+	if value == nil {
+		return fmt.Errorf("%s: %w", command, ErrNoAnswer)
+	}
+	if v, to := reflect.ValueOf(value), reflect.ValueOf(into).Elem(); v.Type().AssignableTo(to.Type()) {
+		to.Set(v)
+		return nil
+	}
+	return json.Unmarshal(encode(value), into)
+}
+
+// Endpoints asks for all endpoints of a port, part by part.
+func Endpoints(ctx context.Context, a Asker, port int) (list []Endpoint, err error) {
+	for from := uint64(0); ; {
+		var p Page[Endpoint]
+		if err := a.Ask(ctx, fmt.Sprintf("%svis,%d,%d", ours, port, from), &p); err != nil {
+			return nil, err
+		}
+		list = append(list, p.Rows...)
+		if p.Next == nil || *p.Next <= from {
+			return list, nil
+		}
+		from = *p.Next
+	}
+}

@@ -1,0 +1,172 @@
+package metrics_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/metrics"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// nic is one of this process, with VIs. It has a socket if the test has set the environment.
+func nic(t testing.TB, vis int) *driver.NIC {
+	t.Helper()
+	x, y, err := emulator.Pair(emulator.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { y.Close() })
+	n, err := driver.New(t.Context(), x, driver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	for range vis {
+		if _, err := n.CreateVI(t.Context(), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: descriptors.Unreliable}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func scrape(t testing.TB, o metrics.Options, host bool) string {
+	t.Helper()
+	c := metrics.Process(o)
+	if host {
+		c = metrics.Host(o)
+	}
+	h, err := metrics.Handler(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	b, err := io.ReadAll(w.Result().Body)
+	if err != nil || w.Code != 200 {
+		t.Fatalf("%d, %v: %s", w.Code, err, b)
+	}
+	return string(b)
+}
+
+// TestScrape: a NIC of this process is there with its counters, and gone when it is closed; no
+// peer is a label.
+func TestScrape(t *testing.T) {
+	leaktest.Check(t)
+	t.Setenv(telemetry.Variable, "test")
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	n := nic(t, 3)
+	mac := n.Identity().MAC.String()
+	for _, host := range []bool{false, true} {
+		s := scrape(t, metrics.Options{VIs: true}, host)
+		for _, want := range []string{`mac="` + mac + `"`, "trapeze_nic_frames_retransmitted_total{", "completer_retry_err", "trapeze_nic_link_up{", `trapeze_vi_queued_descriptors{direction="send"`} {
+			if !strings.Contains(s, want) {
+				t.Errorf("host %v: no %s in\n%s", host, want, s)
+			}
+		}
+		if strings.Contains(s, "peer=") || strings.Contains(s, "remote") {
+			t.Errorf("a peer is a label:\n%s", s)
+		}
+		if s := scrape(t, metrics.Options{}, host); strings.Contains(s, "trapeze_vi_") {
+			t.Errorf("VIs that were not asked for:\n%s", s)
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := scrape(t, metrics.Options{}, false); strings.Contains(s, mac) {
+		t.Errorf("a NIC that is closed:\n%s", s)
+	}
+}
+
+// TestLint: Prometheus' own tool has nothing against the names.
+func TestLint(t *testing.T) {
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is missing: install prometheus")
+	}
+	nic(t, 1)
+	c := exec.CommandContext(t.Context(), tool, "check", "metrics")
+	c.WaitDelay = 10 * time.Second
+	c.Stdin = strings.NewReader(scrape(t, metrics.Options{VIs: true}, false))
+	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// series are the names in a query.
+var series = regexp.MustCompile(`trapeze_[a-z_]+`)
+
+// TestDashboard: each query of the dashboard is one, and asks for series that there are.
+func TestDashboard(t *testing.T) {
+	b, err := os.ReadFile("../docs/grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(b, &board); err != nil {
+		t.Fatal(err)
+	}
+	nic(t, 1)
+	text, queries := scrape(t, metrics.Options{VIs: true}, false), 0
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			queries++
+			q := strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")
+			expr, err := json.Marshal(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules.WriteString("  - record: query\n    expr: " + string(expr) + "\n    labels: {number: \"" + strings.Repeat("x", queries) + "\"}\n")
+			for _, name := range series.FindAllString(q, -1) {
+				if !strings.Contains(text, "# TYPE "+name+" ") && name != "trapeze_vi_send_latency_seconds" {
+					t.Errorf("%s: there is no series %s", p.Title, name)
+				}
+			}
+		}
+	}
+	if queries < 6 {
+		t.Errorf("only %d queries", queries)
+	}
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is missing: install prometheus")
+	}
+	path := t.TempDir() + "/rules.yml"
+	if err := os.WriteFile(path, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", path).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	nic(b, 4000)
+	h, err := metrics.Handler(metrics.Process(metrics.Options{VIs: true}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+	}
+}
