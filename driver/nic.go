@@ -25,6 +25,10 @@ type Options struct {
 	CommandTimeout time.Duration
 	// NoTelemetry has the process not show the NIC to programs beside it, see docs/telemetry.md.
 	NoTelemetry bool
+	// SampleLatency k has one send in 2^k of each VI timed from post to completion, for
+	// programs that look at the NIC. It is 1 to 20, and 0 for none, or for what the variable
+	// TRAPEZE_LATENCY of the environment says.
+	SampleLatency int
 	// IDs are PCI vendor and device numbers to accept besides the project's own.
 	IDs []PCIID
 }
@@ -119,6 +123,9 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	}
 	if ctx == nil {
 		return nil, errors.Join(NewError(opOpen, dev.Info().Address, errNoContext), dev.Close())
+	}
+	if err := o.sampleLatency(); err != nil {
+		return nil, errors.Join(NewError(opOpen, dev.Info().Address, err), dev.Close())
 	}
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 2 * time.Second

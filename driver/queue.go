@@ -37,7 +37,8 @@ type workQueue struct {
 	failed   uint64 // those of them that have completed in error
 	spans    spans
 	eagers   eagers
-	ring     *Eager // the tokens in the device's memory, nil if they are ordinary
+	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
+	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
 	unflushed bool
 	bell      doorbell
@@ -190,6 +191,9 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		}
 		q.posted[i] = posting{d: d, length: d.Length(), quiet: u.Unsignaled}
 		q.next++
+		if q.sampler != nil {
+			q.sampler.posted(q.next)
+		}
 		room--
 		n++
 	}

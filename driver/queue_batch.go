@@ -57,7 +57,7 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 		*p = posting{}
 		n++
 	}
-	descriptors.StoreIndex(&q.taken, q.taken+uint32(n))
+	q.pass(uint32(n))
 	q.mu.Unlock()
 	return n
 }

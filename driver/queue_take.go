@@ -45,7 +45,7 @@ func (q *workQueue) passQuiet() (any bool) {
 		}
 		release(p.d)
 		*p = posting{}
-		descriptors.StoreIndex(&q.taken, q.taken+1)
+		q.pass(1)
 		any = true
 	}
 	return any
@@ -91,7 +91,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
 		release(d)
 		*p = posting{}
-		descriptors.StoreIndex(&q.taken, q.taken+1)
+		q.pass(1)
 		switch {
 		case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
 			q.failed++
@@ -143,4 +143,12 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion
 		err = &StatusError{Status: bad.status, Ended: q.vi.ended(q.vi.Attributes().Reliability, bad.status)}
 	}
 	return q.vi.n.error(q.side, err)
+}
+
+// pass notes that n more descriptors have been taken back, in order. mu is held.
+func (q *workQueue) pass(n uint32) {
+	descriptors.StoreIndex(&q.taken, q.taken+n)
+	if q.sampler != nil {
+		q.sampler.taken(q.taken)
+	}
 }

@@ -97,6 +97,9 @@ func (e *endpoint) row() telemetry.Endpoint {
 		r.SendDepth, r.RecvDepth = a.SendDepth, a.RecvDepth
 		r.SendTaken, r.SendPosted = q.send.indices()
 		r.RecvTaken, r.RecvPosted = q.recv.indices()
+		if s := q.send.sampler; s != nil {
+			r.Latency = s.times.report()
+		}
 	case *Ring:
 		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
 		r.SendDepth, r.RecvDepth = q.attributes.SendDepth, q.attributes.RecvDepth

@@ -180,6 +180,9 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.posted = make([]posting, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
 	q.sends = q == &v.send
+	if q.sends {
+		q.sampler = newLatencySampler(v.n.options.SampleLatency)
+	}
 	if cq == nil {
 		q.vec = v.n.pickVector()
 	} else {

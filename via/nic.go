@@ -46,6 +46,10 @@ type Options struct {
 	// NoTelemetry has the process not show the NIC to programs beside it, such as trapeze ps. So
 	// does the variable TRAPEZE_TELEMETRY=off of the environment, for all NICs.
 	NoTelemetry bool
+	// SampleLatency k has one send in 2^k of each VI timed from post to completion, for programs
+	// that look at the NIC. It is 1 to 20, and 0 for none, or for what the variable
+	// TRAPEZE_LATENCY of the environment says.
+	SampleLatency int
 }
 
 // Waiting says for how long the waits of a NIC spin, let others run and sleep.
@@ -56,7 +60,7 @@ type Waiting = driver.Waiting
 // a device that is not what it should be. Others, such as of a file that may not be
 // opened, have no code: their cause says what is wrong.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
-	d, err := driver.Open(ctx, address, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry})
+	d, err := driver.Open(ctx, address, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry, SampleLatency: o.SampleLatency})
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +70,7 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
 // ownership: the device is closed with the NIC, and also if OpenDevice fails.
 func OpenDevice(ctx context.Context, device vfio.Device, o Options) (*NIC, error) {
-	d, err := driver.New(ctx, device, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry})
+	d, err := driver.New(ctx, device, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry, SampleLatency: o.SampleLatency})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,128 @@
+package driver
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// maxSampleLatency bounds Options.SampleLatency: one send in a million.
+const maxSampleLatency = 20
+
+// sampleVariable is that of the environment which stands for Options.SampleLatency.
+const sampleVariable = "TRAPEZE_LATENCY"
+
+// sampleLatency checks the option, or takes the variable of the environment in its place.
+func (o *Options) sampleLatency() error {
+	if s := os.Getenv(sampleVariable); o.SampleLatency == 0 && s != "" {
+		k, err := strconv.Atoi(s)
+		if err != nil || k < 1 || k > maxSampleLatency {
+			return fmt.Errorf("%w: %s is %q, want 1 to %d", ErrInvalidParameter, sampleVariable, s, maxSampleLatency)
+		}
+		o.SampleLatency = k
+	}
+	if o.SampleLatency < 0 || o.SampleLatency > maxSampleLatency {
+		return fmt.Errorf("%w: SampleLatency %d, want 0 to %d", ErrInvalidParameter, o.SampleLatency, maxSampleLatency)
+	}
+	return nil
+}
+
+// latencySampler times some sends of a queue from post to completion, one at a time. The lock of
+// the queue guards it, but for the histogram, which is read at any time.
+type latencySampler struct {
+	mask    uint32 // a descriptor is timed if the number behind its own has none of these bits
+	running bool
+	until   uint32 // the number behind that of the descriptor that is timed
+	since   time.Time
+	times   latencyHistogram
+}
+
+// newLatencySampler samples one send in 2^k; it is nil for 0.
+func newLatencySampler(k int) *latencySampler {
+	if k == 0 {
+		return nil
+	}
+	return &latencySampler{mask: 1<<k - 1}
+}
+
+// posted is told of each post, with the number of the next descriptor.
+func (s *latencySampler) posted(next uint32) {
+	if next&s.mask == 0 && !s.running {
+		s.running, s.until, s.since = true, next, time.Now()
+	}
+}
+
+// taken is told up to where descriptors have been taken back.
+func (s *latencySampler) taken(to uint32) {
+	if s.running && int32(to-s.until) >= 0 {
+		s.running = false
+		s.times.add(time.Since(s.since))
+	}
+}
+
+// latencyHistogram counts times in buckets that are linear within each power of two, as those of
+// HdrHistogram: a bucket is at most 1/32 of its value wide. One goroutine at a time adds.
+type latencyHistogram struct {
+	counts   [latencyBuckets]atomic.Uint64
+	sum, max atomic.Int64
+}
+
+const (
+	// latencyBits is the binary logarithm of the buckets within a power of two.
+	latencyBits = 5
+	// latencyPowers bounds times to 2^36 ns, which are 69 s; longer ones count as that.
+	latencyPowers  = 36
+	latencyBuckets = (latencyPowers - latencyBits + 1) << latencyBits
+)
+
+func (h *latencyHistogram) add(d time.Duration) {
+	h.counts[latencyBucket(d)].Add(1)
+	h.sum.Add(int64(d))
+	h.max.Store(max(h.max.Load(), int64(d)))
+}
+
+// latencyBucket is the bucket of a time.
+func latencyBucket(d time.Duration) int {
+	ns := uint64(min(max(d, 0), 1<<latencyPowers-1))
+	power := max(bits.Len64(ns)-latencyBits-1, 0)
+	return power<<latencyBits + int(ns>>power)
+}
+
+// latencyBound is the longest time of a bucket.
+func latencyBound(bucket int) time.Duration {
+	if bucket < 2<<latencyBits {
+		return time.Duration(bucket)
+	}
+	power := bucket>>latencyBits - 1
+	return time.Duration((bucket-power<<latencyBits+1)<<power - 1)
+}
+
+// report is the histogram in a few figures; nil if it is empty.
+func (h *latencyHistogram) report() *telemetry.Latency {
+	var counts [latencyBuckets]uint64
+	var all uint64
+	for i := range counts {
+		counts[i] = h.counts[i].Load()
+		all += counts[i]
+	}
+	if all == 0 {
+		return nil
+	}
+	longest := h.max.Load()
+	quantile := func(percent uint64) int64 {
+		left := (all*percent + 99) / 100
+		for i, n := range counts {
+			if n >= left {
+				return min(int64(latencyBound(i)), longest)
+			}
+			left -= n
+		}
+		return longest
+	}
+	return &telemetry.Latency{Samples: all, SumNS: h.sum.Load(), P50: quantile(50), P99: quantile(99), Max: longest}
+}

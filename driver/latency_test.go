@@ -1,0 +1,84 @@
+package driver_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// TestLatency: of a NIC that samples, some sends are timed, and of others none.
+func TestLatency(t *testing.T) {
+	leaktest.Check(t)
+	for _, k := range []int{0, 1, 3} {
+		x, y, err := emulator.Pair(emulator.PairOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b *driver.NIC
+		c := beside(t, func() {
+			a, err = driver.New(contextFor(t), x, driver.Options{Logger: quiet, SampleLatency: k})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err = driver.New(contextFor(t), y, driver.Options{Logger: quiet}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		from, to := connected(t, a, b, layout{room: 64, slots: 1})
+		const messages = 40
+		for range messages {
+			deliver(t, from, to, make([]byte, 64))
+		}
+		var l *telemetry.Latency
+		list, err := telemetry.Endpoints(contextFor(t), c, 0)
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		if l = list[0].Latency; (l == nil) != (k == 0) {
+			t.Fatalf("one in 2^%d: %+v", k, l)
+		}
+		if l != nil && (l.Samples != messages>>k || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.Max || l.SumNS < l.Max) {
+			t.Errorf("one in 2^%d: %+v", k, l)
+		}
+		list, err = telemetry.Endpoints(contextFor(t), c, 1)
+		if err != nil || len(list) != 1 || list[0].Latency != nil {
+			t.Errorf("the other NIC: %+v, %v", list, err)
+		}
+		c.Close()
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLatencyRefused: what cannot be sampled is refused, with the name of the field.
+func TestLatencyRefused(t *testing.T) {
+	leaktest.Check(t)
+	open := func(k int) error {
+		x, y, err := emulator.Pair(emulator.PairOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer y.Close()
+		n, err := driver.New(contextFor(t), x, driver.Options{Logger: quiet, SampleLatency: k})
+		if err == nil {
+			return n.Close()
+		}
+		return err
+	}
+	for _, k := range []int{-1, 21} {
+		if err := open(k); !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("%d: %v", k, err)
+		}
+	}
+	for value, good := range map[string]bool{"8": true, "0": false, "x": false, "-3": false, "21": false} {
+		t.Setenv("TRAPEZE_LATENCY", value)
+		if err := open(0); good != (err == nil) || !good && !errors.Is(err, driver.ErrInvalidParameter) {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
