@@ -316,7 +316,9 @@ func testTooManyReads(w *World) {
 			request = f
 		case request.Header == nil || f.DestinationEndpoint != request.SourceEndpoint && f.SourceEndpoint != request.SourceEndpoint:
 			return [][]byte{f.bytes}
-		case !sent && int32(f.Ack-taken()) > 0 && f.Type != descriptors.FrameDisconnect:
+		// A wire with faults may bring a late frame of an earlier connection, which acknowledges
+		// something else.
+		case !sent && f.Ack-taken()-1 < asked && f.Type != descriptors.FrameDisconnect:
 			w.wire.wrong = "more reads were taken than a VI may have under way"
 		case !sent && f.Type == descriptors.FrameAck && f.Ack == taken():
 			sure++

@@ -168,7 +168,7 @@ func TestSendSums(t *testing.T) {
 		k := arbitrary(t)
 		want, ip, l4 := k.bytes()
 		// The headers may be longer than the device can say: bytes of the frame before IP stand for that.
-		long := rapid.IntRange(0, 1).Draw(t, "long") == 1 && !k.ipv6
+		long := rapid.IntRange(0, 1).Draw(t, "long") == 1 && !k.ipv6 && k.payload <= 1200 // a frame has 1518 bytes
 		l2, l3 := ip, l4-ip
 		if long {
 			l2, l3 = ip, 255
