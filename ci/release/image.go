@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -42,7 +43,7 @@ func (r *release) image(archs []string) error {
 	if err != nil {
 		return err
 	}
-	name := map[string]string{"org.opencontainers.image.ref.name": r.version}
+	name := map[string]string{"org.opencontainers.image.ref.name": r.tag()}
 	if err := at.AppendIndex(index, layout.WithAnnotations(name)); err != nil {
 		return err
 	}
@@ -56,6 +57,9 @@ func (r *release) image(archs []string) error {
 	}
 	return file.Close()
 }
+
+// tag is the version in the characters that tags of images may have.
+func (r *release) tag() string { return strings.ReplaceAll(r.version, "~", "-") }
 
 // imageFor makes the image for an architecture.
 func (r *release) imageFor(arch string) (v1.Image, error) {

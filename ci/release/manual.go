@@ -15,7 +15,7 @@ import (
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 )
 
-// help is what "COMMAND --help --json" prints.
+// help is the JSON of "help COMMAND --json".
 type help struct {
 	Command, Usage, Summary, Description, Examples string
 	Flags                                          []struct{ Name, Shorthand, Type, Default, Usage string }

@@ -22,7 +22,7 @@ var formats = map[string]struct{ headers, headersSection, libc, exactly string }
 	"rpm": {"libvipl-devel", "devel", "glibc >= %s", "libvipl1 = %s-1"},
 }
 
-// content is what a package installs: the files of folders that look like the root.
+// content has files that a package installs: those of a folder that looks like the root.
 type content struct {
 	root  string
 	wants func(path string) bool // nil: all

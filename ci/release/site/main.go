@@ -1,5 +1,5 @@
 // Command site makes static HTML of this repository's documents, with a search that needs no
-// network, and checks that every link between its pages leads somewhere.
+// network. It fails if a link between its pages leads nowhere.
 //
 //	cd ci/release && go run ./site --output DIR
 //
