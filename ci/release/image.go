@@ -22,32 +22,22 @@ import (
 // unprivileged is the user and the group that programs of an image run as.
 const unprivileged = "65532"
 
-// image writes an archive with the layout of OCI's image specification, with an image for each
-// architecture: the programs and nothing else.
-func (r *release) image(archs []string) error {
-	var index v1.ImageIndex = empty.Index
-	index = mutate.IndexMediaType(index, types.OCIImageIndex)
-	for _, arch := range archs {
-		image, err := r.imageFor(arch)
-		if err != nil {
-			return err
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
-	}
-	folder := filepath.Join(r.build, "image")
-	if _, err := layout.Write(folder, empty.Index); err != nil {
+// image writes an archive with the layout of OCI's image specification: the programs and nothing else.
+func (r *release) image(arch string) error {
+	image, err := r.imageFor(arch)
+	if err != nil {
 		return err
 	}
-	at, err := layout.FromPath(folder)
+	folder := filepath.Join(r.build, arch, "image")
+	at, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return err
 	}
 	name := map[string]string{"org.opencontainers.image.ref.name": r.tag()}
-	if err := at.AppendIndex(index, layout.WithAnnotations(name)); err != nil {
+	if err := at.AppendImage(image, layout.WithAnnotations(name), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})); err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(r.output, fmt.Sprintf("trapeze_%s_oci.tar", r.version)))
+	file, err := os.Create(filepath.Join(r.output, fmt.Sprintf("trapeze_%s_oci_%s.tar", r.version, arch)))
 	if err != nil {
 		return err
 	}

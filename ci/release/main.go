@@ -87,16 +87,11 @@ func (r *release) make(ctx context.Context, archs []string) error {
 		return err
 	}
 	for _, arch := range archs {
-		for _, step := range []func(string) error{r.publishPrograms, r.packages, r.bills} {
+		for _, step := range []func(string) error{r.publishPrograms, r.packages, r.bills, r.image} {
 			if err := step(arch); err != nil {
 				return err
 			}
 		}
 	}
-	for _, step := range []func() error{func() error { return r.image(archs) }, r.sums} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.sums()
 }
