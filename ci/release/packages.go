@@ -155,15 +155,26 @@ func (r *release) described(name, section, description string) *nfpm.Info {
 	return p
 }
 
+// ownFolder says whether a folder is to go with the package. RPM leaves others to the packages that own them.
+func ownFolder(path string) bool {
+	return path == "etc/cdi" || strings.HasPrefix(path, "usr/share/doc/")
+}
+
 // add lists the files of a root in a package. Files below /etc are those of the administrator.
 func (c content) add(p *nfpm.Info) error {
 	return filepath.WalkDir(c.root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
 		inside, err := filepath.Rel(c.root, path)
-		if err != nil || c.wants != nil && !c.wants(inside) {
+		if err != nil || d.IsDir() && !ownFolder(inside) {
 			return err
+		}
+		if d.IsDir() {
+			inside += "/"
+		}
+		if c.wants != nil && !c.wants(inside) {
+			return nil
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -171,6 +182,8 @@ func (c content) add(p *nfpm.Info) error {
 		}
 		f := &files.Content{Source: path, Destination: "/" + inside, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: info.Mode().Perm(), MTime: p.MTime}}
 		switch {
+		case d.IsDir():
+			f.Source, f.Type, f.FileInfo.Mode = "", files.TypeDir, 0o755
 		case info.Mode()&fs.ModeSymlink != 0:
 			f.Type = files.TypeSymlink
 			if f.Source, err = os.Readlink(path); err != nil {
