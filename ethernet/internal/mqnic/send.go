@@ -71,9 +71,10 @@ func (q *queue) Unsent() (int, error) {
 	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if q.Live {
-		q.reclaim()
+	if !q.Live { // the device has no frames: they are lost, and the rings are made anew
+		return 0, nil
 	}
+	q.reclaim()
 	return int(q.send.held()), nil
 }
 

@@ -173,6 +173,7 @@ func BenchmarkFrames(b *testing.B) {
 
 // TestAllocations: frames are answered and passed on without an allocation.
 func TestAllocations(t *testing.T) {
+	t.Setenv("TRAPEZE_TELEMETRY", "off") // its start allocates
 	for _, r := range rounds {
 		if n := testing.AllocsPerRun(50, r.make(t, 60)); n != 0 {
 			t.Errorf("%s: %v allocations for a burst", r.name, n)
