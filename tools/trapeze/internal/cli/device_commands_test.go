@@ -128,7 +128,7 @@ func signalled(t *testing.T, d time.Duration) context.Context {
 
 func TestPingInterrupted(t *testing.T) {
 	for count, want := range map[string]int{"0": shell.ExitOK, "1000000": 130} {
-		o := runWith(signalled(t, 200*time.Millisecond), nil, "ping", "--count", count, "--quiet", "--interval", "1ms")
+		o := runWith(signalled(t, 2*time.Second), nil, "ping", "--count", count, "--quiet", "--interval", "1ms")
 		if o.code != want || !strings.Contains(o.stdout, "round trip min/avg") {
 			t.Errorf("--count %s: %+v", count, o)
 		}
