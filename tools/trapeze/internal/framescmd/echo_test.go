@@ -88,7 +88,8 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestEchoEnds: --count and --duration end the command, well.
+// TestEchoEnds: --count and --duration end the command, well. Opening the port takes a part of the
+// duration, on a loaded machine most of it.
 func TestEchoEnds(t *testing.T) {
 	address := newWire()
 	p := newPeer(t, address)
@@ -99,7 +100,7 @@ func TestEchoEnds(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = echoReport{}
-	if start(t, "echo", "--device", newWire(), "--ip", "10.0.0.1", "--duration", "30ms").report(t, &r); r.Seconds < 0.03 || r.Answers["arp"] != 0 {
+	if start(t, "echo", "--device", newWire(), "--ip", "10.0.0.1", "--duration", "300ms").report(t, &r); r.Seconds <= 0 || r.Answers["arp"] != 0 {
 		t.Errorf("%+v", r)
 	}
 }
