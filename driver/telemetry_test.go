@@ -34,7 +34,7 @@ func beside(t *testing.T, open func()) *telemetry.Client {
 	return c
 }
 
-// TestTelemetry: what a program beside it sees of a NIC is what the program that has it sees.
+// TestTelemetry: a program beside the owner of a NIC sees the same of it as the owner.
 func TestTelemetry(t *testing.T) {
 	leaktest.Check(t)
 	var a, b *driver.NIC

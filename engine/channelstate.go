@@ -174,7 +174,7 @@ type cellMover struct {
 	ahead    lowFlight
 }
 
-// lowFlight is what is under way at low priority, over a wire that loses nothing: an urgent
+// lowFlight marks the frames under way at low priority, over a wire that loses nothing: an urgent
 // cell, which cannot overtake it there, meets no more than the last frames. On other wires the
 // peer's stop bounds that alone.
 type lowFlight struct {

@@ -30,7 +30,7 @@ path.go steer.go raw.go ring.go dispatch.go recovery.go step.go channel.go objec
 modify.go lane.go run.go admin.go lend.go
 `
 
-// engineBackUp is how many arrows of the engine run against that order at most. Lower it when
+// engineBackUp limits the arrows of the engine that run against that order. Lower it when
 // there are fewer.
 const engineBackUp = 40
 

@@ -20,7 +20,7 @@ const Scheme = "cable"
 
 func init() { ethernet.RegisterScheme(Scheme, open) }
 
-// depth is the number of frames that an end holds that nobody has received yet; more are lost.
+// depth is the number of frames that an end holds for its receiver; more are lost.
 const depth = 512
 
 // cables are those that have an end that is open, by name.

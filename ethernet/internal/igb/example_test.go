@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -60,7 +61,7 @@ func init() {
 			// Frames arrive as soon as there is room.
 			d.OnEnable = func() {
 				for range 3 {
-					d.Arrive(frame(own, 60))
+					d.Arrive(porttest.FrameTo(own, 60))
 				}
 			}
 		}

@@ -35,11 +35,11 @@ func TestFamily(t *testing.T) {
 			}
 		})
 		for q := range tt.queues {
-			d.Deliver(q, frame(own, 60+q), 0, 0, 0)
-			if _, data := receiveAll(t, p, q); len(data) != 1 || len(data[0]) != 60+q {
+			d.Deliver(q, porttest.FrameTo(own, 60+q), 0, 0, 0)
+			if _, data := porttest.ReceiveAll(t, p.Queue(q)); len(data) != 1 || len(data[0]) != 60+q {
 				t.Errorf("%04x: queue %d received %d frames", tt.device, q, len(data))
 			}
-			send(t, p, q, frame(own, 60), nil)
+			send(t, p, q, porttest.FrameTo(own, 60), nil)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestQueues(t *testing.T) {
 		data[29] = byte(flow) // of the address; the fake device hashes nothing else
 		d.Arrive(data)
 		for q := range 8 {
-			frames, got := receiveAll(t, p, q)
+			frames, got := porttest.ReceiveAll(t, p.Queue(q))
 			for i, f := range frames {
 				if !bytes.Equal(got[i], data) || f.Flags != ethernet.Hashed || int(f.Hash&127)%8 != q {
 					t.Errorf("flow %d in queue %d: %+v", flow, q, f)
@@ -112,17 +112,17 @@ func TestRestart(t *testing.T) {
 	for range 30 {
 		end := standStill(d)
 		for range 10 {
-			send(t, p, 0, frame(own, 60), nil)
+			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
-		d.Arrive(frame(own, 60)) // is lost
+		d.Arrive(porttest.FrameTo(own, 60)) // is lost
 		end()
 		if err := p.Restart(contextFor(t)); err != nil {
 			t.Fatal(err)
 		}
-		data := frame(group, 61)
+		data := porttest.FrameTo(group, 61)
 		d.Arrive(data)
-		_, got := receiveAll(t, p, 0)
-		same(t, [][]byte{data}, got)
+		_, got := porttest.ReceiveAll(t, p.Queue(0))
+		porttest.Same(t, [][]byte{data}, got)
 		d.With(func() {
 			if d.Get(fakeigb.RCTL)&0x18 != 0x18 || d.Get(fakeigb.MTA) == 0 && d.Get(fakeigb.MTA+4*0) == 0 {
 				t.Errorf("filters: RCTL %#x, MTA %#x", d.Get(fakeigb.RCTL), d.Get(fakeigb.MTA))

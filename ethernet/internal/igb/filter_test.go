@@ -13,7 +13,7 @@ func TestFilters(t *testing.T) {
 	p := open(t, d, ethernet.Options{})
 	porttest.Filters(t, p, func(b []byte) bool {
 		arrived := d.Arrive(b)
-		if frames, _ := receiveAll(t, p, 0); (len(frames) == 1) != arrived {
+		if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); (len(frames) == 1) != arrived {
 			t.Errorf("%d frames came", len(frames))
 		}
 		return arrived

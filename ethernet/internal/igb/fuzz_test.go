@@ -23,7 +23,7 @@ func FuzzSent(f *testing.F) {
 		sent := uint64(0)
 		for ; len(b) >= 2; b = b[2:] {
 			for range 3 {
-				n, err := trySend(p, 0, frame(own, 60), nil)
+				n, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

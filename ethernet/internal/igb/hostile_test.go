@@ -107,7 +107,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestOwnAddressReplaced(t *testing.T) {
 	d := newFake(t, fakeigb.Options{MAC: [6]byte{1, 2, 3, 4, 5, 6}})
 	p := open(t, d, ethernet.Options{MAC: own})
-	if p.MAC() != own || !d.Arrive(frame(own, 60)) {
+	if p.MAC() != own || !d.Arrive(porttest.FrameTo(own, 60)) {
 		t.Errorf("address %v", p.MAC())
 	}
 }
@@ -181,10 +181,10 @@ func TestBadReceived(t *testing.T) {
 						}
 					}
 				})
-				good := frame(own, 100)
+				good := porttest.FrameTo(own, 100)
 				d.Arrive(good)
-				_, data := receiveAll(t, p, 0)
-				same(t, [][]byte{good}, data)
+				_, data := porttest.ReceiveAll(t, p.Queue(0))
+				porttest.Same(t, [][]byte{good}, data)
 			}
 			got := p.Stats().Queues[0]
 			want := ethernet.QueueStats{ReceivedFrames: 50, ReceivedBytes: 5000,
@@ -230,7 +230,7 @@ func TestDoneAgain(t *testing.T) {
 	var all []ethernet.Frame
 	frames := make([]ethernet.Frame, 64)
 	for range 40 {
-		d.Arrive(frame(own, 60))
+		d.Arrive(porttest.FrameTo(own, 60))
 		for range 3 {
 			n, err := q.Receive(frames)
 			if err != nil {
@@ -289,18 +289,18 @@ func TestBadHead(t *testing.T) {
 		pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 128})
 		p := open(t, d, ethernet.Options{Pool: pool, ReceiveDescriptors: 64, SendDescriptors: 64})
 		for range 3 {
-			send(t, p, 0, frame(own, 60), nil)
+			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
 		if _, err := p.Queue(0).Unsent(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
+		porttest.Eventually(t, "the ring is restarted", func() bool { return p.Stats().Queues[0].Restarts > 0 })
 		if c := p.Stats().Queues[0]; c.Restarts != 1 || c.Lost != 3 {
 			t.Errorf("head %#x: counted %+v", head, c)
 		}
 		d.With(func() { lying = false })
 		for range 200 {
-			send(t, p, 0, frame(own, 60), nil)
+			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
 		if sent != 200 {
 			t.Errorf("head %#x: %d frames were sent afterwards", head, sent)
@@ -327,7 +327,7 @@ func TestSendStandsStill(t *testing.T) {
 			if time.Since(start) > patience {
 				t.Fatal("never")
 			}
-			if _, err := trySend(p, 0, frame(own, 60), nil); err != nil {
+			if _, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -351,7 +351,7 @@ func TestSendStandsStill(t *testing.T) {
 	if err := p.Restart(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	send(t, p, 0, frame(own, 60), nil)
+	send(t, p, 0, porttest.FrameTo(own, 60), nil)
 	if n, err := p.Queue(0).Unsent(); n != 0 || err != nil {
 		t.Errorf("%d unsent, %v", n, err)
 	}
@@ -365,7 +365,7 @@ func TestSendSlowly(t *testing.T) {
 	p := open(t, d, ethernet.Options{SendDescriptors: 64, Timeout: timeout})
 	fill := func() {
 		for {
-			if n, err := trySend(p, 0, frame(own, 60), nil); err != nil {
+			if n, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil); err != nil {
 				t.Fatal(err)
 			} else if n == 0 {
 				return
@@ -400,7 +400,7 @@ func TestSendCannotBeStopped(t *testing.T) {
 	})
 	var err error
 	for start := time.Now(); err == nil && time.Since(start) < patience; {
-		_, err = trySend(p, 0, frame(own, 60), nil)
+		_, err = porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
 	}
 	if !errors.Is(err, ethernet.ErrNotReady) {
 		t.Fatalf("got %v", err)
@@ -412,7 +412,7 @@ func TestSendCannotBeStopped(t *testing.T) {
 	if err := p.Restart(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	send(t, p, 0, frame(own, 60), nil)
+	send(t, p, 0, porttest.FrameTo(own, 60), nil)
 	if c := p.Stats(); c.Restarts != 1 || c.Queues[0].Lost != 63 {
 		t.Errorf("counted %+v", c)
 	}

@@ -1,7 +1,6 @@
 package igb_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"testing"
@@ -81,85 +80,10 @@ func open(t testing.TB, d *fakeigb.Device, c ethernet.Options) ethernet.Port {
 	return p
 }
 
-// frame makes a frame of n bytes to an address.
-func frame(to ethernet.MAC, n int) []byte {
-	b := make([]byte, n)
-	copy(b, to[:])
-	copy(b[6:], []byte{2, 0, 0, 0, 0, 99, 0x88, 0xb5})
-	for i := 14; i < n; i++ {
-		b[i] = byte(i * 7)
-	}
-	return b
-}
-
-// receiveAll receives until there is no more, and returns copies of the frames.
-func receiveAll(t testing.TB, p ethernet.Port, queue int) (frames []ethernet.Frame, data [][]byte) {
-	t.Helper()
-	q := p.Queue(queue)
-	var burst [32]ethernet.Frame
-	for {
-		n, err := q.Receive(burst[:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			return frames, data
-		}
-		for _, f := range burst[:n] {
-			frames = append(frames, f)
-			data = append(data, append([]byte(nil), q.Cache().Pool().Bytes(f)...))
-		}
-		q.Cache().Free(burst[:n])
-	}
-}
-
-// same fails the test if the frames are not those that are wanted, in order.
-func same(t testing.TB, want, got [][]byte) {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d of %d frames", len(got), len(want))
-	}
-	for i := range got {
-		if !bytes.Equal(got[i], want[i]) {
-			t.Fatalf("frame %d is\n%x, want\n%x", i, got[i], want[i])
-		}
-	}
-}
-
 // send sends one frame and fails the test if it is not taken.
 func send(t testing.TB, p ethernet.Port, queue int, data []byte, change func(f *ethernet.Frame)) {
 	t.Helper()
-	if n, err := trySend(p, queue, data, change); n != 1 || err != nil {
+	if n, err := porttest.TrySend(p.Queue(queue), data, change); n != 1 || err != nil {
 		t.Fatalf("sent %d, %v", n, err)
-	}
-}
-
-func trySend(p ethernet.Port, queue int, data []byte, change func(f *ethernet.Frame)) (int, error) {
-	q := p.Queue(queue)
-	frames := make([]ethernet.Frame, 1)
-	if q.Cache().Alloc(frames) != 1 {
-		return 0, ethernet.ErrNoBuffers
-	}
-	f := &frames[0]
-	f.Length = uint16(len(data))
-	copy(q.Cache().Pool().Bytes(*f), data)
-	if change != nil {
-		change(f)
-	}
-	buffer := f.Buffer
-	n, err := q.Send(frames)
-	if n == 0 {
-		q.Cache().Free([]ethernet.Frame{{Buffer: buffer}})
-	}
-	return n, err
-}
-
-// eventually waits until f is true.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -63,7 +64,7 @@ func numbered(t *testing.T, from, to ethernet.Port, count int) {
 	t.Helper()
 	const window, perFrame = 64, 200 * time.Microsecond
 	tx, rx := from.Queue(0), to.Queue(0)
-	pattern := frame(to.MAC(), 1514)
+	pattern := porttest.FrameTo(to.MAC(), 1514)
 	length := func(n int) int { return 60 + n*389%1455 }
 	frames := make([]ethernet.Frame, 32)
 	sent, received := 0, 0

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 )
@@ -30,8 +31,8 @@ func TestReceivedMetadata(t *testing.T) {
 	} {
 		d := newFake(t, fakeigb.Options{})
 		p := open(t, d, ethernet.Options{Offloads: tt.offloads, ReceiveDescriptors: 64})
-		d.Deliver(0, frame(own, 77), tt.status, 0x6123, tt.low)
-		frames, _ := receiveAll(t, p, 0)
+		d.Deliver(0, porttest.FrameTo(own, 77), tt.status, 0x6123, tt.low)
+		frames, _ := porttest.ReceiveAll(t, p.Queue(0))
 		if len(frames) != 1 {
 			t.Fatalf("%s: %d frames", tt.name, len(frames))
 		}
@@ -84,7 +85,7 @@ func TestSendRefuses(t *testing.T) {
 			q.Cache().Alloc(frames)
 			for i := range frames {
 				frames[i].Length = 60
-				copy(q.Cache().Pool().Bytes(frames[i]), frame(own, 60))
+				copy(q.Cache().Pool().Bytes(frames[i]), porttest.FrameTo(own, 60))
 			}
 			good := frames[1]
 			tt.change(&frames[1])
@@ -110,11 +111,11 @@ func TestContextsFillRing(t *testing.T) {
 		end := standStill(d)
 		p := open(t, d, ethernet.Options{Offloads: ethernet.OffloadAll, SendDescriptors: 64})
 		for range first { // so that the ring ends with one place, or with two
-			send(t, p, 0, frame(own, 60), nil)
+			send(t, p, 0, porttest.FrameTo(own, 60), nil)
 		}
 		taken := 0
 		for i := 1; ; i++ {
-			n, err := trySend(p, 0, frame(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, uint16(i) })
+			n, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, uint16(i) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +135,7 @@ func TestContextsFillRing(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = nil
-		send(t, p, 0, frame(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 77 })
+		send(t, p, 0, porttest.FrameTo(own, 60), func(f *ethernet.Frame) { f.Flags, f.VLAN = ethernet.VLANTagged, 77 })
 		if len(got) != 1 || got[0].Context[0] != 77<<16 {
 			t.Errorf("after a restart: %+v", got)
 		}
@@ -160,7 +161,7 @@ func TestContexts(t *testing.T) {
 	for i := range 400 {
 		kind := i / 3 % len(kinds)
 		got = got[:0]
-		send(t, p, 0, frame(own, 100), kinds[kind])
+		send(t, p, 0, porttest.FrameTo(own, 100), kinds[kind])
 		if len(got) != 1 {
 			t.Fatalf("frame %d: %d were sent", i, len(got))
 		}

@@ -3,13 +3,14 @@ package igb_test
 import (
 	"encoding/binary"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
 // udp4 makes a frame with a UDP datagram over IPv4, its checksums right, of a flow that
 // port stands for, with so many bytes of payload.
 func udp4(to ethernet.MAC, port, payload int) []byte {
-	b := frame(to, 42+payload)
+	b := porttest.FrameTo(to, 42+payload)
 	b[12], b[13] = 8, 0
 	ip, udp := b[14:34], b[34:]
 	copy(ip, []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2})

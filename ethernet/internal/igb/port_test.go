@@ -66,14 +66,14 @@ func TestReceive(t *testing.T) {
 	for round := range 40 {
 		var want [][]byte
 		for i := range round + 1 {
-			want = append(want, frame(own, 60+(round*41+i)%1459))
+			want = append(want, porttest.FrameTo(own, 60+(round*41+i)%1459))
 			bytesWant += uint64(len(want[i]))
 			if !d.Arrive(want[i]) {
 				t.Fatalf("frame %d of round %d was not taken", i, round)
 			}
 		}
-		frames, got := receiveAll(t, p, 0)
-		same(t, want, got)
+		frames, got := porttest.ReceiveAll(t, p.Queue(0))
+		porttest.Same(t, want, got)
 		for _, f := range frames {
 			if f.Offset != 64 || f.Flags != 0 {
 				t.Errorf("frame %+v", f)
@@ -96,14 +96,14 @@ func TestReceiveFull(t *testing.T) {
 	p := open(t, d, ethernet.Options{ReceiveDescriptors: 64})
 	taken := 0
 	for range 100 {
-		if d.Arrive(frame(own, 60)) {
+		if d.Arrive(porttest.FrameTo(own, 60)) {
 			taken++
 		}
 	}
 	if taken != 63 {
 		t.Errorf("%d frames were taken, want 63", taken)
 	}
-	if frames, _ := receiveAll(t, p, 0); len(frames) != taken {
+	if frames, _ := porttest.ReceiveAll(t, p.Queue(0)); len(frames) != taken {
 		t.Errorf("%d frames came", len(frames))
 	}
 	if c := p.Stats(); c.Device == nil || c.Device.Missed != 37 {
@@ -126,7 +126,7 @@ func TestSend(t *testing.T) {
 			t.Fatalf("round %d: %d buffers", round, n)
 		}
 		for i := range frames {
-			data := frame(own, 14+(round*53+i*7)%1505)
+			data := porttest.FrameTo(own, 14+(round*53+i*7)%1505)
 			frames[i].Length = uint16(len(data))
 			copy(pool.Bytes(frames[i]), data)
 			want = append(want, data)
@@ -140,7 +140,7 @@ func TestSend(t *testing.T) {
 			frames = frames[n:]
 		}
 	}
-	same(t, want, got)
+	porttest.Same(t, want, got)
 	if n, err := q.Unsent(); n != 0 || err != nil {
 		t.Errorf("%d unsent, %v", n, err)
 	}
@@ -160,7 +160,7 @@ func TestTailWrites(t *testing.T) {
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 64)
 	for range 64 {
-		d.Arrive(frame(own, 60))
+		d.Arrive(porttest.FrameTo(own, 60))
 	}
 	for _, size := range []int{1, 8, 32} {
 		before := d.Log()

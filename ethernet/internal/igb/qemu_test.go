@@ -107,7 +107,7 @@ func (q *qemu) receive(queue int) (ethernet.Frame, []byte) {
 func (q *qemu) passes(b []byte) bool {
 	q.t.Helper()
 	q.arrive(b)
-	q.arrive(frame(ethernet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 99))
+	q.arrive(porttest.FrameTo(ethernet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 99))
 	_, got := q.receive(0)
 	if len(got) == 99 && got[0] == 0xff {
 		return false
@@ -127,7 +127,7 @@ func TestQEMU(t *testing.T) {
 	count, total := uint64(0), uint64(0)
 	for i := range 150 {
 		n := []int{60, 61, 1513, 1514, 64 + i*9}[i%5]
-		data := frame(own, n)
+		data := porttest.FrameTo(own, n)
 		q.arrive(data)
 		f, got := q.receive(0)
 		if !bytes.Equal(got, data) || f.Flags != 0 {
@@ -140,14 +140,15 @@ func TestQEMU(t *testing.T) {
 		count++
 		total += uint64(n)
 	}
-	send(t, q.port, 0, frame(own, 14), nil)
-	if got := q.left(); len(got) < 14 || len(got) > 60 || !bytes.Equal(got[:14], frame(own, 14)) {
+	send(t, q.port, 0, porttest.FrameTo(own, 14), nil)
+	if got := q.left(); len(got) < 14 || len(got) > 60 || !bytes.Equal(got[:14], porttest.FrameTo(own, 14)) {
 		t.Errorf("a header alone was sent as % x", got)
 	}
-	eventually(t, "all is sent", func() bool {
+	porttest.Eventually(t, "all is sent", func() bool {
 		n, err := q.port.Queue(0).Unsent()
 		return n == 0 && err == nil
 	})
+
 	c := q.port.Stats()
 	if qc := c.Queues[0]; qc.ReceivedFrames != count || qc.ReceivedBytes != total || qc.SentFrames != count+1 || qc.Restarts != 0 {
 		t.Errorf("counted %+v", qc)
@@ -165,7 +166,7 @@ func TestQEMUBursts(t *testing.T) {
 		tx := q.port.Queue(0)
 		tx.Cache().Alloc(frames)
 		for i := range frames {
-			data := frame(own, 60+round+i)
+			data := porttest.FrameTo(own, 60+round+i)
 			frames[i].Length = uint16(len(data))
 			copy(tx.Cache().Pool().Bytes(frames[i]), data)
 		}
@@ -173,15 +174,15 @@ func TestQEMUBursts(t *testing.T) {
 			t.Fatalf("round %d: sent %d, %v", round, n, err)
 		}
 		for i := range frames {
-			if got := q.left(); !bytes.Equal(got, frame(own, 60+round+i)) {
+			if got := q.left(); !bytes.Equal(got, porttest.FrameTo(own, 60+round+i)) {
 				t.Fatalf("round %d: frame %d is % x", round, i, got)
 			}
 		}
 		for i := range 40 {
-			q.arrive(frame(own, 60+i))
+			q.arrive(porttest.FrameTo(own, 60+i))
 		}
 		for i := range 40 {
-			if _, got := q.receive(0); !bytes.Equal(got, frame(own, 60+i)) {
+			if _, got := q.receive(0); !bytes.Equal(got, porttest.FrameTo(own, 60+i)) {
 				t.Fatalf("round %d: frame %d is % x", round, i, got)
 			}
 		}
@@ -204,11 +205,11 @@ func TestQEMURestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		q.waitLink()
-		if !q.passes(frame(group, 200)) {
+		if !q.passes(porttest.FrameTo(group, 200)) {
 			t.Error("the filter is not what it was")
 		}
-		send(t, q.port, 0, frame(own, 300), nil)
-		if got := q.left(); !bytes.Equal(got, frame(own, 300)) {
+		send(t, q.port, 0, porttest.FrameTo(own, 300), nil)
+		if got := q.left(); !bytes.Equal(got, porttest.FrameTo(own, 300)) {
 			t.Errorf("sent % x", got)
 		}
 	}
@@ -242,7 +243,7 @@ func TestQEMUJumbo(t *testing.T) {
 	pool := porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256, Size: 9216})
 	q := openQEMU(t, ethernet.Options{Pool: pool, MTU: 9000, ReceiveDescriptors: 64})
 	for _, n := range []int{60, 1514, 1519, 9014} {
-		data := frame(own, n)
+		data := porttest.FrameTo(own, n)
 		if !q.passes(data) {
 			t.Errorf("%d bytes did not come", n)
 		}
@@ -251,7 +252,7 @@ func TestQEMUJumbo(t *testing.T) {
 			t.Errorf("%d bytes were sent as %d", n, len(got))
 		}
 	}
-	if q.passes(frame(own, 9100)) {
+	if q.passes(porttest.FrameTo(own, 9100)) {
 		t.Error("a frame longer than the MTU came")
 	}
 }
@@ -264,7 +265,7 @@ func TestQEMUInterrupts(t *testing.T) {
 	for i := range 50 {
 		go func() {
 			time.Sleep(time.Duration(i%10) * time.Millisecond)
-			_, _ = q.wire.WriteToUDPAddrPort(frame(own, 60+i), q.to)
+			_, _ = q.wire.WriteToUDPAddrPort(porttest.FrameTo(own, 60+i), q.to)
 		}()
 		if _, got := q.receive(0); len(got) != 60+i {
 			t.Fatalf("frame %d has %d bytes", i, len(got))
@@ -298,12 +299,12 @@ func TestQEMUQueues(t *testing.T) {
 	if len(used) != 4 {
 		t.Errorf("queues in use: %v", used)
 	}
-	q.arrive(frame(own, 60))
+	q.arrive(porttest.FrameTo(own, 60))
 	if at, f := q.anywhere(); at != 0 || f.Flags&ethernet.Hashed != 0 {
 		t.Errorf("a frame that is not IP is in queue %d, %+v", at, f)
 	}
 	for i := range 4 {
-		send(t, q.port, i, frame(own, 100+i), nil)
+		send(t, q.port, i, porttest.FrameTo(own, 100+i), nil)
 		if got := q.left(); len(got) != 100+i {
 			t.Errorf("queue %d sent % x", i, got)
 		}
@@ -419,7 +420,7 @@ func TestQEMULink(t *testing.T) {
 			t.Fatal(err)
 		}
 		q.waitLink()
-		if !q.passes(frame(own, 80)) {
+		if !q.passes(porttest.FrameTo(own, 80)) {
 			t.Error("no frame after the link was down")
 		}
 	}

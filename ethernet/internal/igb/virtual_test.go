@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 )
@@ -21,14 +22,14 @@ func TestVirtual(t *testing.T) {
 	}
 	var want [][]byte
 	for i := range 200 {
-		data := frame(own, 60+i)
+		data := porttest.FrameTo(own, 60+i)
 		want = append(want, data)
 		d.Deliver(0, data, 0, 0, 0)
-		_, got := receiveAll(t, p, 0)
-		same(t, [][]byte{data}, got)
+		_, got := porttest.ReceiveAll(t, p.Queue(0))
+		porttest.Same(t, [][]byte{data}, got)
 		send(t, p, 0, data, nil)
 	}
-	same(t, want, sent)
+	porttest.Same(t, want, sent)
 	d.With(func() { d.Write(fakeigb.VFGPRC, 200) })
 	if c := p.Stats(); c.Device == nil || c.Device.ReceivedFrames != 200 {
 		t.Errorf("counted %+v", c.Device)
@@ -55,7 +56,7 @@ func TestVirtual(t *testing.T) {
 	if err := p.Restart(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	send(t, p, 0, frame(own, 60), nil)
+	send(t, p, 0, porttest.FrameTo(own, 60), nil)
 }
 
 // TestVirtualRefuses opens virtual functions whose physical one does not do its part.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 )
@@ -17,15 +18,16 @@ func TestNoInterrupt(t *testing.T) {
 		start := time.Now()
 		go func() {
 			time.Sleep(time.Millisecond)
-			d.Arrive(frame(own, 60))
+			d.Arrive(porttest.FrameTo(own, 60))
 		}()
-		eventually(t, "a frame comes", func() bool {
+		porttest.Eventually(t, "a frame comes", func() bool {
 			if err := p.Queue(0).Wait(contextFor(t)); err != nil {
 				t.Fatal(err)
 			}
-			frames, _ := receiveAll(t, p, 0)
+			frames, _ := porttest.ReceiveAll(t, p.Queue(0))
 			return len(frames) == 1
 		})
+
 		t.Logf("after %v", time.Since(start))
 	}
 	if n := p.Stats().Queues[0].Interrupts; n != 0 {
@@ -53,14 +55,15 @@ func TestVectorsOfQueues(t *testing.T) {
 		t.Fatalf("%d vectors", n)
 	}
 	for i := range 16 {
-		eventually(t, "an interrupt", func() bool {
-			go d.Deliver(i, frame(own, 60), 0, 0, 0)
+		porttest.Eventually(t, "an interrupt", func() bool {
+			go d.Deliver(i, porttest.FrameTo(own, 60), 0, 0, 0)
 			if err := p.Queue(i).Wait(contextFor(t)); err != nil {
 				t.Fatal(err)
 			}
-			receiveAll(t, p, i)
+			porttest.ReceiveAll(t, p.Queue(i))
 			return p.Stats().Queues[i].Interrupts > 0
 		})
+
 		d.With(func() {
 			if v := d.Get(fakeigb.EITR + 4*uint64(i)); v&0x7ffc != 1000<<2 {
 				t.Errorf("moderation of vector %d is %#x", i, v)
