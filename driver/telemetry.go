@@ -34,6 +34,8 @@ func (n *NIC) show() (leave func()) {
 				Run: func(context.Context, []uint64) (any, error) { return n.policyCounts() }},
 			{Name: "program", Help: "Says which control program runs. Parameters: optional int port.",
 				Run: func(context.Context, []uint64) (any, error) { return n.program() }},
+			{Name: "capture", Help: "Lends memory into which frames are copied while the client is connected. Parameters: optional int port, optional int snaplen.",
+				Run: n.lendCapture},
 			{Name: "log", Help: "Takes records of the DMA log, which is kept for as long as they are asked for. Parameters: optional int port.",
 				Run: func(context.Context, []uint64) (any, error) { return n.transfers() }},
 		},

@@ -22,6 +22,10 @@ type Local struct{}
 func (Local) Ask(ctx context.Context, command string, into any) error {
 	name, parameters, _ := strings.Cut(command, ",")
 	value := process.value(ctx, name, parameters, greeting{})
+	if loan, ok := value.(*Loan); ok { // there is no connection that would end it
+		loan.End()
+		value = nil
+	}
 	if value == nil {
 		return fmt.Errorf("%s: %w", command, ErrNoAnswer)
 	}

@@ -99,6 +99,13 @@ type Transfers struct {
 	Lost uint32 `json:"lost"`
 }
 
+// Capture answers who asks for the frames of a NIC. They come in memory that is lent with it,
+// which is a ring of package framering.
+type Capture struct {
+	// Refused says why nothing is lent; empty if something is.
+	Refused string `json:"refused"`
+}
+
 // Counts are the counters of a struct by name.
 func Counts(stats any) map[string]uint64 {
 	m := map[string]uint64{}

@@ -31,17 +31,17 @@ func silently(o via.Options) via.Options {
 // openPair opens two emulated NICs that are wired to each other, in this
 // process. They have one clock, so that their logs fit together.
 func openPair(ctx context.Context, opts via.Options) (a, b *via.NIC, err error) {
-	return openPairWith(ctx, opts, emulator.PairOptions{})
+	return openWatchedPair(ctx, opts, nil)
 }
 
-// openPairWith is openPair with more choices of the two.
-func openPairWith(ctx context.Context, opts via.Options, more emulator.PairOptions) (a, b *via.NIC, err error) {
+// openWatchedPair is openPair, and has show see the frames of a, unless it is nil.
+func openWatchedPair(ctx context.Context, opts via.Options, show func(sent bool, frame []byte)) (a, b *via.NIC, err error) {
 	start := time.Now()
-	more.Clock = func() time.Duration { return time.Since(start) }
-	x, y, err := emulator.Pair(more)
+	x, y, err := emulator.Pair(emulator.PairOptions{Clock: func() time.Duration { return time.Since(start) }})
 	if err != nil {
 		return nil, nil, &command.DeviceError{Err: err}
 	}
+	x.Watch(show)
 	if a, err = openDevice(ctx, x, opts); err != nil {
 		return nil, nil, errors.Join(err, y.Close())
 	}
