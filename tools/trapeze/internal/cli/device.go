@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -14,17 +13,17 @@ import (
 )
 
 // open opens the NIC at a device address. What happens to it asynchronously
-// shows in the calls that suffer from it, so it is not logged as well.
+// shows in the calls that suffer from it, so it is not logged as well unless the user asks for it.
 func open(ctx context.Context, address string, opts via.Options) (*via.NIC, error) {
-	nic, err := via.Open(ctx, address, silently(opts))
+	nic, err := via.Open(ctx, address, logged(ctx, opts))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
 	return nic, nil
 }
 
-func silently(o via.Options) via.Options {
-	o.OnError, o.Logger = func(via.AsyncError) {}, slog.New(slog.DiscardHandler)
+func logged(ctx context.Context, o via.Options) via.Options {
+	o.Logger = command.Logger(ctx, command.Quiet)
 	return o
 }
 
@@ -54,7 +53,7 @@ func openWatchedPair(ctx context.Context, opts via.Options, show func(sent bool,
 // openDevice opens the NIC that a device is. The device is closed with it, and
 // if it cannot be opened.
 func openDevice(ctx context.Context, dev vfio.Device, opts via.Options) (*via.NIC, error) {
-	nic, err := via.OpenDevice(ctx, dev, silently(opts))
+	nic, err := via.OpenDevice(ctx, dev, logged(ctx, opts))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
