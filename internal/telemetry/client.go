@@ -159,17 +159,32 @@ func (c *Client) ask(ctx context.Context, command string, into any, control []by
 		return fds, err
 	}
 	name, _, _ := strings.Cut(command, ",")
-	var answer map[string]json.RawMessage
-	if json.Unmarshal(packet, &answer) != nil || len(answer) != 1 || answer[name] == nil {
+	answer := valueOf(packet, name)
+	if answer == nil {
 		return fds, fmt.Errorf("%s: %s: %w", c.Path, command, errProtocol)
 	}
-	if bytes.Equal(answer[name], []byte("null")) {
+	if bytes.Equal(answer, []byte("null")) {
 		return fds, fmt.Errorf("%s: %s: %w", c.Path, command, ErrNoAnswer)
 	}
-	if err := json.Unmarshal(answer[name], into); err != nil {
+	if err := json.Unmarshal(answer, into); err != nil {
 		return fds, fmt.Errorf("%s: %s: %w: %w", c.Path, command, errProtocol, err)
 	}
 	return fds, nil
+}
+
+// valueOf is the value in an object with one key, nil if the packet is none. What encode has
+// written is not read twice for that.
+func valueOf(packet []byte, key string) []byte {
+	if value, ok := bytes.CutPrefix(packet, []byte(`{"`+key+`":`)); ok && len(value) > 1 && value[len(value)-1] == '}' {
+		if value = value[:len(value)-1]; value[0] == '{' || value[0] == '[' || json.Valid(value) {
+			return value
+		}
+	}
+	var answer map[string]json.RawMessage
+	if json.Unmarshal(packet, &answer) != nil || len(answer) != 1 {
+		return nil
+	}
+	return answer[key]
 }
 
 // Close ends the connection.

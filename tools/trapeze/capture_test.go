@@ -26,7 +26,7 @@ func pinged(t *testing.T) (owner *process, address string) {
 	address = wire + "&role=listen"
 	owner = start(t, nil, "ping", "--serve", "--device", address)
 	start(t, nil, "ping", "--device", wire+"&role=connect", "--count", "0", "--interval", "1ms", "--quiet", "--timeout", "1m")
-	for end := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) {
+	await(t, "a connection", func() bool {
 		var r struct {
 			NICs []struct {
 				Address string
@@ -37,12 +37,21 @@ func pinged(t *testing.T) (owner *process, address string) {
 		if err == nil && json.Unmarshal(out, &r) == nil {
 			for _, n := range r.NICs {
 				if n.Address == address && n.VIs > 0 {
-					return owner, address
+					return true
 				}
 			}
 		}
+		return false
+	})
+	return owner, address
+}
+
+// await waits until something is there.
+func await(t *testing.T, what string, there func() bool) {
+	t.Helper()
+	for end := time.Now().Add(long); !there(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("ping does not begin: %s", owner.stderr.String())
+			t.Fatalf("there is not %s", what)
 		}
 	}
 }
@@ -122,15 +131,10 @@ func TestCaptureEnds(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "a.pcapng")
 			p := start(t, nil, "capture", "--device", address, "--output", file, "--json")
 			// It has begun once it has mapped the memory that the owner lends.
-			for end := time.Now().Add(long); ; time.Sleep(time.Millisecond) {
+			await(t, "a capture", func() bool {
 				maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.Process.Pid))
-				if err == nil && bytes.Contains(maps, []byte("memfd:")) {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatal("the capture does not begin")
-				}
-			}
+				return err == nil && bytes.Contains(maps, []byte("memfd:"))
+			})
 			other := start(t, nil, "capture", "--device", address, "--output", "-")
 			other.exit(t, long, 1, "captured already")
 			time.Sleep(100 * time.Millisecond) // for frames; there may be none
