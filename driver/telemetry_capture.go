@@ -30,8 +30,8 @@ type captured struct {
 	ring *framering.Writer
 }
 
-// lendCapture has the frames that cross the wire copied into memory, which is lent to the client
-// that asks for as long as it is connected. One client at a time can have them.
+// lendCapture has the frames that cross the wire copied into memory. The client that asks has that
+// until its connection ends. One client at a time can have them.
 func (n *NIC) lendCapture(ctx context.Context, p []uint64) (any, error) {
 	const op = "lend capture"
 	dev, ok := n.dev.(watchable)

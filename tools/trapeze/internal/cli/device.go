@@ -13,7 +13,7 @@ import (
 )
 
 // open opens the NIC at a device address. What happens to it asynchronously
-// shows in the calls that suffer from it, so it is not logged as well unless the user asks for it.
+// shows in the calls that suffer from it. It is logged as well if the user asks for that.
 func open(ctx context.Context, address string, opts via.Options) (*via.NIC, error) {
 	nic, err := via.Open(ctx, address, logged(ctx, opts))
 	if err != nil {
