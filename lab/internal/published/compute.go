@@ -313,8 +313,12 @@ func (f *figure) reductions() []float64 {
 	return all
 }
 
+// gigabit is the link that the cut-through paper assumes for its lower bound (section 4.1).
+var gigabit = profile.NewCost(0, 125)
+
+// withoutOverheads is the time of the bytes alone over bus, a gigabit link and bus.
 func withoutOverheads(f *figure) float64 {
-	return (f.Sender.Read.Bytes(f.Payload) + f.Link.Pulse.Bytes(f.Payload) + f.Receiver.Write.Bytes(f.Payload)).Microseconds()
+	return (f.Sender.Read.Bytes(f.Payload) + gigabit.Bytes(f.Payload) + f.Receiver.Write.Bytes(f.Payload)).Microseconds()
 }
 
 func bestThreshold(f *figure) float64 {

