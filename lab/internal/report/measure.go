@@ -31,6 +31,7 @@ type Case struct {
 	Bidirectional   bool
 	Warmup          int // frames before; -1 = Learning for "auto", none for others
 	Log             bool
+	LogCosts        bool // the firmware keeps the papers' DMA log
 }
 
 // Figures hold what was measured.
@@ -100,7 +101,7 @@ func (c Case) Measure(ctx context.Context) (*Figures, error) {
 
 // lone are the options of a run with one frame.
 func (c *Case) lone(plan pipeline.Plan) virtual.Options {
-	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed}
+	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed, LogCosts: c.LogCosts}
 	if o.Warmup < 0 {
 		o.Warmup = 0
 		if c.Policy == "auto" {

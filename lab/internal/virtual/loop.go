@@ -17,18 +17,25 @@ func (m *machine) look(n int) {
 	for j := startHost; j < jobs; j++ {
 		if m.offer(n, j) {
 			c.began = m.now
-			m.at[jobSlot+n] = m.now + m.price(c)
+			m.at[jobSlot+n] = max(m.now, c.notes) + m.price(n)
 			return
 		}
 	}
 }
 
 // price is the processor's time for a job.
-func (m *machine) price(c *nic) profile.Time {
-	p := &m.o.Profile.NIC
+func (m *machine) price(n int) profile.Time {
+	p, c := &m.o.Profile.NIC, &m.nics[n]
+	first := false
+	if c.job == startNetTx && m.o.LogCosts {
+		v, ok := m.flows[c.flow].send.Head()
+		first = ok && v.Sent == 0
+	}
 	switch {
 	case c.job == workHeader:
 		return p.Packet
+	case first:
+		return p.Decision + p.LogSend // the control message has a record
 	case c.job == startHost && c.incoming, c.job == startNetTx && m.flows[c.flow].payload == 0:
 		return p.Decision + p.Packet // it begins with a packet
 	}

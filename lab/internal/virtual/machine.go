@@ -40,6 +40,7 @@ type move struct {
 	end     profile.Time
 	perByte int64
 	bytes   int
+	first   bool // a control message goes ahead
 }
 
 // progress returns the bytes moved at a time: the engine's progress counter.
@@ -127,6 +128,7 @@ type nic struct {
 	flow     int  // that the job is for
 	incoming bool // of startHost: hostTx rather than hostRcv
 	began    profile.Time
+	notes    profile.Time          // until when the processor writes records
 	lastHost bool                  // the last host transfer was a hostTx
 	reading  bool                  // hostTx runs
 	writing  bool                  // hostRcv runs

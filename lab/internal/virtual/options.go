@@ -62,8 +62,9 @@ type Options struct {
 	Fetch  bool
 	Server profile.Time // 0 to MaxGap
 
-	Changes []Change
-	Log     bool // keep a record of each transfer
+	Changes  []Change
+	Log      bool // keep a record of each transfer
+	LogCosts bool // the firmware keeps one itself, and pays for it what the profile says
 }
 
 func (o *Options) check() error {

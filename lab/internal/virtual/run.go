@@ -192,6 +192,14 @@ func (m *machine) deliver(i int) {
 	}
 }
 
+// notes charges a NIC's processor for a record of the firmware's own log, which it writes before
+// it decides anything else.
+func (m *machine) notes(n int, cost profile.Time) {
+	if m.o.LogCosts {
+		m.nics[n].notes = max(m.nics[n].notes, m.now) + cost
+	}
+}
+
 func (m *machine) record(r dmalog.Record) {
 	m.transfers++
 	if m.transfers > MaxTransfers || m.o.Log && m.transfers > MaxRecords {
