@@ -1,8 +1,6 @@
 package published
 
 import (
-	"slices"
-
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 )
@@ -78,9 +76,6 @@ func transfersOf(log []dmalog.Record, e dmalog.Engine, packet int) (all []dmalog
 			all = append(all, r)
 		}
 	}
-	if e == dmalog.NetTx || e == dmalog.NetRcv {
-		all = all[min(1, len(all)):] // the control message
-	}
 	return all
 }
 
@@ -148,6 +143,6 @@ func (f *figure) steadySize() float64 {
 
 // transferCount is how many transfers an engine makes of a lone packet, its control message included.
 func (f *figure) transferCount(e dmalog.Engine) float64 {
-	log := f.result(key{platform: f.name, policy: f.Policy, send: f.Send, receive: f.Receive, payload: f.Payload, count: 1, counted: true}).Log
-	return float64(len(slices.DeleteFunc(slices.Clone(log), func(r dmalog.Record) bool { return r.Engine != e })))
+	r := f.result(key{platform: f.name, policy: f.Policy, send: f.Send, receive: f.Receive, payload: f.Payload, count: 1, counted: true})
+	return float64(len(transfersOf(r.Log, e, 0)) + len(transfersOf(r.Control, e, 0)))
 }

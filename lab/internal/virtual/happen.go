@@ -23,7 +23,11 @@ func (m *machine) happen(i, what int) {
 		m.endNetTx(i)
 		m.look(from)
 	case headerIn:
-		m.controlArrived(i)
+		if f.payload == 0 {
+			m.controlArrived(i)
+		} else {
+			m.ahead(dmalog.Record{Packet: f.headersCame, Flow: i, Engine: dmalog.NetRcv, Start: int64(f.receiveBegan), End: int64(m.now)})
+		}
 		m.notes(to, m.o.Profile.NIC.LogReceive)
 		f.headersCame++
 		m.look(to)
@@ -82,8 +86,7 @@ func (m *machine) endNetTx(i int) {
 	began := p.issued
 	if p.first {
 		began = p.from
-		m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
-			Start: int64(p.issued), End: int64(began), Bytes: m.o.Profile.Link.Header})
+		m.ahead(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
 	}
 	m.notes(i, m.o.Profile.NIC.LogSend)
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,

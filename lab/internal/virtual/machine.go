@@ -147,6 +147,7 @@ type machine struct {
 	origin    profile.Time
 	transfers int
 	log       []dmalog.Record
+	control   []dmalog.Record
 	gaps      *gapSource
 	err       error // a device refused what happened to it
 }

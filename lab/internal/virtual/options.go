@@ -106,5 +106,6 @@ type Result struct {
 	Bandwidth float64         // MB/s, over the second half of the frames, sum of all flows
 	Busy      [2]profile.Time // each host's bus, measured frames only: transferring, overhead included
 	Transfers int             // of all engines, warm-up included
-	Log       []dmalog.Record
+	Log       []dmalog.Record // payloads, and requests of a fetch
+	Control   []dmalog.Record // the control messages ahead of payloads: netTx and netRcv have a transfer for each
 }

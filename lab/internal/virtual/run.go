@@ -206,15 +206,27 @@ func (m *machine) record(r dmalog.Record) {
 		m.err = m.tooMuch(fmt.Sprintf("at most %d transfers, %d if they are logged", MaxTransfers, MaxRecords))
 	}
 	if m.o.Log && r.Packet >= m.o.Warmup {
-		r.Packet -= m.o.Warmup
-		r.Start -= int64(m.origin)
-		r.End -= int64(m.origin)
-		m.log = append(m.log, r)
+		m.log = append(m.log, m.measured(r))
 	}
 }
 
+// ahead records the control message ahead of a payload.
+func (m *machine) ahead(r dmalog.Record) {
+	if r.Bytes = m.o.Profile.Link.Header; m.o.Log && r.Packet >= m.o.Warmup {
+		m.control = append(m.control, m.measured(r))
+	}
+}
+
+// measured counts packets and time from the first measured frame.
+func (m *machine) measured(r dmalog.Record) dmalog.Record {
+	r.Packet -= m.o.Warmup
+	r.Start -= int64(m.origin)
+	r.End -= int64(m.origin)
+	return r
+}
+
 func (m *machine) result() *Result {
-	r := &Result{Transfers: m.transfers, Log: m.log, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
+	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
 	for i := range m.flowCount {
 		f := &m.flows[i]
 		w := m.o.Warmup
