@@ -164,6 +164,7 @@ func TestWords(t *testing.T) {
 		{`"Trapeze cut-through paper","one-way latency, best static pulse",Alcor; 8K,9,us`, "latency at the best pulse: alcor-hpdc97, static"},
 		{`"Trapeze cut-through paper",improvement of eager over best static pulse,Alcor; 8K,9,%`, "reduction against the best static pulse: alcor-hpdc97, eager"},
 		{`"CS-1997-20, Fig4 text",third netTx pulse,logging on,9,bytes`, "third netTx of a logged frame: p6-natoma, 8192 B"},
+		{`"CS-1997-20, Fig4 text",second hostRcv pulse of the first payload,T,9,bytes`, "second hostRcv of a logged frame: p6-natoma, 8192 B"},
 		{`"CS-1997-20, Fig4 text",hostRcv pulse 2,T,9,bytes`, "second hostRcv of a logged frame: p6-natoma, 8192 B"},
 		{`ours,latency saved by pure cut-through over store-and-forward,P6/Natoma; 8K,9,us`, "latency saved: p6-natoma, pure-cut-through, 8192 B"},
 		{`ours,speedup of pure cut through,Alcor; 8 KiB,9,ratio`, "speedup: alcor, pure-cut-through, 8192 B"},

@@ -209,7 +209,7 @@ func figureIn(r *Row) string {
 		case dimension == count:
 			return e.String() + " transfers of a packet"
 		case dimension == size:
-			return pulseIn(quantity, e)
+			return cmp.Or(pulseIn(quantity, e), pulseIn(text, e))
 		case dimension&(duration|rate) != 0 && e != dmalog.NetRcv && !in(text, "contention", "copy"):
 			return e.String()
 		}
@@ -269,6 +269,10 @@ func figureIn(r *Row) string {
 
 // pulseIn finds which transfer of an engine a quantity is about: "first netTx pulse", "netTx pulse 2".
 func pulseIn(quantity string, e dmalog.Engine) string {
+	near := regexp.MustCompile(`\b(first|second|third|fourth|fifth|sixth) (?:` + strings.ToLower(e.String()) + `|pulse|transfer)\b`)
+	if m := near.FindStringSubmatch(quantity); m != nil {
+		quantity = m[1]
+	}
 	for i, o := range ordinals {
 		if wordIn(quantity, o) || wordIn(quantity, strconv.Itoa(i+1)) || wordIn(quantity, fmt.Sprintf("#%d", i+1)) {
 			if name := pulseOf(o, e); computations[name].of != nil {
