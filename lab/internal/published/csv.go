@@ -210,7 +210,9 @@ func (p *parser) row() Row {
 		p.bad("unit", "a unit of what is computed", fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute))
 	}
 	var err error
-	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil {
+	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil && p.known != nil {
+		r.Task = Task{Note: fmt.Sprintf("its value %q is not a number, bound or range", r.Value)}
+	} else if err != nil {
 		p.bad("value", `a value is written "215", "<80", ">120" or "120-132"`, err)
 	}
 	return r

@@ -182,6 +182,7 @@ func TestWords(t *testing.T) {
 		{`"MINI, Latency",colour,4096 bytes,9,us`, "name no time or rate of cells"},
 		{`"MINI, Latency",latency,99999 bytes,9,us`, "names no single message"},
 		{`ours,latency,"P6/Natoma; 64 bytes; static, pulse 128",9,us`, "names a threshold above"},
+		{`ours,one-way latency,Alcor; 8K; eager,177/180,us`, "is not a number"},
 		{`ours,one-way latency,SPARC; 8K; eager,9,us`, "names no platform"},
 		{`ours,one-way latency,Miata; 8K; eager,9,us`, "names no platform"},
 		{`ours,one-way latency,Alcor; 8K,9,us`, "names no delivery policy"},
