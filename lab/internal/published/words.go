@@ -3,6 +3,7 @@ package published
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 // platformWords are the papers' names of platforms, the longest first.
 var platformWords = [][2]string{
 	{"alcor to miata", "alcor-miata"}, {"alcor/miata", "alcor-miata"}, {"pentium ii", "pii-440lx"}, {"440lx", "pii-440lx"},
-	{"p6", "p6-natoma"}, {"natoma", "p6-natoma"}, {"alphastation", "alcor"}, {"alcor", "alcor"},
+	{"p6", "p6-natoma"}, {"natoma", "p6-natoma"}, {"pentium pro", "p6-natoma"}, {"alphastation", "alcor"}, {"alcor", "alcor"},
 }
 
 // policyWords are the papers' names of policies beside those of the catalogue. Those of one
@@ -33,17 +34,24 @@ const (
 )
 
 var (
-	sizes = regexp.MustCompile(`\b(\d+) ?-?(k|kb|kib|b|bytes?)\b`)
+	sizes = regexp.MustCompile(`\b(\d+(?:\.\d+)?) ?-?(k|kb|kib|kbytes?|b|bytes?)\b`)
+	// thousands are written "1,280".
+	thousands = regexp.MustCompile(`\b(\d{1,3}),(\d{3})\b`)
 	// thresholds are written "minpulse 128", "a pulse of 1280 bytes" or "1280-byte pulses", of one side or of both.
 	thresholds = regexp.MustCompile(`(?:\b(send|sender|nettx|receive|receiver|hostrcv) )?(?:\b(?:min)?(?:pulse|threshold)s?(?: size)?(?: of|:)?[ =]*(\d+)(?:[ -]?(?:bytes?|b))?\b|\b(\d+)[ -](?:bytes?|b) (?:min)?(?:pulse|threshold)s?\b)`)
 	// spellings of the same words.
 	spellings = strings.NewReplacer("store & forward", "store and forward", "cut through", "cut-through", "round-trip", "round trip", "speed-up", "speedup", "inter-packet", "packet")
 )
 
+// plain is a text in small letters and in one spelling.
+func plain(text string) string {
+	return thousands.ReplaceAllString(spellings.Replace(strings.ToLower(text)), "$1$2")
+}
+
 // described says what to compute for a row whose words name platform, policy, payload and
 // figure. Of a row that does not, the note says what is missing.
 func described(r *Row) Task {
-	text, source := spellings.Replace(strings.ToLower(r.Condition+"; "+r.Quantity)), strings.ToLower(r.Source)
+	text, source := plain(r.Condition+"; "+r.Quantity), strings.ToLower(r.Source)
 	switch {
 	case wordIn(source, "mini"):
 		return describedCells(r, text)
@@ -174,13 +182,14 @@ func policyIn(text, source string, compares bool) string {
 // whether there are others.
 func payloadIn(text string) (bytes int, others bool) {
 	for _, m := range sizes.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.Atoi(m[1])
+		v, err := strconv.ParseFloat(m[1], 64)
 		if m[2][0] == 'k' {
-			n *= 1024
+			v *= 1024
 		}
-		if err != nil || n < 1 || n > maxPayload {
+		if err != nil || v < 1 || v > maxPayload || v != math.Trunc(v) {
 			return 0, false
 		}
+		n := int(v)
 		others = others || bytes != 0 && n != bytes
 		bytes = n
 	}
@@ -195,7 +204,7 @@ func comparing(compute string) bool {
 
 // figureIn finds the computation that a quantity and its unit name.
 func figureIn(r *Row) string {
-	quantity, text := spellings.Replace(strings.ToLower(r.Quantity)), spellings.Replace(strings.ToLower(r.Quantity+"; "+r.Condition))
+	quantity, text := plain(r.Quantity), plain(r.Quantity+"; "+r.Condition)
 	in := func(text string, words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
 	}
