@@ -71,7 +71,7 @@ func (x *commands) runWeb(ctx context.Context, f *webFlags) error {
 		return fmt.Errorf("%w: give another address or port with --listen", err)
 	}
 	at := l.Addr().(*net.TCPAddr)
-	s := &site{feed: newFeed(ctx, f.interval), name: name}
+	s := &site{feed: newFeed(ctx, f.interval), name: name, patience: webPatience}
 	defer s.feed.close()
 	shown := url.URL{Scheme: "http", Host: at.String(), Path: "/"}
 	if at.IP.IsUnspecified() {

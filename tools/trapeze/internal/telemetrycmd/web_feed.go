@@ -14,7 +14,7 @@ const (
 	maxViewers = 32
 	// lingering is how long the NICs are still asked when the last browser has gone: one that
 	// shows another NIC comes back at once.
-	lingering = 3 * time.Second
+	lingering = time.Second
 )
 
 // feed asks the NICs once for all browsers, while there are any.

@@ -23,7 +23,7 @@ import (
 var page string
 
 const (
-	// webPatience bounds what a browser may take to send a request, and to read an event.
+	// webPatience bounds what a browser may take to send a request, and to read an answer.
 	webPatience = 10 * time.Second
 	// webIdle bounds the life of a connection without requests.
 	webIdle = time.Minute
@@ -38,6 +38,8 @@ type site struct {
 	token string
 	// name is the host that --listen names.
 	name string
+	// patience bounds what a browser may take to read an event.
+	patience time.Duration
 }
 
 // serve serves until ctx ends, and returns when all that it has started has ended.
@@ -138,7 +140,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{}) // the end of a stream is that of its connection
 	for event := []byte("retry: 1000\n\n"); ; {
-		if c.SetWriteDeadline(time.Now().Add(webPatience)) != nil {
+		if c.SetWriteDeadline(time.Now().Add(s.patience)) != nil {
 			return
 		}
 		if _, err := w.Write(event); err != nil || c.Flush() != nil {
