@@ -47,6 +47,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	trapeze = filepath.Join(dir, "trapeze")
+	// Not with the profile: what other tests have compiled will do.
 	build := exec.Command("go", "build", "-buildvcs=false", "-pgo=off", "-o", trapeze, "./tools/trapeze")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {

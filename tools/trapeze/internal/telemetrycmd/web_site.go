@@ -29,7 +29,21 @@ const (
 	webIdle = time.Minute
 	// maxConnections bounds the connections of all browsers.
 	maxConnections = 128
+	// webBuffer bounds what the kernel holds for a browser that does not read: a few events.
+	webBuffer = 64 << 10
 )
+
+// listener accepts browsers.
+type listener struct{ net.Listener }
+
+// Accept is described at net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(webBuffer) // else it is larger
+	}
+	return c, err
+}
 
 // site serves the page and its events.
 type site struct {
@@ -59,7 +73,7 @@ func (s *site) serve(ctx context.Context, l net.Listener) error {
 			_ = server.Close()
 		}
 	})
-	err := server.Serve(netutil.LimitListener(l, maxConnections))
+	err := server.Serve(netutil.LimitListener(listener{l}, maxConnections))
 	if !unlink() {
 		<-ended
 	}

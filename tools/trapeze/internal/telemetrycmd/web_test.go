@@ -391,7 +391,6 @@ func TestWebBrowsers(t *testing.T) {
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("%s, %v", answer.Status, answer.Header)
 	}
-	// The kernel holds some megabytes for the one that does not read.
 	until(s, "host", func([]shownNIC) bool { return r.viewers() < maxViewers })
 	for _, v := range all {
 		r.feed.leave(v)
