@@ -158,7 +158,10 @@ func value[T any](t *testing.T, b *browser, expression string) T {
 // until waits for an expression to be true.
 func (b *browser) until(t *testing.T, what, expression string) {
 	t.Helper()
-	for !value[bool](t, b, expression) {
+	for n := 0; !value[bool](t, b, expression); n++ {
+		if n%200 == 199 { // some 10 s: say what there is instead
+			t.Logf("%s: %s", what, value[string](t, b, "[$('state').textContent, source?.readyState, Date.now() - heard, document.body.innerText].join(' ').slice(0, 700)"))
+		}
 		select {
 		case <-b.Done():
 			t.Fatalf("%s: %v; the console has %q", what, b.Err(), b.problems())
@@ -307,10 +310,15 @@ func TestReadable(t *testing.T) {
 	b.do(t, "load", chromedp.Navigate(url))
 	b.until(t, "live", "$('state').textContent === 'live'")
 	readable(t, b, "empty")
-	start(t, folder, "ping", "--count", "0", "--interval", "2ms", "--size", "65536", "--quiet")
+	_, pid, _ := start(t, folder, "ping", "--count", "0", "--interval", "2ms", "--size", "65536", "--quiet")
+	b.until(t, "the NIC of ping", button(pid)+" !== null") // root sees those of others too
+	b.click(t, button(pid))
 	b.until(t, "transfers", "document.querySelectorAll('#flow .transfer').length > 15")
-	b.until(t, "rates", "document.querySelector('#rates polyline').getAttribute('points').split(' ').length > 40")
-	b.until(t, "a histogram", "document.querySelectorAll('#latency rect').length > 4")
+	b.until(t, "rates", "document.querySelector('#rates polyline').getAttribute('points').split(' ').length > 5")
+	b.until(t, "a histogram", "document.querySelector('#latency rect') !== null")
+	if *screenshots != "" {
+		b.until(t, "more to see", "document.querySelector('#rates polyline').getAttribute('points').split(' ').length > 40")
+	}
 	readable(t, b, "ping")
 	if problems := b.problems(); len(problems) > 0 {
 		t.Errorf("the console has %q", problems)
