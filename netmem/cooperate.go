@@ -229,7 +229,7 @@ func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to
 
 // cooperate begins to use other clients' memory, and to lend them this client's.
 func (c *Client) cooperate(ctx context.Context, o *Cooperation) error {
-	c.reserve = max(1, min(mostLeaving/2, len(c.frames)/8))
+	c.reserve = max(2, min(mostLeaving/2, len(c.frames)/8))
 	c.mostLeaving = c.reserve
 	var self *via.Address
 	if o.Name != "" {

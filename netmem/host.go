@@ -50,22 +50,23 @@ type host struct {
 func (h *host) keep(ctx context.Context, p *pool) {
 	wait := firstRetry
 	for {
+		var err error
+		if h.now.Load() == nil {
+			err = h.dial(ctx, p)
+		}
+		if l := h.now.Load(); l != nil {
+			if err = h.ask(ctx, l); err != nil {
+				l = h.now.Swap(nil)
+			}
+			if err != nil && l != nil {
+				l.close()
+			}
+		}
 		next := epochTime
-		l := h.now.Load()
-		switch {
-		case h.lying():
-		case l == nil:
-			next, wait = wait, min(2*wait, lastRetry)
-			if err := h.dial(ctx, p); err == nil {
-				next, wait = 0, firstRetry
-			} else if ctx.Err() == nil {
-				h.setError(err)
-			}
-		default:
-			if err := h.ask(ctx, l); err != nil && ctx.Err() == nil {
-				h.down(l, err)
-				next = firstRetry
-			}
+		if err == nil {
+			wait = firstRetry
+		} else if next, wait = wait, min(2*wait, lastRetry); ctx.Err() == nil {
+			h.setError(err)
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -83,6 +84,9 @@ func (h *host) keep(ctx context.Context, p *pool) {
 }
 
 func (h *host) dial(ctx context.Context, p *pool) error {
+	if h.lying() {
+		return ErrWrongPage
+	}
 	timeout := min(hostTimeout, p.options.Timeout)
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
@@ -95,7 +99,7 @@ func (h *host) dial(ctx context.Context, p *pool) error {
 		return &Error{Op: "connect", Device: h.name, Err: optionError("the page of a host", d.Page, fmt.Sprint(p.page))}
 	}
 	h.mu.Lock()
-	h.frames, h.err, h.summary = d.Capacity/uint64(d.Page), nil, protocol.Summary{}
+	h.frames, h.summary = d.Capacity/uint64(d.Page), protocol.Summary{}
 	h.mu.Unlock()
 	h.gave.Store(0)
 	h.now.Store(l)
@@ -118,6 +122,9 @@ func (h *host) ask(ctx context.Context, l *line) error {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	h.summary = s
+	if !errors.Is(h.err, ErrNotKept) {
+		h.err = nil
+	}
 	return nil
 }
 
@@ -128,12 +135,8 @@ func (h *host) down(l *line, err error) {
 		h.setError(err)
 	}
 	l.close()
-	h.look()
-}
-
-func (h *host) look() {
 	select {
-	case h.wake <- struct{}{}:
+	case h.wake <- struct{}{}: // the keeper connects again
 	default:
 	}
 }
