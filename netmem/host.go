@@ -92,11 +92,11 @@ func (h *host) dial(ctx context.Context, p *pool) error {
 	defer cancel()
 	l, d, err := dialLine(within, p.fabric, h.address, p.options.Depth, timeout)
 	if err != nil {
-		return &Error{Op: "connect", Device: h.name, Err: err}
+		return err
 	}
 	if int(d.Page) != p.page {
 		l.close()
-		return &Error{Op: "connect", Device: h.name, Err: optionError("the page of a host", d.Page, fmt.Sprint(p.page))}
+		return optionError("the page of a host", d.Page, fmt.Sprint(p.page))
 	}
 	h.mu.Lock()
 	h.frames, h.summary = d.Capacity/uint64(d.Page), protocol.Summary{}
@@ -145,7 +145,7 @@ func (h *host) setError(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.lies {
-		h.err = asError("reach", err)
+		h.err = &Error{Op: "use the memory of", Device: h.name, Err: err}
 	}
 }
 
