@@ -47,9 +47,9 @@ func (o *Cooperation) check(cache int64, part int) error {
 // cooperation is what a client knows of the others.
 type cooperation struct {
 	pool  *pool
-	hosts []*host // by number
-	self  int     // the number of this client; -1 if it lends nothing
-	own   func() protocol.Summary
+	hosts []*host       // by number
+	self  int           // the number of this client; -1 if it lends nothing
+	own   func() uint64 // pages that have left this client
 
 	mu    sync.Mutex
 	epoch epoch
@@ -60,9 +60,9 @@ type cooperation struct {
 	duplicates, discarded, moved atomic.Uint64
 }
 
-// newCooperation begins to connect with the hosts, until the pool ends. own, if it is not nil, is what
-// this client lends, at address self.
-func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() protocol.Summary) (*cooperation, error) {
+// newCooperation begins to connect with the hosts, until the pool ends. self is the address at which this
+// client lends, nil if it does not, and own says how many pages have left it.
+func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint64) (*cooperation, error) {
 	x := &cooperation{pool: p, self: -1, own: own}
 	for i, a := range o.addresses {
 		x.hosts = append(x.hosts, &host{address: a, name: o.Hosts[i], wake: make(chan struct{}, 1)})
@@ -97,11 +97,9 @@ func (x *cooperation) tickOnce() {
 	}
 	var all [protocol.MaxHosts]protocol.Summary
 	var trust [protocol.MaxHosts]float64
-	var sum uint64
+	sum := x.own()
 	for i, h := range x.hosts {
-		if i == x.self {
-			all[i], trust[i] = x.own(), 1
-		} else {
+		if i != x.self {
 			all[i], trust[i] = h.begin()
 		}
 		sum += all[i].Evicted
@@ -251,10 +249,10 @@ func (c *Client) cooperate(ctx context.Context, o *Cooperation) error {
 		}
 	}
 	var err error
-	c.cooperation, err = newCooperation(c.pool, o, self, func() protocol.Summary {
+	c.cooperation, err = newCooperation(c.pool, o, self, func() uint64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.lodging.summary
+		return c.evicted
 	})
 	if err == nil {
 		c.pool.running.Go(func() { c.ticks(c.pool.ctx) })
@@ -310,7 +308,7 @@ func (x *cooperation) stats(s *Stats) {
 		h.mu.Unlock()
 		s.Hosts = append(s.Hosts, HostState{
 			Address: h.name, Connected: h.now.Load() != nil, Err: err,
-			Hits: h.hits.Load(), Missing: h.missing.Load(), Wrong: h.wrong.Load(), Sent: h.sent.Load(), Refused: h.refused.Load(),
+			Hits: h.hits.Load(), Missing: h.missing.Load(), Wrong: h.wrong.Load(), Sent: h.sent.Load(), Refused: h.refused.Load(), Broken: h.broken.Load(),
 		})
 		s.Missing += h.missing.Load()
 		s.Wrong += h.wrong.Load()

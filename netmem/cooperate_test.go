@@ -82,15 +82,15 @@ func TestCooperate(t *testing.T) {
 	c.until("ages", func() bool { return busy.Stats().Sent > 0 || read(c, busy, pages) })
 	before := busy.Stats()
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 20 * pages {
+	for range 4 * pages {
 		c.expect(busy, r.IntN(pages))
 	}
 	s := busy.Stats()
-	t.Logf("%+v", s)
-	t.Logf("idle: %+v", idle.Stats())
-	t.Logf("other: %+v", other.Stats())
+	if i, o := idle.Stats(), other.Stats(); i.Kept == 0 || o.Kept == 0 || i.Given+o.Given != s.FromHosts {
+		t.Errorf("%d and %d pages are kept, %d given, and %d came", i.Kept, o.Kept, i.Given+o.Given, s.FromHosts)
+	}
 	misses, near := s.Misses-before.Misses, s.FromHosts-before.FromHosts
-	if near*10 < misses*8 || s.Wrong != 0 {
+	if 2*near < misses || s.Wrong != 0 {
 		t.Errorf("%d of %d misses came from hosts, %d wrong", near, misses, s.Wrong)
 	}
 }

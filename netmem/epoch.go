@@ -10,7 +10,7 @@ import (
 
 // Pages that are evicted go to the hosts with the oldest pages, in the way of GMS (Feeley, Morgan,
 // Pighin, Karlin, Levy and Thekkath, "Implementing global memory management in a workstation cluster",
-// SOSP 1995, section 3.2). An epoch begins with the ages of all frames of all hosts. The oldest of them
+// SOSP 1995, section 3.2). An epoch begins with the ages of the frames of all other hosts. The oldest of them
 // are to be replaced in it: host i has w_i of those, and a page goes there with a share of w_i. A page
 // older than MinAge, the least age among them, goes nowhere. GMS has one node compute that for all; here
 // each client does for itself, of what the hosts say, so nobody has to agree on who does.

@@ -35,7 +35,7 @@ type host struct {
 	// gave counts pages that it has given away: as many find room there.
 	gave atomic.Int32
 
-	hits, missing, wrong, sent, refused atomic.Uint64
+	hits, missing, wrong, sent, refused, broken atomic.Uint64
 
 	mu      sync.Mutex
 	err     error // what it has done wrong last, or why there is no connection
@@ -57,6 +57,7 @@ func (h *host) keep(ctx context.Context, p *pool) {
 		if l := h.now.Load(); l != nil {
 			if err = h.ask(ctx, l); err != nil {
 				l = h.now.Swap(nil)
+				h.broken.Add(1)
 			}
 			if err != nil && l != nil {
 				l.close()
@@ -132,6 +133,7 @@ func (h *host) ask(ctx context.Context, l *line) error {
 // others.
 func (h *host) down(l *line, err error) {
 	if h.now.CompareAndSwap(l, nil) {
+		h.broken.Add(1)
 		h.setError(err)
 	}
 	l.close()

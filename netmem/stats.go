@@ -57,6 +57,8 @@ type HostState struct {
 	// Hits are pages that came from it, Missing those that it should have had, and Wrong those that
 	// were not what their server says; Sent and Refused are those that it took, and that it did not.
 	Hits, Missing, Wrong, Sent, Refused uint64
+	// Broken counts connections with it that broke.
+	Broken uint64
 }
 
 // Stats returns what has been counted.

@@ -47,7 +47,7 @@ JSON keys: those of 'trapeze help --json'.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(x.serve(), x.mapped(), x.stat(), x.bench(), x.demo(), x.pager())
+	c.AddCommand(x.serve(), x.mapped(), x.stat(), x.bench(), x.demo(), x.cooperate(), x.pager())
 	return c
 }
 
