@@ -98,7 +98,12 @@ func TestCooperate(t *testing.T) {
 // expect reads a page and compares it.
 func (c *crew) expect(x *netmem.Client, page int) {
 	c.Helper()
-	if !bytes.Equal(c.read(x, coopPage, int64(page)*coopPage), content(page)) {
+	c.expectOf(x, page, content(page))
+}
+
+func (c *crew) expectOf(x *netmem.Client, page int, want []byte) {
+	c.Helper()
+	if !bytes.Equal(c.read(x, coopPage, int64(page)*coopPage), want) {
 		c.Fatalf("page %d is wrong", page)
 	}
 }
