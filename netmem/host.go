@@ -147,7 +147,7 @@ func (h *host) setError(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.lies {
-		h.err = &Error{Op: "use the memory of", Device: h.name, Err: err}
+		h.err = &Error{Op: "use the memory", Device: h.name, Err: err}
 	}
 }
 

@@ -62,15 +62,11 @@ type coopPeer struct {
 
 type coopFlags struct {
 	clientFlags
-	hosts []string
-	name  string
-	cache option.Bytes
-	lend  option.Bytes
 	reads int
 }
 
 func (x *commands) cooperate() *cobra.Command {
-	f := coopFlags{cache: 32 << 20}
+	var f coopFlags
 	c := &cobra.Command{
 		Use:   "cooperate",
 		Short: "Use other clients' idle memory as a cache, and lend them this one's",
@@ -89,10 +85,7 @@ the pages came from. Stopped early, it prints what it has counted.
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runCooperate(ctx, f) }),
 	}
 	f.register(c, "")
-	c.Flags().StringArrayVar(&f.hosts, "client", nil, "a client that lends its cache, [MAC/]NAME; give the flag once for each (default none)")
-	c.Flags().StringVar(&f.name, "name", "", "what other clients call this one (default it lends nothing)")
-	c.Flags().Var(&f.cache, "cache", "local memory for pages")
-	c.Flags().Var(&f.lend, "lend", "how much of it others may use (default all)")
+	f.registerClients(c)
 	c.Flags().IntVar(&f.reads, "reads", 0, "how many pages to read at random (default none: only lend)")
 	return c
 }
@@ -106,19 +99,11 @@ func (x *commands) runCooperate(ctx context.Context, f coopFlags) error {
 	switch {
 	case f.reads < 0:
 		return &option.Error{Option: "--reads", Value: fmt.Sprint(f.reads), Allowed: "0 or more"}
-	case len(f.hosts) == 0 && f.name != "":
-		return &option.Error{Option: "--client", Allowed: "the addresses of all clients, also that of this one, with --name"}
 	case f.name == "" && f.reads == 0:
 		return &option.Error{Option: "--name", Allowed: "a name, as this client does nothing without it or --reads"}
-	case len(f.hosts) > 0:
-		o.Cooperation = &netmem.Cooperation{Name: f.name, Lend: int64(f.lend)}
-		for _, h := range f.hosts {
-			a, err := parseServer("--client", h)
-			if err != nil {
-				return err
-			}
-			o.Cooperation.Hosts = append(o.Cooperation.Hosts, a)
-		}
+	}
+	if o.Cooperation, err = f.cooperation(); err != nil {
+		return err
 	}
 	if err := peer.CheckDevice(f.device); err != nil {
 		return err
