@@ -7,27 +7,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CachedSource is what a client's servers lend, through its cache, for the pager of mapped memory. So
-// mapped pages, what ReadAt and WriteAt use, and pages of other clients share one pool of frames. Its
-// methods may be called from several goroutines, but a page is written by one at a time.
-type CachedSource struct {
+// cachedSource gives what a client's servers lend through its cache. Its methods may be called from several goroutines, but a page is written by one at a time.
+type cachedSource struct {
 	client *Client
 	memory []byte
 }
 
-var _ PageSource = (*CachedSource)(nil)
-
-// Source returns a source of the client's pages. The client is closed after it.
-func (c *Client) Source() *CachedSource { return &CachedSource{client: c} }
+// Source returns a source of pages through the client's cache, for the pager of mapped memory. Mapped
+// pages, what ReadAt and WriteAt use and pages of other clients then share its frames. The source is an
+// io.Closer, which frees the memory of Alloc; the client stays open.
+func (c *Client) Source() PageSource { return &cachedSource{client: c} }
 
 // Size is how far the addresses reach, in bytes.
-func (s *CachedSource) Size() int64 { return s.client.Size() }
+func (s *cachedSource) Size() int64 { return s.client.Size() }
 
 // PageSize is the size of a page in bytes.
-func (s *CachedSource) PageSize() int { return s.client.page }
+func (s *cachedSource) PageSize() int { return s.client.page }
 
 // Alloc makes the memory that pages move to and from, once.
-func (s *CachedSource) Alloc(bytes int) (_ []byte, err error) {
+func (s *cachedSource) Alloc(bytes int) (_ []byte, err error) {
 	if s.memory != nil {
 		return nil, &Error{Op: "allocate", Err: errors.New("there is memory already")}
 	}
@@ -38,7 +36,7 @@ func (s *CachedSource) Alloc(bytes int) (_ []byte, err error) {
 }
 
 // part is a page's worth of the memory.
-func (s *CachedSource) part(op string, page uint64, at int) ([]byte, error) {
+func (s *cachedSource) part(op string, page uint64, at int) ([]byte, error) {
 	if page >= s.client.pool.pages || at < 0 || at > len(s.memory)-s.client.page {
 		return nil, &Error{Op: onPage(op, page), Err: ErrOutside}
 	}
@@ -47,7 +45,7 @@ func (s *CachedSource) part(op string, page uint64, at int) ([]byte, error) {
 
 // ReadPage reads a page to offset at of the memory, and returns its version. What was written to the
 // cache by WriteAt is written back before.
-func (s *CachedSource) ReadPage(ctx context.Context, page uint64, at int) (uint64, error) {
+func (s *cachedSource) ReadPage(ctx context.Context, page uint64, at int) (uint64, error) {
 	into, err := s.part("fetch", page, at)
 	if err != nil {
 		return 0, err
@@ -80,10 +78,10 @@ func (s *CachedSource) ReadPage(ctx context.Context, page uint64, at int) (uint6
 	}
 }
 
-// WritePage writes a page from offset at of the memory, if its version still is the one that is given,
-// and returns the new one once the servers have it. A ConflictError says that it is not. If it fails
+// WritePage writes a page from offset at of the memory, if its version still is the one that is given.
+// It returns the new one once the servers have it. A ConflictError says that it is not. If it fails
 // otherwise the page is what it was, or what was to be written, and may be written again.
-func (s *CachedSource) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
+func (s *cachedSource) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
 	from, err := s.part("write", page, at)
 	if err != nil {
 		return 0, err
@@ -118,7 +116,7 @@ func (s *CachedSource) WritePage(ctx context.Context, page uint64, at int, versi
 }
 
 // Close frees the memory. The client stays open.
-func (s *CachedSource) Close() error {
+func (s *cachedSource) Close() error {
 	if s.memory == nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package netmem_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestCachedSource(t *testing.T) {
 	c.until("the other to be connected", func() bool { return connected(x) == 1 })
 	s := x.Source()
 	defer func() {
-		if err := s.Close(); err != nil {
+		if err := s.(io.Closer).Close(); err != nil {
 			t.Error(err)
 		}
 	}()

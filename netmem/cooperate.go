@@ -44,7 +44,7 @@ func (o *Cooperation) check(cache int64, part int) error {
 	return nil
 }
 
-// cooperation is what a client knows of the others.
+// cooperation has what a client knows of the others.
 type cooperation struct {
 	pool  *pool
 	hosts []*host       // by number
@@ -198,7 +198,7 @@ func compareHosts(a, b via.Address) int {
 }
 
 // move tells the server from which a page is read that a version of it goes from one host to another,
-// once: if that fails, the server only sends somebody to a host in vain. It reports whether other hosts
+// once: if that fails, the server only sends a client to a host in vain. It reports whether other hosts
 // have the page, too, and whether the server knows of that version.
 func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to int) (held, known bool) {
 	v := p.view.Load()
@@ -219,7 +219,7 @@ func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to
 	q.SetMove(page, s, from, to)
 	r, _, err := l.callPages(ctx, &q, ring.Frame{}, ring.Frame{})
 	if err != nil {
-		_ = p.lost(ctx, "move", page, k, l, err) // nobody waits for the page
+		_ = p.lost(ctx, "move", page, k, l, err) // no call waits for the page
 		return false, false
 	}
 	return r.Flags&protocol.Held != 0, r.Result == protocol.OK
@@ -279,8 +279,8 @@ func (c *Client) ticks(ctx context.Context) {
 	}
 }
 
-// lodge sends the page of a frame that is about to be freed to a host, if it is worth it. Nobody
-// changes the page meanwhile.
+// lodge sends the page of a frame that is about to be freed to a host, if it is worth it. The page does
+// not change meanwhile.
 func (c *Client) lodge(f *frame) {
 	own := c.pool.record().Pool
 	if c.cooperation == nil || f.state != valid || f.dirty || f.pins > 0 || f.owner != 0 && f.owner != own {

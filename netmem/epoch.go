@@ -8,20 +8,20 @@ import (
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
-// Pages that are evicted go to the hosts with the oldest pages, in the way of GMS (Feeley, Morgan,
-// Pighin, Karlin, Levy and Thekkath, "Implementing global memory management in a workstation cluster",
-// SOSP 1995, section 3.2). An epoch begins with the ages of the frames of all other hosts. The oldest of them
+// Pages that are evicted go to the hosts with the oldest pages, in the way of GMS. Feeley, Morgan, Pighin,
+// Karlin, Levy and Thekkath have that in "Implementing global memory management in a workstation
+// cluster", SOSP 1995, section 3.2. An epoch begins with the ages of the frames of all other hosts. The oldest of them
 // are to be replaced in it: host i has w_i of those, and a page goes there with a share of w_i. A page
 // older than MinAge, the least age among them, goes nowhere. GMS has one node compute that for all; here
-// each client does for itself, of what the hosts say, so nobody has to agree on who does.
+// each client does for itself, of what the hosts say, and there is no election.
 const (
-	// epochTime is how long an epoch lasts at most. It ends sooner when as many pages were sent as are
+	// epochTime bounds an epoch. It ends sooner when as many pages were sent as are
 	// to be replaced. GMS had 5 to 10 s.
 	epochTime = 16 * tickTime
 	// tickTime is the unit of ages.
 	tickTime = 128 * time.Millisecond
-	// leastReplaced is how many pages an epoch is for at least, and replacedPart which part of all
-	// frames at most.
+	// leastReplaced bounds the pages that an epoch is for from below, and replacedPart, a part of all
+	// frames, from above.
 	leastReplaced = 64
 	replacedPart  = 1. / 8
 )
@@ -65,7 +65,7 @@ type epoch struct {
 }
 
 // newEpoch weighs hosts by their oldest frames, of which so many are to be replaced as were in the last
-// epoch. trust is what part of a host's frames counts.
+// epoch. trust, from 0 to 1, says which part of a host's frames counts.
 func newEpoch(hosts *[protocol.MaxHosts]protocol.Summary, trust *[protocol.MaxHosts]float64, replaced float64) epoch {
 	var e epoch
 	frames := 0.0

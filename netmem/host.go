@@ -21,8 +21,8 @@ var (
 	ErrNotKept = errors.New("the host has not kept a page")
 )
 
-// hostTimeout is how long a host may take for an answer, if Options.Timeout is not less: then the page
-// comes from its server.
+// hostTimeout bounds the time that a host takes for an answer, if Options.Timeout is not less. After it
+// the page comes from its server.
 const hostTimeout = 500 * time.Millisecond
 
 // host is a client that lends a part of its cache, as another client knows it.
@@ -232,8 +232,8 @@ func (h *host) count(kept bool) {
 	}
 }
 
-// begin is what the host says of its frames for an epoch, and how far that is believed: by the part of
-// its pages that it had of late. One that lies about ages, or needs its memory itself, has lost many.
+// begin returns what the host says of its frames for an epoch, and how far that is believed, from 0 to 1:
+// by the part of its pages that it had of late. One that lies about ages, or needs its memory itself, has lost many.
 func (h *host) begin() (protocol.Summary, float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -133,7 +133,7 @@ func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
 	return nil
 }
 
-// fetchPage is fetch, or comes from another client if that has the page: then near is how long that took.
+// fetchPage is fetch, or has the page come from another client: then near is the time that took.
 func (c *Client) fetchPage(ctx context.Context, f *frame, from, to int) (s protocol.Stamp, near time.Duration, err error) {
 	if c.cooperation == nil {
 		v, err := c.fetch(ctx, f, from, to)

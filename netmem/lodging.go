@@ -88,7 +88,7 @@ func (l *lodging) handle(x *session, q replier, request *protocol.Request, r *pr
 	x.answer(q, r, size, lent)
 }
 
-// get gives a page to a client that asks for it, in a copy: nobody waits for that client.
+// get gives a page to a client that asks for it, in a copy: no other call waits for that client.
 func (l *lodging) get(x *session, q replier, request *protocol.Request, r *protocol.Reply) *loan {
 	c := l.client
 	switch {
@@ -141,7 +141,7 @@ func (c *Client) copyOut(pool, page uint64, s protocol.Stamp, into []byte) (has,
 	c.mu.Unlock()
 	copy(into, c.bytes(f))
 	c.mu.Lock()
-	has = f.is(s) // or somebody has begun to write to it
+	has = f.is(s) // or a writer has begun to change it
 	c.unpin(f)
 	if left = has && f.owner != 0 && f.state == valid && f.pins == 0; left {
 		c.remove(f)

@@ -78,7 +78,7 @@ type Server struct {
 	closed      atomic.Bool
 	counters    serverCounters
 	directory   directory
-	// host, if it is not nil, is what this is the server of: pages of others in a client's cache.
+	// host, if it is not nil, has the pages that this server is for: those of others in a client's cache.
 	host *lodging
 
 	// membership says what the server is in which pool. It changes with adopting held; that is held

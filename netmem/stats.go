@@ -48,14 +48,14 @@ type ServerState struct {
 	Err error
 }
 
-// HostState is how a client sees another one that lends its memory.
+// HostState says how a client sees another one that lends its memory.
 type HostState struct {
 	Address   string
 	Connected bool
 	// Err says what it has done wrong last (ErrWrongPage, ErrNotKept), or why it is not connected.
 	Err error
-	// Hits are pages that came from it, Missing those that it should have had, and Wrong those that
-	// were not what their server says; Sent and Refused are those that it took, and that it did not.
+	// Hits are pages that came from it, and Missing those that it should have had. Wrong are those that
+	// were not as their server says; Sent and Refused are those that it took, and that it did not.
 	Hits, Missing, Wrong, Sent, Refused uint64
 	// Broken counts connections with it that broke.
 	Broken uint64

@@ -12,7 +12,7 @@ const (
 	SummarySize = ReplySize + 8 + 4*AgeBuckets
 )
 
-// MaxHosts is how many clients of a pool lend memory to each other, at most.
+// MaxHosts bounds the clients of a pool that lend memory to each other.
 const MaxHosts = 16
 
 // Digest is the SHA-256 of a page (FIPS 180-4). A checksum would not do: a host that lies could forge one.
@@ -28,7 +28,7 @@ func (r *Request) SetMove(page uint64, s Stamp, from, to int) {
 	r.Offset, r.Next = uint32(from+1), uint64(to+1)
 }
 
-// Moved is what SetMove has put there. Errors are *FormatError.
+// Moved returns what SetMove has put there. Errors are *FormatError.
 func (r *Request) Moved() (s Stamp, from, to int, err error) {
 	switch {
 	case r.Offset > MaxHosts:
@@ -48,7 +48,7 @@ func (r *Request) SetCopy(o Operation, pool, page uint64, s Stamp, age uint32) {
 // Stamp is that of SetCopy.
 func (r *Request) Stamp() Stamp { return Stamp{Version: r.Expected, Client: r.Client} }
 
-// Found is what the reply to Find says of a page. It follows the Reply.
+// Found has what the reply to Find says of a page. It follows the Reply.
 type Found struct {
 	Digest Digest
 	// Host that has the page, or -1 if the page is the reply's payload.
@@ -75,12 +75,12 @@ func ParseFound(b []byte) (Found, error) {
 	return Found{Digest: Digest(b[ReplySize:]), Host: int(host) - 1}, nil
 }
 
-// AgeBuckets is in how many buckets ages are counted.
+// AgeBuckets is the number of buckets in which ages are counted.
 const AgeBuckets = 16
 
 // Summary says how long a host has not used its frames. It follows the Reply to Ages.
 type Summary struct {
-	// Evicted is how many pages have left the host's own cache since it was opened.
+	// Evicted counts the pages that have left the host's own cache since it was opened.
 	Evicted uint64
 	// Frames counts those that may be replaced, by the bucket of their age. Free ones are in the last.
 	Frames [AgeBuckets]uint32

@@ -87,7 +87,7 @@ func (f *clientFlags) registerClients(c *cobra.Command) {
 	c.Flags().Var(&f.lend, "lend", "how much of it others may use (default all)")
 }
 
-// cooperation is what these flags say; nil without other clients.
+// cooperation returns what these flags say; nil without other clients.
 func (f *clientFlags) cooperation() (*netmem.Cooperation, error) {
 	switch {
 	case len(f.clients) == 0 && f.name != "":

@@ -25,7 +25,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// coopDemoReport is what demo --cooperative --json prints.
+// coopDemoReport is printed by demo --cooperative --json.
 type coopDemoReport struct {
 	Bytes    int64       `json:"bytes" help:"of the file, which is the working set"`
 	Cache    int64       `json:"cache_bytes" help:"of each process"`
@@ -37,7 +37,7 @@ type coopDemoReport struct {
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// coopFault is what a page takes from one place.
+// coopFault has the time that a page takes from one place.
 type coopFault struct {
 	From string  `json:"from"`
 	P50  float64 `json:"p50_us"`
@@ -50,7 +50,7 @@ const (
 	coopReadsEach = 3 // random reads, for each page of the file
 	// coopOptions let a page travel in one frame, and need no thread for each NIC.
 	coopOptions = "&mtu=9014&engine=inline"
-	// coopSettle is how long processes have to end after an interrupt.
+	// coopSettle bounds the time in which processes end after an interrupt.
 	coopSettle = 10 * time.Second
 )
 

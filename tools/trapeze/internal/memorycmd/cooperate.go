@@ -20,7 +20,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// coopReport is what cooperate --json prints.
+// coopReport is printed by cooperate --json.
 type coopReport struct {
 	Page    int          `json:"page_bytes"`
 	Bytes   int64        `json:"bytes" help:"that are lent by the servers"`

@@ -75,8 +75,8 @@ the system keeps in all the memory it likes. It needs no root, no hardware, no
 userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. Stopped
 early, it shows how far it has come.
 
-With --cooperative it does something else: a file of --size, 48M if nothing is said, is read at random
-by a process whose cache of --memory, 5/12 of that, does not hold it. Then that is done with two idle
+With --cooperative it does something else. A process reads a file of --size (48M) at random, and its
+cache of --memory (5/12 of that) does not hold the file. Then that is done with two idle
 processes beside it, which keep what leaves the cache. A table has what a page takes from another
 process and from the disk. The NICs are on a UDP wire, and the file is read with O_DIRECT.
 

@@ -3,6 +3,7 @@ package memorycmd
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 
@@ -81,7 +82,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 		if err != nil {
 			return nil, errors.Join(err, nic.Close()) // the mapper explains it
 		}
-		return &source{s, func() error { return errors.Join(s.Close(), nic.Close()) }}, nil
+		return &source{s, func() error { return errors.Join(s.(io.Closer).Close(), nic.Close()) }}, nil
 	}
 	o.Cache, o.ReadAhead = int64(f.cache), -1 // the pager reads ahead itself
 	c, err := netmem.Open(ctx, nic, servers, o)
@@ -89,7 +90,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 		return nil, errors.Join(err, nic.Close())
 	}
 	s := c.Source()
-	return &source{s, func() error { return errors.Join(s.Close(), c.Close(), nic.Close()) }}, nil
+	return &source{s, func() error { return errors.Join(s.(io.Closer).Close(), c.Close(), nic.Close()) }}, nil
 }
 
 func (s *source) Close() error { return s.close() }
