@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,4 +124,38 @@ func read(c *crew, x *netmem.Client, pages int) bool {
 		c.expect(x, i)
 	}
 	return false
+}
+
+// TestHostDies: a host that dies while its pages are fetched and sent takes copies with it, and nothing
+// else; when it is back it is used again.
+func TestHostDies(t *testing.T) {
+	const pages, frames = 120, 48
+	c := newCrew(t, 2, pages)
+	busy := c.join(0, frames)
+	for range 2 {
+		idle := c.join(1, 2*frames)
+		from := busy.Stats().FromHosts
+		c.until("pages to come from the other", func() bool {
+			return busy.Stats().FromHosts > from+10 || read(c, busy, pages)
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.close(idle)
+		}()
+		for closed := false; !closed; {
+			read(c, busy, pages/4)
+			select {
+			case <-done:
+				closed = true
+			default:
+			}
+		}
+		c.until("the death to be noticed", func() bool { return connected(busy) == 0 || read(c, busy, pages) })
+		read(c, busy, pages)
+	}
+	s := busy.Stats()
+	if h := s.Hosts[0]; h.Broken < 2 || h.Wrong != 0 || h.Err == nil || !strings.Contains(h.Err.Error(), c.hosts[1]) {
+		t.Errorf("%+v", h)
+	}
 }

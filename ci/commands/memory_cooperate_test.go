@@ -66,7 +66,7 @@ func TestMemoryDemoCooperativeInterrupted(t *testing.T) {
 	needsProgram(t)
 	folder := t.TempDir()
 	p := start(t, "memory", "demo", "--cooperative", "--size", "64M", "--folder", folder, "--json", "--progress", "plain")
-	interrupt(t, p, func() bool { return strings.Contains(p.stderr.String(), "2 of 4") })
+	interrupt(t, p, func() bool { return strings.Contains(p.stderr.String(), "reading pages") })
 	var r struct{ Incomplete string }
 	if code, err := p.code(t), json.Unmarshal(p.stdout.Bytes(), &r); code != 130 || err != nil || r.Incomplete == "" {
 		t.Errorf("exit code %d, %v, %s", code, err, &p.stdout)

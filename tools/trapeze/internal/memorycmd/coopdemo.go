@@ -21,6 +21,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -60,7 +61,7 @@ func (f *demoFlags) coopSizes(size, memory bool) {
 		f.size = 48 << 20
 	}
 	if !memory {
-		f.memory = f.size / 12 * 5
+		f.memory = f.size / 12 * 5 / coopPage * coopPage
 	}
 }
 
@@ -85,14 +86,11 @@ func (x *commands) runCoop(ctx context.Context, f demoFlags) (err error) {
 }
 
 func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport) (err error) {
-	steps := x.Steps("reading with others' memory", 4)
-	defer steps.Stop()
-	file, digest, err := coopFile(ctx, f)
+	file, digest, err := x.coopFile(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(file)) }()
-	steps.Add(1)
 	data, err := os.OpenFile(file, os.O_RDONLY|unix.O_DIRECT, 0)
 	if r.Direct = err == nil; errors.Is(err, unix.EINVAL) {
 		data, err = os.Open(file)
@@ -105,7 +103,6 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 	if err != nil {
 		return err
 	}
-	steps.Add(1)
 	devices, err := coopDevices()
 	if err != nil {
 		return err
@@ -123,7 +120,6 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 		if err != nil {
 			return err
 		}
-		steps.Add(1)
 		together, err := x.coopTogether(ctx, devices, f, digest)
 		if together.Reads.Count > 0 {
 			r.Together = &together.Reads
@@ -131,7 +127,6 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 		if err != nil {
 			return err
 		}
-		steps.Add(1)
 		what := "the disk"
 		if !r.Direct {
 			what = "the system's cache of the file"
@@ -145,7 +140,7 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 }
 
 // coopFile makes a file of random pages, which is on the disk when it returns, and its digest.
-func coopFile(ctx context.Context, f demoFlags) (name, digest string, err error) {
+func (x *commands) coopFile(ctx context.Context, f demoFlags) (name, digest string, err error) {
 	file, err := os.CreateTemp(f.folder, "trapeze-memory-demo-")
 	if err != nil {
 		return "", "", err
@@ -155,6 +150,8 @@ func coopFile(ctx context.Context, f demoFlags) (name, digest string, err error)
 			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
+	meter := x.Meter("making a file", int64(f.size))
+	defer meter.Stop()
 	random, sum, b := rand.NewChaCha8([32]byte{seed & 255}), sha256.New(), make([]byte, 1<<20)
 	for left := int64(f.size); left > 0; left -= int64(len(b)) {
 		if ctx.Err() != nil {
@@ -163,6 +160,7 @@ func coopFile(ctx context.Context, f demoFlags) (name, digest string, err error)
 		b = b[:min(left, int64(len(b)))]
 		_, _ = random.Read(b) // it never fails
 		sum.Write(b)
+		meter.Add(len(b))
 		if _, err := file.Write(b); err != nil {
 			return "", "", err
 		}
@@ -214,37 +212,46 @@ func coopDevices() (list []string, err error) {
 func (x *commands) coopTogether(ctx context.Context, devices []string, f demoFlags, digest string) (r coopReport, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var idle []*exec.Cmd
+	var errs []*bytes.Buffer
 	defer func() {
 		cancel()
-		for _, c := range idle {
+		for i, c := range idle {
 			if werr := c.Wait(); err == nil && !errors.Is(werr, context.Canceled) {
-				err = coopFailed(werr, c)
+				err = coopFailed(werr, errs[i])
 			}
 		}
 	}()
 	for i := 1; i < coopProcesses; i++ {
-		c, err := coopProcess(ctx, devices, i, f, true, 0)
+		c, said, err := coopProcess(ctx, devices, i, f, true, 0)
 		if err != nil {
 			return r, err
 		}
 		if err := c.Start(); err != nil {
 			return r, err
 		}
-		idle = append(idle, c)
+		idle, errs = append(idle, c), append(errs, said)
 	}
 	return x.coopReader(ctx, devices, f, digest, true)
 }
 
 // coopReader reads in a process, and says what that has counted.
 func (x *commands) coopReader(ctx context.Context, devices []string, f demoFlags, digest string, together bool) (r coopReport, err error) {
-	c, err := coopProcess(ctx, devices, 0, f, together, coopReadsEach*int(f.size/coopPage))
+	c, said, err := coopProcess(ctx, devices, 0, f, together, coopReadsEach*int(f.size/coopPage))
 	if err != nil {
 		return r, err
 	}
-	out := new(bytes.Buffer)
+	out, what := new(bytes.Buffer), "alone"
+	if together {
+		what = "with two idle processes"
+	}
 	c.Stdout = out
+	if style, err := x.Style(); err == nil && style != progress.None {
+		x.Note("one process reads, %s:", what)
+		c.Args = append(c.Args, "--progress", map[progress.Style]string{progress.Bar: "bar", progress.Plain: "plain"}[style])
+		c.Stderr = io.MultiWriter(c.Stderr, x.Stderr)
+	}
 	if err := c.Run(); err != nil && ctx.Err() == nil {
-		return r, coopFailed(err, c)
+		return r, coopFailed(err, said)
 	}
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil && ctx.Err() == nil {
 		return r, fmt.Errorf("what a process has read: %w", err)
@@ -258,13 +265,14 @@ func (x *commands) coopReader(ctx context.Context, devices []string, f demoFlags
 	return r, nil
 }
 
-// coopProcess is this program as client i. When this process ends, it ends.
-func coopProcess(ctx context.Context, devices []string, i int, f demoFlags, together bool, reads int) (*exec.Cmd, error) {
+// coopProcess is this program as client i, and what it says on its standard error. When this process
+// ends, it ends.
+func coopProcess(ctx context.Context, devices []string, i int, f demoFlags, together bool, reads int) (*exec.Cmd, *bytes.Buffer, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	list := []string{"memory", "cooperate", "--device", devices[1+i], "--server", "demo", "--cache", fmt.Sprint(int64(f.memory)), "--reads", fmt.Sprint(reads), "--timeout", "10s", "--json", "--progress", "none"}
+	list := []string{"memory", "cooperate", "--device", devices[1+i], "--server", "demo", "--cache", fmt.Sprint(int64(f.memory)), "--reads", fmt.Sprint(reads), "--timeout", "10s", "--json"}
 	if together {
 		list = append(list, "--name", fmt.Sprint("process-", i))
 		for i := range coopProcesses {
@@ -272,16 +280,17 @@ func coopProcess(ctx context.Context, devices []string, i int, f demoFlags, toge
 		}
 	}
 	c := exec.CommandContext(ctx, self, list...)
-	c.Stderr = new(bytes.Buffer)
+	said := new(bytes.Buffer)
+	c.Stderr = said
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGINT) }
 	c.WaitDelay = coopSettle
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	return c, nil
+	return c, said, nil
 }
 
 // coopFailed adds to the end of a process what it has said.
-func coopFailed(err error, c *exec.Cmd) error {
-	if said := strings.TrimSpace(c.Stderr.(*bytes.Buffer).String()); err != nil && said != "" {
+func coopFailed(err error, from *bytes.Buffer) error {
+	if said := strings.TrimSpace(from.String()); err != nil && said != "" {
 		return fmt.Errorf("a process of the demo: %w: %s", err, said)
 	}
 	return err
