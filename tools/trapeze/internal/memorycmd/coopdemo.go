@@ -91,11 +91,8 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(file)) }()
-	data, err := os.OpenFile(file, os.O_RDONLY|unix.O_DIRECT, 0)
-	if r.Direct = err == nil; errors.Is(err, unix.EINVAL) {
-		data, err = os.Open(file)
-	}
-	if err != nil {
+	var data *os.File
+	if data, r.Direct, err = openDirect(file); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
@@ -129,7 +126,7 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 		}
 		what := "the disk"
 		if !r.Direct {
-			what = "the system's cache of the file"
+			what = "the system's memory"
 		}
 		r.Faults = append(r.Faults,
 			coopFault{"another process", together.Reads.NearP50, together.Reads.NearP99},
@@ -137,6 +134,22 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 			coopFault{what + ", without a network", disk.P50, disk.P99})
 		return nil
 	})
+}
+
+// openDirect opens a file for reading past the system's cache, if its file system can do that. Since
+// Linux 6.6 tmpfs takes O_DIRECT, and reads no disk all the same.
+func openDirect(name string) (file *os.File, direct bool, err error) {
+	var in unix.Statfs_t
+	if err := unix.Statfs(name, &in); err != nil {
+		return nil, false, fmt.Errorf("ask for the file system of %s: %w", name, err)
+	}
+	if in.Type != unix.TMPFS_MAGIC && in.Type != unix.RAMFS_MAGIC {
+		if file, err = os.OpenFile(name, os.O_RDONLY|unix.O_DIRECT, 0); !errors.Is(err, unix.EINVAL) {
+			return file, true, err
+		}
+	}
+	file, err = os.Open(name)
+	return file, false, err
 }
 
 // coopFile makes a file of random pages, which is on the disk when it returns, and its digest.
@@ -316,7 +329,7 @@ func (x *commands) printCoopDemo(w io.Writer, r coopDemoReport) error {
 	}
 	var err error
 	if !r.Direct {
-		_, err = fmt.Fprintln(w, "\nThe file system refuses O_DIRECT, as tmpfs may: no disk was read. --folder names another place.")
+		_, err = fmt.Fprintln(w, "\nThe file system refuses O_DIRECT, or is in memory as tmpfs: no disk was read. --folder names another place.")
 	}
 	if r.Incomplete != "" && err == nil {
 		_, err = fmt.Fprintf(w, "Incomplete, it ended early: %s\n", r.Incomplete)
