@@ -27,6 +27,8 @@ type pace struct {
 	stage []byte        // takes the frame in progress
 	due   time.Duration // when hostTx has moved its next burst
 	busy  bool          // netTx is
+	// coming says that something is under way on the wire that needs nothing but time.
+	coming bool
 }
 
 // frame returns room for a data frame of n bytes of payload behind at others. It is nil if
@@ -112,6 +114,7 @@ func (t *transmitter) watch() (ended bool) {
 			t.dma.report(Transmit)
 		}
 	}
+	t.coming = all > time.Nanosecond
 	if t.events |= leaving; all <= 0 {
 		t.events &^= leaving
 	}
@@ -145,7 +148,16 @@ func (r *receiver) nextPlaced() (n int, last bool) {
 	return n, p.ends
 }
 
-// moving reports whether something goes on that only takes its time.
-func (e *Engine) moving() bool {
-	return e.events&leaving != 0 || e.timed && (e.tx.held || e.rx.held)
+// Timed reports whether transfers take their time, by the wire or by the bus.
+func (e *Engine) Timed() bool { return e.timed }
+
+// Moving reports whether transfers go on, whose ends nobody is told of: who runs the engine
+// steps it again at once. Its answer is false if transfers take no time.
+func (e *Engine) Moving() bool {
+	if !e.timed {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tx.coming || e.tx.held && e.tx.gathered < e.tx.length && !e.tx.bus.instant() || e.rx.placing && e.rx.moves > 0
 }
