@@ -123,6 +123,7 @@ type settings struct {
 	mtu     int
 	vis     uint32
 	faults  wire.FaultOptions
+	shape   wire.ShaperOptions
 	around  func(wire.Port) wire.Port // what surrounds the wire, nil for nothing
 }
 
@@ -173,7 +174,10 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireNIC || s.kind == wireMemif && !s.memif.Polling) {
 		s.device.Thread = true
 	}
-	return s, s.completeWire()
+	if err := s.completeWire(); err != nil {
+		return nil, err
+	}
+	return s, s.checkShape()
 }
 
 // expand returns what an address of EthernetScheme is short for: what stands before the
@@ -242,6 +246,9 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 	if err != nil {
 		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: s.wireHint(err)}
 	}
+	if err := s.checkBurst(w.MTU()); err != nil {
+		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), w.Close())}
+	}
 	return s.plug(w)
 }
 
@@ -287,7 +294,11 @@ func (s *settings) plug(w wire.Port) (*Device, error) {
 		}
 		w = f
 	}
+	shaped, err := s.shaped(w)
+	if err != nil {
+		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}
+	}
 	o := s.device
-	o.Wire = w
+	o.Wire = shaped
 	return New(o)
 }

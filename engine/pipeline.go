@@ -2,7 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -41,8 +43,14 @@ type Pipeline struct {
 	// learns belongs to one direction of one engine.
 	Send, Receive pipeline.Policy
 	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
-	// 8192 if zero.
+	// defaultBurst if zero.
 	Burst int
+	// Bus is how fast hostTx and hostRcv move, 10^6 to 64*10^9 bytes per second. Zero: as
+	// fast as the machine copies.
+	Bus int64
+	// Setup is how long it takes to begin a transfer of either, at most 100 us: of hostTx
+	// each frame, of hostRcv each piece.
+	Setup time.Duration
 }
 
 const (
@@ -55,8 +63,6 @@ const (
 	// unless it ends the frame. Handing over less costs more than it gains: the
 	// peer's look at a progress counter is a cache miss.
 	DefaultMinPulse = 2048
-
-	minBurst, maxBurst = 64, 65536
 )
 
 // setDefaults fills in what depends on the wire: whether frames cross it in
@@ -78,11 +84,17 @@ func (p *Pipeline) setDefaults(pieces bool) {
 }
 
 func (p *Pipeline) validate() error {
-	if p.Burst < minBurst || p.Burst > maxBurst {
-		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, minBurst, maxBurst)
+	if p.Burst < speed.MinBurst || p.Burst > speed.MaxBurst {
+		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, speed.MinBurst, speed.MaxBurst)
+	}
+	if err := p.bus().Check(); err != nil {
+		return fmt.Errorf("%w: Pipeline, Bus and Setup: %w", ErrConfig, err)
 	}
 	return nil
 }
+
+// bus is the way between host and NIC.
+func (p *Pipeline) bus() speed.Path { return speed.Path{Rate: p.Bus, Setup: p.Setup} }
 
 // psPerNS converts the engine's clock to the pipeline's.
 const psPerNS = 1000

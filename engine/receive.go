@@ -14,6 +14,7 @@ type receiver struct {
 	conns       *connections
 
 	incoming
+	placement
 	// lent are the bytes that the frame refers to, if it does not carry its payload.
 	lent       [descriptors.MaxReferences][]byte
 	references int // how many of lent there are
@@ -226,7 +227,7 @@ func (r *receiver) countReceived(n int) {
 func (r *receiver) startPlacing(payload []byte) {
 	rx := r.dma.movers[Receive]
 	r.placing, r.payload, r.moved, r.landed = true, payload, 0, false
-	r.era = r.ep.era
+	r.era, r.moves = r.ep.era, 0
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = rx.Start(len(payload), r.queued())
 	if rx.Hosted() {
@@ -239,7 +240,7 @@ func (r *receiver) startPlacing(payload []byte) {
 func (r *receiver) place() bool {
 	rx := r.dma.movers[Receive]
 	for {
-		n, last := rx.Next()
+		n, last := r.nextPlaced()
 		if n == 0 {
 			return false
 		}
@@ -253,6 +254,25 @@ func (r *receiver) place() bool {
 			return true
 		}
 	}
+}
+
+// nextPlaced is Mover.Next of the receiver: it answers when the bytes have had their time.
+func (r *receiver) nextPlaced() (n int, last bool) {
+	p, rx := &r.placement, r.dma.movers[Receive]
+	if p.bus.Instant() {
+		return rx.Next()
+	}
+	if p.moves == 0 {
+		if p.moves, p.ends = rx.Next(); p.moves == 0 {
+			return 0, false
+		}
+		p.until = r.clock.read() + p.bus.Setup + p.bus.Takes(p.moves)
+	}
+	if r.clock.read() < p.until {
+		return 0, false
+	}
+	n, p.moves = p.moves, 0
+	return n, p.ends
 }
 
 // accept checks a frame that has arrived whole and copies its header out.

@@ -11,6 +11,7 @@ import (
 type transmitter struct {
 	*core
 	outgoing
+	pace
 	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
 	spare      []*endpoint                                      // memory for ready
 	alone      bool                                             // only one endpoint has something to send
@@ -39,14 +40,16 @@ type cut struct {
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
-// transfers the host decides is held until it has left, and meanwhile the wire is
-// as if it were full.
+// transfers the host decides, or take their time, is held until it has left, and
+// meanwhile the wire is as if it were full.
 type outgoing struct {
 	held     bool
 	ep       *endpoint
 	era      uint32 // of ep when the frame began
 	m        *sending
-	buf      []byte // the wire's
+	buf      []byte // the wire's; of transfers that take their time, the NIC's
+	out      []byte // the wire's then, nil if there is none
+	copied   int    // bytes of buf in out
 	at       uint32 // where the payload starts in the frame; zero in a raw one
 	psn      uint32
 	offset   uint32 // in the message
@@ -74,13 +77,16 @@ func (t *transmitter) clear() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.outgoing, t.spare = outgoing{}, nil
+	t.outgoing, t.spare, t.busy, t.coming = outgoing{}, nil, false, false
 }
 
 // transmit gives every endpoint that has something to send a turn. It reports
 // whether anything went out.
 func (t *transmitter) transmit() bool {
 	before := t.progress
+	if t.events&leaving != 0 && t.watch() {
+		t.progress++
+	}
 	if t.held {
 		// Nobody else can send until this frame has left.
 		if moved := t.resume(); t.held {
@@ -90,11 +96,18 @@ func (t *transmitter) transmit() bool {
 	turn := t.ready.members
 	t.alone = len(turn) == 1
 	t.ready.members, t.events = t.spare[:0], t.events&^onReady
+	var last *endpoint // whose frame is held: the others are before it the next time
 	for i, ep := range turn {
 		turn[i], ep.listed = nil, ep.listed&^onReady
-		if ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum) {
+		switch more := ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum); {
+		case more && t.held && last == nil:
+			last = ep
+		case more:
 			t.ready.add(ep)
 		}
+	}
+	if last != nil {
+		t.ready.add(last)
 	}
 	t.spare = turn[:0]
 	return t.progress != before
@@ -135,7 +148,12 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 			return result
 		}
 	}
-	buf := t.reserve(at + int(n))
+	var buf []byte
+	if t.timed {
+		buf = t.frame(at, int(n))
+	} else {
+		buf = t.reserve(at + int(n))
+	}
 	if buf == nil {
 		return frameWaiting
 	}
@@ -195,6 +213,7 @@ func (t *transmitter) start(behind int) outcome {
 	tx := t.dma.movers[Transmit]
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = tx.Start(int(t.length), behind)
+	t.beginGather()
 	if !tx.Hosted() {
 		return t.feed()
 	}
@@ -205,12 +224,16 @@ func (t *transmitter) start(behind int) outcome {
 }
 
 // feed has hostTx and netTx work on the frame that is being sent until it has
-// left; if the host decides, until both have had a turn.
+// left; if the host decides, until both have had a turn, and if transfers take their
+// time, until both have to wait.
 func (t *transmitter) feed() outcome {
-	o, tx := &t.outgoing, t.dma.movers[Transmit]
+	o, tx, timed := &t.outgoing, t.dma.movers[Transmit], t.timed
 	for {
-		if o.gathered < o.length {
-			n := min(o.length-o.gathered, uint32(t.dma.config.Burst))
+		n := min(o.length-o.gathered, uint32(t.dma.config.Burst))
+		if timed {
+			n = t.fetched(n, o.length-o.gathered-n)
+		}
+		if n > 0 {
 			at := o.at + o.gathered
 			if st := t.regions.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
 				return t.fail(st)
@@ -218,29 +241,54 @@ func (t *transmitter) feed() outcome {
 			o.gathered += n
 		}
 		_ = tx.Arrived(int(o.gathered)) // once all has arrived that is no news, and refused
-		for n, last := tx.Next(); n > 0; n, last = tx.Next() {
+		for !timed || t.mayMove() {
+			n, last := tx.Next()
+			if n == 0 {
+				break
+			}
 			o.shown += uint32(n)
 			if last {
-				if o.at != 0 {
-					t.launch(o.buf)
-				} else if st := t.launchRaw(o.ep, o.buf); st != 0 {
-					return t.fail(st)
-				}
-				_ = tx.Done() // of the transfer that Next began
-				o.shown, o.published, o.held = 0, false, false
-				o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
-				return frameSent
+				return t.finishFrame()
 			}
 			if t.pieces && o.at != 0 && !t.asks(HookFilterTransmit) { // which is shown whole frames
 				o.published = true
+				if timed {
+					t.passOn(int(o.at + o.shown))
+				}
 				t.progressive.Publish(int(o.at + o.shown))
 			}
-			_ = tx.Done()
+			if timed {
+				t.moved()
+			} else {
+				_ = tx.Done()
+			}
 		}
-		if o.held = tx.Hosted(); o.held {
+		if o.held = tx.Hosted() || timed && (n == 0 || o.gathered == o.length); o.held {
 			return frameWaiting
 		}
 	}
+}
+
+// finishFrame hands the rest of the frame in progress to the wire.
+func (t *transmitter) finishFrame() outcome {
+	o := &t.outgoing
+	buf := o.buf
+	if t.timed {
+		buf = t.passOn(len(buf))
+	}
+	if o.at != 0 {
+		t.launch(buf)
+	} else if st := t.launchRaw(o.ep, buf); st != 0 {
+		return t.fail(st)
+	}
+	if t.timed {
+		t.moved()
+	} else {
+		_ = t.dma.movers[Transmit].Done()
+	}
+	o.shown, o.published, o.held, o.out, o.copied = 0, false, false, nil, 0
+	o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
+	return frameSent
 }
 
 // fail gives up the frame in progress, whose message has failed.
@@ -276,15 +324,95 @@ func (t *transmitter) drop() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.shown, t.published, t.held = 0, false, false
+	t.shown, t.published, t.held, t.out, t.copied = 0, false, false, nil, 0
 	t.dma.movers[Transmit].Cancel()
 	t.dma.report(Transmit)
 }
 
+// frame returns room for a data frame of n bytes of payload behind at others. It is nil if
+// the wire takes no more now, or the NIC no other frame.
+func (t *transmitter) frame(at, n int) []byte {
+	if !t.timed || n == 0 {
+		return t.reserve(at + n)
+	}
+	if t.held || t.waiting&filterTransmit != 0 || t.busy && t.dma.movers[Transmit].Alone() {
+		return nil
+	}
+	if t.stage == nil {
+		t.stage = aligned(int(t.mtu))
+	}
+	return t.stage[:at+n]
+}
+
+// beginGather has hostTx begin with the frame in progress.
+func (t *transmitter) beginGather() {
+	if !t.bus.Instant() {
+		t.due = t.read() + t.bus.Setup + t.bus.Takes(int(min(t.length, uint32(t.dma.config.Burst))))
+	}
+}
+
+// fetched is how much of the burst of n bytes, at which hostTx is, has been moved: all or
+// nothing. The next one has at most rest bytes.
+func (t *transmitter) fetched(n, rest uint32) uint32 {
+	if t.bus.Instant() || n == 0 {
+		return n
+	}
+	if t.read() < t.due {
+		return 0
+	}
+	t.due += t.bus.Takes(int(min(rest, uint32(t.dma.config.Burst))))
+	return n
+}
+
+// mayMove, where transfers take their time, reports whether netTx is idle, and the wire has room for the frame in progress.
+func (t *transmitter) mayMove() bool {
+	if t.busy {
+		return false
+	}
+	if t.out == nil || !t.published {
+		// Other frames may have been sent since.
+		t.out = t.port.Reserve(len(t.buf))
+	}
+	return t.out != nil
+}
+
+// passOn gives the wire the first n bytes of the frame in progress. It returns the wire's
+// frame.
+func (t *transmitter) passOn(n int) []byte {
+	copy(t.out[t.copied:n], t.buf[t.copied:n])
+	t.copied = n
+	return t.out
+}
+
+// moved notes that the transfer which netTx has begun is the wire's.
+func (t *transmitter) moved() {
+	tx := t.dma.movers[Transmit]
+	_ = tx.Away()
+	t.watch()
+}
+
+// watch looks whether netTx still moves bytes. It reports whether a transfer has ended.
+func (t *transmitter) watch() (ended bool) {
+	busy, all := time.Duration(0), time.Duration(0)
+	if t.paced != nil {
+		busy, all = t.paced.Left()
+	}
+	if t.busy = busy > 0; !t.busy {
+		if ended = t.dma.movers[Transmit].Ended(); ended {
+			t.dma.report(Transmit)
+		}
+	}
+	t.coming = all > time.Nanosecond
+	if t.events |= leaving; all <= 0 {
+		t.events &^= leaving
+	}
+	return ended
+}
+
 // reserve reserves room on the wire for a frame of n bytes. It returns nil if the wire
-// takes no more now, or if a frame is held.
+// takes no more now, or if a frame is held of which the wire has a part.
 func (t *transmitter) reserve(n int) []byte {
-	if t.held || t.waiting&filterTransmit != 0 {
+	if t.held && (!t.timed || t.published) || t.waiting&filterTransmit != 0 {
 		return nil
 	}
 	return t.port.Reserve(n)
@@ -352,7 +480,7 @@ func (t *transmitter) launch(buf []byte) {
 // handOver gives the wire a frame that stands for n bytes of payload.
 func (t *transmitter) handOver(n int) {
 	t.port.Commit()
-	t.events, t.dropped = t.events|unflushed, false
+	t.events, t.dropped = t.events|t.departs, false
 	t.progress++
 	t.count(descriptors.CounterFramesSent, 1)
 	t.count(descriptors.CounterBytesSent, uint64(n))

@@ -10,6 +10,8 @@ import (
 // has none, such as one of a wire in memory.
 func Stats(p Port) any {
 	switch p := p.(type) {
+	case interface{ Inner() Port }:
+		return Stats(p.Inner())
 	case *Fault:
 		return struct {
 			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
