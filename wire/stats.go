@@ -17,6 +17,8 @@ func Stats(p Port) any {
 			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
 			Wire   any        `json:"wire" help:"The counters of the wire within." unit:"frames"`
 		}{p.Stats(), Stats(p.inner)}
+	case *Switch:
+		return p.Stats()
 	case *UDP:
 		return p.Stats()
 	case *shm.Port:
