@@ -33,7 +33,7 @@ func (e *PathError) Unwrap() error { return e.Err }
 // SwitchStats are the counters of a port of a switch since it was made. A frame that comes
 // whole counts nowhere.
 type SwitchStats struct {
-	CutThrough uint64 `json:"cut_through" help:"Frames that began to leave at this port while they still arrived." unit:"frames"`
+	CutThrough uint64 `json:"cut_through" help:"Frames that came in parts, and could leave at this port while they still arrived." unit:"frames"`
 	Waited     uint64 `json:"waited" help:"Frames of other ports that waited for such a frame to end." unit:"frames"`
 	Stalled    uint64 `json:"stalled" help:"Such frames that the watchdog ended, since their sender stalled." unit:"frames"`
 	Broken     uint64 `json:"broken" help:"Such frames that their sender gave up, or that ended with its link." unit:"frames"`
