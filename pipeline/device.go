@@ -71,7 +71,7 @@ func NewPaths(policy func() Policy, s Shape) (*Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.shared = true
+		p.shared = s.Sources > 1 || s.Sinks > 1
 		*d.Source(i) = p
 	}
 	for i := range d.sinks {

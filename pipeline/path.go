@@ -44,7 +44,7 @@ type Path struct {
 	promised bool    // Threshold has said that a transfer may start now
 	moving   bool    // an outgoing transfer is under way
 	last     bool    // it ends its frame
-	shared   bool    // the device has several paths: only Device.Serve moves what leaves
+	shared   bool    // the device has several sources or sinks: only Device.Serve moves what leaves
 }
 
 func newPath(p Policy, s Shape) (Path, error) {

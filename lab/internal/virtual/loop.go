@@ -19,7 +19,7 @@ func (m *machine) look(n int) {
 		if m.offer(n, j) {
 			c.began = m.now
 			c.turn = j%(jobs-1) + startHost
-			m.at[jobSlot+n] = m.now + m.price(c)
+			m.at[m.flowCount*flowSlots+n] = m.now + m.price(c)
 			return
 		}
 	}
@@ -40,7 +40,7 @@ func (m *machine) price(c *nic) profile.Time {
 // offer gives the processor job j if there is work for it.
 func (m *machine) offer(n int, j job) bool {
 	c := &m.nics[n]
-	out, in := n, 1-n // the flow that this NIC sends, the one it receives
+	out, in := c.out, c.in
 	switch j {
 	case startHost:
 		first := c.lastHost // then it is hostRcv's turn
@@ -79,7 +79,7 @@ func (m *machine) busFree(c *nic, bus *profile.Bus, read bool) bool {
 }
 
 func (m *machine) bus(n int) *profile.Bus {
-	if n == 0 {
+	if n%2 == 0 {
 		return &m.o.Profile.Sender
 	}
 	return &m.o.Profile.Receiver
@@ -90,7 +90,7 @@ func (m *machine) offerHostTx(c *nic, i int) bool {
 		return false
 	}
 	f := &m.flows[i]
-	if f.payload == 0 || f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(i), true) {
+	if f.payload == 0 || f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(f.from), true) {
 		return false
 	}
 	c.job, c.flow, c.incoming, c.lastHost = startHost, i, true, true
@@ -99,7 +99,7 @@ func (m *machine) offerHostTx(c *nic, i int) bool {
 }
 
 func (m *machine) offerHostRcv(c *nic, i int) bool {
-	if i >= m.flowCount || !m.busFree(c, m.bus(1-i), false) || !m.hostRcvReady(i) {
+	if i >= m.flowCount || !m.busFree(c, m.bus(m.flows[i].to), false) || !m.hostRcvReady(i) {
 		return false
 	}
 	c.job, c.flow, c.incoming, c.lastHost = startHost, i, false, false
