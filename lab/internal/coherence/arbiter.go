@@ -3,8 +3,8 @@ package coherence
 import "github.com/trapeze-nic/trapeze/lab/internal/profile"
 
 // patience is how long a processor waits for a bus that it does not get before it counts as
-// starved: some thousand transactions.
-const patience = Time(1e9)
+// starved: some hundred transactions.
+const patience = Time(1e8)
 
 // arbiter decides between the processor and what the NIC has asked for.
 type arbiter struct {

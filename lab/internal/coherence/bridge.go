@@ -62,10 +62,11 @@ type Outcome struct {
 	Starved       bool       `json:"processor_starved"`
 }
 
-// contestBlocks are what the program moves, twice the second-level cache at least; the second
-// half is measured, when the caches hold nothing but what it has moved. transfers are those of DMA alone.
+// contestBlocks are what the program moves, the second-level cache's at least. The second half is
+// measured: a copy has filled the cache by then, half with each side. transfers are those of DMA
+// alone.
 const (
-	contestBlocks = 1 << 13
+	contestBlocks = 1 << 12
 	transfers     = 32
 )
 
@@ -156,7 +157,7 @@ func (c *contest) run(ctx context.Context) (err error) {
 	if c.cpu, err = pipeline.NewPaths(store, pipeline.Shape{Sources: cpuEnds, Sinks: cpuEnds, Buffers: 1}); err != nil {
 		return err
 	}
-	blocks := max(contestBlocks, 2*c.L2.Size/c.NIC.Block)
+	blocks := max(contestBlocks, c.L2.Size/c.NIC.Block)
 	resident := blocks
 	if c.o.Program != BlockCopy {
 		resident = c.L1.Size / c.NIC.Block / 2
