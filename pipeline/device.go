@@ -2,13 +2,10 @@ package pipeline
 
 import "fmt"
 
-// MaxPaths is the greatest number of sources and of sinks of a device.
-const MaxPaths = 1024
-
 // Shape says what a device has.
 type Shape struct {
-	Sources int // incoming controllers, 1 to MaxPaths
-	Sinks   int // outgoing controllers, 1 to MaxPaths
+	Sources int // incoming controllers, 1 to MaxBuffers
+	Sinks   int // outgoing controllers, 1 to MaxBuffers
 	Buffers int // of each source, in frames: 1 to MaxBuffers
 	// Packet delimits fragments: what leaves of a frame are packets of at most so many
 	// bytes, 1 to MaxFrame, and a sink is free again after each. 0 = a frame is one packet.
@@ -21,7 +18,7 @@ type Shape struct {
 //
 // Each source is a Path, whose frames leave in order, each by the sink that it was started
 // for. A sink that moves something of a frame stays with its path until the packet has
-// ended, as wormhole routing holds a path while its sender is stalled. Then the next
+// ended, also while its sender is stalled: so wormhole routing holds a path. Then the next
 // source has its turn. A frame whose sink is taken waits, and so do those behind it.
 //
 // A Device holds no clock and moves nothing. Its owner asks, for each controller
@@ -54,11 +51,11 @@ func NewDevice(p Policy, buffers int) (*Device, error) {
 // NewPaths makes a device of any shape. policy makes one for each source, since a policy
 // that learns does so for one path. Errors are *ParameterError.
 func NewPaths(policy func() Policy, s Shape) (*Device, error) {
-	paths := fmt.Sprintf("1 to %d", MaxPaths)
+	paths := fmt.Sprintf("1 to %d", MaxBuffers)
 	switch {
-	case s.Sources < 1 || s.Sources > MaxPaths:
+	case s.Sources < 1 || s.Sources > MaxBuffers:
 		return nil, outOfRange("device", "sources", s.Sources, paths)
-	case s.Sinks < 1 || s.Sinks > MaxPaths:
+	case s.Sinks < 1 || s.Sinks > MaxBuffers:
 		return nil, outOfRange("device", "sinks", s.Sinks, paths)
 	case s.Packet < 0 || s.Packet > MaxFrame:
 		return nil, outOfRange("device", "packet", s.Packet, fmt.Sprintf("0 to %d bytes", MaxFrame))
@@ -80,10 +77,7 @@ func NewPaths(policy func() Policy, s Shape) (*Device, error) {
 	return d, nil
 }
 
-// Sources returns the number of sources.
-func (d *Device) Sources() int { return 1 + len(d.more) }
-
-// Source returns the path of a source, 0 to Sources-1; nil if there is no such source.
+// Source returns the path of a source, counted from 0; nil if there is no such source.
 func (d *Device) Source(i int) *Path {
 	switch {
 	case i == 0:
@@ -106,9 +100,10 @@ func (d *Device) Serve(to int) (source int, t Transfer, ok bool) {
 	if source, ok = d.Holder(to); ok {
 		t, ok = d.Source(source).transfer()
 	} else {
-		for range d.Sources() {
+		sources := 1 + len(d.more)
+		for range sources {
 			source = s.turn
-			s.turn = (s.turn + 1) % d.Sources()
+			s.turn = (s.turn + 1) % sources
 			if p := d.Source(source); p.used > 0 && p.frames[p.oldest].sink == to {
 				if t, ok = p.transfer(); ok {
 					break

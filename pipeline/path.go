@@ -2,18 +2,18 @@ package pipeline
 
 import "fmt"
 
-// MaxBuffers is the greatest number of frame buffers of one direction.
+// MaxBuffers is the greatest number of frame buffers of a source, of sources and of sinks.
 const MaxBuffers = 1024
 
 // Transfer is one outgoing transfer.
 type Transfer struct {
-	Frame  uint64 // number of the frame, counted from 0 as frames of its source start
-	Buffer int    // where its bytes are, 0 to Buffers-1
-	Offset int    // of the first byte in the frame
-	Bytes  int    // 1 or more
-	Last   bool   // the frame ends with this transfer
-	Ends   bool   // a packet ends with it: the frame, or a fragment that Shape.Packet delimits
-	Broken bool   // with Last: the source gave the frame up, and its rest does not come
+	Frame  uint64 // number of the frame, counted from 0 as frames of its source start.
+	Buffer int    // where its bytes are, 0 to Buffers-1.
+	Offset int    // of the first byte in the frame.
+	Bytes  int    // 1 or more.
+	Last   bool   // the frame ends with this transfer.
+	Ends   bool   // a packet ends with it: the frame, or a fragment that Shape.Packet delimits.
+	Broken bool   // with Last: the source gave the frame up, and its rest does not come.
 }
 
 type frame struct {
@@ -21,7 +21,7 @@ type frame struct {
 	length  int
 	arrived int
 	sent    int
-	sink    int // that it leaves by
+	sink    int // that it leaves by.
 	broken  bool
 }
 
@@ -31,20 +31,20 @@ type frame struct {
 // the two edges that AMP adds to cut-through (patent, figure 5). With one buffer a frame
 // must leave before the next begins.
 type Path struct {
-	waiter   Waiter // policy, if it is one
+	waiter   Waiter // policy, if it is one.
 	policy   Policy
-	frames   []frame // ring; buffer number = index
-	oldest   int     // index of the oldest frame that has not left
-	used     int     // frames in the ring
-	backlog  int     // frames that wait at the source
-	numbered uint64  // frames started so far
-	sinks    int     // of the device
-	packet   int     // most bytes of a packet that leaves; 0 = frames are packets
-	filling  bool    // the newest frame is still arriving
-	promised bool    // Threshold has said that a transfer may start now
-	moving   bool    // an outgoing transfer is under way
-	last     bool    // it ends its frame
-	shared   bool    // the device has several sources or sinks: only Device.Serve moves what leaves
+	frames   []frame // ring; buffer number = index.
+	oldest   int     // index of the oldest frame that has not left.
+	used     int     // frames in the ring.
+	backlog  int     // frames that wait at the source.
+	numbered uint64  // frames started so far.
+	sinks    int     // of the device.
+	packet   int     // most bytes of a packet that leaves; 0 = frames are packets.
+	filling  bool    // the newest frame is still arriving.
+	promised bool    // Threshold has said that a transfer may start now.
+	moving   bool    // an outgoing transfer is under way.
+	last     bool    // it ends its frame.
+	shared   bool    // the device has several sources or sinks: only Device.Serve moves what leaves.
 }
 
 func newPath(p Policy, s Shape) (Path, error) {

@@ -142,7 +142,7 @@ func (p *Switch) Abort() {
 	p.frame, p.path = nil, path{}
 }
 
-// output is what a port knows of the frame that it has received and not released.
+// output has the state of the frame that a port has received and not released.
 type output struct {
 	held  bool          // the frame came in parts: it holds the port
 	seen  int           // bytes of it, at the last look

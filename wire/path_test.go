@@ -344,4 +344,13 @@ func TestSwitchAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations for a frame in parts", n)
 	}
+	if n := testing.AllocsPerRun(1000, func() {
+		copy(p[0].Reserve(len(f)), f)
+		p[0].Commit()
+		p[0].Flush()
+		p[2].Receive()
+		p[2].Release()
+	}); n != 0 {
+		t.Errorf("%v allocations for a whole frame", n)
+	}
 }

@@ -17,14 +17,14 @@ const MaxSwitchPorts = 16
 // SwitchOptions are the choices of NewSwitch. The zero value is good.
 type SwitchOptions struct {
 	MemoryOptions
-	// Watchdog is how long a sender may stall in the middle of a frame that has begun to
-	// leave: 1 ms to 1 minute; DefaultWatchdog if zero.
+	// Watchdog bounds the time that a sender may stall in the middle of a frame that has begun to
+	// leave: 1 ms to 1 minute; half a second if zero.
 	Watchdog time.Duration
 }
 
-// DefaultWatchdog is a sixth of the time after which engines take a silent peer for dead, so
-// that others still get through.
-const DefaultWatchdog = 500 * time.Millisecond
+// defaultWatchdog is a sixth of the time after which engines take a peer for dead: others still
+// get through.
+const defaultWatchdog = 500 * time.Millisecond
 
 // Switch is one port of an Ethernet switch in memory. Frames go to the port that has
 // claimed their destination, or else at which it was heard last, and to all others if
@@ -78,7 +78,7 @@ func NewSwitch(n int, o SwitchOptions) ([]*Switch, error) {
 		return nil, err
 	}
 	if o.Watchdog == 0 {
-		o.Watchdog = DefaultWatchdog
+		o.Watchdog = defaultWatchdog
 	}
 	if o.Watchdog < time.Millisecond || o.Watchdog > time.Minute {
 		return nil, fmt.Errorf("%w: a watchdog of %v is not in 1 ms to 1 minute", ErrOptions, o.Watchdog)

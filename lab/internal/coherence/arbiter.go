@@ -2,20 +2,20 @@ package coherence
 
 import "github.com/trapeze-nic/trapeze/lab/internal/profile"
 
-// patience is how long a processor waits for a bus that it does not get before it counts as
-// starved: some hundred transactions.
+// patience bounds the wait of a processor for a bus. A longer one counts as starving: it is some
+// hundred transactions.
 const patience = Time(1e8)
 
 // arbiter decides between the processor and what the NIC has asked for.
 type arbiter struct {
-	first   profile.First // empty: in turn
-	queue   int           // transactions of the processor that go one after the other, with ProcessorFirst
-	row     int           // those that have
-	last    Time          // the span of the last transaction
-	starved bool          // the processor has waited for too long
+	first   profile.First // Empty: in turn.
+	queue   int           // Transactions of the processor that go one after the other, with ProcessorFirst.
+	row     int           // Those that have.
+	last    Time          // The span of the last transaction.
+	starved bool          // The processor has waited for too long.
 }
 
-// pause is how long the processor must have no use for the bus before the NIC gets in.
+// pause is the time without a use of the processor for the bus after which the NIC gets in.
 func (b *bus) pause() Time {
 	if b.first == profile.ProcessorFirst {
 		return b.last

@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// Program is what the processor does beside the NIC.
+// Program names the work of the processor beside the NIC.
 type Program string
 
 // Programs.
@@ -24,7 +24,7 @@ const (
 // Programs are all of them.
 var Programs = []Program{NoProgram, BlockCopy, PIOWrite, PIORead}
 
-// Direction is what the NIC does beside the processor.
+// Direction names the work of the NIC beside the processor.
 type Direction string
 
 // Directions of DMA.
@@ -45,7 +45,7 @@ type Contest struct {
 	Bytes   int // of each DMA transfer, 1 to MaxBytes
 }
 
-// Contestant is what one of the two reaches.
+// Contestant has the rates that one of the two reaches.
 type Contestant struct {
 	Alone    float64 `json:"alone_mb_s" help:"with nothing beside it"`
 	Together float64 `json:"together_mb_s" help:"0 if it starves"`
@@ -62,7 +62,7 @@ type Outcome struct {
 	Starved       bool       `json:"processor_starved"`
 }
 
-// contestBlocks are what the program moves, the second-level cache's at least. The second half is
+// contestBlocks are those that the program moves, the second-level cache's at least. The second half is
 // measured: a copy has filled the cache by then, half with each side. transfers are those of DMA
 // alone.
 const (

@@ -7,19 +7,19 @@ import "github.com/trapeze-nic/trapeze/pipeline"
 type lines struct {
 	*contest
 	device *pipeline.Device
-	line   int    // of the transfer, that comes into the bridge next
-	count  int    // of a transfer
-	out    int    // lines of the transfer that have left
-	freed  []Time // when each buffer is free; the next to be used first
-	row    int    // bytes of the burst on PCI
-	came   []Time // when each line of the transfer was in the bridge
-	idle   Time   // when the next line may come
-	ends   Time   // the last line on PCI
+	line   int    // of the transfer, that comes into the bridge next.
+	count  int    // of a transfer.
+	out    int    // lines of the transfer that have left.
+	freed  []Time // when each buffer is free; the next to be used first.
+	row    int    // bytes of the burst on PCI.
+	came   []Time // when each line of the transfer was in the bridge.
+	idle   Time   // when the next line may come.
+	ends   Time   // the last line on PCI.
 
-	began Time   // the transfer
-	took  []Time // each transfer that has ended
-	ended []Time // when
-	left  []Time // when each line was at its end
+	began Time   // the transfer.
+	took  []Time // each transfer that has ended.
+	ended []Time // when.
+	left  []Time // when each line was at its end.
 }
 
 // begin starts the first transfer.

@@ -20,16 +20,16 @@ const (
 
 // Bridge joins a host's memory bus with the PCI bus that the NIC is on.
 type Bridge struct {
-	PCI      SystemBus // Arbitration: idle cycles between transactions; Address: with device selection
-	Wait     int       // cycles of a read on PCI before its first data
-	First    First     // on the memory bus
-	Queue    int       // transactions of the processor that the bridge has taken and not done
-	Merge    int       // bytes of a block whose uncached words the processor or the bridge joins in one burst
-	Posted   int       // bursts of stores that wait in the bridge while the processor goes on
-	Load     Time      // of an uncached load beside its time on PCI: to the bridge and back to the program
-	Prefetch int       // blocks of memory between the memory bus and PCI
-	Burst    int       // bytes that the NIC moves on PCI before the processor has its turn
-	Start    Time      // of each DMA transfer, while the buses are free
+	PCI      SystemBus // Arbitration: idle cycles between transactions; Address: with device selection.
+	Wait     int       // cycles of a read on PCI before its first data.
+	First    First     // on the memory bus.
+	Queue    int       // transactions of the processor that the bridge has taken and not done.
+	Merge    int       // bytes of a block whose uncached words the processor or the bridge joins in one burst.
+	Posted   int       // bursts of stores that wait in the bridge while the processor goes on.
+	Load     Time      // of an uncached load beside its time on PCI: to the bridge and back to the program.
+	Prefetch int       // blocks of memory between the memory bus and PCI.
+	Burst    int       // bytes that the NIC moves on PCI before the processor has its turn.
+	Start    Time      // of each DMA transfer, while the buses are free.
 }
 
 type rawBridge struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 )
 
-// Shared is what one sender of a trunk came to under a policy.
+// Shared sums one sender of a trunk up, under a policy.
 type Shared struct {
 	Policy string `json:"policy"`
 	Number int    `json:"sender" help:"from 0; the first has the slow bus"`

@@ -53,7 +53,7 @@ func (t *Trunk) check(o *Options) error {
 	return nil
 }
 
-// Sender is what one sender of a trunk came to, measured frames only.
+// Sender sums one sender of a trunk up, measured frames only.
 type Sender struct {
 	Latency    profile.Time `json:"latency_us" help:"mean of the frames that arrived"`
 	Longest    profile.Time `json:"longest_us" help:"the longest of them"`
@@ -80,13 +80,13 @@ type trunk struct {
 	holds []Hold
 }
 
-// holding is what a trunk knows of a flow.
+// holding has the state of a flow at a trunk.
 type holding struct {
-	arrived int          // of the packet in the switch
-	since   profile.Time // the packet waits for the sink, or has it
-	moves   profile.Time // the pulse began to move
-	dropped int          // frame whose rest goes no farther than the switch, -1 for none
-	lost    map[int]bool // frames that were given up
+	arrived int          // of the packet in the switch.
+	since   profile.Time // the packet waits for the sink, or has it.
+	moves   profile.Time // the pulse began to move.
+	dropped int          // frame whose rest goes no farther than the switch, -1 for none.
+	lost    map[int]bool // frames that were given up.
 
 	waited, held, moved profile.Time
 	pulses, cut         int
@@ -109,8 +109,8 @@ func (m *machine) newTrunk() (err error) {
 	return nil
 }
 
-// silence is the slot of the watchdog.
-func (m *machine) silence() *profile.Time { return &m.at[len(m.at)-1] }
+// watch is the slot of the watchdog.
+func (m *machine) watch() *profile.Time { return &m.at[len(m.at)-1] }
 
 // starts reports whether a packet starts with the pulse that netTx has.
 func (m *machine) starts(i int) bool {
@@ -153,7 +153,7 @@ func (m *machine) serve() {
 	}
 	f := &m.flows[i]
 	h := &f.held
-	*m.silence() = never
+	*m.watch() = never
 	if m.starts(i) {
 		if f.leaving >= m.o.Warmup {
 			h.waited += m.now - h.since
@@ -190,7 +190,7 @@ func (m *machine) passed(i int) {
 	if f.pulse.Ends {
 		m.free(i, false)
 	} else if w := m.o.Trunk.Watchdog; w > 0 {
-		*m.silence() = m.now + w
+		*m.watch() = m.now + w
 	}
 }
 
