@@ -220,5 +220,8 @@ func (h host) Interrupt(vector uint16) { h.d.msix.raise(vector) }
 // AdminEntry is described at engine.Host.
 func (h host) AdminEntry(e *descriptors.AdminEntry) { h.d.admin.entry(e) }
 
+// WireBroke returns the last error of the device's port of a switch, see wire.Broke.
+func (d *Device) WireBroke() *wire.PathError { return wire.Broke(d.wire) }
+
 // WireStats returns the counters of the device's wire, see wire.Stats.
 func (d *Device) WireStats() any { return wire.Stats(d.wire) }

@@ -1,7 +1,9 @@
 package emulator_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -37,4 +39,33 @@ func TestSwitchCutsThrough(t *testing.T) {
 		t.Errorf("%+v after %d messages", s, messages)
 	}
 	t.Logf("%d frames of %d messages left the switch while they still arrived", s.CutThrough, messages)
+}
+
+// TestWireBroke: a NIC drops a frame whose sender stalls within the switch, and says which station it was.
+func TestWireBroke(t *testing.T) {
+	ends, err := wire.NewSwitch(2, wire.SwitchOptions{Watchdog: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := descriptors.MAC{2, 0, 0, 0, 0, 9}
+	d, err := emulator.New(emulator.Options{Wire: ends[1], MAC: mac, Limits: smallLimits, Thread: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeDevice(t, d) })
+	newAdminHost(t, d)
+	station := descriptors.MAC{2, 0, 0, 0, 0, 7}
+	frame := ends[0].Reserve(1000)
+	copy(frame, mac[:])
+	copy(frame[6:], station[:])
+	copy(frame[12:], descriptors.EtherType[:])
+	ends[0].Publish(200)
+	for end := time.Now().Add(patience); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the watchdog does not end the frame")
+		}
+	}
+	if e := d.WireBroke(); e.Station != station || !errors.Is(e, wire.ErrStalled) {
+		t.Error(e)
+	}
 }

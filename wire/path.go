@@ -48,15 +48,6 @@ func (p *Switch) Stats() SwitchStats {
 	return SwitchStats{c.cutThrough.Load(), c.waited.Load(), c.stalled.Load(), c.broken.Load(), c.lost.Load()}
 }
 
-// Err returns the last *PathError of the port, nil if there was none. It may be called from
-// any goroutine.
-func (p *Switch) Err() error {
-	if e := p.failed.Load(); e != nil {
-		return e
-	}
-	return nil
-}
-
 // ports is a set of ports, a bit each.
 type ports uint32
 

@@ -70,8 +70,8 @@ func TestSwitchHoldsThePath(t *testing.T) {
 	if g := receive(p[2]); !bytes.Equal(g, short) {
 		t.Errorf("%d bytes after it", len(g))
 	}
-	if s := p[2].Stats(); s != (wire.SwitchStats{CutThrough: 1, Waited: 1}) || p[2].Err() != nil {
-		t.Errorf("%+v, %v", s, p[2].Err())
+	if s := p[2].Stats(); s != (wire.SwitchStats{CutThrough: 1, Waited: 1}) || wire.Broke(p[2]) != nil {
+		t.Errorf("%+v, %v", s, wire.Broke(p[2]))
 	}
 }
 
@@ -151,10 +151,9 @@ func TestSwitchWatchdog(t *testing.T) {
 	if send(p[0], long); !bytes.Equal(receive(p[2]), long) {
 		t.Error("the next frame does not pass")
 	}
-	var e *wire.PathError
-	if err := p[2].Err(); !errors.Is(err, wire.ErrStalled) || !errors.As(err, &e) || e.Station != stationMAC(0) || e.From != 0 ||
-		e.To != 2 || e.Passed != 200 || e.Length != len(long) || !strings.Contains(err.Error(), stationMAC(0).String()) {
-		t.Errorf("%v: %+v", err, e)
+	if e := wire.Broke(p[2]); e == nil || !errors.Is(e, wire.ErrStalled) || e.Station != stationMAC(0) || e.From != 0 ||
+		e.To != 2 || e.Passed != 200 || e.Length != len(long) || !strings.Contains(e.Error(), stationMAC(0).String()) {
+		t.Errorf("%v: %+v", e, e)
 	}
 	if s := p[2].Stats(); s != (wire.SwitchStats{CutThrough: 1, Waited: 1, Stalled: 1}) {
 		t.Errorf("%+v", s)
@@ -187,9 +186,8 @@ func TestSwitchOutputDies(t *testing.T) {
 				t.Errorf("the other output has %d bytes, aborted %v", n, aborted)
 			}
 			p[1].Release()
-			var e *wire.PathError
-			if err := p[0].Err(); !errors.Is(err, wire.ErrGone) || !errors.As(err, &e) || e.To != 2 || e.Station != stationMAC(0) {
-				t.Errorf("%v", err)
+			if e := wire.Broke(p[0]); e == nil || !errors.Is(e, wire.ErrGone) || e.To != 2 || e.Station != stationMAC(0) {
+				t.Errorf("%v", e)
 			}
 			if s := p[0].Stats(); s.Lost != 1 {
 				t.Errorf("%+v", s)

@@ -34,8 +34,8 @@ const defaultWatchdog = 500 * time.Millisecond
 //
 // A frame that comes in parts leaves while it still arrives (engine.Progressive) if its
 // output is free. It holds the output until its end. Frames from other ports wait, and then
-// have their turn one after the other. A watchdog ends a frame whose sender stalls: Err of the
-// output then has a *PathError.
+// have their turn one after the other. A watchdog ends a frame whose sender stalls: Broke of
+// the output then says whose it was.
 type Switch struct {
 	fabric *fabric
 	number int
