@@ -185,10 +185,10 @@ func (p *Path) next() (f *frame, n int) {
 		n = f.arrived - f.sent
 	}
 	p.promised = false
-	if p.packet > 0 {
-		n = min(n, p.packet-f.sent%p.packet)
-	}
 	if n > 0 {
+		if p.packet > 0 {
+			n = min(n, p.packet-f.sent%p.packet)
+		}
 		f.sent += n
 		p.moving, p.last = true, f.sent == f.length
 	}
