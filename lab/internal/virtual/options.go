@@ -66,8 +66,9 @@ type Options struct {
 	// switches. It goes without Fetch and Bidirectional.
 	Trunk *Trunk
 
-	Changes []Change
-	Log     bool // keep a record of each transfer
+	Changes  []Change
+	Log      bool // keep a record of each transfer
+	LogCosts bool // the firmware keeps one itself, and pays for it what the profile says
 }
 
 func (o *Options) check() error {
@@ -116,5 +117,6 @@ type Result struct {
 	Transfers int             // of all engines, warm-up included
 	Senders   []Sender        // of a trunk
 	Holds     []Hold          // of a trunk, with Log: by time
-	Log       []dmalog.Record
+	Log       []dmalog.Record // payloads, and requests of a fetch
+	Control   []dmalog.Record // the control messages ahead of payloads: netTx and netRcv have a transfer for each
 }
