@@ -10,8 +10,6 @@ import (
 // off there.
 func Broke(p Port) *PathError {
 	switch p := p.(type) {
-	case *Tap:
-		return Broke(p.inner)
 	case *Fault:
 		return Broke(p.inner)
 	case *Switch:
