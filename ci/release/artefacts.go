@@ -19,7 +19,8 @@ import (
 
 // publishPrograms puts the static programs into the output.
 func (r *release) publishPrograms(arch string) error {
-	for _, name := range programs {
+	for _, p := range programs {
+		name := p.name
 		if err := static(r.program(arch, name)); err != nil {
 			return fmt.Errorf("%s for %s: %w", name, arch, err)
 		}
@@ -82,7 +83,8 @@ func libcVersion(path string) (string, error) {
 
 // bills writes the bill of materials of each program: the modules that Go's linker has recorded.
 func (r *release) bills(arch string) error {
-	for _, name := range programs {
+	for _, p := range programs {
+		name := p.name
 		info, err := buildinfo.ReadFile(r.program(arch, name))
 		if err != nil {
 			return err

@@ -44,8 +44,9 @@ func command(ctx context.Context, folder string, env []string, name string, args
 	return strings.TrimSpace(string(out)), nil
 }
 
-// checkOut clones this repository at a commit. Files that are not committed do not come along.
-func (r *release) checkOut(ctx context.Context, commit string) error {
+// checkOut clones this repository at a commit. Files that are not committed do not come along. A commit
+// without a tag of a version is refused, if it is not to be a snapshot.
+func (r *release) checkOut(ctx context.Context, commit string, snapshot bool) error {
 	for _, dir := range []string{r.build, r.output} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -58,6 +59,13 @@ func (r *release) checkOut(ctx context.Context, commit string) error {
 	hash, err := git("rev-parse", "--verify", "--end-of-options", commit+"^{commit}")
 	if err != nil {
 		return err
+	}
+	tags, err := git("tag", "--points-at", hash, "--list", "v[0-9]*")
+	if err != nil {
+		return err
+	}
+	if tags == "" && !snapshot {
+		return fmt.Errorf("commit %s has no tag of a version: tag it (git tag v0.1.0 %[1]s), or say --snapshot", hash)
 	}
 	top, err := git("rev-parse", "--path-format=absolute", "--git-common-dir")
 	if err != nil {
@@ -99,14 +107,15 @@ func compiler(arch string) string {
 // compile builds the programs and the C library for an architecture.
 func (r *release) compile(ctx context.Context, arch string) error {
 	env := r.environment(arch)
-	for _, name := range programs {
-		// Go puts the commit, its date and the version by its tag into the program.
-		if _, err := command(ctx, r.source, append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
-			"-o", r.program(arch, name), "./tools/"+name); err != nil {
+	for _, p := range programs {
+		// Go puts the commit, its date and the version by its tag into the program. One profile for
+		// all: what they share is compiled once.
+		if _, err := command(ctx, filepath.Join(r.source, p.module), append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
+			"-pgo="+filepath.Join(r.source, "tools/trapeze/default.pgo"), "-o", r.program(arch, p.name), p.folder); err != nil {
 			return err
 		}
 	}
-	if err := r.setVersion(r.program(arch, programs[0])); err != nil {
+	if err := r.setVersion(r.program(arch, "trapeze")); err != nil {
 		return err
 	}
 	for format, libdir := range libraryFolders(arch) {
