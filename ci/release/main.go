@@ -23,20 +23,11 @@ import (
 	"syscall"
 )
 
-// program is what is compiled: a package of Go in a module of this repository.
-type program struct {
-	name, module, folder string
-	// with is the package that it is installed with.
-	with string
-}
-
-// documented says whether the program describes itself: it gets manual pages and completion.
-func (p program) documented() bool { return p.module == "." }
-
-var programs = []program{
-	{"trapeze", ".", "./tools/trapeze", "trapeze"},
-	{"trapeze-lab", ".", "./tools/trapeze-lab", "trapeze-lab"},
-	{"trapeze-metrics", "metrics", "./trapeze-metrics", "trapeze"},
+// programs are compiled: each of a folder, and installed with a package. Those in tools describe themselves.
+var programs = []struct{ name, folder, with string }{
+	{"trapeze", "tools/trapeze", "trapeze"},
+	{"trapeze-lab", "tools/trapeze-lab", "trapeze-lab"},
+	{"trapeze-metrics", "metrics/trapeze-metrics", "trapeze"},
 }
 
 func main() {

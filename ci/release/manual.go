@@ -26,7 +26,7 @@ type help struct {
 // each command, and the scripts of completion.
 func (r *release) document(ctx context.Context) error {
 	for _, p := range programs {
-		if !p.documented() {
+		if !strings.HasPrefix(p.folder, "tools/") {
 			continue
 		}
 		if err := r.manual(ctx, p.name, nil, ""); err != nil {

@@ -60,11 +60,7 @@ func (r *release) checkOut(ctx context.Context, commit string, snapshot bool) er
 	if err != nil {
 		return err
 	}
-	tags, err := git("tag", "--points-at", hash, "--list", "v[0-9]*")
-	if err != nil {
-		return err
-	}
-	if tags == "" && !snapshot {
+	if _, err := git("describe", "--exact-match", "--tags", "--match", "v[0-9]*", hash); err != nil && !snapshot {
 		return fmt.Errorf("commit %s has no tag of a version: tag it (git tag v0.1.0 %[1]s), or say --snapshot", hash)
 	}
 	top, err := git("rev-parse", "--path-format=absolute", "--git-common-dir")
@@ -110,8 +106,8 @@ func (r *release) compile(ctx context.Context, arch string) error {
 	for _, p := range programs {
 		// Go puts the commit, its date and the version by its tag into the program. One profile for
 		// all: what they share is compiled once.
-		if _, err := command(ctx, filepath.Join(r.source, p.module), append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
-			"-pgo="+filepath.Join(r.source, "tools/trapeze/default.pgo"), "-o", r.program(arch, p.name), p.folder); err != nil {
+		if _, err := command(ctx, filepath.Join(r.source, p.folder), append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
+			"-pgo="+filepath.Join(r.source, "tools/trapeze/default.pgo"), "-o", r.program(arch, p.name)); err != nil {
 			return err
 		}
 	}
