@@ -19,11 +19,11 @@ import (
 
 // publishPrograms puts the static programs into the output.
 func (r *release) publishPrograms(arch string) error {
-	for _, p := range programs {
-		if err := static(r.program(arch, p.name)); err != nil {
-			return fmt.Errorf("%s for %s: %w", p.name, arch, err)
+	for _, name := range programs {
+		if err := static(r.program(arch, name)); err != nil {
+			return fmt.Errorf("%s for %s: %w", name, arch, err)
 		}
-		if err := copyFile(filepath.Join(r.output, fmt.Sprintf("%s_%s_linux_%s", p.name, r.version, arch)), r.program(arch, p.name), 0o755); err != nil {
+		if err := copyFile(filepath.Join(r.output, fmt.Sprintf("%s_%s_linux_%s", name, r.version, arch)), r.program(arch, name), 0o755); err != nil {
 			return err
 		}
 	}
@@ -82,15 +82,15 @@ func libcVersion(path string) (string, error) {
 
 // bills writes the bill of materials of each program: the modules that Go's linker has recorded.
 func (r *release) bills(arch string) error {
-	for _, p := range programs {
-		info, err := buildinfo.ReadFile(r.program(arch, p.name))
+	for _, name := range programs {
+		info, err := buildinfo.ReadFile(r.program(arch, name))
 		if err != nil {
 			return err
 		}
 		bom := cyclonedx.NewBOM()
-		bom.SerialNumber = "urn:uuid:" + uuid.NewSHA1(uuid.NameSpaceURL, []byte(info.Main.Path+"/"+p.name+"@"+r.commit+"/"+arch)).String()
+		bom.SerialNumber = "urn:uuid:" + uuid.NewSHA1(uuid.NameSpaceURL, []byte(info.Main.Path+"/"+name+"@"+r.commit+"/"+arch)).String()
 		main := component(cyclonedx.ComponentTypeApplication, info.Main.Path, info.Main.Version)
-		main.Name = p.name
+		main.Name = name
 		bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format("2006-01-02T15:04:05Z"), Component: &main}
 		std := component(cyclonedx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"))
 		list, needs := []cyclonedx.Component{std}, []string{std.BOMRef}
@@ -107,7 +107,7 @@ func (r *release) bills(arch string) error {
 		if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(r.output, fmt.Sprintf("%s_%s_linux_%s.cdx.json", p.name, r.version, arch)), out.Bytes(), 0o644); err != nil {
+		if err := writeFile(filepath.Join(r.output, fmt.Sprintf("%s_%s_linux_%s.cdx.json", name, r.version, arch)), out.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}

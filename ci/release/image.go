@@ -54,8 +54,8 @@ func (r *release) tag() string { return strings.ReplaceAll(r.version, "~", "-") 
 // imageFor makes the image for an architecture.
 func (r *release) imageFor(arch string) (v1.Image, error) {
 	root := filepath.Join(r.build, arch, "image-root")
-	for _, p := range programs {
-		if err := copyFile(filepath.Join(root, "usr/bin", p.name), r.program(arch, p.name), 0o755); err != nil {
+	for _, name := range programs {
+		if err := copyFile(filepath.Join(root, "usr/bin", name), r.program(arch, name), 0o755); err != nil {
 			return nil, err
 		}
 	}

@@ -23,12 +23,8 @@ import (
 	"syscall"
 )
 
-// programs are compiled: each of a folder, and installed with a package. Those in tools describe themselves.
-var programs = []struct{ name, folder, with string }{
-	{"trapeze", "tools/trapeze", "trapeze"},
-	{"trapeze-lab", "tools/trapeze-lab", "trapeze-lab"},
-	{"trapeze-metrics", "metrics/trapeze-metrics", "trapeze"},
-}
+// programs are the commands, each in the folder tools and in a package of its name.
+var programs = []string{"trapeze", "trapeze-lab"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

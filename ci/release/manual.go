@@ -25,14 +25,11 @@ type help struct {
 // document has the programs that this machine runs write what is documentation: a manual page for
 // each command, and the scripts of completion.
 func (r *release) document(ctx context.Context) error {
-	for _, p := range programs {
-		if !strings.HasPrefix(p.folder, "tools/") {
-			continue
-		}
-		if err := r.manual(ctx, p.name, nil, ""); err != nil {
+	for _, name := range programs {
+		if err := r.manual(ctx, name, nil, ""); err != nil {
 			return err
 		}
-		if err := r.completion(ctx, p.name); err != nil {
+		if err := r.completion(ctx, name); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func (r *release) packages(arch string) error {
 	return nil
 }
 
-// programRoot is a root with a package's programs, its licence, and what the package has besides.
+// programRoot is a root with one program, its licence, and what the package has besides.
 func (r *release) programRoot(arch, name string) string {
 	return filepath.Join(r.build, arch, "root-"+name)
 }
@@ -59,11 +59,11 @@ var hostFiles = map[string]string{
 
 // stage makes the roots of the packages.
 func (r *release) stage(arch string) error {
-	for _, p := range programs {
-		if err := copyFile(filepath.Join(r.programRoot(arch, p.with), "usr/bin", p.name), r.program(arch, p.name), 0o755); err != nil {
+	for _, name := range programs {
+		if err := copyFile(filepath.Join(r.programRoot(arch, name), "usr/bin", name), r.program(arch, name), 0o755); err != nil {
 			return err
 		}
-		if err := r.licence(r.programRoot(arch, p.with), p.with); err != nil {
+		if err := r.licence(r.programRoot(arch, name), name); err != nil {
 			return err
 		}
 	}

@@ -103,15 +103,14 @@ func compiler(arch string) string {
 // compile builds the programs and the C library for an architecture.
 func (r *release) compile(ctx context.Context, arch string) error {
 	env := r.environment(arch)
-	for _, p := range programs {
-		// Go puts the commit, its date and the version by its tag into the program. One profile for
-		// all: what they share is compiled once.
-		if _, err := command(ctx, filepath.Join(r.source, p.folder), append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
-			"-pgo="+filepath.Join(r.source, "tools/trapeze/default.pgo"), "-o", r.program(arch, p.name)); err != nil {
+	for _, name := range programs {
+		// Go puts the commit, its date and the version by its tag into the program.
+		if _, err := command(ctx, r.source, append(env, "CGO_ENABLED=0"), "go", "build", "-buildvcs=true", "-ldflags=-s -w",
+			"-o", r.program(arch, name), "./tools/"+name); err != nil {
 			return err
 		}
 	}
-	if err := r.setVersion(r.program(arch, "trapeze")); err != nil {
+	if err := r.setVersion(r.program(arch, programs[0])); err != nil {
 		return err
 	}
 	for format, libdir := range libraryFolders(arch) {
