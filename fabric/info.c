@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* The wire that the NICs of all programs of a user on a host share. */
-#define DEFAULT_DEVICE "emu:?wire=host:fabric"
+#define DEFAULT_DEVICE "emu:?wire=host:fabric&engine=inline"
 
 /* The version of this provider. */
 #define PROVIDER_VERSION FI_VERSION(0, 1)
