@@ -218,7 +218,8 @@ static int dial(struct ep *ep, int64_t deadline)
 	int r, one = 1, error = 0;
 	socklen_t n = sizeof(error);
 
-	ep->socket.fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (ep->socket.fd < 0) /* else it has the address of a passive end point */
+		ep->socket.fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (ep->socket.fd < 0)
 		return -errno;
 	(void)setsockopt(ep->socket.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -417,10 +418,23 @@ static int copy_name(const void *from, size_t n, void *addr, size_t *size)
 	return room < n ? -FI_ETOOSMALL : 0;
 }
 
+/* socket_name is the address that a socket is bound to. */
+static int socket_name(int fd, void *addr, size_t *size)
+{
+	struct sockaddr_storage a;
+	socklen_t n = sizeof(a);
+
+	if (getsockname(fd, (struct sockaddr *)&a, &n) != 0)
+		return -errno;
+	return copy_name(&a, n, addr, size);
+}
+
 static int ep_getname(fid_t fid, void *addr, size_t *size)
 {
 	struct ep *ep = (struct ep *)fid;
 
+	if (ep->socket.fd >= 0)
+		return socket_name(ep->socket.fd, addr, size);
 	return copy_name(ep->info->src_addr, ep->info->src_addrlen, addr, size);
 }
 
@@ -588,7 +602,7 @@ static int pep_listen(struct fid_pep *fid)
 
 	if (p->eq == NULL)
 		return -FI_ENOEQ;
-	if (p->listening)
+	if (p->listening || p->socket.fd < 0)
 		return -FI_EOPBADSTATE;
 	if (listen(p->socket.fd, SOMAXCONN) != 0)
 		return -errno;
@@ -622,15 +636,49 @@ static int pep_reject(struct fid_pep *fid, fid_t handle, const void *data, size_
 	return e;
 }
 
+/* bind_socket gives a passive end point its address. */
+static int bind_socket(struct pep *p, const void *addr, size_t size)
+{
+	int one = 1, fd;
+
+	if (!known_address(addr, size))
+		return -FI_EINVAL;
+	fd = socket(((const struct sockaddr *)addr)->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 || bind(fd, addr, (socklen_t)size) != 0) {
+		int r = -errno;
+
+		FI_WARN(&provider, FI_LOG_EP_CTRL, "a passive end point cannot have its address: %s\n", fi_strerror(-r));
+		close(fd);
+		return r;
+	}
+	if (p->socket.fd >= 0)
+		close(p->socket.fd);
+	p->socket.fd = fd;
+	return 0;
+}
+
+void take_address(struct ep *ep, struct pep *p)
+{
+	if (p->listening)
+		return;
+	ep->socket.fd = p->socket.fd;
+	p->socket.fd = -1;
+}
+
+static int pep_setname(fid_t fid, void *addr, size_t size)
+{
+	struct pep *p = (struct pep *)fid;
+
+	return p->listening ? -FI_EOPBADSTATE : bind_socket(p, addr, size);
+}
+
 static int pep_getname(fid_t fid, void *addr, size_t *size)
 {
 	struct pep *p = (struct pep *)fid;
-	struct sockaddr_storage a;
-	socklen_t n = sizeof(a);
 
-	if (getsockname(p->socket.fd, (struct sockaddr *)&a, &n) != 0)
-		return -errno;
-	return copy_name(&a, n, addr, size);
+	return p->socket.fd < 0 ? -FI_EOPBADSTATE : socket_name(p->socket.fd, addr, size);
 }
 
 static int pep_bind(struct fid *fid, struct fid *other, uint64_t flags)
@@ -653,7 +701,8 @@ static int pep_close(struct fid *fid)
 	while (p->requests != NULL)
 		forget_request(p->requests);
 	pthread_mutex_unlock(&p->fabric->lock);
-	close(p->socket.fd);
+	if (p->socket.fd >= 0)
+		close(p->socket.fd);
 	if (p->eq != NULL)
 		__atomic_fetch_sub(&p->eq->users, 1, __ATOMIC_ACQ_REL);
 	__atomic_fetch_sub(&p->fabric->users, 1, __ATOMIC_ACQ_REL);
@@ -664,26 +713,22 @@ static int pep_close(struct fid *fid)
 
 static struct fi_ops pep_fid_ops = {sizeof(pep_fid_ops), pep_close, pep_bind, no_control, no_ops_open, NULL, NULL};
 static struct fi_ops_ep pep_ep_ops = {.size = sizeof(pep_ep_ops), .getopt = option_get};
-static struct fi_ops_cm pep_cm_ops = {sizeof(pep_cm_ops), no_setname, pep_getname, no_peer, no_connect, pep_listen, no_accept, pep_reject, no_shutdown, no_join};
+static struct fi_ops_cm pep_cm_ops = {sizeof(pep_cm_ops), pep_setname, pep_getname, no_peer, no_connect, pep_listen, no_accept, pep_reject, no_shutdown, no_join};
 
 int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **made, void *context)
 {
 	struct pep *p;
-	int one = 1, r;
+	int r;
 
-	if (info == NULL || info->src_addr == NULL)
+	if (info == NULL)
 		return -FI_EINVAL;
 	p = calloc(1, sizeof(*p));
 	if (p == NULL)
 		return -FI_ENOMEM;
+	p->socket.fd = -1;
 	p->info = fi_dupinfo(info);
-	p->socket.fd = socket(((struct sockaddr *)info->src_addr)->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (p->info == NULL || p->socket.fd < 0 || setsockopt(p->socket.fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
-	    bind(p->socket.fd, info->src_addr, (socklen_t)info->src_addrlen) != 0) {
-		r = p->info == NULL ? -FI_ENOMEM : -errno;
-		FI_WARN(&provider, FI_LOG_EP_CTRL, "a passive end point cannot be opened: %s\n", fi_strerror(-r));
-		if (p->socket.fd >= 0)
-			close(p->socket.fd);
+	r = p->info == NULL ? -FI_ENOMEM : info->src_addr != NULL ? bind_socket(p, info->src_addr, info->src_addrlen) : 0;
+	if (r != 0) {
 		fi_freeinfo(p->info);
 		free(p);
 		return r;

@@ -199,10 +199,7 @@ static int cq_control(struct fid *fid, int command, void *arg)
 {
 	struct cq *q = (struct cq *)fid;
 
-	if (command != FI_GETWAIT || q->fd < 0)
-		return -FI_ENOSYS;
-	*(int *)arg = q->fd;
-	return 0;
+	return wait_object(q->fd, command, arg);
 }
 
 static struct fi_ops fid_ops = {sizeof(fid_ops), cq_close, no_bind, cq_control, no_ops_open, NULL, NULL};

@@ -267,7 +267,7 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **mad
 	if (info == NULL || info->ep_attr == NULL || info->ep_attr->type != FI_EP_MSG || info->tx_attr == NULL || info->rx_attr == NULL ||
 	    info->tx_attr->size > MAX_DEPTH || info->rx_attr->size > MAX_DEPTH)
 		return -FI_EINVAL;
-	if (info->handle != NULL && info->handle->fclass != FI_CLASS_CONNREQ)
+	if (info->handle != NULL && info->handle->fclass != FI_CLASS_CONNREQ && info->handle->fclass != FI_CLASS_PEP)
 		return -FI_EINVAL;
 	ep = calloc(1, sizeof(*ep));
 	if (ep == NULL)
@@ -278,8 +278,11 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **mad
 		return -FI_ENOMEM;
 	}
 	ep->domain = (struct domain *)domain;
-	ep->request = (struct request *)info->handle;
 	ep->socket.fd = -1;
+	if (info->handle != NULL && info->handle->fclass == FI_CLASS_CONNREQ)
+		ep->request = (struct request *)info->handle;
+	else if (info->handle != NULL)
+		take_address(ep, (struct pep *)info->handle);
 	ep->send.depth = info->tx_attr->size != 0 ? (uint32_t)info->tx_attr->size : QUEUE_DEPTH;
 	ep->receive.depth = info->rx_attr->size != 0 ? (uint32_t)info->rx_attr->size : QUEUE_DEPTH;
 	ep->send.flags = info->tx_attr->op_flags;

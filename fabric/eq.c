@@ -207,10 +207,7 @@ static int eq_control(struct fid *fid, int command, void *arg)
 {
 	struct eq *q = (struct eq *)fid;
 
-	if (command != FI_GETWAIT || q->fd < 0)
-		return -FI_ENOSYS;
-	*(int *)arg = q->fd;
-	return 0;
+	return wait_object(q->fd, command, arg);
 }
 
 static struct fi_ops fid_ops = {sizeof(fid_ops), eq_close, no_bind, eq_control, no_ops_open, NULL, NULL};

@@ -265,8 +265,7 @@ static int resolve(const char *node, const char *service, uint64_t flags, const 
 	return 0;
 }
 
-/* known reports whether an address of the hints is one that can be used. */
-static bool known(const void *address, size_t n)
+bool known_address(const void *address, size_t n)
 {
 	const struct sockaddr *a = address;
 
@@ -280,7 +279,7 @@ static int set_addresses(struct fi_info *i, const char *node, const char *servic
 	size_t n = 0;
 	int r;
 
-	if (h != NULL && ((h->src_addr != NULL && !known(h->src_addr, h->src_addrlen)) || (h->dest_addr != NULL && !known(h->dest_addr, h->dest_addrlen))))
+	if (h != NULL && ((h->src_addr != NULL && !known_address(h->src_addr, h->src_addrlen)) || (h->dest_addr != NULL && !known_address(h->dest_addr, h->dest_addrlen))))
 		return -FI_ENODATA;
 	if (node != NULL || service != NULL) {
 		if ((r = resolve(node, service, flags, h, &a, &n)) != 0)

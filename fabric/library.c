@@ -115,6 +115,22 @@ int signal_wait(int fd, int milliseconds)
 	return n > 0 ? 0 : n == 0 ? -FI_EAGAIN : -errno;
 }
 
+int wait_object(int fd, int command, void *arg)
+{
+	switch (command) {
+	case FI_GETWAITOBJ:
+		*(enum fi_wait_obj *)arg = fd >= 0 ? FI_WAIT_FD : FI_WAIT_NONE;
+		return 0;
+	case FI_GETWAIT:
+		if (fd < 0)
+			return -FI_ENOSYS;
+		*(int *)arg = fd;
+		return 0;
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
 int64_t now_ms(void)
 {
 	struct timespec t;

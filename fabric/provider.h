@@ -72,6 +72,9 @@ int get_info(uint32_t version, const char *node, const char *service, uint64_t f
 	     const struct fi_info *hints, struct fi_info **info);
 int open_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
 
+/* known_address reports whether an address is one of IP, and has its length. */
+bool known_address(const void *address, size_t size);
+
 /* What a fid's operations answer that there are none of. */
 int no_bind(struct fid *fid, struct fid *other, uint64_t flags);
 int no_control(struct fid *fid, int command, void *arg);
@@ -84,6 +87,9 @@ void signal_clear(int fd);
 
 /* signal_wait waits until the signal is set, or milliseconds have passed; negative ones never end. */
 int signal_wait(int fd, int milliseconds);
+
+/* wait_object answers fi_control about the wait object of a queue. */
+int wait_object(int fd, int command, void *arg);
 
 /* now_ms is the monotonic time in milliseconds. */
 int64_t now_ms(void);
@@ -278,6 +284,9 @@ extern struct fi_ops_cm ep_cm_ops;
 
 /* stop_connecting ends what connects the end point, and its socket. */
 void stop_connecting(struct ep *ep);
+
+/* take_address has an end point connect from the address of a passive one, which gives it up. */
+void take_address(struct ep *ep, struct pep *p);
 
 /* forget_request ends a request; its socket is closed. The fabric's lock is held. */
 void forget_request(struct request *r);
