@@ -12,7 +12,7 @@
 
 int main(int argc, char **argv)
 {
-	int rank, size, i, n, rounds = 1000;
+	int rank, size, i, n, rounds;
 	char *b;
 	double start;
 
@@ -20,8 +20,9 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	n = argc > 1 ? atoi(argv[1]) : 64;
-	if (size != 2 || n < 1 || (b = calloc(1, (size_t)n)) == NULL) {
-		fprintf(stderr, "usage: mpirun -n 2 ... %s [BYTES]\n", argv[0]);
+	rounds = argc > 2 ? atoi(argv[2]) : 1000;
+	if (size != 2 || n < 1 || rounds < 1 || (b = calloc(1, (size_t)n)) == NULL) {
+		fprintf(stderr, "usage: mpirun -n 2 ... %s [BYTES [ROUNDS]]\n", argv[0]);
 		MPI_Abort(MPI_COMM_WORLD, 1);
 		return 1;
 	}
