@@ -40,6 +40,7 @@ type move struct {
 	end     profile.Time
 	perByte int64
 	bytes   int
+	first   bool // a control message goes ahead
 }
 
 // progress returns the bytes moved at a time: the engine's progress counter.
@@ -127,7 +128,7 @@ type nic struct {
 	flow     int  // that the job is for
 	incoming bool // of startHost: hostTx rather than hostRcv
 	began    profile.Time
-	turn     job                   // where the main loop looks first
+	notes    profile.Time          // until when the processor writes records
 	lastHost bool                  // the last host transfer was a hostTx
 	reading  bool                  // hostTx runs
 	writing  bool                  // hostRcv runs
@@ -146,6 +147,7 @@ type machine struct {
 	origin    profile.Time
 	transfers int
 	log       []dmalog.Record
+	control   []dmalog.Record
 	gaps      *gapSource
 	err       error // a device refused what happened to it
 }
