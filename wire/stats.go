@@ -10,8 +10,6 @@ import (
 // has none, such as one of a wire in memory.
 func Stats(p Port) any {
 	switch p := p.(type) {
-	case *Tap:
-		return Stats(p.inner)
 	case *Fault:
 		return struct {
 			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
