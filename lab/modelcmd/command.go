@@ -1,5 +1,5 @@
 // Package modelcmd holds the commands of trapeze that compute and draw: model,
-// model compare, model fetch, model transfer, model cells, model sweep, model project, model fit, model
+// model compare, model fetch, model transfer, model cells, model sweep, model project, model replay, model fit, model
 // profiles, model platforms, and plot.
 package modelcmd
 
@@ -63,7 +63,7 @@ takes from another what the file does not say).
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
+	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), goalsCommand(e), replayCommand(e), fitCommand(e), profilesCommand(e))
 	return cmd
 }
 

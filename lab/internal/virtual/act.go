@@ -34,7 +34,8 @@ func (m *machine) decide(n int) {
 
 func (m *machine) startHostTx(n, i int) {
 	f := &m.flows[i]
-	if _, err := f.send.Start(f.payload); err != nil {
+	bytes := f.length(f.started)
+	if _, err := f.send.Start(bytes); err != nil {
 		m.nics[n].reading = false
 		return
 	}
@@ -42,7 +43,7 @@ func (m *machine) startHostTx(n, i int) {
 	f.started++
 	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
 	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
-		end: m.now + cost.Transfer(f.payload), perByte: cost.PerByte, bytes: f.payload}
+		end: m.now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst}
 	m.at[i*flowSlots+hostTxEnd] = f.hostTx.end
 }
 
@@ -96,7 +97,7 @@ func (m *machine) flow(i int, first bool) {
 // arm gives the receive engine a buffer for the next frame of a flow.
 func (m *machine) arm(i int) {
 	f := &m.flows[i]
-	if _, err := f.receive.Start(f.payload); err != nil {
+	if _, err := f.receive.Start(f.length(f.armed)); err != nil {
 		return
 	}
 	f.wire.landed = 0

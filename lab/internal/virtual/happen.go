@@ -37,11 +37,11 @@ func (m *machine) happen(i, what int) {
 		m.look(to)
 	case hostTxNoted:
 		m.nics[from].reading = false
-		m.progress(f.send, f.payload)
+		m.progress(f.send, f.length(f.started-1))
 		m.look(from)
 	case netRcvNoted:
 		f.receiving = false
-		m.progress(f.receive, f.payload)
+		m.progress(f.receive, f.length(f.armed-1))
 		m.look(to)
 	case netTxReady:
 		m.look(from)
@@ -96,7 +96,7 @@ func (m *machine) endPulse(i int) {
 	if w.count > 0 {
 		m.at[i*flowSlots+pulseIn] = w.front().end
 	}
-	if w.landed == f.payload {
+	if w.landed == f.length(f.armed-1) {
 		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
 		if o := f.receiveLearns.costs; o != nil {
 			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))

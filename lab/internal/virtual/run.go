@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -57,13 +58,19 @@ func newMachine(o Options) (*machine, error) {
 	for i := range m.at {
 		m.at[i] = never
 	}
+	var lengths []Frame
+	if o.Frames != nil {
+		m.o.Count, m.o.Payload = len(o.Frames), o.Frames[0].Bytes
+		m.total = o.Warmup + m.o.Count
+		lengths = append(slices.Repeat(o.Frames[:1], o.Warmup), o.Frames...)
+	}
 	buffers := o.Plan.Buffers
 	if buffers == 0 {
 		buffers = o.Profile.NIC.Buffers
 	}
 	for i := range m.flowCount {
 		f := &m.flows[i]
-		if f.payload = o.Payload; o.Fetch && i == asking {
+		if f.payload, f.lengths = m.o.Payload, lengths; o.Fetch && i == asking {
 			f.payload = 0
 		}
 		var err error
@@ -161,6 +168,8 @@ func (m *machine) post(i int) {
 			return // deliver posts it
 		}
 		when = max(when, f.hostRcvFree)
+	case m.o.Frames != nil:
+		when = m.origin + m.o.Frames[k-m.o.Warmup].Posted
 	default:
 		when = f.postTime[k-1] + m.gaps.next()
 	}
@@ -235,12 +244,14 @@ func (m *machine) result() *Result {
 // posting.
 func (m *machine) bandwidth(f *flow) float64 {
 	last := m.total - 1
-	bytes := float64(f.payload)
 	if m.o.Count == 1 {
-		return bytes / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
+		return float64(f.length(last)) / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
 	}
-	from := min(m.o.Warmup+m.o.Count/2, last-1)
-	return bytes * float64(last-from) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
+	from, bytes := min(m.o.Warmup+m.o.Count/2, last-1), 0
+	for k := from + 1; k <= last; k++ {
+		bytes += f.length(k)
+	}
+	return float64(bytes) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
 }
 
 // gapSource gives the times between postings.

@@ -131,7 +131,7 @@ func (r *recorder) finish(err *error) *logReport {
 			return nil
 		}
 	}
-	e := dmalog.Write(r.file, r.records)
+	e := dmalog.Write(r.file, dmalog.Log{Records: r.records})
 	if e == nil {
 		e = r.file.Commit()
 	}
