@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -46,7 +46,7 @@ func golden(t *testing.T, name string, got []byte, err error) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from its golden file (go test ./lab/internal/plot -update writes it anew; look at the picture)", name)
+		t.Errorf("%s differs from its golden file (go test ./internal/plot -update writes it anew; look at the picture)", name)
 	}
 }
 
