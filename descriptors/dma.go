@@ -213,6 +213,20 @@ type DMARecord struct {
 	Bytes uint32
 	// Engine that moved them.
 	Engine DMAEngine
-	// Flags holds the phase bit, as in Completion. Use LoadFlags and Publish.
+	// Flags holds the phase bit, as in Completion, and DMARecordQueued. Use LoadFlags and
+	// Publish.
 	Flags uint32
 }
+
+const (
+	// DMARecordQueued is where Flags says how many frames were known to wait behind this one
+	// when it began; MaxDMARecordQueued is that many or more. It is zero for outgoing engines.
+	DMARecordQueued    uint32 = 0xffff0000
+	MaxDMARecordQueued        = 0xffff
+)
+
+// Queued returns what the flags of a record say under DMARecordQueued.
+func Queued(flags uint32) int { return int(flags >> 16) }
+
+// QueuedFlags returns the flags of a record with so many frames behind it.
+func QueuedFlags(queued int) uint32 { return uint32(min(max(queued, 0), MaxDMARecordQueued)) << 16 }

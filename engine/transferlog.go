@@ -10,7 +10,7 @@ func (d *dma) stopLog() {
 }
 
 // Transfer implements memory.Log.
-func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes int) {
+func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int) {
 	g := &s.dma.log
 	packet := frame - s.first
 	if int32(packet) < 0 {
@@ -32,7 +32,7 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes 
 	if outgoing {
 		r.Engine = engineOf[s.direction][1]
 	}
-	r.Publish(descriptors.PhaseOf(g.producer, g.log2))
+	r.Publish(descriptors.PhaseOf(g.producer, g.log2) | descriptors.QueuedFlags(queued))
 	g.producer++
 }
 

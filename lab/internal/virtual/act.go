@@ -43,7 +43,8 @@ func (m *machine) startHostTx(n, i int) {
 	f.started++
 	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
 	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
-		end: m.now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst}
+		end: m.now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst,
+		queued: f.postedFrames - f.started}
 	m.at[i*flowSlots+hostTxEnd] = f.hostTx.end
 }
 

@@ -65,7 +65,7 @@ func (m *machine) endHostTx(i int) {
 		c.busy += f.hostTx.end - f.hostTx.issued
 	}
 	m.record(dmalog.Record{Packet: frame, Flow: i, Engine: dmalog.HostTx,
-		Start: int64(f.hostTx.issued), End: int64(f.hostTx.end), Bytes: f.hostTx.bytes})
+		Start: int64(f.hostTx.issued), End: int64(f.hostTx.end), Bytes: f.hostTx.bytes, Queued: f.hostTx.queued})
 }
 
 func (m *machine) endNetTx(i int) {

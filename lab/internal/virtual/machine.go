@@ -40,6 +40,7 @@ type move struct {
 	end     profile.Time
 	perByte int64
 	bytes   int
+	queued  int // frames behind it, of hostTx
 	burst   int // bytes by which its progress counter grows; 0 = one by one
 }
 
