@@ -12,8 +12,14 @@ import (
 type Panels struct {
 	Title   string
 	Notes   []string // lines below the title
-	Columns []string
+	Columns []Column
 	Rows    []PanelRow
+}
+
+// Column is a load, and how much time its panels show, in picoseconds.
+type Column struct {
+	Name string
+	Span int64
 }
 
 // PanelRow is a policy's graphs, one for each column.
@@ -38,8 +44,7 @@ const (
 	noteHeight  = 17
 )
 
-// SVG draws the graphs. A column shows as much time as its shortest graph has, so that no panel
-// ends in nothing.
+// SVG draws the graphs.
 func (p Panels) SVG() ([]byte, error) {
 	if len(p.Rows) == 0 || len(p.Columns) == 0 {
 		return nil, fmt.Errorf("%s: %w", p.Title, ErrEmpty)
@@ -51,17 +56,13 @@ func (p Panels) SVG() ([]byte, error) {
 		c.text(12, float64(44+noteHeight*i), "start", `fill="#333"`, note)
 	}
 	width := (flowWidth - panelLeft - panelGap*float64(len(p.Columns))) / float64(len(p.Columns))
-	for i, name := range p.Columns {
-		span, count := p.span(i)
-		if span == 0 {
-			return nil, fmt.Errorf("%s, %s: %w", p.Title, name, ErrEmpty)
-		}
-		if count > MaxStripes {
-			return nil, fmt.Errorf("%s, %s: %d transfers, at most %d can be drawn: %w", p.Title, name, count, MaxStripes, ErrTooMany)
+	for i, column := range p.Columns {
+		if err := p.check(i); err != nil {
+			return nil, err
 		}
 		left := panelLeft + float64(i)*(width+panelGap)
-		x := newScale(Axis{Exact: true}, 0, dmalog.Microseconds(span), left, left+width)
-		c.text(left, float64(head-8), "start", `font-size="13" font-weight="bold" fill="#333"`, name)
+		x := newScale(Axis{Exact: true}, 0, dmalog.Microseconds(column.Span), left, left+width)
+		c.text(left, float64(head-8), "start", `font-size="13" font-weight="bold" fill="#333"`, column.Name)
 		bottom := float64(head + panelHeight*len(p.Rows))
 		for _, v := range x.ticks() {
 			c.line(x.at(v), float64(head), x.at(v), bottom+4, `stroke="#ddd" stroke-width="0.7"`)
@@ -69,28 +70,38 @@ func (p Panels) SVG() ([]byte, error) {
 		}
 		c.text(left+width/2, bottom+33, "middle", "", "time, us")
 		for k, row := range p.Rows {
-			row.Panels[i].draw(c, x, float64(head+panelHeight*k), i == 0, row.Name, span)
+			row.Panels[i].draw(c, x, float64(head+panelHeight*k), i == 0, row.Name, column.Span)
 		}
 	}
 	return c.bytes(), nil
 }
 
-// span returns how much time a column shows, in picoseconds, and how many transfers.
-func (p Panels) span(column int) (shortest int64, transfers int) {
+// check refuses a column that cannot be drawn.
+func (p *Panels) check(column int) error {
+	c, transfers := p.Columns[column], 0
 	for _, row := range p.Rows {
 		if column >= len(row.Panels) {
-			return 0, 0
+			return fmt.Errorf("%s, %s, %s: %w", p.Title, c.Name, row.Name, ErrEmpty)
 		}
-		panel, last := row.Panels[column], int64(0)
+		panel := &row.Panels[column]
 		for _, r := range panel.Records {
-			last = max(last, r.End-panel.From)
+			if panel.shows(r, c.Span) {
+				transfers++
+			}
 		}
-		if shortest == 0 || last < shortest {
-			shortest = last
-		}
-		transfers += len(panel.Records)
 	}
-	return shortest, transfers
+	switch {
+	case c.Span <= 0 || transfers == 0:
+		return fmt.Errorf("%s, %s: %w", p.Title, c.Name, ErrEmpty)
+	case transfers > MaxStripes:
+		return fmt.Errorf("%s, %s: %d transfers, at most %d can be drawn: %w", p.Title, c.Name, transfers, MaxStripes, ErrTooMany)
+	}
+	return nil
+}
+
+// shows reports whether some of a transfer is in the panel.
+func (p *Panel) shows(r dmalog.Record, span int64) bool {
+	return r.Engine < dmalog.Engines && r.End > p.From && r.Start-p.From < span
 }
 
 // draw draws a panel whose upper edge is at y; the first of a row has the engines' names.
@@ -107,11 +118,10 @@ func (p *Panel) draw(c *canvas, x scale, y float64, first bool, name string, spa
 		}
 	}
 	for _, r := range p.Records {
-		from, to := r.Start-p.From, min(r.End-p.From, span)
-		if to <= 0 || from >= span || r.Engine >= dmalog.Engines {
+		if !p.shows(r, span) {
 			continue
 		}
-		left, right := x.at(dmalog.Microseconds(max(from, 0))), x.at(dmalog.Microseconds(to))
+		left, right := x.at(dmalog.Microseconds(max(r.Start-p.From, 0))), x.at(dmalog.Microseconds(min(r.End-p.From, span)))
 		c.rect(left, y+panelNote+panelBand*float64(r.Engine), max(right-left, 0.8), panelBand-1,
 			`fill="`+hues[r.Packet%len(hues)]+`" stroke="white" stroke-width="0.5"`)
 	}
@@ -120,7 +130,5 @@ func (p *Panel) draw(c *canvas, x scale, y float64, first bool, name string, spa
 // hues of successive packets: they differ in brightness, too.
 var hues = []string{"#1b4f8a", "#e69f00", "#3f9b6f", "#8c3b6b"}
 
-// Count writes a number of transfers for each frame: whole where it is, else with one decimal.
-func Count(transfers, frames int) string {
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(transfers)/float64(max(frames, 1))), ".0")
-}
+// Figure writes a number for a note: with one decimal if it has one.
+func Figure(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -13,13 +14,10 @@ import (
 // maxPerByte keeps the time of the longest frame in range, in femtoseconds.
 const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
 
-// buffers of a live NIC in each direction: the queue of the host and the wire are its others.
-const buffers = 2
-
 // platform is what the engines of a flow cost by its log. A NIC of this project runs its engines
 // by polling, and has neither the decisions nor the packets of a firmware as costs apart.
 func (f *flow) platform() *profile.Profile {
-	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: buffers}}
+	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: 1}, Link: profile.Link{Header: descriptors.HeaderSize}}
 	p.Sender = profile.Bus{FullDuplex: true, Read: f.cost(dmalog.HostTx)}
 	p.Receiver = profile.Bus{FullDuplex: true, Write: f.cost(dmalog.HostRcv)}
 	if p.Link.Pulse = f.cost(dmalog.NetTx); !f.has(dmalog.NetTx) {
@@ -34,7 +32,10 @@ func (f *flow) platform() *profile.Profile {
 func (f *flow) cost(e dmalog.Engine) profile.Cost {
 	took := map[int][]int64{} // by bytes
 	for _, one := range f.frames {
-		for _, r := range one.transfers[e] {
+		for i, r := range one.transfers[e] {
+			if i == 0 && (e == dmalog.NetTx || e == dmalog.NetRcv) {
+				r.Bytes += descriptors.HeaderSize // which leaves ahead of the payload
+			}
 			took[r.Bytes] = append(took[r.Bytes], r.End-r.Start)
 		}
 	}
@@ -59,14 +60,15 @@ func (f *flow) cost(e dmalog.Engine) profile.Cost {
 	return profile.Cost{Overhead: profile.Time(math.Round(overhead)), PerByte: int64(min(max(math.Round(perByte*1000), 1), maxPerByte))}
 }
 
-// latency is the wire's: from a frame's first byte that leaves to the receiver's first look at it.
+// latency is the wire's: from when a frame's last byte has left until the receiver has seen it.
 func (f *flow) latency() profile.Time {
 	if !f.has(dmalog.NetTx) || !f.has(dmalog.NetRcv) {
 		return 0
 	}
 	var each []int64
 	for _, one := range f.frames {
-		each = append(each, one.transfers[dmalog.NetRcv][0].Start-one.transfers[dmalog.NetTx][0].Start)
+		sent, came := one.transfers[dmalog.NetTx], one.transfers[dmalog.NetRcv]
+		each = append(each, came[len(came)-1].End-sent[len(sent)-1].End)
 	}
 	return profile.Time(max(median(each), 0))
 }

@@ -60,7 +60,7 @@ func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profil
 	if err != nil {
 		return Flow{}, err
 	}
-	o := virtual.Options{Profile: platform, Plan: plan, Frames: f.arrivals(), Burst: setup.Burst, Log: true}
+	o := virtual.Options{Profile: platform, Plan: plan, Frames: f.arrivals(), Burst: setup.Burst, Live: true, Log: true}
 	if platform == nil {
 		o.Profile = f.platform()
 	}
@@ -103,6 +103,9 @@ func planOf(setup *dmalog.Setup) (pipeline.Plan, error) {
 		return receive, fmt.Errorf("receive.policy: %w", err)
 	}
 	send.Receive = receive.Receive
+	if setup.At != dmalog.AtNIC {
+		send.Buffers = 0 // whoever else decides does so about the frame that there is
+	}
 	return send, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -18,8 +19,8 @@ import (
 
 // polled is a platform as a polling NIC is: transfers cost, decisions and packets do not.
 func polled(read, link, write profile.Cost, latency profile.Time) *profile.Profile {
-	return &profile.Profile{Name: "polled", NIC: profile.NIC{Buffers: 2}, Sender: profile.Bus{FullDuplex: true, Read: read},
-		Receiver: profile.Bus{FullDuplex: true, Write: write}, Link: profile.Link{Pulse: link, Latency: latency}}
+	return &profile.Profile{Name: "polled", NIC: profile.NIC{Buffers: 1}, Sender: profile.Bus{FullDuplex: true, Read: read},
+		Receiver: profile.Bus{FullDuplex: true, Write: write}, Link: profile.Link{Pulse: link, Latency: latency, Header: descriptors.HeaderSize}}
 }
 
 // tester is a test, by rapid or not.
@@ -36,7 +37,7 @@ func logOf(t tester, o virtual.Options, setup dmalog.Setup) dmalog.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Plan, o.Burst, o.Log = plan, setup.Burst, true
+	o.Plan, o.Burst, o.Live, o.Log = plan, setup.Burst, true, true
 	r, err := virtual.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -57,8 +57,12 @@ func (m *machine) startNetTx(n, i int) {
 		return
 	}
 	cost := m.cost(n, dmalog.NetTx, f.cost[dmalog.NetTx])
-	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead}
+	view, _ := f.send.Head()
+	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead, view: view}
 	f.leaving = int(t.Frame)
+	if f.netTx.freed = f.early && t.Last; f.netTx.freed {
+		m.finish(f.send)
+	}
 	if t.Offset == 0 && f.armed <= f.leaving {
 		f.stalled = true // back-pressure: the receiver has no buffer armed
 		return

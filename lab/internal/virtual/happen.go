@@ -78,8 +78,10 @@ func (m *machine) endNetTx(i int) {
 		m.endControl(i)
 		return
 	}
-	m.observe(f.sendLearns, f.send, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
-	m.finish(f.send)
+	m.observe(f.sendLearns, p.view, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
+	if !p.freed {
+		m.finish(f.send)
+	}
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
 		Start: int64(p.issued), End: int64(m.now), Bytes: p.bytes})
 }
@@ -115,13 +117,13 @@ func (m *machine) endHostRcv(i int) {
 	c.writing = false
 	c.rate[dmalog.HostRcv] = 0
 	m.progress(f.receive, m.arrived(i))
-	m.observe(f.receiveLearns, f.receive, p, f.landedAt[f.delivered%len(f.landedAt)])
+	view, _ := f.receive.Head()
+	m.observe(f.receiveLearns, view, p, f.landedAt[f.delivered%len(f.landedAt)])
 	if f.delivered >= m.o.Warmup {
 		c.busy += p.end - p.issued
 	}
 	m.record(dmalog.Record{Packet: f.delivered, Flow: i, Engine: dmalog.HostRcv,
 		Start: int64(p.issued), End: int64(p.end), Bytes: p.bytes})
-	view, _ := f.receive.Head()
 	m.finish(f.receive)
 	if view.Sent == view.Length {
 		m.deliver(i)
@@ -143,11 +145,10 @@ func learnerOf(d *pipeline.Device) learner {
 
 // observe tells a policy that learns what its transfer cost, and how its frame
 // ended if it has. arrived is when the frame's last byte had arrived.
-func (m *machine) observe(l learner, d *pipeline.Device, p *move, arrived profile.Time) {
+func (m *machine) observe(l learner, view pipeline.View, p *move, arrived profile.Time) {
 	if l.costs == nil {
 		return
 	}
-	view, _ := d.Head()
 	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.now - p.decided), Decision: int64(p.issued - p.decided),
 		Left: view.Length - view.Sent, Queued: view.Queued})
 	if l.ends != nil && view.Sent == view.Length {

@@ -40,8 +40,10 @@ type move struct {
 	end     profile.Time
 	perByte int64
 	bytes   int
-	queued  int // frames behind it, of hostTx
-	burst   int // bytes by which its progress counter grows; 0 = one by one
+	queued  int           // frames behind it, of hostTx
+	view    pipeline.View // of its frame, of netTx
+	freed   bool          // its frame's buffer is free, of netTx
+	burst   int           // bytes by which its progress counter grows; 0 = one by one
 }
 
 // progress returns the bytes moved at a time: the engine's progress counter.
@@ -94,6 +96,7 @@ type flow struct {
 	lengths []Frame // of frames that differ, the warm-up's first
 
 	send, receive *pipeline.Device
+	early         bool // a sender's buffer is free when the last transfer of its frame begins
 	sendLearns    learner
 	receiveLearns learner
 

@@ -48,9 +48,13 @@ type Options struct {
 	// Frames are those of a log, in place of Payload, Count and Gap, which are zero then: one
 	// direction, in the order of their posting.
 	Frames []Frame
-	// Burst is how many bytes an incoming engine moves before it says so, 1 to
+	// Burst is how many bytes of a frame an incoming engine moves before it says so, 1 to
 	// pipeline.MaxFrame; 0 = its progress counter shows every byte.
 	Burst int
+	// Live has the NICs' buffers be those of package engine. A sender has one frame at a time:
+	// the next may come when netTx begins with the last transfer of the one before, or, if the
+	// plan has one buffer, when that ends. Frames wait for a receiver on the wire.
+	Live bool
 
 	Payload       int          // bytes of each frame, 1 to pipeline.MaxFrame
 	Count         int          // frames in each direction, 1 to MaxCount

@@ -74,15 +74,19 @@ func newMachine(o Options) (*machine, error) {
 			f.payload = 0
 		}
 		var err error
-		if f.send, err = pipeline.NewDevice(o.Plan.Send(), buffers); err != nil {
+		sends, receives := buffers, buffers
+		if o.Live {
+			sends, receives, f.early = 1, inFlight, o.Plan.Buffers != 1
+		}
+		if f.send, err = pipeline.NewDevice(o.Plan.Send(), sends); err != nil {
 			return nil, err
 		}
-		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), buffers); err != nil {
+		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), receives); err != nil {
 			return nil, err
 		}
 		f.sendLearns, f.receiveLearns = learnerOf(f.send), learnerOf(f.receive)
-		f.fetchedAt = make([]profile.Time, buffers)
-		f.landedAt = make([]profile.Time, buffers)
+		f.fetchedAt = make([]profile.Time, sends+1) // one may be leaving
+		f.landedAt = make([]profile.Time, receives)
 		from, to := o.Profile.Sender, o.Profile.Receiver
 		if i == 1 {
 			from, to = to, from

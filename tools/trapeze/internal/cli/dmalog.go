@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -58,6 +59,8 @@ type recorder struct {
 	path    string
 	file    *outfile.File
 	ends    []recorded
+	setup   dmalog.Setup    // but for the policy, which read finds out
+	program *fwcmd.Chosen   // that decides, or nil
 	records []dmalog.Record // nil until they are read
 	dropped uint64
 }
@@ -131,7 +134,7 @@ func (r *recorder) finish(err *error) *logReport {
 			return nil
 		}
 	}
-	e := dmalog.Write(r.file, dmalog.Log{Records: r.records})
+	e := dmalog.Write(r.file, r.log())
 	if e == nil {
 		e = r.file.Commit()
 	}
@@ -154,6 +157,24 @@ func (r *recorder) read() error {
 		r.dropped += dropped
 	}
 	rebase(r.records)
+	return r.readPolicy(r.ends[0].nic)
+}
+
+// log is what the file holds.
+func (r *recorder) log() dmalog.Log { return dmalog.Log{Setup: &r.setup, Records: r.records} }
+
+// readPolicy notes under which policy a NIC, and the one at the other end, moved frames.
+func (r *recorder) readPolicy(nic *via.NIC) error {
+	state, err := nic.Policy()
+	if err != nil {
+		return err
+	}
+	r.setup.At = state.At.String()
+	r.setup.Send = dmalog.Side{Policy: state.Send.Name, MinPulse: state.Send.MinPulse}
+	r.setup.Receive = dmalog.Side{Policy: state.Receive.Name, MinPulse: state.Receive.MinPulse}
+	if r.program.DecidesTransfers() {
+		r.setup.At, r.setup.Send.Policy, r.setup.Receive.Policy = dmalog.AtProgram, r.program.Name, r.program.Name
+	}
 	return nil
 }
 
