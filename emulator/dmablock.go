@@ -40,6 +40,10 @@ func describePolicy(p pipeline.Policy) (descriptors.DMAPolicy, uint32) {
 		return descriptors.DMAPolicyStoreAndForward, engine.DefaultMinPulse
 	case pipeline.Static:
 		return descriptors.DMAPolicyStatic, size(p.Pulse)
+	case pipeline.Alone:
+		if s, ok := p.Policy.(pipeline.Static); ok {
+			return descriptors.DMAPolicyCutThrough, size(s.Pulse)
+		}
 	case pipeline.Eager:
 		return descriptors.DMAPolicyAMP, size(p.MinPulse)
 	case *pipeline.Auto:
@@ -53,8 +57,10 @@ func builtIn(n descriptors.DMAPolicy, size int, dir engine.Direction) pipeline.P
 	switch n {
 	case descriptors.DMAPolicyStoreAndForward:
 		return pipeline.StoreAndForward{}
-	case descriptors.DMAPolicyStatic, descriptors.DMAPolicyCutThrough:
+	case descriptors.DMAPolicyStatic:
 		return pipeline.Static{Pulse: size}
+	case descriptors.DMAPolicyCutThrough:
+		return pipeline.Alone{Policy: pipeline.Static{Pulse: size}}
 	case descriptors.DMAPolicyEager, descriptors.DMAPolicyAMP:
 		return pipeline.Eager{MinPulse: size}
 	case descriptors.DMAPolicyAuto:

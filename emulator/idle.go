@@ -24,13 +24,17 @@ type idle struct {
 }
 
 // Idle is described at vfio.Waker. It returns nil for a device that runs on a thread of
-// its own, since its interrupts are enough, and for one that is stepped together with
-// the device at the other end of its wire, as long as one of them has timers running.
+// its own, since its interrupts are enough, while transfers take their time, and for one that
+// is stepped together with the device at the other end of its wire, as long as one of them
+// has timers running.
 func (d *Device) Idle() <-chan struct{} {
 	if d.thread {
 		return nil
 	}
 	d.engine.Rest()
+	if d.engine.Moving() {
+		return nil
+	}
 	if p := d.peer.Load(); p != nil && !(d.engine.Quiet() && p.engine.Quiet()) {
 		return nil
 	}

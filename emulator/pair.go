@@ -18,6 +18,8 @@ type PairOptions struct {
 	// Faults are put on both directions of the wire. The second device's seed is one more
 	// than the first's.
 	Faults wire.FaultOptions
+	// Shape gives both directions a speed, on Clock and by the pipeline's bursts.
+	Shape wire.ShaperOptions
 	// Tap sees every frame that crosses the first device's end of the wire; nil for none.
 	Tap wire.TapFunc
 	// Limits, Timing, Clock and Doorbells are those of both devices, see Options.
@@ -71,6 +73,15 @@ func (o *PairOptions) end(name string, w wire.Port, number int) (*Device, error)
 		Doorbells: o.Doorbells, Thread: o.Threads}
 	if o.Pipeline != nil {
 		device.Pipeline = o.Pipeline()
+	}
+	shape := o.Shape
+	if shape.Rate == 0 && shape.Delay == 0 {
+		return New(device)
+	}
+	shape.Burst, shape.Clock = device.Pipeline.Burst, o.Clock
+	var err error
+	if device.Wire, err = wire.NewShaper(w, shape); err != nil {
+		return nil, fmt.Errorf("create a pair of emulated devices: %w", err)
 	}
 	return New(device)
 }

@@ -112,6 +112,7 @@ type settings struct {
 	mtu     int
 	vis     uint32
 	faults  wire.FaultOptions
+	shape   wire.ShaperOptions
 	around  func(wire.Port) wire.Port // what surrounds the wire, nil for nothing
 }
 
@@ -162,7 +163,10 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	if !a.Options.Has("engine") && (s.kind == wireUDP || s.kind == wireNIC || s.kind == wireMemif && !s.memif.Polling) {
 		s.device.Thread = true
 	}
-	return s, s.completeWire()
+	if err := s.completeWire(); err != nil {
+		return nil, err
+	}
+	return s, s.checkShape()
 }
 
 // expand returns what an address of EthernetScheme is short for: what stands before the
@@ -276,7 +280,11 @@ func (s *settings) plug(w wire.Port) (*Device, error) {
 		}
 		w = f
 	}
+	shaped, err := s.shaped(w)
+	if err != nil {
+		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}
+	}
 	o := s.device
-	o.Wire = w
+	o.Wire = shaped
 	return New(o)
 }

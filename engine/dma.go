@@ -16,6 +16,7 @@ type dma struct {
 	program *program
 	regions *regions
 	config  Pipeline
+	timed   bool // transfers take their time
 
 	movers [directions]*memory.Mover
 	// policies decide where neither a program nor the host does.
@@ -35,11 +36,11 @@ type dma struct {
 // policies, with new movers.
 func (d *dma) clear() error {
 	policies := [directions]pipeline.Policy{d.config.Send, d.config.Receive}
-	*d = dma{clock: d.clock, program: d.program, regions: d.regions, config: d.config,
+	*d = dma{clock: d.clock, program: d.program, regions: d.regions, config: d.config, timed: d.timed,
 		policies: policies, deadline: descriptors.PulseDeadlineReset * time.Microsecond}
 	clock := func() int64 { return int64(d.clock.read()) * psPerNS }
 	for i, policy := range policies {
-		m, err := memory.New(memory.Config{Policy: policy, Clock: clock})
+		m, err := memory.New(memory.Config{Policy: policy, Clock: clock, Slow: d.timed})
 		if err != nil {
 			return fmt.Errorf("%w: Pipeline, %v: %w", ErrConfig, Direction(i), err)
 		}

@@ -140,6 +140,7 @@ const (
 	brokenQueue // a completion queue has lost an entry
 	onCells     // cells wait to be stored or sent
 	inFlight    // messages have left over a wire that loses nothing
+	leaving     // the wire is busy with what was handed over
 )
 
 func (l *list) add(ep *endpoint) {

@@ -26,7 +26,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{sleep: sleeper{wake: make(chan struct{}, 1)}, core: core{limits: c.Limits, timing: c.Timing,
-		link: newLink(c.Port, c.MAC, c.Pipeline.Burst), reports: reports{host: c.Host},
+		link: newLink(c.Port, c.MAC, c.Pipeline), reports: reports{host: c.Host},
 		clock: clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}}}
 	p := &e.core
 	p.reports.todo = &p.events
@@ -36,9 +36,9 @@ func New(c Config) (*Engine, error) {
 	p.program.clock = &p.clock
 	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}
 	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
-	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline}
-	e.tx = transmitter{core: p}
-	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns}
+	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline, timed: p.timed}
+	e.tx = transmitter{core: p, pace: pace{bus: c.Pipeline.Bus}}
+	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns, placement: placement{bus: c.Pipeline.Bus}}
 	e.conns = connections{core: p, tx: &e.tx}
 	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
 	e.cells = cellMover{core: p, tx: &e.tx, conns: &e.conns, config: c.Cells}

@@ -10,26 +10,35 @@ type link struct {
 	progressive Progressive // the port, if it is one
 	pieces      bool        // frames are published piece by piece
 	lender      Lender      // the port, if it is one
+	paced       Paced       // the port, if it is one
 	lossless    Lossless    // the port, if it is one
 	wireSeen    uint32      // number of the wire at the last look
 	mtu         uint32      // of the port
 	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
 	maxPayload, oneBurst uint32
+	// timed says that transfers take their time, by the wire or by the bus.
+	timed bool
+	// departs are the events of a frame that is given to the wire.
+	departs events
 }
 
-func newLink(port Port, mac descriptors.MAC, burst int) link {
-	l := link{port: port, mac: mac, checksum: port.Checksum(), mtu: uint32(port.MTU())}
+func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
+	l := link{port: port, mac: mac, checksum: port.Checksum(), mtu: uint32(port.MTU()), departs: unflushed}
 	l.maxPayload = l.mtu - descriptors.HeaderSize
 	l.progressive, _ = port.(Progressive)
 	l.lender, _ = port.(Lender)
+	if l.paced, _ = port.(Paced); l.paced != nil {
+		l.departs |= leaving
+	}
+	l.timed = l.paced != nil || p.Bus != 0
 	if !l.checksum {
 		l.lossless, _ = port.(Lossless)
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.
 	l.pieces = l.progressive != nil && !l.checksum
 	if l.oneBurst = l.maxPayload; l.pieces {
-		l.oneBurst = uint32(burst)
+		l.oneBurst = uint32(p.Burst)
 	}
 	return l
 }

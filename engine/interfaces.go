@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -58,6 +59,15 @@ type Progressive interface {
 	// read, and whether its sender has ended it with Abort. The engine does not
 	// rely on either: the peer may be another process.
 	Arrived() (n int, aborted bool)
+}
+
+// Paced is implemented by ports of wires with a speed: what is published or committed
+// begins to leave, and netTx is busy until it has left. New looks for it once. All of it is
+// the goroutine's that uses the port.
+type Paced interface {
+	// Left says how long the wire is still busy with what was handed over, and how long it
+	// takes until all of that has arrived. Neither is positive once it is so.
+	Left() (busy, all time.Duration)
 }
 
 // Lossless is implemented by ports of wires with two ends that neither lose, double,

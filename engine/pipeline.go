@@ -41,22 +41,30 @@ type Pipeline struct {
 	// learns belongs to one direction of one engine.
 	Send, Receive pipeline.Policy
 	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
-	// 8192 if zero.
+	// DefaultBurst if zero.
 	Burst int
+	// Bus is how fast hostTx and hostRcv move, MinBus to MaxBus bytes per second. Zero: as
+	// fast as the machine copies.
+	Bus int64
 }
 
 const (
-	// defaultBurst is the payload of a frame of the default wire in memory, so
+	// DefaultBurst is the payload of a frame of the default wire in memory, so
 	// that such frames take one decision. Larger ones are cut, so that a peer on
 	// another processor copies along: of bursts of 2, 4 and 8 KiB these were the
 	// best (BenchmarkEcho, frames of 64 KiB).
-	defaultBurst = 8192
+	DefaultBurst = 8192
 	// DefaultMinPulse is the least that the default policies move, in bytes,
 	// unless it ends the frame. Handing over less costs more than it gains: the
 	// peer's look at a progress counter is a cache miss.
 	DefaultMinPulse = 2048
 
-	minBurst, maxBurst = 64, 65536
+	// MinBurst and MaxBurst bound Burst.
+	MinBurst, MaxBurst = 64, 65536
+	// MinBus and MaxBus bound Bus. With MinBus the largest frame takes 65 ms, well below the
+	// time after which a peer is dead. With MaxBus the smallest burst takes the nanosecond
+	// that the clock resolves.
+	MinBus, MaxBus = 1_000_000, 64_000_000_000
 )
 
 // setDefaults fills in what depends on the wire: whether frames cross it in
@@ -73,13 +81,16 @@ func (p *Pipeline) setDefaults(pieces bool) {
 		p.Receive = policy
 	}
 	if p.Burst == 0 {
-		p.Burst = defaultBurst
+		p.Burst = DefaultBurst
 	}
 }
 
 func (p *Pipeline) validate() error {
-	if p.Burst < minBurst || p.Burst > maxBurst {
-		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, minBurst, maxBurst)
+	if p.Burst < MinBurst || p.Burst > MaxBurst {
+		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, MinBurst, MaxBurst)
+	}
+	if p.Bus != 0 && (p.Bus < MinBus || p.Bus > MaxBus) {
+		return fmt.Errorf("%w: Pipeline.Bus %d is not in %d..%d", ErrConfig, p.Bus, int64(MinBus), int64(MaxBus))
 	}
 	return nil
 }

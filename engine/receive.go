@@ -14,6 +14,7 @@ type receiver struct {
 	conns       *connections
 
 	incoming
+	placement
 	// lent are the bytes that the frame refers to, if it does not carry its payload.
 	lent       [descriptors.MaxReferences][]byte
 	references int // how many of lent there are
@@ -223,7 +224,7 @@ func (r *receiver) countReceived(n int) {
 func (r *receiver) startPlacing(payload []byte) {
 	rx := r.dma.movers[Receive]
 	r.placing, r.payload, r.moved, r.landed = true, payload, 0, false
-	r.era = r.ep.era
+	r.era, r.moves = r.ep.era, 0
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = rx.Start(len(payload), r.queued())
 	if rx.Hosted() {
@@ -236,7 +237,7 @@ func (r *receiver) startPlacing(payload []byte) {
 func (r *receiver) place() bool {
 	rx := r.dma.movers[Receive]
 	for {
-		n, last := rx.Next()
+		n, last := r.nextPlaced()
 		if n == 0 {
 			return false
 		}

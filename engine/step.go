@@ -34,7 +34,7 @@ func (e *Engine) round() (worked bool) {
 	if e.events&suspended != 0 {
 		e.checkSuspension()
 	}
-	if e.events&onReady != 0 {
+	if e.events&(onReady|leaving) != 0 {
 		worked = e.tx.transmit() || worked
 	}
 	if e.events&onUnsettled != 0 {

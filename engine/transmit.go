@@ -11,6 +11,7 @@ import (
 type transmitter struct {
 	*core
 	outgoing
+	pace
 	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
 	spare      []*endpoint                                      // memory for ready
 	alone      bool                                             // only one endpoint has something to send
@@ -39,14 +40,16 @@ type cut struct {
 }
 
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
-// transfers the host decides is held until it has left, and meanwhile the wire is
-// as if it were full.
+// transfers the host decides, or take their time, is held until it has left, and
+// meanwhile the wire is as if it were full.
 type outgoing struct {
 	held     bool
 	ep       *endpoint
 	era      uint32 // of ep when the frame began
 	m        *sending
-	buf      []byte // the wire's
+	buf      []byte // the wire's; of transfers that take their time, the NIC's
+	out      []byte // the wire's then, nil if there is none
+	copied   int    // bytes of buf in out
 	at       uint32 // where the payload starts in the frame; zero in a raw one
 	psn      uint32
 	offset   uint32 // in the message
@@ -74,13 +77,16 @@ func (t *transmitter) clear() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.outgoing, t.spare = outgoing{}, nil
+	t.outgoing, t.spare, t.busy = outgoing{}, nil, false
 }
 
 // transmit gives every endpoint that has something to send a turn. It reports
 // whether anything went out.
 func (t *transmitter) transmit() bool {
 	before := t.progress
+	if t.events&leaving != 0 && t.watch() {
+		t.progress++
+	}
 	if t.held {
 		// Nobody else can send until this frame has left.
 		if moved := t.resume(); t.held {
@@ -135,7 +141,7 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 			return result
 		}
 	}
-	buf := t.reserve(at + int(n))
+	buf := t.frame(at, int(n))
 	if buf == nil {
 		return frameWaiting
 	}
@@ -195,6 +201,7 @@ func (t *transmitter) start(behind int) outcome {
 	tx := t.dma.movers[Transmit]
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = tx.Start(int(t.length), behind)
+	t.beginGather()
 	if !tx.Hosted() {
 		return t.feed()
 	}
@@ -205,12 +212,13 @@ func (t *transmitter) start(behind int) outcome {
 }
 
 // feed has hostTx and netTx work on the frame that is being sent until it has
-// left; if the host decides, until both have had a turn.
+// left; if the host decides, until both have had a turn, and if transfers take their
+// time, until both have to wait.
 func (t *transmitter) feed() outcome {
 	o, tx := &t.outgoing, t.dma.movers[Transmit]
 	for {
-		if o.gathered < o.length {
-			n := min(o.length-o.gathered, uint32(t.dma.config.Burst))
+		n := min(o.length-o.gathered, uint32(t.dma.config.Burst))
+		if n = t.fetched(n, o.length-o.gathered-n); n > 0 {
 			at := o.at + o.gathered
 			if st := t.regions.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
 				return t.fail(st)
@@ -218,29 +226,41 @@ func (t *transmitter) feed() outcome {
 			o.gathered += n
 		}
 		_ = tx.Arrived(int(o.gathered)) // once all has arrived that is no news, and refused
-		for n, last := tx.Next(); n > 0; n, last = tx.Next() {
+		for t.mayMove() {
+			n, last := tx.Next()
+			if n == 0 {
+				break
+			}
 			o.shown += uint32(n)
 			if last {
-				if o.at != 0 {
-					t.launch(o.buf)
-				} else if st := t.launchRaw(o.ep, o.buf); st != 0 {
-					return t.fail(st)
-				}
-				_ = tx.Done() // of the transfer that Next began
-				o.shown, o.published, o.held = 0, false, false
-				o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
-				return frameSent
+				return t.finishFrame()
 			}
 			if t.pieces && o.at != 0 && !t.asks(HookFilterTransmit) { // which is shown whole frames
 				o.published = true
+				t.passOn(int(o.at + o.shown))
 				t.progressive.Publish(int(o.at + o.shown))
 			}
-			_ = tx.Done()
+			t.moved()
 		}
-		if o.held = tx.Hosted(); o.held {
+		if o.held = tx.Hosted() || t.timed && (n == 0 || o.gathered == o.length); o.held {
 			return frameWaiting
 		}
 	}
+}
+
+// finishFrame hands the rest of the frame in progress to the wire.
+func (t *transmitter) finishFrame() outcome {
+	o := &t.outgoing
+	buf := t.passOn(len(o.buf))
+	if o.at != 0 {
+		t.launch(buf)
+	} else if st := t.launchRaw(o.ep, buf); st != 0 {
+		return t.fail(st)
+	}
+	t.moved()
+	o.shown, o.published, o.held, o.out, o.copied = 0, false, false, nil, 0
+	o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
+	return frameSent
 }
 
 // fail gives up the frame in progress, whose message has failed.
@@ -276,15 +296,15 @@ func (t *transmitter) drop() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.shown, t.published, t.held = 0, false, false
+	t.shown, t.published, t.held, t.out, t.copied = 0, false, false, nil, 0
 	t.dma.movers[Transmit].Cancel()
 	t.dma.report(Transmit)
 }
 
 // reserve reserves room on the wire for a frame of n bytes. It returns nil if the wire
-// takes no more now, or if a frame is held.
+// takes no more now, or if a frame is held of which the wire has a part.
 func (t *transmitter) reserve(n int) []byte {
-	if t.held || t.waiting&filterTransmit != 0 {
+	if t.held && (!t.timed || t.published) || t.waiting&filterTransmit != 0 {
 		return nil
 	}
 	return t.port.Reserve(n)
@@ -349,7 +369,7 @@ func (t *transmitter) launch(buf []byte) {
 // handOver gives the wire a frame that stands for n bytes of payload.
 func (t *transmitter) handOver(n int) {
 	t.port.Commit()
-	t.events, t.dropped = t.events|unflushed, false
+	t.events, t.dropped = t.events|t.departs, false
 	t.progress++
 	t.count(descriptors.CounterFramesSent, 1)
 	t.count(descriptors.CounterBytesSent, uint64(n))

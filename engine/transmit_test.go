@@ -42,7 +42,7 @@ func (k talker) transmit(ep *endpoint, budget int) bool {
 
 func newTestTransmitter(room int) (*transmitter, *space) {
 	s := &space{room: room}
-	c := &core{link: link{port: s}}
+	c := &core{link: link{port: s, departs: unflushed}}
 	c.endpoints.clear(8)
 	return &transmitter{core: c}, s
 }

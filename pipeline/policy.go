@@ -85,6 +85,10 @@ func (s Static) Next(v View) int {
 	return s.Pulse
 }
 
+// Alone is a policy of which a frame has left before the next begins to arrive, as in a NIC
+// with one buffer.
+type Alone struct{ Policy }
+
 // Eager waits for MinPulse bytes and then moves all that have arrived. With one
 // buffer it is the pure cut-through of CS-1997-20; with several it is adaptive
 // message pipelining (AMP; patent, figure 5): under load data accumulates, the

@@ -25,6 +25,9 @@ const (
 	SHMConnect = shm.RoleConnect
 )
 
+// SHMDefaultMTU is the largest frame of a port whose options do not say it, in bytes.
+const SHMDefaultMTU = shm.DefaultMTU
+
 // ErrMemory: memory cannot be shared.
 var ErrMemory = shm.ErrMemory
 

@@ -25,6 +25,9 @@ type Config struct {
 	// Clock is read for policies that learn and for the log; without one there
 	// are neither.
 	Clock Clock
+	// Slow says that transfers take their time: the owner calls Away and Ended, and no frame
+	// is Plain.
+	Slow bool
 }
 
 // Mover is one direction of a NIC. One frame is in it at a time: what is behind
@@ -38,6 +41,10 @@ type Mover struct {
 	clock  Clock
 	learns pipeline.Observer
 	log    Log
+
+	slow bool
+	// under is the outgoing transfer that takes its time.
+	under transit
 
 	// Wanted from the next frame on.
 	policy  pipeline.Policy
@@ -57,6 +64,16 @@ type Mover struct {
 	began   int64 // when the frame started
 	decided int64 // when the outgoing transfer started
 	moving  int   // bytes of it
+}
+
+// transit is an outgoing transfer between Away and Ended.
+type transit struct {
+	going         bool
+	timed         bool
+	frame         uint32
+	length, bytes int
+	left, queued  int
+	decided       int64
 }
 
 // gate stands in for the policy of a frame whose transfers the host decides.
@@ -80,7 +97,7 @@ func New(c Config) (*Mover, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Mover{own: own, device: own, clock: c.Clock, policy: c.Policy}
+	m := &Mover{own: own, device: own, clock: c.Clock, policy: c.Policy, slow: c.Slow}
 	if m.hosted, err = pipeline.NewDevice(&m.gate, 1); err != nil {
 		return nil, err
 	}
@@ -176,7 +193,7 @@ func (m *Mover) change() {
 		m.learns, _ = m.policy.(pipeline.Observer)
 	}
 	m.timed = m.learns != nil || m.log != nil
-	m.plain = !m.timed && !m.pulses
+	m.plain = !m.timed && !m.pulses && !m.slow
 }
 
 // Arrived reports the progress of the incoming engine: total bytes of the frame.
@@ -212,8 +229,11 @@ func (m *Mover) Next() (bytes int, last bool) {
 		return 0, false
 	}
 	bytes, last = m.device.Move()
-	if bytes > 0 && m.timed {
-		m.moving, m.decided = bytes, m.clock()
+	if bytes > 0 && !m.plain {
+		m.moving = bytes
+		if m.timed {
+			m.decided = m.clock()
+		}
 	}
 	return bytes, last
 }
@@ -221,21 +241,50 @@ func (m *Mover) Next() (bytes int, last bool) {
 // Done reports that the outgoing transfer has ended. The mover is empty after
 // the last one of a frame. It answers pipeline.ErrProgress if none was under way.
 func (m *Mover) Done() error {
-	if !m.timed {
+	if m.plain {
 		return m.device.Done()
 	}
+	err := m.Away()
+	m.Ended()
+	return err
+}
+
+// Away notes that the bytes of the outgoing transfer have been handed on, and will take
+// their time. After the last transfer of a frame another may start. The owner does not call
+// Next before Ended. It answers pipeline.ErrProgress if no transfer was begun.
+func (m *Mover) Away() error {
 	v, _ := m.device.Head()
 	if err := m.device.Done(); err != nil {
 		return err
 	}
+	m.under = transit{going: true, timed: m.timed, frame: m.number - 1, length: v.Length, bytes: m.moving,
+		left: v.Length - v.Sent, queued: v.Queued, decided: m.decided}
+	m.moving = 0
+	return nil
+}
+
+// Ended reports that the transfer has ended for which Away was called. It answers false if
+// there is none.
+func (m *Mover) Ended() bool {
+	t := m.under
+	m.under = transit{}
+	if !t.timed {
+		return t.going
+	}
 	now := m.clock()
 	if m.log != nil {
-		m.log.Transfer(true, m.number-1, m.decided, now, m.moving, 0)
+		m.log.Transfer(true, t.frame, t.decided, now, t.bytes, 0)
 	}
 	if m.learns != nil {
-		m.learns.Observe(pipeline.Observation{Bytes: m.moving, Elapsed: now - m.decided, Left: v.Length - v.Sent, Queued: v.Queued})
+		m.learns.Observe(pipeline.Observation{Bytes: t.bytes, Elapsed: now - t.decided, Left: t.left, Queued: t.queued})
 	}
-	return nil
+	return true
+}
+
+// Alone reports whether a frame must have left before the next one starts.
+func (m *Mover) Alone() bool {
+	_, alone := m.policy.(pipeline.Alone)
+	return alone
 }
 
 // Cancel drops the frame in progress. What has been moved of it stays moved.
@@ -244,7 +293,7 @@ func (m *Mover) Cancel() {
 	if !ok {
 		return
 	}
-	m.missing = v.Length - v.Sent
+	m.missing, m.moving = v.Length-v.Sent, 0
 	// The device is emptied as if the rest had come and gone. Nobody is told.
 	m.gate.open = true
 	if m.device.Filling() {
@@ -304,7 +353,8 @@ func (m *Mover) Asked() uint32 {
 func (m *Mover) Started() uint32 { return m.number }
 
 // State is what the progress counters say of the frame in progress or, if none
-// is, of the last one.
+// is, of the last one. A frame is in progress until its last transfer has ended, and bytes
+// count as sent once their transfer has.
 type State struct {
 	Active  bool   // a frame is in progress
 	Held    bool   // it waits for a pulse
@@ -322,7 +372,14 @@ func (m *Mover) State() State {
 		s.Frame = m.number - 1
 	}
 	if v, ok := m.device.Head(); ok {
-		s.Active, s.Held, s.Sent, s.Queued = true, m.Held(), v.Sent, v.Queued
+		s.Active, s.Held, s.Sent, s.Queued = true, m.Held(), v.Sent-m.moving, v.Queued
+	}
+	switch t := &m.under; {
+	case !t.going:
+	case t.left > 0:
+		s.Held, s.Sent = false, s.Sent-t.bytes
+	default:
+		s = State{Active: true, Frame: t.frame, Length: t.length, Arrived: t.length, Sent: t.length - t.bytes, Queued: t.queued}
 	}
 	return s
 }

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -27,54 +26,70 @@ func (f *flow) platform() *profile.Profile {
 	return p
 }
 
-// cost is what a transfer of an engine costs: a line through the median times of the sizes that
-// there are, each by its number of transfers. An engine that is not in the log costs next to nothing.
+// fitted bounds the transfers of an engine that its costs are taken from: more change nothing.
+const fitted = 600
+
+// cost is what a transfer of an engine costs, by the median slope between transfers of different
+// sizes (Theil and Sen), which transfers that a busy machine held up do not change. An engine that
+// is not in the log costs next to nothing.
 func (f *flow) cost(e dmalog.Engine) profile.Cost {
-	took := map[int][]int64{} // by bytes
+	type point struct{ bytes, took float64 }
+	var all []point
 	for _, one := range f.frames {
 		for i, r := range one.transfers[e] {
+			p := point{float64(r.Bytes), float64(r.End - r.Start)}
 			if i == 0 && (e == dmalog.NetTx || e == dmalog.NetRcv) {
-				r.Bytes += descriptors.HeaderSize // which leaves ahead of the payload
+				p.bytes += descriptors.HeaderSize // which leaves ahead of the payload
 			}
-			took[r.Bytes] = append(took[r.Bytes], r.End-r.Start)
+			all = append(all, p)
 		}
 	}
-	var n, x, y, xx, xy float64
-	for _, bytes := range slices.Sorted(maps.Keys(took)) {
-		weight, size, time := float64(len(took[bytes])), float64(bytes), float64(median(took[bytes]))
-		n, x, y = n+weight, x+weight*size, y+weight*time
-		xx, xy = xx+weight*size*size, xy+weight*size*time
-	}
-	if n == 0 {
+	if len(all) == 0 {
 		return profile.Cost{PerByte: 1}
 	}
-	overhead, perByte := 0.0, xy/xx // one size says nothing about an overhead
-	if d := n*xx - x*x; len(took) > 1 && d > 0 {
-		switch slope := (n*xy - x*y) / d; {
-		case slope <= 0:
-			overhead, perByte = y/n, 0
-		case y/n-slope*x/n > 0:
-			overhead, perByte = y/n-slope*x/n, slope
+	step := (len(all) + fitted - 1) / fitted
+	var points []point
+	for i := 0; i < len(all); i += step {
+		points = append(points, all[i])
+	}
+	var slopes, overheads, rates []float64
+	for i, a := range points {
+		rates = append(rates, a.took/a.bytes)
+		for _, b := range points[:i] {
+			if a.bytes != b.bytes {
+				slopes = append(slopes, (a.took-b.took)/(a.bytes-b.bytes))
+			}
+		}
+	}
+	overhead, perByte := 0.0, median(rates) // one size says nothing about an overhead
+	if len(slopes) > 0 {
+		slope := max(median(slopes), 0)
+		for _, p := range points {
+			overheads = append(overheads, p.took-slope*p.bytes)
+		}
+		if o := median(overheads); o >= 0 {
+			overhead, perByte = o, slope
 		}
 	}
 	return profile.Cost{Overhead: profile.Time(math.Round(overhead)), PerByte: int64(min(max(math.Round(perByte*1000), 1), maxPerByte))}
 }
 
-// latency is the wire's: from when a frame's last byte has left until the receiver has seen it.
+// latency is the wire's: from when a frame's last byte has left until the receiver has seen it, of
+// the frame for which that took the least. Others have waited for the receiver.
 func (f *flow) latency() profile.Time {
 	if !f.has(dmalog.NetTx) || !f.has(dmalog.NetRcv) {
 		return 0
 	}
-	var each []int64
+	least := int64(math.MaxInt64)
 	for _, one := range f.frames {
 		sent, came := one.transfers[dmalog.NetTx], one.transfers[dmalog.NetRcv]
-		each = append(each, came[len(came)-1].End-sent[len(sent)-1].End)
+		least = min(least, came[len(came)-1].End-sent[len(sent)-1].End)
 	}
-	return profile.Time(max(median(each), 0))
+	return profile.Time(max(least, 0))
 }
 
 // median returns the lower median of some values, at least one, and sorts them.
-func median[T int | int64](values []T) T {
+func median[T int64 | float64](values []T) T {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
@@ -43,8 +42,14 @@ func drawPolicies(r *policiesReport) ([]byte, error) {
 func (l *loadReport) lone() plot.Panel {
 	all := ways(l.log.Records)
 	shown := all[len(all)/2]
-	return plot.Panel{From: shown.start, Note: fmt.Sprintf("%.0f us; transfers: %s", l.Way, l.Transfers),
-		Records: slices.DeleteFunc(slices.Clone(l.log.Records), func(r dmalog.Record) bool { return r.Packet != shown.packet })}
+	panel := plot.Panel{From: shown.start, Note: fmt.Sprintf("%.0f us; transfers: %s", l.Way, l.Transfers)}
+	for _, r := range l.log.Records {
+		if r.Packet == shown.packet {
+			r.Packet = 0 // lone frames have one colour
+			panel.Records = append(panel.Records, r)
+		}
+	}
+	return panel
 }
 
 // stream is a graph of some frames in the middle: those of the stretch that has gone as fast as

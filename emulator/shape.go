@@ -1,0 +1,102 @@
+package emulator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// decimal are the units of speeds.
+var decimal = []struct {
+	unit string
+	size int64
+}{{"K", 1e3}, {"M", 1e6}, {"G", 1e9}}
+
+// speed parses bytes per second in low..high, such as 100M; a K is 1000.
+func speed(at func(s *settings) *int64, low, high int64) func(s *settings, v string) error {
+	return func(s *settings, v string) error {
+		digits, size := v, int64(1)
+		for _, d := range decimal {
+			if rest, ok := strings.CutSuffix(v, d.unit); ok {
+				digits, size = rest, d.size
+			}
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 0 || n > high/size || n*size < low {
+			return fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", low, high)
+		}
+		*at(s) = n * size
+		return nil
+	}
+}
+
+func parseDelay(s *settings, v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 || d > wire.MaxDelay {
+		return fmt.Errorf("it is a time in 0s..%v, such as 5us", wire.MaxDelay)
+	}
+	s.shape.Delay = d
+	return nil
+}
+
+// checkShape refuses what the speeds and the burst of an address cannot be together with.
+func (s *settings) checkShape() error {
+	if s.shared.Share {
+		for _, o := range []struct {
+			name  string
+			given bool
+		}{{"rate", s.shape.Rate != 0}, {"delay", s.shape.Delay != 0}, {"bus", s.device.Pipeline.Bus != 0}} {
+			if o.given {
+				return fmt.Errorf("option %s: with share=on payloads do not cross the wire, leave one of the two out", o.name)
+			}
+		}
+	}
+	mtu := s.mtu
+	switch {
+	case mtu != 0:
+	case s.kind == wireLoop:
+		mtu = wire.DefaultMemoryMTU
+	case s.kind == wireShared:
+		mtu = wire.SHMDefaultMTU
+	default:
+		return nil // plug knows
+	}
+	return s.checkBurst(mtu)
+}
+
+// checkBurst refuses bursts that frames of at most mtu bytes cannot have.
+func (s *settings) checkBurst(mtu int) error {
+	burst, payload := s.device.Pipeline.Burst, mtu-descriptors.HeaderSize
+	if burst == 0 {
+		return nil
+	}
+	if burst > payload {
+		return fmt.Errorf("option burst=%d: a frame of this wire has at most %d bytes of payload", burst, payload)
+	}
+	for _, fault := range []struct {
+		name   string
+		chance float64
+	}{{"loss", s.faults.Loss}, {"duplicate", s.faults.Duplicate}, {"reorder", s.faults.Reorder}, {"corrupt", s.faults.Corrupt}} {
+		if fault.chance > 0 && burst < payload {
+			return fmt.Errorf("option burst=%d: with %s=%v frames have a checksum, and go whole: leave one of the two out, or give a burst of %d",
+				burst, fault.name, fault.chance, payload)
+		}
+	}
+	return nil
+}
+
+// shaped gives a wire the speed of the address. On error the caller keeps the wire.
+func (s *settings) shaped(w wire.Port) (wire.Port, error) {
+	if err := s.checkBurst(w.MTU()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if s.shape.Rate == 0 && s.shape.Delay == 0 {
+		return w, nil
+	}
+	s.shape.Burst = s.device.Pipeline.Burst
+	return wire.NewShaper(w, s.shape)
+}
