@@ -42,8 +42,9 @@ type Device struct {
 	// decoding says that memory decoding is on.
 	decoding atomic.Bool
 	closed   atomic.Bool
-	// foreign says that the device has, or had, memory of the program's own.
-	foreign atomic.Bool
+	// special says that Poll has more to do than to step the engine: the device has, or had,
+	// memory of the program's own, or its transfers take their time.
+	special atomic.Bool
 	removed atomic.Bool
 	// peer is the other end of the same wire, if Poll has to step it too.
 	peer atomic.Pointer[Device]
@@ -138,6 +139,7 @@ func New(o Options) (_ *Device, err error) {
 		d.engine.MapDoorbells(d.doorbells.bytes)
 	}
 	d.sharing = newSharing(o.Wire)
+	d.special.Store(d.engine.Timed())
 	// The order matters, since a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
 	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })
@@ -201,13 +203,13 @@ func (d *Device) step() bool {
 	switch {
 	case !d.pollable.Load():
 		return false
-	case !d.foreign.Load():
+	case !d.special.Load():
 		return d.engine.Step()
 	}
-	// The program may have unmapped it.
+	// The program may have unmapped its memory.
 	var busy bool
 	d.guard(func() { busy = d.engine.Step() })
-	return busy
+	return busy || d.engine.Moving() // who sleeps is late
 }
 
 // host has the methods of the device that the engine calls. Its methods run with the engine's lock

@@ -51,6 +51,9 @@ func (n *wireNames) open(s *settings) (*Device, error) {
 		return fail(fmt.Errorf("%w: option mtu=%d: the wire's other end has %d", vfio.ErrBadAddress, s.mtu, w.mtu),
 			"give both ends the same mtu, or only the first")
 	}
+	if err := s.checkBurst(w.mtu); err != nil {
+		return fail(fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), "give a smaller burst, or both ends a larger mtu")
+	}
 	end := w.free[0]
 	w.free = w.free[1:]
 	end.SetLink(true)

@@ -78,7 +78,7 @@ func (o *PairOptions) end(name string, w wire.Port, number int) (*Device, error)
 	if shape.Rate == 0 && shape.Delay == 0 {
 		return New(device)
 	}
-	shape.Burst, shape.Clock = device.Pipeline.Burst, o.Clock
+	shape.Burst, shape.Setup, shape.Clock = device.Pipeline.Burst, device.Pipeline.Setup, o.Clock
 	var err error
 	if device.Wire, err = wire.NewShaper(w, shape); err != nil {
 		return nil, fmt.Errorf("create a pair of emulated devices: %w", err)

@@ -56,6 +56,10 @@ func TestOpen(t *testing.T) {
 		{"emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9,127.0.0.1:10", false, false, 1464, 0},
 		{"emu:?loss=0.2&duplicate=0.1&reorder=1&corrupt=1e-3&seed=18446744073709551615", true, false, 8192 + 64, 0},
 		{"emu:?loss=0", true, false, 8192 + 64, 0},
+		{"emu:?burst=513&rate=64G&delay=10ms&bus=1M&setup=100us", true, false, 8192 + 64, 0},
+		{"emu:?burst=8192&loss=0.1", true, false, 8192 + 64, 0},
+		{"emu:?wire=mem:alone&mtu=65344&burst=65280", true, false, 65344, 0},
+		{"emu:?wire=udp://127.0.0.1:0&rate=1M&loss=0.1", false, false, 1464, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.address, func(t *testing.T) {
@@ -162,6 +166,31 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?cqs=0", "1..16384"},
 		{"emu:?regions=1048577", "1..1048576"},
 		{"emu:?regions=-1", "1..1048576"},
+		{"emu:?burst=0", "64..65536"},
+		{"emu:?burst=63", "64..65536"},
+		{"emu:?burst=65537", "64..65536"},
+		{"emu:?burst=512B", "64..65536"},
+		{"emu:?burst=8193", "option burst=8193: a frame of this wire has at most 8192 bytes of payload"},
+		{"emu:?burst=1000&mtu=1000", "option burst=1000: a frame of this wire has at most 936 bytes"},
+		{"emu:?wire=shm:/x&burst=16385", "at most 16384 bytes"},
+		{"emu:?wire=udp://127.0.0.1:0&burst=512", "option burst: only a loop or a memory wire or a shm wire has it"},
+		{"emu:?burst=512&loss=0.1", "option burst=512: with loss=0.1 frames have a checksum"},
+		{"emu:?burst=512&corrupt=1", "option burst=512: with corrupt=1 frames have a checksum"},
+		{"emu:?rate=0", "1000000..64000000000"},
+		{"emu:?rate=999999", "1000000..64000000000"},
+		{"emu:?rate=65G", "1000000..64000000000"},
+		{"emu:?rate=9223372036854775807G", "1000000..64000000000"},
+		{"emu:?rate=-1M", "1000000..64000000000"},
+		{"emu:?rate=100MB", "such as 100M for 100 MB/s"},
+		{"emu:?rate=M", "such as 100M"},
+		{"emu:?bus=0", "1000000..64000000000"},
+		{"emu:?bus=1e9", "1000000..64000000000"},
+		{"emu:?delay=-1us", "0s..10ms"},
+		{"emu:?delay=11ms", "0s..10ms"},
+		{"emu:?delay=5", "such as 5us"},
+		{"emu:?setup=101us", "0s..100µs"},
+		{"emu:?wire=shm:/x&share=on&rate=1M", "option rate: with share=on"},
+		{"emu:?wire=shm:/x&share=on&bus=1M", "option bus: with share=on"},
 	}
 	for _, tt := range tests {
 		d, err := vfio.Open(context.Background(), tt.address)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -44,7 +45,8 @@ var settingTable = []setting{
 	{"seed", nil, number(func(s *settings) *uint64 { return &s.faults.Seed }, 0, math.MaxUint64)},
 	{"burst", []wireKind{wireLoop, wireMemory, wireShared}, number(func(s *settings) *int { return &s.device.Pipeline.Burst }, engine.MinBurst, engine.MaxBurst)},
 	{"rate", nil, speed(func(s *settings) *int64 { return &s.shape.Rate }, wire.MinRate, wire.MaxRate)},
-	{"delay", nil, parseDelay},
+	{"delay", nil, span(func(s *settings) *time.Duration { return &s.shape.Delay }, wire.MaxDelay)},
+	{"setup", nil, span(func(s *settings) *time.Duration { return &s.device.Pipeline.Setup }, engine.MaxSetup)},
 	{"bus", nil, speed(func(s *settings) *int64 { return &s.device.Pipeline.Bus }, engine.MinBus, engine.MaxBus)},
 	{"role", []wireKind{wireMemif, wireShared}, choice(func(s *settings) *string { return &s.role },
 		"server or client of a memif, or listen, connect or auto of a shm wire",

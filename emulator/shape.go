@@ -34,13 +34,16 @@ func speed(at func(s *settings) *int64, low, high int64) func(s *settings, v str
 	}
 }
 
-func parseDelay(s *settings, v string) error {
-	d, err := time.ParseDuration(v)
-	if err != nil || d < 0 || d > wire.MaxDelay {
-		return fmt.Errorf("it is a time in 0s..%v, such as 5us", wire.MaxDelay)
+// span parses a time in 0..high.
+func span(at func(s *settings) *time.Duration, high time.Duration) func(s *settings, v string) error {
+	return func(s *settings, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 || d > high {
+			return fmt.Errorf("it is a time in 0s..%v, such as 5us", high)
+		}
+		*at(s) = d
+		return nil
 	}
-	s.shape.Delay = d
-	return nil
 }
 
 // checkShape refuses what the speeds and the burst of an address cannot be together with.
@@ -49,7 +52,7 @@ func (s *settings) checkShape() error {
 		for _, o := range []struct {
 			name  string
 			given bool
-		}{{"rate", s.shape.Rate != 0}, {"delay", s.shape.Delay != 0}, {"bus", s.device.Pipeline.Bus != 0}} {
+		}{{"rate", s.shape.Rate != 0}, {"delay", s.shape.Delay != 0}, {"bus", s.device.Pipeline.Bus != 0}, {"setup", s.device.Pipeline.Setup != 0}} {
 			if o.given {
 				return fmt.Errorf("option %s: with share=on payloads do not cross the wire, leave one of the two out", o.name)
 			}
@@ -63,7 +66,7 @@ func (s *settings) checkShape() error {
 	case s.kind == wireShared:
 		mtu = wire.SHMDefaultMTU
 	default:
-		return nil // plug knows
+		return nil // the wire's other end may have said
 	}
 	return s.checkBurst(mtu)
 }
@@ -91,12 +94,9 @@ func (s *settings) checkBurst(mtu int) error {
 
 // shaped gives a wire the speed of the address. On error the caller keeps the wire.
 func (s *settings) shaped(w wire.Port) (wire.Port, error) {
-	if err := s.checkBurst(w.MTU()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	if s.shape.Rate == 0 && s.shape.Delay == 0 {
+	s.shape.Burst, s.shape.Setup = s.device.Pipeline.Burst, s.device.Pipeline.Setup
+	if s.shape.Rate == 0 && s.shape.Delay == 0 && s.shape.Setup == 0 {
 		return w, nil
 	}
-	s.shape.Burst = s.device.Pipeline.Burst
 	return wire.NewShaper(w, s.shape)
 }

@@ -66,7 +66,8 @@ type Progressive interface {
 // the goroutine's that uses the port.
 type Paced interface {
 	// Left says how long the wire is still busy with what was handed over, and how long it
-	// takes until all of that has arrived. Neither is positive once it is so.
+	// takes until all of that has arrived: a nanosecond if the other end only has no room.
+	// Neither is positive once it is so.
 	Left() (busy, all time.Duration)
 }
 

@@ -2,19 +2,33 @@ package engine
 
 import "time"
 
+// hostBus is the way between host and NIC, and how fast it is.
+type hostBus struct {
+	rate  int64         // bytes per second; zero: no limit
+	setup time.Duration // of a transfer
+}
+
+// instant says that transfers take no time but the machine's own.
+func (b hostBus) instant() bool { return b == hostBus{} }
+
+// takes is how long n bytes take once a transfer has begun.
+func (b hostBus) takes(n uint32) time.Duration {
+	if b.rate == 0 {
+		return 0
+	}
+	return time.Duration((int64(n)*int64(time.Second) + b.rate - 1) / b.rate)
+}
+
 // pace is what a transmitter knows of transfers that take their time: those of hostTx by the
 // speed of the bus, those of netTx by that of the wire. The frame in progress is then
 // gathered into the NIC's memory while the one before leaves the wire.
 type pace struct {
-	bus   int64         // bytes per second; zero: no limit
+	bus   hostBus
 	stage []byte        // takes the frame in progress
 	due   time.Duration // when hostTx has moved its next burst
 	busy  bool          // netTx is
-}
-
-// took is how long n bytes take at a rate in bytes per second, which is not zero.
-func took(n uint32, rate int64) time.Duration {
-	return time.Duration((int64(n)*int64(time.Second) + rate - 1) / rate)
+	// coming says that something is under way on the wire that needs nothing but time.
+	coming bool
 }
 
 // frame returns room for a data frame of n bytes of payload behind at others. It is nil if
@@ -34,21 +48,21 @@ func (t *transmitter) frame(at, n int) []byte {
 
 // beginGather has hostTx begin with the frame in progress.
 func (t *transmitter) beginGather() {
-	if t.bus != 0 {
-		t.due = t.read() + took(min(t.length, uint32(t.dma.config.Burst)), t.bus)
+	if !t.bus.instant() {
+		t.due = t.read() + t.bus.setup + t.bus.takes(min(t.length, uint32(t.dma.config.Burst)))
 	}
 }
 
 // fetched is how much of the burst of n bytes, at which hostTx is, has been moved: all or
 // nothing. The next one has at most rest bytes.
 func (t *transmitter) fetched(n, rest uint32) uint32 {
-	if t.bus == 0 || n == 0 {
+	if t.bus.instant() || n == 0 {
 		return n
 	}
 	if t.read() < t.due {
 		return 0
 	}
-	t.due += took(min(rest, uint32(t.dma.config.Burst)), t.bus)
+	t.due += t.bus.takes(min(rest, uint32(t.dma.config.Burst)))
 	return n
 }
 
@@ -100,6 +114,7 @@ func (t *transmitter) watch() (ended bool) {
 			t.dma.report(Transmit)
 		}
 	}
+	t.coming = all > time.Nanosecond
 	if t.events |= leaving; all <= 0 {
 		t.events &^= leaving
 	}
@@ -108,23 +123,23 @@ func (t *transmitter) watch() (ended bool) {
 
 // placement is the transfer of a hostRcv whose bus has a speed.
 type placement struct {
-	bus   int64 // bytes per second; zero: no limit
-	moves int   // bytes of the transfer under way
-	ends  bool  // the frame ends with it
+	bus   hostBus
+	moves int  // bytes of the transfer under way
+	ends  bool // the frame ends with it
 	until time.Duration
 }
 
 // nextPlaced is Mover.Next of the receiver: it answers when the bytes have had their time.
 func (r *receiver) nextPlaced() (n int, last bool) {
 	p, rx := &r.placement, r.dma.movers[Receive]
-	if p.bus == 0 {
+	if p.bus.instant() {
 		return rx.Next()
 	}
 	if p.moves == 0 {
 		if p.moves, p.ends = rx.Next(); p.moves == 0 {
 			return 0, false
 		}
-		p.until = r.clock.read() + took(uint32(p.moves), p.bus)
+		p.until = r.clock.read() + p.bus.setup + p.bus.takes(uint32(p.moves))
 	}
 	if r.clock.read() < p.until {
 		return 0, false
@@ -133,7 +148,16 @@ func (r *receiver) nextPlaced() (n int, last bool) {
 	return n, p.ends
 }
 
-// moving reports whether something goes on that only takes its time.
-func (e *Engine) moving() bool {
-	return e.events&leaving != 0 || e.timed && (e.tx.held || e.rx.held)
+// Timed reports whether transfers take their time, by the wire or by the bus.
+func (e *Engine) Timed() bool { return e.timed }
+
+// Moving reports whether transfers go on, whose ends nobody is told of: who runs the engine
+// steps it again at once. Its answer is false if transfers take no time.
+func (e *Engine) Moving() bool {
+	if !e.timed {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tx.coming || e.tx.held && e.tx.gathered < e.tx.length && !e.tx.bus.instant() || e.rx.placing && e.rx.moves > 0
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -46,6 +47,9 @@ type Pipeline struct {
 	// Bus is how fast hostTx and hostRcv move, MinBus to MaxBus bytes per second. Zero: as
 	// fast as the machine copies.
 	Bus int64
+	// Setup is how long it takes to begin a transfer of either, at most MaxSetup: of hostTx
+	// each frame, of hostRcv each piece.
+	Setup time.Duration
 }
 
 const (
@@ -65,6 +69,8 @@ const (
 	// time after which a peer is dead. With MaxBus the smallest burst takes the nanosecond
 	// that the clock resolves.
 	MinBus, MaxBus = 1_000_000, 64_000_000_000
+	// MaxSetup bounds Setup: the largest frame in pieces of 64 bytes takes 0.1 s.
+	MaxSetup = 100 * time.Microsecond
 )
 
 // setDefaults fills in what depends on the wire: whether frames cross it in
@@ -91,6 +97,9 @@ func (p *Pipeline) validate() error {
 	}
 	if p.Bus != 0 && (p.Bus < MinBus || p.Bus > MaxBus) {
 		return fmt.Errorf("%w: Pipeline.Bus %d is not in %d..%d", ErrConfig, p.Bus, int64(MinBus), int64(MaxBus))
+	}
+	if p.Setup < 0 || p.Setup > MaxSetup {
+		return fmt.Errorf("%w: Pipeline.Setup %v is not in 0..%v", ErrConfig, p.Setup, MaxSetup)
 	}
 	return nil
 }

@@ -38,6 +38,10 @@ func (e *Engine) Run(ctx context.Context) {
 			idle, sleeps = 0, 0
 			continue
 		}
+		if e.Moving() {
+			runtime.Gosched()
+			continue
+		}
 		idle++
 		if idle < spinSteps {
 			if idle%yieldEvery == 0 {
@@ -79,13 +83,13 @@ func (e *Engine) stepWaiting() bool {
 // the clock, and what the peer has taken by then it says without being looked at.
 func (e *Engine) Rest() { e.rest() }
 
-// rest also reports whether there are doorbells, or ends of transfers, that nobody is told of.
+// rest also reports whether there are doorbells that nobody is told of.
 func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.askFlight()
 	e.nextLook = 0
-	return len(e.bells.mapped) > 0 || e.moving()
+	return len(e.bells.mapped) > 0
 }
 
 // shortly sleeps for a short time, after n sleeps that nothing ended. It is a call of
@@ -126,14 +130,6 @@ func (e *Engine) sleepTime() time.Duration {
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
 	return e.events != 0 || e.rx.held || len(e.setups.underWay) > 0
-}
-
-// Moving reports whether transfers go on whose ends nobody is told of: somebody has to step
-// the engine.
-func (e *Engine) Moving() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.moving()
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

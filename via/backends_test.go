@@ -156,6 +156,12 @@ var backends = []struct {
 	{"schedule at the host, lossy wire", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
 		return conform.OnMemory(t, "&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", withPolicy(opts, via.Policy{Name: "hierarchical", At: via.AtHost}))
 	}, inSoak},
+	{"speeds", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&burst=513&rate=500M&bus=1G&delay=2us&setup=200ns", withPolicy(opts, via.Policy{Name: "amp"}))
+	}, notShort},
+	{"speeds, thread, cut-through at the host", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
+		return conform.OnMemory(t, "&engine=thread&burst=100&rate=1G&bus=500M&setup=100ns", withPolicy(opts, via.Policy{Name: "cut-through", At: via.AtHost}))
+	}, inSoak},
 	{"vfio-user, policy at the host", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
 		// Large frames: there each pulse is a message to another program.
 		return onSockets(t, "?mtu=65344", withPolicy(opts, via.Policy{Name: "store-and-forward", At: via.AtHost}))

@@ -26,6 +26,9 @@ type ShaperOptions struct {
 	// Rate is what the wire carries, in bytes per second, headers included: MinRate to
 	// MaxRate. Zero sets no limit.
 	Rate int64
+	// Setup is how long it takes to begin a transfer: all that is published or committed at
+	// once. It is at most engine.MaxSetup.
+	Setup time.Duration
 	// Delay is from when a byte has left until it arrives, at most MaxDelay.
 	Delay time.Duration
 	// Burst is how many bytes of payload arrive together; engine.DefaultBurst if zero.
@@ -38,6 +41,8 @@ func (o *ShaperOptions) complete() error {
 	switch {
 	case o.Rate != 0 && (o.Rate < MinRate || o.Rate > MaxRate):
 		return fmt.Errorf("%w: Rate of %d bytes per second is not in %d..%d", ErrOptions, o.Rate, int64(MinRate), int64(MaxRate))
+	case o.Setup < 0 || o.Setup > engine.MaxSetup:
+		return fmt.Errorf("%w: Setup of %v is not in 0..%v", ErrOptions, o.Setup, engine.MaxSetup)
 	case o.Delay < 0 || o.Delay > MaxDelay:
 		return fmt.Errorf("%w: Delay of %v is not in 0..%v", ErrOptions, o.Delay, MaxDelay)
 	case o.Burst < 0:
@@ -133,7 +138,7 @@ func (s *Shaper) Reserve(n int) []byte {
 		return nil
 	}
 	now := s.move()
-	if len(s.frames) >= s.most || s.free-now > s.takes(2*s.MTU()) {
+	if len(s.frames) >= s.most || s.free-now > 2*(s.o.Setup+s.takes(s.MTU())) {
 		s.recycle()
 		return nil
 	}
@@ -164,7 +169,7 @@ func (s *Shaper) hand(n int) {
 	} else {
 		from = f.transfers[len(f.transfers)-1].to
 	}
-	begin := max(now, s.free)
+	begin := max(now, s.free) + s.o.Setup
 	f.transfers = append(f.transfers, shapedTransfer{n, begin})
 	s.free = begin + s.takes(n-from)
 }

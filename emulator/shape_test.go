@@ -1,0 +1,89 @@
+package emulator_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// TestTransfersTakeTime: however the engines run, no transfer of the log is shorter than the
+// wire and the bus allow, and what arrives is what was sent.
+func TestTransfersTakeTime(t *testing.T) {
+	const rate, bus, setup, size = 50_000_000, 100_000_000, time.Microsecond, 4000
+	for _, threads := range []bool{false, true} {
+		checkFiles(t)
+		f := newFlow(t, threads, emulator.PairOptions{
+			Shape: wire.ShaperOptions{Rate: rate, Delay: 3 * time.Microsecond},
+			Pipeline: func() engine.Pipeline {
+				return engine.Pipeline{Send: pipeline.Eager{MinPulse: 128}, Receive: pipeline.Eager{MinPulse: 128}, Burst: 513, Bus: bus, Setup: setup}
+			}})
+		for _, e := range []*flowEnd{f.from, f.to} {
+			e.setDMA(descriptors.RegLogBaseLow, flowLog)
+			e.setDMA(descriptors.RegLogLog2, 7)
+			e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlLog)
+		}
+		for i := range byte(3) {
+			f.send(size, i)
+		}
+		// The last records are written when the transfers end.
+		f.await("the end of all transfers", func() bool { return f.from.engineRegs(descriptors.EngineNetTx)[0] == uint32(descriptors.DMAIdle) })
+		var bytes [descriptors.DMAEngineCount]uint32
+		for _, e := range []*flowEnd{f.from, f.to} {
+			for _, r := range descriptors.DMARecordsAt(e.data.Bytes()[flowLog-flowBase:])[:e.dma(descriptors.RegLogProducer)] {
+				speed, begins := uint64(rate), setup
+				switch r.Engine {
+				case descriptors.EngineHostTx, descriptors.EngineHostRcv:
+					speed = bus
+				case descriptors.EngineNetRcv:
+					begins = 0
+					r.Bytes -= min(r.Bytes, 513) // the log begins when the first of it has come
+				}
+				if took, least := r.End-r.Start, uint64(begins)+uint64(r.Bytes)*1e9/speed; took < least {
+					t.Errorf("threads %v: %v moved %d bytes in %d ns, less than %d", threads, r.Engine, r.Bytes, took, least)
+				}
+				bytes[r.Engine] += r.Bytes
+			}
+		}
+		for _, e := range []descriptors.DMAEngine{descriptors.EngineHostTx, descriptors.EngineNetTx, descriptors.EngineHostRcv} {
+			if bytes[e] != 3*size {
+				t.Errorf("threads %v: %v moved %d bytes, want %d", threads, e, bytes[e], 3*size)
+			}
+		}
+	}
+}
+
+// TestShapesOfNamedWires: the second end of a wire finds out how long its frames are.
+func TestShapesOfNamedWires(t *testing.T) {
+	checkFiles(t)
+	first := openAddress(t, "emu:?wire=mem:shapes&mtu=1000")
+	_, err := vfio.Open(t.Context(), "emu:?wire=mem:shapes&burst=937")
+	if !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 936 bytes") {
+		t.Errorf("a burst that is longer than a frame: %v", err)
+	}
+	if _, err := vfio.Open(t.Context(), "emu:?wire=mem:long&burst=8193"); !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 8192 bytes") {
+		t.Errorf("a burst that is longer than a frame of the first end: %v", err)
+	}
+	second := openAddress(t, "emu:?wire=mem:shapes&burst=936&rate=1M")
+	waitLink(t, true, first, second)
+}
+
+func TestBadShapes(t *testing.T) {
+	for says, o := range map[string]emulator.PairOptions{
+		"Rate":  {Shape: wire.ShaperOptions{Rate: 1}},
+		"Delay": {Shape: wire.ShaperOptions{Delay: time.Second}},
+		"Bus":   {Pipeline: func() engine.Pipeline { return engine.Pipeline{Bus: -1} }},
+		"Setup": {Pipeline: func() engine.Pipeline { return engine.Pipeline{Setup: -1} }},
+	} {
+		if _, _, err := emulator.Pair(o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
