@@ -26,18 +26,21 @@ import (
 )
 
 // The NICs and the messages of demo --policies. Each message is one frame. The sender's bus is
-// faster than the wire and the receiver's slower, so that frames gather at both ends when there
-// are many.
+// faster than the wire. The receiver's is as fast, and slower if a frame comes in parts, each of
+// which takes its set-up: so frames gather at both ends when there are many.
 const (
 	policiesBytes      = 8 << 10
 	policiesBurst      = 512
 	policiesRate       = 100_000_000 // bytes per second, of the wire
 	policiesDelay      = 5 * time.Microsecond
-	policiesSendBus    = 300_000_000
-	policiesReceiveBus = 80_000_000
+	policiesSetup      = 2 * time.Microsecond // of each transfer
+	policiesSendBus    = 200_000_000
+	policiesReceiveBus = 100_000_000
 	policiesIdle       = 60  // messages one by one
 	policiesLoaded     = 200 // messages behind each other
 	policiesSettle     = 2 * pipeline.AutoLearns
+	policiesRuns       = 5  // of which the quietest is shown
+	policiesMost       = 30 // runs, with those in which a frame went twice
 )
 
 // demonstrated is one of the policies that demo --policies runs.
@@ -71,6 +74,7 @@ type policiesReport struct {
 	Delay      float64        `json:"wire_delay_us"`
 	SendBus    float64        `json:"sender_bus_mb_per_s"`
 	ReceiveBus float64        `json:"receiver_bus_mb_per_s"`
+	Setup      float64        `json:"setup_us" help:"of each transfer"`
 	Policies   []policyReport `json:"policies"`
 	Picture    string         `json:"picture,omitempty" help:"with --output"`
 	Logs       []string       `json:"logs,omitempty" help:"with --log-folder"`
@@ -140,7 +144,7 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 		}
 	}
 	r := policiesReport{Bytes: policiesBytes, Burst: policiesBurst, Rate: policiesRate / 1e6, Delay: units.Microseconds(policiesDelay),
-		SendBus: policiesSendBus / 1e6, ReceiveBus: policiesReceiveBus / 1e6, Picture: f.output}
+		SendBus: policiesSendBus / 1e6, ReceiveBus: policiesReceiveBus / 1e6, Setup: units.Microseconds(policiesSetup), Picture: f.output}
 	meter := p.Steps("policies", len(demonstratedPolicies))
 	defer meter.Stop()
 	for _, d := range demonstratedPolicies {
@@ -196,7 +200,7 @@ func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
 		Pipeline: func() engine.Pipeline {
 			bus := buses[0]
 			buses = buses[1:]
-			return engine.Pipeline{Burst: policiesBurst, Bus: bus}
+			return engine.Pipeline{Burst: policiesBurst, Bus: bus, Setup: policiesSetup}
 		},
 	})
 	if err != nil {
@@ -252,11 +256,13 @@ func oneByOne(ctx context.Context, x, y *via.Conn, count int, took []time.Durati
 	return nil
 }
 
-// measure measures messages while their transfers are logged. It is repeated if a machine that
-// was busy made frames go twice.
+// measure measures messages while their transfers are logged, some times, and returns the quietest
+// of them: other programs on the machine only slow the NICs down. One in which a frame went twice
+// counts only if there is no other.
 func (d *demonstrated) measure(ctx context.Context, log *recorder, a, b *via.NIC, count int, send func(took []time.Duration) error) (r loadReport, err error) {
 	took := make([]time.Duration, count)
-	for range tracedTries {
+	whole := 0
+	for try := 0; try < policiesMost && whole < policiesRuns; try++ {
 		if err := log.watch(false, a, b); err != nil {
 			return r, err
 		}
@@ -266,9 +272,18 @@ func (d *demonstrated) measure(ctx context.Context, log *recorder, a, b *via.NIC
 		if err := log.read(); err != nil {
 			return r, err
 		}
-		r = loadReport{Rate: rateOf(log.records), log: log.log()}
+		switch sound := once(log.records, count*policiesBytes); {
+		case !sound && whole > 0:
+			continue
+		case sound:
+			whole++
+		}
+		rate := rateOf(log.records)
+		if whole > 1 && rate <= r.Rate {
+			continue
+		}
 		slices.Sort(took)
-		r.Latency = units.Microseconds(took[count/2])
+		r = loadReport{Rate: rate, Latency: units.Microseconds(took[count/2]), log: log.log()}
 		ways := ways(log.records)
 		r.Way = dmalog.Microseconds(ways[len(ways)/2].way)
 		counts := [dmalog.Engines]float64{}
@@ -276,9 +291,6 @@ func (d *demonstrated) measure(ctx context.Context, log *recorder, a, b *via.NIC
 			counts[t.Engine] += 1 / float64(count)
 		}
 		r.Transfers = transfersReport{counts[dmalog.HostTx], counts[dmalog.NetTx], counts[dmalog.NetRcv], counts[dmalog.HostRcv]}
-		if once(log.records, count*policiesBytes) {
-			break
-		}
 	}
 	return r, ctx.Err()
 }
@@ -333,9 +345,9 @@ func (p *program) printPolicies(out io.Writer, r *policiesReport) error {
 	on, off := p.Emphasis()
 	fmt.Fprintf(out, `Two emulated NICs on one wire, and messages of %s, each one frame. The wire carries
 %g MB/s and takes %g us more; bursts are of %d bytes. The sender's bus moves %g MB/s, the
-receiver's %g.
+receiver's %g. Each transfer takes %g us beside its bytes.
 
-`, units.Size(r.Bytes), r.Rate, r.Delay, r.Burst, r.SendBus, r.ReceiveBus)
+`, units.Size(r.Bytes), r.Rate, r.Delay, r.Burst, r.SendBus, r.ReceiveBus, r.Setup)
 	for i, load := range []string{"idle: one message after the other", "loaded: messages behind each other"} {
 		t := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(out, "%s%s%s\n", on, load, off)

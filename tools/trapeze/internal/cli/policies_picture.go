@@ -17,9 +17,9 @@ func drawPolicies(r *policiesReport) ([]byte, error) {
 	p := plot.Panels{
 		Title: "Delivery policies on live NICs",
 		Notes: []string{
-			fmt.Sprintf("Frames of %s, bursts of %d bytes; wire %g MB/s and %g us, sender's bus %g MB/s, receiver's %g MB/s. One stripe is one transfer, one",
-				units.Size(r.Bytes), r.Burst, r.Rate, r.Delay, r.SendBus, r.ReceiveBus),
-			"colour one frame. hostTx fills the sender's NIC, netTx the wire; netRcv is what arrives, hostRcv moves it into memory.",
+			"A stripe is a transfer, a colour a frame. hostTx fills the sender's NIC, netTx the wire; netRcv arrives, hostRcv fills memory.",
+			fmt.Sprintf("Frames of %s in bursts of %d bytes; wire %g MB/s and %g us, buses %g and %g MB/s, %g us for each transfer beside its bytes.",
+				units.Size(r.Bytes), r.Burst, r.Rate, r.Delay, r.SendBus, r.ReceiveBus, r.Setup),
 		},
 		Columns: []plot.Column{{Name: "Idle: one frame after the other"}, {Name: "Loaded: frames behind each other",
 			Span: int64(shownFrames * float64(r.Bytes) / min(r.Rate, r.ReceiveBus) * 1e6)}},
