@@ -30,10 +30,10 @@ const (
 )
 
 const (
-	// DefaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control programs
+	// defaultSRAM is the size of BAR4 in bytes: slots of 256 KiB for control programs
 	// and their maps, and more than 7 MiB for endpoints and regions. The size is our choice, of
 	// which a process can have many; untouched pages take no memory.
-	DefaultSRAM = 8 << 20
+	defaultSRAM = 8 << 20
 	// maxSRAM keeps a wrong number from taking the machine's memory. This is our
 	// choice, too.
 	maxSRAM = 1 << 30
@@ -66,7 +66,7 @@ type Options struct {
 	Pinned bool
 	Core   int
 	// SRAM is the size of BAR4 in bytes, a power of two of at least
-	// processor.MinSRAM; DefaultSRAM if zero.
+	// processor.MinSRAM; defaultSRAM if zero.
 	SRAM uint32
 }
 
@@ -99,7 +99,7 @@ func (o *Options) complete() error {
 		return bad("Doorbells is %d", o.Doorbells)
 	}
 	if o.SRAM == 0 {
-		o.SRAM = DefaultSRAM
+		o.SRAM = defaultSRAM
 	}
 	if o.SRAM < processor.MinSRAM || o.SRAM > maxSRAM || bits.OnesCount32(o.SRAM) != 1 {
 		return bad("SRAM of %d bytes is not a power of two in %d..%d", o.SRAM, processor.MinSRAM, maxSRAM)

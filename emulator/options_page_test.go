@@ -100,7 +100,7 @@ func TestOptionsOfPage(t *testing.T) {
 					s.device.Limits = engine.DefaultLimits()
 				}
 				s.vis = 0
-				s.device.SRAM = max(s.device.SRAM, DefaultSRAM)
+				s.device.SRAM = max(s.device.SRAM, defaultSRAM)
 			}
 			if !reflect.DeepEqual(with, without) {
 				t.Errorf("%s=%s is not the default: %+v, without it %+v", name, row.standard[0], with, without)

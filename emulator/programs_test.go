@@ -276,7 +276,7 @@ func TestProgramSurvivesResets(t *testing.T) {
 				t.Fatal(got)
 			}
 			p.write(descriptors.RegHoldLimit, 5)
-			write(t, d, vfio.RegionBAR4, emulator.DefaultSRAM-16, []byte("rest"))
+			write(t, d, vfio.RegionBAR4, defaultSRAM-16, []byte("rest"))
 			reset(t, d)
 			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
 			if got := p.read(descriptors.RegHoldLimit); got != descriptors.HoldLimitReset {
@@ -285,7 +285,7 @@ func TestProgramSurvivesResets(t *testing.T) {
 			if got := read(t, d, vfio.RegionBAR4, uint64(p.slot(0)), len(image)); !bytes.Equal(got, image) {
 				t.Error("the slot has changed")
 			}
-			if got := read(t, d, vfio.RegionBAR4, emulator.DefaultSRAM-16, 4); !bytes.Equal(got, make([]byte, 4)) {
+			if got := read(t, d, vfio.RegionBAR4, defaultSRAM-16, 4); !bytes.Equal(got, make([]byte, 4)) {
 				t.Errorf("behind the slots there is still %q", got)
 			}
 			box.put(0, []byte{0, 0, 0, 0}, make([]byte, 8))

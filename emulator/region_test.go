@@ -11,6 +11,9 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
+// defaultSRAM is the size of BAR4 of a device whose address does not say it, in bytes.
+const defaultSRAM = 8 << 20
+
 func TestRegions(t *testing.T) {
 	const rw = vfio.RegionRead | vfio.RegionWrite
 	tests := []struct {
@@ -25,7 +28,7 @@ func TestRegions(t *testing.T) {
 		{"upper half", 0, 1, 0, 0, false},
 		{"mapped doorbells", emulator.DoorbellsMapped, vfio.RegionBAR2, 32 * 4096, rw | vfio.RegionMmap, true},
 		{"trapped doorbells", emulator.DoorbellsTrapped, vfio.RegionBAR2, 32 * 4096, rw, false},
-		{"SRAM", 0, vfio.RegionBAR4, emulator.DefaultSRAM, rw | vfio.RegionMmap, true},
+		{"SRAM", 0, vfio.RegionBAR4, defaultSRAM, rw | vfio.RegionMmap, true},
 		{"no ROM", 0, vfio.RegionROM, 0, 0, false},
 		{"configuration space", 0, vfio.RegionConfig, 4096, rw, false},
 	}
@@ -87,7 +90,7 @@ func TestSRAM(t *testing.T) {
 	d := newDevice(t, nil)
 	powerUp(t, d)
 	page := uint64(os.Getpagesize())
-	at := emulator.DefaultSRAM - page // behind the slots, which are kept
+	at := defaultSRAM - page // behind the slots, which are kept
 	m, err := d.MapRegion(vfio.RegionBAR4, at, page)
 	if err != nil {
 		t.Fatal(err)

@@ -235,6 +235,9 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 	if err != nil {
 		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: s.wireHint(err)}
 	}
+	if err := s.checkBurst(w.MTU()); err != nil {
+		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), w.Close())}
+	}
 	return s.plug(w)
 }
 

@@ -172,7 +172,6 @@ func TestBadAddresses(t *testing.T) {
 		{"emu:?burst=512B", "64..65536"},
 		{"emu:?burst=8193", "option burst=8193: a frame of this wire has at most 8192 bytes of payload"},
 		{"emu:?burst=1000&mtu=1000", "option burst=1000: a frame of this wire has at most 936 bytes"},
-		{"emu:?wire=shm:/x&burst=16385", "at most 16384 bytes"},
 		{"emu:?wire=udp://127.0.0.1:0&burst=512", "option burst: only a loop or a memory wire or a shm wire has it"},
 		{"emu:?burst=512&loss=0.1", "option burst=512: with loss=0.1 frames have a checksum"},
 		{"emu:?burst=512&corrupt=1", "option burst=512: with corrupt=1 frames have a checksum"},

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -43,11 +44,11 @@ var settingTable = []setting{
 	{"reorder", nil, chance(func(s *settings) *float64 { return &s.faults.Reorder })},
 	{"corrupt", nil, chance(func(s *settings) *float64 { return &s.faults.Corrupt })},
 	{"seed", nil, number(func(s *settings) *uint64 { return &s.faults.Seed }, 0, math.MaxUint64)},
-	{"burst", []wireKind{wireLoop, wireMemory, wireShared}, number(func(s *settings) *int { return &s.device.Pipeline.Burst }, engine.MinBurst, engine.MaxBurst)},
-	{"rate", nil, speed(func(s *settings) *int64 { return &s.shape.Rate }, wire.MinRate, wire.MaxRate)},
-	{"delay", nil, span(func(s *settings) *time.Duration { return &s.shape.Delay }, wire.MaxDelay)},
-	{"setup", nil, span(func(s *settings) *time.Duration { return &s.device.Pipeline.Setup }, engine.MaxSetup)},
-	{"bus", nil, speed(func(s *settings) *int64 { return &s.device.Pipeline.Bus }, engine.MinBus, engine.MaxBus)},
+	{"burst", []wireKind{wireLoop, wireMemory, wireShared}, number(func(s *settings) *int { return &s.device.Pipeline.Burst }, speed.MinBurst, speed.MaxBurst)},
+	{"rate", nil, rate(func(s *settings) *int64 { return &s.shape.Rate })},
+	{"delay", nil, span(func(s *settings) *time.Duration { return &s.shape.Delay }, speed.MaxDelay)},
+	{"setup", nil, span(func(s *settings) *time.Duration { return &s.device.Pipeline.Setup }, speed.MaxSetup)},
+	{"bus", nil, rate(func(s *settings) *int64 { return &s.device.Pipeline.Bus })},
 	{"role", []wireKind{wireMemif, wireShared}, choice(func(s *settings) *string { return &s.role },
 		"server or client of a memif, or listen, connect or auto of a shm wire",
 		map[string]string{"server": "server", "client": "client", "listen": "listen", "connect": "connect", "auto": "auto"})},

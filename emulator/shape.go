@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -16,8 +17,8 @@ var decimal = []struct {
 	size int64
 }{{"K", 1e3}, {"M", 1e6}, {"G", 1e9}}
 
-// speed parses bytes per second in low..high, such as 100M; a K is 1000.
-func speed(at func(s *settings) *int64, low, high int64) func(s *settings, v string) error {
+// rate parses bytes per second, such as 100M; a K is 1000.
+func rate(at func(s *settings) *int64) func(s *settings, v string) error {
 	return func(s *settings, v string) error {
 		digits, size := v, int64(1)
 		for _, d := range decimal {
@@ -26,8 +27,8 @@ func speed(at func(s *settings) *int64, low, high int64) func(s *settings, v str
 			}
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || n < 0 || n > high/size || n*size < low {
-			return fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", low, high)
+		if err != nil || n < 0 || n > speed.MaxRate/size || n*size < speed.MinRate {
+			return fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", speed.MinRate, speed.MaxRate)
 		}
 		*at(s) = n * size
 		return nil
@@ -63,10 +64,8 @@ func (s *settings) checkShape() error {
 	case mtu != 0:
 	case s.kind == wireLoop:
 		mtu = wire.DefaultMemoryMTU
-	case s.kind == wireShared:
-		mtu = wire.SHMDefaultMTU
 	default:
-		return nil // the wire's other end may have said
+		return nil // the wire knows
 	}
 	return s.checkBurst(mtu)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -21,7 +22,7 @@ func TestTransfersTakeTime(t *testing.T) {
 	for _, threads := range []bool{false, true} {
 		checkFiles(t)
 		f := newFlow(t, threads, emulator.PairOptions{
-			Shape: wire.ShaperOptions{Rate: rate, Delay: 3 * time.Microsecond},
+			Shape: wire.ShaperOptions{Path: speed.Path{Rate: rate}, Delay: 3 * time.Microsecond},
 			Pipeline: func() engine.Pipeline {
 				return engine.Pipeline{Send: pipeline.Eager{MinPulse: 128}, Receive: pipeline.Eager{MinPulse: 128}, Burst: 513, Bus: bus, Setup: setup}
 			}})
@@ -60,8 +61,8 @@ func TestTransfersTakeTime(t *testing.T) {
 	}
 }
 
-// TestShapesOfNamedWires: the second end of a wire finds out how long its frames are.
-func TestShapesOfNamedWires(t *testing.T) {
+// TestShapesOfWires: a burst is held against the frames that the wire turns out to have.
+func TestShapesOfWires(t *testing.T) {
 	checkFiles(t)
 	first := openAddress(t, "emu:?wire=mem:shapes&mtu=1000")
 	_, err := vfio.Open(t.Context(), "emu:?wire=mem:shapes&burst=937")
@@ -71,16 +72,19 @@ func TestShapesOfNamedWires(t *testing.T) {
 	if _, err := vfio.Open(t.Context(), "emu:?wire=mem:long&burst=8193"); !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 8192 bytes") {
 		t.Errorf("a burst that is longer than a frame of the first end: %v", err)
 	}
+	if _, err := vfio.Open(t.Context(), "emu:?wire=shm:"+t.TempDir()+"/s&burst=16385"); !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 16384 bytes") {
+		t.Errorf("a burst that is longer than a frame of shared memory: %v", err)
+	}
 	second := openAddress(t, "emu:?wire=mem:shapes&burst=936&rate=1M")
 	waitLink(t, true, first, second)
 }
 
 func TestBadShapes(t *testing.T) {
 	for says, o := range map[string]emulator.PairOptions{
-		"Rate":  {Shape: wire.ShaperOptions{Rate: 1}},
-		"Delay": {Shape: wire.ShaperOptions{Delay: time.Second}},
-		"Bus":   {Pipeline: func() engine.Pipeline { return engine.Pipeline{Bus: -1} }},
-		"Setup": {Pipeline: func() engine.Pipeline { return engine.Pipeline{Setup: -1} }},
+		"rate":               {Shape: wire.ShaperOptions{Path: speed.Path{Rate: 1}}},
+		"delay":              {Shape: wire.ShaperOptions{Delay: time.Second}},
+		"a rate of -1 bytes": {Pipeline: func() engine.Pipeline { return engine.Pipeline{Bus: -1} }},
+		"a set-up of -1ns":   {Pipeline: func() engine.Pipeline { return engine.Pipeline{Setup: -1} }},
 	} {
 		if _, _, err := emulator.Pair(o); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)

@@ -37,8 +37,8 @@ func New(c Config) (*Engine, error) {
 	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}
 	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
 	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline, timed: p.timed}
-	e.tx = transmitter{core: p, pace: pace{bus: hostBus{c.Pipeline.Bus, c.Pipeline.Setup}}}
-	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns, placement: placement{bus: hostBus{c.Pipeline.Bus, c.Pipeline.Setup}}}
+	e.tx = transmitter{core: p, pace: pace{bus: c.Pipeline.bus()}}
+	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns, placement: placement{bus: c.Pipeline.bus()}}
 	e.conns = connections{core: p, tx: &e.tx}
 	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
 	e.cells = cellMover{core: p, tx: &e.tx, conns: &e.conns, config: c.Cells}

@@ -31,7 +31,7 @@ func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
 	if l.paced, _ = port.(Paced); l.paced != nil {
 		l.departs |= leaving
 	}
-	l.timed = l.paced != nil || p.Bus != 0 || p.Setup != 0
+	l.timed = l.paced != nil || !p.bus().Instant()
 	if !l.checksum {
 		l.lossless, _ = port.(Lossless)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -42,35 +43,26 @@ type Pipeline struct {
 	// learns belongs to one direction of one engine.
 	Send, Receive pipeline.Policy
 	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
-	// DefaultBurst if zero.
+	// defaultBurst if zero.
 	Burst int
-	// Bus is how fast hostTx and hostRcv move, MinBus to MaxBus bytes per second. Zero: as
+	// Bus is how fast hostTx and hostRcv move, 10^6 to 64*10^9 bytes per second. Zero: as
 	// fast as the machine copies.
 	Bus int64
-	// Setup is how long it takes to begin a transfer of either, at most MaxSetup: of hostTx
+	// Setup is how long it takes to begin a transfer of either, at most 100 us: of hostTx
 	// each frame, of hostRcv each piece.
 	Setup time.Duration
 }
 
 const (
-	// DefaultBurst is the payload of a frame of the default wire in memory, so
+	// defaultBurst is the payload of a frame of the default wire in memory, so
 	// that such frames take one decision. Larger ones are cut, so that a peer on
 	// another processor copies along: of bursts of 2, 4 and 8 KiB these were the
 	// best (BenchmarkEcho, frames of 64 KiB).
-	DefaultBurst = 8192
+	defaultBurst = 8192
 	// DefaultMinPulse is the least that the default policies move, in bytes,
 	// unless it ends the frame. Handing over less costs more than it gains: the
 	// peer's look at a progress counter is a cache miss.
 	DefaultMinPulse = 2048
-
-	// MinBurst and MaxBurst bound Burst.
-	MinBurst, MaxBurst = 64, 65536
-	// MinBus and MaxBus bound Bus. With MinBus the largest frame takes 65 ms, well below the
-	// time after which a peer is dead. With MaxBus the smallest burst takes the nanosecond
-	// that the clock resolves.
-	MinBus, MaxBus = 1_000_000, 64_000_000_000
-	// MaxSetup bounds Setup: the largest frame in pieces of 64 bytes takes 0.1 s.
-	MaxSetup = 100 * time.Microsecond
 )
 
 // setDefaults fills in what depends on the wire: whether frames cross it in
@@ -87,22 +79,22 @@ func (p *Pipeline) setDefaults(pieces bool) {
 		p.Receive = policy
 	}
 	if p.Burst == 0 {
-		p.Burst = DefaultBurst
+		p.Burst = defaultBurst
 	}
 }
 
 func (p *Pipeline) validate() error {
-	if p.Burst < MinBurst || p.Burst > MaxBurst {
-		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, MinBurst, MaxBurst)
+	if p.Burst < speed.MinBurst || p.Burst > speed.MaxBurst {
+		return fmt.Errorf("%w: Pipeline.Burst %d is not in %d..%d", ErrConfig, p.Burst, speed.MinBurst, speed.MaxBurst)
 	}
-	if p.Bus != 0 && (p.Bus < MinBus || p.Bus > MaxBus) {
-		return fmt.Errorf("%w: Pipeline.Bus %d is not in %d..%d", ErrConfig, p.Bus, int64(MinBus), int64(MaxBus))
-	}
-	if p.Setup < 0 || p.Setup > MaxSetup {
-		return fmt.Errorf("%w: Pipeline.Setup %v is not in 0..%v", ErrConfig, p.Setup, MaxSetup)
+	if err := p.bus().Check(); err != nil {
+		return fmt.Errorf("%w: Pipeline, Bus and Setup: %w", ErrConfig, err)
 	}
 	return nil
 }
+
+// bus is the way between host and NIC.
+func (p *Pipeline) bus() speed.Path { return speed.Path{Rate: p.Bus, Setup: p.Setup} }
 
 // psPerNS converts the engine's clock to the pipeline's.
 const psPerNS = 1000

@@ -253,6 +253,25 @@ func (r *receiver) place() bool {
 	}
 }
 
+// nextPlaced is Mover.Next of the receiver: it answers when the bytes have had their time.
+func (r *receiver) nextPlaced() (n int, last bool) {
+	p, rx := &r.placement, r.dma.movers[Receive]
+	if p.bus.Instant() {
+		return rx.Next()
+	}
+	if p.moves == 0 {
+		if p.moves, p.ends = rx.Next(); p.moves == 0 {
+			return 0, false
+		}
+		p.until = r.clock.read() + p.bus.Setup + p.bus.Takes(p.moves)
+	}
+	if r.clock.read() < p.until {
+		return 0, false
+	}
+	n, p.moves = p.moves, 0
+	return n, p.ends
+}
+
 // accept checks a frame that has arrived whole and copies its header out.
 func (r *receiver) accept(buf []byte) (payload []byte, ok bool) {
 	on := descriptors.HeaderAt(buf)

@@ -132,6 +132,17 @@ func (e *Engine) pending() bool {
 	return e.events != 0 || e.rx.held || len(e.setups.underWay) > 0
 }
 
+// Moving reports whether transfers go on, whose ends nobody is told of: who runs the engine
+// steps it again at once. Its answer is false if transfers take no time.
+func (e *Engine) Moving() bool {
+	if !e.timed {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tx.coming || e.tx.held && e.tx.gathered < e.tx.length && !e.tx.bus.Instant() || e.rx.placing && e.rx.moves > 0
+}
+
 // Quiet reports whether nothing is under way that a timer looks after.
 func (e *Engine) Quiet() bool {
 	e.mu.Lock()

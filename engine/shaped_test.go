@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -32,7 +33,7 @@ func shaped(s speeds) option {
 			}
 			ends = []*wire.Memory{a, b}
 		}
-		end, err := wire.NewShaper(ends[0], wire.ShaperOptions{Rate: s.rate, Delay: s.delay, Setup: s.setup, Burst: s.burst, Clock: c.Clock})
+		end, err := wire.NewShaper(ends[0], wire.ShaperOptions{Path: speed.Path{Rate: s.rate, Setup: s.setup}, Delay: s.delay, Burst: s.burst, Clock: c.Clock})
 		if err != nil {
 			w.t.Fatal(err)
 		}

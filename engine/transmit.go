@@ -301,6 +301,96 @@ func (t *transmitter) drop() {
 	t.dma.report(Transmit)
 }
 
+// frame returns room for a data frame of n bytes of payload behind at others. It is nil if
+// the wire takes no more now, or the NIC no other frame.
+func (t *transmitter) frame(at, n int) []byte {
+	if !t.timed || n == 0 {
+		return t.reserve(at + n)
+	}
+	if t.held || t.waiting&filterTransmit != 0 || t.busy && t.dma.movers[Transmit].Alone() {
+		return nil
+	}
+	if t.stage == nil {
+		t.stage = aligned(int(t.mtu))
+	}
+	return t.stage[:at+n]
+}
+
+// beginGather has hostTx begin with the frame in progress.
+func (t *transmitter) beginGather() {
+	if !t.bus.Instant() {
+		t.due = t.read() + t.bus.Setup + t.bus.Takes(int(min(t.length, uint32(t.dma.config.Burst))))
+	}
+}
+
+// fetched is how much of the burst of n bytes, at which hostTx is, has been moved: all or
+// nothing. The next one has at most rest bytes.
+func (t *transmitter) fetched(n, rest uint32) uint32 {
+	if t.bus.Instant() || n == 0 {
+		return n
+	}
+	if t.read() < t.due {
+		return 0
+	}
+	t.due += t.bus.Takes(int(min(rest, uint32(t.dma.config.Burst))))
+	return n
+}
+
+// mayMove reports whether netTx is idle, and the wire has room for the frame in progress.
+func (t *transmitter) mayMove() bool {
+	if !t.timed {
+		return true
+	}
+	if t.busy {
+		return false
+	}
+	if t.out == nil || !t.published {
+		// Other frames may have been sent since.
+		t.out = t.port.Reserve(len(t.buf))
+	}
+	return t.out != nil
+}
+
+// passOn gives the wire the first n bytes of the frame in progress. It returns the wire's
+// frame.
+func (t *transmitter) passOn(n int) []byte {
+	if !t.timed {
+		return t.buf
+	}
+	copy(t.out[t.copied:n], t.buf[t.copied:n])
+	t.copied = n
+	return t.out
+}
+
+// moved notes that the transfer which netTx has begun is the wire's.
+func (t *transmitter) moved() {
+	tx := t.dma.movers[Transmit]
+	if !t.timed {
+		_ = tx.Done()
+		return
+	}
+	_ = tx.Away()
+	t.watch()
+}
+
+// watch looks whether netTx still moves bytes. It reports whether a transfer has ended.
+func (t *transmitter) watch() (ended bool) {
+	busy, all := time.Duration(0), time.Duration(0)
+	if t.paced != nil {
+		busy, all = t.paced.Left()
+	}
+	if t.busy = busy > 0; !t.busy {
+		if ended = t.dma.movers[Transmit].Ended(); ended {
+			t.dma.report(Transmit)
+		}
+	}
+	t.coming = all > time.Nanosecond
+	if t.events |= leaving; all <= 0 {
+		t.events &^= leaving
+	}
+	return ended
+}
+
 // reserve reserves room on the wire for a frame of n bytes. It returns nil if the wire
 // takes no more now, or if a frame is held of which the wire has a part.
 func (t *transmitter) reserve(n int) []byte {
@@ -308,47 +398,6 @@ func (t *transmitter) reserve(n int) []byte {
 		return nil
 	}
 	return t.port.Reserve(n)
-}
-
-// send sends a frame of no established connection, with a body unless that is nil, and
-// zeros behind that up to h.Length. It returns false if the wire takes no more now.
-func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
-	if body != nil {
-		h.Length = max(h.Length, descriptors.ConnectBodySize)
-	}
-	buf := t.reserve(descriptors.HeaderSize + int(h.Length))
-	if buf == nil {
-		return false
-	}
-	t.sign(h)
-	*descriptors.HeaderAt(buf) = *h
-	if body != nil {
-		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
-		clear(buf[descriptors.HeaderSize+descriptors.ConnectBodySize:])
-	}
-	t.launch(buf)
-	return true
-}
-
-// sendAck sends an acknowledgement or a probe, which on an unreliable connection
-// only say that this end lives. It returns false if the wire takes no more now.
-func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
-	buf := t.reserve(descriptors.HeaderSize)
-	if buf == nil {
-		return false
-	}
-	h := descriptors.HeaderAt(buf)
-	*h = ep.outline
-	h.Type = which
-	if r := ep.rel; r != nil {
-		r.ackDue, r.offered = false, r.credit()
-		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
-		if w := r.window; w != nil && which == descriptors.FrameAck {
-			h.Extent, h.Offset, h.Message, h.Immediate = uint32(w.have), uint32(w.have>>32), w.twice, w.came
-		}
-	}
-	t.launch(buf)
-	return true
 }
 
 // launch sends a complete frame, unless a program drops it: then it is as if it

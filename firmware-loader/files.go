@@ -26,7 +26,7 @@ func Open(name string) (*Spec, error) {
 
 // ReadPrivateKey reads a file for DecodePrivateKey.
 func ReadPrivateKey(name string) (ed25519.PrivateKey, error) {
-	b, err := bounded.ReadFile(name, MaxKeyFile)
+	b, err := bounded.ReadFile(name, maxKeyFile)
 	if err != nil {
 		return nil, err
 	}

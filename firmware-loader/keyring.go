@@ -52,7 +52,7 @@ func OpenKeyRing(dir string) (*KeyRing, error) {
 		if len(r.keys) == maxKeys {
 			return nil, fmt.Errorf("key ring %s: more than %d keys", dir, maxKeys)
 		}
-		b, err := bounded.ReadFile(filepath.Join(dir, e.Name()), MaxKeyFile)
+		b, err := bounded.ReadFile(filepath.Join(dir, e.Name()), maxKeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("key ring: %w", err)
 		}

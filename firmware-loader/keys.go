@@ -40,8 +40,8 @@ const (
 	publicBlock  = "PUBLIC KEY"
 )
 
-// MaxKeyFile is the largest key file that is read, in bytes.
-const MaxKeyFile = 16 << 10
+// maxKeyFile is the largest key file that is read, in bytes.
+const maxKeyFile = 16 << 10
 
 // ErrKey: a key file is not what it should be.
 var ErrKey = errors.New("bad key file")
@@ -78,8 +78,8 @@ func DecodePublicKey(b []byte) (ed25519.PublicKey, error) {
 
 // decodeKey reads one PEM block and nothing behind it.
 func decodeKey[T any](b []byte, kind string, parse func([]byte) (any, error)) (key T, err error) {
-	if len(b) > MaxKeyFile {
-		return key, fmt.Errorf("%w: %d bytes; allowed: up to %d", ErrKey, len(b), MaxKeyFile)
+	if len(b) > maxKeyFile {
+		return key, fmt.Errorf("%w: %d bytes; allowed: up to %d", ErrKey, len(b), maxKeyFile)
 	}
 	block, rest := pem.Decode(b)
 	switch {

@@ -33,7 +33,7 @@ func TestKeyFiles(t *testing.T) {
 	const rsa = "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu\nKUpRKfFLfRYC9AIKjbJTWit+CqvjWYzvQwECAwEAAQ==\n-----END PUBLIC KEY-----\n"
 	for name, text := range map[string]string{
 		"nothing": "", "no PEM": "key", "a private key": string(private), "two": string(public) + string(public),
-		"cut off": string(public[:len(public)/2]), "RSA": rsa, "huge": string(public) + strings.Repeat("\n", firmware.MaxKeyFile),
+		"cut off": string(public[:len(public)/2]), "RSA": rsa, "huge": string(public) + strings.Repeat("\n", 16<<10),
 		"not base64": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
 	} {
 		if _, err := firmware.DecodePublicKey([]byte(text)); !errors.Is(err, firmware.ErrKey) {

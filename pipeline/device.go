@@ -2,8 +2,8 @@ package pipeline
 
 import "fmt"
 
-// MaxBuffers is the greatest number of frame buffers of one direction.
-const MaxBuffers = 1024
+// maxBuffers is the greatest number of frame buffers of one direction.
+const maxBuffers = 1024
 
 // Transfer is one outgoing transfer.
 type Transfer struct {
@@ -44,10 +44,10 @@ type Device struct {
 	last     bool    // it ends its frame
 }
 
-// NewDevice makes a device with 1 to MaxBuffers buffers.
+// NewDevice makes a device with 1 to maxBuffers buffers.
 func NewDevice(p Policy, buffers int) (*Device, error) {
-	if buffers < 1 || buffers > MaxBuffers {
-		return nil, outOfRange("device", "buffers", buffers, fmt.Sprintf("1 to %d", MaxBuffers))
+	if buffers < 1 || buffers > maxBuffers {
+		return nil, outOfRange("device", "buffers", buffers, fmt.Sprintf("1 to %d", maxBuffers))
 	}
 	if p == nil {
 		return nil, &ParameterError{Policy: "device", Name: "policy", Value: "nil", Allowed: "any policy", Err: ErrParameter}

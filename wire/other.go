@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
+	"github.com/trapeze-nic/trapeze/wire/internal/shaper"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -24,9 +25,6 @@ const (
 	SHMListen  = shm.RoleListen
 	SHMConnect = shm.RoleConnect
 )
-
-// SHMDefaultMTU is the largest frame of a port whose options do not say it, in bytes.
-const SHMDefaultMTU = shm.DefaultMTU
 
 // ErrMemory: memory cannot be shared.
 var ErrMemory = shm.ErrMemory
@@ -66,6 +64,14 @@ var (
 
 // NewMemif makes a port of memif. It fails with an *Error.
 func NewMemif(o MemifOptions) (*Memif, error) { return memif.New(o) }
+
+// ShaperOptions are choices of NewShaper.
+type ShaperOptions = shaper.Options
+
+// NewShaper gives what is sent through inner, which it then owns, a speed: frames leave one
+// after the other and arrive later. They are acknowledged on wires that lose nothing too, and
+// have their bytes with them. It fails with ErrOptions, and the caller keeps inner.
+func NewShaper(inner Port, o ShaperOptions) (Port, error) { return shaper.New(inner, o) }
 
 // A NIC that package ethernet drives.
 type (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -51,8 +52,8 @@ func TestShaperKeepsTime(t *testing.T) {
 		ended, aborted bool
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		o := wire.ShaperOptions{Rate: rapid.Int64Range(wire.MinRate, 1e9).Draw(t, "rate"), Burst: rapid.IntRange(64, 900).Draw(t, "burst"),
-			Delay: time.Duration(rapid.IntRange(0, 20_000).Draw(t, "delay")), Setup: time.Duration(rapid.IntRange(0, 2000).Draw(t, "setup"))}
+		o := wire.ShaperOptions{Path: speed.Path{Rate: rapid.Int64Range(speed.MinRate, 1e9).Draw(t, "rate"), Setup: time.Duration(rapid.IntRange(0, 2000).Draw(t, "setup"))},
+			Burst: rapid.OneOf(rapid.Just(0), rapid.IntRange(64, 900)).Draw(t, "burst"), Delay: time.Duration(rapid.IntRange(0, 20_000).Draw(t, "delay"))}
 		s := newShapedWire(t, o)
 		takes := func(n int) time.Duration { return time.Duration((int64(n)*1e9 + o.Rate - 1) / o.Rate) }
 		var sent []*frame
@@ -79,7 +80,9 @@ func TestShaperKeepsTime(t *testing.T) {
 					break
 				}
 				if passed < takes(p.to-whole) {
-					n = whole + int(int64(passed)*o.Rate/1e9)
+					if n = whole; o.Burst > 0 {
+						n += int(int64(passed) * o.Rate / 1e9)
+					}
 					break
 				}
 				whole, n = p.to, p.to
@@ -89,6 +92,9 @@ func TestShaperKeepsTime(t *testing.T) {
 			}
 			if n < descriptors.HeaderSize {
 				return 0, false
+			}
+			if o.Burst == 0 {
+				return n, false
 			}
 			return n - (n-descriptors.HeaderSize)%o.Burst, false
 		}
@@ -168,7 +174,7 @@ func TestShaperKeepsTime(t *testing.T) {
 // TestShaperWaitsForRoom: while the peer takes nothing frames wait, their number is bounded, and
 // none is lost.
 func TestShaperWaitsForRoom(t *testing.T) {
-	s := newShapedWire(t, wire.ShaperOptions{Rate: 1e9})
+	s := newShapedWire(t, wire.ShaperOptions{Path: speed.Path{Rate: 1e9}})
 	sent := 0
 	for range 100_000 {
 		buf := s.Reserve(1000)
@@ -207,7 +213,7 @@ func TestShaperOnWholeFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Duration(0)
-	p, err := wire.NewShaper(wire.NewTap(near, func(bool, []byte) {}), wire.ShaperOptions{Rate: 1e6, Delay: time.Microsecond,
+	p, err := wire.NewShaper(wire.NewTap(near, func(bool, []byte) {}), wire.ShaperOptions{Path: speed.Path{Rate: 1e6}, Delay: time.Microsecond,
 		Clock: func() time.Duration { return now }})
 	if err != nil {
 		t.Fatal(err)
@@ -233,8 +239,8 @@ func TestBadSpeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []wire.ShaperOptions{{Rate: -1}, {Rate: wire.MinRate - 1}, {Rate: wire.MaxRate + 1}, {Delay: -1}, {Delay: wire.MaxDelay + 1},
-		{Setup: -1}, {Setup: engine.MaxSetup + 1}, {Burst: -1}} {
+	for _, o := range []wire.ShaperOptions{{Path: speed.Path{Rate: -1}}, {Path: speed.Path{Rate: speed.MinRate - 1}}, {Path: speed.Path{Rate: speed.MaxRate + 1}}, {Delay: -1}, {Delay: speed.MaxDelay + 1},
+		{Path: speed.Path{Setup: -1}}, {Path: speed.Path{Setup: speed.MaxSetup + 1}}, {Burst: -1}} {
 		if p, err := wire.NewShaper(near, o); p != nil || !errors.Is(err, wire.ErrOptions) {
 			t.Errorf("%+v: %v", o, err)
 		}

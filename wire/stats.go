@@ -12,10 +12,8 @@ func Stats(p Port) any {
 	switch p := p.(type) {
 	case *Tap:
 		return Stats(p.inner)
-	case *Shaper:
-		return Stats(p.inner)
-	case shaperInParts:
-		return Stats(p.inner)
+	case interface{ Inner() Port }:
+		return Stats(p.Inner())
 	case *Fault:
 		return struct {
 			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// DefaultUDPMTU and DefaultUDP6MTU keep a datagram within the 1500 bytes of
+	// DefaultUDPMTU and defaultUDP6MTU keep a datagram within the 1500 bytes of
 	// an Ethernet link: less 20 bytes of IPv4 or 40 of IPv6 header and 8 of UDP,
 	// rounded down to a multiple of 8.
 	DefaultUDPMTU  = 1464
-	DefaultUDP6MTU = 1448
+	defaultUDP6MTU = 1448
 	// maxDatagram holds any UDP payload, so that a peer with a larger MTU is
 	// heard too: RFC 768 has a 16-bit length.
 	maxDatagram = 1 << 16
@@ -41,7 +41,7 @@ type UDPOptions struct {
 	// a station that has not been heard yet.
 	Peers []string
 	// MTU is the largest frame in bytes; if zero, DefaultUDPMTU, or
-	// DefaultUDP6MTU on an IPv6 address, less sealed.Overhead with a key. A datagram
+	// defaultUDP6MTU on an IPv6 address, less sealed.Overhead with a key. A datagram
 	// is a frame, with a key sealed.Overhead longer.
 	MTU int
 	// Key encrypts and authenticates all frames; both ends have the same. Without
@@ -130,7 +130,7 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	if mtu == 0 {
 		mtu = DefaultUDPMTU
 		if family == "ip6" {
-			mtu = DefaultUDP6MTU
+			mtu = defaultUDP6MTU
 		}
 		if o.Key != nil {
 			mtu -= sealed.Overhead

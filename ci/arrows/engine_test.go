@@ -19,10 +19,10 @@ import (
 // engineOrder lists the files of the engine from the bottom up. An arrow is a file that uses
 // an identifier which another file declares: a method, a field and an embedded type count.
 const engineOrder = `
-channelbell.go clock.go fields_unsafe.go internal/memory/mover.go liveness.go interfaces.go
+channelbell.go pace.go clock.go fields_unsafe.go internal/memory/mover.go liveness.go interfaces.go
 celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go
 requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma.go
-transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
+transmit.go core.go control.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
 channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go
 channelkernel.go reliable.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
 lossless.go cellwire.go ringer.go connect.go engine.go unreliable.go processor.go movers.go

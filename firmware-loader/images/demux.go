@@ -16,12 +16,12 @@ const (
 	EntryValueSize = 8
 )
 
-// PayloadTags is the number of tags that ipt knows: the immediate data of a message is one.
+// payloadTags is the number of tags that ipt knows: the immediate data of a message is one.
 // Trapeze has a table of this order (USENIX 1998, section 2).
-const PayloadTags = 256
+const payloadTags = 256
 
 func iptMaps() []abi.Map {
-	return []abi.Map{{Name: "entries", Type: abi.MapArray, Key: 4, Value: EntryValueSize, Entries: PayloadTags}}
+	return []abi.Map{{Name: "entries", Type: abi.MapArray, Key: 4, Value: EntryValueSize, Entries: payloadTags}}
 }
 
 // Offsets in the wire header (descriptors/SPEC.md 8.1) and what they hold, loaded by

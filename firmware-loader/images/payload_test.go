@@ -40,7 +40,7 @@ func testPayloadTable(t *testing.T, img *processor.Image) {
 	}{
 		{"tag with an entry", tagged(7), processor.Destination{Queue: abi.DemuxDefault, Entry: 99}},
 		{"tag without an entry", tagged(8), byDefault},
-		{"tag beyond the table", tagged(images.PayloadTags), byDefault},
+		{"tag beyond the table", tagged(256), byDefault},
 		{"no tag", spoiled(func(h *descriptors.Header) { h.Flags = descriptors.FrameFirst }), byDefault},
 		{"no data", spoiled(func(h *descriptors.Header) { h.Type = descriptors.FrameAck }), byDefault},
 		{"another version", spoiled(func(h *descriptors.Header) { h.Version++ }), byDefault},
