@@ -218,15 +218,6 @@ type DMARecord struct {
 	Flags uint32
 }
 
-const (
-	// DMARecordQueued is where Flags says how many frames were known to wait behind this one
-	// when it began; MaxDMARecordQueued is that many or more. It is zero for outgoing engines.
-	DMARecordQueued    uint32 = 0xffff0000
-	MaxDMARecordQueued        = 0xffff
-)
-
-// Queued returns what the flags of a record say under DMARecordQueued.
-func Queued(flags uint32) int { return int(flags >> 16) }
-
-// QueuedFlags returns the flags of a record with so many frames behind it.
-func QueuedFlags(queued int) uint32 { return uint32(min(max(queued, 0), MaxDMARecordQueued)) << 16 }
+// DMARecordQueued is where the Flags of a DMARecord say how many frames were known to wait behind
+// this one when it began; all ones mean that many or more. It is zero for outgoing engines.
+const DMARecordQueued uint32 = 0xffff0000

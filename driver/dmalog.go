@@ -158,7 +158,7 @@ func (l *dmaLog) next() (dmalog.Record, bool) {
 	l.consumer++
 	return dmalog.Record{
 		Packet: int(r.Packet), Engine: engines[r.Engine], Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
-		Queued: descriptors.Queued(flags),
+		Queued: int(flags & descriptors.DMARecordQueued >> 16),
 	}, true
 }
 

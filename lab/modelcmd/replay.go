@@ -15,8 +15,8 @@ import (
 	"github.com/trapeze-nic/trapeze/lab/internal/replay"
 )
 
-// ErrUnlike: the model cut fewer frames as the live NIC did than were asked for.
-var ErrUnlike = errors.New("the model cuts too few frames as the live NIC did")
+// errUnlike: the model cut fewer frames as the live NIC did than were asked for.
+var errUnlike = errors.New("the model cuts too few frames as the live NIC did")
 
 // replayRow is one engine of the JSON array.
 type replayRow struct {
@@ -113,7 +113,7 @@ just those transfers of the live engine.
 func alike(rows []replayRow, least float64) error {
 	for _, r := range rows {
 		if got := 100 * float64(r.Alike) / float64(r.Frames); got < least {
-			return fmt.Errorf("%w: %s %d of %d, %.1f %%, at least %s %%", ErrUnlike, r.Engine, r.Alike, r.Frames, got, strconv.FormatFloat(least, 'f', -1, 64))
+			return fmt.Errorf("%w: %s %d of %d, %.1f %%, at least %s %%", errUnlike, r.Engine, r.Alike, r.Frames, got, strconv.FormatFloat(least, 'f', -1, 64))
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/measure"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/lab/internal/replay"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -51,7 +52,7 @@ func livePair(t *testing.T, p via.Policy) (nics [2]*via.NIC, from, to *via.Conn)
 	buses := []int64{310_000_000, 80_000_000} // no multiples: bursts of two engines would end at once
 	a, b, err := emulator.Pair(emulator.PairOptions{
 		Clock: clock.read,
-		Shape: wire.ShaperOptions{Rate: 100_000_000, Delay: 5 * time.Microsecond},
+		Shape: wire.ShaperOptions{Path: speed.Path{Rate: 100_000_000}, Delay: 5 * time.Microsecond},
 		Pipeline: func() engine.Pipeline {
 			bus := buses[0]
 			buses = buses[1:]

@@ -231,6 +231,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if log != nil {
+		log.program = program
 		err = traceDemo(ctx, a, b, log)
 		if r.Log = log.finish(&err); err != nil {
 			return fmt.Errorf("demo: %w", err)

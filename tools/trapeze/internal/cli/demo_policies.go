@@ -18,6 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -196,7 +197,7 @@ func (d *demonstrated) log(folder, load string) string {
 func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
 	buses := []int64{policiesSendBus, policiesReceiveBus}
 	a, b, err := openPairWith(ctx, via.Options{Policy: d.policy}, emulator.PairOptions{
-		Shape: wire.ShaperOptions{Rate: policiesRate, Delay: policiesDelay},
+		Shape: wire.ShaperOptions{Path: speed.Path{Rate: policiesRate}, Delay: policiesDelay},
 		Pipeline: func() engine.Pipeline {
 			bus := buses[0]
 			buses = buses[1:]
