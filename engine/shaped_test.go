@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ type speeds struct {
 	rate, bus    int64
 	delay, setup time.Duration
 	burst        int
+	faults       wire.FaultOptions
 }
 
 // shaped is an option that wires NICs by memory with speeds, in the time of the world.
@@ -33,7 +35,16 @@ func shaped(s speeds) option {
 			}
 			ends = []*wire.Memory{a, b}
 		}
-		end, err := wire.NewShaper(ends[0], wire.ShaperOptions{Path: speed.Path{Rate: s.rate, Setup: s.setup}, Delay: s.delay, Burst: s.burst, Clock: c.Clock})
+		inner := wire.Port(ends[0])
+		if s.faults != (wire.FaultOptions{}) {
+			s.faults.Seed++
+			faulty, err := wire.NewFault(inner, s.faults)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			inner = faulty
+		}
+		end, err := wire.NewShaper(inner, wire.ShaperOptions{Path: speed.Path{Rate: s.rate, Setup: s.setup}, Delay: s.delay, Burst: s.burst, Clock: c.Clock})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -215,5 +226,150 @@ func TestAmpEverywhere(t *testing.T) {
 				t.Errorf("%s, at the %s: %q, in the NIC %q", name, other, got, want)
 			}
 		}
+	}
+}
+
+// midFrame begins a message of size bytes and steps until netTx moves a part of its first
+// frame, but not yet the last.
+func midFrame(w *world, v, p *vi, size int) (s, r *descriptors.Descriptor, in []byte) {
+	w.t.Helper()
+	s, out := v.descriptor(size)
+	r, bufs := p.descriptor(size)
+	copy(out[0], pattern(size, 9))
+	p.postRecv(r)
+	w.run("credit", func() bool { w.settle(); return true })
+	v.postSend(s)
+	w.run("a transfer", func() bool {
+		m := w.a.e.DMA().Movers[engine.Transmit]
+		return m.Active && m.Sent > 0 && m.Sent < m.Length
+	})
+	return s, r, bufs[0]
+}
+
+// TestEndsWhileNetTxIsBusy ends a connection, resets a NIC, exchanges a program and closes the
+// wire while netTx moves a frame: descriptors come back, nobody writes to their buffers
+// afterwards, and the NICs go on.
+func TestEndsWhileNetTxIsBusy(t *testing.T) {
+	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+		amp := policies(pipeline.Eager{MinPulse: 128}, pipeline.Eager{MinPulse: 128})
+		const size = 20_000
+		for _, by := range []string{"sender", "receiver"} {
+			w, v, p := pair(t, change, shaped(oneBus), amp)
+			s, r, in := midFrame(w, v, p, size)
+			leaver, other := v, p
+			if by == "receiver" {
+				leaver, other = p, v
+			}
+			do(leaver.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: leaver.id})
+			w.run("the other's notice", func() bool { return other.state() == descriptors.StateError })
+			if !s.Status().Failed() || !r.Status().Failed() {
+				t.Fatalf("%s leaves: sent %v, received %v", by, s.Status(), r.Status())
+			}
+			clear(in)
+			later := w.now + 10*time.Millisecond
+			w.run("time", func() bool { return w.now > later })
+			if !bytes.Equal(in, make([]byte, size)) {
+				t.Fatalf("%s leaves: a buffer was written after its descriptor came back", by)
+			}
+			do(other.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: other.id})
+			connect(v, p)
+			if s, r, got := message(v, p, pattern(size, 3)); s.Failed() || r.Failed() || !bytes.Equal(got, pattern(size, 3)) {
+				t.Fatalf("%s leaves: %v, %v", by, s, r)
+			}
+		}
+		t.Run("reset", func(t *testing.T) {
+			w, v, p := pair(t, change, shaped(oneBus), amp)
+			_, r, in := midFrame(w, v, p, size)
+			w.a.e.Reset()
+			if m := w.a.e.DMA().Movers[engine.Transmit]; m.Active || w.a.e.Moving() {
+				t.Errorf("after the reset: %+v, moving %v", m, w.a.e.Moving())
+			}
+			do(p.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
+			if !r.Status().Done() {
+				t.Fatal("the receive has not come back")
+			}
+			clear(in)
+			x, y := w.a.newVI(w.a.memory(0, 0), change), w.b.newVI(p.handle, change)
+			connect(x, y)
+			if s, r, got := message(x, y, pattern(size, 3)); s.Failed() || r.Failed() || !bytes.Equal(got, pattern(size, 3)) {
+				t.Fatalf("%v, %v", s, r)
+			}
+			if !bytes.Equal(in, make([]byte, size)) {
+				t.Fatal("a buffer was written after its descriptor came back")
+			}
+		})
+		t.Run("suspension", func(t *testing.T) {
+			w, v, p := pair(t, change, shaped(oneBus), amp)
+			w.a.use(passing(), engine.HookPulseTransmit)
+			s, r, in := midFrame(w, v, p, size)
+			w.a.suspend(3 * time.Millisecond)
+			later := w.now + time.Millisecond
+			w.run("time", func() bool { return w.now > later })
+			if r.Status().Done() {
+				t.Error("the message has passed")
+			}
+			w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
+			mustEqual(t, in, pattern(size, 9))
+		})
+	})
+}
+
+// TestPeerDiesInAFrame: the sender's wire breaks off in the middle of a frame. The receiver's
+// engine gives it up, and its connection ends in the time of a dead peer.
+func TestPeerDiesInAFrame(t *testing.T) {
+	w, v, p := pair(t, nil, shaped(oneBus), policies(pipeline.Eager{MinPulse: 128}, pipeline.Eager{MinPulse: 128}))
+	_, r, _ := midFrame(w, v, p, 20_000)
+	w.run("a part of the frame", func() bool { return w.b.e.DMA().Movers[engine.Receive].Sent > 0 })
+	w.idle = time.Millisecond
+	for end := w.now + 5*time.Second; !r.Status().Done(); w.now += 100 * time.Microsecond {
+		if w.b.e.Step(); w.now > end { // nobody steps the sender any more
+			t.Fatal("the receive has not come back")
+		}
+	}
+	if m := w.b.e.DMA().Movers[engine.Receive]; m.Active || !r.Status().Failed() || p.state() != descriptors.StateError {
+		t.Errorf("%+v, %v, %v", m, r.Status(), p.state())
+	}
+}
+
+// TestOthersBetweenFrames: while frames of one connection keep the wire busy, a second
+// connection is made and carries a message.
+func TestOthersBetweenFrames(t *testing.T) {
+	for name, policy := range map[string]pipeline.Policy{"amp": pipeline.Eager{MinPulse: 128}, "static": pipeline.Static{Pulse: 512}} {
+		w, v, p := pair(t, nil, shaped(oneBus), policies(policy, policy))
+		const size = 100_000
+		var sends []*descriptors.Descriptor
+		for range 60 {
+			s, _ := v.descriptor(size)
+			r, _ := p.descriptor(size)
+			p.postRecv(r)
+			sends = append(sends, s)
+		}
+		w.run("credit", func() bool { w.settle(); return true })
+		v.postSend(sends...)
+		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
+		connect(x, y)
+		if s, r, got := message(x, y, pattern(100, 1)); s.Failed() || r.Failed() || !bytes.Equal(got, pattern(100, 1)) {
+			t.Fatalf("%s: %v, %v", name, s, r)
+		}
+		if sends[len(sends)-1].Status().Done() {
+			t.Errorf("%s: the wire was not busy", name)
+		}
+		w.run("the other messages", func() bool { return sends[len(sends)-1].Status().Done() })
+		if n := w.a.e.Counter(descriptors.CounterFramesRetransmitted); n != 0 {
+			t.Errorf("%s: %d frames were sent again", name, n)
+		}
+	}
+}
+
+// TestLossOnShapedWires: with frames lost, doubled and damaged all that is sent arrives.
+func TestLossOnShapedWires(t *testing.T) {
+	w, v, p := pair(t, nil, shaped(speeds{rate: 200e6, bus: 300e6, delay: 5 * time.Microsecond, setup: 500,
+		faults: wire.FaultOptions{Loss: 0.1, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.05}}))
+	if w.a.e.Moving() {
+		t.Error("something moves before the first message")
+	}
+	moved(w, v, p, 30, 50_000)
+	if w.a.e.Counter(descriptors.CounterFramesRetransmitted) == 0 {
+		t.Error("no frame was lost")
 	}
 }

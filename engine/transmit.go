@@ -77,7 +77,7 @@ func (t *transmitter) clear() {
 	if t.published {
 		t.progressive.Abort()
 	}
-	t.outgoing, t.spare, t.busy = outgoing{}, nil, false
+	t.outgoing, t.spare, t.busy, t.coming = outgoing{}, nil, false, false
 }
 
 // transmit gives every endpoint that has something to send a turn. It reports
@@ -96,11 +96,18 @@ func (t *transmitter) transmit() bool {
 	turn := t.ready.members
 	t.alone = len(turn) == 1
 	t.ready.members, t.events = t.spare[:0], t.events&^onReady
+	var last *endpoint // whose frame is held: the others are before it the next time
 	for i, ep := range turn {
 		turn[i], ep.listed = nil, ep.listed&^onReady
-		if ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum) {
+		switch more := ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum); {
+		case more && t.held && last == nil:
+			last = ep
+		case more:
 			t.ready.add(ep)
 		}
+	}
+	if last != nil {
+		t.ready.add(last)
 	}
 	t.spare = turn[:0]
 	return t.progress != before
@@ -141,7 +148,12 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 			return result
 		}
 	}
-	buf := t.frame(at, int(n))
+	var buf []byte
+	if t.timed {
+		buf = t.frame(at, int(n))
+	} else {
+		buf = t.reserve(at + int(n))
+	}
 	if buf == nil {
 		return frameWaiting
 	}
@@ -398,6 +410,47 @@ func (t *transmitter) reserve(n int) []byte {
 		return nil
 	}
 	return t.port.Reserve(n)
+}
+
+// send sends a frame of no established connection, with a body unless that is nil, and
+// zeros behind that up to h.Length. It returns false if the wire takes no more now.
+func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
+	if body != nil {
+		h.Length = max(h.Length, descriptors.ConnectBodySize)
+	}
+	buf := t.reserve(descriptors.HeaderSize + int(h.Length))
+	if buf == nil {
+		return false
+	}
+	t.sign(h)
+	*descriptors.HeaderAt(buf) = *h
+	if body != nil {
+		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
+		clear(buf[descriptors.HeaderSize+descriptors.ConnectBodySize:])
+	}
+	t.launch(buf)
+	return true
+}
+
+// sendAck sends an acknowledgement or a probe, which on an unreliable connection
+// only say that this end lives. It returns false if the wire takes no more now.
+func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
+	buf := t.reserve(descriptors.HeaderSize)
+	if buf == nil {
+		return false
+	}
+	h := descriptors.HeaderAt(buf)
+	*h = ep.outline
+	h.Type = which
+	if r := ep.rel; r != nil {
+		r.ackDue, r.offered = false, r.credit()
+		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
+		if w := r.window; w != nil && which == descriptors.FrameAck {
+			h.Extent, h.Offset, h.Message, h.Immediate = uint32(w.have), uint32(w.have>>32), w.twice, w.came
+		}
+	}
+	t.launch(buf)
+	return true
 }
 
 // launch sends a complete frame, unless a program drops it: then it is as if it

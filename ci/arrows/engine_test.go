@@ -22,7 +22,7 @@ const engineOrder = `
 channelbell.go pace.go clock.go fields_unsafe.go internal/memory/mover.go liveness.go interfaces.go
 celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go
 requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma.go
-transmit.go core.go control.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
+transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
 channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go
 channelkernel.go reliable.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
 lossless.go cellwire.go ringer.go connect.go engine.go unreliable.go processor.go movers.go
