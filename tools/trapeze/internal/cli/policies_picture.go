@@ -52,8 +52,8 @@ func (l *loadReport) lone() plot.Panel {
 	return panel
 }
 
-// stream is a graph of some frames in the middle: those of the stretch that has gone as fast as
-// half of the others.
+// stream is a graph of some frames in the middle: those of a stretch that has gone faster than three
+// quarters of the others.
 func (l *loadReport) stream(span int64) plot.Panel {
 	all := ways(l.log.Records)
 	slices.SortFunc(all, func(a, b frameWay) int { return cmp.Compare(a.packet, b.packet) })
@@ -61,7 +61,7 @@ func (l *loadReport) stream(span int64) plot.Panel {
 	slices.SortFunc(from, func(a, b frameWay) int {
 		return cmp.Or(cmp.Compare(l.took(all, a.packet), l.took(all, b.packet)), cmp.Compare(a.packet, b.packet))
 	})
-	return plot.Panel{From: from[len(from)/2].start, Note: fmt.Sprintf("%.1f MB/s; transfers: %s", l.Rate, l.Transfers), Records: l.log.Records}
+	return plot.Panel{From: from[len(from)/4].start, Note: fmt.Sprintf("%.1f MB/s; transfers: %s", l.Rate, l.Transfers), Records: l.log.Records}
 }
 
 // took is the time from the start of a frame to that of one some frames behind it.
