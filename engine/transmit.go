@@ -227,10 +227,13 @@ func (t *transmitter) start(behind int) outcome {
 // left; if the host decides, until both have had a turn, and if transfers take their
 // time, until both have to wait.
 func (t *transmitter) feed() outcome {
-	o, tx := &t.outgoing, t.dma.movers[Transmit]
+	o, tx, timed := &t.outgoing, t.dma.movers[Transmit], t.timed
 	for {
 		n := min(o.length-o.gathered, uint32(t.dma.config.Burst))
-		if n = t.fetched(n, o.length-o.gathered-n); n > 0 {
+		if timed {
+			n = t.fetched(n, o.length-o.gathered-n)
+		}
+		if n > 0 {
 			at := o.at + o.gathered
 			if st := t.regions.gather(o.buf[at:at+n], &o.m.layout, o.offset+o.gathered, o.ep.ptag); st != 0 {
 				return t.fail(st)
@@ -238,7 +241,7 @@ func (t *transmitter) feed() outcome {
 			o.gathered += n
 		}
 		_ = tx.Arrived(int(o.gathered)) // once all has arrived that is no news, and refused
-		for t.mayMove() {
+		for !timed || t.mayMove() {
 			n, last := tx.Next()
 			if n == 0 {
 				break
@@ -249,12 +252,18 @@ func (t *transmitter) feed() outcome {
 			}
 			if t.pieces && o.at != 0 && !t.asks(HookFilterTransmit) { // which is shown whole frames
 				o.published = true
-				t.passOn(int(o.at + o.shown))
+				if timed {
+					t.passOn(int(o.at + o.shown))
+				}
 				t.progressive.Publish(int(o.at + o.shown))
 			}
-			t.moved()
+			if timed {
+				t.moved()
+			} else {
+				_ = tx.Done()
+			}
 		}
-		if o.held = tx.Hosted() || t.timed && (n == 0 || o.gathered == o.length); o.held {
+		if o.held = tx.Hosted() || timed && (n == 0 || o.gathered == o.length); o.held {
 			return frameWaiting
 		}
 	}
@@ -263,13 +272,20 @@ func (t *transmitter) feed() outcome {
 // finishFrame hands the rest of the frame in progress to the wire.
 func (t *transmitter) finishFrame() outcome {
 	o := &t.outgoing
-	buf := t.passOn(len(o.buf))
+	buf := o.buf
+	if t.timed {
+		buf = t.passOn(len(buf))
+	}
 	if o.at != 0 {
 		t.launch(buf)
 	} else if st := t.launchRaw(o.ep, buf); st != 0 {
 		return t.fail(st)
 	}
-	t.moved()
+	if t.timed {
+		t.moved()
+	} else {
+		_ = t.dma.movers[Transmit].Done()
+	}
 	o.shown, o.published, o.held, o.out, o.copied = 0, false, false, nil, 0
 	o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
 	return frameSent
@@ -348,11 +364,8 @@ func (t *transmitter) fetched(n, rest uint32) uint32 {
 	return n
 }
 
-// mayMove reports whether netTx is idle, and the wire has room for the frame in progress.
+// mayMove, where transfers take their time, reports whether netTx is idle, and the wire has room for the frame in progress.
 func (t *transmitter) mayMove() bool {
-	if !t.timed {
-		return true
-	}
 	if t.busy {
 		return false
 	}
@@ -366,9 +379,6 @@ func (t *transmitter) mayMove() bool {
 // passOn gives the wire the first n bytes of the frame in progress. It returns the wire's
 // frame.
 func (t *transmitter) passOn(n int) []byte {
-	if !t.timed {
-		return t.buf
-	}
 	copy(t.out[t.copied:n], t.buf[t.copied:n])
 	t.copied = n
 	return t.out
@@ -377,10 +387,6 @@ func (t *transmitter) passOn(n int) []byte {
 // moved notes that the transfer which netTx has begun is the wire's.
 func (t *transmitter) moved() {
 	tx := t.dma.movers[Transmit]
-	if !t.timed {
-		_ = tx.Done()
-		return
-	}
 	_ = tx.Away()
 	t.watch()
 }
