@@ -219,5 +219,5 @@ type DMARecord struct {
 }
 
 // DMARecordQueued is where the Flags of a DMARecord say how many frames were known to wait behind
-// this one when it began; all ones mean that many or more. It is zero for outgoing engines.
+// this one when it began. All ones mean that many or more. It is zero for outgoing engines.
 const DMARecordQueued uint32 = 0xffff0000

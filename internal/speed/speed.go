@@ -25,7 +25,7 @@ const (
 )
 
 // DefaultBurst is the payload of a frame of the default wire in memory, in bytes, so that such frames
-// take one decision. Larger ones are cut, so that a peer on another processor copies along: of bursts
+// take one decision. Larger ones are cut, so that a peer on another processor copies along. Of bursts
 // of 2, 4 and 8 KiB these were the best (BenchmarkEcho of package engine, frames of 64 KiB).
 const DefaultBurst = 8192
 

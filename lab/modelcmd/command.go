@@ -1,6 +1,5 @@
-// Package modelcmd holds the commands of trapeze that compute and draw: model,
-// model compare, model fetch, model transfer, model cells, model sweep, model project, model replay, model fit, model
-// profiles, model platforms, and plot.
+// Package modelcmd holds the commands of trapeze-lab that compute and draw: model with its
+// subcommands, and plot.
 package modelcmd
 
 import (

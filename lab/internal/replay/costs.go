@@ -30,7 +30,7 @@ func (f *flow) platform() *profile.Profile {
 const fitted = 600
 
 // cost is what a transfer of an engine costs, by the median slope between transfers of different
-// sizes (Theil and Sen), which transfers that a busy machine held up do not change. An engine that
+// sizes (Theil and Sen). The few that a busy machine held up do not change it. An engine that
 // is not in the log costs next to nothing.
 func (f *flow) cost(e dmalog.Engine) profile.Cost {
 	type point struct{ bytes, took float64 }
@@ -74,8 +74,8 @@ func (f *flow) cost(e dmalog.Engine) profile.Cost {
 	return profile.Cost{Overhead: profile.Time(math.Round(overhead)), PerByte: int64(min(max(math.Round(perByte*1000), 1), maxPerByte))}
 }
 
-// latency is the wire's: from when a frame's last byte has left until the receiver has seen it, of
-// the frame for which that took the least. Others have waited for the receiver.
+// latency is the wire's: from when a frame's last byte has left until the receiver has seen it. It
+// is that of the fastest frame: others have waited for the receiver.
 func (f *flow) latency() profile.Time {
 	if !f.has(dmalog.NetTx) || !f.has(dmalog.NetRcv) {
 		return 0

@@ -49,11 +49,11 @@ type Options struct {
 	// direction, in the order of their posting.
 	Frames []Frame
 	// Burst is how many bytes of a frame an incoming engine moves before it says so, 1 to
-	// pipeline.MaxFrame; 0 = its progress counter shows every byte.
+	// pipeline.MaxFrame. With 0 its progress counter shows every byte.
 	Burst int
-	// Live has the NICs' buffers be those of package engine. A sender has one frame at a time:
-	// the next may come when netTx begins with the last transfer of the one before, or, if the
-	// plan has one buffer, when that ends. Frames wait for a receiver on the wire.
+	// Live has the NICs' buffers be those of package engine. A sender has one frame at a time.
+	// The next may come when netTx begins with the last transfer of the one before. If the plan
+	// has one buffer, that transfer must have ended. Frames wait for a receiver on the wire.
 	Live bool
 
 	Payload       int          // bytes of each frame, 1 to pipeline.MaxFrame

@@ -28,7 +28,7 @@ import (
 
 // The NICs and the messages of demo --policies. Each message is one frame. The sender's bus is
 // faster than the wire. The receiver's is as fast, and slower if a frame comes in parts, each of
-// which takes its set-up: so frames gather at both ends when there are many.
+// which has its set-up. So frames gather at both ends when there are many.
 const (
 	policiesBytes      = 8 << 10
 	policiesBurst      = 512
@@ -257,8 +257,8 @@ func oneByOne(ctx context.Context, x, y *via.Conn, count int, took []time.Durati
 	return nil
 }
 
-// measure measures messages while their transfers are logged, some times, and returns the quietest
-// of them: other programs on the machine only slow the NICs down. One in which a frame went twice
+// measure measures messages while their transfers are logged, some times. It returns the quietest
+// time: other programs on the machine only slow the NICs down. One in which a frame went twice
 // counts only if there is no other.
 func (d *demonstrated) measure(ctx context.Context, log *recorder, a, b *via.NIC, count int, send func(took []time.Duration) error) (r loadReport, err error) {
 	took := make([]time.Duration, count)

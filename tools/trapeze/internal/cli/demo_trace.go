@@ -43,8 +43,8 @@ func traceDemo(ctx context.Context, a, b *via.NIC, log *recorder) (err error) {
 	return nil
 }
 
-// once reports whether every engine has moved just so many bytes, and something of each frame: no
-// frame was sent again, or begun again and dropped since it had arrived. So packets have the same
+// once reports whether every engine has moved just so many bytes, and something of each frame. Then
+// no frame was sent again, or begun again and dropped since it had arrived. So packets have the same
 // numbers at both ends.
 func once(records []dmalog.Record, bytes int) bool {
 	var moved, last [dmalog.Engines]int
