@@ -59,7 +59,7 @@ type Mover struct {
 	number  uint32 // frames started
 	length  int    // of the newest frame
 	arrived int
-	queued  int   // frames that were known to wait behind it when it began
+	queued  int   // frames known to wait behind it when it began.
 	missing int   // bytes that Cancel kept from moving
 	began   int64 // when the frame started
 	decided int64 // when the outgoing transfer started

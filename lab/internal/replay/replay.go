@@ -15,7 +15,7 @@ import (
 type Flow struct {
 	Number   int
 	Frames   int              // that were replayed
-	Left     int              // that were not, as they did not go through all engines of the log
+	Left     int              // that were not, as they did not go through all engines of the log.
 	Platform *profile.Profile // that the model ran on
 	Engines  []Engine         // those of the log
 }
@@ -27,10 +27,10 @@ type Pair[T any] struct{ Live, Model T }
 type Engine struct {
 	Engine    dmalog.Engine
 	Transfers Pair[int]          // of all frames
-	Alike     int                // frames that both cut into the same sizes
-	Bytes     Pair[int]          // of a transfer, median
+	Alike     int                // frames that both cut into the same sizes.
+	Bytes     Pair[int]          // of a transfer, median.
 	Took      Pair[profile.Time] // by a transfer, median
-	Left      Pair[profile.Time] // when a frame has left the engine, median
+	Left      Pair[profile.Time] // when a frame has left the engine, median.
 	Worst     int                // the frame whose end differs most
 	WorstBy   profile.Time       // model less live
 }
