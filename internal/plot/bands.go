@@ -25,12 +25,14 @@ type Stripe struct {
 	Number int // is written on it where there is room, and decides its shade
 	Start  int64
 	End    int64
+	Low    bool // drawn at a third of the height, without its number
 }
 
 const (
 	flowWidth  = 1000
 	bandHeight = 44
 	bandGap    = 16
+	lowHeight  = 13
 	flowLeft   = 118
 	flowRight  = 24
 	gap        = 1.2 // between stripes that are kept apart
@@ -92,6 +94,10 @@ func (b Bands) draw(c *canvas, shown []Stripe, x scale, to int64) {
 		drawn := width
 		if b.Apart && width > 2*gap {
 			drawn -= gap
+		}
+		if s.Low {
+			c.rect(from, y+bandHeight-3-lowHeight, drawn, lowHeight, `fill="`+shades[shade]+`" stroke="black" stroke-width="0.4"`)
+			continue
 		}
 		c.rect(from, y+3, drawn, bandHeight-6, `fill="`+shades[shade]+`" stroke="black" stroke-width="0.5"`)
 		if label := fmt.Sprint(s.Number); width > 12+7*float64(len(label)) {

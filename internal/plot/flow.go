@@ -15,8 +15,9 @@ type Flow struct {
 	Title   string
 	Note    string
 	Records []dmalog.Record
-	From    int64 // picoseconds; transfers outside From to To are left out
-	To      int64 // 0 = to the last transfer
+	Control []dmalog.Record // control messages ahead of payloads, drawn low
+	From    int64           // picoseconds; transfers outside From to To are left out
+	To      int64           // 0 = to the last transfer
 	// Directions name the flows of a run in both directions; empty: there and back.
 	Directions [2]string
 }
@@ -62,10 +63,15 @@ func (f Flow) SVG() ([]byte, error) {
 	for _, one := range bands {
 		b.Names = append(b.Names, one.name(bands, f.Directions))
 	}
-	for _, r := range f.Records {
-		if at := slices.Index(bands, band{r.Flow, r.Engine}); at >= 0 {
-			b.Stripes = append(b.Stripes, Stripe{Band: at, Number: r.Packet, Start: r.Start, End: r.End})
+	for low, records := range [][]dmalog.Record{f.Records, f.Control} {
+		for _, r := range records {
+			if at := slices.Index(bands, band{r.Flow, r.Engine}); at >= 0 {
+				b.Stripes = append(b.Stripes, Stripe{Band: at, Number: r.Packet, Start: r.Start, End: r.End, Low: low == 1})
+			}
 		}
+	}
+	if len(f.Control) > 0 {
+		b.Legend += " Low ones are control messages."
 	}
 	return b.SVG()
 }

@@ -260,7 +260,7 @@ func TestNothingToDraw(t *testing.T) {
 		"bars of nothing": {plot.Bars{Parts: []string{"a"}, Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{0}}}}}}.SVG, plot.ErrEmpty},
 		"negative bar":    {plot.Bars{Parts: []string{"a"}, Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{-1}}}}}}.SVG, plot.ErrEmpty},
 		"unnamed part":    {plot.Bars{Parts: []string{"a"}, Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{1, 2}}}}}}.SVG, plot.ErrEmpty},
-		"too many parts":  {plot.Bars{Parts: make([]string, 5), Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{1, 2, 3, 4, 5}}}}}}.SVG, plot.ErrEmpty},
+		"too many parts":  {plot.Bars{Parts: make([]string, 8), Groups: []plot.Group{{Bars: []plot.Bar{{Parts: []float64{1, 2, 3, 4, 5, 6, 7, 8}}}}}}.SVG, plot.ErrEmpty},
 		"no stacked bars": {func() ([]byte, error) { return plot.StackBars("none") }, plot.ErrEmpty},
 		"one point":       {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}}}}}.SVG, plot.ErrEmpty},
 		"not a number":    {plot.Chart{Series: []plot.Series{{Points: []plot.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}}}.SVG, plot.ErrEmpty},

@@ -25,6 +25,8 @@ type cellFlags struct {
 	profile             string
 	scenario            string
 	bytes, participants int
+	busy                float64
+	neverStop           bool
 	cmd                 *cobra.Command
 }
 
@@ -35,6 +37,8 @@ func (f *cellFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.scenario, "scenario", "single", "what the hosts do: "+cellmodel.Names())
 	flags.IntVar(&f.bytes, "bytes", 0, "bytes of each message, without AAL5's trailer (default: the scenario's)")
 	flags.IntVar(&f.participants, "participants", 0, "hosts that meet in a barrier, or that a multicast is for (default: 16)")
+	flags.Float64Var(&f.busy, "busy", 0, fmt.Sprintf("percent of the receiving host's memory that others use, 0 to %d, with scenario contention", cellmodel.MaxBusy))
+	flags.BoolVar(&f.neverStop, "never-stop", false, "no peer is told to stop while the receive FIFO is nearly full, with scenario contention")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(CellProfiles(), cobra.ShellCompDirectiveDefault)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(strings.Split(cellmodel.Names(), ", "), cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -59,7 +63,7 @@ func (f *cellFlags) options() (cellmodel.Options, error) {
 		return cellmodel.Options{}, err
 	}
 	p, err := builtIn("--profile", f.profile, profile.LoadCells, CellProfiles())
-	return cellmodel.Options{Platform: p, Scenario: f.scenario, Bytes: f.bytes, Participants: f.participants}, err
+	return cellmodel.Options{Platform: p, Scenario: f.scenario, Bytes: f.bytes, Participants: f.participants, Busy: f.busy, NeverStop: f.neverStop}, err
 }
 
 func cellsCommand(e *command.Env) *cobra.Command {
@@ -85,12 +89,15 @@ round_trip_us  from a program's store until it can begin the next one, its answe
                come and been noticed; with barrier, from the participants' stores until
                the last of them has its answer
 barrier_us     that the coordinator's NIC works for the barrier
+messages_whole, stops, fifo_cells_highest, lost
+               of scenario contention; lost cells are counted for each channel
 urgent_us      the slowest of cells of high priority that come at all phases of a
                message of low priority
 
 ` + keys.Of(cellmodel.Result{}),
 		Example: `  trapeze-lab model cells --scenario bounce --json
   trapeze-lab model cells --scenario barrier --participants 64
+  trapeze-lab model cells --scenario contention --busy 50 --never-stop
   trapeze-lab model cells --scenario message --bytes 8192`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -134,6 +141,12 @@ func writeCells(w io.Writer, o cellmodel.Options, r *cellmodel.Result) error {
 	}
 	if r.Stores > 0 {
 		fmt.Fprintf(t, "stores\t%d\t\n", r.Stores)
+	}
+	if o.Scenario == "contention" {
+		fmt.Fprintf(t, "messages whole\t%d\t\nstops\t%d\t\nmost cells in the FIFO\t%d\t\n", r.Whole, r.Stops, r.Highest)
+		for _, l := range r.Lost {
+			fmt.Fprintf(t, "lost, channel %d\t%d\t cells\n", l.Channel, l.Cells)
+		}
 	}
 	steps := map[cells.Step]int{}
 	for _, l := range r.Transfers {

@@ -46,6 +46,7 @@ takes from another what the file does not say).
 
 ` + keys.Of(result{}),
 		Example: `  trapeze-lab model --profile p6-natoma --policy amp --payload 8192 --json
+  trapeze-lab model --profile p6-natoma --policy amp --count 1 --log-costs --json
   trapeze-lab model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +82,7 @@ type caseFlags struct {
 	payload, count, warmup    int
 	gap                       float64
 	poisson, bidirectional    bool
+	logCosts                  bool
 	seed                      uint64
 	cmd                       *cobra.Command
 }
@@ -94,6 +96,7 @@ func (f *caseFlags) registerLone(cmd *cobra.Command) {
 	flags.IntVar(&f.minpulseSend, "minpulse-send", 0, "threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
 	flags.IntVar(&f.minpulseRcv, "minpulse-recv", 0, "threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
 	flags.IntVar(&f.payload, "payload", defaultPayload, "bytes of each payload")
+	flags.BoolVar(&f.logCosts, "log-costs", false, "the firmware keeps the papers' DMA log, at the cost of nic.log_send and nic.log_receive in the profile")
 }
 
 func (f *caseFlags) register(cmd *cobra.Command) {
@@ -140,7 +143,10 @@ func (f *caseFlags) measured() (report.Case, error) {
 	if err != nil {
 		return report.Case{}, err
 	}
-	return report.Case{Profile: p, Policy: f.policy, MinPulseSend: f.minpulseSend, MinPulseReceive: f.minpulseRcv,
+	if f.logCosts && p.NIC.LogSend == 0 && p.NIC.LogReceive == 0 {
+		return report.Case{}, usage("--log-costs", "true", "with a profile that has nic.log_send or nic.log_receive")
+	}
+	return report.Case{LogCosts: f.logCosts, Profile: p, Policy: f.policy, MinPulseSend: f.minpulseSend, MinPulseReceive: f.minpulseRcv,
 		Payload: f.payload, Count: f.count, Gap: profile.Micros(f.gap), Random: f.poisson, Seed: f.seed,
 		Bidirectional: f.bidirectional, Warmup: f.warmup}, nil
 }

@@ -43,10 +43,11 @@ func fitCommand(e *command.Env) *cobra.Command {
 		Use:   "fit --published FILE.csv",
 		Short: "Fit the parameters of the 1997 platforms, and of EDT's, to published figures",
 		Long: `Searches the four parameters of each platform (bus read and write bandwidth, bus
-overhead, host cost) and the four shared ones (decision, packet, completion, netTx
-pulse) for the least squared error, and the two of the NIC on the EDT paper's memory bus
+overhead, host cost; with earlier firmware also completion and link) and the four shared
+ones (decision, packet, completion, netTx pulse) for the least squared error, and the two of the NIC on the EDT paper's memory bus
 (start of a DMA transfer, frame) for the two ends of its range. The search is
-deterministic. The profiles hold its result; nothing is written.
+deterministic. The profiles hold what it finds if no row may be further off than before
+(docs/fidelity.md); nothing is written.
 
 With --half, only one half of Table 1 takes part, and the error on the other half is
 shown as well: how well the model predicts what it was not fitted to.
@@ -123,7 +124,11 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 	fmt.Fprintf(t, "shared\tdecision %.2f us\tcompletion %.2f us\tpacket %.2f us\tpulse %.2f us\n", s.Decision, s.Completion, s.Packet, s.Pulse)
 	for _, name := range fit.Names() {
 		o := r.Platforms[name]
-		fmt.Fprintf(t, "%s\tread %.1f MB/s\twrite %.1f MB/s\toverhead %.2f us\thost %.1f us\n", name, o.Read, o.Write, o.Overhead, o.Host)
+		fmt.Fprintf(t, "%s\tread %.1f MB/s\twrite %.1f MB/s\toverhead %.2f us\thost %.1f us", name, o.Read, o.Write, o.Overhead, o.Host)
+		if o.Link != 0 {
+			fmt.Fprintf(t, "\tcompletion %.2f us, link %.1f MB/s", o.Completion, o.Link)
+		}
+		fmt.Fprintln(t)
 	}
 	fmt.Fprintf(t, "sonic-via\tstart %.0f cycles\tframe %.0f cycles\n", r.Transfer.Start, r.Transfer.Frame)
 	fmt.Fprintln(t)

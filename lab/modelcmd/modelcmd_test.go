@@ -17,6 +17,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -89,6 +90,29 @@ func TestModelJSON(t *testing.T) {
 		if sum != 3*8192 {
 			t.Errorf("%s moved %d bytes", engine, sum)
 		}
+	}
+}
+
+// TestLogCosts: the papers' log makes pulses longer; flow graphs show each control message twice.
+func TestLogCosts(t *testing.T) {
+	first := func(args ...string) int {
+		var r struct {
+			Transfers struct{ NetTx []struct{ Bytes int } }
+		}
+		if err := json.Unmarshal([]byte(ok(t, append([]string{"model", "--count", "1", "--json"}, args...)...)), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Transfers.NetTx[0].Bytes
+	}
+	if with, without := first("--log-costs"), first(); with < 4*without {
+		t.Errorf("first pulses of %d and %d bytes", with, without)
+	}
+	refused(t, []badCase{{"model --profile pcie4-x16-100g --log-costs", option.ErrBad, "nic.log_send"}})
+	file := filepath.Join(t.TempDir(), "flow.svg")
+	ok(t, "plot", "flow", "--count", "5", "--output", file)
+	svg, err := os.ReadFile(file)
+	if n := bytes.Count(svg, []byte(`stroke-width="0.4"`)); err != nil || n != 10 {
+		t.Errorf("%d control messages in the picture, %v", n, err)
 	}
 }
 

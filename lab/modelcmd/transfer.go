@@ -136,11 +136,13 @@ func mechanismHelp() string {
 func writeTransfer(w io.Writer, o *coherence.Options, r *coherence.Result) error {
 	fmt.Fprintf(w, `%s, %s, %d bytes, %s
 user               %10.3f us
-data transfer      %10.3f us
-transport          %10.3f us
+data transfer      %10.3f us   initiation %.3f, execution %.3f, interrupt %.3f
+transport          %10.3f us   sending %.3f, receiving %.3f
 total              %10.3f us
 transactions       %10d
-`, o.System.Name, o.Mechanism, o.Bytes, o.Order, r.User.Microseconds(), r.Transfer.Microseconds(), r.Transport.Microseconds(),
+`, o.System.Name, o.Mechanism, o.Bytes, o.Order, r.User.Microseconds(), r.Transfer.Microseconds(),
+		r.Initiation.Microseconds(), r.Execution().Microseconds(), r.Interrupt.Microseconds(),
+		r.Transport.Microseconds(), r.SendTransport.Microseconds(), (r.Transport - r.SendTransport).Microseconds(),
 		r.Total().Microseconds(), len(r.Transactions))
 	type what struct {
 		coherence.Side
@@ -168,7 +170,7 @@ transactions       %10d
 func transferPicture(e *command.Env) *cobra.Command {
 	var f transferFlags
 	var names []string
-	cmd := picture(e, "transfer", "Bars of a message's latency in three parts, by size and by mechanism, and a breakdown at 256 bytes",
+	cmd := picture(e, "transfer", "Bars of a message's latency in three parts, by size and by mechanism, and a breakdown into seven parts at 256 bytes",
 		"--platform sonic-via --dma-rate 1600", func(ctx context.Context) ([]byte, error) {
 			o, err := f.options()
 			if err != nil {

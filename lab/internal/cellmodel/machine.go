@@ -15,6 +15,7 @@ type message struct {
 	cutter          cells.Cutter
 	stored          profile.Time // when the program's store began
 	delivered       profile.Time // when the receiver's NIC had set the channel's flag
+	broken          bool         // a cell of it was lost
 	then            func()       // at that time
 }
 
@@ -31,6 +32,7 @@ type nic struct {
 	received []cell
 	high     []*message
 	low      []*message
+	stopped  bool         // its peer has said stop
 	next     profile.Time // when the host's program can begin its next store
 }
 
@@ -43,11 +45,13 @@ type machine struct {
 	messages  int
 	transfers []Transfer
 	payload   [cells.PayloadSize]byte // that cells are cut into; it is not read
-	err       error                   // a message could not be sent
+	fifo      fifo
+	stored    profile.Time // that a cell takes to be stored
+	err       error        // a message could not be sent
 }
 
 func newMachine(p *profile.Cells, hosts int) *machine {
-	return &machine{Cells: p, nics: make([]nic, hosts)}
+	return &machine{Cells: p, nics: make([]nic, hosts), stored: p.Receive}
 }
 
 // post has the program of a host send a message: a store, as soon as the ones before are
@@ -81,11 +85,12 @@ func (m *machine) decide(host int) {
 	if n.busy {
 		return
 	}
-	switch step := (cells.Waiting{Received: len(n.received) > 0, High: len(n.high) > 0, Low: len(n.low) > 0}).Next(); step {
+	switch step := (cells.Waiting{Received: len(n.received) > 0, High: len(n.high) > 0 && !n.stopped, Low: len(n.low) > 0 && !n.stopped}).Next(); step {
 	case cells.Receive:
 		c := n.received[0]
 		n.received = n.received[1:]
-		m.work(host, step, c, m.Receive, func() { m.arrived(c) })
+		m.taken(c, len(n.received))
+		m.work(host, step, c, m.stored, func() { m.arrived(c) })
 	case cells.High:
 		c := m.nextCell(&n.high)
 		m.work(host, step, c, m.Send, func() { m.sent(c) })
@@ -121,8 +126,7 @@ func (m *machine) work(host int, step cells.Step, c cell, takes profile.Time, do
 // sent lets a cell go its way.
 func (m *machine) sent(c cell) {
 	m.at(m.now+m.Path, happens, func() {
-		to := &m.nics[c.of.to]
-		to.received = append(to.received, c)
+		m.admit(c)
 		m.wake(c.of.to)
 	})
 }

@@ -41,6 +41,7 @@ var scenarios = []Scenario{
 	{"multicast", "one page sent on a channel to each participant, high priority", oneCell, cells.MaxPDU, 16, (*machine).multicast},
 	{"priority", "cells of high priority while a message of low priority is being sent", doublePage, cells.MaxPDU, 0, (*machine).priority},
 	{"duplex", "two hosts send a stream each to each other, low priority", doublePage, cells.MaxPDU, 0, (*machine).duplex},
+	{"contention", "two channels into a host whose memory others use, low priority: stop and start, or lost cells", doublePage, cells.MaxPDU, 0, (*machine).contention},
 }
 
 // Scenarios returns all of them.
@@ -59,8 +60,10 @@ func Names() string {
 type Options struct {
 	Platform     *profile.Cells
 	Scenario     string
-	Bytes        int // of each message, without trailer; 0 = the scenario's own
-	Participants int // 0 = the scenario's own
+	Bytes        int     // of each message, without trailer; 0 = the scenario's own
+	Participants int     // 0 = the scenario's own
+	Busy         float64 // share of the receiving host's memory that others take, 0 to MaxBusy percent; of contention
+	NeverStop    bool    // no peer is told to stop; of contention
 }
 
 // Transfer holds what a NIC did with one cell.
@@ -92,7 +95,12 @@ type Result struct {
 	// Urgent is OneWay of the slowest cell of high priority beside a message of low priority.
 	Urgent profile.Time `json:"urgent_us,omitempty"`
 	// Stores are the words that programs write to multicast one page, or to the FIFOs in a barrier.
-	Stores    int        `json:"stores,omitempty" help:"words that are written: the page's, and one for each participant"`
+	Stores int `json:"stores,omitempty" help:"words that are written: the page's, and one for each participant"`
+	// Whole, Stops, Highest and Lost are of scenario contention.
+	Whole     int        `json:"messages_whole,omitempty" help:"messages of which no cell was lost"`
+	Stops     int        `json:"stops,omitempty" help:"how often the receiver has said stop"`
+	Highest   int        `json:"fifo_cells_highest,omitempty"`
+	Lost      []Lost     `json:"lost,omitempty" help:"cells that found the receive FIFO full, by channel"`
 	Transfers []Transfer `json:"transfers" help:"of each cell at each NIC"`
 }
 
@@ -118,6 +126,9 @@ func Run(o Options) (*Result, error) {
 		return nil, &option.Error{Option: "--participants", Value: fmt.Sprint(o.Participants), Allowed: "with scenarios barrier and multicast"}
 	case s.Participants != 0 && (o.Participants < 1 || o.Participants > MaxParticipants):
 		return nil, &option.Error{Option: "--participants", Value: fmt.Sprint(o.Participants), Allowed: fmt.Sprintf("1 to %d", MaxParticipants)}
+	}
+	if err := s.checkContention(&o); err != nil {
+		return nil, err
 	}
 	m := newMachine(o.Platform, 1+max(o.Participants, 1))
 	r := s.run(m, o)

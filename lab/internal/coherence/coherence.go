@@ -60,11 +60,18 @@ type Options struct {
 
 // Result holds what a transfer takes, in the paper's three parts, and what went over the bus.
 type Result struct {
-	User         Time // programs: making message, descriptor and doorbell; seeing the completion
-	Transfer     Time // moving descriptor and data between host and NIC
-	Transport    Time // the NICs' message layers; no network time
-	Transactions []Transaction
+	User          Time // programs: making message, descriptor and doorbell; seeing the completion
+	Transfer      Time // moving descriptor and data between host and NIC
+	Transport     Time // the NICs' message layers; no network time
+	SendUser      Time // part of User: of the sender
+	SendTransport Time // part of Transport: of the sending NIC
+	Initiation    Time // part of Transfer: starts of DMA transfers
+	Interrupt     Time // part of Transfer: taking note of their ends
+	Transactions  []Transaction
 }
+
+// Execution is what moving the bytes takes: Transfer without initiation and interrupts.
+func (r *Result) Execution() Time { return r.Transfer - r.Initiation - r.Interrupt }
 
 // Total is the sum of the parts.
 func (r *Result) Total() Time { return r.User + r.Transfer + r.Transport }

@@ -29,13 +29,16 @@ type link struct {
 func overPCIe(o *Options) *Result {
 	l := &link{Options: o, Profile: o.System.PCIe}
 	l.build()
+	l.SendUser = l.User
 	l.fetch()
 	frames := Time(o.System.NIC.Frames(o.Bytes))
 	send := l.Profile.NIC.Packet + l.Profile.NIC.Decision + l.Link.Pulse.Overhead
 	if o.Until == Wire {
 		l.spend(&l.Transport, send)
+		l.SendTransport = l.Transport
 		return &l.Result
 	}
+	l.SendTransport = frames * send
 	l.spend(&l.Transport, frames*(send+l.Profile.NIC.Packet))
 	l.receive()
 	return &l.Result
@@ -132,10 +135,12 @@ func (l *link) fetch() {
 // read is one read by the NIC: the firmware starts it and takes note of its end.
 func (l *link) read(r Region, bytes int) {
 	l.spend(&l.Transfer, l.Profile.NIC.Decision)
+	l.Initiation += l.Profile.NIC.Decision
 	begin := l.now
 	l.spend(&l.Transfer, l.Sender.Read.Overhead+max(l.Sender.Read.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))
 	l.Transactions = append(l.Transactions, Transaction{Sender, NIC, DMARead, r, 0, bytes, begin, l.now})
 	l.spend(&l.Transfer, l.Profile.NIC.Completion)
+	l.Interrupt += l.Profile.NIC.Completion
 }
 
 // receive brings the message from the receiving NIC to the program.
@@ -151,6 +156,7 @@ func (l *link) receive() {
 		return
 	}
 	l.spend(&l.Transfer, l.Profile.NIC.Decision)
+	l.Initiation += l.Profile.NIC.Decision
 	write := func(r Region, block, bytes int) {
 		begin := l.now
 		l.spend(&l.Transfer, max(l.Receiver.Write.Bytes(bytes), profile.NewCost(0, l.DMARate).Bytes(bytes)))

@@ -17,7 +17,7 @@ func (f *transfer) receive() {
 	data, began := m.full(), f.now
 	if f.Mechanism != EDT {
 		data = m.paced()
-		began += f.System.NIC.Start
+		began = f.startDMA()
 	}
 	if f.Mechanism == DMA {
 		// The program has flushed the buffer when it posted the receive.

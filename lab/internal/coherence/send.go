@@ -58,7 +58,7 @@ func (f *transfer) build() {
 // dma is one DMA transfer of regions into the NIC.
 func (f *transfer) dma(regions ...Region) {
 	m := f.tx
-	t := f.now + f.System.NIC.Start
+	t := f.startDMA()
 	for _, r := range regions {
 		for i := range m.sizes[r] {
 			b := m.starts[r] + i

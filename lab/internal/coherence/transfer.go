@@ -25,11 +25,15 @@ type transfer struct {
 func onBus(ctx context.Context, o *Options) (*Result, error) {
 	f := &transfer{Options: o, tx: newMachine(o, Sender), rx: newMachine(o, Receiver)}
 	f.send()
-	frames := o.System.NIC.Frames(o.Bytes)
+	f.SendUser = f.User
+	frames := Time(o.System.NIC.Frames(o.Bytes))
 	if o.Until == Wire {
-		f.spend(&f.Transport, f.now+o.System.NIC.Frame)
-	} else {
-		f.spend(&f.Transport, f.now+Time(2*frames)*o.System.NIC.Frame)
+		frames = 1
+	}
+	f.SendTransport = frames * o.System.NIC.Frame
+	f.spend(&f.Transport, f.now+f.SendTransport)
+	if o.Until != Wire {
+		f.spend(&f.Transport, f.now+frames*o.System.NIC.Frame)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -42,6 +46,15 @@ func onBus(ctx context.Context, o *Options) (*Result, error) {
 	}
 	f.Transactions = append(f.tx.log, f.rx.log...)
 	return &f.Result, nil
+}
+
+// startDMA returns when a DMA transfer moves its first block. The one fitted figure for its start has initiation
+// and interrupt in it. That each is half of it is an assumption.
+func (f *transfer) startDMA() Time {
+	start := f.System.NIC.Start
+	f.Initiation += start - start/2
+	f.Interrupt += start / 2
+	return f.now + start
 }
 
 // spend moves on to a time, which counts for a part.

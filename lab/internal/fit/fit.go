@@ -26,6 +26,18 @@ type Own struct {
 	Write    float64 `json:"write_mb_s"`
 	Overhead float64 `json:"overhead_us"`
 	Host     float64 `json:"host_us"`
+	// Of a platform with firmware of its own.
+	Completion float64 `json:"completion_us,omitempty"`
+	Link       float64 `json:"link_mb_s,omitempty"`
+}
+
+// ownOf makes one from the values that a search is about.
+func ownOf(x []float64) Own {
+	o := Own{Read: x[0], Write: x[1], Overhead: x[2], Host: x[3]}
+	if len(x) > 4 {
+		o.Completion, o.Link = x[4], x[5]
+	}
+	return o
 }
 
 // Shared are the parameters of the NIC, in microseconds.
@@ -69,6 +81,10 @@ type platform struct {
 // deviation off, unless its last digit is coarser.
 const resolution = 0.01
 
+// looseResolution is that of rows marked so: figures of a payload or a firmware of which the
+// model has no other.
+const looseResolution = 0.05
+
 // Fit fits the platforms to those rows that say so and for which use says yes. It fails with the cause of the end of ctx when that ends first.
 func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool, e Effort) (Parameters, error) {
 	platforms, err := prepare(rows, use)
@@ -109,7 +125,7 @@ func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool
 	result := Parameters{Shared: Shared{shared[0], shared[1], shared[2], shared[3]}, Platforms: map[string]Own{}}
 	for _, p := range platforms {
 		x, _ := clamp(p.own, knowledge[p.name].limits)
-		result.Platforms[p.name] = Own{x[0], x[1], x[2], x[3]}
+		result.Platforms[p.name] = ownOf(x)
 	}
 	return result.rounded(), nil
 }
@@ -120,7 +136,7 @@ func (p Parameters) rounded() Parameters {
 	s := p.Shared
 	out := Parameters{Shared: Shared{to(s.Decision, 100), to(s.Packet, 100), to(s.Completion, 100), to(s.Pulse, 100)}, Platforms: map[string]Own{}}
 	for name, o := range p.Platforms {
-		out.Platforms[name] = Own{to(o.Read, 10), to(o.Write, 10), to(o.Overhead, 100), to(o.Host, 10)}
+		out.Platforms[name] = Own{to(o.Read, 10), to(o.Write, 10), to(o.Overhead, 100), to(o.Host, 10), to(o.Completion, 100), to(o.Link, 10)}
 	}
 	return out
 }
@@ -139,7 +155,11 @@ func prepare(rows []published.Row, use func(published.Row) bool) ([]*platform, e
 			continue
 		}
 		if p := byName[r.Platforms[0]]; p != nil {
-			p.observations = append(p.observations, observation{r, max(resolution, 0.5/r.Figure.Low)})
+			sigma := resolution
+			if r.Loose {
+				sigma = looseResolution
+			}
+			p.observations = append(p.observations, observation{r, max(sigma, 0.5/r.Figure.Low)})
 		}
 	}
 	var platforms []*platform
@@ -167,6 +187,10 @@ func Apply(base *profile.Profile, s Shared, o Own) *profile.Profile {
 	p.Host = profile.Micros(o.Host)
 	p.NIC.Decision, p.NIC.Packet, p.NIC.Completion = profile.Micros(s.Decision), profile.Micros(s.Packet), profile.Micros(s.Completion)
 	p.Link.Pulse.Overhead = profile.Micros(s.Pulse)
+	if o.Link != 0 {
+		p.NIC.Completion = profile.Micros(o.Completion)
+		p.Link.Pulse = profile.NewCost(s.Pulse, o.Link)
+	}
 	return &p
 }
 
@@ -191,7 +215,7 @@ func (p Parameters) Loader() func(name string) (*profile.Profile, error) {
 func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, error) {
 	k := knowledge[p.name]
 	x, sum := clamp(own, k.limits)
-	candidate := Apply(p.base, Shared{shared[0], shared[1], shared[2], shared[3]}, Own{x[0], x[1], x[2], x[3]})
+	candidate := Apply(p.base, Shared{shared[0], shared[1], shared[2], shared[3]}, ownOf(x))
 	m := published.NewModel(ctx, func(string) (*profile.Profile, error) { return candidate, nil })
 	for _, o := range p.observations {
 		v, err := m.Compute(o.row)

@@ -70,6 +70,8 @@ type raw struct {
 		Completion *string `toml:"completion"`
 		Packet     *string `toml:"packet"`
 		Buffers    *int64  `toml:"buffers"`
+		LogSend    *string `toml:"log_send"`
+		LogReceive *string `toml:"log_receive"`
 		Memory     *string `toml:"memory"`
 	} `toml:"nic"`
 	Link struct {
@@ -147,7 +149,7 @@ func parse(title, file string, text []byte, source func(string) ([]byte, error))
 type keys struct{ names, example string }
 
 var hostKeys = keys{
-	names:   "summary, base, bus, sender.bus, receiver.bus, host.cost, nic.{decision,completion,packet,buffers,memory}, link.{bandwidth,overhead,latency,header}",
+	names:   "summary, base, bus, sender.bus, receiver.bus, host.cost, nic.{decision,completion,packet,log_send,log_receive,buffers,memory}, link.{bandwidth,overhead,latency,header}",
 	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; buffers is a whole number from 1 to 1024`,
 }
 

@@ -63,6 +63,8 @@ type NIC struct {
 	Decision   Time  // firmware time to start one transfer
 	Completion Time  // firmware time to take note of the end of an incoming transfer
 	Packet     Time  // firmware time for a packet's control message, at each end
+	LogSend    Time  // to write a record of a transfer into a DMA log, while it sends
+	LogReceive Time  // the same while it receives
 	Buffers    int   // payload buffers in each direction
 	Memory     int64 // NIC memory, femtoseconds per byte over all engines; 0 = never the limit
 }

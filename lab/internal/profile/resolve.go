@@ -89,6 +89,15 @@ func (w *raw) resolve(title, file string, layers []*raw) (*Profile, error) {
 	p.NIC.Completion = Micros(r.quantity(span, entry{"nic.completion", w.NIC.Completion}))
 	p.NIC.Packet = Micros(r.quantity(span, entry{"nic.packet", w.NIC.Packet}))
 	p.NIC.Buffers = r.count("nic.buffers", w.NIC.Buffers, 1, 1024)
+	for _, one := range []struct {
+		key  string
+		text *string
+		into *Time
+	}{{"nic.log_send", w.NIC.LogSend, &p.NIC.LogSend}, {"nic.log_receive", w.NIC.LogReceive, &p.NIC.LogReceive}} {
+		if one.text != nil {
+			*one.into = Micros(r.quantity(span, entry{one.key, one.text}))
+		}
+	}
 	if w.NIC.Memory != nil {
 		p.NIC.Memory = NewCost(0, r.quantity(bandwidth, entry{"nic.memory", w.NIC.Memory})).PerByte
 	}

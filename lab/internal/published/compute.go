@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 )
@@ -77,7 +78,7 @@ const (
 )
 
 // computations by name. None knows a published value.
-var computations = map[string]computation{
+var computations = merged(map[string]computation{
 	"latency":                                 {Predicted, duration, frame, nil, (*figure).latency},
 	"greatest latency":                        {Predicted, duration, frame, greater, (*figure).latency},
 	"twice the latency":                       {Predicted, duration, frame, nil, func(f *figure) float64 { return 2 * f.latency() }},
@@ -114,12 +115,23 @@ var computations = map[string]computation{
 	"cell bounce":             {Predicted, duration, celled, nil, func(f *figure) float64 { return f.scenario("bounce").RoundTrip.Microseconds() }},
 	"cell bounce rate":        {Predicted, rate, celled, nil, func(f *figure) float64 { return megabytes(f.scenario("bounce").Data) }},
 	"message interval":        {Predicted, duration, celled | payload, nil, (*figure).messageInterval},
+	"message, one way":        {Predicted, duration, celled | payload, nil, func(f *figure) float64 { return f.scenario("message").OneWay.Microseconds() }},
+	"cells of a message":      {Predicted, count, celled | payload, nil, func(f *figure) float64 { return float64(cells.Count(f.Payload)) }},
 	"barrier per participant": {Predicted, duration, celled, nil, (*figure).perParticipant},
 	"multicast stores":        {Predicted, count, celled, nil, func(f *figure) float64 { return float64(f.scenario("multicast").Stores) }},
 	"FIFO write":              {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Store.Microseconds() }},
 	"cell send":               {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Send.Microseconds() }},
 	"cell path":               {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Path.Microseconds() }},
 	"cell receive":            {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
+}, onLogged(), comparisons())
+
+// merged joins sets of computations.
+func merged(sets ...map[string]computation) map[string]computation {
+	all := map[string]computation{}
+	for _, s := range sets {
+		maps.Copy(all, s)
+	}
+	return all
 }
 
 // lookup finds a computation on platforms or on memory systems.
@@ -247,7 +259,7 @@ type figure struct {
 }
 
 func (f *figure) run(policy string, send, receive, payload, count int, both bool) (latency, bandwidth float64) {
-	r := f.result(key{f.name, policy, send, receive, payload, count, both, false})
+	r := f.result(key{platform: f.name, policy: policy, send: send, receive: receive, payload: payload, count: count, both: both})
 	return r.Latency.Microseconds(), r.Bandwidth
 }
 
@@ -275,7 +287,7 @@ func (f *figure) latency() float64 {
 
 // fetch is the time of a page that is asked for, of a server that takes none.
 func (f *figure) fetch() float64 {
-	r := f.result(key{f.name, f.Policy, f.Send, f.Receive, f.Payload, 1, false, true})
+	r := f.result(key{platform: f.name, policy: f.Policy, send: f.Send, receive: f.Receive, payload: f.Payload, count: 1, fetch: true})
 	return r.Fetched.Microseconds()
 }
 
@@ -313,8 +325,12 @@ func (f *figure) reductions() []float64 {
 	return all
 }
 
+// gigabit is the link that the cut-through paper assumes for its lower bound (section 4.1).
+var gigabit = profile.NewCost(0, 125)
+
+// withoutOverheads is the time of the bytes alone over bus, a gigabit link and bus.
 func withoutOverheads(f *figure) float64 {
-	return (f.Sender.Read.Bytes(f.Payload) + f.Link.Pulse.Bytes(f.Payload) + f.Receiver.Write.Bytes(f.Payload)).Microseconds()
+	return (f.Sender.Read.Bytes(f.Payload) + gigabit.Bytes(f.Payload) + f.Receiver.Write.Bytes(f.Payload)).Microseconds()
 }
 
 func bestThreshold(f *figure) float64 {

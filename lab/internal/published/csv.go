@@ -40,6 +40,7 @@ type Task struct {
 	Payload       int      // bytes
 	Send, Receive int      // thresholds or pulses of the two sides in bytes, 0 = the policy's own
 	Fit           bool     // the parameters of the platform may be fitted to the row
+	Loose         bool     // but the row weighs less there
 	Note          string   // what is computed in words, or why nothing is
 }
 
@@ -209,7 +210,9 @@ func (p *parser) row() Row {
 		p.bad("unit", "a unit of what is computed", fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute))
 	}
 	var err error
-	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil {
+	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil && p.known != nil {
+		r.Task = Task{Note: fmt.Sprintf("its value %q is not a number, bound or range", r.Value)}
+	} else if err != nil {
 		p.bad("value", `a value is written "215", "<80", ">120" or "120-132"`, err)
 	}
 	return r
@@ -254,8 +257,8 @@ func (p *parser) task() Task {
 	t.Payload = p.bytes("payload", c.needs&payload != 0, longest)
 	t.Send, t.Receive = p.bytes("send_pulse", false, t.Payload), p.bytes("receive_pulse", false, t.Payload)
 	fit := p.cell("fit")
-	t.Fit = fit == "yes"
-	p.want(fit == "" || t.Fit && len(t.Platforms) == 1, "fit", `empty or "yes"; one platform`, fit)
+	t.Fit, t.Loose = fit == "yes" || fit == "loose", fit == "loose"
+	p.want(fit == "" || t.Fit && len(t.Platforms) == 1, "fit", `empty, "yes" or "loose"; one platform`, fit)
 	return t
 }
 

@@ -48,11 +48,15 @@ func figureOf(text string, bound Relation) (Figure, error) {
 	return f, nil
 }
 
-// number reads a positive decimal number; it is 0 if there is none.
+// number reads a positive decimal number, which K multiplies by 1024; it is 0 if there is none.
 func number(text string) float64 {
+	text, kilo := strings.CutSuffix(text, "K")
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) || strings.ContainsAny(text, "xXpP_") {
 		return 0
+	}
+	if kilo {
+		v *= 1024
 	}
 	return v
 }

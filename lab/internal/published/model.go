@@ -31,6 +31,8 @@ type key struct {
 	send, receive    int
 	payload, count   int
 	both, fetch      bool
+	logged           bool // the firmware keeps the papers' DMA log; the first frame's hostTx of several is slow
+	counted          bool // the transfers are listed
 }
 
 // NewModel makes a model that loads platforms with load; profile.Load gives the
@@ -59,6 +61,10 @@ func (m *Model) run(k key) (virtual.Result, error) {
 		return virtual.Result{}, err
 	}
 	o := virtual.Options{Profile: p, Plan: plan, Payload: k.payload, Count: k.count, Bidirectional: k.both, Fetch: k.fetch}
+	o.Log, o.LogCosts = k.logged || k.counted, k.logged
+	if k.logged && k.count > 1 {
+		o.Changes = beside
+	}
 	if k.policy == "auto" {
 		o.Warmup = pipeline.AutoLearns
 	}

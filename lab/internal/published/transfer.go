@@ -57,9 +57,21 @@ func on(k Kind, d dimension, needs columns) computation {
 
 // onMemorySystem are the computations of the EDT paper's figures, by name.
 var onMemorySystem = map[string]systemComputation{
-	"range of reductions by edt":     {on(Predicted, percent, policy), func(f *transfers) span { return f.reductions(coherence.EDT) }},
-	"least reduction by edt":         {on(Predicted, percent, policy), single(func(f *transfers) float64 { return f.reductions(coherence.EDT).low })},
-	"greatest reduction by edt":      {on(Predicted, percent, policy), single(func(f *transfers) float64 { return f.reductions(coherence.EDT).high })},
+	"range of reductions by edt": {on(Predicted, percent, policy), func(f *transfers) span { return f.reductions(coherence.EDT) }},
+	"least reduction by edt":     {on(Predicted, percent, policy), single(func(f *transfers) float64 { return f.reductions(coherence.EDT).low })},
+	"greatest reduction by edt":  {on(Predicted, percent, policy), single(func(f *transfers) float64 { return f.reductions(coherence.EDT).high })},
+	"reduction by edt": {on(Predicted, percent, frame), single(func(f *transfers) float64 {
+		return less(f.transfer(coherence.EDT, f.Payload).Total().Microseconds(), f.message().Total().Microseconds())
+	})},
+	"latency of a message":           part(func(r *coherence.Result) coherence.Time { return r.Total() }),
+	"user part":                      part(func(r *coherence.Result) coherence.Time { return r.User }),
+	"data transfer part":             part(func(r *coherence.Result) coherence.Time { return r.Transfer }),
+	"transport part":                 part(func(r *coherence.Result) coherence.Time { return r.Transport }),
+	"initiation":                     part(func(r *coherence.Result) coherence.Time { return r.Initiation }),
+	"execution":                      part(func(r *coherence.Result) coherence.Time { return r.Execution() }),
+	"interrupt":                      part(func(r *coherence.Result) coherence.Time { return r.Interrupt }),
+	"transport of the sender":        part(func(r *coherence.Result) coherence.Time { return r.SendTransport }),
+	"transport of the receiver":      part(func(r *coherence.Result) coherence.Time { return r.Transport - r.SendTransport }),
 	"range of reductions by cni":     {on(Predicted, percent, policy), func(f *transfers) span { return f.reductions(coherence.CNI) }},
 	"transactions of a block":        {on(Predicted, count, frame), single(transactionsOfABlock)},
 	"invalidations of a queue pass":  {on(Predicted, count, payload), single(invalidationsOfAPass)},
@@ -82,6 +94,16 @@ var onMemorySystem = map[string]systemComputation{
 	"line of the second-level cache": {on(Input, size, none), single(func(f *transfers) float64 { return float64(f.L2.Line) })},
 	"ways of the second-level cache": {on(Input, count, none), single(func(f *transfers) float64 { return float64(f.L2.Ways) })},
 	"hit in the second-level cache":  {on(Input, count, none), single(func(f *transfers) float64 { return float64(f.L2.Latency) })},
+}
+
+// part is a span of one message's latency.
+func part(of func(*coherence.Result) coherence.Time) systemComputation {
+	return systemComputation{on(Predicted, duration, frame), single(func(f *transfers) float64 { return of(f.message()).Microseconds() })}
+}
+
+// message is one of the row's bytes by its mechanism.
+func (f *transfers) message() *coherence.Result {
+	return f.transfer(coherence.Mechanism(f.Policy), f.Payload)
 }
 
 // megahertz is the rate of a clock.

@@ -38,7 +38,7 @@ func (f *flow) cost(e dmalog.Engine) profile.Cost {
 	for _, one := range f.frames {
 		for i, r := range one.transfers[e] {
 			p := point{float64(r.Bytes), float64(r.End - r.Start)}
-			if i == 0 && (e == dmalog.NetTx || e == dmalog.NetRcv) {
+			if i == 0 && e == dmalog.NetTx {
 				p.bytes += descriptors.HeaderSize // which leaves ahead of the payload
 			}
 			all = append(all, p)

@@ -17,11 +17,11 @@ const streamFrames = 60
 // FlowGraph draws the first frames of a stream, or of a live device's log if
 // records are given.
 func FlowGraph(ctx context.Context, c Case, records []dmalog.Record, source string) ([]byte, error) {
-	records, title, note, err := c.logged(ctx, "Packet flow graph", records, source, ", virtual time from the posting of the first")
+	figures, title, note, err := c.logged(ctx, "Packet flow graph", records, source, ", virtual time from the posting of the first")
 	if err != nil {
 		return nil, err
 	}
-	f := plot.Flow{Title: title, Note: note, Records: records}
+	f := plot.Flow{Title: title, Note: note, Records: figures.Log, Control: figures.Control}
 	if source != "" {
 		f.From, f.To, f.Note = busiest(records, source)
 	}
@@ -91,6 +91,7 @@ func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error
 		Title:      fmt.Sprintf("Page fetch: %s, %s", c.Profile.Name, c.Policy),
 		Note:       fmt.Sprintf("%d bytes in %s us: request %s, server %s, page %s", c.Payload, figure(f.Whole.Microseconds()), figure(f.Request.Microseconds()), figure(server.Microseconds()), figure(f.Page.Microseconds())),
 		Records:    f.Log,
+		Control:    f.Control,
 		To:         int64(f.Whole), // the program has the page a little after the last transfer
 		Directions: [2]string{"page", "request"},
 	}.SVG()
@@ -98,29 +99,28 @@ func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error
 
 // Rates draws every engine's effective bandwidth over time.
 func Rates(ctx context.Context, c Case, records []dmalog.Record, source string, window profile.Time) ([]byte, error) {
-	records, title, note, err := c.logged(ctx, "Effective bandwidth", records, source, fmt.Sprintf("; mean over windows of %s us", figure(window.Microseconds())))
+	figures, title, note, err := c.logged(ctx, "Effective bandwidth", records, source, fmt.Sprintf("; mean over windows of %s us", figure(window.Microseconds())))
 	if err != nil {
 		return nil, err
 	}
-	return plot.Rate{Title: title, Note: note, Records: records, Window: int64(window)}.SVG()
+	return plot.Rate{Title: title, Note: note, Records: figures.Log, Window: int64(window)}.SVG()
 }
 
-// logged returns the records that are given with their source, or else those of the case, with
+// logged returns the log that is given with their source, or else those of the case, with
 // what a picture of them says: more has what it says of the case only.
-func (c *Case) logged(ctx context.Context, title string, given []dmalog.Record, source, more string) (records []dmalog.Record, full, note string, err error) {
+func (c *Case) logged(ctx context.Context, title string, given []dmalog.Record, source, more string) (f *Figures, full, note string, err error) {
 	if given != nil {
-		return given, title, source, nil
+		return &Figures{Log: given}, title, source, nil
 	}
 	c.Log = true
-	f, err := c.Measure(ctx)
-	if err != nil {
+	if f, err = c.Measure(ctx); err != nil {
 		return nil, "", "", err
 	}
 	each := ""
 	if c.Bidirectional {
 		each = " each way"
 	}
-	return f.Log, fmt.Sprintf("%s: %s, %s", title, c.Profile.Name, c.Policy), fmt.Sprintf("%d packets of %d bytes%s%s", c.Count, c.Payload, each, more), nil
+	return f, fmt.Sprintf("%s: %s, %s", title, c.Profile.Name, c.Policy), fmt.Sprintf("%d packets of %d bytes%s%s", c.Count, c.Payload, each, more), nil
 }
 
 // tooSlow is where threshold curves are cut off, as a multiple of store and

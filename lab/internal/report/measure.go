@@ -31,6 +31,7 @@ type Case struct {
 	Bidirectional   bool
 	Warmup          int // frames before; -1 = Learning for "auto", none for others
 	Log             bool
+	LogCosts        bool // the firmware keeps the papers' DMA log
 }
 
 // Figures hold what was measured.
@@ -39,7 +40,8 @@ type Figures struct {
 	Bandwidth float64      // MB/s of the stream
 	Busy      profile.Time // both hosts' buses during the stream
 	Log       []dmalog.Record
-	Mean      profile.Time // latency of the stream's frames, mean
+	Control   []dmalog.Record // the control messages ahead of payloads
+	Mean      profile.Time    // latency of the stream's frames, mean
 }
 
 // Plan returns the policy of a case.
@@ -90,7 +92,7 @@ func (c Case) Measure(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Figures{Latency: lone.Latency, Bandwidth: stream.Bandwidth, Busy: stream.Busy[0] + stream.Busy[1], Log: stream.Log}
+	f := &Figures{Latency: lone.Latency, Bandwidth: stream.Bandwidth, Busy: stream.Busy[0] + stream.Busy[1], Log: stream.Log, Control: stream.Control}
 	for _, d := range stream.Delivered {
 		f.Mean += d
 	}
@@ -100,7 +102,7 @@ func (c Case) Measure(ctx context.Context) (*Figures, error) {
 
 // lone are the options of a run with one frame.
 func (c *Case) lone(plan pipeline.Plan) virtual.Options {
-	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed}
+	o := virtual.Options{Profile: c.Profile, Plan: plan, Payload: c.Payload, Count: 1, Warmup: c.Warmup, Seed: c.Seed, LogCosts: c.LogCosts}
 	if o.Warmup < 0 {
 		o.Warmup = 0
 		if c.Policy == "auto" {
@@ -116,6 +118,7 @@ type Fetch struct {
 	Request profile.Time // one way
 	Page    profile.Time // one way
 	Log     []dmalog.Record
+	Control []dmalog.Record // the control message ahead of the page
 }
 
 // Fetch runs a lone fetch of Payload bytes, from a server that takes server for it. Pages
@@ -131,5 +134,5 @@ func (c Case) Fetch(ctx context.Context, server profile.Time) (*Fetch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Fetch{Whole: r.Fetched, Request: r.Request, Page: r.Latency, Log: r.Log}, nil
+	return &Fetch{Whole: r.Fetched, Request: r.Request, Page: r.Latency, Log: r.Log, Control: r.Control}, nil
 }

@@ -40,6 +40,7 @@ func (m *machine) startHostTx(n, i int) {
 		return
 	}
 	m.applyChanges(i, f.started)
+	m.notes(n, m.o.Profile.NIC.LogSend)
 	f.started++
 	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
 	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
@@ -80,6 +81,7 @@ func (m *machine) flow(i int, first bool) {
 	slot := i * flowSlots
 	begin := p.from
 	if first {
+		p.first = true
 		p.from += cost.Bytes(m.o.Profile.Link.Header)
 	}
 	p.end = p.from + cost.Bytes(p.bytes)

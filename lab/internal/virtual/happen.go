@@ -25,7 +25,10 @@ func (m *machine) happen(i, what int) {
 	case headerIn:
 		if f.payload == 0 {
 			m.controlArrived(i)
+		} else {
+			m.ahead(dmalog.Record{Packet: f.headersCame, Flow: i, Engine: dmalog.NetRcv, Start: int64(f.receiveBegan), End: int64(m.now)})
 		}
+		m.notes(to, m.o.Profile.NIC.LogReceive)
 		f.headersCame++
 		m.look(to)
 	case pulseIn:
@@ -82,8 +85,14 @@ func (m *machine) endNetTx(i int) {
 	if !p.freed {
 		m.finish(f.send)
 	}
+	began := p.issued
+	if p.first && !m.o.Live { // a live NIC logs both as one
+		began = p.from
+		m.ahead(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
+	}
+	m.notes(i, m.o.Profile.NIC.LogSend)
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
-		Start: int64(p.issued), End: int64(m.now), Bytes: p.bytes})
+		Start: int64(began), End: int64(m.now), Bytes: p.bytes})
 }
 
 // endPulse takes a pulse off the wire at the receiver. The last one of a frame
@@ -99,13 +108,14 @@ func (m *machine) endPulse(i int) {
 		m.at[i*flowSlots+pulseIn] = w.front().end
 	}
 	if w.landed == f.length(f.armed-1) {
+		m.notes(1-i, m.o.Profile.NIC.LogReceive)
 		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
 		if o := f.receiveLearns.costs; o != nil {
 			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))
 		}
 		f.landedAt[(f.armed-1)%len(f.landedAt)] = m.now
 		m.record(dmalog.Record{Packet: f.armed - 1, Flow: i, Engine: dmalog.NetRcv,
-			Start: int64(f.receiveBegan), End: int64(end), Bytes: w.landed})
+			Start: int64(f.receiveFrom), End: int64(end), Bytes: w.landed})
 	}
 }
 

@@ -7,30 +7,35 @@ import (
 )
 
 // look is the NIC's main loop: it asks which engines are idle and what could use
-// them, in turn, and gives the processor the first job that it finds. If there is
-// none it leaves times at which enough will have arrived.
+// them, the host bus first, and gives the processor the first job that it finds. If
+// there is none it leaves times at which enough will have arrived.
 func (m *machine) look(n int) {
 	c := &m.nics[n]
 	if c.job != noJob {
 		return
 	}
-	for k := range jobs - 1 {
-		j := (c.turn-startHost+k)%(jobs-1) + startHost
+	for j := startHost; j < jobs; j++ {
 		if m.offer(n, j) {
 			c.began = m.now
-			c.turn = j%(jobs-1) + startHost
-			m.at[jobSlot+n] = m.now + m.price(c)
+			m.at[jobSlot+n] = max(m.now, c.notes) + m.price(n)
 			return
 		}
 	}
 }
 
 // price is the processor's time for a job.
-func (m *machine) price(c *nic) profile.Time {
-	p := &m.o.Profile.NIC
+func (m *machine) price(n int) profile.Time {
+	p, c := &m.o.Profile.NIC, &m.nics[n]
+	first := false
+	if c.job == startNetTx && m.o.LogCosts {
+		v, ok := m.flows[c.flow].send.Head()
+		first = ok && v.Sent == 0
+	}
 	switch {
 	case c.job == workHeader:
 		return p.Packet
+	case first:
+		return p.Decision + p.LogSend // the control message has a record
 	case c.job == startHost && c.incoming, c.job == startNetTx && m.flows[c.flow].payload == 0:
 		return p.Decision + p.Packet // it begins with a packet
 	}
@@ -173,14 +178,20 @@ func (m *machine) hostRcvReady(i int) bool {
 	return false
 }
 
-// needsEnd reports whether the policy waits for the end of an arriving frame of
-// which nothing has left. Such a frame is not polled: the interrupt tells of its end.
+// greatestFrame is the payload that the firmware of 1997 was built for, in bytes (cut-through
+// paper, section 2.3).
+const greatestFrame = 8192
+
+// needsEnd reports whether the firmware waits for the interrupt at the end of an arriving frame
+// of which nothing has left. It polls the progress counters unless its policy would store and
+// forward even the greatest frame.
 func needsEnd(d *pipeline.Device, v pipeline.View, want int) bool {
 	if want < v.Length || v.Sent > 0 {
 		return false
 	}
-	least, _ := d.Threshold(v.Length - 1)
-	return least == v.Length
+	v.Length = max(v.Length, greatestFrame)
+	v.Arrived = v.Length - 1
+	return d.Policy().Next(v) == 0
 }
 
 // arrived is the progress counter of netRcv: bytes of the frame that is arriving.

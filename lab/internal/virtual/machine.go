@@ -44,6 +44,7 @@ type move struct {
 	view    pipeline.View // of its frame, of netTx
 	freed   bool          // its frame's buffer is free, of netTx
 	burst   int           // bytes by which its progress counter grows; 0 = one by one
+	first   bool          // a control message goes ahead
 }
 
 // progress returns the bytes moved at a time: the engine's progress counter.
@@ -148,7 +149,7 @@ type nic struct {
 	flow     int  // that the job is for
 	incoming bool // of startHost: hostTx rather than hostRcv
 	began    profile.Time
-	turn     job                   // where the main loop looks first
+	notes    profile.Time          // until when the processor writes records
 	lastHost bool                  // the last host transfer was a hostTx
 	reading  bool                  // hostTx runs
 	writing  bool                  // hostRcv runs
@@ -167,6 +168,7 @@ type machine struct {
 	origin    profile.Time
 	transfers int
 	log       []dmalog.Record
+	control   []dmalog.Record
 	gaps      *gapSource
 	err       error // a device refused what happened to it
 }

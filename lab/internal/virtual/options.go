@@ -73,8 +73,9 @@ type Options struct {
 	Fetch  bool
 	Server profile.Time // 0 to MaxGap
 
-	Changes []Change
-	Log     bool // keep a record of each transfer
+	Changes  []Change
+	Log      bool // keep a record of each transfer
+	LogCosts bool // the firmware keeps one itself, and pays for it what the profile says
 }
 
 // Frame is one of a log.
@@ -150,5 +151,6 @@ type Result struct {
 	Bandwidth float64         // MB/s, over the second half of the frames, sum of all flows
 	Busy      [2]profile.Time // each host's bus, measured frames only: transferring, overhead included
 	Transfers int             // of all engines, warm-up included
-	Log       []dmalog.Record
+	Log       []dmalog.Record // payloads, and requests of a fetch
+	Control   []dmalog.Record // the control messages ahead of payloads: netTx and netRcv have a transfer for each
 }

@@ -95,9 +95,6 @@ func newMachine(o Options) (*machine, error) {
 		f.postTime = make([]profile.Time, 0, m.total)
 		f.deliveredTime = make([]profile.Time, 0, m.total)
 	}
-	for i := range m.nics {
-		m.nics[i].turn = startHost
-	}
 	return m, nil
 }
 
@@ -208,21 +205,41 @@ func (m *machine) deliver(i int) {
 	}
 }
 
+// notes charges a NIC's processor for a record of the firmware's own log, which it writes before
+// it decides anything else.
+func (m *machine) notes(n int, cost profile.Time) {
+	if m.o.LogCosts {
+		m.nics[n].notes = max(m.nics[n].notes, m.now) + cost
+	}
+}
+
 func (m *machine) record(r dmalog.Record) {
 	m.transfers++
 	if m.transfers > MaxTransfers || m.o.Log && m.transfers > MaxRecords {
 		m.err = m.tooMuch(fmt.Sprintf("at most %d transfers, %d if they are logged", MaxTransfers, MaxRecords))
 	}
 	if m.o.Log && r.Packet >= m.o.Warmup {
-		r.Packet -= m.o.Warmup
-		r.Start -= int64(m.origin)
-		r.End -= int64(m.origin)
-		m.log = append(m.log, r)
+		m.log = append(m.log, m.measured(r))
 	}
 }
 
+// ahead records the control message ahead of a payload.
+func (m *machine) ahead(r dmalog.Record) {
+	if r.Bytes = m.o.Profile.Link.Header; m.o.Log && r.Packet >= m.o.Warmup {
+		m.control = append(m.control, m.measured(r))
+	}
+}
+
+// measured counts packets and time from the first measured frame.
+func (m *machine) measured(r dmalog.Record) dmalog.Record {
+	r.Packet -= m.o.Warmup
+	r.Start -= int64(m.origin)
+	r.End -= int64(m.origin)
+	return r
+}
+
 func (m *machine) result() *Result {
-	r := &Result{Transfers: m.transfers, Log: m.log, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
+	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
 	for i := range m.flowCount {
 		f := &m.flows[i]
 		w := m.o.Warmup

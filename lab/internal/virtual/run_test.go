@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -84,12 +85,50 @@ func TestStaticByHand(t *testing.T) {
 	}
 }
 
+// TestControlMessages: netTx and netRcv have a transfer of the header for each packet, right ahead of
+// the payload.
+func TestControlMessages(t *testing.T) {
+	const count = 3
+	p := simple()
+	r := run(t, virtual.Options{Profile: p, Plan: plan(t, "amp", pipeline.Parameters{}), Payload: 8000, Count: count, Warmup: 1, Log: true})
+	if len(r.Control) != 2*count {
+		t.Fatalf("%d control messages", len(r.Control))
+	}
+	for _, c := range r.Control {
+		first := slices.IndexFunc(r.Log, func(l dmalog.Record) bool { return l.Engine == c.Engine && l.Packet == c.Packet })
+		if c.Engine != dmalog.NetTx && c.Engine != dmalog.NetRcv || first < 0 || r.Log[first].Start != c.End || c.Start >= c.End || c.Bytes != p.Link.Header {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestLogCosts: a firmware that logs takes longer, and only if it is asked for.
+func TestLogCosts(t *testing.T) {
+	latency := func(send, receive float64, costs bool) float64 {
+		p := simple()
+		p.NIC.LogSend, p.NIC.LogReceive = profile.Micros(send), profile.Micros(receive)
+		return run(t, virtual.Options{Profile: p, Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: 1000, Count: 1, LogCosts: costs}).Latency.Microseconds()
+	}
+	without := latency(0, 0, true)
+	for _, c := range []struct{ send, receive, more float64 }{
+		{1, 0, 1},   // hostTx's record is hidden behind it, the control message's is not
+		{20, 0, 25}, // hostTx's goes on for 5 us after its end is noticed
+		{0, 3, 1},   // that of netRcv goes on for 1 us after its end is noticed
+	} {
+		if got := latency(c.send, c.receive, true) - without; math.Abs(got-c.more) > 1e-6 {
+			t.Errorf("%+v: %v us more", c, got)
+		}
+	}
+	if got := latency(20, 20, false); got != without {
+		t.Errorf("%v us without the costs, want %v", got, without)
+	}
+}
+
 // TestStreamIsBoundByItsSlowestStage: a long stream takes, for each frame, what
-// hostTx takes with its firmware, and the one decision that the processor makes first.
+// hostTx takes with its firmware.
 func TestStreamIsBoundByItsSlowestStage(t *testing.T) {
 	r := run(t, virtual.Options{Profile: simple(), Plan: plan(t, "store-and-forward", pipeline.Parameters{}), Payload: 8000, Count: 400})
-	perFrame := 1 + 4 + 3 + 80 + 2 + // hostTx: decision and packet, overhead and bytes, its end is noticed
-		1.0 // the frame before has its netTx decided first
+	const perFrame = 1 + 4 + 3 + 80 + 2.0 // decision and packet, overhead and bytes, its end is noticed
 	if want := 8000 / perFrame; r.Bandwidth < 0.99*want || r.Bandwidth > 1.01*want {
 		t.Errorf("%v MB/s, by hand about %v", r.Bandwidth, want)
 	}
