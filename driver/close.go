@@ -40,6 +40,7 @@ func (n *NIC) shutdown() {
 		return nil
 	})
 	n.goroutines.Wait()
+	n.endCapture()
 	if n.unshow != nil {
 		n.unshow()
 	}

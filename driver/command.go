@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/trace"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -39,6 +40,7 @@ func (n *NIC) execute(ctx context.Context, cmd *descriptors.Command) (*descripto
 // executeUntil is execute with another end: done, if not nil, gives the command
 // up when it is closed.
 func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *timeLeft, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+	defer trace.StartRegion(ctx, "NIC command").End()
 	s, err := n.send(ctx, done, classShort, cmd)
 	if err != nil {
 		return nil, err
@@ -51,6 +53,7 @@ func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *time
 // connect carries out a command that the network answers. When the context
 // ends first the command is aborted.
 func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+	defer trace.StartRegion(ctx, "NIC connects").End()
 	s, err := n.send(ctx, n.done, c, cmd)
 	if outcomeUnknown(err) && ended(ctx, err) && !n.unanswering() && n.abort(cmd.ID) == nil {
 		return nil, ctx.Err() // it ended while the device was told

@@ -58,6 +58,7 @@ type NIC struct {
 	events           eventQueue
 	goroutines       sync.WaitGroup
 	unshow           func() // nil while it is being opened
+	captured         captured
 
 	// ops is held for reading by each operation that uses the admin queue or
 	// BAR0, for writing by Close while it takes everything down.

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"runtime/trace"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -61,6 +62,7 @@ func (n *NIC) ProgramStatus() (load.Status, error) {
 }
 
 func (n *NIC) onProgram(ctx context.Context, op string, f func(load.NIC) (load.Status, error)) (load.Status, error) {
+	defer trace.StartRegion(ctx, "NIC program").End()
 	if err := n.beginProgram(ctx, op); err != nil {
 		return load.Status{}, err
 	}

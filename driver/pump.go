@@ -13,12 +13,11 @@ import (
 
 // PumpStats counts what the host has done for its delivery policy.
 type PumpStats struct {
-	// Pulses that the policy gave, and frames that left by them alone.
-	Pulses, Frames uint64
-	// TakenOver counts frames of which the device moved more than the policy had
-	// allowed: it was late for them. BadProgress counts progress counters that
-	// made no sense.
-	TakenOver, BadProgress uint64
+	Pulses uint64 `json:"pulses" help:"Decisions of the policy that bytes may move." unit:"pulses"`
+	Frames uint64 `json:"frames" help:"Frames that left by these alone." unit:"frames"`
+	// TakenOver counts frames for which the policy was late.
+	TakenOver   uint64 `json:"taken_over" help:"Frames of which the device moved more than the policy had allowed." unit:"frames"`
+	BadProgress uint64 `json:"bad_progress" help:"Progress counters that made no sense." unit:"counters"`
 }
 
 // pump runs a delivery policy at the host: it reads the progress counters that

@@ -33,7 +33,7 @@ type workQueue struct {
 	producer uint32 // next, as the device was told; read by the CQ without mu, as taken
 	taken    uint32
 	misses   uint32 // looks in vain since the device was seen alive
-	total    uint64 // descriptors that were posted, see VIStats
+	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
 	eagers   eagers
@@ -128,7 +128,9 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 		}
 	}
 	if n > 0 {
-		q.total += uint64(n)
+		if next := q.next; next>>31 != q.halves&1 {
+			descriptors.StoreIndex(&q.halves, q.halves+1)
+		}
 		q.vi.n.posted()
 	}
 	if err != nil {

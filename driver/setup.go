@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/trace"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 // setup makes the device ready, step by step. What it leaves behind when it
 // fails, shutdown takes down.
 func (n *NIC) setup(ctx context.Context) error {
+	defer trace.StartRegion(ctx, "NIC opens").End()
 	if err := n.checkID(); err != nil {
 		return err
 	}
@@ -130,6 +132,7 @@ func (n *NIC) openRegions() error {
 
 // reset resets the device and waits until it is ready again.
 func (n *NIC) reset(ctx context.Context) error {
+	defer trace.StartRegion(ctx, "NIC reset").End()
 	const health = descriptors.BlockHealth
 	before, err := n.regs.readContext(ctx, health, descriptors.RegResetCount)
 	if err != nil {

@@ -20,11 +20,13 @@ func (n *NIC) show() (leave func()) {
 			{Name: "nic", Help: "Says what the NIC is, how it is, and what it has counted. Parameters: optional int port.",
 				Run: n.publicReport},
 			{Name: "vis", Help: "Lists endpoints: VIs, rings and channels. Parameters: optional int port, optional int from.",
-				Run: n.listed(func(*endpoint) bool { return true })},
+				Run: listed(n, anyEndpoint, (*endpoint).row)},
+			{Name: "counts", Help: "Lists the counts of endpoints: number, sends posted and taken back, receives too, latency. Parameters as of /trapeze/vis.",
+				Run: listed(n, anyEndpoint, func(e *endpoint) telemetry.EndpointCounts { r := e.row(); return r.Counts() })},
 			{Name: "rings", Help: "Lists rings. Parameters as of /trapeze/vis.",
-				Run: n.listed(func(e *endpoint) bool { _, ok := e.queues.(*Ring); return ok })},
+				Run: listed(n, func(e *endpoint) bool { _, ok := e.queues.(*Ring); return ok }, (*endpoint).row)},
 			{Name: "channels", Help: "Lists channels. Parameters as of /trapeze/vis.",
-				Run: n.listed(func(e *endpoint) bool { _, ok := e.queues.(*Channel); return ok })},
+				Run: listed(n, func(e *endpoint) bool { _, ok := e.queues.(*Channel); return ok }, (*endpoint).row)},
 			{Name: "vi", Help: "Asks the NIC for the state of an endpoint. Parameters: optional int port, int endpoint.", Needs: 1, Run: n.endpointState},
 			{Name: "cqs", Help: "Lists completion queues. Parameters as of /trapeze/vis.", Run: n.listCQs},
 			{Name: "regions", Help: "Lists registered memory. Parameters as of /trapeze/vis, from a handle on.", Run: n.listRegions},
@@ -34,6 +36,8 @@ func (n *NIC) show() (leave func()) {
 				Run: func(context.Context, []uint64) (any, error) { return n.policyCounts() }},
 			{Name: "program", Help: "Says which control program runs. Parameters: optional int port.",
 				Run: func(context.Context, []uint64) (any, error) { return n.program() }},
+			{Name: "capture", Help: "Lends memory into which frames are copied while the client is connected. Parameters: optional int port, optional int snaplen.",
+				Run: n.lendCapture},
 			{Name: "log", Help: "Takes records of the DMA log, which is kept for as long as they are asked for. Parameters: optional int port.",
 				Run: func(context.Context, []uint64) (any, error) { return n.transfers() }},
 		},
@@ -73,17 +77,24 @@ func (n *NIC) linkStatus() (uint32, error) {
 	return status, n.error(op, err)
 }
 
+func anyEndpoint(*endpoint) bool { return true }
+
 // listed returns a command that lists the endpoints that are wanted, from a number on.
-func (n *NIC) listed(wanted func(*endpoint) bool) func(context.Context, []uint64) (any, error) {
+func listed[R any](n *NIC, wanted func(*endpoint) bool, row func(*endpoint) R) func(context.Context, []uint64) (any, error) {
 	return func(_ context.Context, p []uint64) (any, error) {
-		rows := []telemetry.Endpoint{}
-		// One more than a page tells where the next one begins.
-		for i := p[0]; i < uint64(len(n.endpoints)) && len(rows) <= telemetry.PageRows; i++ {
-			if e := n.endpoints[i].Load(); e != nil && wanted(e) {
-				rows = append(rows, e.row())
+		page := telemetry.Page[R]{Rows: make([]R, 0, telemetry.PageRows)}
+		for i := p[0]; i < uint64(len(n.endpoints)); i++ {
+			e := n.endpoints[i].Load()
+			switch {
+			case e == nil || !wanted(e):
+			case len(page.Rows) == telemetry.PageRows:
+				page.Next = &i
+				return page, nil
+			default:
+				page.Rows = append(page.Rows, row(e))
 			}
 		}
-		return telemetry.NewPage(rows, func(e telemetry.Endpoint) uint64 { return e.Number }, p[0]), nil
+		return page, nil
 	}
 }
 
@@ -109,11 +120,12 @@ func (e *endpoint) row() telemetry.Endpoint {
 	return r
 }
 
-// indices says how many descriptors were taken back and posted, modulo 2^32. VIStats has all their
-// bits: for that it takes the queue's lock, which this does not.
-func (q *workQueue) indices() (taken, posted uint32) {
-	taken = descriptors.LoadIndex(&q.taken)
-	return taken, descriptors.LoadIndex(&q.producer)
+// indices says how many descriptors were taken back and posted. It takes no lock.
+func (q *workQueue) indices() (taken, posted uint64) {
+	before := descriptors.LoadIndex(&q.taken)
+	halves, next := descriptors.LoadIndex(&q.halves), descriptors.LoadIndex(&q.producer)
+	posted = widened(halves, next)
+	return posted - uint64(next-before), posted
 }
 
 func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {

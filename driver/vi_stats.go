@@ -32,7 +32,17 @@ func (v *VI) Stats() (VIStats, error) {
 func (q *workQueue) counts() (posted, completed, failed uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.total, q.total - uint64(q.next-q.taken), q.failed
+	posted = widened(q.halves, q.next)
+	return posted, posted - uint64(q.next-q.taken), q.failed
+}
+
+// widened is a count of descriptors whose low half is index. halves counts the multiples of 2^31
+// that it has passed, and may lag behind by one.
+func widened(halves, index uint32) uint64 {
+	if halves&1 != index>>31 {
+		halves++
+	}
+	return uint64(halves>>1)<<32 | uint64(index)
 }
 
 // CQStats has the counters of a completion queue since it was made.

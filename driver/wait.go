@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"runtime/trace"
 	"time"
 )
 
@@ -152,6 +153,7 @@ func (w *waiter) over() error {
 
 // sleep sleeps, not longer than limit if that is positive.
 func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
+	defer trace.StartRegion(w.ctx, "NIC sleeps").End()
 	d, rarest := longestSleep, rarestSleep
 	if w.n.poller != nil && w.idle == nil {
 		w.step = min(max(2*w.step, firstStep), longestStep)

@@ -20,8 +20,6 @@ type PairOptions struct {
 	Faults wire.FaultOptions
 	// Shape gives both directions a speed, on Clock and by the pipeline's bursts.
 	Shape wire.ShaperOptions
-	// Tap sees every frame that crosses the first device's end of the wire; nil for none.
-	Tap wire.TapFunc
 	// Limits, Timing, Clock and Doorbells are those of both devices, see Options.
 	Limits    engine.Limits
 	Timing    engine.Timing
@@ -58,9 +56,6 @@ func Pair(o PairOptions) (a, b *Device, err error) {
 }
 
 func (o *PairOptions) end(name string, w wire.Port, number int) (*Device, error) {
-	if o.Tap != nil && number == 0 {
-		w = wire.NewTap(w, o.Tap)
-	}
 	if f := o.Faults; f != (wire.FaultOptions{}) {
 		f.Seed += uint64(number)
 		faulty, err := wire.NewFault(w, f)

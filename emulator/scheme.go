@@ -32,10 +32,14 @@ func init() {
 // "emu:?wire=pci:0000:03:00.0", for which "eth:pci:0000:03:00.0" is short.
 func open(ctx context.Context, a vfio.Address) (vfio.Device, error) { return openWith(ctx, a, nil) }
 
-// OpenTapped opens the emulated device at an address, as vfio.Open does, and has show see every
-// frame that crosses its wire. Errors are those of vfio.Open.
-func OpenTapped(ctx context.Context, address string, show wire.TapFunc) (vfio.Device, error) {
-	return openAround(ctx, address, "watched", func(w wire.Port) wire.Port { return wire.NewTap(w, show) })
+// OpenWatched opens the emulated device at an address, as vfio.Open does, and has show see every
+// frame that crosses its wire, see engine.Engine.Watch. Errors are those of vfio.Open.
+func OpenWatched(ctx context.Context, address string, show func(sent bool, frame []byte)) (vfio.Device, error) {
+	d, err := openAround(ctx, address, "watched", nil)
+	if err == nil {
+		d.(inspected).Watch(show)
+	}
+	return d, err
 }
 
 // OpenFiltered opens the emulated device at an address, as vfio.Open does, and has change say what
@@ -70,7 +74,7 @@ func openWith(ctx context.Context, a vfio.Address, around func(wire.Port) wire.P
 	if d.thread {
 		// A device that makes progress by itself is no Poller: its driver shall
 		// sleep until an interrupt comes.
-		return threadDevice{d, d}, nil
+		return threadDevice{d, d, d}, nil
 	}
 	return d, nil
 }
@@ -88,6 +92,13 @@ func CheckAddress(a vfio.Address) error {
 type threadDevice struct {
 	vfio.Device
 	vfio.Notifier
+	inspected
+}
+
+// inspected is what a driver can see of a device's wire.
+type inspected interface {
+	WireStats() any
+	Watch(show func(sent bool, frame []byte)) bool
 }
 
 func badAddress(a vfio.Address, err error) error {

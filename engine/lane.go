@@ -9,7 +9,7 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // which ends the same.
 func (r *receiver) lane(buf []byte) bool {
 	on := descriptors.HeaderAt(buf)
-	if on == nil || r.hooks&wholeFrames != 0 {
+	if on == nil || r.hooks&arriveWhole != 0 {
 		return false
 	}
 	h := &r.header

@@ -15,7 +15,7 @@ const lendFrom = 2048
 // buffers stay the NIC's until the peer has read them, and nobody wants to see
 // the bytes, or to decide piece by piece when they go.
 func (t *transmitter) lends(ep *endpoint) bool {
-	return t.lender != nil && ep.rel != nil && !t.checksum && !t.asks(HookFilterTransmit) && t.dma.movers[Transmit].Plain()
+	return t.lender != nil && ep.rel != nil && !t.checksum && t.hooks&(filterTransmit|watching) == 0 && t.dma.movers[Transmit].Plain()
 }
 
 // sendLent is sendData for a frame of n bytes that go as references. It answers

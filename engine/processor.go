@@ -11,7 +11,7 @@ import (
 // there is built-in behaviour only. Call it in Exclusive.
 func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
 	e.program.resume()
-	e.processor, e.hooks, e.writes = p, at, at&writes
+	e.processor, e.hooks, e.writes = p, e.hooks&watching|at&^watching, at&writes
 	for d, h := range [directions]Hook{HookFilterTransmit, HookFilterReceive} {
 		if e.writes.Has(h) && e.copies[d] == nil {
 			// The peer's frames may be larger than ours.
@@ -31,7 +31,7 @@ func (e *Engine) Suspend(limit time.Duration) {
 	if e.waiting == 0 {
 		e.frozen = e.present()
 	}
-	e.waiting, e.until = e.hooks, e.now+limit
+	e.waiting, e.until = e.hooks&^watching, e.now+limit
 	e.events |= suspended
 }
 

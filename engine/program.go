@@ -37,6 +37,11 @@ const (
 	receiveHooks = HookSet(1<<HookPulseReceive) | wholeFrames
 	// dropping may drop frames.
 	dropping = filterTransmit | wholeFrames
+	// watching stands beside the hooks while frames are shown, so that to look for either costs
+	// the data path the same. No program is asked there.
+	watching = HookSet(1 << 7)
+	// arriveWhole are those for which a frame must be there whole, with its bytes in it.
+	arriveWhole = wholeFrames | watching
 )
 
 // pulseHooks are those of each direction.
@@ -85,6 +90,8 @@ type program struct {
 	waiting HookSet
 	until   time.Duration
 	frozen  time.Duration // clock.present when the waiting began
+	// show is shown frames while hooks has watching.
+	show func(sent bool, frame []byte)
 	// copies hold the frame that a program may change: as it was, of one that is
 	// sent, and the one that it may change, of one that has arrived.
 	copies [directions][]byte
@@ -100,7 +107,7 @@ func (p *program) resume() {
 }
 
 // clear goes back to built-in behaviour.
-func (p *program) clear() { p.processor, p.hooks, p.writes, p.waiting = nil, 0, 0, 0 }
+func (p *program) clear() { p.processor, p.hooks, p.writes, p.waiting = nil, p.hooks&watching, 0, 0 }
 
 // asks reports whether a program is asked at a hook.
 func (p *program) asks(h Hook) bool { return p.hooks.Has(h) }

@@ -114,14 +114,17 @@ func (r *receiver) receive() bool {
 func (r *receiver) takeFrame(buf []byte) {
 	r.held, r.entry, r.unanswered = false, nil, false
 	payload, ok := r.accept(buf)
+	if ok && r.header.Flags&descriptors.FrameReference != 0 {
+		if ok = r.borrow(payload); ok && r.hooks&arriveWhole != 0 {
+			buf, payload, ok = r.expand()
+		}
+	}
+	if r.hooks&watching != 0 {
+		r.show(false, buf)
+	}
 	if !ok && isRaw(buf) {
 		r.takeRaw(buf)
 		return
-	}
-	if ok && r.header.Flags&descriptors.FrameReference != 0 {
-		if ok = r.borrow(payload); ok && r.hooks&wholeFrames != 0 {
-			buf, payload, ok = r.expand()
-		}
 	}
 	v := refused
 	if ok {
@@ -422,7 +425,7 @@ func (r *receiver) watch() (grew, gone bool) {
 // if the header says too little before the frame is whole.
 func (r *receiver) judge() bool {
 	h := descriptors.HeaderAt(r.buf)
-	if h == nil || r.hooks&wholeFrames != 0 {
+	if h == nil || r.hooks&arriveWhole != 0 {
 		return false
 	}
 	r.header, r.entry, r.unanswered = *h, nil, false

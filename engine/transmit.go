@@ -471,6 +471,9 @@ func (t *transmitter) launch(buf []byte) {
 	if t.checksum {
 		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
 	}
+	if t.hooks&watching != 0 {
+		t.show(true, buf)
+	}
 	t.handOver(int(descriptors.HeaderAt(buf).Length))
 }
 
@@ -542,6 +545,9 @@ func (t *transmitter) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
 		t.progress++
 		t.count(descriptors.CounterFramesDropped, 1)
 		return 0
+	}
+	if t.hooks&watching != 0 {
+		t.show(true, buf)
 	}
 	t.handOver(len(buf))
 	return 0

@@ -3,13 +3,22 @@ package metrics_test
 import (
 	"encoding/json"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -42,16 +51,24 @@ func nic(t testing.TB, vis int) *driver.NIC {
 	return n
 }
 
-func scrape(t testing.TB, o metrics.Options, host bool) string {
+// scrape is what a handler serves.
+func scrape(t testing.TB, o metrics.Options) string {
 	t.Helper()
-	c := metrics.Process(o)
-	if host {
-		c = metrics.Host(o)
-	}
-	h, err := metrics.Handler(c)
-	if err != nil {
+	return served(t, metrics.Handler(o))
+}
+
+// collected is what a registry with a collector serves.
+func collected(t testing.TB, o metrics.Options) string {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	if err := r.Register(metrics.Collector(o)); err != nil {
 		t.Fatal(err)
 	}
+	return served(t, promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
+}
+
+func served(t testing.TB, h http.Handler) string {
+	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	b, err := io.ReadAll(w.Result().Body)
@@ -59,6 +76,36 @@ func scrape(t testing.TB, o metrics.Options, host bool) string {
 		t.Fatalf("%d, %v: %s", w.Code, err, b)
 	}
 	return string(b)
+}
+
+// parsed are the families of a text, as Prometheus' own parser reads them.
+func parsed(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	f, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	for _, family := range f {
+		slices.SortFunc(family.Metric, func(a, b *dto.Metric) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return f
+}
+
+// TestSame: a handler and a collector say the same, and it is what Prometheus reads.
+func TestSame(t *testing.T) {
+	t.Setenv("TRAPEZE_LATENCY", "1")
+	nic(t, 3)
+	o := metrics.Options{VIs: true}
+	a, b := parsed(t, scrape(t, o)), parsed(t, collected(t, o))
+	if len(a) != len(b) || len(a) < 20 {
+		t.Errorf("%d families, and %d", len(a), len(b))
+	}
+	for name, f := range a {
+		if got, want := f.String(), b[name].String(); got != want && name != "trapeze_nic_interrupts_total" {
+			t.Errorf("%s:\n%s\n%s", name, got, want)
+		}
+	}
 }
 
 // TestScrape: a NIC of this process is there with its counters, and gone when it is closed; no
@@ -70,23 +117,23 @@ func TestScrape(t *testing.T) {
 	n := nic(t, 3)
 	mac := n.Identity().MAC.String()
 	for _, host := range []bool{false, true} {
-		s := scrape(t, metrics.Options{VIs: true}, host)
+		s := scrape(t, metrics.Options{VIs: true, Host: host})
 		for _, want := range []string{`mac="` + mac + `"`, "trapeze_nic_frames_retransmitted_total{", "completer_retry_err", "trapeze_nic_link_up{", `trapeze_vi_queued_descriptors{direction="send"`} {
 			if !strings.Contains(s, want) {
 				t.Errorf("host %v: no %s in\n%s", host, want, s)
 			}
 		}
-		if strings.Contains(s, "peer=") || strings.Contains(s, "remote") {
+		if strings.Contains(s, `peer="`) || strings.Contains(s, `remote="`) {
 			t.Errorf("a peer is a label:\n%s", s)
 		}
-		if s := scrape(t, metrics.Options{}, host); strings.Contains(s, "trapeze_vi_") {
+		if s := scrape(t, metrics.Options{Host: host}); strings.Contains(s, "trapeze_vi_") {
 			t.Errorf("VIs that were not asked for:\n%s", s)
 		}
 	}
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
-	if s := scrape(t, metrics.Options{}, false); strings.Contains(s, mac) {
+	if s := scrape(t, metrics.Options{}); strings.Contains(s, mac) {
 		t.Errorf("a NIC that is closed:\n%s", s)
 	}
 }
@@ -100,7 +147,7 @@ func TestLint(t *testing.T) {
 	nic(t, 1)
 	c := exec.CommandContext(t.Context(), tool, "check", "metrics")
 	c.WaitDelay = 10 * time.Second
-	c.Stdin = strings.NewReader(scrape(t, metrics.Options{VIs: true}, false))
+	c.Stdin = strings.NewReader(scrape(t, metrics.Options{VIs: true}))
 	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -125,7 +172,7 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	nic(t, 1)
-	text, queries := scrape(t, metrics.Options{VIs: true}, false), 0
+	text, queries := scrape(t, metrics.Options{VIs: true}), 0
 	var rules strings.Builder
 	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
 	for _, p := range board.Panels {
@@ -160,13 +207,39 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-func BenchmarkScrape(b *testing.B) {
-	nic(b, 4000)
-	h, err := metrics.Handler(metrics.Process(metrics.Options{VIs: true}))
-	if err != nil {
+// used is the time of processors that this process has had.
+func used(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
-	for b.Loop() {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkScrape scrapes a NIC with 4,096 endpoints: from within its process, by the socket as
+// 'trapeze serve-metrics' does, and by a collector in a registry.
+func BenchmarkScrape(b *testing.B) {
+	b.Setenv(telemetry.Variable, "test")
+	b.Setenv("RUNTIME_DIRECTORY", b.TempDir())
+	nic(b, 4095) // and endpoint 0
+	r := prometheus.NewRegistry()
+	if err := r.Register(metrics.Collector(metrics.Options{VIs: true})); err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		h    http.Handler
+	}{
+		{"handler", metrics.Handler(metrics.Options{VIs: true})},
+		{"host", metrics.Handler(metrics.Options{VIs: true, Host: true})},
+		{"collector", promhttp.HandlerFor(r, promhttp.HandlerOpts{})},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			before := used(b)
+			for b.Loop() {
+				c.h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+			}
+			b.ReportMetric(float64((used(b)-before).Microseconds())/1e3/float64(b.N), "cpu-ms/op")
+		})
 	}
 }

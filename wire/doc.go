@@ -4,7 +4,7 @@
 // memif.
 //
 // [NewMemory] makes the two ends of a wire, and [NewFault] an end that loses frames; both
-// have an example. [NewTap] shows what crosses an end. An end is a [Port], which emulator.New takes. Programs that open "emu:"
+// have an example. An end is a [Port], which emulator.New takes. Programs that open "emu:"
 // addresses name a wire there and need not import this package.
 //
 // A wire carries whole frames, as an Ethernet does: it may lose, repeat and

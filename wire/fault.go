@@ -238,3 +238,35 @@ func (f *Fault) Stats() FaultStats {
 	return FaultStats{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),
 		Reordered: f.reordered.Load(), Corrupted: f.corrupted.Load()}
 }
+
+// receiveWhole is Receive of a port for who does not know of parts: a frame that comes in parts
+// comes when all of it is there. parts is the port, if it is engine.Progressive.
+func receiveWhole(port Port, parts engine.Progressive) []byte {
+	p := port.Receive()
+	if p == nil || parts == nil {
+		return p
+	}
+	n, aborted := parts.Arrived()
+	switch {
+	case aborted:
+		port.Release()
+		return nil
+	case n < len(p):
+		return nil
+	}
+	return p
+}
+
+// claim has a port make a claim, if it wants any.
+func claim(port Port, mac descriptors.MAC) error {
+	if c, ok := port.(Claimer); ok {
+		return c.Claim(mac)
+	}
+	return nil
+}
+
+// drained asks a port whether it is drained, if it can tell.
+func drained(port Port) bool {
+	d, ok := port.(Drainer)
+	return !ok || d.Drained()
+}

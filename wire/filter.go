@@ -12,7 +12,7 @@ import (
 type FilterFunc = func(sent bool, frame []byte) [][]byte
 
 // Filter is a wire on which a program does what networks and hostile peers do: it loses, doubles,
-// holds back, changes and forges frames. As through a Tap, frames do not come in parts, are
+// holds back, changes and forges frames. Frames do not come in parts through it, are
 // acknowledged on wires that lose nothing too, and have their bytes with them. It is for tests: it
 // allocates memory for each frame.
 type Filter struct {

@@ -124,3 +124,6 @@ func TestFilterHides(t *testing.T) {
 		t.Error("there is room for more than a frame")
 	}
 }
+
+// frame is text filled up to the shortest frame that there is.
+func frame(text string) []byte { return append([]byte(text), make([]byte, 100-len(text))...) }

@@ -10,8 +10,6 @@ import (
 // has none, such as one of a wire in memory.
 func Stats(p Port) any {
 	switch p := p.(type) {
-	case *Tap:
-		return Stats(p.inner)
 	case interface{ Inner() Port }:
 		return Stats(p.Inner())
 	case *Fault:

@@ -6,10 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
@@ -62,7 +67,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 
 // greet takes the greeting.
 func (c *Client) greet(ctx context.Context) error {
-	packet, err := c.read(ctx)
+	packet, _, err := c.read(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -82,47 +87,104 @@ func (c *Client) greet(ctx context.Context) error {
 	return nil
 }
 
-// read takes a packet, which is valid until the next one.
-func (c *Client) read(ctx context.Context) ([]byte, error) {
-	n, err := c.conn.Read(c.answer)
+// read takes a packet, which is valid until the next one. Descriptors that come with it and have
+// no room in control are closed by the kernel.
+func (c *Client) read(ctx context.Context, control []byte) (packet []byte, fds []int, err error) {
+	n, length, _, _, err := c.conn.ReadMsgUnix(c.answer, control)
+	fds = passedfd.Parse(control[:length])
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Path, errors.Join(ctx.Err(), err))
+		return nil, fds, fmt.Errorf("%s: %w", c.Path, errors.Join(ctx.Err(), err))
 	}
 	if n == len(c.answer) {
-		return nil, fmt.Errorf("%s: a packet of more than %d bytes: %w", c.Path, n-1, errProtocol)
+		return nil, fds, fmt.Errorf("%s: a packet of more than %d bytes: %w", c.Path, n-1, errProtocol)
 	}
-	return c.answer[:n], nil
+	return c.answer[:n], fds, nil
 }
 
 // Ask sends a command such as "/ethdev/info,0" and decodes the answer. It fails with
 // ErrNoAnswer, with errors of the connection, and if the answer is none.
 func (c *Client) Ask(ctx context.Context, command string, into any) error {
+	_, err := c.ask(ctx, command, into, nil)
+	return err
+}
+
+// maxLoan bounds the memory in bytes that is mapped of a loan.
+const maxLoan = 1 << 31
+
+// Borrow is Ask for a command that answers with a Loan, and maps its memory; nil if nothing was
+// lent. The process may have passed any memory, and may change what is in it at any time.
+// unix.Munmap gives it back.
+func (c *Client) Borrow(ctx context.Context, command string, into any) (memory []byte, err error) {
+	fds, err := c.ask(ctx, command, into, passedfd.NewControl())
+	if err == nil && len(fds) == 1 {
+		memory, err = mapLoan(fds[0])
+	}
+	if err == nil && len(fds) > 1 {
+		err = errProtocol
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", c.Path, command, err)
+	}
+	return memory, errors.Join(err, passedfd.Close(fds...))
+}
+
+// mapLoan maps memory that its owner cannot take away.
+func mapLoan(fd int) ([]byte, error) {
+	var s unix.Stat_t
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 || unix.Fstat(fd, &s) != nil || s.Size <= 0 || s.Size > maxLoan {
+		return nil, fmt.Errorf("%w: what it lends is not memory of a fixed size", errProtocol)
+	}
+	memory, err := unix.Mmap(fd, 0, int(s.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return memory, os.NewSyscallError("mmap", err)
+}
+
+// ask is Ask with room for control messages, and returns the descriptors that came in them.
+func (c *Client) ask(ctx context.Context, command string, into any, control []byte) (fds []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	if err := c.conn.SetDeadline(deadline); err != nil {
-		return err
+		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := c.conn.Write([]byte(command)); err != nil {
-		return fmt.Errorf("%s: %w", c.Path, err)
+		return fds, fmt.Errorf("%s: %w", c.Path, err)
 	}
-	packet, err := c.read(ctx)
+	packet, fds, err := c.read(ctx, control)
 	if err != nil {
-		return err
+		return fds, err
 	}
 	name, _, _ := strings.Cut(command, ",")
+	answer := valueOf(packet, name)
+	if answer == nil {
+		return fds, fmt.Errorf("%s: %s: %w", c.Path, command, errProtocol)
+	}
+	if bytes.Equal(answer, []byte("null")) {
+		return fds, fmt.Errorf("%s: %s: %w", c.Path, command, ErrNoAnswer)
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fds, fmt.Errorf("%s: %s: %w: %w", c.Path, command, errProtocol, err)
+	}
+	return fds, nil
+}
+
+// valueOf is the value in an object with one key, nil if the packet is none. What encode has
+// written is not read twice for that.
+func valueOf(packet []byte, key string) []byte {
+	if value, ok := bytes.CutPrefix(packet, []byte(`{"`+key+`":`)); ok && len(value) > 1 && value[len(value)-1] == '}' {
+		if value = value[:len(value)-1]; value[0] == '{' || value[0] == '[' || json.Valid(value) {
+			return value
+		}
+	}
 	var answer map[string]json.RawMessage
-	if json.Unmarshal(packet, &answer) != nil || len(answer) != 1 || answer[name] == nil {
-		return fmt.Errorf("%s: %s: %w", c.Path, command, errProtocol)
+	if json.Unmarshal(packet, &answer) != nil || len(answer) != 1 {
+		return nil
 	}
-	if bytes.Equal(answer[name], []byte("null")) {
-		return fmt.Errorf("%s: %s: %w", c.Path, command, ErrNoAnswer)
-	}
-	if err := json.Unmarshal(answer[name], into); err != nil {
-		return fmt.Errorf("%s: %s: %w: %w", c.Path, command, errProtocol, err)
-	}
-	return nil
+	return answer[key]
 }
 
 // Close ends the connection.

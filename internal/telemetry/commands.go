@@ -26,8 +26,8 @@ const ours = "/trapeze/"
 
 // answer returns the packet for a request: an object with one key, the command. Its value is
 // null if there is no such command or port, if parameters are bad, and if the device does not
-// answer.
-func (r *registry) answer(ctx context.Context, request string, g greeting) []byte {
+// answer. The loan, of commands that lend, is the caller's to end.
+func (r *registry) answer(ctx context.Context, request string, g greeting) (packet []byte, loan *Loan) {
 	command, parameters, _ := strings.Cut(request, ",")
 	var value any
 	if command != "" && len(command) <= maxCommand && command[0] == '/' {
@@ -35,11 +35,14 @@ func (r *registry) answer(ctx context.Context, request string, g greeting) []byt
 		defer cancel()
 		value = r.value(ctx, command, parameters, g)
 	}
-	packet := encode(map[string]any{command: value})
+	if loan, _ = value.(*Loan); loan != nil {
+		value = loan.Answer
+	}
+	packet = encode(map[string]any{command: value})
 	if len(packet) > maxOutput {
 		packet = encode(map[string]any{command: nil})
 	}
-	return packet
+	return packet, loan
 }
 
 // encode writes JSON in one line. What cannot be encoded is null.

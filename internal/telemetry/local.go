@@ -22,6 +22,10 @@ type Local struct{}
 func (Local) Ask(ctx context.Context, command string, into any) error {
 	name, parameters, _ := strings.Cut(command, ",")
 	value := process.value(ctx, name, parameters, greeting{})
+	if loan, ok := value.(*Loan); ok { // there is no connection that would end it
+		loan.End()
+		value = nil
+	}
 	if value == nil {
 		return fmt.Errorf("%s: %w", command, ErrNoAnswer)
 	}
@@ -33,10 +37,19 @@ func (Local) Ask(ctx context.Context, command string, into any) error {
 }
 
 // Endpoints asks for all endpoints of a port, part by part.
-func Endpoints(ctx context.Context, a Asker, port int) (list []Endpoint, err error) {
+func Endpoints(ctx context.Context, a Asker, port int) ([]Endpoint, error) {
+	return pages[Endpoint](ctx, a, "vis", port)
+}
+
+// Counted asks for the counts of all endpoints of a port, part by part.
+func Counted(ctx context.Context, a Asker, port int) ([]EndpointCounts, error) {
+	return pages[EndpointCounts](ctx, a, "counts", port)
+}
+
+func pages[R any](ctx context.Context, a Asker, command string, port int) (list []R, err error) {
 	for from := uint64(0); ; {
-		var p Page[Endpoint]
-		if err := a.Ask(ctx, fmt.Sprintf("%svis,%d,%d", ours, port, from), &p); err != nil {
+		var p Page[R]
+		if err := a.Ask(ctx, fmt.Sprintf("%s%s,%d,%d", ours, command, port, from), &p); err != nil {
 			return nil, err
 		}
 		list = append(list, p.Rows...)

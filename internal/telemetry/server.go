@@ -160,9 +160,11 @@ func (s *server) leave(c *net.UnixConn) {
 // sends what cannot be a request.
 func (s *server) serve(c *net.UnixConn) {
 	defer s.leave(c)
-	if !s.write(c, encode(s.greeting)) {
+	if !s.write(c, encode(s.greeting), nil) {
 		return
 	}
+	var lent *Loan
+	defer func() { lent.end() }()
 	request := make([]byte, maxInput)
 	for {
 		if c.SetReadDeadline(time.Now().Add(readPatience)) != nil {
@@ -172,17 +174,34 @@ func (s *server) serve(c *net.UnixConn) {
 		if err != nil || n == 0 || flags&syscall.MSG_TRUNC != 0 {
 			return
 		}
-		if !s.write(c, s.registry.answer(s.ctx, string(request[:n]), s.greeting)) {
+		packet, loan := s.registry.answer(s.ctx, string(request[:n]), s.greeting)
+		if loan != nil {
+			lent.end()
+			lent = loan
+		}
+		if !s.write(c, packet, loan) {
 			return
 		}
 	}
 }
 
-// write sends a packet, and reports whether the client has taken it.
-func (s *server) write(c *net.UnixConn, packet []byte) bool {
+// end ends a loan, if it is one.
+func (l *Loan) end() {
+	if l != nil {
+		l.End()
+	}
+}
+
+// write sends a packet, with the descriptor of what is lent, and reports whether the client has
+// taken it.
+func (s *server) write(c *net.UnixConn, packet []byte, loan *Loan) bool {
 	if c.SetWriteDeadline(time.Now().Add(writePatience)) != nil {
 		return false
 	}
-	_, err := c.Write(packet)
+	var rights []byte
+	if loan != nil {
+		rights = unix.UnixRights(loan.FD)
+	}
+	_, _, err := c.WriteMsgUnix(packet, rights, nil)
 	return err == nil
 }

@@ -25,8 +25,20 @@ type Command struct {
 	Name, Help string
 	// Needs counts the parameters that it needs; it takes one more.
 	Needs int
-	// Run answers with what is written as JSON. What parameters it is not given are zero.
+	// Run answers with what is written as JSON, or with a *Loan. What parameters it is not given
+	// are zero.
 	Run func(ctx context.Context, parameters []uint64) (any, error)
+}
+
+// Loan is an answer with memory that a client is lent: until it asks for another, or its
+// connection ends.
+type Loan struct {
+	// Answer is what is written as JSON.
+	Answer any
+	// FD is the descriptor of the memory, which remains the lender's.
+	FD int
+	// End is called once, when the client has no use of the memory any more.
+	End func()
 }
 
 // Port is a NIC as DPDK's tools know one.

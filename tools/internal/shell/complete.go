@@ -74,6 +74,9 @@ func (r *run) addValues(c *cobra.Command) {
 		}
 	}
 	add("progress", OneOf("auto", "bar", "plain", "none"))
+	add("log-format", OneOf("text", "json"))
+	add("log-level", OneOf("debug", "info", "warn", "error"))
+	add("pprof", OneOf("127.0.0.1:"))
 	for name, values := range r.Values {
 		add(name, values)
 	}

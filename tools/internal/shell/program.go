@@ -60,6 +60,7 @@ JSON keys of help: `
 type run struct {
 	*Program
 	command.Env
+	observed observed
 	// started is set when a command has its arguments: errors before that are
 	// errors of usage.
 	started bool
@@ -83,6 +84,9 @@ func (p *Program) Run(ctx context.Context, args []string, stdin io.Reader, stdou
 	err := limits
 	if limits == nil {
 		c, err = root.ExecuteContextC(ctx)
+		if e := r.observed.end(); err == nil {
+			err = e
+		}
 	}
 	used, lost := out.outcome()
 	if errors.Is(lost, syscall.EPIPE) {
@@ -143,6 +147,7 @@ func (r *run) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.BoolVar(&r.JSON, "json", false, "print the result as JSON on stdout, and nothing else")
 	f.StringVar(&r.Progress, "progress", "auto", "show progress on stderr: auto (on a terminal, a bar if it is wide enough), bar, plain (lines), none")
+	r.observed.register(f)
 	root.AddCommand(r.Commands(&r.Env)...)
 	root.AddCommand(r.version(), r.exitCodesTopic())
 	for _, c := range root.Commands() {
@@ -162,6 +167,9 @@ func (r *run) begin(c *cobra.Command, args []string) error {
 		return err
 	}
 	if err := checkEmpty(c, args); err != nil {
+		return err
+	}
+	if err := r.observed.begin(c, &r.Env); err != nil {
 		return err
 	}
 	r.started = true

@@ -91,7 +91,7 @@ func (p Program) command(t *testing.T, path []string, d Described) {
 	if !strings.Contains(d.Description, "\nJSON") {
 		t.Errorf("%s: the description does not say what it prints with --json", name)
 	}
-	for _, flag := range []string{"json", "progress"} {
+	for _, flag := range []string{"json", "progress", "pprof", "log-level", "log-format"} {
 		if !slices.ContainsFunc(d.Flags, func(f struct{ Name, Usage string }) bool { return f.Name == flag && f.Usage != "" }) {
 			t.Errorf("%s: no flag --%s", name, flag)
 		}

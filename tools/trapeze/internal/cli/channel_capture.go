@@ -117,7 +117,7 @@ func (c *cellCapture) openNIC(ctx context.Context, address string) (*via.NIC, er
 	if c == nil {
 		return open(ctx, address, via.Options{})
 	}
-	dev, err := emulator.OpenTapped(ctx, address, c.see)
+	dev, err := emulator.OpenWatched(ctx, address, c.see)
 	if err != nil {
 		return nil, c.discard(&command.DeviceError{Err: err})
 	}
@@ -144,7 +144,7 @@ func (c *cellCapture) openPair(ctx context.Context) (a, b *via.NIC, err error) {
 	if c == nil {
 		return openPair(ctx, via.Options{})
 	}
-	if a, b, err = openPairWith(ctx, via.Options{}, emulator.PairOptions{Tap: c.see}); err != nil {
+	if a, b, err = openPairWith(ctx, via.Options{}, emulator.PairOptions{}, c.see); err != nil {
 		return nil, nil, c.discard(err)
 	}
 	return a, b, nil

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -14,34 +13,36 @@ import (
 )
 
 // open opens the NIC at a device address. What happens to it asynchronously
-// shows in the calls that suffer from it, so it is not logged as well.
+// shows in the calls that suffer from it. It is logged as well if the user asks for that.
 func open(ctx context.Context, address string, opts via.Options) (*via.NIC, error) {
-	nic, err := via.Open(ctx, address, silently(opts))
+	nic, err := via.Open(ctx, address, logged(ctx, opts))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
 	return nic, nil
 }
 
-func silently(o via.Options) via.Options {
-	o.OnError, o.Logger = func(via.AsyncError) {}, slog.New(slog.DiscardHandler)
+func logged(ctx context.Context, o via.Options) via.Options {
+	o.Logger = command.Logger(ctx, command.Quiet)
 	return o
 }
 
 // openPair opens two emulated NICs that are wired to each other, in this
 // process. They have one clock, so that their logs fit together.
 func openPair(ctx context.Context, opts via.Options) (a, b *via.NIC, err error) {
-	return openPairWith(ctx, opts, emulator.PairOptions{})
+	return openPairWith(ctx, opts, emulator.PairOptions{}, nil)
 }
 
-// openPairWith is openPair with more choices of the two.
-func openPairWith(ctx context.Context, opts via.Options, more emulator.PairOptions) (a, b *via.NIC, err error) {
+// openPairWith is openPair with more choices of the two. It has show see the frames of a, unless it
+// is nil.
+func openPairWith(ctx context.Context, opts via.Options, more emulator.PairOptions, show func(sent bool, frame []byte)) (a, b *via.NIC, err error) {
 	start := time.Now()
 	more.Clock = func() time.Duration { return time.Since(start) }
 	x, y, err := emulator.Pair(more)
 	if err != nil {
 		return nil, nil, &command.DeviceError{Err: err}
 	}
+	x.Watch(show)
 	if a, err = openDevice(ctx, x, opts); err != nil {
 		return nil, nil, errors.Join(err, y.Close())
 	}
@@ -54,7 +55,7 @@ func openPairWith(ctx context.Context, opts via.Options, more emulator.PairOptio
 // openDevice opens the NIC that a device is. The device is closed with it, and
 // if it cannot be opened.
 func openDevice(ctx context.Context, dev vfio.Device, opts via.Options) (*via.NIC, error) {
-	nic, err := via.OpenDevice(ctx, dev, silently(opts))
+	nic, err := via.OpenDevice(ctx, dev, logged(ctx, opts))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}

@@ -175,7 +175,7 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 	if f.verbose {
 		level = slog.LevelInfo
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: level}))
+	log := command.Logger(ctx, level)
 	stop := ctx // its end is how the command is meant to end
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
 )
 
 // hinted adds what to do about an error.
@@ -18,7 +19,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &remote) && remote.Reason == transfer.ReasonInterrupted:
 		return shell.ExitPeerLost
-	case errors.Is(err, transfer.ErrPeerLost):
+	case errors.Is(err, transfer.ErrPeerLost), errors.Is(err, telemetrycmd.ErrOwnerLost):
 		return shell.ExitPeerLost
 	case errors.Is(err, load.ErrNotReady):
 		return shell.ExitTimeout

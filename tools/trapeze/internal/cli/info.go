@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +67,7 @@ func (p *program) runInfo(ctx context.Context, address string) error {
 // inspect takes a device and reads all there is to know.
 func inspect(ctx context.Context, dev vfio.Device) (r telemetry.Report, err error) {
 	// The NIC owns the device from here on, also if New fails.
-	nic, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	nic, err := driver.New(ctx, dev, driver.Options{Logger: command.Logger(ctx, command.Quiet)})
 	if err != nil {
 		return r, &command.DeviceError{Err: err}
 	}

@@ -81,6 +81,13 @@ func TestOwnerRefused(t *testing.T) {
 		{[]string{"stats", "--interval", "1ns"}, shell.ExitUsage, "--interval"},
 		{[]string{"ps", "--interval", "2h"}, shell.ExitUsage, "--interval"},
 		{[]string{"top"}, shell.ExitUsage, "terminal"},
+		{[]string{"capture", "--device", address}, shell.ExitUsage, "--output"},
+		{[]string{"capture", "--output", "-", "--json"}, shell.ExitUsage, "stdout"},
+		{[]string{"capture", "--output", "-", "--filter", "vi"}, shell.ExitUsage, "number of a VI"},
+		{[]string{"capture", "--output", "-", "--duration", "-1s"}, shell.ExitUsage, "--duration"},
+		{[]string{"capture", "--output", "-", "--snaplen", "70000"}, shell.ExitUsage, "--snaplen"},
+		{[]string{"capture", "--output", "-", "--device", "nothing"}, shell.ExitFailure, "no process shows such a NIC"},
+		{[]string{"capture", "--output", "/nowhere/x"}, shell.ExitFailure, "--output"},
 		{[]string{"top", "--json"}, shell.ExitUsage, "no JSON"},
 	} {
 		if o := run(t, c.args...); o.code != c.code || !strings.Contains(o.stderr, c.says) {

@@ -16,7 +16,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
@@ -53,10 +52,10 @@ type checkReport struct {
 
 type dumpFlags struct {
 	portFlags
-	expression, output, format string
-	force, check               bool
-	count                      uint64
-	snaplen                    int
+	expression string
+	output     capture.Output
+	check      bool
+	count      uint64
 }
 
 func (x *commands) dump() *cobra.Command {
@@ -93,37 +92,18 @@ explain. The command then ends when all streams have.
 	f.registerPoll(c)
 	c.Flags().BoolVar(&f.promiscuous, "promiscuous", false, "frames for other stations too")
 	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write frames to instead of showing them; - is stdout")
-	c.Flags().StringVar(&f.format, "format", "", "format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)")
-	command.ForceFlag(c, &f.force)
-	c.Flags().IntVar(&f.snaplen, "snaplen", 0, "bytes of each frame that are written, 1 to 65535 (default all)")
+	c.Flags().StringVarP(&f.output.Path, "output", "o", "", "file to write frames to instead of showing them; - is stdout")
+	f.output.Register(c)
 	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many frames (default when interrupted)")
 	c.Flags().BoolVar(&f.check, "check", false, "check the numbers of frames that 'trapeze frames gen' has sent")
 	return c
-}
-
-// checkOutput refuses what cannot be, before a port is opened.
-func (f *dumpFlags) checkOutput(json bool) error {
-	switch {
-	case f.format != "" && f.format != string(capture.PCAP) && f.format != string(capture.PCAPNG):
-		return &option.Error{Option: "--format", Value: f.format, Allowed: "pcap, pcapng"}
-	case f.snaplen < 0 || f.snaplen > 1<<16-1:
-		return &option.Error{Option: "--snaplen", Value: fmt.Sprint(f.snaplen), Allowed: "1 to 65535"}
-	case f.output == "" && (f.format != "" || f.snaplen != 0 || f.force):
-		return option.Errorf("--format, --snaplen and --force are about the file of --output, and there is none")
-	case f.output == "-" && json:
-		return option.Errorf("--output - and --json cannot both have stdout")
-	case f.output == "" || f.output == "-":
-		return nil
-	}
-	return outfile.Explain("--output", outfile.Check(f.output, f.force))
 }
 
 func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 	if err := f.portFlags.check(1, 1); err != nil {
 		return err
 	}
-	if err := f.checkOutput(x.JSON); err != nil {
+	if err := f.output.Check(x.JSON); err != nil {
 		return err
 	}
 	match, err := filter.Parse(f.expression)
@@ -136,7 +116,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 	}
 	defer s.close(&err)
 	d := &dump{flags: f, pool: s.pool}
-	if f.output == "" && !f.check {
+	if f.output.Path == "" && !f.check {
 		d.dissector, d.cellFrames = dissect.New(), []dissect.Frame{}
 	}
 	done, err := x.openDump(d)
@@ -150,10 +130,14 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 		mine := *match
 		workers = append(workers, func(ctx context.Context) error { return d.work(ctx, port.Queue(i), mine) })
 	}
-	if err := errors.Join(s.run(ctx, workers), done()); err != nil {
+	err = s.run(ctx, workers)
+	if d.written != nil {
+		err = nil // done says it
+	}
+	if err := errors.Join(err, done()); err != nil {
 		return err
 	}
-	r := dumpReport{Matched: d.matched, Output: f.output}
+	r := dumpReport{Matched: d.matched, Output: f.output.Path}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
@@ -167,7 +151,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 		return x.PrintJSON(r)
 	}
 	w := x.Stdout
-	if f.output == "-" { // it belongs to the file
+	if f.output.Path == "-" { // it belongs to the file
 		w = x.Stderr
 	}
 	return r.print(w)
@@ -206,8 +190,9 @@ type dump struct {
 
 	mu      sync.Mutex // guards what follows
 	matched uint64
-	file    *capture.Writer // nil without --output
-	lines   *bufio.Writer   // nil if no lines are shown
+	file    *capture.File // nil without --output
+	written error         // the first error of writing
+	lines   *bufio.Writer // nil if no lines are shown
 	line    strings.Builder
 	checker *numbered.Checker // nil without --check
 	last    time.Time         // when a frame came
@@ -224,34 +209,16 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 		d.checker = numbered.NewChecker()
 	}
 	switch {
-	case f.output == "" && (x.JSON || f.check):
+	case f.output.Path == "" && (x.JSON || f.check):
 		return func() error { return nil }, nil
-	case f.output == "":
+	case f.output.Path == "":
 		d.lines = bufio.NewWriterSize(x.Stdout, 1<<16)
 		return d.lines.Flush, nil
 	}
-	w, commit, discard := x.Stdout, func() error { return nil }, func() error { return nil }
-	if f.output != "-" {
-		file, err := outfile.Create(f.output, 0o666, f.force)
-		if err != nil {
-			return nil, outfile.Explain("--output", err)
-		}
-		w, commit, discard = file, file.Commit, file.Discard
+	if d.file, err = f.output.Create(x.Stdout, capture.Source{Name: f.devices[0], Filter: f.expression}); err != nil {
+		return nil, err
 	}
-	format := capture.Format(f.format)
-	if format == "" {
-		format = capture.FormatOf(f.output)
-	}
-	if d.file, err = capture.NewWriter(w, format, f.snaplen, capture.Source{Name: f.devices[0], Filter: f.expression}, "trapeze"); err != nil {
-		return nil, errors.Join(err, discard())
-	}
-	return func() error {
-		err := d.file.Flush()
-		if err == nil {
-			err = outfile.Explain("--output", commit())
-		}
-		return errors.Join(err, discard())
-	}, nil
+	return func() error { return d.file.Finish(d.written) }, nil
 }
 
 // checkPatience is how long frames may come behind the end of their stream.
@@ -326,7 +293,8 @@ func (d *dump) show(at time.Time, frame []byte) error {
 	}
 	switch {
 	case d.file != nil:
-		return d.file.Write(at, frame)
+		d.written = d.file.Write(at, frame)
+		return d.written
 	case d.lines != nil:
 		d.line.Reset()
 		describe(&d.line, at, frame, d.dissector)

@@ -120,12 +120,12 @@ func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 // openPort opens the port at an address: by a driver that knows its scheme, or the one
 // for its PCI function, which may be a Trapeze NIC.
 func (s *session) openPort(ctx context.Context, address string) (openPort, error) {
-	log := slog.New(slog.DiscardHandler)
+	level := command.Quiet
 	if !s.x.JSON {
-		log = slog.New(slog.NewTextHandler(s.x.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		level = slog.LevelWarn
 	}
 	c := ethernet.Options{Pool: s.pool, Queues: s.flags.queues, MTU: s.flags.mtu, ReceiveDescriptors: rings, SendDescriptors: rings,
-		Promiscuous: s.flags.promiscuous, Interrupts: !s.flags.poll, Logger: log}
+		Promiscuous: s.flags.promiscuous, Interrupts: !s.flags.poll, Logger: command.Logger(ctx, level)}
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
 		return openPort{}, err

@@ -3,7 +3,6 @@ package fwcmd
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +71,7 @@ func (x *commands) with(ctx context.Context, f *deviceFlags, look func(vfio.Devi
 		}
 	}
 	// The NIC owns the device from here on, also if New fails.
-	nic, err := driver.New(ctx, dev, driver.Options{Logger: slog.New(slog.DiscardHandler)})
+	nic, err := driver.New(ctx, dev, driver.Options{Logger: command.Logger(ctx, command.Quiet)})
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}

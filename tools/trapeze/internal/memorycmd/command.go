@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -124,9 +123,9 @@ func parseServer(flag, s string) (string, error) {
 	return a.String(), nil
 }
 
-// quietly: what happens to a NIC shows in the calls that suffer from it.
-func quietly() via.Options {
-	return via.Options{OnError: func(via.AsyncError) {}, Logger: slog.New(slog.DiscardHandler)}
+// logged: what happens to a NIC shows in the calls that suffer from it.
+func logged(ctx context.Context) via.Options {
+	return via.Options{Logger: command.Logger(ctx, command.Quiet)}
 }
 
 // with opens a NIC for use.
@@ -134,7 +133,7 @@ func with(ctx context.Context, device string, use func(*via.NIC) error) error {
 	if err := peer.CheckDevice(device); err != nil {
 		return err
 	}
-	nic, err := via.Open(ctx, device, quietly())
+	nic, err := via.Open(ctx, device, logged(ctx))
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}
@@ -147,12 +146,12 @@ func withPair(ctx context.Context, use func(near, far *via.NIC) error) (err erro
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}
-	near, err := via.OpenDevice(ctx, a, quietly())
+	near, err := via.OpenDevice(ctx, a, logged(ctx))
 	if err != nil {
 		return &command.DeviceError{Err: errors.Join(err, b.Close())}
 	}
 	defer func() { err = errors.Join(err, near.Close()) }()
-	far, err := via.OpenDevice(ctx, b, quietly())
+	far, err := via.OpenDevice(ctx, b, logged(ctx))
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}

@@ -62,7 +62,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	nic, err := via.Open(ctx, f.device, quietly())
+	nic, err := via.Open(ctx, f.device, logged(ctx))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}

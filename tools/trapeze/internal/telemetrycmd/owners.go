@@ -26,7 +26,7 @@ type commands struct{ *command.Env }
 // Commands are those of trapeze.
 func Commands(e *command.Env) []*cobra.Command {
 	x := &commands{e}
-	return []*cobra.Command{x.ps(), x.stats(), x.top(), x.log()}
+	return []*cobra.Command{x.ps(), x.stats(), x.top(), x.log(), x.capture(), x.serveMetrics()}
 }
 
 // NIC is one that a process of this host has open.

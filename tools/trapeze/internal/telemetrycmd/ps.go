@@ -85,6 +85,9 @@ type gauge struct {
 	before map[string]uint64
 	at     time.Time
 	err    error // of the last look
+
+	decided   map[string]uint64 // counters of the policy, nil unless top shows them
+	decidedAt time.Time
 }
 
 func newGauge(ctx context.Context, n *NIC) gauge {

@@ -18,6 +18,16 @@ type sample struct {
 	// latency is the worst of the NIC's endpoints, nil if none is measured.
 	latency *telemetry.Latency
 	rows    []endpointRow
+	// policy is that of the chosen NIC, nil if it says none; decisions are how often it decides
+	// in a second.
+	policy    *policy
+	decisions map[string]float64
+}
+
+// policy is what a NIC says of its delivery policy.
+type policy struct {
+	telemetry.Policy
+	Counters map[string]uint64 `json:"counters"`
 }
 
 // endpointRow is an endpoint with the descriptors taken back in a second.
@@ -73,6 +83,9 @@ func (s *sampler) next(ctx context.Context, chosen string) []sample {
 		if n.VIs <= fewEndpoints || n.name() == chosen {
 			s.endpoints(ctx, &one)
 		}
+		if n.name() == chosen {
+			s.decisions(ctx, &one, g)
+		}
 		list = append(list, one)
 	}
 	return list
@@ -102,6 +115,24 @@ func (s *sampler) endpoints(ctx context.Context, one *sample) {
 		}
 		one.rows = append(one.rows, row)
 	}
+}
+
+// decisions adds the policy of a NIC.
+func (s *sampler) decisions(ctx context.Context, one *sample, g *gauge) {
+	var p policy
+	if one.nic.ask(ctx, "/trapeze/policy", &p) != nil {
+		return // it is too old
+	}
+	one.policy = &p
+	if seconds := time.Since(g.decidedAt).Seconds(); g.decided != nil && seconds > 0 {
+		one.decisions = map[string]float64{}
+		for name, v := range p.Counters {
+			if before := g.decided[name]; v > before {
+				one.decisions[name] = float64(v-before) / seconds
+			}
+		}
+	}
+	g.decided, g.decidedAt = p.Counters, time.Now()
 }
 
 func (s *sampler) close() {

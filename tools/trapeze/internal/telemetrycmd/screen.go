@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -216,6 +217,7 @@ func (m *screen) endpointLines(s *sample) []string {
 	}
 	slices.Sort(rates)
 	lines = append(lines, wrapped(rates, m.width)...)
+	lines = append(lines, policyLines(s)...)
 	lines = append(lines, fmt.Sprintf(endpointLine, "VI", "KIND", "RELIABILITY", "SENDS/s", "RECVS/s", "SENDQ", "RECVQ", "p50us", "p99us"))
 	for i := range s.rows {
 		e := &s.rows[i]
@@ -224,6 +226,27 @@ func (m *screen) endpointLines(s *sample) []string {
 			amount(e.sends), amount(e.receives), fmt.Sprint(e.SendQueued()), fmt.Sprint(e.RecvQueued()), p50, p99))
 	}
 	return lines
+}
+
+// policyLines say which policy moves frames, and how often it decides where the host does.
+func policyLines(s *sample) []string {
+	p := s.policy
+	if p == nil {
+		return nil
+	}
+	line := fmt.Sprintf("policy at the %s: send %s, receive %s", telemetry.Printable(p.At), direction(p.Send), direction(p.Receive))
+	for _, name := range slices.Sorted(maps.Keys(s.decisions)) {
+		line += "  " + telemetry.Printable(name) + " " + amount(s.decisions[name]) + "/s"
+	}
+	return []string{line}
+}
+
+// direction names the policy of one direction, with its smallest pulse if it has one.
+func direction(d telemetry.Direction) string {
+	if d.MinPulse == 0 {
+		return telemetry.Printable(d.Policy)
+	}
+	return fmt.Sprintf("%s (at least %d B)", telemetry.Printable(d.Policy), d.MinPulse)
 }
 
 // wrapped puts as many words into a line as it has room for.

@@ -23,6 +23,9 @@ func shown(t *testing.T) *screen {
 			rows:  []endpointRow{{Endpoint: telemetry.Endpoint{Number: 9, Kind: "VI", Reliability: "reliable delivery", SendPosted: 5, SendTaken: 2}, sends: 1234}}}
 	}
 	a, b := nic(11, 100, "pci:0000:03:00.0"), nic(22, 5e6, "emu:?wire=shm:/run/a/very/long/path/that/no/terminal/of/80/columns/has/room/for")
+	a.policy = &policy{Policy: telemetry.Policy{At: "host", Send: telemetry.Direction{Policy: "amp", MinPulse: 512}, Receive: telemetry.Direction{Policy: "auto"}}}
+	a.decisions = map[string]float64{"pulses": 4321}
+	b.policy, b.decisions = a.policy, a.decisions
 	b.latency = &telemetry.Latency{P50: 1500, P99: 22_000}
 	m.Update(sampled{a, b})
 	return m
@@ -71,7 +74,7 @@ func TestScreen(t *testing.T) {
 		t.Errorf("by PID: %q\n%s", got, m.View())
 	}
 	press(m, "j", "enter")
-	if v := m.View(); !strings.Contains(v, "1.23k") || !strings.Contains(v, "reliable delivery") || !strings.Contains(v, "frames_retransmitted") {
+	if v := m.View(); !strings.Contains(v, "1.23k") || !strings.Contains(v, "reliable delivery") || !strings.Contains(v, "amp (at least 512 B), receive auto  pulses 4.32k/s") || !strings.Contains(v, "frames_retransmitted") {
 		t.Errorf("endpoints:\n%s", v)
 	}
 	press(m, "esc")

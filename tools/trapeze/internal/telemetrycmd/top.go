@@ -22,8 +22,10 @@ func (x *commands) top() *cobra.Command {
 		Short: "A screen of all NICs of this host, and what passes",
 		Long: `Show the NICs that processes of this host have open: bytes and messages in a second,
 frames that were sent again, descriptors in the queues, and latencies where they are
-measured. Keys: up and down choose a NIC, Enter shows its endpoints, Escape goes
-back, s changes the order, r turns it round, q ends.
+measured. Keys: up and down choose a NIC, Enter shows its endpoints and the decisions
+of its delivery policy, Escape goes back, s changes the order, r turns it round, q
+ends. RECVQ counts the receives of an endpoint that are posted: its peer has credit
+for as many messages.
 
 With --once it prints one screen, which needs no terminal.
 

@@ -80,8 +80,11 @@ func begin(w io.Writer, f Format, link layers.LinkType, snaplen, greatest int, s
 }
 
 // Write appends a frame that came at a time. Its errors are those of the file.
-func (c *Writer) Write(at time.Time, frame []byte) error {
-	info := gopacket.CaptureInfo{Timestamp: at, Length: len(frame), CaptureLength: min(len(frame), c.snaplen)}
+func (c *Writer) Write(at time.Time, frame []byte) error { return c.WriteCut(at, frame, len(frame)) }
+
+// WriteCut is Write of what was kept of a frame that was longer.
+func (c *Writer) WriteCut(at time.Time, frame []byte, length int) error {
+	info := gopacket.CaptureInfo{Timestamp: at, Length: length, CaptureLength: min(len(frame), c.snaplen)}
 	if c.pcap != nil {
 		return c.pcap.WritePacket(info, frame[:info.CaptureLength])
 	}

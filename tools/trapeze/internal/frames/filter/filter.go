@@ -20,11 +20,16 @@ type Filter struct {
 type predicate func(*headers) bool
 
 // Match reports whether a frame is meant. It allocates nothing.
-func (f *Filter) Match(frame []byte) bool {
+func (f *Filter) Match(frame []byte) bool { return f.MatchCut(frame, len(frame)) }
+
+// MatchCut is Match for what was kept of a frame that was longer. Headers that were cut off are
+// as if they were not there.
+func (f *Filter) MatchCut(kept []byte, length int) bool {
 	if f.match == nil {
 		return true
 	}
-	f.headers.parse(frame)
+	f.headers.parse(kept)
+	f.headers.length = length
 	return f.match(&f.headers)
 }
 
@@ -32,8 +37,8 @@ func (f *Filter) Match(frame []byte) bool {
 const Help = `Filters are written as for tcpdump, with these words: ether [src|dst] MAC, ether proto
 NUMBER, broadcast, multicast, vlan [ID], ip, ip6, arp, icmp, icmp6, tcp, udp, sctp,
 proto NUMBER, [src|dst] host ADDRESS, [src|dst] net PREFIX, [src|dst] port NUMBER,
-[src|dst] portrange A-B, less BYTES, greater BYTES; and, or, not, parentheses. And and or
-bind alike, from the left. What is behind VLAN tags is looked at in any case. Names of
+[src|dst] portrange A-B, [src|dst] vi NUMBER of a Trapeze NIC's frames, less BYTES,
+greater BYTES; and, or, not, parentheses. And and or bind alike, from the left. What is behind VLAN tags is looked at in any case. Names of
 hosts, networks and ports are not looked up.`
 
 // SyntaxError says where an expression cannot be understood.

@@ -12,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )
 
@@ -226,6 +227,25 @@ func BenchmarkMatch(b *testing.B) {
 	for b.Loop() {
 		if !f.Match(frame) {
 			b.Fatal("no match")
+		}
+	}
+}
+
+// TestVIs: frames of a Trapeze NIC by the endpoints that they come from and go to.
+func TestVIs(t *testing.T) {
+	frame := make([]byte, 80)
+	h := descriptors.HeaderAt(frame)
+	h.EtherType, h.SourceEndpoint, h.DestinationEndpoint = descriptors.EtherType, 3, 70_000
+	for expression, want := range map[string]bool{"vi 3": true, "src vi 3": true, "dst vi 3": false, "vi 0": false, "not vi 3": false, "greater 900": true, "less 900": false} {
+		f, err := filter.Parse(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.MatchCut(frame, 1000) != want {
+			t.Errorf("%s: want %v", expression, want)
+		}
+		if cut := strings.HasPrefix(expression, "not"); f.MatchCut(frame[:63], 63) != (cut || strings.HasPrefix(expression, "less")) {
+			t.Errorf("%s of a header that was cut", expression)
 		}
 	}
 }

@@ -16,6 +16,8 @@ type headers struct {
 	protocol            int // of IP, behind the extension headers; -1 for none
 	ports               bool
 	fromPort, toPort    uint16
+	endpoints           bool   // of a Trapeze NIC
+	fromVI, toVI        uint32 // their numbers
 }
 
 const (
@@ -27,6 +29,10 @@ const (
 	typeIPv6    = 0x86dd
 	typeTag     = 0x8100
 	typeService = 0x88a8
+	typeTrapeze = 0x88b5
+
+	// Behind the EtherType of a Trapeze frame (SPEC.md 8).
+	trapezeHeader, atToVI, atFromVI = 50, 6, 10
 
 	protocolICMP  = 1
 	protocolTCP   = 6
@@ -56,6 +62,10 @@ func (h *headers) parse(b []byte) {
 		h.ipv4(b)
 	case typeIPv6:
 		h.ipv6(b)
+	case typeTrapeze:
+		if len(b) >= trapezeHeader {
+			h.endpoints, h.toVI, h.fromVI = true, binary.LittleEndian.Uint32(b[atToVI:]), binary.LittleEndian.Uint32(b[atFromVI:])
+		}
 	case typeARP:
 		if len(b) >= 28 && [6]byte(b) == [6]byte{0, 1, 8, 0, 6, 4} {
 			h.from, h.to, h.addresses = mapped(b[14:]), mapped(b[24:]), true

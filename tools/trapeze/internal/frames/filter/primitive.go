@@ -100,7 +100,7 @@ func (p *parser) primitive() (predicate, error) {
 		return h.protocol == qualifier.protocol
 	}
 	switch p.word {
-	case "src", "dst", "host", "net", "port", "portrange":
+	case "src", "dst", "host", "net", "port", "portrange", "vi":
 	case "proto":
 		if qualifier.kind == typeIPv4 || qualifier.kind == typeIPv6 {
 			break
@@ -141,6 +141,11 @@ func (p *parser) directedTest() (predicate, error) {
 		return ports(d, n, n), err
 	case p.take("portrange"):
 		return p.portRange(d)
+	case p.take("vi"):
+		n, err := p.number("the number of a VI", 0, 1<<16-1)
+		return func(h *headers) bool {
+			return h.endpoints && of(d, h.fromVI, h.toVI, func(vi uint32) bool { return int(vi) == n })
+		}, err
 	}
 	p.take("host")
 	return p.host(d)

@@ -37,11 +37,11 @@ func knock(t *testing.T, d vfio.Device) {
 	}
 }
 
-// TestTap: who watches a wire sees what crosses it, both ways.
-func TestTap(t *testing.T) {
+// TestWatch: who watches a wire sees what crosses it, both ways.
+func TestWatch(t *testing.T) {
 	for _, address := range []string{"emu:?wire=mem:watched", "emu:?wire=mem:lossy&duplicate=0.5&mtu=1500"} {
 		seen := crossing{}
-		d, err := emulator.OpenTapped(t.Context(), address, seen.see)
+		d, err := emulator.OpenWatched(t.Context(), address, seen.see)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,11 +52,14 @@ func TestTap(t *testing.T) {
 		}
 	}
 	seen := crossing{}
-	a, b, err := emulator.Pair(emulator.PairOptions{Tap: seen.see})
+	a, b, err := emulator.Pair(emulator.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	knock(t, b) // the tap is at the other end
+	if !a.Watch(seen.see) || a.Watch(seen.see) {
+		t.Error("one can watch, and two cannot")
+	}
+	knock(t, b)
 	if seen[false] == 0 || seen[true] != 0 {
 		t.Errorf("%v", seen)
 	}
@@ -71,13 +74,13 @@ func TestFilterRefused(t *testing.T) {
 	}
 }
 
-// TestTapRefused: what is no emulated device has no wire that could be watched.
-func TestTapRefused(t *testing.T) {
+// TestWatchRefused: what is no emulated device has no wire that could be watched.
+func TestWatchRefused(t *testing.T) {
 	for address, want := range map[string]error{
 		"vfio-user:/nowhere": vfio.ErrNotSupported, "emu:?wire=paper": vfio.ErrBadAddress, "": vfio.ErrBadAddress,
 	} {
 		var said *vfio.Error
-		if _, err := emulator.OpenTapped(t.Context(), address, crossing{}.see); !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" {
+		if _, err := emulator.OpenWatched(t.Context(), address, crossing{}.see); !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" {
 			t.Errorf("%q: %v", address, err)
 		}
 	}

@@ -1,0 +1,204 @@
+// Package exposition says what NICs count in Prometheus' terms: which series there are, from the
+// descriptions of counters, and which values they have. It writes them as text, format 0.0.4
+// (prometheus.io/docs/instrumenting/exposition_formats).
+//
+// Names follow Prometheus' rules: counters of a NIC are trapeze_nic_…_total, with the labels nic,
+// pid and port. No peer is a label.
+package exposition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+)
+
+// Type is that of a family of series.
+type Type string
+
+// Types.
+const (
+	Counter Type = "counter"
+	Gauge   Type = "gauge"
+	Summary Type = "summary"
+)
+
+// Family is a family of series: those with one name.
+type Family struct {
+	Name, Help string
+	Type       Type
+	Labels     []string // in order
+	// each calls emit for the values of a NIC.
+	each func(n *NIC, emit func(Value))
+}
+
+// Value is one of a family.
+type Value struct {
+	// Labels are the values of the family's labels.
+	Labels []string
+	Number float64
+	// Latency is the value of a summary.
+	Latency *telemetry.Latency
+}
+
+// Each calls emit for each value of the family that a NIC has.
+func (f *Family) Each(n *NIC, emit func(Value)) { f.each(n, emit) }
+
+// labels are those of all series of a NIC.
+var labels = []string{"nic", "pid", "port"}
+
+func with(list []string, more ...string) []string { return slices.Concat(list, more) }
+
+// rdmaWords are the names of rdma(8), "statistic", for what a counter counts.
+var rdmaWords = map[string]string{
+	"frames_dropped":       "out_of_seq_request",
+	"frames_duplicate":     "duplicate_request",
+	"frames_retransmitted": "completer_retry_err",
+	"receive_queue_empty":  "rcvd_rnr_err",
+	"timeouts":             "local_ack_timeout_err",
+	"dma_faults":           "send_err",
+}
+
+// Families are those of NICs whose Stats are as a struct that telemetry.Values takes. With vis
+// each endpoint has four series, and three of its latencies if those are measured.
+func Families(stats any, vis bool) []*Family {
+	all := []*Family{
+		{"trapeze_nic_info", "A NIC that a process has open.", Gauge, with([]string{"mac"}, labels...),
+			func(n *NIC, emit func(Value)) { emit(Value{Labels: with([]string{n.mac}, n.labels...), Number: 1}) }},
+		{"trapeze_nic_link_up", "Whether the link is up.", Gauge, labels, func(n *NIC, emit func(Value)) {
+			v := Value{Labels: n.labels}
+			if n.up {
+				v.Number = 1
+			}
+			emit(v)
+		}},
+		{"trapeze_nic_endpoints", "Endpoints that there are.", Gauge, labels,
+			func(n *NIC, emit func(Value)) { emit(Value{Labels: n.labels, Number: float64(n.endpoints)}) }},
+	}
+	for _, v := range telemetry.Values(stats) {
+		all = append(all, counterFamily(v))
+	}
+	if vis {
+		all = append(all, viFamilies()...)
+	}
+	return all
+}
+
+// counterFamily is that of a counter of NICs.
+func counterFamily(v telemetry.Value) *Family {
+	key := v.Name()
+	f := &Family{Name: "trapeze_nic_" + key, Help: v.Help, Type: Gauge, Labels: labels}
+	if word := rdmaWords[v.Key]; word != "" {
+		f.Help += " rdma statistic calls it " + word + "."
+	}
+	if !v.Gauge {
+		f.Name, f.Type = f.Name+"_total", Counter
+	}
+	f.each = func(n *NIC, emit func(Value)) {
+		if c, ok := n.counters[key]; ok {
+			emit(Value{Labels: n.labels, Number: float64(c)})
+		}
+	}
+	return f
+}
+
+// viFamilies are those of endpoints.
+func viFamilies() []*Family {
+	both := func(of func(*telemetry.Endpoint) (sends, receives uint64)) func(*NIC, func(Value)) {
+		return func(n *NIC, emit func(Value)) {
+			at := append(with([]string{""}, n.labels...), "")
+			for i := range n.vis {
+				e := n.vis[i].Endpoint()
+				sends, receives := of(&e)
+				at[len(at)-1] = strconv.FormatUint(e.Number, 10)
+				at[0] = "send"
+				emit(Value{Labels: at, Number: float64(sends)})
+				at[0] = "receive"
+				emit(Value{Labels: at, Number: float64(receives)})
+			}
+		}
+	}
+	queues := append(with([]string{"direction"}, labels...), "vi")
+	return []*Family{
+		{"trapeze_vi_descriptors_total", "Descriptors that the program has taken back.", Counter, queues,
+			both(func(e *telemetry.Endpoint) (uint64, uint64) { return e.SendTaken, e.RecvTaken })},
+		{"trapeze_vi_queued_descriptors", "Descriptors that are posted and not taken back.", Gauge, queues,
+			both(func(e *telemetry.Endpoint) (uint64, uint64) { return e.SendQueued(), e.RecvQueued() })},
+		{"trapeze_vi_send_latency_seconds", "Time of sends from post to completion, of those that were measured.", Summary, with(labels, "vi"),
+			func(n *NIC, emit func(Value)) {
+				for i := range n.vis {
+					if e := n.vis[i].Endpoint(); e.Latency != nil {
+						emit(Value{Labels: with(n.labels, strconv.FormatUint(e.Number, 10)), Latency: e.Latency})
+					}
+				}
+			}},
+	}
+}
+
+// NIC is what was read of one.
+type NIC struct {
+	labels    []string
+	mac       string
+	up        bool
+	endpoints int
+	counters  map[string]uint64
+	vis       []telemetry.EndpointCounts
+}
+
+// Process reads the NICs of this process.
+func Process(ctx context.Context, vis bool) []*NIC { return nics(ctx, telemetry.Local{}, 0, vis) }
+
+// Host reads the NICs of all processes of this host that this user may look at. A process that
+// does not answer is left out.
+func Host(ctx context.Context, vis bool) (list []*NIC) {
+	for _, path := range telemetry.Find() {
+		c, err := telemetry.Dial(ctx, path)
+		if err != nil {
+			continue
+		}
+		if strings.HasPrefix(c.Version, telemetry.Project) {
+			list = append(list, nics(ctx, c, c.PID, vis)...)
+		}
+		_ = c.Close()
+	}
+	return list
+}
+
+// nics reads the NICs of a process; none of one that does not answer.
+func nics(ctx context.Context, a telemetry.Asker, pid int, vis bool) (list []*NIC) {
+	var ports []int
+	if a.Ask(ctx, "/ethdev/list", &ports) != nil {
+		return nil
+	}
+	for _, port := range ports {
+		if n, err := read(ctx, a, pid, port, vis); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// read reads one NIC.
+func read(ctx context.Context, a telemetry.Asker, pid, port int, vis bool) (n *NIC, err error) {
+	var about struct {
+		Name string `json:"name"`
+		MAC  string `json:"mac_addr"`
+		VIs  int    `json:"nb_rx_queues"`
+	}
+	var link struct{ Status string }
+	n = &NIC{}
+	for command, into := range map[string]any{"/ethdev/info": &about, "/ethdev/link_status": &link, "/ethdev/xstats": &n.counters} {
+		if err := a.Ask(ctx, fmt.Sprintf("%s,%d", command, port), into); err != nil {
+			return nil, err
+		}
+	}
+	n.labels = []string{telemetry.Printable(about.Name), strconv.Itoa(pid), strconv.Itoa(port)}
+	n.mac, n.up, n.endpoints = telemetry.Printable(about.MAC), link.Status == "UP", about.VIs
+	if vis {
+		n.vis, err = telemetry.Counted(ctx, a, port)
+	}
+	return n, err
+}

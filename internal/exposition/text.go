@@ -1,0 +1,110 @@
+package exposition
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	contentType = "text/plain; version=0.0.4; charset=utf-8"
+	// patience bounds a scrape, atOnce how many there are at a time.
+	patience, atOnce = 5 * time.Second, 4
+)
+
+// Handler serves the families to Prometheus. read finds the NICs: Process or Host.
+func Handler(families []*Family, read func(context.Context) []*NIC) http.Handler {
+	free := make(chan struct{}, atOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case free <- struct{}{}:
+			defer func() { <-free }()
+		default:
+			http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		nics := read(ctx)
+		w.Header().Set("Content-Type", contentType)
+		_ = Write(w, families, nics) // who asked has left
+	})
+}
+
+// escapedHelp is how the format writes help.
+var escapedHelp = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+
+// appendEscaped appends the value of a label as the format writes it.
+func appendEscaped(b []byte, value string) []byte {
+	for i := range len(value) {
+		switch c := value[i]; c {
+		case '\n':
+			b = append(b, `\n`...)
+		case '\\', '"':
+			b = append(b, '\\', c)
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// Write writes what the NICs count as text, family by family. Its errors are those of w.
+func Write(w io.Writer, families []*Family, nics []*NIC) error {
+	t := text{w: bufio.NewWriterSize(w, 1<<16)}
+	for _, f := range families {
+		begun := false
+		emit := func(v Value) {
+			if !begun {
+				begun = true
+				t.w.WriteString("# HELP " + f.Name + " " + escapedHelp.Replace(f.Help) + "\n# TYPE " + f.Name + " " + string(f.Type) + "\n")
+			}
+			if v.Latency == nil {
+				t.line(f, "", v.Labels, "", v.Number)
+				return
+			}
+			l := v.Latency
+			t.line(f, "", v.Labels, "0.5", float64(l.P50)/1e9)
+			t.line(f, "", v.Labels, "0.99", float64(l.P99)/1e9)
+			t.line(f, "_sum", v.Labels, "", float64(l.SumNS)/1e9)
+			t.line(f, "_count", v.Labels, "", float64(l.Samples))
+		}
+		for _, n := range nics {
+			f.each(n, emit)
+		}
+	}
+	return t.w.Flush() // it keeps the first error
+}
+
+// text writes lines.
+type text struct {
+	w      *bufio.Writer
+	buffer []byte
+}
+
+// line writes a value, with the label quantile if that is not empty.
+func (t *text) line(f *Family, suffix string, labels []string, quantile string, v float64) {
+	b := append(append(t.buffer[:0], f.Name...), suffix...)
+	b = append(b, '{')
+	label := func(name, value string) {
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(append(b, name...), `="`...)
+		b = append(appendEscaped(b, value), '"')
+	}
+	for i, name := range f.Labels {
+		label(name, labels[i])
+	}
+	if quantile != "" {
+		label("quantile", quantile)
+	}
+	b = append(b, "} "...)
+	b = strconv.AppendFloat(b, v, 'g', -1, 64)
+	t.buffer = append(b, '\n')
+	_, _ = t.w.Write(t.buffer) // Flush says it
+}

@@ -1,0 +1,6 @@
+package framering
+
+import "unsafe"
+
+// headOf is what stands before the ring in memory of at least headerSize bytes.
+func headOf(memory []byte) *head { return (*head)(unsafe.Pointer(unsafe.SliceData(memory))) }

@@ -1,0 +1,131 @@
+package shell_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// program has a command that calls run.
+func program(run func(ctx context.Context) error) *shell.Program {
+	return &shell.Program{Name: "test", Commands: func(*command.Env) []*cobra.Command {
+		return []*cobra.Command{{Use: "wait", RunE: command.Run(func(ctx context.Context, _ []string) error { return run(ctx) })}}
+	}}
+}
+
+// TestLogFlags: a command logs what it logs by itself, or from the level that the user has named,
+// in the format that the user has named.
+func TestLogFlags(t *testing.T) {
+	p := program(func(ctx context.Context) error {
+		command.Logger(ctx, command.Quiet).Error("quiet")
+		command.Logger(ctx, slog.LevelWarn).Warn("usual", "nic", "emu:")
+		command.Logger(ctx, slog.LevelWarn).Info("more")
+		return nil
+	})
+	for args, want := range map[string]string{
+		"": "usual", "--log-level error": "quiet", "--log-level info": "quiet usual more", "--log-level debug": "begins quiet usual more",
+		"--log-format json": "usual", "--log-format json --log-level WARN": "quiet usual",
+	} {
+		var out, log bytes.Buffer
+		if code := p.Run(t.Context(), append([]string{"wait"}, strings.Fields(args)...), strings.NewReader(""), &out, &log); code != 0 || out.Len() > 0 {
+			t.Errorf("%s: %d, %q", args, code, out.String())
+		}
+		lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+		for i, word := range strings.Fields(want) {
+			if len(lines) != len(strings.Fields(want)) || !strings.Contains(lines[i], word) {
+				t.Errorf("%q: %q, want %s", args, lines, want)
+				break
+			}
+			var line map[string]any
+			if err := json.Unmarshal([]byte(lines[i]), &line); (err == nil) != strings.Contains(args, "json") {
+				t.Errorf("%q: %q", args, lines[i])
+			}
+		}
+	}
+}
+
+// TestObserveRefused: flags that cannot be are refused before the command runs.
+func TestObserveRefused(t *testing.T) {
+	p := program(func(context.Context) error { t.Error("it runs"); return nil })
+	for args, says := range map[string]string{
+		"--log-format xml": "text or json", "--log-level loud": "debug, info", "--pprof 6060": "HOST:PORT", "--pprof example.org:1": "an IP address",
+		"--pprof 0.0.0.0:0": "--pprof-remote", "--pprof [::]:0": "--pprof-remote", "--pprof 192.0.2.1:0": "--pprof-remote", "--pprof-remote": "missing",
+	} {
+		var out, log bytes.Buffer
+		if code := p.Run(t.Context(), append([]string{"wait"}, strings.Fields(args)...), strings.NewReader(""), &out, &log); code != shell.ExitUsage || !strings.Contains(log.String(), says) {
+			t.Errorf("%s: %d, %q", args, code, log.String())
+		}
+	}
+}
+
+// TestPprof: profiles are there while the command runs, for the host itself, and by its addresses
+// only.
+func TestPprof(t *testing.T) {
+	leaktest.Check(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var log outputtest.Buffer
+	done := make(chan int)
+	go func() {
+		done <- program(func(ctx context.Context) error { <-ctx.Done(); return nil }).Run(ctx,
+			[]string{"wait", "--pprof", "localhost:0"}, strings.NewReader(""), io.Discard, &log)
+	}()
+	where := regexp.MustCompile(`http://127\.0\.0\.1:\d+/debug/pprof/`)
+	for end := time.Now().Add(time.Minute); where.FindString(log.String()) == ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%q", log.String())
+		}
+	}
+	url := where.FindString(log.String())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(path, host string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host != "" {
+			request.Host = host
+		}
+		reply, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		body, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.StatusCode, string(body)
+	}
+	if code, body := get("goroutine?debug=1", ""); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
+		t.Errorf("%d, %.200q", code, body)
+	}
+	if code, body := get("trace?seconds=0.1", ""); code != http.StatusOK || !strings.HasPrefix(body, "go 1.") {
+		t.Errorf("%d, %.20q", code, body)
+	}
+	if code, _ := get("", "evil.example:80"); code != http.StatusForbidden {
+		t.Errorf("by the name of another: %d", code)
+	}
+	stop()
+	if code := <-done; code != 0 {
+		t.Error(fmt.Sprint(code, log.String()))
+	}
+}

@@ -1,0 +1,265 @@
+package telemetrycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/framering"
+	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
+)
+
+// ErrOwnerLost: the process whose NIC is looked at has ended meanwhile, without closing it.
+var ErrOwnerLost = errors.New("the process that has the NIC has ended")
+
+// captureReport is printed by capture --json.
+type captureReport struct {
+	Output  string `json:"output"`
+	Frames  uint64 `json:"frames" help:"that came"`
+	Matched uint64 `json:"matched" help:"that are in the file"`
+	Bytes   uint64 `json:"bytes" help:"of them"`
+	Dropped uint64 `json:"dropped" help:"for which there was no room"`
+	Ended   string `json:"ended" help:"why: interrupted, count, duration, max-bytes, closed"`
+}
+
+type captureFlags struct {
+	device, expression string
+	output             capture.Output
+	count              uint64
+	duration           time.Duration
+	maxBytes           option.Bytes
+}
+
+const (
+	// capturePause is the time from one look at an empty ring to the next, captureBatch bounds
+	// the frames between two looks at the clock.
+	capturePause, captureBatch = 2 * time.Millisecond, 256
+	// filteredHeaders is how many bytes of a frame a filter looks at.
+	filteredHeaders = 256
+	// captureAlive is the time from one question whether the owner lives to the next.
+	captureAlive = time.Second
+)
+
+func (x *commands) capture() *cobra.Command {
+	f := captureFlags{maxBytes: 1 << 30}
+	c := &cobra.Command{
+		Use:   "capture --device PID|ADDRESS --output FILE",
+		Short: "Write the frames of another process's NIC to a file",
+		Long: `Write the frames that cross the wire of a NIC, both ways, while another process uses it,
+to a file that tcpdump and Wireshark read, with times in nanoseconds. The NIC is one
+that the process emulates: emu: or eth:. The process copies each frame into memory that
+the two share, and never waits: frames for which there is no room are dropped, and
+counted. While frames are captured payloads are copied into them, also where the wire
+would have lent them.
+
+` + filter.Help + `
+
+The file appears under its name when the command ends: by --count, --duration or
+--max-bytes, when it is interrupted, or when the NIC is closed, all with code 0. If the
+process is killed the file is whole, and the code is 4. With --output - frames go to
+stdout as they come.
+
+` + keys.Of(captureReport{}),
+		Example: `  trapeze capture --device 1234 --output all.pcapng
+  trapeze capture --device 'emu:?wire=shm:/run/a.sock' --filter 'vi 3 and greater 1000' --snaplen 128 --output vi3.pcap
+  trapeze capture --device 1234 --output - | tshark -r -`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runCapture(ctx, &f) }),
+	}
+	c.Flags().StringVarP(&f.device, "device", "d", "", "address of the NIC, or the ID of its process (default the only one)")
+	c.Flags().StringVarP(&f.output.Path, "output", "o", "", "file to write frames to; - is stdout")
+	f.output.Register(c)
+	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
+	c.Flags().Uint64VarP(&f.count, "count", "c", 0, "end after so many frames (default no limit)")
+	c.Flags().DurationVar(&f.duration, "duration", 0, "end after so long (default no limit)")
+	c.Flags().Var(&f.maxBytes, "max-bytes", "end when so many bytes of frames are written")
+	return c
+}
+
+func (x *commands) runCapture(ctx context.Context, f *captureFlags) error {
+	switch {
+	case f.output.Path == "":
+		return option.Errorf("--output is missing: say which file to write, or - for stdout")
+	case f.duration < 0:
+		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "0 for no limit, or more"}
+	}
+	if err := f.output.Check(x.JSON); err != nil {
+		return err
+	}
+	match, err := filter.Parse(f.expression)
+	if err != nil {
+		return option.Mark(err)
+	}
+	h := look(ctx)
+	defer h.close()
+	n, err := h.one(f.device)
+	if err != nil {
+		return err
+	}
+	snaplen := f.output.Snaplen
+	if snaplen > 0 && f.expression != "" {
+		snaplen = max(snaplen, filteredHeaders)
+	}
+	ring, end, err := n.capture(ctx, snaplen)
+	if err != nil {
+		return err
+	}
+	defer end()
+	file, err := f.output.Create(x.Stdout, capture.Source{Name: n.Address, Filter: f.expression})
+	if err != nil {
+		return err
+	}
+	s := capturing{captureFlags: f, nic: n, ring: ring, match: match, file: file, report: captureReport{Output: f.output.Path}}
+	meter := x.Meter("captured", -1)
+	x.Note("capturing frames of %s, process %d", n.Address, n.PID)
+	lost := s.run(ctx, meter.Add)
+	meter.Stop()
+	s.report.Dropped = ring.Dropped()
+	if err := file.Finish(s.written); err != nil {
+		return errors.Join(err, lost)
+	}
+	if lost != nil {
+		return fmt.Errorf("%w; %s has the %d frames until then", lost, f.output.Path, s.report.Matched)
+	}
+	w := x.Stdout
+	if f.output.Path == "-" { // it belongs to the file
+		w = x.Stderr
+	}
+	if x.JSON {
+		return x.PrintJSON(s.report)
+	}
+	_, err = fmt.Fprintf(w, "%d of %d frames written, %d dropped (ended: %s)\n", s.report.Matched, s.report.Frames, s.report.Dropped, s.report.Ended)
+	return err
+}
+
+// capture borrows the ring of the NIC's frames. What it returns beside gives the memory back.
+func (n *NIC) capture(ctx context.Context, snaplen int) (*framering.Reader, func(), error) {
+	var answer telemetry.Capture
+	memory, err := n.client.Borrow(ctx, fmt.Sprintf("/trapeze/capture,%d,%d", n.Port, snaplen), &answer)
+	end := func() {
+		if memory != nil {
+			_ = unix.Munmap(memory) // it goes with the process at the latest
+		}
+	}
+	switch {
+	case errors.Is(err, telemetry.ErrNoAnswer):
+		err = fmt.Errorf("%w: the NIC is gone, or its program is older than this one", err)
+	case err == nil && answer.Refused != "":
+		err = fmt.Errorf("%s cannot be captured: %s", n.Address, telemetry.Printable(answer.Refused))
+	case err == nil && memory == nil:
+		err = fmt.Errorf("%s cannot be captured: its process lends nothing", n.Address)
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	ring, err := framering.NewReader(memory)
+	if err != nil {
+		end()
+	}
+	return ring, end, err
+}
+
+// capturing is a capture that runs.
+type capturing struct {
+	*captureFlags
+	nic     *NIC
+	ring    *framering.Reader
+	match   *filter.Filter
+	file    *capture.File
+	report  captureReport
+	written error // the first error of writing
+}
+
+// run writes frames until it is enough, ctx ends, or writing fails. It fails if the owner is
+// lost.
+func (s *capturing) run(ctx context.Context, progress func(int)) error {
+	begin := time.Now()
+	for asked := begin; ; {
+		ended, interrupted, lost := s.ring.Ended(), ctx.Err() != nil, error(nil)
+		if now := time.Now(); now.Sub(asked) >= captureAlive {
+			asked, lost = now, s.alive(ctx)
+		}
+		before := s.report.Bytes
+		n, err := s.take()
+		progress(int(s.report.Bytes - before))
+		switch {
+		case err != nil:
+			return err
+		case s.written != nil || s.report.Ended != "":
+			return nil
+		case interrupted:
+			s.report.Ended = "interrupted"
+			return nil
+		case s.duration > 0 && time.Since(begin) >= s.duration:
+			s.report.Ended = "duration"
+			return nil
+		case n > 0: // there may be more
+		case ended:
+			s.report.Ended = "closed"
+			return nil
+		case lost != nil:
+			return lost
+		default:
+			_ = pause(ctx, capturePause)
+		}
+	}
+}
+
+// alive asks whether the owner lives. A NIC that was closed has said so in the ring.
+func (s *capturing) alive(ctx context.Context) error {
+	var link map[string]any
+	err := s.nic.ask(ctx, "/ethdev/link_status", &link)
+	switch {
+	case err == nil || s.ring.Ended() || ctx.Err() != nil:
+		return nil
+	case errors.Is(err, telemetry.ErrNoAnswer):
+		return fmt.Errorf("%w: the NIC %s is gone", err, s.nic.Address)
+	}
+	return fmt.Errorf("%w: process %d, which had %s", ErrOwnerLost, s.nic.PID, s.nic.Address)
+}
+
+// take writes the frames that wait, a batch at most, and returns how many there were. It fails if
+// the owner contradicts itself.
+func (s *capturing) take() (n int, err error) {
+	for ; n < captureBatch; n++ {
+		f, ok, e := s.ring.Next()
+		if err = e; err != nil || !ok {
+			break
+		}
+		s.report.Frames++
+		if !s.match.MatchCut(f.Bytes, f.Length) {
+			continue
+		}
+		if s.written = s.file.WriteCut(f.At, f.Bytes, f.Length); s.written != nil {
+			return n, nil
+		}
+		s.report.Matched++
+		kept := len(f.Bytes)
+		if s.output.Snaplen > 0 {
+			kept = min(kept, s.output.Snaplen)
+		}
+		s.report.Bytes += uint64(kept)
+		switch {
+		case s.count > 0 && s.report.Matched >= s.count:
+			s.report.Ended = "count"
+			return n, nil
+		case s.report.Bytes >= uint64(s.maxBytes):
+			s.report.Ended = "max-bytes"
+			return n, nil
+		}
+	}
+	if n > 0 && s.output.Path == "-" {
+		s.written = s.file.Flush()
+	}
+	return n, err
+}

@@ -1,0 +1,40 @@
+package main_test
+
+import (
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+)
+
+// TestServeMetrics: Prometheus gets what the NICs of other processes count, until it is
+// interrupted.
+func TestServeMetrics(t *testing.T) {
+	_, address := pinged(t)
+	var out outputtest.Buffer
+	c := exec.Command(trapeze, "serve-metrics", "--listen", "127.0.0.1:0", "--vis")
+	c.Stdout = &out
+	p := launch(t, c, "serve-metrics")
+	url := regexp.MustCompile(`http://\S+/metrics`)
+	await(t, "the URL", func() bool { return url.FindString(out.String()) != "" })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	reply, err := client.Get(url.FindString(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(reply.Body)
+	reply.Body.Close()
+	for _, want := range []string{`nic="` + address + `"`, "# TYPE trapeze_nic_frames_sent_total counter", `trapeze_vi_descriptors_total{direction="send",`} {
+		if err != nil || reply.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%d, %v: no %s in\n%s", reply.StatusCode, err, want, text)
+		}
+	}
+	signal(t, p, syscall.SIGINT)
+	p.exit(t, long, 0)
+	start(t, nil, "serve-metrics", "--listen", "9840").exit(t, long, 2, "HOST:PORT")
+}
