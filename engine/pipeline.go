@@ -45,10 +45,10 @@ type Pipeline struct {
 	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
 	// speed.DefaultBurst if zero.
 	Burst int
-	// Bus is how fast hostTx and hostRcv move, 10^6 to 64*10^9 bytes per second. Zero: as
+	// Bus is the speed of hostTx and hostRcv, 10^6 to 64*10^9 bytes per second. Zero: as
 	// fast as the machine copies.
 	Bus int64
-	// Setup is how long it takes to begin a transfer of either, at most 100 us: of hostTx
+	// Setup is the time that it takes to begin a transfer of either, at most 100 us: of hostTx
 	// each frame, of hostRcv each piece.
 	Setup time.Duration
 }

@@ -72,7 +72,7 @@ func (p Path) Takes(n int) time.Duration {
 	return time.Duration((int64(n)*int64(time.Second) + p.Rate - 1) / p.Rate)
 }
 
-// Carries is how many of the bytes have passed a while after the set-up, which is shorter than
+// Carries returns how many of the bytes have passed a while after the set-up, which is shorter than
 // they take.
 func (p Path) Carries(while time.Duration) int {
 	return int(int64(while) * p.Rate / int64(time.Second))

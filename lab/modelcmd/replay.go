@@ -32,7 +32,7 @@ type replayRow struct {
 	Bandwidth float64      `json:"bandwidth_mb_s" help:"likewise"`
 }
 
-// replaySide is what one of the two did.
+// replaySide has the transfers of one of the two.
 type replaySide struct {
 	Transfers int          `json:"transfers"`
 	Bytes     int          `json:"median_bytes" help:"of a transfer"`

@@ -13,7 +13,7 @@ import (
 // maxPerByte keeps the time of the longest frame in range, in femtoseconds.
 const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
 
-// platform is what the engines of a flow cost by its log. A NIC of this project runs its engines
+// platform has the costs of a flow's engines by its log. A NIC of this project runs its engines
 // by polling, and has neither the decisions nor the packets of a firmware as costs apart.
 func (f *flow) platform() *profile.Profile {
 	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: 1}, Link: profile.Link{Header: descriptors.HeaderSize}}
@@ -29,7 +29,7 @@ func (f *flow) platform() *profile.Profile {
 // fitted bounds the transfers of an engine that its costs are taken from: more change nothing.
 const fitted = 600
 
-// cost is what a transfer of an engine costs, by the median slope between transfers of different
+// cost returns the cost of an engine's transfers by the median slope between transfers of different
 // sizes (Theil and Sen). The few that a busy machine held up do not change it. An engine that
 // is not in the log costs next to nothing.
 func (f *flow) cost(e dmalog.Engine) profile.Cost {

@@ -104,7 +104,7 @@ func planOf(setup *dmalog.Setup) (pipeline.Plan, error) {
 	}
 	send.Receive = receive.Receive
 	if setup.At != dmalog.AtNIC {
-		send.Buffers = 0 // whoever else decides does so about the frame that there is
+		send.Buffers = 0 // the host and programs decide about the frame that there is
 	}
 	return send, nil
 }

@@ -48,7 +48,7 @@ type Options struct {
 	// Frames are those of a log, in place of Payload, Count and Gap, which are zero then: one
 	// direction, in the order of their posting.
 	Frames []Frame
-	// Burst is how many bytes of a frame an incoming engine moves before it says so, 1 to
+	// Burst is the number of bytes of a frame that an incoming engine moves before it says so, 1 to
 	// pipeline.MaxFrame. With 0 its progress counter shows every byte.
 	Burst int
 	// Live has the NICs' buffers be those of package engine. A sender has one frame at a time.

@@ -67,7 +67,7 @@ func sizedPolicy(name string, at driver.Placement) via.Policy {
 	return via.Policy{Name: name, At: at, MinPulseSend: policiesBurst, MinPulseReceive: policiesBurst}
 }
 
-// policiesReport is what demo --policies prints with --json.
+// policiesReport is the JSON object of demo --policies.
 type policiesReport struct {
 	Bytes      int            `json:"bytes" help:"of a message, which is one frame"`
 	Burst      int            `json:"burst_bytes"`
@@ -99,7 +99,7 @@ type loadReport struct {
 	log dmalog.Log
 }
 
-// transfersReport is how many transfers each engine made for a frame.
+// transfersReport counts the transfers of each engine for a frame.
 type transfersReport struct {
 	HostTx  float64 `json:"hostTx"`
 	NetTx   float64 `json:"netTx"`
@@ -296,7 +296,7 @@ func (d *demonstrated) measure(ctx context.Context, log *recorder, a, b *via.NIC
 	return r, ctx.Err()
 }
 
-// frameWay is how long a frame was on its way through all engines.
+// frameWay is the time of a frame on its way through all engines.
 type frameWay struct {
 	packet     int
 	start, way int64 // picoseconds

@@ -183,7 +183,7 @@ func (r *recorder) read() error {
 	return r.readPolicy(r.ends[0].nic)
 }
 
-// log is what the file holds.
+// log returns the content of the file.
 func (r *recorder) log() dmalog.Log { return dmalog.Log{Setup: &r.setup, Records: r.records} }
 
 // readPolicy notes under which policy a NIC, and the one at the other end, moved frames.
