@@ -102,6 +102,17 @@ func latencyBound(bucket int) time.Duration {
 	return time.Duration((bucket-power<<latencyBits+1)<<power - 1)
 }
 
+// buckets have the longest time in nanoseconds and a count, those with none left out.
+func (h *latencyHistogram) buckets() [][2]uint64 {
+	list := [][2]uint64{}
+	for i := range h.counts {
+		if n := h.counts[i].Load(); n > 0 {
+			list = append(list, [2]uint64{uint64(latencyBound(i)), n})
+		}
+	}
+	return list
+}
+
 // report is the histogram in a few figures; nil if it is empty.
 func (h *latencyHistogram) report() *telemetry.Latency {
 	var counts [latencyBuckets]uint64

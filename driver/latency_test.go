@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
@@ -43,6 +44,18 @@ func TestLatency(t *testing.T) {
 		}
 		if l != nil && (l.Samples != messages>>k || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.Max || l.SumNS < l.Max) {
 			t.Errorf("one in 2^%d: %+v", k, l)
+		}
+		var h telemetry.Histogram
+		err = c.Ask(contextFor(t), fmt.Sprintf("/trapeze/latency,0,%d", list[0].Number), &h)
+		count, last := uint64(0), uint64(0)
+		for _, b := range h.Buckets {
+			if b[0] <= last || b[1] == 0 {
+				t.Errorf("one in 2^%d: %v", k, h.Buckets)
+			}
+			last, count = b[0], count+b[1]
+		}
+		if k == 0 && !errors.Is(err, telemetry.ErrNoAnswer) || k > 0 && (err != nil || h.Latency != *l || count != l.Samples || int64(last) < l.Max) {
+			t.Errorf("one in 2^%d: %+v, %v", k, h, err)
 		}
 		list, err = telemetry.Endpoints(contextFor(t), c, 1)
 		if err != nil || len(list) != 1 || list[0].Latency != nil {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/trace"
 	"sync"
@@ -17,8 +18,13 @@ var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", ErrNotSupported)
 const hintNoProcessor = "this device does what it has built in; only devices with a processor block run control programs"
 
 // programs is the driver's part in control programs. mu lets one operation use the
-// processor block and the mailbox at a time.
-type programs struct{ mu sync.Mutex }
+// processor block and the mailbox at a time, and guards loaded.
+type programs struct {
+	mu sync.Mutex
+	// loaded are the last two images, without their bytes: the one that runs, and the one that a
+	// roll-back starts.
+	loaded [2]load.Image
+}
 
 // beginProgram starts an operation on the processor block; endProgram ends it.
 func (n *NIC) beginProgram(ctx context.Context, op string) error {
@@ -42,7 +48,14 @@ func (n *NIC) endProgram() {
 // Whatever fails, what ran before runs again. Errors wrap *load.Error; a device
 // without a processor is ErrNotSupported.
 func (n *NIC) LoadProgram(ctx context.Context, img load.Image, o load.Options) (load.Status, error) {
-	return n.onProgram(ctx, "load program", func(nic load.NIC) (load.Status, error) { return load.Load(ctx, nic, img, o) })
+	return n.onProgram(ctx, "load program", func(nic load.NIC) (load.Status, error) {
+		s, err := load.Load(ctx, nic, img, o)
+		if err == nil {
+			n.programs.loaded[1] = n.programs.loaded[0]
+			n.programs.loaded[0] = load.Image{Digest: img.Digest, Maps: img.Maps}
+		}
+		return s, err
+	})
 }
 
 // RollBackProgram starts the control program that ran before the present one, see
@@ -111,9 +124,31 @@ func (m *ProgramMap) Delete(key []byte) error {
 	return m.do("delete key", func() error { return m.m.Delete(key) })
 }
 
-// Next replaces key by the one after it, see load.Map.Next.
-func (m *ProgramMap) Next(key []byte, first bool) error {
+// next replaces key by the one after it, see load.Map.Next.
+func (m *ProgramMap) next(key []byte, first bool) error {
 	return m.do("next key", func() error { return m.m.Next(key, first) })
+}
+
+// Each calls f with the entries in an order of the NIC's, until it returns false. f must not
+// keep the slices. Entries that come or go meanwhile may be missed. Errors wrap
+// load.ErrNoProgram, and load.ErrRegisters if the NIC lists more than the map can hold.
+func (m *ProgramMap) Each(f func(key, value []byte) bool) error {
+	spec := m.Spec()
+	key, value := make([]byte, spec.Key), make([]byte, spec.Value)
+	// Twice as many: keys that move while they are listed may come again.
+	for n := range 2 * uint64(spec.Entries) {
+		if err := m.next(key, n == 0); errors.Is(err, load.ErrNoEntry) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := m.Lookup(key, value); err == nil && !f(key, value) {
+			return nil
+		} else if err != nil && !errors.Is(err, load.ErrNoEntry) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: map %s has room for %d entries and lists more", load.ErrRegisters, spec.Name, spec.Entries)
 }
 
 func (m *ProgramMap) do(op string, f func() error) error {

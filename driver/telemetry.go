@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -38,6 +39,10 @@ func (n *NIC) show() (leave func()) {
 				Run: func(context.Context, []uint64) (any, error) { return n.program() }},
 			{Name: "capture", Help: "Lends memory into which frames are copied while the client is connected. Parameters: optional int port, optional int snaplen.",
 				Run: n.lendCapture},
+			{Name: "latency", Help: "Returns how long the sends of an endpoint took that were timed. Parameters: optional int port, int endpoint.",
+				Needs: 1, Run: n.sendTimes},
+			{Name: "map", Help: "Lists entries of a map of the control program, if this process has loaded that. Parameters: optional int port, int map.",
+				Needs: 1, Run: n.programMap},
 			{Name: "log", Help: "Takes records of the DMA log, which is kept for as long as they are asked for. Parameters: optional int port.",
 				Run: func(context.Context, []uint64) (any, error) { return n.transfers() }},
 		},
@@ -138,6 +143,17 @@ func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {
 		SendCompleted: s.SendCompleted, RecvCompleted: s.RecvCompleted}, err
 }
 
+func (n *NIC) sendTimes(_ context.Context, p []uint64) (any, error) {
+	if e := n.endpoint(uint32(p[0])); e != nil {
+		if v, ok := e.queues.(*VI); ok && v.send.sampler != nil {
+			if l := v.send.sampler.times.report(); l != nil {
+				return telemetry.Histogram{Latency: *l, Buckets: v.send.sampler.times.buckets()}, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: no send of endpoint %d was timed", ErrInvalidParameter, p[0])
+}
+
 func (n *NIC) listCQs(_ context.Context, p []uint64) (any, error) {
 	var rows []telemetry.CQ
 	n.mu.Lock()
@@ -185,4 +201,44 @@ func (n *NIC) policyCounts() (any, error) {
 func (n *NIC) program() (any, error) {
 	s, err := n.ProgramStatus()
 	return s.Describe(), err
+}
+
+// What an answer about a map has at most: entries, and bytes of their keys and values.
+const (
+	shownEntries  = 64
+	shownMapBytes = 8 << 10
+)
+
+// programMap lists a map of the program that runs. It fails with load.ErrMap if there is no such
+// map, and if another process has loaded the program: the NIC does not say what its maps are.
+func (n *NIC) programMap(_ context.Context, p []uint64) (any, error) {
+	s, err := n.ProgramStatus()
+	if err != nil {
+		return nil, err
+	}
+	n.programs.mu.Lock()
+	loaded := n.programs.loaded
+	n.programs.mu.Unlock()
+	i := slices.IndexFunc(loaded[:], func(img load.Image) bool { return img.Digest == s.Digest })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: this process has not loaded the program", load.ErrMap)
+	}
+	m, err := n.ProgramMap(loaded[i].Maps, int(p[0]))
+	if err != nil {
+		return nil, err
+	}
+	spec := m.Spec()
+	answer := telemetry.ProgramMap{Number: p[0], Maps: len(loaded[i].Maps), Name: spec.Name, Type: spec.Type.String(),
+		KeyBytes: spec.Key, ValueBytes: spec.Value, Room: spec.Entries, Entries: []telemetry.MapEntry{}}
+	most := min(shownEntries, shownMapBytes/int(spec.Key+spec.Value))
+	if answer.More = most == 0; answer.More {
+		return answer, nil
+	}
+	err = m.Each(func(key, value []byte) bool {
+		if answer.More = len(answer.Entries) == most; !answer.More {
+			answer.Entries = append(answer.Entries, telemetry.MapEntry{Key: fmt.Sprintf("%x", key), Value: fmt.Sprintf("%x", value)})
+		}
+		return !answer.More
+	})
+	return answer, err
 }

@@ -24,9 +24,13 @@ type frame struct {
 	// about to write it back.
 	dirty, queued bool
 	pins          int32 // who reads or writes it
-	from, to      int   // the part that is there, of a partial one
-	change        change
-	err           error // of the last attempt to write it back
+	// owner is the pool of a page that is kept for other clients, who have evicted it; 0 of the
+	// client's own. last is when it was used last, in ticks.
+	owner    uint64
+	last     uint32
+	from, to int // the part that is there, of a partial one
+	change   change
+	err      error // of the last attempt to write it back
 }
 
 // cache is frames, found by page, and a clock that says which is needed least: each has a
@@ -36,10 +40,17 @@ type cache struct {
 	buckets []int32
 	unused  []int32 // stack of free frames
 	hand    int
-	leaving int // frames that workers write back in order to free them
+	lookout int // of the hand that looks for room for pages of others
+	leaving int // frames that workers write back, or send to a host, in order to free them
+	// mostLeaving bounds those. As many as reserve frames are freed before they are needed.
+	mostLeaving, reserve int
+	guests               int    // frames of pages of others
+	tick                 uint32 // counts the time since the client was opened
+	evicted              uint64 // pages that have left for others
 }
 
 func (c *cache) init(frames int) {
+	c.mostLeaving = mostLeaving
 	c.frames = make([]frame, frames)
 	c.buckets = make([]int32, 1<<bits.Len(uint(frames)))
 	for i := range c.buckets {
@@ -52,14 +63,17 @@ func (c *cache) init(frames int) {
 }
 
 // bucket of a page: multiplicative hashing (Knuth, TAOCP 3, 6.4).
-func (c *cache) bucket(page uint64) *int32 {
-	return &c.buckets[page*0x9e3779b97f4a7c15>>32&uint64(len(c.buckets)-1)]
+func (c *cache) bucket(owner, page uint64) *int32 {
+	return &c.buckets[(owner^page)*0x9e3779b97f4a7c15>>32&uint64(len(c.buckets)-1)]
 }
 
-// find returns the frame of a page, nil if it has none.
-func (c *cache) find(page uint64) *frame {
-	for i := *c.bucket(page); i >= 0; i = c.frames[i].chain {
-		if f := &c.frames[i]; f.change.page == page {
+// find returns the frame of a page of the client's own, nil if it has none.
+func (c *cache) find(page uint64) *frame { return c.findOf(0, page) }
+
+// findOf is find, also for pages of others.
+func (c *cache) findOf(owner, page uint64) *frame {
+	for i := *c.bucket(owner, page); i >= 0; i = c.frames[i].chain {
+		if f := &c.frames[i]; f.change.page == page && f.owner == owner {
 			return f
 		}
 	}
@@ -67,16 +81,26 @@ func (c *cache) find(page uint64) *frame {
 }
 
 // enter makes a free frame the one of a page.
-func (c *cache) enter(f *frame, page uint64, s state) {
-	b := c.bucket(page)
+func (c *cache) enter(f *frame, page uint64, s state) { c.enterOf(f, 0, page, s) }
+
+// enterOf is enter, also for pages of others.
+func (c *cache) enterOf(f *frame, owner, page uint64, s state) {
+	b := c.bucket(owner, page)
 	f.change = change{page: page}
 	f.state, f.used, f.ahead, f.dirty, f.from, f.to, f.err = s, false, false, false, 0, 0, nil
+	f.owner, f.last = owner, c.tick
+	if owner != 0 {
+		c.guests++
+	}
 	f.chain, *b = *b, f.number
 }
 
 // remove frees a frame that nobody uses.
 func (c *cache) remove(f *frame) {
-	for at := c.bucket(f.change.page); *at >= 0; at = &c.frames[*at].chain {
+	if f.owner != 0 {
+		c.guests--
+	}
+	for at := c.bucket(f.owner, f.change.page); *at >= 0; at = &c.frames[*at].chain {
 		if *at == f.number {
 			*at = f.chain
 			break
@@ -96,16 +120,16 @@ func (c *cache) discard(f *frame) {
 const mostLeaving = 32
 
 // idle takes a frame out of the cache that is free, or clean and not needed; nil if there
-// is none at once. Dirty ones that it meets it gives to leave.
+// is none at once. Others that it meets it gives to leave: dirty ones, and those that a host may keep.
 func (c *cache) idle(leave func(*frame) bool) *frame {
-	for n := 0; len(c.unused) == 0 && n < 2*len(c.frames) && c.leaving < mostLeaving; n++ {
+	for n := 0; len(c.unused) <= c.reserve && n < 2*len(c.frames) && c.leaving < c.mostLeaving; n++ {
 		f := &c.frames[c.hand]
 		c.hand = (c.hand + 1) % len(c.frames)
 		switch {
 		case f.state != valid || f.pins > 0 || f.queued:
 		case f.used:
 			f.used = false
-		case f.dirty:
+		case f.dirty, c.reserve > 0 && len(c.unused) > 0:
 			if leave(f) {
 				c.leaving++
 			}
@@ -116,6 +140,11 @@ func (c *cache) idle(leave func(*frame) bool) *frame {
 	if len(c.unused) == 0 {
 		return nil
 	}
+	return c.takeUnused()
+}
+
+// takeUnused takes a free frame, which there is.
+func (c *cache) takeUnused() *frame {
 	f := &c.frames[c.unused[len(c.unused)-1]]
 	c.unused = c.unused[:len(c.unused)-1]
 	return f

@@ -34,7 +34,11 @@ type Client struct {
 	failed  error // of pages that are not in the cache any more; for Sync
 	ahead   readahead.Detector
 	latency latencies // of fetches that a caller waited for
-	stats   Stats
+	near    latencies // of those from other clients
+	// cooperation and lodging are nil without Options.Cooperation, and where this client lends nothing.
+	cooperation *cooperation
+	lodging     *lodging
+	stats       Stats
 	cache
 }
 
@@ -49,6 +53,11 @@ var (
 // stays open when the client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
 	addresses, err := resolve(ctx, nic, servers)
+	if err == nil && o.Cooperation != nil {
+		with := *o.Cooperation
+		with.addresses, err = resolve(ctx, nic, with.Hosts)
+		o.Cooperation = &with
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +87,7 @@ func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o 
 	}
 	c := &Client{pool: p, options: o, page: p.page}
 	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
 }
@@ -106,6 +115,9 @@ func (c *Client) start(ctx context.Context) error {
 	c.jobs = make(chan job, 4*c.options.Workers)
 	for range c.options.Workers {
 		c.workers.Go(c.work)
+	}
+	if o := c.options.Cooperation; o != nil {
+		return c.cooperate(ctx, o)
 	}
 	return nil
 }
@@ -195,10 +207,10 @@ func (c *Client) writePage(ctx context.Context, page uint64, within int, from []
 		return err
 	}
 	f.pins++
+	f.dirty = true // before: no other client is given what is half old
 	c.mu.Unlock()
 	copy(c.bytes(f)[within:], from)
 	c.mu.Lock()
-	f.dirty = true
 	if f.state == loading {
 		f.state = valid
 		c.tell()
@@ -228,10 +240,23 @@ func (c *Client) Close() error {
 	if again {
 		return nil
 	}
-	close(c.jobs)
-	c.workers.Wait()
-	c.quiet()
-	return errors.Join(err, c.pool.close(), c.pool.fabric.free(c.memory))
+	return errors.Join(err, c.stop())
+}
+
+// stop ends what start has begun.
+func (c *Client) stop() (err error) {
+	if c.lodging != nil {
+		err = c.lodging.end()
+	}
+	if c.jobs != nil {
+		close(c.jobs)
+		c.workers.Wait()
+		c.quiet()
+	}
+	if err = errors.Join(err, c.pool.close()); c.memory != nil {
+		err = errors.Join(err, c.pool.fabric.free(c.memory))
+	}
+	return err
 }
 
 func closedError(op string) error { return &Error{Op: op, Err: ErrClosed} }

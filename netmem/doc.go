@@ -16,6 +16,10 @@
 // a page of it. Calls wait for it: until the deadline of their context, or without one for
 // Options.Timeout, with a witness twice that and four seconds. Then they fail with ErrUnavailable.
 //
+// With Options.Cooperation clients use each other's idle memory: a page that leaves the cache of one goes
+// to the client with the oldest pages, and comes from there. Whatever comes from a client is compared
+// with the digest that the page's server has, so a client that lies costs time only.
+//
 // # What holds, and what does not
 //
 // Each page has a version. A page that another client has written since this one read it is

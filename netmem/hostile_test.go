@@ -185,7 +185,13 @@ type caller struct {
 
 func (r *rig) caller(s *netmem.Server) *caller {
 	r.Helper()
-	x, err := ring.Dial(r.Context(), r.near, s.Address().String(), ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
+	return r.callerAt(s.Address().String())
+}
+
+// callerAt is caller by address.
+func (r *rig) callerAt(address string) *caller {
+	r.Helper()
+	x, err := ring.Dial(r.Context(), r.near, address, ring.Options{Entries: netmem.DefaultDepth, MaxPayload: netmem.MaxPage, Reliability: via.ReliableDelivery})
 	if err != nil {
 		r.Fatal(err)
 	}

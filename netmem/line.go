@@ -25,10 +25,12 @@ type line struct {
 	heard  atomic.Int64
 	// incomplete: the server would not adopt a record in which it is a member.
 	incomplete atomic.Bool
-	once       sync.Once
-	why        error         // it has ended; guarded by the link
-	timeout    time.Duration // of each call
-	contexts   sync.Pool
+	// plain: the server is older than the cooperative cache, and knows nothing of it.
+	plain    atomic.Bool
+	once     sync.Once
+	why      error         // it has ended; guarded by the link
+	timeout  time.Duration // of each call
+	contexts sync.Pool
 }
 
 // requests are buffers for requests.
@@ -136,18 +138,18 @@ func (l *line) blank() bool { return l.record.Load().Pool == 0 }
 const pause = 50 * time.Microsecond
 
 // callPages is call for pages: it asks again while the server is busy.
-func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, error) {
+func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
 	var end time.Time
 	for {
-		r, _, err := l.call(ctx, q, send, into)
+		r, a, err := l.call(ctx, q, send, into)
 		if err != nil || r.Result != protocol.Busy {
-			return r, err
+			return r, a, err
 		}
 		switch now := time.Now(); {
 		case end.IsZero():
 			end = now.Add(l.timeout)
 		case now.After(end) || ctx.Err() != nil:
-			return r, nil
+			return r, a, nil
 		}
 		time.Sleep(pause)
 	}
@@ -156,6 +158,35 @@ func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ri
 // fetch fetches a part of a page into a frame. Its errors end the line.
 func (l *line) fetch(ctx context.Context, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
 	return l.fill(ctx, &protocol.Request{Operation: protocol.Fetch, Epoch: epoch, Page: page, Offset: uint32(offset)}, into)
+}
+
+// find fetches a page into a frame, or asks which host has it. Its errors end the line.
+func (l *line) find(ctx context.Context, epoch, page uint64, into ring.Frame, k *lookup) (protocol.Reply, error) {
+	if k.Host = -1; l.plain.Load() {
+		return l.fetch(ctx, epoch, page, 0, into)
+	}
+	q := protocol.Request{Operation: protocol.Find, Epoch: epoch, Page: page, Length: uint32(into.Length), Offset: uint32(k.asks + 1), Next: uint64(k.among)}
+	r, a, err := l.callPages(ctx, &q, ring.Frame{}, into)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Result == protocol.BadOperation:
+		l.plain.Store(true)
+		return l.fetch(ctx, epoch, page, 0, into)
+	case r.Result != protocol.OK:
+		return r, nil
+	}
+	if k.Found, err = protocol.ParseFound(a.bytes[:a.size]); err != nil {
+		return r, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	want := into.Length
+	if k.Host >= 0 {
+		want = 0
+	}
+	if int(r.Length) != want {
+		return r, fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, want)
+	}
+	return r, nil
 }
 
 // stamps fetches the stamps of n pages into a frame. Its errors end the line.
@@ -167,7 +198,7 @@ func (l *line) stamps(ctx context.Context, epoch, first uint64, n int, into ring
 // fill is callPages for a request that fetches as much as a frame has room for.
 func (l *line) fill(ctx context.Context, q *protocol.Request, into ring.Frame) (protocol.Reply, error) {
 	q.Length = uint32(into.Length)
-	r, err := l.callPages(ctx, q, ring.Frame{}, into)
+	r, _, err := l.callPages(ctx, q, ring.Frame{}, into)
 	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
 		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
 	}
@@ -181,7 +212,8 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 		Operation: protocol.Write, Condition: condition, Length: uint32(from.Length), Page: page,
 		Expected: uint64(expected), Next: uint64(next), Client: client,
 	}
-	return l.callPages(ctx, &q, from, ring.Frame{})
+	r, _, err := l.callPages(ctx, &q, from, ring.Frame{})
+	return r, err
 }
 
 // close ends the line. When it returns nothing lands in any frame any more.

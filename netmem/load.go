@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
@@ -64,7 +65,7 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 				f.ahead = false
 				c.stats.AheadUsed++
 			}
-			f.used = true
+			f.used, f.last = true, c.tick
 			return f, nil
 		}
 	}
@@ -107,7 +108,7 @@ func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
 		from, to = 0, c.page
 	}
 	start := time.Now()
-	v, err := c.fetch(ctx, f, from, to)
+	v, near, err := c.fetchPage(ctx, f, from, to)
 	if err != nil {
 		c.remove(f)
 		c.tell()
@@ -115,7 +116,10 @@ func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
 	}
 	// A fetch of more than a minute does not happen: the timeout is shorter.
 	c.latency.record(time.Since(start))
-	f.change.base = v
+	if near > 0 {
+		c.near.record(near)
+	}
+	f.change.base, f.change.writer = Version(v.Version), v.Client
 	if to-from == c.page {
 		f.state = valid
 		c.tell()
@@ -127,6 +131,25 @@ func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
 		c.rest(ctx, f)
 	}
 	return nil
+}
+
+// fetchPage is fetch, or has the page come from another client: then near is the time that took.
+func (c *Client) fetchPage(ctx context.Context, f *frame, from, to int) (s protocol.Stamp, near time.Duration, err error) {
+	if c.cooperation == nil {
+		v, err := c.fetch(ctx, f, from, to)
+		return protocol.Stamp{Version: uint64(v)}, 0, err
+	}
+	page, frame := f.change.page, c.frameOf(f)
+	c.mu.Unlock()
+	s, near, err = c.cooperation.fetch(ctx, page, frame, func(s protocol.Stamp, into []byte) bool {
+		has, _ := c.copyOut(c.pool.record().Pool, page, s, into)
+		return has
+	})
+	c.mu.Lock()
+	if near > 0 {
+		c.stats.FromHosts++
+	}
+	return s, near, late(ctx, err)
 }
 
 // fetch fetches a part of a frame's page into it, without the lock.
@@ -188,11 +211,11 @@ func (c *Client) fetchAhead(page uint64) {
 		return
 	}
 	c.enter(f, page, loading)
-	v, err := c.fetch(context.Background(), f, 0, c.page)
+	v, _, err := c.fetchPage(context.Background(), f, 0, c.page)
 	if err != nil { // who needs the page meets the error himself
 		c.remove(f)
 	} else {
-		f.change.base, f.state, f.ahead = v, valid, true
+		f.change.base, f.change.writer, f.state, f.ahead = Version(v.Version), v.Client, valid, true
 		f.used = true // it shall be there when its reader comes
 		c.stats.Ahead++
 	}

@@ -108,6 +108,10 @@ type process struct {
 	// when the process is doomed.
 	wrote   string
 	parting func(server string)
+	// doomedBy is doomed, for operations of the cooperative cache.
+	doomedBy protocol.Operation
+	// tamper, if it is not nil, changes the replies of a server that lies.
+	tamper func(k *modelCall, b, payload []byte) ([]byte, []byte)
 }
 
 // notDoomed is no condition.
@@ -324,6 +328,13 @@ func (p *process) doom(request []byte, server string) error {
 		return err
 	}
 	q, err := protocol.ParseRequest(request)
+	p.mu.Lock()
+	ends := p.doomedBy != 0 && q.Operation == p.doomedBy
+	p.mu.Unlock()
+	if err == nil && ends {
+		p.kill()
+		return errKilled
+	}
 	if err != nil || q.Operation != protocol.Write {
 		return nil
 	}
@@ -403,6 +414,9 @@ func (k *modelCall) Room() int { return k.room }
 
 func (k *modelCall) Reply(b []byte, payload ring.Frame, done func()) error {
 	k.reply, k.landed, k.replied = slices.Clone(b), slices.Clone(payload.Bytes()), time.Now()
+	if t := k.conn.server.tamper; t != nil {
+		k.reply, k.landed = t(k, k.reply, k.landed)
+	}
 	if done != nil {
 		done()
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	// Witness lets a pool with copies go on without a server that is away. Without one its
 	// pages can still be read, and writes wait for the server. All clients have the same.
 	Witness Witness
+	// Cooperation, if it is not nil, has clients use each other's idle memory.
+	Cooperation *Cooperation
 	// Depth is how many calls can be under way with a server; zero is DefaultDepth.
 	Depth int
 	// Workers is how many pages are fetched ahead, or written back, at the same time;
@@ -81,6 +83,8 @@ func (o *Options) check(servers int) error {
 		return optionError("Depth", o.Depth, "2 to 1024")
 	case o.Workers < 1 || o.Workers > 1024:
 		return optionError("Workers", o.Workers, "1 to 1024")
+	case o.Cooperation != nil:
+		return o.Cooperation.check(o.Cache, o.Part)
 	}
 	return nil
 }

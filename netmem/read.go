@@ -18,35 +18,42 @@ var errBlank = errors.New("the server has restarted without its pages")
 // fetch fetches a part of a page into a frame. It waits for servers that are connecting again,
 // and for the pool to go on without them.
 func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (Version, error) {
+	r, err := p.read(ctx, page, offset, into, nil)
+	return Version(r.Version), err
+}
+
+// read is fetch with the server's reply. With a lookup, which is of a whole page, it may find out where
+// the page is instead.
+func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
 	a := attempts{start: time.Now()}
 	for {
 		v := p.view.Load()
 		var r protocol.Reply
 		var err error
 		if p.alone() {
-			r, err = p.fetchAlone(ctx, v, page, offset, into)
+			r, err = p.fetchAlone(ctx, v, page, offset, into, find)
 		} else {
-			r, err = p.fetchLast(ctx, v, page, offset, into)
+			r, err = p.fetchLast(ctx, v, page, offset, into, find)
 		}
 		if err == nil {
 			p.counters.fetches.Add(1)
-			return Version(r.Version), nil
+			return r, nil
 		}
 		if err := p.again(ctx, v, page, &a, err); err != nil {
-			return 0, err
+			return protocol.Reply{}, err
 		}
 	}
 }
 
 // fetchAlone is one attempt at that where each page is on one server.
-func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
 	var room [maxCopies]*link
 	k := p.places(v, page, room[:0])[0]
 	l, err := k.use()
 	if l == nil {
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: err})
 	}
-	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
+	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into, find)
 	if err == nil && r.Flags&protocol.Unwritten != 0 && l.blank() {
 		return r, &Error{Op: onPage("fetch", page), Err: ErrLost}
 	}
@@ -54,7 +61,7 @@ func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int,
 }
 
 // fetchLast is one attempt at that where pages have copies: it reads the copy that is written last.
-func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
 	if !p.settled(v) {
 		if err := p.settle(ctx, v, "fetch", page); err != nil {
 			return protocol.Reply{}, err
@@ -81,7 +88,7 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 		p.attend()
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: errBlank})
 	}
-	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into)
+	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into, find)
 	if err != nil {
 		if errors.Is(err, ErrStorage) && p.outside(v.Record) == 0 { // another copy mends it
 			p.differs.Store(true)
@@ -115,8 +122,12 @@ func (p *pool) bring(ctx context.Context, v *view, page uint64, r protocol.Reply
 }
 
 // fetchFrom fetches from one server.
-func (p *pool) fetchFrom(ctx context.Context, v *view, k *link, l *line, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
-	r, err := l.fetch(ctx, v.Epoch, page, offset, into)
+func (p *pool) fetchFrom(ctx context.Context, v *view, k *link, l *line, page uint64, offset int, into ring.Frame, find *lookup) (r protocol.Reply, err error) {
+	if find != nil {
+		r, err = l.find(ctx, v.Epoch, page, into, find)
+	} else {
+		r, err = l.fetch(ctx, v.Epoch, page, offset, into)
+	}
 	switch {
 	case err != nil:
 		return r, p.lost(ctx, "fetch", page, k, l, err)

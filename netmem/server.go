@@ -77,6 +77,9 @@ type Server struct {
 	running     sync.WaitGroup
 	closed      atomic.Bool
 	counters    serverCounters
+	directory   directory
+	// host, if it is not nil, has the pages that this server is for: those of others in a client's cache.
+	host *lodging
 
 	// membership says what the server is in which pool. It changes with adopting held; that is held
 	// for reading while a page is written, so that no write of an older record lands later.
@@ -172,6 +175,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 func newServer(ctx context.Context, f fabric, lent storage, o ServerOptions) (*Server, error) {
 	s := &Server{
 		fabric: f, storage: lent, options: o, incarnation: draw(), sessions: map[*session]bool{}, witnessed: map[uint64]protocol.Record{},
+		directory: directory{pages: map[uint64]*holding{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	record, err := lent.load()

@@ -23,6 +23,9 @@ type session struct {
 	request protocol.Request
 	reply   protocol.Reply
 	buffer  [ring.MaxRequest]byte
+	// cooperates: the client has used the directory, as host number host; -1 is none.
+	cooperates bool
+	host       int
 }
 
 // mostLent is how many loans a client may have: one that does not take what it asked for
@@ -115,8 +118,13 @@ func (x *session) handle(b, payload []byte, q replier) {
 		x.answer(q, r, protocol.ReplySize, nil)
 		return
 	}
-	if request.Operation == protocol.Fetch || request.Operation == protocol.Write {
+	switch request.Operation {
+	case protocol.Fetch, protocol.Write, protocol.Find, protocol.Get, protocol.Put, protocol.Ages:
 		x.asked.Add(1)
+	}
+	if h := x.server.host; h != nil {
+		h.handle(x, q, request, r, payload)
+		return
 	}
 	switch request.Operation {
 	case protocol.Describe:
@@ -131,10 +139,12 @@ func (x *session) handle(b, payload []byte, q replier) {
 		x.stamps(q, request, r)
 	case protocol.Witness:
 		x.witness(q, request, r)
+	case protocol.Find:
+		x.find(q, request, r)
+	case protocol.Move:
+		x.move(q, request, r)
 	case protocol.Stat:
-		c := x.server.Stats()
-		c.Encode(x.buffer[:])
-		x.answer(q, r, protocol.StatSize, nil)
+		x.stat(q, r)
 	default:
 		r.Result = protocol.BadOperation
 		x.answer(q, r, protocol.ReplySize, nil)
@@ -156,6 +166,12 @@ func (x *session) answer(q replier, r *protocol.Reply, size int, l *loan) {
 		return
 	}
 	_ = q.Reply(x.buffer[:size], l.frame, l.done)
+}
+
+func (x *session) stat(q replier, r *protocol.Reply) {
+	c := x.server.Stats()
+	c.Encode(x.buffer[:])
+	x.answer(q, r, protocol.StatSize, nil)
 }
 
 func (x *session) describe(q replier, r *protocol.Reply) {
@@ -186,8 +202,16 @@ func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...p
 }
 
 func (x *session) fetch(q replier, request *protocol.Request, r *protocol.Reply) {
-	o := &x.server.options
 	var l *loan
+	if x.mayFetch(q, request, r) {
+		l = x.lendPage(request, r)
+	}
+	x.answer(q, r, protocol.ReplySize, l)
+}
+
+// mayFetch says whether a part of a page may be fetched; if not, the reply says why.
+func (x *session) mayFetch(q replier, request *protocol.Request, r *protocol.Reply) bool {
+	o := &x.server.options
 	switch {
 	case !x.server.membership.Load().admit(request, r, protocol.Member):
 	case request.Page >= uint64(o.Span)/uint64(o.Page), uint64(request.Offset)+uint64(request.Length) > uint64(o.Page), request.Length == 0:
@@ -196,17 +220,26 @@ func (x *session) fetch(q replier, request *protocol.Request, r *protocol.Reply)
 		r.Result = protocol.BadLength
 	case x.lent.Load() >= mostLent:
 		r.Result = protocol.Busy
-	default:
-		l = x.server.storage.fetch(request, r)
 	}
+	return r.Result == protocol.OK
+}
+
+// lendPage lends a part of a page that may be fetched; nil if the storage cannot.
+func (x *session) lendPage(request *protocol.Request, r *protocol.Reply) *loan {
+	l := x.server.storage.fetch(request, r)
 	if l != nil {
 		r.Length = request.Length
-		l.session = x
-		x.lent.Add(1)
+		x.lends(l)
 		x.server.counters.fetches.Add(1)
 		x.server.counters.out.Add(uint64(request.Length))
 	}
-	x.answer(q, r, protocol.ReplySize, l)
+	return l
+}
+
+// lends counts a loan.
+func (x *session) lends(l *loan) {
+	l.session = x
+	x.lent.Add(1)
 }
 
 func (x *session) write(q replier, request *protocol.Request, r *protocol.Reply, payload []byte) {
@@ -230,6 +263,9 @@ func (x *session) write(q replier, request *protocol.Request, r *protocol.Reply,
 	if r.Result == protocol.OK {
 		x.server.counters.writes.Add(1)
 		x.server.counters.in.Add(uint64(request.Length))
+		if x.cooperates {
+			x.server.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, payload, x.host)
+		}
 	}
 	x.answer(q, r, protocol.ReplySize, nil)
 }

@@ -69,8 +69,7 @@ func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply
 	}
 	if l != nil {
 		r.Length = request.Length
-		l.session = x
-		x.lent.Add(1)
+		x.lends(l)
 	}
 	x.answer(q, r, protocol.ReplySize, l)
 }
@@ -97,10 +96,10 @@ func (x *session) witness(q replier, request *protocol.Request, r *protocol.Repl
 // mostWitnessed is for how many pools a server keeps a record.
 const mostWitnessed = 1 << 12
 
-// stampFrames is for how many clients at a time a server has room for stamps.
+// stampFrames is for how many clients at a time a server has room for stamps, and a host for pages.
 const stampFrames = 8
 
-// stampRooms are frames for the stamps of runs of pages.
+// stampRooms are frames for the stamps of runs of pages, and for the pages that a host gives.
 type stampRooms struct {
 	memory *via.Memory
 	free   chan uint32
@@ -118,14 +117,22 @@ func newStampRooms(ctx context.Context, f fabric, page int) (*stampRooms, error)
 	return s, nil
 }
 
+// take takes a free room, if there is one.
+func (s *stampRooms) take() (uint32, bool) {
+	select {
+	case room := <-s.free:
+		return room, true
+	default:
+		return 0, false
+	}
+}
+
 func (s *stampRooms) returned(room uint32) { s.free <- room }
 
 // lendStamps lends the stamps of n pages; nil if there is no room for them.
 func (s *Server) lendStamps(first uint64, n int) *loan {
-	var room uint32
-	select {
-	case room = <-s.rooms.free:
-	default:
+	room, ok := s.rooms.take()
+	if !ok {
 		return nil
 	}
 	run := make([]protocol.Stamp, n)

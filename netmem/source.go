@@ -8,20 +8,17 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Source is what servers lend without a cache, for who has one of his own, such as the
-// pager of mapped memory: pages move between the servers and one piece of registered
-// memory. Its methods may be called from several goroutines, but a page is written by one
+// poolSource gives what servers lend without a cache: pages move between the servers and one piece of
+// registered memory. Its methods may be called from several goroutines, but a page is written by one
 // at a time.
-type Source struct {
+type poolSource struct {
 	pool   *pool
 	memory *via.Memory
 }
 
-var _ PageSource = (*Source)(nil)
-
-// OpenSource connects with servers as Open does. Of the options those about the cache are
-// ignored.
-func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Source, error) {
+// OpenSource connects with servers as Open does, for pages without a cache. Of the options those about
+// the cache are ignored. The source is an io.Closer, which ends the connections.
+func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) (PageSource, error) {
 	addresses, err := resolve(ctx, nic, servers)
 	if err != nil {
 		return nil, err
@@ -33,17 +30,17 @@ func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) 
 	if err := p.start(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	return &Source{pool: p}, nil
+	return &poolSource{pool: p}, nil
 }
 
 // Size is how far the addresses reach, in bytes.
-func (s *Source) Size() int64 { return int64(s.pool.pages) * int64(s.pool.page) }
+func (s *poolSource) Size() int64 { return int64(s.pool.pages) * int64(s.pool.page) }
 
 // PageSize is the size of a page in bytes.
-func (s *Source) PageSize() int { return s.pool.page }
+func (s *poolSource) PageSize() int { return s.pool.page }
 
 // Alloc makes the memory that pages move to and from, once.
-func (s *Source) Alloc(bytes int) ([]byte, error) {
+func (s *poolSource) Alloc(bytes int) ([]byte, error) {
 	if s.memory != nil {
 		return nil, &Error{Op: "allocate", Err: errors.New("there is memory already")}
 	}
@@ -56,7 +53,7 @@ func (s *Source) Alloc(bytes int) ([]byte, error) {
 }
 
 // frame is a page's worth of the memory.
-func (s *Source) frame(op string, page uint64, at int) (ring.Frame, error) {
+func (s *poolSource) frame(op string, page uint64, at int) (ring.Frame, error) {
 	if s.memory == nil || page >= s.pool.pages || at < 0 || at > s.memory.Size()-s.pool.page {
 		return ring.Frame{}, &Error{Op: onPage(op, page), Err: ErrOutside}
 	}
@@ -65,7 +62,7 @@ func (s *Source) frame(op string, page uint64, at int) (ring.Frame, error) {
 
 // ReadPage reads a page to offset at of the memory, and returns its version. If it fails,
 // there is anything in that place.
-func (s *Source) ReadPage(ctx context.Context, page uint64, at int) (uint64, error) {
+func (s *poolSource) ReadPage(ctx context.Context, page uint64, at int) (uint64, error) {
 	f, err := s.frame("fetch", page, at)
 	if err != nil {
 		return 0, err
@@ -77,7 +74,7 @@ func (s *Source) ReadPage(ctx context.Context, page uint64, at int) (uint64, err
 // WritePage writes a page from offset at of the memory, if its version still is the one
 // that is given, and returns the new one. A ConflictError says that it is not. If it fails
 // otherwise the page is what it was, or what was to be written, and may be written again.
-func (s *Source) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
+func (s *poolSource) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
 	f, err := s.frame("write", page, at)
 	if err != nil {
 		return 0, err
@@ -88,7 +85,7 @@ func (s *Source) WritePage(ctx context.Context, page uint64, at int, version uin
 }
 
 // Close ends all connections. The NIC stays open.
-func (s *Source) Close() error {
+func (s *poolSource) Close() error {
 	err := s.pool.close()
 	if s.memory != nil {
 		err = errors.Join(err, s.pool.fabric.free(s.memory))

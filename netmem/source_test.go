@@ -3,6 +3,7 @@ package netmem_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := s.Close(); err != nil {
+		if err := s.(io.Closer).Close(); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -19,9 +19,22 @@ type Stats struct {
 	Failures    uint64 `json:"failures" help:"Connections with servers that broke." unit:"connections"`
 	Failovers   uint64 `json:"failovers" help:"Calls of servers that failed." unit:"calls"`
 	Repaired    uint64 `json:"repaired" help:"Pages that were copied to a server that had missed them." unit:"pages"`
+	FromHosts   uint64 `json:"from_hosts" help:"Pages that came from another client of a cooperative cache." unit:"pages"`
+	Sent        uint64 `json:"sent" help:"Pages that left the cache for another client's." unit:"pages"`
+	Duplicates  uint64 `json:"duplicates" help:"Pages that left the cache while another client had them." unit:"pages"`
+	Discarded   uint64 `json:"discarded" help:"Pages that left the cache for nowhere: too old, no longer the newest, or no host had room." unit:"pages"`
+	Missing     uint64 `json:"missing" help:"Pages that another client should have had, and had not." unit:"pages"`
+	Wrong       uint64 `json:"wrong" help:"Pages from another client that were not what their server says." unit:"pages"`
+	Kept        uint64 `json:"kept" help:"Pages of other clients in this cache." unit:"pages" kind:"gauge"`
+	Given       uint64 `json:"given" help:"Pages that this client gave others." unit:"pages"`
 	// Median and P99 are exact to 1/64, and at most a minute.
 	Median time.Duration `json:"median" help:"Median of the time that a miss took." unit:"nanoseconds" kind:"gauge"`
 	P99    time.Duration `json:"p99" help:"99th percentile of the time that a miss took." unit:"nanoseconds" kind:"gauge"`
+	// HostMedian and HostP99 are of the misses that another client answered.
+	HostMedian time.Duration `json:"host_median" help:"Median of the time that a page from another client took." unit:"nanoseconds" kind:"gauge"`
+	HostP99    time.Duration `json:"host_p99" help:"99th percentile of the time that a page from another client took." unit:"nanoseconds" kind:"gauge"`
+	// Hosts says of each other client of a cooperative cache how it did.
+	Hosts []HostState `json:"-"`
 	// Servers says of each whether it is connected and has all of its pages.
 	Servers []ServerState `json:"-"`
 }
@@ -35,13 +48,34 @@ type ServerState struct {
 	Err error
 }
 
+// HostState says how a client sees another one that lends its memory.
+type HostState struct {
+	Address   string
+	Connected bool
+	// Err says what it has done wrong last (ErrWrongPage, ErrNotKept), or why it is not connected.
+	Err error
+	// Hits are pages that came from it, and Missing those that it should have had. Wrong are those that
+	// were not as their server says; Sent and Refused are those that it took, and that it did not.
+	Hits, Missing, Wrong, Sent, Refused uint64
+	// Broken counts connections with it that broke.
+	Broken uint64
+}
+
 // Stats returns what has been counted.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	s := c.stats
 	s.Median = c.latency.percentile(50)
 	s.P99 = c.latency.percentile(99)
+	s.HostMedian, s.HostP99 = c.near.percentile(50), c.near.percentile(99)
+	s.Kept = uint64(c.guests)
 	c.mu.Unlock()
+	if c.lodging != nil {
+		s.Given = c.lodging.server.counters.fetches.Load()
+	}
+	if c.cooperation != nil {
+		c.cooperation.stats(&s)
+	}
 	n := &c.pool.counters
 	s.Fetches, s.Writes, s.Failures = n.fetches.Load(), n.writes.Load(), n.failures.Load()
 	s.Failovers, s.Repaired = n.failovers.Load(), n.repaired.Load()

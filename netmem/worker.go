@@ -15,7 +15,7 @@ const (
 	fetchAhead   task = iota // a page that may be read soon
 	fetchRest                // what is missing of a frame
 	write                    // a frame that stays
-	writeAndFree             // a frame whose place is needed
+	writeAndFree             // a frame whose place is needed; with a cooperative cache, a host may keep its page
 )
 
 // ask gives a job to the workers, unless they have enough to do.
@@ -44,6 +44,7 @@ func (c *Client) work() {
 			c.writeQueued(j.frame)
 		case writeAndFree:
 			c.writeQueued(j.frame)
+			c.lodge(j.frame)
 			c.leaving--
 			if f := j.frame; f.state == valid && !f.dirty && !f.queued && f.pins == 0 {
 				c.remove(f)

@@ -142,7 +142,7 @@ func (c *Client) Drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.frames {
-		if f := &c.frames[i]; f.state == valid && !f.dirty && !f.queued && f.pins == 0 {
+		if f := &c.frames[i]; f.state == valid && f.owner == 0 && !f.dirty && !f.queued && f.pins == 0 {
 			c.remove(f)
 		}
 	}

@@ -61,11 +61,12 @@ func TestPrograms(t *testing.T) {
 		if err := errors.Join(m.Update(key, zeros, descriptors.MailboxExists), m.Lookup(key, value)); err != nil || !bytes.Equal(value, zeros) {
 			t.Errorf("%x, %v", value, err)
 		}
-		if err := m.Next(key, true); err != nil {
-			t.Error(err)
+		var keys [][]byte
+		if err := m.Each(func(k, v []byte) bool { keys = append(keys, bytes.Clone(k)); return bytes.Equal(v, zeros) }); err != nil || len(keys) != 1 || !bytes.Equal(keys[0], key) {
+			t.Errorf("%x, %v", keys, err)
 		}
 		for what, err := range map[string]error{
-			"end": m.Next(key, false), "short key": m.Lookup(key[:1], value), "array": m.Delete(key), "absent": m.Update(key, value, descriptors.MailboxAbsent),
+			"short key": m.Lookup(key[:1], value), "array": m.Delete(key), "absent": m.Update(key, value, descriptors.MailboxAbsent),
 		} {
 			var e *via.Error
 			if !errors.As(err, &e) || !errors.Is(err, via.ErrInvalidParameter) || e.Device != b.Name() {
@@ -115,7 +116,7 @@ func TestProgramErrors(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return m.Next(make([]byte, maps[0].Key), true)
+			return m.Each(func(_, _ []byte) bool { return true })
 		}, []error{via.ErrInvalidState, load.ErrNoProgram}},
 	} {
 		err := c.call()

@@ -3,8 +3,10 @@ package load
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 )
 
@@ -31,6 +33,8 @@ type Image struct {
 	Name, Version string
 	// Digest is the one that the NIC must report; zero for images whose NIC reports none.
 	Digest [sha256.Size]byte
+	// Maps are those of the image, in its order, without contents; nil of a vendor's image.
+	Maps []abi.Map
 }
 
 // Flat returns the image for the bytes of a flat image. Errors are those of
@@ -40,9 +44,13 @@ func Flat(b []byte) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
+	maps := slices.Clone(img.Maps)
+	for i := range maps {
+		maps[i].Contents = nil
+	}
 	return Image{
 		Segments: []Segment{{Bytes: b[:img.Size]}}, SRAM: img.SRAM, ABI: img.ABI, Device: img.Device,
-		Name: img.Name, Version: img.Version, Digest: img.Digest,
+		Name: img.Name, Version: img.Version, Digest: img.Digest, Maps: maps,
 	}, nil
 }
 

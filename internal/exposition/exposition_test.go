@@ -24,8 +24,10 @@ func shown(t *testing.T, address string) {
 		{1, 1<<40 + 3, 1 << 40, 9, 4}, {7, 0, 0, 0, 0, 2, 3_000_000_000, 1_000_000_000, 2_000_000_000, 2_000_000_000}}}
 	t.Cleanup(telemetry.Register(&telemetry.Source{
 		Address: address,
-		Port:    func() (telemetry.Port, error) { return telemetry.Port{Name: address, MAC: "02:00:00:00:00:01", LinkUp: true, Queues: 2}, nil },
-		Stats:   func() (any, error) { return counters{5, 6}, nil },
+		Port: func() (telemetry.Port, error) {
+			return telemetry.Port{Name: address, MAC: "02:00:00:00:00:01", LinkUp: true, Queues: 2}, nil
+		},
+		Stats: func() (any, error) { return counters{5, 6}, nil },
 		Commands: []telemetry.Command{{Name: "counts", Help: "Counts.", Run: func(context.Context, []uint64) (any, error) {
 			return page, nil
 		}}},

@@ -86,6 +86,35 @@ func (c *EndpointCounts) Endpoint() Endpoint {
 	return e
 }
 
+// Histogram has the times of the sends of an endpoint that were measured.
+type Histogram struct {
+	Latency
+	// Buckets have the longest time in nanoseconds and a count, those with none left out, in the
+	// order of times. A bucket is at most 1/32 of its time wide.
+	Buckets [][2]uint64 `json:"buckets"`
+}
+
+// ProgramMap is a map of a control program, with some of its entries.
+type ProgramMap struct {
+	// Number is its place in the image, of Maps that there are.
+	Number     uint64     `json:"map"`
+	Maps       int        `json:"maps"`
+	Name       string     `json:"name"`
+	Type       string     `json:"type"`
+	KeyBytes   uint32     `json:"key_bytes"`
+	ValueBytes uint32     `json:"value_bytes"`
+	Room       uint32     `json:"room"`
+	Entries    []MapEntry `json:"entries"`
+	// More says that there are entries which the answer had no room for.
+	More bool `json:"more"`
+}
+
+// MapEntry is an entry of a map in hexadecimal, in the order of memory.
+type MapEntry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
 // EndpointState has what a device says of an endpoint, beside what the driver knows.
 type EndpointState struct {
 	Endpoint

@@ -33,7 +33,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(byte(Describe), b)
 	f.Add(byte(Fetch), b[:ReplySize])
 	f.Fuzz(func(t *testing.T, o byte, b []byte) {
-		if r, err := ParseReply(Operation(o), b); err == nil && (r.Result > VersionLimit || r.Operation != Operation(o)) {
+		if r, err := ParseReply(Operation(o), b); err == nil && (r.Result > NotHeld || r.Operation != Operation(o)) {
 			t.Fatalf("%+v was accepted", r)
 		}
 		if d, err := ParseDescription(b); err == nil && (d.Page < MinPage || d.Page > MaxPage || d.Span/uint64(d.Page) == 0 || d.Span/uint64(d.Page) > MaxPages) {

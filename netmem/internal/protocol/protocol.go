@@ -34,24 +34,23 @@ const (
 	Stat     Operation = 5 // what has been counted
 	Stamps   Operation = 6 // the stamps of a run of pages; the reply has them as payload
 	Witness  Operation = 7 // a record that the server keeps for a pool it is no member of
+
+	// Operations of the cooperative cache: the first two of page servers, the others of hosts.
+	Find Operation = 8  // as Fetch, or where the page is
+	Move Operation = 9  // a page is at another host than before
+	Get  Operation = 10 // a page that a host has; the reply has it as payload
+	Put  Operation = 11 // the payload is a page for a host to keep
+	Ages Operation = 12 // how old a host's frames are
 )
 
+var operations = [...]string{
+	Describe: "describe", Fetch: "fetch", Write: "write", Adopt: "adopt", Stat: "stat", Stamps: "stamps", Witness: "witness",
+	Find: "find", Move: "move", Get: "get", Put: "put", Ages: "ages",
+}
+
 func (o Operation) String() string {
-	switch o {
-	case Describe:
-		return "describe"
-	case Fetch:
-		return "fetch"
-	case Write:
-		return "write"
-	case Adopt:
-		return "adopt"
-	case Stat:
-		return "stat"
-	case Stamps:
-		return "stamps"
-	case Witness:
-		return "witness"
+	if int(o) < len(operations) && o != 0 {
+		return operations[o]
 	}
 	return fmt.Sprintf("operation %d", uint8(o))
 }

@@ -28,7 +28,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%+v, %v: it was %+v", got, err, req)
 		}
 		rep := Reply{
-			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(VersionLimit)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
+			Operation: req.Operation, Result: Result(rapid.Uint16Max(uint16(NotHeld)).Draw(t, "result")), Flags: rapid.Uint32().Draw(t, "flags"),
 			Length: req.Length, Incarnation: req.Incarnation, Version: req.Next, Client: req.Client,
 		}
 		rep.Encode(b)
@@ -144,7 +144,7 @@ func TestRefused(t *testing.T) {
 		"length of the reply":           shortReply,
 		"version of the reply":          reply(func(b []byte) { b[0] = 0 }),
 		"operation of the reply":        reply(func(b []byte) { b[1] = byte(Write) }),
-		"result of the reply":           reply(func(b []byte) { b[2] = byte(VersionLimit) + 1 }),
+		"result of the reply":           reply(func(b []byte) { b[2] = byte(NotHeld) + 1 }),
 		"length of the description":     shortDescription,
 		"page of the description":       describe(Description{Page: 5000, Span: 5000}),
 		"span of the description":       describe(Description{Page: 4096, Span: 5000}),
@@ -165,6 +165,7 @@ func TestDocument(t *testing.T) {
 	}
 	ours := map[string]int{
 		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "adopt": int(Adopt), "stat": int(Stat), "stamps": int(Stamps), "witness": int(Witness),
+		"find": int(Find), "move": int(Move), "get": int(Get), "put": int(Put), "ages": int(Ages), "found": FoundSize, "summary": SummarySize, "Held": Held, "Left": Left, "NotHeld": int(NotHeld),
 		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Exactly": int(Exactly), "Unwritten": Unwritten, "Fresh": Fresh, "Damaged": Damaged,
 		"member": int(Member), "joining": int(Joining), "out": int(Out), "record": RecordSize, "stamp": StampSize,
 		"request": RequestSize, "reply": ReplySize, "description": DescribeSize, "counters": StatSize,

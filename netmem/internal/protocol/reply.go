@@ -25,6 +25,7 @@ const (
 	OtherEpoch       Result = 12 // the server has another record of the pool; the reply has its epoch
 	NotMember        Result = 13 // the server has not all that it should have
 	VersionLimit     Result = 14 // there is no larger version
+	NotHeld          Result = 15 // the host has no such page
 )
 
 // Results that are refusals of a kind have a text each.
@@ -33,6 +34,7 @@ var results = [...]string{
 	"a payload of another length", "the server has restarted", "the page has another version", "no memory left",
 	"lent for reading only", "too much under way", "the file cannot be read or written", "the server belongs to another pool",
 	"the server has another record of the pool", "the server has not all that it should have", "there is no larger version",
+	"the host has no such page",
 }
 
 func (r Result) String() string {
@@ -50,6 +52,10 @@ const (
 	Fresh = 1 << 1
 	// Damaged: what is stored is not the page.
 	Damaged = 1 << 2
+	// Held: another host has the page, too.
+	Held = 1 << 3
+	// Left: the host has given the page away, and has it no more.
+	Left = 1 << 4
 )
 
 // Reply is what all replies begin with.

@@ -1,7 +1,12 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +15,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cli"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -89,9 +95,60 @@ func TestOwnerRefused(t *testing.T) {
 		{[]string{"capture", "--output", "-", "--device", "nothing"}, shell.ExitFailure, "no process shows such a NIC"},
 		{[]string{"capture", "--output", "/nowhere/x"}, shell.ExitFailure, "--output"},
 		{[]string{"top", "--json"}, shell.ExitUsage, "no JSON"},
+		{[]string{"web", "--listen", "here"}, shell.ExitUsage, "--listen"},
+		{[]string{"web", "--listen", "192.0.2.1:0"}, shell.ExitFailure, "--listen"},
+		{[]string{"web", "--interval", "1ms"}, shell.ExitUsage, "--interval"},
+		{[]string{"web", "--listen", "0.0.0.0:0", "--no-token"}, shell.ExitUsage, "--no-token"},
 	} {
 		if o := run(t, c.args...); o.code != c.code || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%v: %+v", c.args, o)
+		}
+	}
+}
+
+// TestWeb: the address that web prints opens the page, its port is refused to a second one, and an
+// interrupt ends it with code 0.
+func TestWeb(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out, in := io.Pipe()
+		code := make(chan int, 1)
+		args := []string{"web", "--listen", "127.0.0.1:0"}
+		if asJSON {
+			args = append(args, "--json")
+		}
+		go func() { code <- cli.Program.Run(ctx, args, strings.NewReader(""), in, io.Discard) }()
+		var r struct{ URL string }
+		var err error
+		if asJSON {
+			err = json.NewDecoder(out).Decode(&r)
+		} else {
+			_, err = fmt.Fscanln(out, &r.URL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		for address, want := range map[string]int{r.URL: http.StatusOK, r.URL + "x": http.StatusForbidden} {
+			answer, err := client.Get(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Body.Close(); answer.StatusCode != want {
+				t.Errorf("%s: %s", address, answer.Status)
+			}
+		}
+		at, err := url.Parse(r.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := run(t, "web", "--listen", at.Host); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "--listen") || o.stdout != "" {
+			t.Errorf("a port that is taken: %+v", o)
+		}
+		cancel()
+		if c := <-code; c != shell.ExitOK {
+			t.Errorf("it ends with %d", c)
 		}
 	}
 }

@@ -11,16 +11,14 @@ import (
 	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // ErrOtherImage: the NIC does not run the image whose maps were asked for.
 var ErrOtherImage = errors.New("the NIC runs another image")
 
-// Entry is an entry of a map in hexadecimal, in the order of memory.
-type Entry struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
+// Entry is an entry of a map.
+type Entry = telemetry.MapEntry
 
 // mapOpener is a NIC with a control program: a driver.NIC or a via.NIC.
 type mapOpener interface {
@@ -108,32 +106,19 @@ func (o operation) do(m *driver.ProgramMap) ([]Entry, error) {
 	return ReadMap(m)
 }
 
-// ReadMap lists a map. Entries that come or go meanwhile may be missed. A NIC that
-// lists more than a map can hold is not believed.
+// ReadMap lists a map. Errors are those of driver.ProgramMap.Each.
 func ReadMap(m *driver.ProgramMap) ([]Entry, error) {
-	spec := m.Spec()
-	key, value := make([]byte, spec.Key), make([]byte, spec.Value)
 	all := []Entry{}
-	for n := uint32(0); ; n++ {
-		if err := m.Next(key, n == 0); errors.Is(err, load.ErrNoEntry) {
-			return all, nil
-		} else if err != nil {
-			return nil, err
-		}
-		// Twice as many: keys that move while they are listed may come again.
-		if n/2 >= spec.Entries {
-			return nil, fmt.Errorf("%w: map %s has room for %d entries and lists more", load.ErrRegisters, spec.Name, spec.Entries)
-		}
-		if err := m.Lookup(key, value); errors.Is(err, load.ErrNoEntry) {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
+	err := m.Each(func(key, value []byte) bool {
 		all = append(all, entry(key, value))
-	}
+		return true
+	})
+	return all, err
 }
 
-func entry(key, value []byte) Entry { return Entry{fmt.Sprintf("%x", key), fmt.Sprintf("%x", value)} }
+func entry(key, value []byte) Entry {
+	return Entry{Key: fmt.Sprintf("%x", key), Value: fmt.Sprintf("%x", value)}
+}
 
 // Setting is an entry of a map that is to be set.
 type Setting struct {

@@ -46,7 +46,7 @@ JSON keys: those of 'trapeze help --json'.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(x.serve(), x.mapped(), x.stat(), x.bench(), x.demo(), x.pager())
+	c.AddCommand(x.serve(), x.mapped(), x.stat(), x.bench(), x.demo(), x.cooperate(), x.pager())
 	return c
 }
 
@@ -60,6 +60,10 @@ type clientFlags struct {
 	copies  int
 	witness string
 	timeout time.Duration
+	// clients, name, cache and lend are of a cooperative cache: none without clients.
+	clients     []string
+	name        string
+	cache, lend option.Bytes
 }
 
 func (f *clientFlags) register(c *cobra.Command, device string) {
@@ -71,6 +75,34 @@ func (f *clientFlags) register(c *cobra.Command, device string) {
 func (f *clientFlags) registerCopies(c *cobra.Command) {
 	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
 	c.Flags().StringVar(&f.witness, "witness", "", "who decides that the pool goes on without a server: file:PATH, or a server that is none of the pool's")
+}
+
+// registerClients adds the flags of a cooperative cache.
+func (f *clientFlags) registerClients(c *cobra.Command) {
+	f.cache = 32 << 20
+	c.Flags().StringArrayVar(&f.clients, "client", nil, "a client that lends its cache, [MAC/]NAME; give the flag once for each (default none)")
+	c.Flags().StringVar(&f.name, "name", "", "what other clients call this one (default it lends nothing)")
+	c.Flags().Var(&f.cache, "cache", "local memory for pages that is shared with them")
+	c.Flags().Var(&f.lend, "lend", "how much of it others may use (default all)")
+}
+
+// cooperation returns what these flags say; nil without other clients.
+func (f *clientFlags) cooperation() (*netmem.Cooperation, error) {
+	switch {
+	case len(f.clients) == 0 && f.name != "":
+		return nil, &option.Error{Option: "--client", Allowed: "the addresses of all clients, also that of this one, with --name"}
+	case len(f.clients) == 0:
+		return nil, nil
+	}
+	o := &netmem.Cooperation{Name: f.name, Lend: int64(f.lend)}
+	for _, h := range f.clients {
+		a, err := parseServer("--client", h)
+		if err != nil {
+			return nil, err
+		}
+		o.Hosts = append(o.Hosts, a)
+	}
+	return o, nil
 }
 
 // options are those of a client, with a witness if one is named.

@@ -58,6 +58,7 @@ type demoFlags struct {
 	servers      int
 	copies       int
 	noFile       bool
+	cooperative  bool
 	folder       string
 }
 
@@ -74,20 +75,34 @@ the system keeps in all the memory it likes. It needs no root, no hardware, no
 userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. Stopped
 early, it shows how far it has come.
 
+With --cooperative it does something else. A process reads a file of --size (48M) at random, and its
+cache of --memory (5/12 of that) does not hold the file. Then that is done with two idle
+processes beside it, which keep what leaves the cache. A table has what a page takes from another
+process and from the disk. The NICs are on a UDP wire, and the file is read with O_DIRECT.
+
 ` + keys.Of(demoReport{}) + `
+With --cooperative: ` + keys.List(coopDemoReport{}) + `.
 A MB is 10^6 bytes. Stopped early, it leaves out what it has not come to, a job that has
 not ended is not sorted, and incomplete says why it ended.`,
 		Example: `  trapeze memory demo
   trapeze memory demo --size 1G --memory 64M --no-file
-  trapeze memory demo --servers 3 --copies 2 --json`,
+  trapeze memory demo --servers 3 --copies 2 --json
+  trapeze memory demo --cooperative --folder /var/tmp`,
 		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runDemo(ctx, f) }),
 	}
+	c.RunE = command.Run(func(ctx context.Context, _ []string) error {
+		if f.cooperative {
+			f.coopSizes(c.Flags().Changed("size"), c.Flags().Changed("memory"))
+			return x.runCoop(ctx, f)
+		}
+		return x.runDemo(ctx, f)
+	})
 	c.Flags().Var(&f.size, "size", "bytes of records to sort")
 	c.Flags().Var(&f.memory, "memory", "local memory for that, at least 8M")
 	c.Flags().IntVar(&f.servers, "servers", 2, "number of page servers, 1 to 8")
 	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
 	c.Flags().BoolVar(&f.noFile, "no-file", false, "do not sort in a file as well")
+	c.Flags().BoolVar(&f.cooperative, "cooperative", false, "read a file with the memory of other processes instead")
 	c.Flags().StringVar(&f.folder, "folder", "", "where the temporary file is (default the system's place)")
 	return c
 }

@@ -68,6 +68,9 @@ userfaultfd; 'trapeze doctor' says whether this machine lets that be done, and w
 Programs in Go do the same with netmem.Map. If the pager dies, or no server answers within
 --timeout, the mapping ends, and this command with an error: nothing is read wrongly.
 
+With --client the pages come through a cache that is shared with other clients, as in
+'trapeze memory cooperate'.
+
 ` + keys.Of(mapReport{}) + `
 A MB is 10^6 bytes.`,
 		Example: `  trapeze memory map --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000' --touch 1000
@@ -78,6 +81,7 @@ A MB is 10^6 bytes.`,
 	}
 	f.register(c, "")
 	f.registerCopies(c)
+	f.registerClients(c)
 	c.Flags().Var(&f.local, "local", "how much of the memory may be here at a time")
 	c.Flags().StringVar(&f.load, "load", "", "fill the memory from this file, from its beginning")
 	c.Flags().StringVar(&f.save, "save", "", "write all of the memory to this file, which is there whole or not at all")
@@ -88,6 +92,9 @@ A MB is 10^6 bytes.`,
 
 func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if _, err := f.options(); err != nil {
+		return err
+	}
+	if _, err := f.cooperation(); err != nil {
 		return err
 	}
 	if _, err := f.addresses(); err != nil {

@@ -3,6 +3,7 @@ package memorycmd
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 
@@ -28,6 +29,7 @@ func (x *commands) pager() *cobra.Command {
 	}
 	f.register(c, "")
 	f.registerCopies(c)
+	f.registerClients(c)
 	return c
 }
 
@@ -44,13 +46,19 @@ func (f *clientFlags) command() ([]string, error) {
 	for _, s := range f.servers {
 		list = append(list, "--server", s)
 	}
+	for _, s := range f.clients {
+		list = append(list, "--client", s)
+	}
+	if len(f.clients) > 0 {
+		list = append(list, "--name", f.name, "--cache", strconv.FormatInt(int64(f.cache), 10), "--lend", strconv.FormatInt(int64(f.lend), 10))
+	}
 	return list, nil
 }
 
 // source is what servers lend together with the NIC by which it comes.
 type source struct {
-	*netmem.Source
-	nic *via.NIC
+	netmem.PageSource
+	close func() error
 }
 
 func (f *clientFlags) source(ctx context.Context) (*source, error) {
@@ -62,15 +70,27 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Cooperation, err = f.cooperation(); err != nil {
+		return nil, err
+	}
 	nic, err := via.Open(ctx, f.device, logged(ctx))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
-	s, err := netmem.OpenSource(ctx, nic, servers, o)
-	if err != nil {
-		return nil, errors.Join(err, nic.Close()) // the mapper explains it
+	if o.Cooperation == nil {
+		s, err := netmem.OpenSource(ctx, nic, servers, o)
+		if err != nil {
+			return nil, errors.Join(err, nic.Close()) // the mapper explains it
+		}
+		return &source{s, func() error { return errors.Join(s.(io.Closer).Close(), nic.Close()) }}, nil
 	}
-	return &source{s, nic}, nil
+	o.Cache, o.ReadAhead = int64(f.cache), -1 // the pager reads ahead itself
+	c, err := netmem.Open(ctx, nic, servers, o)
+	if err != nil {
+		return nil, errors.Join(err, nic.Close())
+	}
+	s := c.Source()
+	return &source{s, func() error { return errors.Join(s.(io.Closer).Close(), c.Close(), nic.Close()) }}, nil
 }
 
-func (s *source) Close() error { return errors.Join(s.Source.Close(), s.nic.Close()) }
+func (s *source) Close() error { return s.close() }

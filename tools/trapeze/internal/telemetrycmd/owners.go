@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ type commands struct{ *command.Env }
 // Commands are those of trapeze.
 func Commands(e *command.Env) []*cobra.Command {
 	x := &commands{e}
-	return []*cobra.Command{x.ps(), x.stats(), x.top(), x.log(), x.capture(), x.serveMetrics()}
+	return []*cobra.Command{x.ps(), x.stats(), x.top(), x.log(), x.capture(), x.serveMetrics(), x.web()}
 }
 
 // NIC is one that a process of this host has open.
@@ -54,22 +55,29 @@ type host struct {
 	clients []*telemetry.Client
 }
 
-// look asks all processes. Sockets without a process, and those of programs of others, are
-// passed over.
+// look asks all processes, at once, so that one which does not answer delays no other. Sockets
+// without a process, and those of programs of others, are passed over.
 func look(ctx context.Context) *host {
 	h := &host{}
+	var mu sync.Mutex // guards h
+	var asking sync.WaitGroup
 	for _, path := range telemetry.Find() {
-		c, err := telemetry.Dial(ctx, path)
-		if err != nil {
-			continue
-		}
-		if !strings.HasPrefix(c.Version, telemetry.Project) {
-			_ = c.Close()
-			continue
-		}
-		h.clients = append(h.clients, c)
-		h.nics = append(h.nics, nicsOf(ctx, c)...)
+		asking.Go(func() {
+			c, err := telemetry.Dial(ctx, path)
+			if err != nil {
+				return
+			}
+			if !strings.HasPrefix(c.Version, telemetry.Project) {
+				_ = c.Close()
+				return
+			}
+			nics := nicsOf(ctx, c)
+			mu.Lock()
+			defer mu.Unlock()
+			h.clients, h.nics = append(h.clients, c), append(h.nics, nics...)
+		})
 	}
+	asking.Wait()
 	slices.SortStableFunc(h.nics, func(a, b *NIC) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Port, b.Port)) })
 	return h
 }

@@ -3,12 +3,14 @@ package telemetrycmd
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
-// sample has what top shows of a NIC.
+// sample has what top and the page show of a NIC.
 type sample struct {
 	nic   *NIC
 	rates map[string]float64
@@ -33,16 +35,25 @@ type policy struct {
 // endpointRow is an endpoint with the descriptors taken back in a second.
 type endpointRow struct {
 	telemetry.Endpoint
-	sends, receives float64
+	Sends    float64 `json:"sends_per_second"`
+	Receives float64 `json:"receives_per_second"`
 }
 
 // sampler asks all NICs again and again. One goroutine uses it at a time.
 type sampler struct {
+	ctx    context.Context // of searches
+	cancel context.CancelFunc
 	host   *host
 	looked time.Time
-	gauges map[string]*gauge
-	before map[string]telemetry.Endpoint // by NIC and number
-	at     map[string]time.Time          // of the endpoints, by NIC
+	found  chan *host       // has the outcome of the search that runs; nil if none does
+	seen   map[string]*seen // by the name of the NIC
+}
+
+// seen has what the next look at a NIC is compared with.
+type seen struct {
+	gauge
+	rows map[uint64]telemetry.Endpoint
+	at   time.Time // of rows
 }
 
 const (
@@ -52,62 +63,90 @@ const (
 	fewEndpoints = telemetry.PageRows
 )
 
-func newSampler() *sampler {
-	return &sampler{gauges: map[string]*gauge{}, before: map[string]telemetry.Endpoint{}, at: map[string]time.Time{}}
+func newSampler(ctx context.Context) *sampler {
+	ctx, cancel := context.WithCancel(ctx)
+	return &sampler{ctx: ctx, cancel: cancel, seen: map[string]*seen{}}
 }
 
 // name tells a NIC from all others, also if it is found again.
 func (n *NIC) name() string { return fmt.Sprintf("%d,%d,%s", n.PID, n.Port, n.MAC) }
 
 // next asks the NICs that there are. Those of processes that end meanwhile are left out. All
-// endpoints are asked for of the chosen NIC, and of those with few.
-func (s *sampler) next(ctx context.Context, chosen string) []sample {
-	if s.host == nil || time.Since(s.looked) > lookAgain {
-		s.close()
-		s.host, s.looked = look(ctx), time.Now()
-	}
+// endpoints are asked for of the chosen NICs, and of those with few.
+func (s *sampler) next(ctx context.Context, chosen map[string]bool) []sample {
+	s.search()
 	var list []sample
 	for _, n := range s.host.nics {
-		g, known := s.gauges[n.name()]
+		before, known := s.seen[n.name()]
 		if !known {
-			first := newGauge(ctx, n)
-			g = &first
-			s.gauges[n.name()] = g
+			before = &seen{gauge: newGauge(ctx, n)}
+			s.seen[n.name()] = before
 		}
-		g.nic = n
-		one := sample{nic: n, rates: g.next(ctx), queued: [2]int{-1, -1}}
-		if g.err != nil {
-			delete(s.gauges, n.name())
+		one := sample{nic: n, queued: [2]int{-1, -1}}
+		if known {
+			before.nic = n
+			one.rates = before.next(ctx)
+		}
+		if before.err != nil {
+			delete(s.seen, n.name())
 			continue
 		}
-		if n.VIs <= fewEndpoints || n.name() == chosen {
-			s.endpoints(ctx, &one)
+		if n.VIs <= fewEndpoints || chosen[n.name()] {
+			before.endpoints(ctx, &one)
 		}
-		if n.name() == chosen {
-			s.decisions(ctx, &one, g)
+		if chosen[n.name()] {
+			before.decisions(ctx, &one)
 		}
 		list = append(list, one)
 	}
 	return list
 }
 
-// endpoints adds those of a NIC.
-func (s *sampler) endpoints(ctx context.Context, one *sample) {
+// search looks for processes from time to time. It waits for the first search only: a process
+// that does not answer delays what is shown of others no longer than that.
+func (s *sampler) search() {
+	if s.found == nil && (s.host == nil || time.Since(s.looked) > lookAgain) {
+		found := make(chan *host, 1)
+		go func() { found <- look(s.ctx) }()
+		s.found = found
+	}
+	if s.host == nil {
+		s.take(<-s.found)
+		return
+	}
+	select {
+	case h := <-s.found:
+		s.take(h)
+	default:
+	}
+}
+
+// take has the outcome of a search replace that of the one before.
+func (s *sampler) take(h *host) {
+	if s.host != nil {
+		s.host.close()
+	}
+	s.host, s.looked, s.found = h, time.Now(), nil
+	maps.DeleteFunc(s.seen, func(name string, _ *seen) bool {
+		return !slices.ContainsFunc(h.nics, func(n *NIC) bool { return n.name() == name })
+	})
+}
+
+// endpoints adds those of the NIC.
+func (s *seen) endpoints(ctx context.Context, one *sample) {
 	list, err := one.nic.endpoints(ctx)
 	if err != nil {
 		return
 	}
-	name, now := one.nic.name(), time.Now()
-	seconds := now.Sub(s.at[name]).Seconds()
-	s.at[name] = now
+	now, rows := time.Now(), map[uint64]telemetry.Endpoint{}
+	seconds := now.Sub(s.at).Seconds()
 	one.queued = [2]int{}
 	for _, e := range list {
 		row := endpointRow{Endpoint: e}
-		key := fmt.Sprintf("%s,%d", name, e.Number)
-		if b, known := s.before[key]; known && seconds > 0 {
-			row.sends, row.receives = float64(e.SendTaken-b.SendTaken)/seconds, float64(e.RecvTaken-b.RecvTaken)/seconds
+		if b, known := s.rows[e.Number]; known && seconds > 0 {
+			row.Sends, row.Receives = float64(e.SendTaken-b.SendTaken)/seconds, float64(e.RecvTaken-b.RecvTaken)/seconds
 		}
-		s.before[key] = e
+		rows[e.Number] = e
 		one.queued[0] += int(e.SendQueued())
 		one.queued[1] += int(e.RecvQueued())
 		if l := e.Latency; l != nil && (one.latency == nil || l.P99 > one.latency.P99) {
@@ -115,27 +154,32 @@ func (s *sampler) endpoints(ctx context.Context, one *sample) {
 		}
 		one.rows = append(one.rows, row)
 	}
+	s.rows, s.at = rows, now
 }
 
-// decisions adds the policy of a NIC.
-func (s *sampler) decisions(ctx context.Context, one *sample, g *gauge) {
+// decisions adds the policy of the NIC.
+func (s *seen) decisions(ctx context.Context, one *sample) {
 	var p policy
 	if one.nic.ask(ctx, "/trapeze/policy", &p) != nil {
 		return // it is too old
 	}
 	one.policy = &p
-	if seconds := time.Since(g.decidedAt).Seconds(); g.decided != nil && seconds > 0 {
+	if seconds := time.Since(s.decidedAt).Seconds(); s.decided != nil && seconds > 0 {
 		one.decisions = map[string]float64{}
 		for name, v := range p.Counters {
-			if before := g.decided[name]; v > before {
+			if before := s.decided[name]; v > before {
 				one.decisions[name] = float64(v-before) / seconds
 			}
 		}
 	}
-	g.decided, g.decidedAt = p.Counters, time.Now()
+	s.decided, s.decidedAt = p.Counters, time.Now()
 }
 
 func (s *sampler) close() {
+	s.cancel()
+	if s.found != nil {
+		(<-s.found).close()
+	}
 	if s.host != nil {
 		s.host.close()
 	}

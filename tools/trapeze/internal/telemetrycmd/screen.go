@@ -55,10 +55,7 @@ func (m *screen) Init() tea.Cmd { return m.look() }
 
 // look asks the NICs, away from the goroutine that draws. One look begins after the other.
 func (m *screen) look() tea.Cmd {
-	chosen := ""
-	if m.inside {
-		chosen = m.cursor
-	}
+	chosen := map[string]bool{m.cursor: m.inside}
 	m.asking.Add(1)
 	return func() tea.Msg {
 		defer m.asking.Done()
@@ -223,7 +220,7 @@ func (m *screen) endpointLines(s *sample) []string {
 		e := &s.rows[i]
 		p50, p99 := latency(e.Latency)
 		lines = append(lines, fmt.Sprintf(endpointLine, fmt.Sprint(e.Number), telemetry.Printable(e.Kind), telemetry.Printable(e.Reliability),
-			amount(e.sends), amount(e.receives), fmt.Sprint(e.SendQueued()), fmt.Sprint(e.RecvQueued()), p50, p99))
+			amount(e.Sends), amount(e.Receives), fmt.Sprint(e.SendQueued()), fmt.Sprint(e.RecvQueued()), p50, p99))
 	}
 	return lines
 }

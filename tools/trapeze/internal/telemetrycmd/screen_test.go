@@ -16,11 +16,11 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // shown is a screen of two NICs; the second sends more and is measured.
 func shown(t *testing.T) *screen {
 	t.Helper()
-	m := &screen{ctx: t.Context(), sampler: newSampler(), width: 80, height: 24}
+	m := &screen{ctx: t.Context(), sampler: newSampler(t.Context()), width: 80, height: 24}
 	nic := func(pid int, sent float64, address string) sample {
 		return sample{nic: &NIC{Owner: Owner{PID: pid, Program: "trapeze ping --long"}, Address: address, MAC: address}, queued: [2]int{3, 4},
 			rates: map[string]float64{"bytes_sent": sent, "frames_retransmitted": 2},
-			rows:  []endpointRow{{Endpoint: telemetry.Endpoint{Number: 9, Kind: "VI", Reliability: "reliable delivery", SendPosted: 5, SendTaken: 2}, sends: 1234}}}
+			rows:  []endpointRow{{Endpoint: telemetry.Endpoint{Number: 9, Kind: "VI", Reliability: "reliable delivery", SendPosted: 5, SendTaken: 2}, Sends: 1234}}}
 	}
 	a, b := nic(11, 100, "pci:0000:03:00.0"), nic(22, 5e6, "emu:?wire=shm:/run/a/very/long/path/that/no/terminal/of/80/columns/has/room/for")
 	a.policy = &policy{Policy: telemetry.Policy{At: "host", Send: telemetry.Direction{Policy: "amp", MinPulse: 512}, Receive: telemetry.Direction{Policy: "auto"}}}

@@ -47,14 +47,14 @@ func (x *commands) runTop(ctx context.Context, interval time.Duration, once bool
 	if x.JSON {
 		return option.Errorf("top has no JSON: 'trapeze ps --json' and 'trapeze stats --json' have the figures")
 	}
-	m := &screen{ctx: ctx, sampler: newSampler(), interval: interval, width: command.Columns}
+	m := &screen{ctx: ctx, sampler: newSampler(ctx), interval: interval, width: command.Columns}
 	defer m.sampler.close()
 	if once {
-		m.take(m.sampler.next(ctx, ""))
+		m.take(m.sampler.next(ctx, nil))
 		if err := pause(ctx, interval); err != nil {
 			return err
 		}
-		m.take(m.sampler.next(ctx, ""))
+		m.take(m.sampler.next(ctx, nil))
 		_, err := fmt.Fprintln(x.Stdout, m.table())
 		return err
 	}

@@ -1,0 +1,104 @@
+package netmem_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/netmem"
+)
+
+// TestCachedSource: mapped pages, file blocks and pages of others share the frames of a client, and each
+// sees what the others have written.
+func TestCachedSource(t *testing.T) {
+	const pages, frames = 40, 16
+	c := newCrew(t, 2, pages)
+	x, idle := c.join(0, frames), c.join(1, 2*frames)
+	c.until("the other to be connected", func() bool { return connected(x) == 1 })
+	s := x.Source()
+	defer func() {
+		if err := s.(io.Closer).Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	memory, err := s.Alloc(4 * coopPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Alloc(1); err == nil {
+		t.Error("memory was allocated twice")
+	}
+	get := func(page, at int) uint64 {
+		t.Helper()
+		v, err := s.ReadPage(t.Context(), uint64(page), at*coopPage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	at := func(n int) []byte { return memory[n*coopPage:][:coopPage] }
+	c.until("pages to come from the other", func() bool {
+		for i := range pages {
+			if get(i, 0); !bytes.Equal(at(0), content(i)) {
+				t.Fatalf("page %d is wrong", i)
+			}
+		}
+		return x.Stats().FromHosts > 0
+	})
+	if idle.Stats().Kept == 0 {
+		t.Error("nothing is kept")
+	}
+	// A file block that was written shows in the mapping, and the other way round.
+	block := randomBytes(1000, coopPage)
+	c.write(x, block, 5*coopPage)
+	v := get(5, 1)
+	if !bytes.Equal(at(1), block) {
+		t.Error("the mapping has an old block")
+	}
+	copy(at(1), content(77))
+	next, err := s.WritePage(t.Context(), 5, coopPage, v)
+	if err != nil || next <= v {
+		t.Fatalf("version %d after %d, %v", next, v, err)
+	}
+	if !bytes.Equal(c.read(x, coopPage, 5*coopPage), content(77)) {
+		t.Error("the file has an old page")
+	}
+	idle.Drop()
+	if !bytes.Equal(c.read(idle, coopPage, 5*coopPage), content(77)) {
+		t.Error("the other client has an old page")
+	}
+	var conflict *netmem.ConflictError
+	if _, err := s.WritePage(t.Context(), 5, coopPage, v); !errors.As(err, &conflict) || conflict.Found != netmem.Version(next) {
+		t.Errorf("an old version was written: %v", err)
+	}
+	if _, err := s.ReadPage(t.Context(), pages, 0); !errors.Is(err, netmem.ErrOutside) {
+		t.Errorf("a page behind the end: %v", err)
+	}
+	if _, err := s.WritePage(t.Context(), 0, 4*coopPage-1, v); !errors.Is(err, netmem.ErrOutside) {
+		t.Errorf("from behind the memory: %v", err)
+	}
+	// Pages that are not in the cache are written, too, by several at a time.
+	var busy sync.WaitGroup
+	for w := range 4 {
+		busy.Go(func() {
+			for i := w; i < pages; i += 4 {
+				v, err := s.ReadPage(t.Context(), uint64(i), w*coopPage)
+				copy(at(w), content(i+pages))
+				if err == nil {
+					_, err = s.WritePage(t.Context(), uint64(i), w*coopPage, v)
+				}
+				if err != nil {
+					t.Errorf("page %d: %v", i, err)
+				}
+			}
+		})
+	}
+	busy.Wait()
+	idle.Drop()
+	for i := range pages {
+		c.expectOf(idle, i, content(i+pages))
+		c.expectOf(x, i, content(i+pages))
+	}
+}

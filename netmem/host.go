@@ -1,0 +1,246 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+var (
+	// ErrWrongPage: a host has sent a page that is not what the page's server says it is. It is not
+	// asked any more.
+	ErrWrongPage = errors.New("the host has sent a wrong page")
+	// ErrNotKept: a host has said that its frames were old, and has not kept a page that it took.
+	ErrNotKept = errors.New("the host has not kept a page")
+)
+
+// hostTimeout bounds the time that a host takes for an answer, if Options.Timeout is not less. After it
+// the page comes from its server.
+const hostTimeout = 500 * time.Millisecond
+
+// host is a client that lends a part of its cache, as another client knows it.
+type host struct {
+	number  int
+	address via.Address
+	name    string
+	now     atomic.Pointer[line] // nil while there is no connection
+	wake    chan struct{}
+	// gave counts pages that it has given away: as many find room there.
+	gave atomic.Int32
+
+	hits, missing, wrong, sent, refused, broken atomic.Uint64
+
+	mu      sync.Mutex
+	err     error // what it has done wrong last, or why there is no connection
+	lies    bool  // it has sent a wrong page
+	frames  uint64
+	summary protocol.Summary
+	// kept and lost are pages that it had, and had not, when it was asked; halved each epoch.
+	kept, lost float64
+}
+
+// keep connects with the host whenever there is no connection, and asks it for its ages, until ctx ends.
+func (h *host) keep(ctx context.Context, p *pool) {
+	wait := firstRetry
+	for {
+		var err error
+		if h.now.Load() == nil {
+			err = h.dial(ctx, p)
+		}
+		if l := h.now.Load(); l != nil {
+			if err = h.ask(ctx, l); err != nil {
+				l = h.now.Swap(nil)
+				h.broken.Add(1)
+			}
+			if err != nil && l != nil {
+				l.close()
+			}
+		}
+		next := epochTime
+		if err == nil {
+			wait = firstRetry
+		} else if next, wait = wait, min(2*wait, lastRetry); ctx.Err() == nil {
+			h.setError(err)
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			if l := h.now.Swap(nil); l != nil {
+				l.close()
+			}
+			return
+		case <-timer.C:
+		case <-h.wake:
+			timer.Stop()
+		}
+	}
+}
+
+func (h *host) dial(ctx context.Context, p *pool) error {
+	if h.lying() {
+		return ErrWrongPage
+	}
+	timeout := min(hostTimeout, p.options.Timeout)
+	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	l, d, err := dialLine(within, p.fabric, h.address, p.options.Depth, timeout)
+	if err != nil {
+		return err
+	}
+	if int(d.Page) != p.page {
+		l.close()
+		return optionError("the page of a host", d.Page, fmt.Sprint(p.page))
+	}
+	h.mu.Lock()
+	h.frames, h.summary = d.Capacity/uint64(d.Page), protocol.Summary{}
+	h.mu.Unlock()
+	h.gave.Store(0)
+	h.now.Store(l)
+	return nil
+}
+
+// ask asks for the ages of its frames.
+func (h *host) ask(ctx context.Context, l *line) error {
+	r, a, err := l.call(ctx, &protocol.Request{Operation: protocol.Ages}, ring.Frame{}, ring.Frame{})
+	switch {
+	case err != nil:
+		return err
+	case r.Result != protocol.OK:
+		return refusal(r.Result)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, err := protocol.ParseSummary(a.bytes[:a.size], h.frames)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	h.summary = s
+	if !errors.Is(h.err, ErrNotKept) {
+		h.err = nil
+	}
+	return nil
+}
+
+// down ends a connection that has failed. When it returns the frames of its calls can be used for
+// others.
+func (h *host) down(l *line, err error) {
+	if h.now.CompareAndSwap(l, nil) {
+		h.broken.Add(1)
+		h.setError(err)
+	}
+	l.close()
+	select {
+	case h.wake <- struct{}{}: // the keeper connects again
+	default:
+	}
+}
+
+func (h *host) setError(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.lies {
+		h.err = &Error{Op: "use the memory", Device: h.name, Err: err}
+	}
+}
+
+func (h *host) lying() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lies
+}
+
+// mostGave bounds the room that a host is taken to have for what it has given away.
+const mostGave = 64
+
+// get fetches a version of a page, and reports whether it has come.
+func (h *host) get(ctx context.Context, pool, page uint64, s protocol.Stamp, digest protocol.Digest, into ring.Frame) bool {
+	l := h.now.Load()
+	if l == nil {
+		return false
+	}
+	q := protocol.Request{Length: uint32(into.Length)}
+	q.SetCopy(protocol.Get, pool, page, s, 0)
+	r, _, err := l.call(ctx, &q, ring.Frame{}, into)
+	switch {
+	case err != nil:
+		h.down(l, err)
+		return false
+	case r.Result == protocol.OK && int(r.Length) == into.Length && protocol.DigestOf(into.Bytes()) == digest:
+		h.hits.Add(1)
+		h.count(true)
+		if n := h.gave.Load(); r.Flags&protocol.Left != 0 && n < mostGave {
+			h.gave.CompareAndSwap(n, n+1)
+		}
+		return true
+	case r.Result == protocol.OK:
+		h.wrong.Add(1)
+		h.mu.Lock()
+		h.lies, h.err = true, &Error{Op: onPage("fetch", page), Device: h.name, Err: ErrWrongPage, Hint: "its process or its memory is not to be trusted; this client asks it for nothing more"}
+		h.mu.Unlock()
+		h.down(l, ErrWrongPage)
+	case r.Result == protocol.NotHeld:
+		h.missing.Add(1)
+		h.mu.Lock()
+		h.err = &Error{Op: onPage("fetch", page), Device: h.name, Err: ErrNotKept}
+		h.mu.Unlock()
+		h.count(false)
+	case r.Result != protocol.Busy:
+		h.down(l, refusal(r.Result))
+	}
+	return false
+}
+
+// put sends a page, and reports whether the host keeps it.
+func (h *host) put(ctx context.Context, pool, page uint64, s protocol.Stamp, age uint32, from ring.Frame) bool {
+	l := h.now.Load()
+	if l == nil {
+		return false
+	}
+	q := protocol.Request{Length: uint32(from.Length)}
+	q.SetCopy(protocol.Put, pool, page, s, age)
+	r, _, err := l.call(ctx, &q, from, ring.Frame{})
+	switch {
+	case err != nil:
+		h.down(l, err)
+		return false
+	case r.Result == protocol.OK:
+		h.sent.Add(1)
+		return true
+	case r.Result == protocol.Full || r.Result == protocol.Busy:
+		h.refused.Add(1)
+	default:
+		h.down(l, refusal(r.Result))
+	}
+	return false
+}
+
+func (h *host) count(kept bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if kept {
+		h.kept++
+	} else {
+		h.lost++
+	}
+}
+
+// begin returns what the host says of its frames for an epoch, and how far that is believed, from 0 to 1:
+// by the part of its pages that it had of late. One that lies about ages, or needs its memory itself, has lost many.
+func (h *host) begin() (protocol.Summary, float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lies || h.now.Load() == nil {
+		return protocol.Summary{}, 0
+	}
+	trust := (h.kept + 1) / (h.kept + h.lost + 1)
+	h.kept, h.lost = h.kept/2, h.lost/2
+	return h.summary, trust
+}

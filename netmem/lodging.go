@@ -1,0 +1,240 @@
+package netmem
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// lodging is the part of a client's cache that other clients use: it keeps their pages, and gives them
+// pages, those of the client's own as well. It is the storage of a server of its own.
+type lodging struct {
+	storage // none: such a server has no pages to fetch or to write
+	client  *Client
+	server  *Server
+	most    int // frames that may hold pages of others; guarded by the client
+	summary protocol.Summary
+}
+
+func (l *lodging) load() (membership, error) { return membership{}, nil }
+func (l *lodging) close() error              { return nil }
+
+func (l *lodging) stored() uint64 {
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	return uint64(l.client.guests) * uint64(l.client.page)
+}
+
+// newLodging has a client lend bytes of its cache, under a name.
+func newLodging(ctx context.Context, c *Client, name string, bytes int64) (*lodging, error) {
+	l := &lodging{client: c, most: int(bytes / int64(c.page))}
+	o := ServerOptions{Name: name, Page: c.page, Size: int64(len(c.frames)) * int64(c.page), Span: int64(c.page), Depth: c.options.Depth}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s, err := newServer(ctx, c.pool.fabric, l, o)
+	if err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	s.host, l.server = l, s
+	return l, nil
+}
+
+// listen has other clients of the NIC's wire find it.
+func (l *lodging) listen(nic *via.NIC) (err error) {
+	if l.server.listener, err = ring.Listen(nic, l.server.options.Name, ringOptions(l.server.options.Depth)); err != nil {
+		return asError("lend a part of the cache", err)
+	}
+	l.server.running.Go(l.server.accept)
+	l.server.running.Go(l.server.watch)
+	return nil
+}
+
+// end ends it. When it returns no client uses the cache any more.
+func (l *lodging) end() error {
+	if l.server.listener != nil {
+		return l.server.Close()
+	}
+	l.server.cancel()
+	return l.server.release()
+}
+
+// handle answers a request of another client.
+func (l *lodging) handle(x *session, q replier, request *protocol.Request, r *protocol.Reply, payload []byte) {
+	size := protocol.ReplySize
+	var lent *loan
+	switch request.Operation {
+	case protocol.Describe:
+		x.describe(q, r)
+		return
+	case protocol.Stat:
+		x.stat(q, r)
+		return
+	case protocol.Get:
+		lent = l.get(x, q, request, r)
+	case protocol.Put:
+		l.put(request, r, payload)
+	case protocol.Ages:
+		l.client.mu.Lock()
+		l.summary.Encode(x.buffer[:])
+		l.client.mu.Unlock()
+		size = protocol.SummarySize
+	default:
+		r.Result = protocol.BadOperation
+	}
+	x.answer(q, r, size, lent)
+}
+
+// get gives a page to a client that asks for it, in a copy: no other call waits for that client.
+func (l *lodging) get(x *session, q replier, request *protocol.Request, r *protocol.Reply) *loan {
+	c := l.client
+	switch {
+	case int(request.Length) != c.page || q.Room() < c.page:
+		r.Result = protocol.BadLength
+		return nil
+	case request.Epoch == 0:
+		r.Result = protocol.BadRequest
+		return nil
+	case x.lent.Load() >= mostLent:
+		r.Result = protocol.Busy
+		return nil
+	}
+	room, ok := l.server.rooms.take()
+	if !ok {
+		r.Result = protocol.Busy
+		return nil
+	}
+	at := ring.Frame{Memory: l.server.rooms.memory, Offset: int(room) * c.page, Length: c.page}
+	has, left := c.copyOut(request.Epoch, request.Page, request.Stamp(), at.Bytes())
+	if !has {
+		l.server.rooms.returned(room)
+		r.Result = protocol.NotHeld
+		return nil
+	}
+	given := lend(l.server.rooms, room, at)
+	r.Length, r.Version, r.Client = request.Length, request.Expected, request.Client
+	if left {
+		r.Flags = protocol.Left
+	}
+	x.lends(given)
+	l.server.counters.fetches.Add(1)
+	l.server.counters.out.Add(uint64(c.page))
+	return given
+}
+
+// copyOut copies a version of a page out of the cache, if it has it. One that was kept for others leaves
+// the cache.
+func (c *Client) copyOut(pool, page uint64, s protocol.Stamp, into []byte) (has, left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.findOf(pool, page)
+	if f == nil && pool == c.pool.record().Pool {
+		f = c.find(page)
+	}
+	if f == nil || !f.is(s) {
+		return false, false
+	}
+	f.pins++
+	c.mu.Unlock()
+	copy(into, c.bytes(f))
+	c.mu.Lock()
+	has = f.is(s) // or a writer has begun to change it
+	c.unpin(f)
+	if left = has && f.owner != 0 && f.state == valid && f.pins == 0; left {
+		c.remove(f)
+		c.tell()
+	}
+	return has, left
+}
+
+// is says that a frame holds a version of a page as the servers have it.
+func (f *frame) is(s protocol.Stamp) bool {
+	return (f.state == valid || f.state == writing) && !f.dirty && f.change.base == Version(s.Version) && f.change.writer == s.Client
+}
+
+// put keeps a page for others if there is a frame that has not been used for longer than the page.
+func (l *lodging) put(request *protocol.Request, r *protocol.Reply, payload []byte) {
+	c := l.client
+	switch {
+	case int(request.Length) != c.page || len(payload) != c.page:
+		r.Result = protocol.BadLength
+		return
+	case request.Epoch == 0 || request.Next > 1<<32-1:
+		r.Result = protocol.BadRequest
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := l.room(request.Epoch, request.Page, uint32(request.Next))
+	if f == nil {
+		r.Result = protocol.Full
+		return
+	}
+	c.enterOf(f, request.Epoch, request.Page, loading)
+	c.mu.Unlock()
+	copy(c.bytes(f), payload)
+	c.mu.Lock()
+	f.change.base, f.change.writer = Version(request.Expected), request.Client
+	f.last = c.tick - uint32(request.Next)
+	f.state = valid
+	c.tell()
+	l.server.counters.writes.Add(1)
+	l.server.counters.in.Add(uint64(c.page))
+}
+
+// mostLooks is at how many frames put looks for one that is old enough.
+const mostLooks = 64
+
+// room is a frame for a page of such an age, nil if there is none. An older version of the page goes.
+func (l *lodging) room(owner, page uint64, age uint32) *frame {
+	c := l.client
+	if c.closed || l.most == 0 {
+		return nil
+	}
+	if f := c.findOf(owner, page); f != nil {
+		if f.state != valid || f.pins > 0 || f.queued {
+			return nil
+		}
+		c.remove(f)
+	}
+	full := c.guests >= l.most // then only a guest may go
+	if !full && len(c.unused) > c.reserve {
+		return c.takeUnused()
+	}
+	for range min(mostLooks, len(c.frames)) {
+		f := &c.frames[c.lookout]
+		c.lookout = (c.lookout + 1) % len(c.frames)
+		if f.state != valid || f.dirty || f.queued || f.pins > 0 || full && f.owner == 0 || c.tick-f.last <= age {
+			continue
+		}
+		c.remove(f)
+		return c.takeUnused()
+	}
+	return nil
+}
+
+// Lend changes how many bytes of the cache other clients may use. What they use beyond that is free
+// again when it returns. It fails if the client lends nothing: see Cooperation.Name.
+func (c *Client) Lend(bytes int64) error {
+	if c.lodging == nil {
+		return &Error{Op: "lend a part of the cache", Err: optionError("Cooperation.Name", `""`, "a name, when the client is opened")}
+	}
+	if bytes < 0 || bytes > c.options.Cache {
+		return optionError("bytes to lend", bytes, "0 to the size of the cache")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lodging
+	l.most = int(bytes / int64(c.page))
+	for i := 0; i < len(c.frames) && c.guests > l.most; i++ {
+		if f := &c.frames[i]; f.owner != 0 && f.state == valid && f.pins == 0 && !f.queued {
+			c.remove(f)
+		}
+	}
+	c.tell()
+	l.summary = c.summary(l.most)
+	return nil
+}

@@ -1,0 +1,169 @@
+package telemetrycmd
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// page is the one file of the page: HTML with its style and its script.
+//
+//go:embed web.html
+var page string
+
+const (
+	// webPatience bounds what a browser may take to send a request, and to read an answer.
+	webPatience = 10 * time.Second
+	// webIdle bounds the life of a connection without requests.
+	webIdle = time.Minute
+	// maxConnections bounds the connections of all browsers.
+	maxConnections = 128
+	// webBuffer bounds what the kernel holds for a browser that does not read: a few events.
+	webBuffer = 64 << 10
+)
+
+// listener accepts browsers.
+type listener struct{ net.Listener }
+
+// Accept is described at net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(webBuffer) // else it is larger
+	}
+	return c, err
+}
+
+// site serves the page and its events.
+type site struct {
+	feed *feed
+	// token is what requests must have; empty for none.
+	token string
+	// name is the host that --listen names.
+	name string
+	// patience bounds what a browser may take to read an event.
+	patience time.Duration
+}
+
+// serve serves until ctx ends, and returns when all that it has started has ended.
+func (s *site) serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: webPatience, WriteTimeout: webPatience, IdleTimeout: webIdle, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(io.Discard, "", 0), // it would tell of each browser that breaks off
+	}
+	ended := make(chan struct{})
+	unlink := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		// Streams end with ctx. What is not done by then is cut off.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(last) != nil {
+			_ = server.Close()
+		}
+	})
+	err := server.Serve(netutil.LimitListener(listener{l}, maxConnections))
+	if !unlink() {
+		<-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// ServeHTTP is described at http.Handler.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webPatience))
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer") // the address has the token
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	switch given := r.URL.Query().Get("token"); {
+	case !s.knows(r):
+		http.Error(w, "this host name is not one of the page: use the address that 'trapeze web' has printed", http.StatusMisdirectedRequest)
+	case r.URL.Path != "/" && r.URL.Path != "/events":
+		http.Error(w, "there is nothing here: the page is at /", http.StatusNotFound)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
+	case subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1 && s.token != "":
+		http.Error(w, "the token is missing or wrong: use the address that 'trapeze web' has printed", http.StatusForbidden)
+	case r.URL.Path == "/":
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", contentPolicy)
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(page))
+	case r.Method == http.MethodHead:
+		h.Set("Content-Type", "text/event-stream")
+	default:
+		s.events(w, r)
+	}
+}
+
+// knows reports whether the request's Host is one by which a browser reaches this server
+// knowingly: localhost, the name of --listen, or the IP address that it has connected to. A page
+// of others whose name leads here (DNS rebinding) has another one. The port may be another, as
+// behind ssh -L.
+func (s *site) knows(r *http.Request) bool {
+	name, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		name = strings.Trim(r.Host, "[]")
+	}
+	if strings.EqualFold(name, "localhost") || s.name != "" && strings.EqualFold(name, s.name) {
+		return true
+	}
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	ip := net.ParseIP(name)
+	return ok && ip != nil && (ip.Equal(at.IP) || ip.IsLoopback() && at.IP.IsLoopback())
+}
+
+// contentPolicy lets the page run its own script and style, and ask nothing but this server.
+var contentPolicy = "default-src 'none'; script-src " + hashOf("script") + "; style-src " + hashOf("style") +
+	"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// hashOf names the text of the page's one element of a kind.
+func hashOf(element string) string {
+	_, rest, _ := strings.Cut(page, "<"+element+">")
+	text, _, _ := strings.Cut(rest, "</"+element+">")
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// events sends what a browser shows, until it goes, does not read, or the server ends.
+func (s *site) events(w http.ResponseWriter, r *http.Request) {
+	v, err := s.feed.join(r.URL.Query().Get("nic"))
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.feed.leave(v)
+	w.Header().Set("Content-Type", "text/event-stream")
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{}) // the end of a stream is that of its connection
+	for event := []byte("retry: 1000\n\n"); ; {
+		if c.SetWriteDeadline(time.Now().Add(s.patience)) != nil {
+			return
+		}
+		if _, err := w.Write(event); err != nil || c.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case event = <-v.events:
+		}
+	}
+}
