@@ -12,7 +12,7 @@
 // packet counts from 0. engine is hostTx, netTx, netRcv or hostRcv. Times are in
 // microseconds from an origin that all records of the file share. bytes is the
 // payload moved. A record of a bidirectional run may carry "flow":1 for the
-// second direction; 0 is the default. Of hostTx and netRcv "queued" is how many frames
+// second direction; 0 is the default. Of hostTx and netRcv "queued" counts the frames that
 // were known to wait behind this one when it began; 0 is the default. Records may come in
 // any order.
 //
