@@ -213,6 +213,11 @@ type DMARecord struct {
 	Bytes uint32
 	// Engine that moved them.
 	Engine DMAEngine
-	// Flags holds the phase bit, as in Completion. Use LoadFlags and Publish.
+	// Flags holds the phase bit, as in Completion, and DMARecordQueued. Use LoadFlags and
+	// Publish.
 	Flags uint32
 }
+
+// DMARecordQueued is where the Flags of a DMARecord say how many frames were known to wait behind
+// this one when it began. All ones mean that many or more. It is zero for outgoing engines.
+const DMARecordQueued uint32 = 0xffff0000

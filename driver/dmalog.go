@@ -149,7 +149,7 @@ func (l *dmaLog) next() (dmalog.Record, bool) {
 	mmio.FromDevice()
 	r := *shared // once: the device may change it under our eyes
 	const longest = math.MaxInt64 / 1000
-	if flags&^descriptors.CompletionPhase != 0 || r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.End > longest ||
+	if flags&^(descriptors.CompletionPhase|descriptors.DMARecordQueued) != 0 || r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.End > longest ||
 		r.Packet > math.MaxInt32 || r.Bytes > descriptors.MaxTransfer {
 		l.failed = fmt.Errorf("%w: record %d of the DMA log is engine %d, packet %d, %d bytes, %d to %d ns, flags %#x",
 			ErrProtocol, l.consumer, uint32(r.Engine), r.Packet, r.Bytes, r.Start, r.End, flags)
@@ -158,6 +158,7 @@ func (l *dmaLog) next() (dmalog.Record, bool) {
 	l.consumer++
 	return dmalog.Record{
 		Packet: int(r.Packet), Engine: engines[r.Engine], Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
+		Queued: int(flags & descriptors.DMARecordQueued >> 16),
 	}, true
 }
 

@@ -16,12 +16,14 @@ import (
 
 // transfer is a record of a sound device: number i of its log.
 func transfer(i int) descriptors.DMARecord {
-	return descriptors.DMARecord{Start: uint64(10 * i), End: uint64(10*i + 7), Packet: uint32(i / 4), Bytes: uint32(100 + i), Engine: descriptors.DMAEngine(i % 4)}
+	return descriptors.DMARecord{Start: uint64(10 * i), End: uint64(10*i + 7), Packet: uint32(i / 4), Bytes: uint32(100 + i), Engine: descriptors.DMAEngine(i % 4),
+		Flags: uint32(i*700%0x10000) << 16}
 }
 
 // record is what ReadDMALog makes of it.
 func record(i int) dmalog.Record {
-	return dmalog.Record{Start: int64(10_000 * i), End: int64(10_000*i + 7_000), Packet: i / 4, Bytes: 100 + i, Engine: dmalog.Engine(i % 4)}
+	return dmalog.Record{Start: int64(10_000 * i), End: int64(10_000*i + 7_000), Packet: i / 4, Bytes: 100 + i, Engine: dmalog.Engine(i % 4),
+		Queued: i * 700 % 0x10000}
 }
 
 func mustLog(t *testing.T, n *driver.NIC) driver.DMALogState {

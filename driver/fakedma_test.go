@@ -121,7 +121,7 @@ func (d *fakeDevice) logs(r descriptors.DMARecord, tamper func(r *descriptors.DM
 	}
 	slot := d.block.logged & (1<<log2 - 1)
 	to := &descriptors.DMARecordsAt(d.memory(d.pair(descriptors.RegLogBaseLow)+uint64(slot)*descriptors.DMARecordSize, descriptors.DMARecordSize))[0]
-	r.Flags = descriptors.PhaseOf(d.block.logged, uint8(log2))
+	r.Flags = r.Flags&descriptors.DMARecordQueued | descriptors.PhaseOf(d.block.logged, uint8(log2))
 	if tamper != nil {
 		tamper(&r)
 	}

@@ -24,7 +24,7 @@ type watchable interface {
 	Watch(show func(sent bool, frame []byte)) bool
 }
 
-// captured is what a program beside this one captures of a NIC.
+// captured has the frames that a program beside this one captures of a NIC.
 type captured struct {
 	mu   sync.Mutex // guards ring
 	ring *framering.Writer

@@ -95,7 +95,7 @@ type threadDevice struct {
 	inspected
 }
 
-// inspected is what a driver can see of a device's wire.
+// inspected has a driver's view of a device's wire.
 type inspected interface {
 	WireStats() any
 	Watch(show func(sent bool, frame []byte)) bool

@@ -2,8 +2,6 @@ package emulator
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -11,27 +9,14 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// decimal are the units of speeds.
-var decimal = []struct {
-	unit string
-	size int64
-}{{"K", 1e3}, {"M", 1e6}, {"G", 1e9}}
-
-// rate parses bytes per second, such as 100M; a K is 1000.
+// rate parses bytes per second.
 func rate(at func(s *settings) *int64) func(s *settings, v string) error {
 	return func(s *settings, v string) error {
-		digits, size := v, int64(1)
-		for _, d := range decimal {
-			if rest, ok := strings.CutSuffix(v, d.unit); ok {
-				digits, size = rest, d.size
-			}
+		n, err := speed.ParseRate(v)
+		if err == nil {
+			*at(s) = n
 		}
-		n, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || n < 0 || n > speed.MaxRate/size || n*size < speed.MinRate {
-			return fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", speed.MinRate, speed.MaxRate)
-		}
-		*at(s) = n * size
-		return nil
+		return err
 	}
 }
 

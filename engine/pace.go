@@ -6,7 +6,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/speed"
 )
 
-// pace is what a transmitter knows of transfers that take their time: those of hostTx by the
+// pace has a transmitter's knowledge of transfers that take their time: those of hostTx by the
 // speed of the bus, those of netTx by that of the wire. The frame in progress is then
 // gathered into the NIC's memory while the one before leaves the wire.
 type pace struct {

@@ -43,22 +43,17 @@ type Pipeline struct {
 	// learns belongs to one direction of one engine.
 	Send, Receive pipeline.Policy
 	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
-	// defaultBurst if zero.
+	// speed.DefaultBurst if zero.
 	Burst int
-	// Bus is how fast hostTx and hostRcv move, 10^6 to 64*10^9 bytes per second. Zero: as
+	// Bus is the speed of hostTx and hostRcv, 10^6 to 64*10^9 bytes per second. Zero: as
 	// fast as the machine copies.
 	Bus int64
-	// Setup is how long it takes to begin a transfer of either, at most 100 us: of hostTx
+	// Setup is the time that it takes to begin a transfer of either, at most 100 us: of hostTx
 	// each frame, of hostRcv each piece.
 	Setup time.Duration
 }
 
 const (
-	// defaultBurst is the payload of a frame of the default wire in memory, so
-	// that such frames take one decision. Larger ones are cut, so that a peer on
-	// another processor copies along: of bursts of 2, 4 and 8 KiB these were the
-	// best (BenchmarkEcho, frames of 64 KiB).
-	defaultBurst = 8192
 	// DefaultMinPulse is the least that the default policies move, in bytes,
 	// unless it ends the frame. Handing over less costs more than it gains: the
 	// peer's look at a progress counter is a cache miss.
@@ -79,7 +74,7 @@ func (p *Pipeline) setDefaults(pieces bool) {
 		p.Receive = policy
 	}
 	if p.Burst == 0 {
-		p.Burst = defaultBurst
+		p.Burst = speed.DefaultBurst
 	}
 }
 

@@ -10,7 +10,7 @@ func (d *dma) stopLog() {
 }
 
 // Transfer implements memory.Log.
-func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes int) {
+func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int) {
 	g := &s.dma.log
 	packet := frame - s.first
 	if int32(packet) < 0 {
@@ -32,8 +32,14 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes 
 	if outgoing {
 		r.Engine = engineOf[s.direction][1]
 	}
-	r.Publish(descriptors.PhaseOf(g.producer, g.log2))
+	r.Publish(descriptors.PhaseOf(g.producer, g.log2) | queuedFlags(queued))
 	g.producer++
+}
+
+// queuedFlags returns the flags of a record of a frame with so many behind it.
+func queuedFlags(queued int) uint32 {
+	const most = int(descriptors.DMARecordQueued >> 16)
+	return uint32(min(max(queued, 0), most)) << 16
 }
 
 // engineOf names the incoming and the outgoing engine of each direction.

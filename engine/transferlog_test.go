@@ -34,7 +34,7 @@ func (n *node) newLog(log2 uint8) *logRing {
 // next takes the next record.
 func (l *logRing) next() (r descriptors.DMARecord, ok bool) {
 	at := &l.records[l.taken&(1<<l.log2-1)]
-	if at.LoadFlags() != descriptors.PhaseOf(l.taken, l.log2) {
+	if at.LoadFlags()&descriptors.CompletionPhase != descriptors.PhaseOf(l.taken, l.log2) {
 		return r, false
 	}
 	l.taken++

@@ -12,7 +12,7 @@ import (
 // errors.
 const Quiet = slog.Level(math.MaxInt32)
 
-// logging is how the commands of a program log, by its flags.
+// logging has the logger of a program's commands, by its flags.
 type logging struct {
 	w     io.Writer
 	json  bool

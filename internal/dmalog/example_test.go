@@ -13,11 +13,11 @@ func ExampleRead() {
 	const log0 = `{"packet":0,"engine":"hostTx","start_us":7.5,"end_us":73.8,"bytes":8192}
 {"packet":0,"engine":"netTx","start_us":20,"end_us":90.5,"bytes":8192}
 `
-	records, err := dmalog.Read(strings.NewReader(log0), "live.log")
+	recorded, err := dmalog.Read(strings.NewReader(log0), "live.log")
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, r := range records {
+	for _, r := range recorded.Records {
 		fmt.Println(r.Engine, r.Bytes, "bytes until", dmalog.Microseconds(r.End), "us")
 	}
 	// Output:

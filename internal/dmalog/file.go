@@ -25,12 +25,13 @@ type line struct {
 	Start  *float64 `json:"start_us"`
 	End    *float64 `json:"end_us"`
 	Bytes  *float64 `json:"bytes"`
+	Queued int      `json:"queued"`
 }
 
 // Read parses a log; name is used in errors, which are *LineError or come from r.
 // Empty lines are skipped. Nothing is returned beside an error.
-func Read(r io.Reader, name string) ([]Record, error) {
-	var records []Record
+func Read(r io.Reader, name string) (Log, error) {
+	var log Log
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 0, maxLine), maxLine)
 	n := 0
@@ -40,19 +41,27 @@ func Read(r io.Reader, name string) ([]Record, error) {
 		if len(text) == 0 {
 			continue
 		}
-		if len(records) == MaxRecords {
-			return nil, &LineError{File: name, Line: n, Err: ErrRecord, Hint: "at most " + strconv.Itoa(MaxRecords) + " records"}
+		if log.Setup == nil && len(log.Records) == 0 && isSetup(text) {
+			setup, key, hint := parseSetup(text)
+			if hint != "" {
+				return Log{}, &LineError{File: name, Line: n, Key: key, Err: ErrSetup, Hint: hint}
+			}
+			log.Setup = setup
+			continue
+		}
+		if len(log.Records) == MaxRecords {
+			return Log{}, &LineError{File: name, Line: n, Err: ErrRecord, Hint: "at most " + strconv.Itoa(MaxRecords) + " records"}
 		}
 		record, key, hint := parse(text)
 		if hint != "" {
-			return nil, &LineError{File: name, Line: n, Key: key, Err: ErrRecord, Hint: hint}
+			return Log{}, &LineError{File: name, Line: n, Key: key, Err: ErrRecord, Hint: hint}
 		}
-		records = append(records, record)
+		log.Records = append(log.Records, record)
 	}
 	if err := s.Err(); err != nil {
-		return nil, &LineError{File: name, Line: n + 1, Err: err, Hint: "lines of at most " + strconv.Itoa(maxLine) + " bytes"}
+		return Log{}, &LineError{File: name, Line: n + 1, Err: err, Hint: "lines of at most " + strconv.Itoa(maxLine) + " bytes"}
 	}
-	return records, nil
+	return log, nil
 }
 
 // parse returns the record of a line, or the key that is wrong and what it may be.
@@ -79,13 +88,15 @@ func parse(text []byte) (r Record, key, hint string) {
 		return r, "end_us", "start_us to 1e12 microseconds"
 	case l.Bytes == nil || *l.Bytes < 0 || *l.Bytes > maxBytes || *l.Bytes != math.Trunc(*l.Bytes):
 		return r, "bytes", "a whole number from 0 to " + strconv.Itoa(maxBytes)
+	case l.Queued < 0 || l.Queued > maxPacket:
+		return r, "queued", "a whole number from 0 to " + strconv.Itoa(maxPacket)
 	}
 	engine, ok := ParseEngine(*l.Engine)
 	if !ok {
 		return r, "engine", "hostTx, netTx, netRcv or hostRcv"
 	}
 	return Record{
-		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes),
+		Packet: int(*l.Packet), Flow: l.Flow, Engine: engine, Bytes: int(*l.Bytes), Queued: l.Queued,
 		Start: int64(math.Round(*l.Start * 1e6)), End: int64(math.Round(*l.End * 1e6)),
 	}, "", ""
 }
@@ -106,14 +117,27 @@ func Append(b []byte, r Record) []byte {
 	b = strconv.AppendFloat(b, Microseconds(r.End), 'f', -1, 64)
 	b = append(b, `,"bytes":`...)
 	b = strconv.AppendInt(b, int64(r.Bytes), 10)
+	if r.Queued != 0 {
+		b = append(b, `,"queued":`...)
+		b = strconv.AppendInt(b, int64(r.Queued), 10)
+	}
 	return append(b, '}', '\n')
 }
 
-// Write writes records as a log.
-func Write(w io.Writer, records []Record) error {
+// Write writes a log.
+func Write(w io.Writer, log Log) error {
 	buffered := bufio.NewWriter(w)
-	var scratch [192]byte
-	for _, r := range records {
+	var scratch [256]byte
+	if log.Setup != nil {
+		text, err := log.Setup.append(scratch[:0])
+		if err != nil {
+			return err
+		}
+		if _, err := buffered.Write(text); err != nil {
+			return err
+		}
+	}
+	for _, r := range log.Records {
 		if _, err := buffered.Write(Append(scratch[:0], r)); err != nil {
 			return err
 		}

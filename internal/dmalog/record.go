@@ -12,7 +12,14 @@
 // packet counts from 0. engine is hostTx, netTx, netRcv or hostRcv. Times are in
 // microseconds from an origin that all records of the file share. bytes is the
 // payload moved. A record of a bidirectional run may carry "flow":1 for the
-// second direction; 0 is the default. Records may come in any order.
+// second direction; 0 is the default. Of hostTx and netRcv "queued" counts the frames that
+// were known to wait behind this one when it began; 0 is the default. Records may come in
+// any order.
+//
+// The first line may be a [Setup] instead, which says how the NICs were set up. The logs of
+// the commands have one, and 'trapeze-lab model replay' needs it:
+//
+//	{"dma_log":1,"at":"nic","send":{"policy":"amp","minpulse_bytes":512},"receive":{"policy":"auto"},"burst_bytes":512}
 package dmalog
 
 import (
@@ -59,13 +66,24 @@ type Record struct {
 	Start  int64
 	End    int64
 	Bytes  int
+	Queued int // frames known to wait behind it when it began; of HostTx and NetRcv
+}
+
+// Log is a file of records.
+type Log struct {
+	Setup   *Setup // nil: it does not say how the NICs were set up
+	Records []Record
 }
 
 // Microseconds converts a time of this package for people and files.
 func Microseconds(ps int64) float64 { return float64(ps) / 1e6 }
 
-// ErrRecord: a line of a log is not a record.
-var ErrRecord = errors.New("not a DMA record")
+var (
+	// ErrRecord: a line of a log is not a record.
+	ErrRecord = errors.New("not a DMA record")
+	// ErrSetup: the first line of a log does not say how NICs were set up, although it should.
+	ErrSetup = errors.New("not the setup of a DMA log")
+)
 
 // LineError names the line of a log that cannot be used.
 type LineError struct {

@@ -138,7 +138,7 @@ func viFamilies() []*Family {
 	}
 }
 
-// NIC is what was read of one.
+// NIC has the samples of one.
 type NIC struct {
 	labels    []string
 	mac       string

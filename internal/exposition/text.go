@@ -35,7 +35,7 @@ func Handler(families []*Family, read func(context.Context) []*NIC) http.Handler
 	})
 }
 
-// escapedHelp is how the format writes help.
+// escapedHelp writes help as the format has it.
 var escapedHelp = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 
 // appendEscaped appends the value of a label as the format writes it.

@@ -68,7 +68,18 @@ const ownLooks = 1
 // Burst sends count n-byte messages from a to b, posted one behind the other,
 // and returns when all have arrived.
 func Burst(ctx context.Context, a, b End, n, count int) error {
-	posted, came := 0, 0
+	return burst(ctx, a, b, n, count, nil)
+}
+
+// BurstTimes is Burst, and returns how long each message took, from when it was posted.
+func BurstTimes(ctx context.Context, a, b End, n, count int) ([]time.Duration, error) {
+	took := make([]time.Duration, count)
+	return took, burst(ctx, a, b, n, count, took)
+}
+
+// burst notes in took, unless that is nil, how long each message took.
+func burst(ctx context.Context, a, b End, n, count int, took []time.Duration) error {
+	posted, came, began := 0, 0, time.Now()
 	for looks := 1; came < count; looks++ {
 		if posted < count {
 			buf, err := a.TryAcquire()
@@ -76,6 +87,9 @@ func Burst(ctx context.Context, a, b End, n, count int) error {
 				return err
 			}
 			if buf != nil {
+				if took != nil {
+					took[posted] = -time.Since(began)
+				}
 				if err := a.Post(n); err != nil {
 					return err
 				}
@@ -95,6 +109,9 @@ func Burst(ctx context.Context, a, b End, n, count int) error {
 			}
 			if err := b.Release(); err != nil {
 				return err
+			}
+			if took != nil {
+				took[came] += time.Since(began)
 			}
 			looks = 0
 			came++

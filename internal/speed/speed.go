@@ -3,6 +3,8 @@ package speed
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,26 @@ const (
 	// MinBurst and MaxBurst bound bursts, in bytes.
 	MinBurst, MaxBurst = 64, 65536
 )
+
+// DefaultBurst is the payload of a frame of the default wire in memory, in bytes, so that such frames
+// take one decision. Larger ones are cut, so that a peer on another processor copies along. Of bursts
+// of 2, 4 and 8 KiB these were the best (BenchmarkEcho of package engine, frames of 64 KiB).
+const DefaultBurst = 8192
+
+// ParseRate reads bytes per second in MinRate..MaxRate, such as 100M; a K is 1000.
+func ParseRate(v string) (int64, error) {
+	digits, size := v, int64(1)
+	for i, unit := range []string{"K", "M", "G"} {
+		if rest, ok := strings.CutSuffix(v, unit); ok {
+			digits, size = rest, []int64{1e3, 1e6, 1e9}[i]
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > MaxRate/size || n*size < MinRate {
+		return 0, fmt.Errorf("it is bytes per second in %d..%d, such as 100M for 100 MB/s", MinRate, MaxRate)
+	}
+	return n * size, nil
+}
 
 // Path is a way for bytes that has a speed. The zero value takes no time.
 type Path struct {
@@ -50,7 +72,7 @@ func (p Path) Takes(n int) time.Duration {
 	return time.Duration((int64(n)*int64(time.Second) + p.Rate - 1) / p.Rate)
 }
 
-// Carries is how many of the bytes have passed a while after the set-up, which is shorter than
+// Carries returns how many of the bytes have passed a while after the set-up, which is shorter than
 // they take.
 func (p Path) Carries(while time.Duration) int {
 	return int(int64(while) * p.Rate / int64(time.Second))

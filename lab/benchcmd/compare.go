@@ -16,8 +16,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 )
 
 // compareReport holds what bench compare --json prints.

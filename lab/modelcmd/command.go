@@ -1,6 +1,5 @@
-// Package modelcmd holds the commands of trapeze that compute and draw: model,
-// model compare, model fetch, model transfer, model cells, model sweep, model project, model trunk,
-// model bridge, model fit, model profiles, model platforms, and plot.
+// Package modelcmd holds the commands of trapeze-lab that compute and draw: model with its
+// subcommands, and plot.
 package modelcmd
 
 import (
@@ -64,7 +63,7 @@ takes from another what the file does not say).
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), trunkCommand(e), bridgeCommand(e), goalsCommand(e), fitCommand(e), profilesCommand(e))
+	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), trunkCommand(e), bridgeCommand(e), goalsCommand(e), replayCommand(e), fitCommand(e), profilesCommand(e))
 	return cmd
 }
 

@@ -21,8 +21,8 @@ import (
 // ErrTooFar: a computed figure is further from the published one than was allowed.
 var ErrTooFar = errors.New("computed figures are too far from the published ones")
 
-// ErrNothing: a limit was given for errors that there are none of.
-var ErrNothing = errors.New("nothing to hold against the limit")
+// errNothing: a limit was given for errors that there are none of.
+var errNothing = errors.New("nothing to hold against the limit")
 
 func compareCommand(e *command.Env) *cobra.Command {
 	var file, only string
@@ -116,7 +116,7 @@ func withinLimits(cmd *cobra.Command, s published.Summary, mean, most float64) e
 		case !cmd.Flags().Changed(l.flag):
 			continue
 		case s.Rows == 0:
-			return fmt.Errorf("--%s %g: no row of CS-1997-20, Table 1 was computed: %w", l.flag, l.limit, ErrNothing)
+			return fmt.Errorf("--%s %g: no row of CS-1997-20, Table 1 was computed: %w", l.flag, l.limit, errNothing)
 		case l.value > l.limit:
 			return fmt.Errorf("CS-1997-20, Table 1: %s: %.2f %%, the limit is %g %%: %w", l.what, l.value, l.limit, ErrTooFar)
 		}

@@ -69,18 +69,24 @@ func (r *recorded) source() (report.Case, []dmalog.Record, string, error) {
 		c, err := r.f.measured()
 		return c, nil, "", err
 	}
-	file, err := openInput("--log", r.log)
+	log, err := readLog(r.log)
 	if err != nil {
 		return report.Case{}, nil, "", err
 	}
-	records, err := dmalog.Read(file, r.log)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return report.Case{}, nil, "", err
+	if log.Records == nil {
+		log.Records = []dmalog.Record{}
 	}
-	if records == nil {
-		records = []dmalog.Record{}
+	return report.Case{}, log.Records, "DMA log " + filepath.Base(r.log), nil
+}
+
+// readLog reads the log that --log names.
+func readLog(name string) (dmalog.Log, error) {
+	file, err := openInput("--log", name)
+	if err != nil {
+		return dmalog.Log{}, err
 	}
-	return report.Case{}, records, "DMA log " + filepath.Base(r.log), nil
+	log, err := dmalog.Read(file, name)
+	return log, errors.Join(err, file.Close())
 }
 
 // picture makes a command that draws one picture. draw checks the flags that its caller

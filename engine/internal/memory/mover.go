@@ -13,9 +13,10 @@ import "github.com/trapeze-nic/trapeze/pipeline"
 type Clock func() int64
 
 // Log is told of transfers when they have ended. Incoming transfers are whole
-// frames. Times are the mover's clock.
+// frames. Times are the mover's clock. queued is the number of frames that were known to
+// wait behind an incoming one when it began; zero for outgoing ones.
 type Log interface {
-	Transfer(outgoing bool, frame uint32, start, end int64, bytes int)
+	Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int)
 }
 
 // Config of a Mover.
@@ -58,6 +59,7 @@ type Mover struct {
 	number  uint32 // frames started
 	length  int    // of the newest frame
 	arrived int
+	queued  int   // frames known to wait behind it when it began.
 	missing int   // bytes that Cancel kept from moving
 	began   int64 // when the frame started
 	decided int64 // when the outgoing transfer started
@@ -142,7 +144,7 @@ func (m *Mover) Start(length, queued int) error {
 	}
 	m.device.SetBacklog(queued)
 	m.number++
-	m.length, m.arrived, m.missing = length, 0, 0
+	m.length, m.arrived, m.queued, m.missing = length, 0, queued, 0
 	if !m.plain {
 		m.gate.open, m.gate.allowed = !m.pulses, 0
 		if m.timed {
@@ -212,7 +214,7 @@ func (m *Mover) Arrived(total int) error {
 func (m *Mover) filled() {
 	now := m.clock()
 	if m.log != nil {
-		m.log.Transfer(false, m.number-1, m.began, now, m.arrived)
+		m.log.Transfer(false, m.number-1, m.began, now, m.arrived, m.queued)
 	}
 	if m.learns != nil {
 		m.learns.ObserveArrival(m.arrived, now-m.began)
@@ -271,7 +273,7 @@ func (m *Mover) Ended() bool {
 	}
 	now := m.clock()
 	if m.log != nil {
-		m.log.Transfer(true, t.frame, t.decided, now, t.bytes)
+		m.log.Transfer(true, t.frame, t.decided, now, t.bytes, 0)
 	}
 	if m.learns != nil {
 		m.learns.Observe(pipeline.Observation{Bytes: t.bytes, Elapsed: now - t.decided, Left: t.left, Queued: t.queued})

@@ -24,13 +24,14 @@ type owner struct {
 	hosted    bool // as asked for
 	number    uint32
 	length    int
+	queued    int
 	in, out   []byte // what arrives, what has left
 	cancelled bool
 }
 
-func (o *owner) Transfer(outgoing bool, frame uint32, start, end int64, bytes int) {
-	if start > end || end > o.now || bytes < 1 {
-		o.Fatalf("transfer of %d bytes from %d to %d at %d", bytes, start, end, o.now)
+func (o *owner) Transfer(outgoing bool, frame uint32, start, end int64, bytes, queued int) {
+	if start > end || end > o.now || bytes < 1 || !outgoing && queued != o.queued || outgoing && queued != 0 {
+		o.Fatalf("transfer of %d bytes from %d to %d at %d, %d behind", bytes, start, end, o.now, queued)
 	}
 	n := o.logged[frame]
 	if outgoing {
@@ -64,7 +65,8 @@ func (o *owner) frame() {
 		o.in[i] = byte(o.random.Uint32())
 	}
 	hosted := o.hosted // the wish counts from the next frame on
-	if err := o.m.Start(o.length, o.random.IntN(3)); err != nil {
+	o.queued = o.random.IntN(3)
+	if err := o.m.Start(o.length, o.queued); err != nil {
 		o.Fatal(err)
 	}
 	arrived, allowed := 0, 0
@@ -329,7 +331,7 @@ func TestBadUse(t *testing.T) {
 
 type never struct{ *testing.T }
 
-func (n never) Transfer(bool, uint32, int64, int64, int) { n.Error("told without a clock") }
+func (n never) Transfer(bool, uint32, int64, int64, int, int) { n.Error("told without a clock") }
 
 func newMover(t testing.TB, p pipeline.Policy, clock memory.Clock) *memory.Mover {
 	t.Helper()
@@ -372,7 +374,7 @@ var timed = func() memory.Clock {
 // discardLog is a log that keeps nothing.
 type discardLog struct{}
 
-func (discardLog) Transfer(bool, uint32, int64, int64, int) {}
+func (discardLog) Transfer(bool, uint32, int64, int64, int, int) {}
 
 func TestNothingIsAllocated(t *testing.T) {
 	for _, p := range []pipeline.Policy{pipeline.StoreAndForward{}, pipeline.Static{Pulse: 512}, pipeline.Eager{MinPulse: 128}, pipeline.NewAuto(pipeline.EarlyBytes)} {

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 

@@ -34,7 +34,8 @@ func (m *machine) decide(n int) {
 
 func (m *machine) startHostTx(n, i int) {
 	f := &m.flows[i]
-	if _, err := f.send.Start(f.payload); err != nil {
+	bytes := f.length(f.started)
+	if _, err := f.send.Start(bytes); err != nil {
 		m.nics[n].reading = false
 		return
 	}
@@ -43,7 +44,8 @@ func (m *machine) startHostTx(n, i int) {
 	f.started++
 	cost := m.cost(n, dmalog.HostTx, f.cost[dmalog.HostTx])
 	f.hostTx = move{active: true, decided: m.nics[n].began, issued: m.now, from: m.now + cost.Overhead,
-		end: m.now + cost.Transfer(f.payload), perByte: cost.PerByte, bytes: f.payload}
+		end: m.now + cost.Transfer(bytes), perByte: cost.PerByte, bytes: bytes, burst: m.o.Burst,
+		queued: f.postedFrames - f.started}
 	m.at[i*flowSlots+hostTxEnd] = f.hostTx.end
 }
 
@@ -56,8 +58,12 @@ func (m *machine) startNetTx(n, i int) {
 		return
 	}
 	cost := m.cost(n, dmalog.NetTx, f.cost[dmalog.NetTx])
-	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead}
+	view, _ := f.send.Head()
+	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead, view: view}
 	f.leaving, f.pulse = int(t.Frame), t
+	if f.netTx.freed = f.early && t.Last; f.netTx.freed {
+		m.finish(f.send)
+	}
 	if m.trunk != nil {
 		m.enter(i)
 	} else {
@@ -114,7 +120,7 @@ func (m *machine) flow(i int, first bool) {
 // arm gives the receive engine a buffer for the next frame of a flow.
 func (m *machine) arm(i int) {
 	f := &m.flows[i]
-	if _, err := f.receive.Start(f.payload); err != nil {
+	if _, err := f.receive.Start(f.length(f.armed)); err != nil {
 		return
 	}
 	f.wire.landed = 0

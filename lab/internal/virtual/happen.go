@@ -43,11 +43,11 @@ func (m *machine) happen(i, what int) {
 		m.look(to)
 	case hostTxNoted:
 		m.nics[from].reading = false
-		m.progress(f.send, f.payload)
+		m.progress(f.send, f.length(f.started-1))
 		m.look(from)
 	case netRcvNoted:
 		f.receiving = false
-		m.progress(f.receive, f.payload)
+		m.progress(f.receive, f.length(f.armed-1))
 		m.look(to)
 	case netTxReady:
 		m.look(from)
@@ -71,7 +71,7 @@ func (m *machine) endHostTx(i int) {
 		c.busy += f.hostTx.end - f.hostTx.issued
 	}
 	m.record(dmalog.Record{Packet: frame, Flow: i, Engine: dmalog.HostTx,
-		Start: int64(f.hostTx.issued), End: int64(f.hostTx.end), Bytes: f.hostTx.bytes})
+		Start: int64(f.hostTx.issued), End: int64(f.hostTx.end), Bytes: f.hostTx.bytes, Queued: f.hostTx.queued})
 }
 
 func (m *machine) endNetTx(i int) {
@@ -84,10 +84,12 @@ func (m *machine) endNetTx(i int) {
 		m.endControl(i)
 		return
 	}
-	m.observe(f.sendLearns, f.send, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
-	m.finish(f.send)
+	m.observe(f.sendLearns, p.view, p, f.fetchedAt[f.leaving%len(f.fetchedAt)])
+	if !p.freed {
+		m.finish(f.send)
+	}
 	began := p.issued
-	if p.first {
+	if p.first && !m.o.Live { // a live NIC logs both as one
 		began = p.from
 		m.ahead(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
 	}
@@ -111,7 +113,7 @@ func (m *machine) endPulse(i int) {
 	if w.count > 0 {
 		m.at[i*flowSlots+pulseIn] = w.front().end
 	}
-	if w.landed == f.payload {
+	if w.landed == f.length(f.armed-1) {
 		m.notes(f.to, m.o.Profile.NIC.LogReceive)
 		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
 		if o := f.receiveLearns.costs; o != nil {
@@ -131,13 +133,13 @@ func (m *machine) endHostRcv(i int) {
 	c.writing = false
 	c.rate[dmalog.HostRcv] = 0
 	m.progress(f.receive, m.arrived(i))
-	m.observe(f.receiveLearns, f.receive, p, f.landedAt[f.delivered%len(f.landedAt)])
+	view, _ := f.receive.Head()
+	m.observe(f.receiveLearns, view, p, f.landedAt[f.delivered%len(f.landedAt)])
 	if f.delivered >= m.o.Warmup {
 		c.busy += p.end - p.issued
 	}
 	m.record(dmalog.Record{Packet: f.delivered, Flow: i, Engine: dmalog.HostRcv,
 		Start: int64(p.issued), End: int64(p.end), Bytes: p.bytes})
-	view, _ := f.receive.Head()
 	m.finish(f.receive)
 	if view.Sent == view.Length {
 		m.deliver(i)
@@ -159,11 +161,10 @@ func learnerOf(d *pipeline.Device) learner {
 
 // observe tells a policy that learns what its transfer cost, and how its frame
 // ended if it has. arrived is when the frame's last byte had arrived.
-func (m *machine) observe(l learner, d *pipeline.Device, p *move, arrived profile.Time) {
+func (m *machine) observe(l learner, view pipeline.View, p *move, arrived profile.Time) {
 	if l.costs == nil {
 		return
 	}
-	view, _ := d.Head()
 	l.costs.Observe(pipeline.Observation{Bytes: p.bytes, Elapsed: int64(m.now - p.decided), Decision: int64(p.issued - p.decided),
 		Left: view.Length - view.Sent, Queued: view.Queued})
 	if l.ends != nil && view.Sent == view.Length {

@@ -168,6 +168,9 @@ func (m *machine) hostRcvReady(i int) bool {
 		return true
 	}
 	if f.wire.count > 0 {
+		if b := m.o.Burst; b > 1 {
+			want = min((want+b-1)/b*b, view.Length)
+		}
 		if pulse := f.wire.front(); want-f.wire.landed <= pulse.bytes {
 			m.at[slot] = pulse.reaches(want - f.wire.landed)
 		}
@@ -193,11 +196,15 @@ func needsEnd(d *pipeline.Device, v pipeline.View, want int) bool {
 
 // arrived is the progress counter of netRcv: bytes of the frame that is arriving.
 func (m *machine) arrived(i int) int {
-	w := &m.flows[i].wire
-	if w.count == 0 {
-		return w.landed
+	f := &m.flows[i]
+	n := f.wire.landed
+	if f.wire.count > 0 {
+		n += f.wire.front().progress(m.now)
 	}
-	return w.landed + w.front().progress(m.now)
+	if b := m.o.Burst; b > 1 && f.armed > 0 && n < f.length(f.armed-1) {
+		n -= n % b
+	}
+	return n
 }
 
 // cost returns what a transfer of an engine costs, after NIC memory has granted

@@ -40,7 +40,11 @@ type move struct {
 	end     profile.Time
 	perByte int64
 	bytes   int
-	first   bool // a control message goes ahead
+	queued  int           // frames behind it, of hostTx
+	view    pipeline.View // of its frame, of netTx
+	freed   bool          // its frame's buffer is free, of netTx
+	burst   int           // bytes by which its progress counter grows; 0 = one by one
+	first   bool          // a control message goes ahead
 }
 
 // progress returns the bytes moved at a time: the engine's progress counter.
@@ -51,11 +55,18 @@ func (m *move) progress(now profile.Time) int {
 	if now <= m.from {
 		return 0
 	}
-	return min(int(int64(now-m.from)*1000/m.perByte), m.bytes)
+	n := min(int(int64(now-m.from)*1000/m.perByte), m.bytes)
+	if m.burst > 1 {
+		n -= n % m.burst
+	}
+	return n
 }
 
 // reaches returns when progress will be n.
 func (m *move) reaches(n int) profile.Time {
+	if m.burst > 1 {
+		n = (n + m.burst - 1) / m.burst * m.burst
+	}
 	if n >= m.bytes {
 		return m.end
 	}
@@ -82,10 +93,12 @@ func (w *wire) push(m move) {
 
 // flow is one direction: two devices and their engines.
 type flow struct {
-	payload  int // bytes of each frame; zero: frames are control messages alone
-	from, to int // NICs
+	payload  int     // bytes of each frame; zero: frames are control messages alone
+	lengths  []Frame // of frames that differ, the warm-up's first
+	from, to int     // NICs
 
 	send, receive *pipeline.Device
+	early         bool // a sender's buffer is free when the last transfer of its frame begins
 	sendLearns    learner
 	receiveLearns learner
 
@@ -112,6 +125,14 @@ type flow struct {
 	hostRcvFree   profile.Time
 	postTime      []profile.Time
 	deliveredTime []profile.Time
+}
+
+// length returns the bytes of frame k.
+func (f *flow) length(k int) int {
+	if f.lengths == nil {
+		return f.payload
+	}
+	return f.lengths[k].Bytes
 }
 
 // job is a decision that a NIC's processor is making.

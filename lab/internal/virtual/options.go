@@ -45,6 +45,17 @@ type Options struct {
 	Profile *profile.Profile
 	Plan    pipeline.Plan
 
+	// Frames are those of a log, in place of Payload, Count and Gap, which are zero then: one
+	// direction, in the order of their posting.
+	Frames []Frame
+	// Burst is the number of bytes of a frame that an incoming engine moves before it says so, 1 to
+	// pipeline.MaxFrame. With 0 its progress counter shows every byte.
+	Burst int
+	// Live has the NICs' buffers be those of package engine. A sender has one frame at a time.
+	// The next may come when netTx begins with the last transfer of the one before. If the plan
+	// has one buffer, that transfer must have ended. Frames wait for a receiver on the wire.
+	Live bool
+
 	Payload       int          // bytes of each frame, 1 to pipeline.MaxFrame
 	Count         int          // frames in each direction, 1 to MaxCount
 	Gap           profile.Time // between postings; 0 = as fast as the host can
@@ -71,6 +82,30 @@ type Options struct {
 	LogCosts bool // the firmware keeps one itself, and pays for it what the profile says
 }
 
+// Frame is one of a log.
+type Frame struct {
+	Posted profile.Time // since the first one
+	Bytes  int          // 1 to pipeline.MaxFrame
+}
+
+// checkFrames refuses frames of a log that cannot be.
+func (o *Options) checkFrames() error {
+	bad := func(i int, allowed string) error {
+		return &option.Error{Option: fmt.Sprintf("frame %d", i), Value: fmt.Sprintf("%d bytes at %g us", o.Frames[i].Bytes, o.Frames[i].Posted.Microseconds()), Allowed: allowed}
+	}
+	last := profile.Time(0)
+	for i, f := range o.Frames {
+		switch {
+		case f.Bytes < 1 || f.Bytes > pipeline.MaxFrame:
+			return bad(i, fmt.Sprintf("1 to %d bytes", pipeline.MaxFrame))
+		case f.Posted < last || f.Posted > MaxTime || i == 0 && f.Posted != 0:
+			return bad(i, "times from 0 on that do not fall")
+		}
+		last = f.Posted
+	}
+	return nil
+}
+
 func (o *Options) check() error {
 	bad := func(name string, value any, allowed string) error {
 		return &option.Error{Option: name, Value: fmt.Sprint(value), Allowed: allowed}
@@ -80,6 +115,16 @@ func (o *Options) check() error {
 		return bad("profile", "nil", "a profile")
 	case o.Plan.Send == nil || o.Plan.Receive == nil:
 		return bad("policy", "nil", "a plan made by pipeline.ByName")
+	case o.Burst < 0 || o.Burst > pipeline.MaxFrame:
+		return bad("burst", o.Burst, fmt.Sprintf("0 to %d bytes", pipeline.MaxFrame))
+	case o.Frames != nil && (o.Payload != 0 || o.Count != 0 || o.Gap != 0 || o.Bidirectional || o.Fetch):
+		return bad("frames", len(o.Frames), "frames of a log or a payload and a count, not both")
+	case o.Frames != nil && (len(o.Frames) == 0 || len(o.Frames) > MaxCount):
+		return bad("frames", len(o.Frames), fmt.Sprintf("1 to %d", MaxCount))
+	case o.Frames != nil && (o.Warmup < 0 || o.Warmup > MaxCount):
+		return bad("warm-up", o.Warmup, fmt.Sprintf("0 to %d", MaxCount))
+	case o.Frames != nil:
+		return o.checkFrames()
 	case o.Payload < 1 || o.Payload > pipeline.MaxFrame:
 		return bad("payload", o.Payload, fmt.Sprintf("1 to %d bytes", pipeline.MaxFrame))
 	case o.Count < 1 || o.Count > MaxCount:

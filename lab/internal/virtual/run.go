@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -59,29 +60,39 @@ func newMachine(o Options) (*machine, error) {
 	}
 	m.flows = make([]flow, m.flowCount)
 	m.join()
+	var lengths []Frame
+	if o.Frames != nil {
+		m.o.Count, m.o.Payload = len(o.Frames), o.Frames[0].Bytes
+		m.total = o.Warmup + m.o.Count
+		lengths = append(slices.Repeat(o.Frames[:1], o.Warmup), o.Frames...)
+	}
 	buffers := o.Plan.Buffers
 	if buffers == 0 {
 		buffers = o.Profile.NIC.Buffers
 	}
 	for i := range m.flowCount {
 		f := &m.flows[i]
-		if f.payload = o.Payload; o.Fetch && i == asking {
+		if f.payload, f.lengths = m.o.Payload, lengths; o.Fetch && i == asking {
 			f.payload = 0
 		}
 		var err error
-		send := pipeline.Shape{Sources: 1, Sinks: 1, Buffers: buffers}
+		sends, receives := buffers, buffers
+		if o.Live {
+			sends, receives, f.early = 1, inFlight, o.Plan.Buffers != 1
+		}
+		send := pipeline.Shape{Sources: 1, Sinks: 1, Buffers: sends}
 		if o.Trunk != nil {
 			send.Packet = o.Trunk.Packet
 		}
 		if f.send, err = pipeline.NewPaths(o.Plan.Send, send); err != nil {
 			return nil, err
 		}
-		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), buffers); err != nil {
+		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), receives); err != nil {
 			return nil, err
 		}
 		f.sendLearns, f.receiveLearns = learnerOf(f.send), learnerOf(f.receive)
-		f.fetchedAt = make([]profile.Time, buffers)
-		f.landedAt = make([]profile.Time, buffers)
+		f.fetchedAt = make([]profile.Time, sends+1) // one may be leaving
+		f.landedAt = make([]profile.Time, receives)
 		from, to := o.Profile.Sender, o.Profile.Receiver
 		if f.from%2 == 1 {
 			from, to = to, from
@@ -205,6 +216,8 @@ func (m *machine) post(i int) {
 			return // deliver posts it
 		}
 		when = max(when, f.hostRcvFree)
+	case m.o.Frames != nil:
+		when = m.origin + m.o.Frames[k-m.o.Warmup].Posted
 	default:
 		when = f.postTime[k-1] + m.gaps.next()
 	}
@@ -304,21 +317,19 @@ func (m *machine) result() *Result {
 // posting.
 func (m *machine) bandwidth(f *flow) float64 {
 	last := m.total - 1
-	bytes := float64(f.payload)
 	if m.o.Count == 1 && f.held.lost[last] {
 		return 0
 	}
 	if m.o.Count == 1 {
-		return bytes / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
+		return float64(f.length(last)) / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
 	}
-	from := min(m.o.Warmup+m.o.Count/2, last-1)
-	frames := last - from
+	from, bytes := min(m.o.Warmup+m.o.Count/2, last-1), 0
 	for k := from + 1; k <= last; k++ {
-		if f.held.lost[k] {
-			frames--
+		if !f.held.lost[k] {
+			bytes += f.length(k)
 		}
 	}
-	return bytes * float64(frames) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
+	return float64(bytes) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
 }
 
 // gapSource gives the times between postings.

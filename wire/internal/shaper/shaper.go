@@ -21,7 +21,7 @@ type Options struct {
 	speed.Path
 	// Delay is from when a byte has left until it arrives, at most speed.MaxDelay.
 	Delay time.Duration
-	// Burst is how many bytes of payload arrive together. Zero: those of a transfer.
+	// Burst is the number of bytes of payload that arrive together. Zero: those of a transfer.
 	Burst int
 	// Clock is a monotonic clock; nil means the real one.
 	Clock func() time.Duration
@@ -45,7 +45,7 @@ func (o *Options) complete() error {
 }
 
 // Port is a wire with a speed: what is sent through this end leaves one frame after the
-// other, at a rate, and arrives after a delay. Whoever uses the port moves frames on, with
+// other, at a rate, and arrives after a delay. The user of the port moves frames on, with
 // each call. Frames are acknowledged on wires that lose nothing too, and have their bytes
 // with them where a peer could read them in place.
 type Port struct {
@@ -202,7 +202,7 @@ func (s *Port) Left() (busy, all time.Duration) {
 	return busy, all
 }
 
-// reached is how many bytes of a frame have arrived by now.
+// reached returns how many bytes of a frame have arrived by now.
 func (s *Port) reached(f *frame, now time.Duration) (n int) {
 	for _, t := range f.transfers {
 		passed := now - s.o.Delay - t.begin

@@ -144,7 +144,7 @@ func (c *cellCapture) openPair(ctx context.Context) (a, b *via.NIC, err error) {
 	if c == nil {
 		return openPair(ctx, via.Options{})
 	}
-	if a, b, err = openWatchedPair(ctx, via.Options{}, c.see); err != nil {
+	if a, b, err = openPairWith(ctx, via.Options{}, emulator.PairOptions{}, c.see); err != nil {
 		return nil, nil, c.discard(err)
 	}
 	return a, b, nil

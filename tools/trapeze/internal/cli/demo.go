@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +73,8 @@ type demoFlags struct {
 	eager    eagerFlag
 	image    fwcmd.ProgramFlags
 	log      logFlag
+	policies policiesFlags
+	command  *cobra.Command
 }
 
 func (p *program) demo() *cobra.Command {
@@ -95,12 +98,18 @@ then two at once, and writes which engine of the two NICs moved which bytes when
 hostTx and netTx of the sender, netRcv and hostRcv of the receiver, by one clock.
 The file is there whole when the command has ended well, and else not at all.
 
+With --policies it runs seven policies on one wire that has a speed, one after the other,
+each idle and loaded: latency, bandwidth and how many transfers each engine makes for a
+frame. --output draws a packet flow graph for each, and --log-folder keeps the DMA log of
+each, for 'trapeze-lab model replay'. Of the other flags it has --force.
+
 With --channels it shows MINI's channels instead: cells of high priority beside bulk of
 low priority, and the latencies of both in one histogram. Of the other flags it has
 --duration.
 
 ` + keys.Of(demoReport{}) + `
-A MB is 10^6 bytes. With --channels they are ` + keys.List(channelsReport{}) + `.`,
+A MB is 10^6 bytes. With --channels they are ` + keys.List(channelsReport{}) + `.
+With --policies they are ` + keys.List(policiesReport{}) + `.`,
 		Example: `  trapeze demo
   trapeze demo --input /boot/vmlinuz --json
   trapeze demo --policy static --minpulse-send 1024 --minpulse-recv 2048
@@ -108,21 +117,59 @@ A MB is 10^6 bytes. With --channels they are ` + keys.List(channelsReport{}) + `
   trapeze demo --image amp
   trapeze demo --image count --show-map flows --show-map rest
   trapeze demo --channels
+  trapeze demo --policies --output policies.svg
   trapeze demo --dma-log live.log && trapeze-lab plot flow --log live.log --output live.svg`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
 	}
 	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
 	c.Flags().BoolVar(&f.channels, "channels", false, "show channels: urgent cells beside bulk")
+	c.Flags().BoolVar(&f.policies.on, "policies", false, "show what delivery policies do, idle and loaded")
+	c.Flags().StringVar(&f.policies.output, "output", "", "with --policies: write a picture of packet flow graphs to this file, SVG")
+	c.Flags().StringVar(&f.policies.folder, "log-folder", "", "with --policies: write the DMA log of each run into this folder, as POLICY-LOAD.log")
 	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
 	f.policy.register(c)
 	f.eager.register(c)
 	f.image.Register(c, "both NICs")
 	f.log.register(c)
+	f.command = c
 	return c
 }
 
+// check refuses flags that have no part in what is to be shown.
+func (f *demoFlags) check() error {
+	given := func(flags ...string) string {
+		i := slices.IndexFunc(flags, f.command.Flags().Changed)
+		if i < 0 {
+			return ""
+		}
+		return flags[i]
+	}
+	if !f.policies.on {
+		if flag := given("output", "log-folder"); flag != "" {
+			return option.Errorf("--%s is about --policies, which is not there", flag)
+		}
+		return nil
+	}
+	if flag := given("channels", "duration", "input", "policy", "policy-at", "minpulse-send", "minpulse-recv", "eager", "image", "map", "show-map", "dma-log"); flag != "" {
+		return option.Errorf("--%s has no part in --policies, which chooses all of that itself: leave one of the two out", flag)
+	}
+	if given("output") != "" && f.policies.output == "" {
+		return option.Errorf("--output is required to be the name of a file")
+	}
+	if given("log-folder") != "" && f.policies.folder == "" {
+		return option.Errorf("--log-folder is required to be the name of a folder")
+	}
+	return nil
+}
+
 func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.policies.on {
+		return p.demoPolicies(ctx, f.policies, f.log.force)
+	}
 	if f.duration < time.Millisecond || f.duration > time.Minute {
 		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
 	}
@@ -184,6 +231,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if log != nil {
+		log.program = program
 		err = traceDemo(ctx, a, b, log)
 		if r.Log = log.finish(&err); err != nil {
 			return fmt.Errorf("demo: %w", err)

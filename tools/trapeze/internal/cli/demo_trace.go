@@ -43,15 +43,22 @@ func traceDemo(ctx context.Context, a, b *via.NIC, log *recorder) (err error) {
 	return nil
 }
 
-// once reports whether every engine has moved just so many bytes: no frame was
-// sent again, so that packets have the same numbers at both ends.
+// once reports whether every engine has moved just so many bytes, and something of each frame. Then
+// no frame was sent again, or begun again and dropped since it had arrived. So packets have the same
+// numbers at both ends.
 func once(records []dmalog.Record, bytes int) bool {
-	var moved [dmalog.Engines]int
+	var moved, last [dmalog.Engines]int
+	var seen [dmalog.Engines]map[int]bool
 	for _, r := range records {
+		if seen[r.Engine] == nil {
+			seen[r.Engine] = map[int]bool{}
+		}
+		seen[r.Engine][r.Packet] = true
 		moved[r.Engine] += r.Bytes
+		last[r.Engine] = max(last[r.Engine], r.Packet)
 	}
-	for _, n := range moved {
-		if n != bytes {
+	for e, n := range moved {
+		if n != bytes || len(seen[e]) != last[e]+1 {
 			return false
 		}
 	}

@@ -30,13 +30,15 @@ func logged(ctx context.Context, o via.Options) via.Options {
 // openPair opens two emulated NICs that are wired to each other, in this
 // process. They have one clock, so that their logs fit together.
 func openPair(ctx context.Context, opts via.Options) (a, b *via.NIC, err error) {
-	return openWatchedPair(ctx, opts, nil)
+	return openPairWith(ctx, opts, emulator.PairOptions{}, nil)
 }
 
-// openWatchedPair is openPair, and has show see the frames of a, unless it is nil.
-func openWatchedPair(ctx context.Context, opts via.Options, show func(sent bool, frame []byte)) (a, b *via.NIC, err error) {
+// openPairWith is openPair with more choices of the two. It has show see the frames of a, unless it
+// is nil.
+func openPairWith(ctx context.Context, opts via.Options, more emulator.PairOptions, show func(sent bool, frame []byte)) (a, b *via.NIC, err error) {
 	start := time.Now()
-	x, y, err := emulator.Pair(emulator.PairOptions{Clock: func() time.Duration { return time.Since(start) }})
+	more.Clock = func() time.Duration { return time.Since(start) }
+	x, y, err := emulator.Pair(more)
 	if err != nil {
 		return nil, nil, &command.DeviceError{Err: err}
 	}

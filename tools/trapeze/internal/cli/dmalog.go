@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +16,10 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/internal/speed"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -58,6 +64,8 @@ type recorder struct {
 	path    string
 	file    *outfile.File
 	ends    []recorded
+	setup   dmalog.Setup    // but for the policy, which read finds out
+	program *fwcmd.Chosen   // that decides, or nil
 	records []dmalog.Record // nil until they are read
 	dropped uint64
 }
@@ -99,6 +107,23 @@ func sameFile(a, b string) bool {
 	return err == nil && berr == nil && a == b
 }
 
+// watchAt is watch for the NIC that was opened at an address, whose options say what speed it has.
+func (r *recorder) watchAt(address string, receives bool, nic *via.NIC) error {
+	if r == nil {
+		return nil
+	}
+	a, err := vfio.ParseAddress(address)
+	if err != nil {
+		return err
+	}
+	// Of another device than an emulated one these say nothing, and of that they are right.
+	r.setup.Burst, _ = strconv.Atoi(a.Options.Get("burst"))
+	rate, _ := speed.ParseRate(a.Options.Get("rate"))
+	delay, _ := time.ParseDuration(a.Options.Get("delay"))
+	r.setup.Rate, r.setup.Delay = float64(rate), units.Microseconds(delay)
+	return r.watch(receives, nic)
+}
+
 // watch has the logs of NICs kept from now on, and forgets what was kept before.
 // The first sends in direction 0, unless receives is set; a second one is at the
 // other end of its wire.
@@ -107,6 +132,7 @@ func (r *recorder) watch(receives bool, nics ...*via.NIC) error {
 		return nil
 	}
 	r.ends, r.records, r.dropped = nil, nil, 0
+	r.setup.Burst = cmp.Or(r.setup.Burst, speed.DefaultBurst)
 	sends := 0
 	if receives {
 		sends = 1
@@ -131,7 +157,7 @@ func (r *recorder) finish(err *error) *logReport {
 			return nil
 		}
 	}
-	e := dmalog.Write(r.file, r.records)
+	e := dmalog.Write(r.file, r.log())
 	if e == nil {
 		e = r.file.Commit()
 	}
@@ -154,6 +180,24 @@ func (r *recorder) read() error {
 		r.dropped += dropped
 	}
 	rebase(r.records)
+	return r.readPolicy(r.ends[0].nic)
+}
+
+// log returns the content of the file.
+func (r *recorder) log() dmalog.Log { return dmalog.Log{Setup: &r.setup, Records: r.records} }
+
+// readPolicy notes under which policy a NIC, and the one at the other end, moved frames.
+func (r *recorder) readPolicy(nic *via.NIC) error {
+	state, err := nic.Policy()
+	if err != nil {
+		return err
+	}
+	r.setup.At = state.At.String()
+	r.setup.Send = dmalog.Side{Policy: state.Send.Name, MinPulse: state.Send.MinPulse}
+	r.setup.Receive = dmalog.Side{Policy: state.Receive.Name, MinPulse: state.Receive.MinPulse}
+	if r.program.DecidesTransfers() {
+		r.setup.At, r.setup.Send.Policy, r.setup.Receive.Policy = dmalog.AtProgram, r.program.Name, r.program.Name
+	}
 	return nil
 }
 

@@ -152,7 +152,7 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watch(f.serve, nic); err != nil {
+	if err := log.watchAt(f.device, f.serve, nic); err != nil {
 		return err
 	}
 	if f.serve {

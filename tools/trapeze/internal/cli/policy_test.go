@@ -81,7 +81,8 @@ func readLog(t *testing.T, path string) []dmalog.Record {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	records, err := dmalog.Read(f, path)
+	log, err := dmalog.Read(f, path)
+	records := log.Records
 	if err != nil || len(records) == 0 || records[0].Start != 0 {
 		t.Fatalf("%d records, %v", len(records), err)
 	}

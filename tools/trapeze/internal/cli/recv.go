@@ -103,7 +103,7 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watch(true, nic); err != nil {
+	if err := log.watchAt(f.device, true, nic); err != nil {
 		return err
 	}
 	e, err := p.awaitSender(ctx, nic, f)

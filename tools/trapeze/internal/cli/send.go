@@ -103,7 +103,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watch(false, nic); err != nil {
+	if err := log.watchAt(f.device, false, nic); err != nil {
 		return err
 	}
 	e, err := dialFile(ctx, nic, mac, f.timeout)

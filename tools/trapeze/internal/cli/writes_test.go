@@ -25,6 +25,7 @@ func written(t *testing.T) []shelltest.Writer {
 		{Command: "channel stream", Flag: "capture", Args: append(wire, "--to", "02:00:00:00:00:01")},
 		{Command: "conform", Flag: "junit", Args: []string{"--section", "layout"}, Quick: true},
 		{Command: "demo", Flag: "dma-log", Args: []string{"--input", image}, Quick: true},
+		{Command: "demo", Flag: "output", Args: []string{"--policies"}},
 		{Command: "ping", Flag: "dma-log", Args: few, Quick: true},
 		{Command: "recv", Flag: "dma-log", Args: wire},
 		{Command: "recv", Flag: "output", Args: wire},

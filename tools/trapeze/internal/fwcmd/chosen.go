@@ -37,6 +37,9 @@ type Chosen struct {
 	show []string
 }
 
+// Choose reads and checks a program by name or file; nil for no name.
+func Choose(name string) (*Chosen, error) { return (&ProgramFlags{image: name}).Open() }
+
 // Open reads and checks what the flags ask for; nil if that is nothing.
 func (f *ProgramFlags) Open() (*Chosen, error) {
 	if f.image == "" {

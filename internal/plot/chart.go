@@ -153,7 +153,7 @@ func (ch Chart) legend(c *canvas, s Series, l look, y float64) float64 {
 // alike is the distance in units at which two curves cannot be told apart.
 const alike = 2.5
 
-// cover returns the name of a curve that is drawn later and hides curve i, which comes
+// cover returns the name of a curve that is drawn later and hides curve i. That one comes
 // no further from it than its own width anywhere; empty if there is none.
 func (ch Chart) cover(i int, x, y scale) string {
 	for _, over := range ch.Series[i+1:] {

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/lab/internal/plot"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -46,7 +46,7 @@ func golden(t *testing.T, name string, got []byte, err error) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from its golden file (go test ./lab/internal/plot -update writes it anew; look at the picture)", name)
+		t.Errorf("%s differs from its golden file (go test ./internal/plot -update writes it anew; look at the picture)", name)
 	}
 }
 
@@ -268,6 +268,41 @@ func TestNothingToDraw(t *testing.T) {
 	} {
 		if svg, err := c.draw(); !errors.Is(err, c.want) || svg != nil {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestPanels: a panel for each row and column, which holds the stripes of its span and no others.
+func TestPanels(t *testing.T) {
+	records := []dmalog.Record{{Engine: dmalog.HostTx, Start: 0, End: 5e6, Bytes: 1}, {Engine: dmalog.NetTx, Start: 5e6, End: 9e6, Bytes: 1},
+		{Packet: 1, Engine: dmalog.NetRcv, Start: 20e6, End: 30e6, Bytes: 1}}
+	p := plot.Panels{Title: "a & b", Notes: []string{"note"}, Columns: []plot.Column{{"idle", 10e6}, {"loaded", 10e6}}, Rows: []plot.PanelRow{
+		{"one", []plot.Panel{{"left", records, 0}, {"right", records, 15e6}}},
+	}}
+	svg, err := p.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a &amp; b", ">idle<", ">loaded<", ">one<", ">left<", ">right<", ">hostRcv<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if n := strings.Count(string(svg), `stroke="white"`); n != 3 {
+		t.Errorf("%d stripes, two on the left and one on the right", n)
+	}
+	for name, change := range map[string]func(p *plot.Panels){
+		"no rows":      func(p *plot.Panels) { p.Rows = nil },
+		"a panel less": func(p *plot.Panels) { p.Rows[0].Panels = p.Rows[0].Panels[:1] },
+		"nothing":      func(p *plot.Panels) { p.Columns[0].Span = 0 },
+		"none shown":   func(p *plot.Panels) { p.Rows[0].Panels[0].From = 50e6 },
+	} {
+		bad := p
+		bad.Columns = slices.Clone(p.Columns)
+		bad.Rows = []plot.PanelRow{{"one", slices.Clone(p.Rows[0].Panels)}}
+		change(&bad)
+		if svg, err := bad.SVG(); !errors.Is(err, plot.ErrEmpty) || svg != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -1,0 +1,95 @@
+package replay
+
+import (
+	"math"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// maxPerByte keeps the time of the longest frame in range, in femtoseconds.
+const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
+
+// platform has the costs of a flow's engines by its log. A NIC of this project runs its engines
+// by polling, and has neither the decisions nor the packets of a firmware as costs apart.
+func (f *flow) platform() *profile.Profile {
+	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: 1}, Link: profile.Link{Header: descriptors.HeaderSize}}
+	p.Sender = profile.Bus{FullDuplex: true, Read: f.cost(dmalog.HostTx)}
+	p.Receiver = profile.Bus{FullDuplex: true, Write: f.cost(dmalog.HostRcv)}
+	if p.Link.Pulse = f.cost(dmalog.NetTx); !f.has(dmalog.NetTx) {
+		p.Link.Pulse = f.cost(dmalog.NetRcv)
+	}
+	p.Link.Latency = f.latency()
+	return p
+}
+
+// fitted bounds the transfers of an engine that its costs are taken from: more change nothing.
+const fitted = 600
+
+// cost returns the cost of an engine's transfers by the median slope between transfers of different
+// sizes (Theil and Sen). The few that a busy machine held up do not change it. An engine that
+// is not in the log costs next to nothing.
+func (f *flow) cost(e dmalog.Engine) profile.Cost {
+	type point struct{ bytes, took float64 }
+	var all []point
+	for _, one := range f.frames {
+		for i, r := range one.transfers[e] {
+			p := point{float64(r.Bytes), float64(r.End - r.Start)}
+			if i == 0 && e == dmalog.NetTx {
+				p.bytes += descriptors.HeaderSize // which leaves ahead of the payload
+			}
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		return profile.Cost{PerByte: 1}
+	}
+	step := (len(all) + fitted - 1) / fitted
+	var points []point
+	for i := 0; i < len(all); i += step {
+		points = append(points, all[i])
+	}
+	var slopes, overheads, rates []float64
+	for i, a := range points {
+		rates = append(rates, a.took/a.bytes)
+		for _, b := range points[:i] {
+			if a.bytes != b.bytes {
+				slopes = append(slopes, (a.took-b.took)/(a.bytes-b.bytes))
+			}
+		}
+	}
+	overhead, perByte := 0.0, median(rates) // one size says nothing about an overhead
+	if len(slopes) > 0 {
+		slope := max(median(slopes), 0)
+		for _, p := range points {
+			overheads = append(overheads, p.took-slope*p.bytes)
+		}
+		if o := median(overheads); o >= 0 {
+			overhead, perByte = o, slope
+		}
+	}
+	return profile.Cost{Overhead: profile.Time(math.Round(overhead)), PerByte: int64(min(max(math.Round(perByte*1000), 1), maxPerByte))}
+}
+
+// latency is the wire's: from when a frame's last byte has left until the receiver has seen it. It
+// is that of the fastest frame: others have waited for the receiver.
+func (f *flow) latency() profile.Time {
+	if !f.has(dmalog.NetTx) || !f.has(dmalog.NetRcv) {
+		return 0
+	}
+	least := int64(math.MaxInt64)
+	for _, one := range f.frames {
+		sent, came := one.transfers[dmalog.NetTx], one.transfers[dmalog.NetRcv]
+		least = min(least, came[len(came)-1].End-sent[len(sent)-1].End)
+	}
+	return profile.Time(max(least, 0))
+}
+
+// median returns the lower median of some values, at least one, and sorts them.
+func median[T int64 | float64](values []T) T {
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
+}

@@ -1,0 +1,146 @@
+package cli_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/dmalog"
+	"github.com/trapeze-nic/trapeze/lab/modelcmd"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+)
+
+// policiesReport is what demo --policies promises to print with --json.
+type policiesReport struct {
+	Bytes    int
+	Burst    int `json:"burst_bytes"`
+	Policies []struct {
+		Policy, At   string
+		Idle, Loaded loadReport
+	}
+	Picture string
+	Logs    []string
+}
+
+type loadReport struct {
+	Latency   float64            `json:"p50_us"`
+	Way       float64            `json:"way_us"`
+	Rate      float64            `json:"mb_per_s"`
+	Transfers map[string]float64 `json:"transfers_per_frame"`
+}
+
+// TestDemoPolicies: seven policies differ on live NICs as they must, however busy the machine is. The
+// picture and the logs are there, and the model cuts frames like the policies that cut all alike.
+func TestDemoPolicies(t *testing.T) {
+	dir := t.TempDir()
+	picture := filepath.Join(dir, "policies.svg")
+	logs := t.TempDir()
+	var r policiesReport
+	decode(t, run(t, "demo", "--policies", "--json", "--output", picture, "--log-folder", logs), &r)
+	if len(r.Policies) != 7 || r.Bytes != 8192 || r.Burst != 512 || r.Picture != picture || len(r.Logs) != 14 {
+		t.Fatalf("%+v", r)
+	}
+	pulses := float64(r.Bytes / r.Burst)
+	places := map[string]int{}
+	for _, p := range r.Policies {
+		places[p.At]++
+		for load, l := range map[string]loadReport{"idle": p.Idle, "loaded": p.Loaded} {
+			if l.Latency <= 0 || l.Way <= 0 || l.Rate <= 0 || len(l.Transfers) != 4 || l.Transfers["netTx"] < 0.9 || l.Transfers["hostRcv"] < 0.9 {
+				t.Errorf("%s, %s: %+v", p.Policy, load, l)
+			}
+			// A frame that a busy machine had sent again counts a little.
+			netTx, hostRcv := l.Transfers["netTx"], l.Transfers["hostRcv"]
+			switch {
+			case p.Policy == "store-and-forward" && (netTx > 1.1 || hostRcv > 1.1),
+				strings.HasPrefix(p.Policy, "cut-through") && (netTx < pulses-1 || hostRcv < pulses-1),
+				strings.HasPrefix(p.Policy, "amp") && load == "loaded" && netTx > pulses/2:
+				t.Errorf("%s, %s: %v", p.Policy, load, l.Transfers)
+			}
+		}
+		if strings.HasPrefix(p.Policy, "amp") && (p.Idle.Transfers["netTx"] <= 1.1 || p.Idle.Transfers["netTx"] >= pulses) {
+			t.Errorf("%s on an idle wire: %v", p.Policy, p.Idle.Transfers)
+		}
+	}
+	if places["nic"] != 5 || places["host"] != 1 || places["program"] != 1 {
+		t.Errorf("policies run at %v", places)
+	}
+	svg, err := os.ReadFile(picture)
+	if err != nil || !bytes.HasSuffix(svg, []byte("</svg>\n")) || bytes.Count(svg, []byte(">hostTx<")) != 7 {
+		t.Errorf("the picture: %v, %d bytes", err, len(svg))
+	}
+	for _, name := range r.Logs {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := dmalog.Read(f, name)
+		if f.Close(); err != nil || log.Setup == nil || log.Setup.Burst != r.Burst || log.Setup.Rate != 1e8 || len(log.Records) == 0 {
+			t.Errorf("%s: %+v, %v", name, log.Setup, err)
+		}
+		least := "0"
+		if base := filepath.Base(name); strings.HasPrefix(base, "store-and-forward") || strings.HasPrefix(base, "cut-through") {
+			least = "100"
+		}
+		model := modelcmd.Command(&command.Env{Stdout: io.Discard, Stderr: io.Discard})
+		model.SetArgs([]string{"replay", "--log", name, "--min-alike", least})
+		if err := model.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDemoPoliciesRefused: flags that have no part in it, and files that cannot be written.
+func TestDemoPoliciesRefused(t *testing.T) {
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing", "x")
+	there := filepath.Join(dir, "amp-idle.log")
+	if err := os.WriteFile(there, []byte("older"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"a policy":            {[]string{"--policies", "--policy", "amp"}, shell.ExitUsage, "--policy has no part"},
+		"channels":            {[]string{"--policies", "--channels"}, shell.ExitUsage, "--channels has no part"},
+		"a log":               {[]string{"--policies", "--dma-log", missing}, shell.ExitUsage, "--dma-log has no part"},
+		"a picture of none":   {[]string{"--output", missing}, shell.ExitUsage, "--output is about --policies"},
+		"logs of none":        {[]string{"--log-folder", dir}, shell.ExitUsage, "--log-folder is about --policies"},
+		"no name":             {[]string{"--policies", "--output", ""}, shell.ExitUsage, "--output is required"},
+		"no folder's name":    {[]string{"--policies", "--log-folder", ""}, shell.ExitUsage, "--log-folder is required"},
+		"no folder":           {[]string{"--policies", "--output", missing}, shell.ExitFailure, "no such file"},
+		"no folder of logs":   {[]string{"--policies", "--log-folder", missing}, shell.ExitFailure, "no such file"},
+		"a folder":            {[]string{"--policies", "--output", dir}, shell.ExitFailure, "directory"},
+		"a log that is there": {[]string{"--policies", "--log-folder", dir}, shell.ExitFailure, "--force"},
+	} {
+		o := run(t, append([]string{"demo"}, c.args...)...)
+		if o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	if names := left(t, dir); len(names) != 1 {
+		t.Errorf("left behind: %v", names)
+	}
+}
+
+// TestDemoPoliciesStopped: a demonstration that is interrupted leaves no file, and an older one as it was.
+func TestDemoPoliciesStopped(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "policies.svg")
+	if err := os.WriteFile(picture, []byte("older"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logs := t.TempDir()
+	o := runWith(signalled(t, 150*time.Millisecond), nil, "demo", "--policies", "--force", "--output", picture, "--log-folder", logs)
+	if o.code != 130 || o.stdout != "" {
+		t.Errorf("%+v", o)
+	}
+	if got, err := os.ReadFile(picture); err != nil || string(got) != "older" || len(left(t, filepath.Dir(picture))) != 1 || len(left(t, logs)) != 0 {
+		t.Errorf("%q, %v, %v, %v", got, err, left(t, filepath.Dir(picture)), left(t, logs))
+	}
+}
