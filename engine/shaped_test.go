@@ -322,7 +322,7 @@ func TestPeerDiesInAFrame(t *testing.T) {
 	w.run("a part of the frame", func() bool { return w.b.e.DMA().Movers[engine.Receive].Sent > 0 })
 	w.idle = time.Millisecond
 	for end := w.now + 5*time.Second; !r.Status().Done(); w.now += 100 * time.Microsecond {
-		if w.b.e.Step(); w.now > end { // nobody steps the sender any more
+		if w.b.e.Step(); w.now > end { // the sender is not stepped any more
 			t.Fatal("the receive has not come back")
 		}
 	}

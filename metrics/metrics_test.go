@@ -51,7 +51,7 @@ func nic(t testing.TB, vis int) *driver.NIC {
 	return n
 }
 
-// scrape is what a handler serves.
+// scrape returns the page of a handler.
 func scrape(t testing.TB, o metrics.Options) string {
 	t.Helper()
 	return served(t, metrics.Handler(o))

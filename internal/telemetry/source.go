@@ -33,7 +33,7 @@ type Command struct {
 // Loan is an answer with memory that a client is lent: until it asks for another, or its
 // connection ends.
 type Loan struct {
-	// Answer is what is written as JSON.
+	// Answer is written as JSON.
 	Answer any
 	// FD is the descriptor of the memory, which remains the lender's.
 	FD int

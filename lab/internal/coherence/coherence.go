@@ -70,7 +70,7 @@ type Result struct {
 	Transactions  []Transaction
 }
 
-// Execution is what moving the bytes takes: Transfer without initiation and interrupts.
+// Execution is the time of moving the bytes: Transfer without initiation and interrupts.
 func (r *Result) Execution() Time { return r.Transfer - r.Initiation - r.Interrupt }
 
 // Total is the sum of the parts.

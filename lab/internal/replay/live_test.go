@@ -41,7 +41,7 @@ func (c *liveClock) read() time.Duration {
 }
 
 func (c *liveClock) stop() {
-	c.at.Store(int64(time.Since(c.start) + time.Second)) // nobody has read that
+	c.at.Store(int64(time.Since(c.start) + time.Second)) // it has not been read
 	c.stopped.Store(true)
 }
 
