@@ -223,6 +223,9 @@ func (h host) Interrupt(vector uint16) { h.d.msix.raise(vector) }
 // AdminEntry is described at engine.Host.
 func (h host) AdminEntry(e *descriptors.AdminEntry) { h.d.admin.entry(e) }
 
+// WireBroke returns the last error of the device's port of a switch, see wire.Broke.
+func (d *Device) WireBroke() *wire.PathError { return wire.Broke(d.wire) }
+
 // Watch has show see each frame that crosses the wire, until it is called with nil, see
 // engine.Engine.Watch.
 func (d *Device) Watch(show func(sent bool, frame []byte)) bool { return d.engine.Watch(show) }

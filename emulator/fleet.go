@@ -88,7 +88,7 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 // with ids in a row, or of a switch.
 func (s *settings) fleetWires(ctx context.Context, n int) (ports []wire.Port, err error) {
 	if n > 1 && s.kind != wireMemif {
-		ends, err := wire.NewSwitch(n, wire.MemoryOptions{MTU: s.mtu})
+		ends, err := wire.NewSwitch(n, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: s.mtu}})
 		for _, end := range ends {
 			ports = append(ports, end)
 		}

@@ -45,6 +45,11 @@ func newFlow(t *testing.T, threads bool, o emulator.PairOptions) *flow {
 	patient := engine.Timing{Retransmit: time.Hour, RetransmitMax: time.Hour, Probe: time.Hour, Dead: 2 * time.Hour}
 	o.Timing = patient
 	a, b := newHosts(t, threads, o)
+	return flowBetween(t, a, b)
+}
+
+func flowBetween(t *testing.T, a, b *adminHost) *flow {
+	t.Helper()
 	f := &flow{t: t, from: &flowEnd{adminHost: a}, to: &flowEnd{adminHost: b}}
 	f.from.vi, f.to.vi = connect(t, a, b)
 	for _, e := range []*flowEnd{f.from, f.to} {

@@ -18,7 +18,7 @@ import (
 // onSwitch makes NICs that are plugged into a switch, each with its plug.
 func onSwitch(t *testing.T, n int) ([]*via.NIC, []*wire.Switch) {
 	t.Helper()
-	ports, err := wire.NewSwitch(n, wire.MemoryOptions{})
+	ports, err := wire.NewSwitch(n, wire.SwitchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func ends(t *testing.T, each func(t *testing.T, a, b wire.Port)) {
 			return l, l
 		},
 		"switch": func(t *testing.T) (wire.Port, wire.Port) {
-			p, err := wire.NewSwitch(2, wire.MemoryOptions{})
+			p, err := wire.NewSwitch(2, wire.SwitchOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

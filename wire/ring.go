@@ -95,8 +95,13 @@ func (r *ring) reserve(n int) []byte {
 		}
 	}
 	r.start, r.room, r.reserved = start, uint32(n), true
-	at := start & (size - 1)
-	return r.buf[at : at+uint32(n) : at+uint32(n)]
+	return r.space()
+}
+
+// space is what reserve returned last.
+func (r *ring) space() []byte {
+	at := r.start & uint32(len(r.buf)-1)
+	return r.buf[at : at+r.room : at+r.room]
 }
 
 // looked is the position up to which the consumer has released what was committed.

@@ -6,6 +6,18 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
+// Broke returns the last error of a port of a switch, nil for any other port and if no frame broke
+// off there.
+func Broke(p Port) *PathError {
+	switch p := p.(type) {
+	case *Fault:
+		return Broke(p.inner)
+	case *Switch:
+		return p.failed.Load()
+	}
+	return nil
+}
+
 // Stats returns the counters of a port, a struct whose tags describe them; nil for a port that
 // has none, such as one of a wire in memory.
 func Stats(p Port) any {
@@ -17,6 +29,8 @@ func Stats(p Port) any {
 			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
 			Wire   any        `json:"wire" help:"The counters of the wire within." unit:"frames"`
 		}{p.Stats(), Stats(p.inner)}
+	case *Switch:
+		return p.Stats()
 	case *UDP:
 		return p.Stats()
 	case *shm.Port:

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -13,11 +14,28 @@ import (
 // other.
 const MaxSwitchPorts = 16
 
+// SwitchOptions are the choices of NewSwitch. The zero value is good.
+type SwitchOptions struct {
+	MemoryOptions
+	// Watchdog bounds the time that a sender may stall in the middle of a frame that has begun to
+	// leave: 1 ms to 1 minute; half a second if zero.
+	Watchdog time.Duration
+}
+
+// defaultWatchdog is a sixth of the time after which engines take a peer for dead: others still
+// get through.
+const defaultWatchdog = 500 * time.Millisecond
+
 // Switch is one port of an Ethernet switch in memory. Frames go to the port that has
 // claimed their destination, or else at which it was heard last, and to all others if
 // it is not known or a group. No frame is dropped for want of room: a port whose ring is full
 // holds its senders up, as Trapeze's fabric does. Ports may be used at the same
 // time, each by one goroutine.
+//
+// A frame that comes in parts leaves while it still arrives (engine.Progressive) if its
+// output is free. It holds the output until its end. Frames from other ports wait, and then
+// have their turn one after the other. A watchdog ends a frame whose sender stalls: Broke of
+// the output then says whose it was.
 type Switch struct {
 	fabric *fabric
 	number int
@@ -29,14 +47,19 @@ type Switch struct {
 	// the same there is nothing to learn.
 	source descriptors.MAC
 	table  *map[descriptors.MAC]place
+	path   path
+	output output
+	counts switchCounts
+	failed atomic.Pointer[PathError]
 	wake   Hook
 	link   Hook
 }
 
 // fabric is the common state of a switch's ports.
 type fabric struct {
-	mtu   int
-	ports []*Switch
+	mtu      int
+	watchdog time.Duration
+	ports    []*Switch
 	// up and open have a bit per port: plugged in, not closed.
 	up, open atomic.Uint32
 	mu       sync.Mutex // of writers of table
@@ -50,14 +73,20 @@ type place struct {
 }
 
 // NewSwitch makes a switch with n ports, 2 to MaxSwitchPorts.
-func NewSwitch(n int, o MemoryOptions) ([]*Switch, error) {
+func NewSwitch(n int, o SwitchOptions) ([]*Switch, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
+	}
+	if o.Watchdog == 0 {
+		o.Watchdog = defaultWatchdog
+	}
+	if o.Watchdog < time.Millisecond || o.Watchdog > time.Minute {
+		return nil, fmt.Errorf("%w: a watchdog of %v is not in 1 ms to 1 minute", ErrOptions, o.Watchdog)
 	}
 	if n < 2 || n > MaxSwitchPorts {
 		return nil, fmt.Errorf("%w: a switch of %d ports: it has 2..%d", ErrOptions, n, MaxSwitchPorts)
 	}
-	f := &fabric{mtu: o.MTU}
+	f := &fabric{mtu: o.MTU, watchdog: o.Watchdog}
 	f.table.Store(&map[descriptors.MAC]place{})
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
@@ -68,7 +97,7 @@ func NewSwitch(n int, o MemoryOptions) ([]*Switch, error) {
 	for i, p := range f.ports {
 		for j, q := range f.ports {
 			if i != j {
-				r := newRing(o.Ring)
+				r := newPartsRing(o.Ring)
 				p.tx[j], q.rx[i] = r, r
 			}
 		}
@@ -88,7 +117,7 @@ func (p *Switch) Checksum() bool { return false }
 // Reserve is described at engine.Port. There must be room at every port, since
 // where the frame goes is not known yet.
 func (p *Switch) Reserve(n int) []byte {
-	p.frame = nil
+	p.Abort()
 	if uint(n) > uint(len(p.space)) {
 		return nil
 	}
@@ -105,10 +134,29 @@ func (p *Switch) Reserve(n int) []byte {
 // Commit is described at engine.Port.
 func (p *Switch) Commit() {
 	frame := p.frame
-	p.frame = nil
-	live := p.fabric.live()
-	if frame == nil || live&(1<<p.number) == 0 {
+	if frame == nil {
 		return
+	}
+	if p.path.open {
+		p.finish()
+		return
+	}
+	p.frame = nil
+	for to := range p.route(frame).all() {
+		r := p.tx[to]
+		if b := r.reserve(len(frame)); b != nil {
+			copy(b, frame)
+			r.commit(len(frame))
+		}
+	}
+}
+
+// route says to which ports a frame goes, of which at least the two addresses are there if it
+// is long enough to have them.
+func (p *Switch) route(frame []byte) ports {
+	live := p.fabric.live()
+	if live&(1<<p.number) == 0 {
+		return 0
 	}
 	targets := live &^ (1 << p.number)
 	if len(frame) >= ethernetHeader {
@@ -118,15 +166,7 @@ func (p *Switch) Commit() {
 			targets &= 1 << at.port
 		}
 	}
-	for i, r := range p.tx {
-		if r == nil || targets&(1<<i) == 0 {
-			continue
-		}
-		if b := r.reserve(len(frame)); b != nil {
-			copy(b, frame)
-			r.commit(len(frame))
-		}
-	}
+	return ports(targets)
 }
 
 // learn notes that a station is at this port, unless another has claimed it.
@@ -186,6 +226,9 @@ func (p *Switch) Flush() {
 // Receive is described at engine.Port. Ports take turns.
 func (p *Switch) Receive() []byte {
 	down := p.fabric.live()&(1<<p.number) == 0
+	if down {
+		p.output = output{}
+	}
 	for range p.rx {
 		r := p.rx[p.from]
 		switch {
@@ -194,6 +237,7 @@ func (p *Switch) Receive() []byte {
 			r.discard()
 		default:
 			if b := r.take(); b != nil {
+				p.hold(r)
 				return b
 			}
 		}
@@ -205,6 +249,7 @@ func (p *Switch) Receive() []byte {
 // Release is described at engine.Port.
 func (p *Switch) Release() {
 	if r := p.rx[p.from]; r != nil {
+		p.letGo()
 		r.release()
 		p.from = (p.from + 1) % len(p.rx)
 	}

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-func newSwitch(t *testing.T, n int, o wire.MemoryOptions) []*wire.Switch {
+func newSwitch(t *testing.T, n int, o wire.SwitchOptions) []*wire.Switch {
 	t.Helper()
 	p, err := wire.NewSwitch(n, o)
 	if err != nil {
@@ -33,17 +34,22 @@ func waiting(ports []*wire.Switch) []int {
 
 func TestSwitchOptions(t *testing.T) {
 	for _, n := range []int{-1, 0, 1, wire.MaxSwitchPorts + 1} {
-		if _, err := wire.NewSwitch(n, wire.MemoryOptions{}); !errors.Is(err, wire.ErrOptions) {
+		if _, err := wire.NewSwitch(n, wire.SwitchOptions{}); !errors.Is(err, wire.ErrOptions) {
 			t.Errorf("%d ports: %v", n, err)
 		}
 	}
-	if _, err := wire.NewSwitch(2, wire.MemoryOptions{MTU: 1}); !errors.Is(err, wire.ErrOptions) {
+	if _, err := wire.NewSwitch(2, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 1}}); !errors.Is(err, wire.ErrOptions) {
 		t.Errorf("MTU 1: %v", err)
+	}
+	for _, d := range []time.Duration{-1, time.Microsecond, time.Hour} {
+		if _, err := wire.NewSwitch(2, wire.SwitchOptions{Watchdog: d}); !errors.Is(err, wire.ErrOptions) {
+			t.Errorf("a watchdog of %v: %v", d, err)
+		}
 	}
 }
 
 func TestSwitchLearns(t *testing.T) {
-	p := newSwitch(t, 4, wire.MemoryOptions{})
+	p := newSwitch(t, 4, wire.SwitchOptions{})
 	check := func(what string, want ...int) {
 		t.Helper()
 		for i, n := range waiting(p) {
@@ -73,7 +79,7 @@ func TestSwitchLearns(t *testing.T) {
 // TestSwitchStationIsNotTakenOver: what a port has claimed is not moved, hidden or
 // forgotten by what others send.
 func TestSwitchStationIsNotTakenOver(t *testing.T) {
-	p := newSwitch(t, 3, wire.MemoryOptions{})
+	p := newSwitch(t, 3, wire.SwitchOptions{})
 	faulty, err := wire.NewFault(p[0], wire.FaultOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +112,7 @@ func TestSwitchStationIsNotTakenOver(t *testing.T) {
 // TestSwitchStationComesBack: a station that was heard at another port in between is
 // found again at its own.
 func TestSwitchStationComesBack(t *testing.T) {
-	p := newSwitch(t, 3, wire.MemoryOptions{})
+	p := newSwitch(t, 3, wire.SwitchOptions{})
 	for _, from := range []int{0, 2, 0} {
 		send(p[from], frameOf(stationMAC(9), stationMAC(0), 0))
 		waiting(p)
@@ -118,7 +124,7 @@ func TestSwitchStationComesBack(t *testing.T) {
 }
 
 func TestSwitchPlugs(t *testing.T) {
-	p := newSwitch(t, 3, wire.MemoryOptions{})
+	p := newSwitch(t, 3, wire.SwitchOptions{})
 	told := 0
 	p[0].OnLink(func() { told++ })
 	p[1].SetLink(false)
@@ -142,7 +148,7 @@ func TestSwitchPlugs(t *testing.T) {
 
 // TestSwitchHoldsSendersUp: a full port takes no more, and loses nothing.
 func TestSwitchHoldsSendersUp(t *testing.T) {
-	p := newSwitch(t, 3, wire.MemoryOptions{MTU: 1000, Ring: 1})
+	p := newSwitch(t, 3, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 1000, Ring: 1}})
 	sent := 0
 	for send(p[0], frameOf(stationMAC(1), stationMAC(0), 900)) {
 		sent++
@@ -161,7 +167,7 @@ func TestSwitchHoldsSendersUp(t *testing.T) {
 
 func TestSwitchConcurrently(t *testing.T) {
 	const ports, frames = 4, 2000
-	p := newSwitch(t, ports, wire.MemoryOptions{})
+	p := newSwitch(t, ports, wire.SwitchOptions{})
 	var wg sync.WaitGroup
 	for i := range p {
 		wg.Go(func() {

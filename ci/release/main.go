@@ -2,9 +2,10 @@
 // Debian and for RPM, an image of OCI, a bill of materials and checksums. The same commit gives
 // the same bytes with the same Go, C compiler and machine architecture.
 //
-//	cd ci/release && go run . --output DIR
+//	cd ci/release && go run . --output DIR [--commit TAG] [--snapshot]
 //
-// It writes nothing but DIR, which must not exist, and publishes nothing.
+// It writes nothing but DIR, which must not exist, and publishes nothing. A commit without a tag of
+// a version is refused, unless --snapshot says that it is to have a version of its date.
 package main
 
 import (
@@ -30,9 +31,10 @@ func main() {
 	defer stop()
 	output := flag.String("output", "", "`folder` to make and fill")
 	commit := flag.String("commit", "HEAD", "`commit` or tag to build, of this repository")
+	snapshot := flag.Bool("snapshot", false, "build a commit that has no tag of a version")
 	archs := flag.String("arch", "amd64,arm64", "`architectures` to build for; the library for another one needs its C compiler of Debian")
 	flag.Parse()
-	if err := run(ctx, *output, *commit, strings.Split(*archs, ",")); err != nil {
+	if err := run(ctx, *output, *commit, *snapshot, strings.Split(*archs, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		stop()
 		os.Exit(1)
@@ -40,7 +42,7 @@ func main() {
 }
 
 // run builds everything in a scratch folder, and moves it to output if all went well.
-func run(ctx context.Context, output, commit string, archs []string) (err error) {
+func run(ctx context.Context, output, commit string, snapshot bool, archs []string) (err error) {
 	if output == "" || flag.NArg() > 0 {
 		return errors.New("call it with --output DIR and no arguments")
 	}
@@ -64,7 +66,7 @@ func run(ctx context.Context, output, commit string, archs []string) (err error)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	r := &release{source: filepath.Join(scratch, "source"), build: filepath.Join(scratch, "build"), output: filepath.Join(scratch, "output")}
-	if err := r.checkOut(ctx, commit); err != nil {
+	if err := r.checkOut(ctx, commit, snapshot); err != nil {
 		return err
 	}
 	if err := r.make(ctx, archs); err != nil {

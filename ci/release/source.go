@@ -44,8 +44,9 @@ func command(ctx context.Context, folder string, env []string, name string, args
 	return strings.TrimSpace(string(out)), nil
 }
 
-// checkOut clones this repository at a commit. Files that are not committed do not come along.
-func (r *release) checkOut(ctx context.Context, commit string) error {
+// checkOut clones this repository at a commit. Files that are not committed do not come along. A commit
+// without a tag of a version is refused, if it is not to be a snapshot.
+func (r *release) checkOut(ctx context.Context, commit string, snapshot bool) error {
 	for _, dir := range []string{r.build, r.output} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -58,6 +59,9 @@ func (r *release) checkOut(ctx context.Context, commit string) error {
 	hash, err := git("rev-parse", "--verify", "--end-of-options", commit+"^{commit}")
 	if err != nil {
 		return err
+	}
+	if _, err := git("describe", "--exact-match", "--tags", "--match", "v[0-9]*", hash); err != nil && !snapshot {
+		return fmt.Errorf("commit %s has no tag of a version: tag it (git tag v0.1.0 %[1]s), or say --snapshot", hash)
 	}
 	top, err := git("rev-parse", "--path-format=absolute", "--git-common-dir")
 	if err != nil {

@@ -63,7 +63,7 @@ takes from another what the file does not say).
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), goalsCommand(e), replayCommand(e), fitCommand(e), profilesCommand(e))
+	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), trunkCommand(e), bridgeCommand(e), goalsCommand(e), replayCommand(e), fitCommand(e), profilesCommand(e))
 	return cmd
 }
 

@@ -34,7 +34,7 @@ JSON keys of each: ` + keys.List(written{}) + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(flowCommand(e), fetchPicture(e), transferPicture(e), cellPicture(e), rateCommand(e), thresholdCommand(e), schedulesCommand(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
+	cmd.AddCommand(flowCommand(e), fetchPicture(e), transferPicture(e), cellPicture(e), rateCommand(e), thresholdCommand(e), schedulesCommand(e), trunkPicture(e), bridgePicture(e), payloadCommand(e, "latency"), payloadCommand(e, "bandwidth"), reportCommand(e))
 	return cmd
 }
 

@@ -18,16 +18,17 @@ func profilesCommand(e *command.Env) *cobra.Command {
 		Use:   "profiles [NAME]",
 		Short: "List the built-in cost profiles, or print the TOML text of one",
 		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
-of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellNames(), ", ") + `.
+of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellNames(), ", ") + `,
+and for trapeze-lab model bridge: ` + strings.Join(profile.BridgeNames(), ", ") + `.
 
 ` + keys.Array(listedProfile{}) + `
-With NAME it is one object. A platform with cells has no rates.`,
+With NAME it is one object. A platform with cells or with a bridge has no rates.`,
 		Example: `  trapeze-lab model profiles
   trapeze-lab model profiles p6-natoma > mine.toml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return catalogue[listedProfile]{
-				kind: "profile", listed: profile.Names(), others: profile.CellNames(), source: profileSource, of: listedProfileOf,
+				kind: "profile", listed: profile.Names(), others: slices.Concat(profile.CellNames(), profile.BridgeNames()), source: profileSource, of: listedProfileOf,
 				header: "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary",
 				row: func(p listedProfile) string {
 					return fmt.Sprintf("%s\t%g\t%g\t%g\t%s duplex\t%s", p.Name, p.Read, p.Write, p.Link, p.Duplex, p.Summary)
@@ -37,15 +38,18 @@ With NAME it is one object. A platform with cells has no rates.`,
 	}
 }
 
-// profileSource returns the text of a profile, or of a platform with cells.
+// profileSource returns the text of a profile, or of a platform with cells or a bridge.
 func profileSource(name string) ([]byte, error) {
-	if slices.Contains(profile.CellNames(), name) {
+	switch {
+	case slices.Contains(profile.CellNames(), name):
 		return profile.CellSource(name)
+	case slices.Contains(profile.BridgeNames(), name):
+		return profile.BridgeSource(name)
 	}
 	return profile.Source(name)
 }
 
-// listedProfile is the list's entry of a profile. A platform with cells has no rates.
+// listedProfile is the list's entry of a profile. A platform with cells or with a bridge has no rates.
 type listedProfile struct {
 	Name    string  `json:"name"`
 	Summary string  `json:"summary"`
@@ -59,6 +63,13 @@ type listedProfile struct {
 func listedProfileOf(name, toml string) (listedProfile, error) {
 	if slices.Contains(profile.CellNames(), name) {
 		p, err := profile.LoadCells(name)
+		if err != nil {
+			return listedProfile{}, err
+		}
+		return listedProfile{Name: name, Summary: p.Summary, TOML: toml}, nil
+	}
+	if slices.Contains(profile.BridgeNames(), name) {
+		p, err := profile.LoadBridge(name)
 		if err != nil {
 			return listedProfile{}, err
 		}

@@ -11,18 +11,22 @@ function find(query) {
   return found.sort((a, b) => b[0] - a[0]).slice(0, 30).map((f) => f[1]);
 }
 
-if (typeof document !== "undefined") {
-  const list = document.getElementById("found");
-  document.getElementById("query").addEventListener("input", (event) => {
-    const found = find(event.target.value);
-    list.hidden = event.target.value.trim() === "";
-    list.replaceChildren(...found.map((s) => {
-      const item = document.createElement("li"), link = document.createElement("a");
-      link.href = document.body.dataset.top + s.url;
-      link.textContent = s.title;
-      item.append(link, " " + s.url.split("#")[0]);
-      return item;
-    }));
-    if (found.length === 0 && !list.hidden) list.textContent = "Nothing has all these words.";
-  });
+const list = document.getElementById("found"), field = document.getElementById("query");
+
+function show() {
+  const found = find(field.value);
+  list.hidden = field.value.trim() === "";
+  list.replaceChildren(...found.map((s) => {
+    const item = document.createElement("li"), link = document.createElement("a");
+    link.href = document.body.dataset.top + s.url;
+    link.textContent = s.title;
+    item.append(link, " " + s.url.split("#")[0]);
+    return item;
+  }));
+  if (found.length === 0 && !list.hidden) list.textContent = "Nothing has all these words.";
 }
+
+field.addEventListener("input", show);
+// A link can have words to search for: index.html?q=credits
+field.value = new URLSearchParams(location.search).get("q") ?? "";
+show();

@@ -76,17 +76,19 @@ type phases struct {
 // request waits for the bus. do runs when it is granted, and not before: what a
 // transaction does depends on what others did to the block in the meantime.
 type request struct {
-	at Time
-	do func() phases
+	at    Time
+	do    func() phases
+	joins bool // it goes on with a burst of the NIC, which has the bus
 }
 
-// bus carries one transaction at a time, in the order of the requests: arbitration,
-// address, data. Nothing overlaps.
+// bus carries one transaction at a time, in the order of the requests unless a bridge says
+// otherwise: arbitration, address, data. Nothing overlaps.
 type bus struct {
 	*profile.SystemBus
 	free    Time
 	waiting []request // of the NIC, whose requests no agent waits for
 	carried func(p phases, begin, end Time)
+	arbiter
 }
 
 // edge is the next edge of the bus clock, from t on.
@@ -108,12 +110,13 @@ func (b *bus) perform(r request) Time {
 		return r.at
 	}
 	end := begin + b.span(p)
-	b.free = end
+	b.free, b.last = end, end-begin
 	b.carried(p, begin, end)
 	return end
 }
 
 func (b *bus) next() {
+	b.row = 0
 	r := b.waiting[0]
 	b.waiting = b.waiting[1:]
 	b.perform(r)
@@ -121,11 +124,13 @@ func (b *bus) next() {
 
 // post requests a transaction that no agent waits for. Requests are posted in the order of
 // their times.
-func (b *bus) post(at Time, do func() phases) { b.waiting = append(b.waiting, request{at, do}) }
+func (b *bus) post(at Time, do func() phases) {
+	b.waiting = append(b.waiting, request{at: at, do: do})
+}
 
 // settle carries out what has got the bus at t.
 func (b *bus) settle(t Time) {
-	for len(b.waiting) > 0 && b.grant(b.waiting[0].at) <= t {
+	for len(b.waiting) > 0 && b.grant(b.waiting[0].at)+b.pause() <= t {
 		b.next()
 	}
 }
@@ -133,10 +138,11 @@ func (b *bus) settle(t Time) {
 // run carries out a transaction that is requested at a time, after those before it, and
 // returns its end.
 func (b *bus) run(at Time, do func() phases) Time {
-	for len(b.waiting) > 0 && b.waiting[0].at <= at {
+	for len(b.waiting) > 0 && b.before(b.waiting[0], at) {
 		b.next()
 	}
-	return b.perform(request{at, do})
+	b.row++
+	return b.perform(request{at: at, do: do})
 }
 
 // drain carries out all that was posted, and returns the end of the last of it, t at least.

@@ -13,6 +13,7 @@ type MemorySystem struct {
 	Memory    Time  // latency of host memory; with Bus only
 	Bus       *SystemBus
 	PCIe      *Profile // the bus, the link and the NIC's firmware of a cost profile
+	Bridge    *Bridge  // of LoadBridge alone: the NIC is behind it, and no more than its Block is known
 	NIC       Interface
 }
 

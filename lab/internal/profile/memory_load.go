@@ -52,12 +52,14 @@ type rawMemory struct {
 		Queue   *string `toml:"queue"`
 		Block   *string `toml:"block"`
 	} `toml:"nic"`
+	Bridge *rawBridge `toml:"bridge"`
 }
 
 // memoryKeys hold what a memory system's file may say.
 var memoryKeys = keys{
 	names: "summary, base, profile, processor.{clock,word,work}, l1 and l2.{size,line,ways,latency}, memory.latency, " +
-		"bus.{clock,width,arbitration,address}, nic.{clock,latency,memory,dma,start,frame,mtu,queue,block}",
+		"bus.{clock,width,arbitration,address}, nic.{clock,latency,memory,dma,start,frame,mtu,queue,block}, " +
+		"bridge.{clock,width,idle,address,wait,first,queue,merge,posted,load,prefetch,burst,start}",
 	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; counts and cycles are whole numbers without quotes`,
 }
 
@@ -89,8 +91,10 @@ func (w *rawMemory) resolve(title, file string) (*MemorySystem, error) {
 	if w.Summary != nil {
 		m.Summary = *w.Summary
 	}
-	p := &w.Processor
-	m.Processor = Processor{Cycle: r.cycle("processor.clock", p.Clock), Word: r.bytes("processor.word", p.Word, 1, 8), Work: r.count("processor.work", p.Work, 0, maxCycles)}
+	if w.Bridge != nil {
+		r.fail("bridge", "", "a NIC on the memory bus: platforms with a bridge are those of trapeze-lab model bridge", ErrValue)
+	}
+	m.Processor = w.processor(r)
 	n := &w.NIC
 	m.NIC = Interface{Memory: r.bytes("nic.memory", n.Memory, 1<<10, 1<<30), MTU: r.bytes("nic.mtu", n.MTU, 64, 1<<16)}
 	switch {
@@ -124,23 +128,34 @@ func (w *rawMemory) overPCIe(r *resolver, m *MemorySystem) {
 	m.NIC.Block = r.bytes("nic.block", w.NIC.Block, 8, 4096)
 }
 
-// onBus takes the rest of a system in which all see all transactions.
-func (w *rawMemory) onBus(r *resolver, m *MemorySystem) {
-	b, n := w.Bus, &w.NIC
+func (w *rawMemory) processor(r *resolver) Processor {
+	p := &w.Processor
+	return Processor{Cycle: r.cycle("processor.clock", p.Clock), Word: r.bytes("processor.word", p.Word, 1, 8), Work: r.count("processor.work", p.Work, 0, maxCycles)}
+}
+
+// caches takes what a processor and its memory bus have, with or without a NIC on it.
+func (w *rawMemory) caches(r *resolver, m *MemorySystem) {
+	b := w.Bus
 	m.L1, m.L2 = r.cache("l1", &w.L1), r.cache("l2", &w.L2)
 	m.Memory = Micros(r.quantity(span, entry{"memory.latency", w.Memory.Latency}))
 	m.Bus = &SystemBus{Cycle: r.cycle("bus.clock", b.Clock), Width: r.bytes("bus.width", b.Width, 1, 4096),
 		Arbitration: r.count("bus.arbitration", b.Arbitration, 0, maxCycles), Address: r.count("bus.address", b.Address, 1, maxCycles)}
+	m.NIC.Block = m.L1.Line
+	if m.L2.Line%max(m.L1.Line, 1) != 0 {
+		r.fail("l2.line", strconv.Itoa(m.L2.Line)+" B", "a multiple of l1.line", ErrValue)
+	}
+}
+
+// onBus takes the rest of a system in which all see all transactions.
+func (w *rawMemory) onBus(r *resolver, m *MemorySystem) {
+	n := &w.NIC
+	w.caches(r, m)
 	m.NIC.Cycle = r.cycle("nic.clock", n.Clock)
 	m.NIC.Latency = Micros(r.quantity(span, entry{"nic.latency", n.Latency}))
 	m.NIC.DMA = r.quantity(bandwidth, entry{"nic.dma", n.DMA})
 	m.NIC.Start = Time(r.count("nic.start", n.Start, 0, maxCycles)) * m.NIC.Cycle
 	m.NIC.Frame = Time(r.count("nic.frame", n.Frame, 0, maxCycles)) * m.NIC.Cycle
 	m.NIC.Queue = r.bytes("nic.queue", n.Queue, m.L1.Line, 1<<20)
-	m.NIC.Block = m.L1.Line
-	if m.L2.Line%max(m.L1.Line, 1) != 0 {
-		r.fail("l2.line", strconv.Itoa(m.L2.Line)+" B", "a multiple of l1.line", ErrValue)
-	}
 	if n.Block != nil {
 		r.fail("nic.block", *n.Block, "with PCIe only: on a bus it is the line of l1", ErrValue)
 	}

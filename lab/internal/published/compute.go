@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 )
@@ -41,9 +42,10 @@ type columns int
 const (
 	policy columns = 1 << iota
 	payload
-	celled         // the platform is one with cells
-	none   columns = 0
-	frame          = policy | payload
+	celled          // the platform is one with cells
+	bridged         // the platform is one with a bridge
+	none    columns = 0
+	frame           = policy | payload
 )
 
 // units are those that a figure can be stated in. A computed figure is multiplied by
@@ -122,7 +124,14 @@ var computations = merged(map[string]computation{
 	"FIFO write":              {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Store.Microseconds() }},
 	"cell send":               {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Send.Microseconds() }},
 	"cell path":               {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Path.Microseconds() }},
-	"cell receive":            {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
+	"programmed write rate":   {Predicted, rate, bridged, nil, programmed(coherence.PIOWrite)},
+	"programmed read rate":    {Predicted, rate, bridged, nil, programmed(coherence.PIORead)},
+	"programmed read burst":   {Predicted, size, bridged, nil, func(f *figure) float64 { return float64(f.atBridge(coherence.PIORead, coherence.NoDMA).Burst) }},
+	"DMA beside a block copy": {Predicted, duration, bridged | payload, nil, func(f *figure) float64 {
+		return f.atBridge(coherence.BlockCopy, coherence.SendDMA).Transfer.Microseconds()
+	}},
+	"DMA lost to a block copy": {Predicted, percent, bridged | payload, nil, func(f *figure) float64 { return f.atBridge(coherence.BlockCopy, coherence.SendDMA).DMA.Less }},
+	"cell receive":             {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
 }, onLogged(), comparisons())
 
 // merged joins sets of computations.
@@ -228,9 +237,12 @@ func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 	for i, name := range r.Platforms {
 		f := figure{Row: r, m: m, name: name}
 		var err error
-		if c.needs&celled != 0 {
+		switch {
+		case c.needs&celled != 0:
 			f.cells, err = profile.LoadCells(name)
-		} else {
+		case c.needs&bridged != 0:
+			f.bridge, err = profile.LoadBridge(name)
+		default:
 			f.Profile, err = m.load(name)
 		}
 		if err != nil {
@@ -252,10 +264,11 @@ func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 type figure struct {
 	*Row
 	*profile.Profile
-	cells *profile.Cells // instead of Profile, of a computation with cells
-	m     *Model
-	name  string // of the platform, for the model
-	err   error
+	cells  *profile.Cells        // instead of Profile, of a computation with cells
+	bridge *profile.MemorySystem // the same of one with a bridge
+	m      *Model
+	name   string // of the platform, for the model
+	err    error
 }
 
 func (f *figure) run(policy string, send, receive, payload, count int, both bool) (latency, bandwidth float64) {

@@ -241,6 +241,8 @@ func (p *parser) task() Task {
 	switch {
 	case c.needs&celled != 0:
 		platforms, longest = profile.CellNames(), cells.MaxPDU
+	case c.needs&bridged != 0:
+		platforms, longest = profile.BridgeNames(), coherence.MaxBytes
 	case onSystem:
 		platforms, policies, longest = memorySystems(), mechanisms(), coherence.MaxBytes
 	}

@@ -24,6 +24,7 @@ type Model struct {
 
 	system    func(name string) (*profile.MemorySystem, error)
 	transfers map[transferKey]*coherence.Result
+	contests  map[bridgeKey]*coherence.Outcome
 }
 
 type key struct {
@@ -39,7 +40,7 @@ type key struct {
 // built-in ones. Memory systems are the built-in ones. What is computed with it ends with ctx.
 func NewModel(ctx context.Context, load func(name string) (*profile.Profile, error)) *Model {
 	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{},
-		system: profile.LoadMemorySystem, transfers: map[transferKey]*coherence.Result{}}
+		system: profile.LoadMemorySystem, transfers: map[transferKey]*coherence.Result{}, contests: map[bridgeKey]*coherence.Outcome{}}
 }
 
 // On makes the model load memory systems with load.

@@ -346,6 +346,11 @@ func TestComputations(t *testing.T) {
 		{"9,ns,,cell send,mini,,,,,,", ""},
 		{"9,ns,,cell path,mini,,,,,,", ""},
 		{"9,ns,,cell receive,mini,,,,,,", ""},
+		{"9,MB/s,,programmed write rate,alcor-cia,,,,,,", "programmed write rate: alcor-cia"},
+		{"9,MB/s,,programmed read rate,natoma,,,,,,", ""},
+		{"9,bytes,,programmed read burst,alcor-cia,,,,,,", ""},
+		{"9,us,,DMA beside a block copy,natoma,,4096,,,,", "DMA beside a block copy: natoma, 4096 B"},
+		{"9,%,,DMA lost to a block copy,natoma,,4096,,,,", ""},
 	} {
 		r, err := read(t, c.columns)
 		if err != nil {

@@ -60,15 +60,25 @@ func (m *machine) startNetTx(n, i int) {
 	cost := m.cost(n, dmalog.NetTx, f.cost[dmalog.NetTx])
 	view, _ := f.send.Head()
 	f.netTx = move{active: true, decided: m.nics[n].began, issued: m.now, perByte: cost.PerByte, bytes: t.Bytes, from: m.now + cost.Overhead, view: view}
-	f.leaving = int(t.Frame)
+	f.leaving, f.pulse = int(t.Frame), t
 	if f.netTx.freed = f.early && t.Last; f.netTx.freed {
 		m.finish(f.send)
 	}
-	if t.Offset == 0 && f.armed <= f.leaving {
+	if m.trunk != nil {
+		m.enter(i)
+	} else {
+		m.depart(i)
+	}
+}
+
+// depart lets a netTx pulse go that has a path.
+func (m *machine) depart(i int) {
+	f := &m.flows[i]
+	if f.pulse.Offset == 0 && f.armed <= f.leaving {
 		f.stalled = true // back-pressure: the receiver has no buffer armed
 		return
 	}
-	m.flow(i, t.Offset == 0)
+	m.flow(i, f.pulse.Offset == 0)
 }
 
 // flow lets the bytes of a netTx pulse go, the control message ahead if the pulse
@@ -76,13 +86,19 @@ func (m *machine) startNetTx(n, i int) {
 func (m *machine) flow(i int, first bool) {
 	f := &m.flows[i]
 	p := &f.netTx
-	cost := m.cost(1-i, dmalog.NetRcv, profile.Cost{PerByte: p.perByte})
+	cost := m.cost(f.to, dmalog.NetRcv, profile.Cost{PerByte: p.perByte})
 	p.perByte = cost.PerByte
 	slot := i * flowSlots
 	begin := p.from
 	if first {
 		p.first = true
 		p.from += cost.Bytes(m.o.Profile.Link.Header)
+	}
+	if m.trunk != nil {
+		if !first && m.starts(i) {
+			p.from += cost.Bytes(fragmentHeader)
+		}
+		m.passes(i, begin)
 	}
 	p.end = p.from + cost.Bytes(p.bytes)
 	m.at[slot+netTxEnd] = max(p.end, m.now)
@@ -98,7 +114,7 @@ func (m *machine) flow(i int, first bool) {
 	if f.wire.count == 1 {
 		m.at[slot+pulseIn] = arrival.end
 	}
-	m.look(1 - i)
+	m.look(f.to)
 }
 
 // arm gives the receive engine a buffer for the next frame of a flow.
@@ -137,9 +153,7 @@ func (m *machine) progress(d *pipeline.Device, total int) {
 	if !d.Filling() {
 		return
 	}
-	if err := d.Arrived(total); err != nil && m.err == nil {
-		m.err = err
-	}
+	m.note(d.Arrived(total))
 }
 
 // maxPerByte keeps the time of the longest frame in range, in femtoseconds.

@@ -10,12 +10,15 @@ import (
 // work.
 func (m *machine) happen(i, what int) {
 	f := &m.flows[i]
-	from, to := i, 1-i // NIC numbers
+	from, to := f.from, f.to
 	switch what {
 	case posted:
 		f.postedFrames++
 		m.post(i)
 		m.look(from)
+	case breakIn:
+		m.breakOff(i)
+		m.look(to)
 	case hostTxEnd:
 		m.endHostTx(i)
 		m.look(from)
@@ -55,7 +58,7 @@ func (m *machine) happen(i, what int) {
 
 func (m *machine) endHostTx(i int) {
 	f := &m.flows[i]
-	c := &m.nics[i]
+	c := &m.nics[f.from]
 	f.hostTx.active = false
 	m.at[i*flowSlots+hostTxNoted] = m.now + m.o.Profile.NIC.Completion
 	c.rate[dmalog.HostTx] = 0
@@ -75,8 +78,8 @@ func (m *machine) endNetTx(i int) {
 	f := &m.flows[i]
 	p := &f.netTx
 	p.active = false
-	m.nics[i].rate[dmalog.NetTx] = 0
-	m.nics[1-i].rate[dmalog.NetRcv] = 0
+	m.nics[f.from].rate[dmalog.NetTx] = 0
+	m.nics[f.to].rate[dmalog.NetRcv] = 0
 	if f.payload == 0 {
 		m.endControl(i)
 		return
@@ -90,9 +93,12 @@ func (m *machine) endNetTx(i int) {
 		began = p.from
 		m.ahead(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx, Start: int64(p.issued), End: int64(began)})
 	}
-	m.notes(i, m.o.Profile.NIC.LogSend)
+	m.notes(f.from, m.o.Profile.NIC.LogSend)
 	m.record(dmalog.Record{Packet: f.leaving, Flow: i, Engine: dmalog.NetTx,
 		Start: int64(began), End: int64(m.now), Bytes: p.bytes})
+	if m.trunk != nil {
+		m.passed(i)
+	}
 }
 
 // endPulse takes a pulse off the wire at the receiver. The last one of a frame
@@ -108,7 +114,7 @@ func (m *machine) endPulse(i int) {
 		m.at[i*flowSlots+pulseIn] = w.front().end
 	}
 	if w.landed == f.length(f.armed-1) {
-		m.notes(1-i, m.o.Profile.NIC.LogReceive)
+		m.notes(f.to, m.o.Profile.NIC.LogReceive)
 		m.at[i*flowSlots+netRcvNoted] = m.now + m.o.Profile.NIC.Completion
 		if o := f.receiveLearns.costs; o != nil {
 			o.ObserveArrival(w.landed, int64(end-f.receiveFrom))
@@ -121,7 +127,7 @@ func (m *machine) endPulse(i int) {
 
 func (m *machine) endHostRcv(i int) {
 	f := &m.flows[i]
-	c := &m.nics[1-i]
+	c := &m.nics[f.to]
 	p := &f.hostRcv
 	p.active = false
 	c.writing = false
@@ -167,7 +173,5 @@ func (m *machine) observe(l learner, view pipeline.View, p *move, arrived profil
 }
 
 func (m *machine) finish(d *pipeline.Device) {
-	if err := d.Done(); err != nil && m.err == nil {
-		m.err = err
-	}
+	m.note(d.Done())
 }

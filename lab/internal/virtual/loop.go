@@ -17,7 +17,7 @@ func (m *machine) look(n int) {
 	for j := startHost; j < jobs; j++ {
 		if m.offer(n, j) {
 			c.began = m.now
-			m.at[jobSlot+n] = max(m.now, c.notes) + m.price(n)
+			m.at[m.flowCount*flowSlots+n] = max(m.now, c.notes) + m.price(n)
 			return
 		}
 	}
@@ -45,7 +45,7 @@ func (m *machine) price(n int) profile.Time {
 // offer gives the processor job j if there is work for it.
 func (m *machine) offer(n int, j job) bool {
 	c := &m.nics[n]
-	out, in := n, 1-n // the flow that this NIC sends, the one it receives
+	out, in := c.out, c.in
 	switch j {
 	case startHost:
 		first := c.lastHost // then it is hostRcv's turn
@@ -84,7 +84,7 @@ func (m *machine) busFree(c *nic, bus *profile.Bus, read bool) bool {
 }
 
 func (m *machine) bus(n int) *profile.Bus {
-	if n == 0 {
+	if n%2 == 0 {
 		return &m.o.Profile.Sender
 	}
 	return &m.o.Profile.Receiver
@@ -95,7 +95,7 @@ func (m *machine) offerHostTx(c *nic, i int) bool {
 		return false
 	}
 	f := &m.flows[i]
-	if f.payload == 0 || f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(i), true) {
+	if f.payload == 0 || f.started == f.postedFrames || !f.send.CanStart() || !m.busFree(c, m.bus(f.from), true) {
 		return false
 	}
 	c.job, c.flow, c.incoming, c.lastHost = startHost, i, true, true
@@ -104,7 +104,7 @@ func (m *machine) offerHostTx(c *nic, i int) bool {
 }
 
 func (m *machine) offerHostRcv(c *nic, i int) bool {
-	if i >= m.flowCount || !m.busFree(c, m.bus(1-i), false) || !m.hostRcvReady(i) {
+	if i >= m.flowCount || !m.busFree(c, m.bus(m.flows[i].to), false) || !m.hostRcvReady(i) {
 		return false
 	}
 	c.job, c.flow, c.incoming, c.lastHost = startHost, i, false, false

@@ -14,6 +14,7 @@ const never = profile.Time(math.MaxInt64)
 // holds the time of its next occurrence.
 const (
 	posted       = iota // the host has a frame ready
+	breakIn             // the end of a frame that was given up has arrived
 	hostTxEnd           // hostTx has moved its frame
 	netTxEnd            // a pulse has left
 	headerIn            // a control message has arrived
@@ -26,9 +27,8 @@ const (
 	flowSlots
 )
 
-const jobSlot = 2 * flowSlots // + NIC number: the processor has made its decision
-
-type slots [2*flowSlots + 2]profile.Time
+// Behind the slots of the flows each NIC has one: its processor has made its decision. The
+// last is the watchdog's of a trunk.
 
 // move is a transfer under way: from is when its first byte moves, after the
 // overhead.
@@ -93,8 +93,9 @@ func (w *wire) push(m move) {
 
 // flow is one direction: two devices and their engines.
 type flow struct {
-	payload int     // bytes of each frame; zero: frames are control messages alone
-	lengths []Frame // of frames that differ, the warm-up's first
+	payload  int     // bytes of each frame; zero: frames are control messages alone
+	lengths  []Frame // of frames that differ, the warm-up's first
+	from, to int     // NICs
 
 	send, receive *pipeline.Device
 	early         bool // a sender's buffer is free when the last transfer of its frame begins
@@ -109,10 +110,12 @@ type flow struct {
 	started       int // frames given to hostTx
 	leaving       int // number of the frame that netTx works on
 	stalled       bool
-	receiving     bool // netRcv works on a frame, or waits for one
-	armed         int  // frames for which the receiver has given a buffer
-	headers       int  // control messages that the receiver has worked off
-	headersCame   int  // control messages that have arrived
+	pulse         pipeline.Transfer // of netTx
+	held          holding           // of a trunk's path
+	receiving     bool              // netRcv works on a frame, or waits for one
+	armed         int               // frames for which the receiver has given a buffer
+	headers       int               // control messages that the receiver has worked off
+	headersCame   int               // control messages that have arrived
 	delivered     int
 	fetchedAt     []profile.Time // when a frame's last byte came from hostTx, by buffer
 	landedAt      []profile.Time // the same for netRcv
@@ -145,6 +148,7 @@ const (
 )
 
 type nic struct {
+	out, in  int // flows, flowCount or more for none
 	job      job
 	flow     int  // that the job is for
 	incoming bool // of startHost: hostTx rather than hostRcv
@@ -160,11 +164,12 @@ type nic struct {
 type machine struct {
 	o         Options
 	now       profile.Time
-	at        slots
-	flows     [2]flow
-	nics      [2]nic
+	at        []profile.Time
+	flows     []flow
+	nics      []nic
 	flowCount int
-	total     int // frames of each flow, warm-up included
+	trunk     *trunk // nil: hosts are joined by a link of their own
+	total     int    // frames of each flow, warm-up included
 	origin    profile.Time
 	transfers int
 	log       []dmalog.Record

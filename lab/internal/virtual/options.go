@@ -73,6 +73,10 @@ type Options struct {
 	Fetch  bool
 	Server profile.Time // 0 to MaxGap
 
+	// Trunk has several hosts send, each to one of its own, over one link between two
+	// switches. It goes without Fetch and Bidirectional.
+	Trunk *Trunk
+
 	Changes  []Change
 	Log      bool // keep a record of each transfer
 	LogCosts bool // the firmware keeps one itself, and pays for it what the profile says
@@ -134,6 +138,11 @@ func (o *Options) check() error {
 	case o.Fetch && (o.Gap != 0 || o.Bidirectional):
 		return bad("fetch", o.Fetch, "neither gaps nor a stream of the second host")
 	}
+	if o.Trunk != nil {
+		if err := o.Trunk.check(o); err != nil {
+			return err
+		}
+	}
 	for _, c := range o.Changes {
 		if c.Engine >= dmalog.Engines || !(c.Overhead >= 0.01 && c.Overhead <= 100) || !(c.Bandwidth >= 0.01 && c.Bandwidth <= 100) {
 			return bad("change", c, "an engine and factors from 0.01 to 100")
@@ -151,6 +160,8 @@ type Result struct {
 	Bandwidth float64         // MB/s, over the second half of the frames, sum of all flows
 	Busy      [2]profile.Time // each host's bus, measured frames only: transferring, overhead included
 	Transfers int             // of all engines, warm-up included
+	Senders   []Sender        // of a trunk
+	Holds     []Hold          // of a trunk, with Log: by time
 	Log       []dmalog.Record // payloads, and requests of a fetch
 	Control   []dmalog.Record // the control messages ahead of payloads: netTx and netRcv have a transfer for each
 }

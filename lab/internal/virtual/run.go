@@ -52,11 +52,11 @@ func newMachine(o Options) (*machine, error) {
 		return nil, err
 	}
 	m := &machine{o: o, flowCount: 1, total: o.Warmup + o.Count, gaps: newGapSource(&o)}
-	if o.Bidirectional || o.Fetch {
+	switch {
+	case o.Bidirectional || o.Fetch:
 		m.flowCount = 2
-	}
-	for i := range m.at {
-		m.at[i] = never
+	case o.Trunk != nil:
+		m.flowCount = o.Trunk.Senders
 	}
 	var lengths []Frame
 	if o.Frames != nil {
@@ -64,6 +64,8 @@ func newMachine(o Options) (*machine, error) {
 		m.total = o.Warmup + m.o.Count
 		lengths = append(slices.Repeat(o.Frames[:1], o.Warmup), o.Frames...)
 	}
+	m.flows = make([]flow, m.flowCount)
+	m.join()
 	buffers := o.Plan.Buffers
 	if buffers == 0 {
 		buffers = o.Profile.NIC.Buffers
@@ -78,7 +80,11 @@ func newMachine(o Options) (*machine, error) {
 		if o.Live {
 			sends, receives, f.early = 1, inFlight, o.Plan.Buffers != 1
 		}
-		if f.send, err = pipeline.NewDevice(o.Plan.Send(), sends); err != nil {
+		send := pipeline.Shape{Sources: 1, Sinks: 1, Buffers: sends}
+		if o.Trunk != nil {
+			send.Packet = o.Trunk.Packet
+		}
+		if f.send, err = pipeline.NewPaths(o.Plan.Send, send); err != nil {
 			return nil, err
 		}
 		if f.receive, err = pipeline.NewDevice(o.Plan.Receive(), receives); err != nil {
@@ -88,14 +94,51 @@ func newMachine(o Options) (*machine, error) {
 		f.fetchedAt = make([]profile.Time, sends+1) // one may be leaving
 		f.landedAt = make([]profile.Time, receives)
 		from, to := o.Profile.Sender, o.Profile.Receiver
-		if i == 1 {
+		if f.from%2 == 1 {
 			from, to = to, from
 		}
 		f.cost = [dmalog.Engines]profile.Cost{from.Read, o.Profile.Link.Pulse, o.Profile.Link.Pulse, to.Write}
 		f.postTime = make([]profile.Time, 0, m.total)
 		f.deliveredTime = make([]profile.Time, 0, m.total)
 	}
+	if o.Trunk != nil {
+		if err := m.newTrunk(); err != nil {
+			return nil, err
+		}
+	}
 	return m, nil
+}
+
+// join makes the NICs, and says which flows each has: the first two, or two for each sender
+// of a trunk.
+func (m *machine) join() {
+	m.nics = make([]nic, 2)
+	if m.o.Trunk != nil {
+		m.nics = make([]nic, 2*m.flowCount)
+	}
+	for n := range m.nics {
+		m.nics[n] = nic{out: n, in: 1 - n}
+		if m.o.Trunk != nil {
+			m.nics[n].out, m.nics[n].in = n/2, n/2
+			if n%2 == 0 {
+				m.nics[n].in = m.flowCount
+			} else {
+				m.nics[n].out = m.flowCount
+			}
+		}
+	}
+	for n := range m.nics {
+		if c := &m.nics[n]; c.out < m.flowCount {
+			m.flows[c.out].from = n
+		}
+		if c := &m.nics[n]; c.in < m.flowCount {
+			m.flows[c.in].to = n
+		}
+	}
+	m.at = make([]profile.Time, m.flowCount*flowSlots+len(m.nics)+1)
+	for i := range m.at {
+		m.at[i] = never
+	}
 }
 
 func (m *machine) run(ctx context.Context) {
@@ -106,8 +149,10 @@ func (m *machine) run(ctx context.Context) {
 			m.post(i)
 		}
 	}
-	m.look(0)
-	m.look(1)
+	for n := range m.nics {
+		m.look(n)
+	}
+	jobs := m.flowCount * flowSlots
 	for events := 0; ; events++ {
 		if events%checkEvery == 0 && ctx.Err() != nil {
 			m.err = context.Cause(ctx)
@@ -129,13 +174,15 @@ func (m *machine) run(ctx context.Context) {
 			return
 		}
 		m.at[slot] = never
-		if slot >= jobSlot {
-			n := slot - jobSlot
+		switch n := slot - jobs; {
+		case n < 0:
+			m.happen(slot/flowSlots, slot%flowSlots)
+		case n < len(m.nics):
 			m.decide(n)
 			m.look(n)
-			continue
+		default:
+			m.watchdog()
 		}
-		m.happen(slot/flowSlots, slot%flowSlots)
 	}
 }
 
@@ -188,7 +235,9 @@ func (m *machine) postAt(i int, when profile.Time) {
 // deliver ends a frame: the receiving program has it.
 func (m *machine) deliver(i int) {
 	f := &m.flows[i]
-	f.hostRcvFree = max(f.hostRcvFree, m.now) + m.o.Profile.Host - m.o.Profile.Host/2
+	if f.hostRcvFree = max(f.hostRcvFree, m.now); !f.held.lost[f.delivered] {
+		f.hostRcvFree += m.o.Profile.Host - m.o.Profile.Host/2
+	}
 	f.deliveredTime = append(f.deliveredTime, f.hostRcvFree)
 	f.delivered++
 	switch {
@@ -239,7 +288,7 @@ func (m *machine) measured(r dmalog.Record) dmalog.Record {
 }
 
 func (m *machine) result() *Result {
-	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
+	r := &Result{Transfers: m.transfers, Log: m.log, Control: m.control, Holds: m.holds(), Busy: [2]profile.Time{m.nics[0].busy, m.nics[1].busy}}
 	for i := range m.flowCount {
 		f := &m.flows[i]
 		w := m.o.Warmup
@@ -249,6 +298,9 @@ func (m *machine) result() *Result {
 				r.Delivered[k] = f.deliveredTime[w+k] - f.postTime[w+k]
 			}
 			r.Latency = r.Delivered[0]
+		}
+		if m.trunk != nil {
+			r.Senders = append(r.Senders, m.sender(f))
 		}
 		r.Bandwidth += m.bandwidth(f)
 	}
@@ -265,12 +317,17 @@ func (m *machine) result() *Result {
 // posting.
 func (m *machine) bandwidth(f *flow) float64 {
 	last := m.total - 1
+	if m.o.Count == 1 && f.held.lost[last] {
+		return 0
+	}
 	if m.o.Count == 1 {
 		return float64(f.length(last)) / (f.deliveredTime[last] - f.postTime[last]).Microseconds()
 	}
 	from, bytes := min(m.o.Warmup+m.o.Count/2, last-1), 0
 	for k := from + 1; k <= last; k++ {
-		bytes += f.length(k)
+		if !f.held.lost[k] {
+			bytes += f.length(k)
+		}
 	}
 	return float64(bytes) / (f.deliveredTime[last] - f.deliveredTime[from]).Microseconds()
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
+	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // emulateReport is what emulate --json prints when it is ready.
@@ -74,7 +76,7 @@ It prints them when the NICs are ready.`,
 	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, udp://HOST:PORT, shm:PATH or a NIC as pci:FUNCTION, afxdp:INTERFACE, vhost-user:PATH (one NIC only), or memif:PATH&role=server")
 	c.Flags().StringVar(&f.device, "device", "emu:", "options of the NICs, as an emu: or eth: address")
 	c.Flags().StringVar(&f.mode, "mode", "0600", "permissions of the sockets: who can write to one can use its NIC")
-	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log clients that come and go on stderr")
+	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log on stderr clients that come and go, and the wires' counters at the end")
 	return c
 }
 
@@ -189,6 +191,7 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 		serving.Go(func() { cancel(server.Serve(ctx, sockets[i].l)) })
 		report.NICs = append(report.NICs, emulatedNIC{d.Info().Address, sockets[i].path, d.MAC().String()})
 	}
+	serving.Go(func() { watchWires(ctx, log, nics) })
 	if err := p.ready(report); err != nil {
 		cancel(err)
 	}
@@ -200,6 +203,30 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 		return nil
 	}
 	return context.Cause(ctx)
+}
+
+// watchWires logs each second the last frame of a NIC that broke off in the switch. At the end it
+// logs the counters of the wires.
+func watchWires(ctx context.Context, log *slog.Logger, nics []*emulator.Device) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := make([]*wire.PathError, len(nics))
+	for {
+		for i, d := range nics {
+			if e := d.WireBroke(); e != last[i] {
+				log.Warn("a frame broke off", "nic", d.Info().Address, "error", e)
+				last[i] = e
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			for _, d := range nics {
+				log.Info("wire", "nic", d.Info().Address, "counters", d.WireStats())
+			}
+			return
+		}
+	}
 }
 
 // ready tells whoever waits that clients may come.

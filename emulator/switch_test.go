@@ -1,0 +1,71 @@
+package emulator_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// TestSwitchCutsThrough: NICs on a switch place frames that still arrive, and none breaks off.
+func TestSwitchCutsThrough(t *testing.T) {
+	ends, err := wire.NewSwitch(2, wire.SwitchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts [2]*adminHost
+	for i := range hosts {
+		d, err := emulator.New(emulator.Options{Wire: ends[i], MAC: descriptors.MAC{2, 0, 0, 0, 0, byte(1 + i)}, Limits: smallLimits,
+			Pipeline: engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256}, Thread: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closeDevice(t, d) })
+		hosts[i] = newAdminHost(t, d)
+		hosts[i].thread = true
+	}
+	f := flowBetween(t, hosts[0], hosts[1])
+	const messages = 200
+	for i := range messages {
+		f.send(1+20*i, byte(i))
+	}
+	s := ends[1].Stats()
+	if s.Stalled != 0 || s.Broken != 0 || s.CutThrough == 0 {
+		t.Errorf("%+v after %d messages", s, messages)
+	}
+	t.Logf("%d frames of %d messages left the switch while they still arrived", s.CutThrough, messages)
+}
+
+// TestWireBroke: a NIC drops a frame whose sender stalls within the switch, and says which station it was.
+func TestWireBroke(t *testing.T) {
+	ends, err := wire.NewSwitch(2, wire.SwitchOptions{Watchdog: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := descriptors.MAC{2, 0, 0, 0, 0, 9}
+	d, err := emulator.New(emulator.Options{Wire: ends[1], MAC: mac, Limits: smallLimits, Thread: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeDevice(t, d) })
+	newAdminHost(t, d)
+	station := descriptors.MAC{2, 0, 0, 0, 0, 7}
+	frame := ends[0].Reserve(1000)
+	copy(frame, mac[:])
+	copy(frame[6:], station[:])
+	copy(frame[12:], descriptors.EtherType[:])
+	ends[0].Publish(200)
+	for end := time.Now().Add(patience); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the watchdog does not end the frame")
+		}
+	}
+	if e := d.WireBroke(); e.Station != station || !errors.Is(e, wire.ErrStalled) {
+		t.Error(e)
+	}
+}

@@ -1,0 +1,209 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// ErrStalled: the sender of a frame stalled in the middle of it for longer than the watchdog
+// of the switch allows.
+var ErrStalled = errors.New("the sender stalls in the middle of a frame")
+
+// PathError says of a frame that broke off within a switch whose it was, and why.
+type PathError struct {
+	Station        descriptors.MAC // the sender
+	From, To       int             // ports of the switch
+	Passed, Length int             // bytes of the frame
+	Err            error           // ErrStalled: the sender; ErrGone: the output was closed or unplugged
+}
+
+func (e *PathError) Error() string {
+	return fmt.Sprintf("switch: frame of station %v from port %d to port %d, %d of %d bytes: %v", e.Station, e.From, e.To, e.Passed, e.Length, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *PathError) Unwrap() error { return e.Err }
+
+// SwitchStats are the counters of a port of a switch since it was made. A frame that comes
+// whole counts nowhere.
+type SwitchStats struct {
+	CutThrough uint64 `json:"cut_through" help:"Frames that came in parts, and could leave at this port while they still arrived." unit:"frames"`
+	Waited     uint64 `json:"waited" help:"Frames of other ports that waited for such a frame to end." unit:"frames"`
+	Stalled    uint64 `json:"stalled" help:"Such frames that the watchdog ended, since their sender stalled." unit:"frames"`
+	Broken     uint64 `json:"broken" help:"Such frames that their sender gave up, or that ended with its link." unit:"frames"`
+	Lost       uint64 `json:"lost" help:"Frames from this port whose output was closed or unplugged under way, for each output." unit:"frames"`
+}
+
+type switchCounts struct{ cutThrough, waited, stalled, broken, lost atomic.Uint64 }
+
+// Stats returns the counters of the port. It may be called from any goroutine.
+func (p *Switch) Stats() SwitchStats {
+	c := &p.counts
+	return SwitchStats{c.cutThrough.Load(), c.waited.Load(), c.stalled.Load(), c.broken.Load(), c.lost.Load()}
+}
+
+// ports is a set of ports, a bit each.
+type ports uint32
+
+func (s ports) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for ; s != 0; s &= s - 1 {
+			if !yield(bits.TrailingZeros32(uint32(s))) {
+				return
+			}
+		}
+	}
+}
+
+// path is the way of the frame that this port sends in parts.
+type path struct {
+	open    bool // some of it has been shown
+	targets ports
+	shown   int // bytes
+}
+
+// Publish is described at engine.Progressive. The frame goes on once both addresses are there.
+func (p *Switch) Publish(n int) {
+	f := p.frame
+	if n <= p.path.shown || n > len(f) || n < min(ethernetHeader, len(f)) {
+		return
+	}
+	if !p.path.open {
+		p.path.open, p.path.targets = true, p.route(f)
+		for to := range p.path.targets.all() {
+			if p.tx[to].reserve(len(f)) == nil { // it was unplugged when the frame was reserved
+				p.lose(to)
+			}
+		}
+	}
+	p.forward(n)
+}
+
+// forward lets the outputs have the first n bytes of the frame.
+func (p *Switch) forward(n int) {
+	live := ports(p.fabric.live())
+	if live&(1<<p.number) == 0 {
+		p.Abort()
+		return
+	}
+	for to := range p.path.targets.all() {
+		r := p.tx[to]
+		if live&(1<<to) == 0 {
+			r.abort()
+			p.lose(to)
+			continue
+		}
+		copy(r.space()[p.path.shown:n], p.frame[p.path.shown:n])
+		if r.show(n) {
+			p.fabric.ports[to].wake.Call()
+		}
+	}
+	p.path.shown = n
+}
+
+// lose goes on without an output.
+func (p *Switch) lose(to int) {
+	p.path.targets &^= 1 << to
+	p.counts.lost.Add(1)
+	p.failed.Store(&PathError{senderOf(p.frame), p.number, to, p.path.shown, len(p.frame), ErrGone})
+}
+
+// finish ends the frame that was shown: all of it is there.
+func (p *Switch) finish() {
+	p.forward(len(p.frame))
+	for to := range p.path.targets.all() {
+		p.tx[to].finish()
+		p.fabric.ports[to].wake.Call()
+	}
+	p.frame, p.path = nil, path{}
+}
+
+// Abort is described at engine.Progressive.
+func (p *Switch) Abort() {
+	for to := range p.path.targets.all() {
+		p.tx[to].abort()
+		p.fabric.ports[to].wake.Call()
+	}
+	p.frame, p.path = nil, path{}
+}
+
+// output has the state of the frame that a port has received and not released.
+type output struct {
+	held  bool          // the frame came in parts: it holds the port
+	seen  int           // bytes of it, at the last look
+	grew  time.Duration // when there were more than before, on the clock
+	ended bool          // the rest does not come
+}
+
+// started is the origin of the clock of all switches.
+var started = time.Now()
+
+// hold takes note that the frame that has come first from a port holds this one, if it comes
+// in parts.
+func (p *Switch) hold(r *ring) {
+	o := &p.output
+	if o.held || r.length&parts == 0 {
+		return
+	}
+	*o = output{held: true, grew: time.Since(started)}
+	p.counts.cutThrough.Add(1)
+}
+
+// letGo frees the port for the next one.
+func (p *Switch) letGo() {
+	if !p.output.held {
+		return
+	}
+	p.output = output{}
+	for i, r := range p.rx {
+		if r != nil && i != p.from && r.published.Load() != r.taken {
+			p.counts.waited.Add(1)
+		}
+	}
+}
+
+// Arrived is described at engine.Progressive. A frame that has not arrived whole when its
+// sender is closed or unplugged never will, nor does one whose sender stalls.
+func (p *Switch) Arrived() (n int, aborted bool) {
+	r, o := p.rx[p.from], &p.output
+	if r == nil {
+		return 0, false
+	}
+	got, whole, gone := r.progress()
+	n = int(got)
+	length := int(r.length &^ (wrapped | parts))
+	if whole || n == length && !gone && !o.ended || !o.held {
+		return n, false
+	}
+	if o.ended {
+		return o.seen, true
+	}
+	now := time.Since(started)
+	switch {
+	case gone || p.fabric.live()&(1<<p.from) == 0:
+		o.ended = true
+		p.counts.broken.Add(1)
+	case n > o.seen:
+		o.grew = now
+	case now-o.grew > p.fabric.watchdog:
+		o.ended = true
+		p.counts.stalled.Add(1)
+		p.failed.Store(&PathError{senderOf(r.take()), p.from, p.number, n, length, ErrStalled})
+	}
+	o.seen = n
+	return n, o.ended
+}
+
+// senderOf returns the address of a frame's sender, zero if the frame is too short to have one.
+func senderOf(frame []byte) (mac descriptors.MAC) {
+	if len(frame) >= ethernetHeader {
+		mac = descriptors.MAC(frame[6:])
+	}
+	return mac
+}

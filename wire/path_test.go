@@ -1,0 +1,354 @@
+package wire_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// known makes a switch whose port i has station i.
+func known(t *testing.T, n int, o wire.SwitchOptions) []*wire.Switch {
+	t.Helper()
+	p := newSwitch(t, n, o)
+	for i := range p {
+		if err := p[i].Claim(stationMAC(byte(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// begin shows the first bytes of a frame, and returns where the rest of it goes.
+func begin(t *testing.T, p *wire.Switch, frame []byte, n int) []byte {
+	t.Helper()
+	b := p.Reserve(len(frame))
+	if b == nil {
+		t.Fatal("no room")
+	}
+	copy(b[:n], frame)
+	p.Publish(n)
+	return b
+}
+
+// TestSwitchHoldsThePath: a frame leaves while it arrives, and holds its output alone.
+func TestSwitchHoldsThePath(t *testing.T) {
+	p := known(t, 4, wire.SwitchOptions{})
+	long, short := frameOf(stationMAC(2), stationMAC(0), 1000), frameOf(stationMAC(2), stationMAC(1), 50)
+	rest := begin(t, p[0], long, 100)
+	f := p[2].Receive()
+	if len(f) != len(long) || !bytes.Equal(f[:100], long[:100]) {
+		t.Fatalf("%d bytes at the output", len(f))
+	}
+	wantArrived(t, p[2], 100, false)
+	if p[3].Receive() != nil || p[1].Receive() != nil {
+		t.Error("a frame for port 2 at another port")
+	}
+	if !send(p[1], short) {
+		t.Fatal("no room for a frame that waits")
+	}
+	if !send(p[3], frameOf(stationMAC(1), stationMAC(3), 10)) || receive(p[1]) == nil {
+		t.Error("another path is held, too")
+	}
+	if g := p[2].Receive(); &g[0] != &f[0] {
+		t.Error("a frame passes in the middle of another")
+	}
+	copy(rest[100:], long[100:])
+	p[0].Commit()
+	wantArrived(t, p[2], len(long), false)
+	if !bytes.Equal(f, long) {
+		t.Error("the frame is damaged")
+	}
+	p[2].Release()
+	if g := receive(p[2]); !bytes.Equal(g, short) {
+		t.Errorf("%d bytes after it", len(g))
+	}
+	if s := p[2].Stats(); s != (wire.SwitchStats{CutThrough: 1, Waited: 1}) || wire.Broke(p[2]) != nil {
+		t.Errorf("%+v, %v", s, wire.Broke(p[2]))
+	}
+}
+
+// TestSwitchIsFair: of senders that always have a frame none gets a second turn before the others
+// had theirs, in parts or whole.
+func TestSwitchIsFair(t *testing.T) {
+	const senders, rounds = 3, 200
+	p := known(t, senders+1, wire.SwitchOptions{})
+	frame := func(i int) []byte { return frameOf(stationMAC(senders), stationMAC(byte(i)), 300) }
+	var open [senders][]byte
+	turns := make([]int, senders)
+	for round := range rounds {
+		for i := range senders {
+			switch {
+			case open[i] != nil:
+			case (round+i)%3 == 0:
+				send(p[i], frame(i))
+			default:
+				open[i] = begin(t, p[i], frame(i), 64)
+			}
+		}
+		f := p[senders].Receive()
+		from := int(f[11])
+		if open[from] != nil {
+			copy(open[from][64:], frame(from)[64:])
+			p[from].Commit()
+			open[from] = nil
+		}
+		if !bytes.Equal(f, frame(from)) {
+			t.Fatalf("frame %d is damaged", round)
+		}
+		p[senders].Release()
+		turns[from]++
+		for i := range senders {
+			if turns[i] < turns[from]-1 {
+				t.Fatalf("after %d frames the senders had %v turns", round+1, turns)
+			}
+		}
+	}
+}
+
+// TestSwitchWatchdog: a sender that stalls in the middle of a frame loses the path, the error says
+// which, and its next frame passes.
+func TestSwitchWatchdog(t *testing.T) {
+	p := known(t, 3, wire.SwitchOptions{Watchdog: time.Millisecond})
+	long, short := frameOf(stationMAC(2), stationMAC(0), 1000), frameOf(stationMAC(2), stationMAC(1), 50)
+	rest := begin(t, p[0], long, 200)
+	if p[2].Receive() == nil {
+		t.Fatal("the frame does not begin")
+	}
+	if !send(p[1], short) {
+		t.Fatal("no room")
+	}
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		n, aborted := p[2].Arrived()
+		if n != 200 {
+			t.Fatalf("%d bytes have arrived", n)
+		}
+		if aborted {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the watchdog sleeps")
+		}
+	}
+	copy(rest[200:], long[200:])
+	p[0].Publish(500) // too late
+	wantArrived(t, p[2], 200, true)
+	p[2].Release()
+	if f := receive(p[2]); !bytes.Equal(f, short) {
+		t.Fatalf("%d bytes after the frame that stalled", len(f))
+	}
+	p[0].Commit()
+	if f := p[2].Receive(); f != nil {
+		t.Fatalf("%d bytes of the frame that stalled", len(f))
+	}
+	if send(p[0], long); !bytes.Equal(receive(p[2]), long) {
+		t.Error("the next frame does not pass")
+	}
+	if e := wire.Broke(p[2]); e == nil || !errors.Is(e, wire.ErrStalled) || e.Station != stationMAC(0) || e.From != 0 ||
+		e.To != 2 || e.Passed != 200 || e.Length != len(long) || !strings.Contains(e.Error(), stationMAC(0).String()) {
+		t.Errorf("%v: %+v", e, e)
+	}
+	if s := p[2].Stats(); s != (wire.SwitchStats{CutThrough: 1, Waited: 1, Stalled: 1}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestSwitchOutputDies: an output that is closed or unplugged while a path is held takes the frame
+// with it, holds nobody up, and begins anew with whole frames.
+func TestSwitchOutputDies(t *testing.T) {
+	for name, c := range map[string]struct {
+		die  func(p *wire.Switch) error
+		back bool
+	}{
+		"closed":    {(*wire.Switch).Close, false},
+		"unplugged": {func(p *wire.Switch) error { p.SetLink(false); return nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := known(t, 3, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 2000, Ring: 1}})
+			all := frameOf(descriptors.Broadcast, stationMAC(0), 1000)
+			rest := begin(t, p[0], all, 100)
+			p[1].Receive()
+			await(t, p[2])
+			if err := c.die(p[2]); err != nil {
+				t.Fatal(err)
+			}
+			copy(rest[100:], all[100:])
+			p[0].Publish(500)
+			p[0].Commit()
+			if n, aborted := p[1].Arrived(); n != len(all) || aborted || !bytes.Equal(p[1].Receive(), all) {
+				t.Errorf("the other output has %d bytes, aborted %v", n, aborted)
+			}
+			p[1].Release()
+			if e := wire.Broke(p[0]); e == nil || !errors.Is(e, wire.ErrGone) || e.To != 2 || e.Station != stationMAC(0) {
+				t.Errorf("%v", e)
+			}
+			if s := p[0].Stats(); s.Lost != 1 {
+				t.Errorf("%+v", s)
+			}
+			for range 50 { // more than the ring of the dead output holds
+				if !send(p[0], all) || receive(p[1]) == nil {
+					t.Fatal("the dead output holds its senders up")
+				}
+			}
+			if p[2].Receive() != nil {
+				t.Error("a frame at a port that is down")
+			}
+			if c.back {
+				p[2].SetLink(true)
+				if send(p[0], all); !bytes.Equal(receive(p[2]), all) {
+					t.Error("the first frame after the plug is in again")
+				}
+			}
+		})
+	}
+}
+
+// TestSwitchSenderDies: what a sender has begun when it is closed, unplugged or gives up breaks off.
+func TestSwitchSenderDies(t *testing.T) {
+	for name, die := range map[string]func(p *wire.Switch){
+		"closed":    func(p *wire.Switch) { _ = p.Close() },
+		"unplugged": func(p *wire.Switch) { p.SetLink(false) },
+		"gives up":  func(p *wire.Switch) { p.Abort() },
+	} {
+		p := known(t, 3, wire.SwitchOptions{})
+		f := frameOf(stationMAC(2), stationMAC(0), 1000)
+		begin(t, p[0], f, 300)
+		await(t, p[2])
+		die(p[0])
+		wantArrived(t, p[2], 300, true)
+		p[0].Publish(400)
+		p[0].Commit()
+		wantArrived(t, p[2], 300, true)
+		p[2].Release()
+		if send(p[1], f); !bytes.Equal(receive(p[2]), f) {
+			t.Errorf("%s: the path is not free", name)
+		}
+		if s := p[2].Stats(); s.Broken != 1 || s.Stalled != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// TestSwitchPartsConcurrently: no byte is wrong and no whole frame is lost when all ports send to one
+// another in parts, give some frames up, and leave some unread.
+func TestSwitchPartsConcurrently(t *testing.T) {
+	const ports, frames = 4, 600
+	p := known(t, ports, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 3000, Ring: 1}})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	whole, took := make([]int, ports), make([]int, ports)
+	done := 0
+	sender := func(i int) {
+		defer func() { mu.Lock(); done++; mu.Unlock() }()
+		random := rand.New(rand.NewPCG(uint64(i), 1))
+		for n := 0; n < frames; {
+			to := (i + 1 + random.IntN(ports-1)) % ports
+			f := frameOf(stationMAC(byte(to)), stationMAC(byte(i)), 200+random.IntN(2000))
+			b := p[i].Reserve(len(f))
+			if b == nil {
+				runtime.Gosched()
+				continue
+			}
+			n++
+			at := 0
+			for end := 64; end < len(f); end += 1 + random.IntN(700) {
+				copy(b[at:end], f[at:end])
+				p[i].Publish(end)
+				at = end
+			}
+			if random.IntN(10) == 0 {
+				p[i].Abort()
+				continue
+			}
+			mu.Lock()
+			whole[to]++
+			mu.Unlock()
+			copy(b[at:], f[at:])
+			p[i].Commit()
+			p[i].Flush()
+		}
+	}
+	receiver := func(i int) {
+		for {
+			mu.Lock()
+			over := done == ports
+			mu.Unlock()
+			f := p[i].Receive()
+			if f == nil {
+				if over {
+					return
+				}
+				runtime.Gosched()
+				continue
+			}
+			for {
+				n, aborted := p[i].Arrived()
+				if n > len(f) {
+					t.Errorf("%d of %d bytes", n, len(f))
+					return
+				}
+				if aborted {
+					break
+				}
+				if n < len(f) {
+					runtime.Gosched()
+					continue
+				}
+				if want := frameOf(stationMAC(byte(i)), stationMAC(f[11]), len(f)-descriptors.HeaderSize); !bytes.Equal(f, want) {
+					t.Errorf("port %d: a frame of station %d is wrong", i, f[11])
+					return
+				}
+				mu.Lock()
+				took[i]++
+				mu.Unlock()
+				break
+			}
+			p[i].Release()
+		}
+	}
+	for i := range ports {
+		wg.Go(func() { sender(i) })
+		wg.Go(func() { receiver(i) })
+	}
+	wg.Wait()
+	for i := range ports {
+		if s := p[i].Stats(); took[i] != whole[i] || s.Stalled != 0 || s.Lost != 0 {
+			t.Errorf("port %d has %d frames of %d, %+v", i, took[i], whole[i], s)
+		}
+	}
+}
+
+func TestSwitchAllocatesNothing(t *testing.T) {
+	p := known(t, 3, wire.SwitchOptions{})
+	f := frameOf(stationMAC(2), stationMAC(0), 1000)
+	if n := testing.AllocsPerRun(1000, func() {
+		b := p[0].Reserve(len(f))
+		copy(b, f)
+		for n := 100; n < len(f); n += 100 {
+			p[0].Publish(n)
+			p[2].Receive()
+			p[2].Arrived()
+		}
+		p[0].Commit()
+		p[2].Arrived()
+		p[2].Release()
+	}); n != 0 {
+		t.Errorf("%v allocations for a frame in parts", n)
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		copy(p[0].Reserve(len(f)), f)
+		p[0].Commit()
+		p[0].Flush()
+		p[2].Receive()
+		p[2].Release()
+	}); n != 0 {
+		t.Errorf("%v allocations for a whole frame", n)
+	}
+}
