@@ -135,6 +135,7 @@ const (
 	wireUDP
 	wireMemif
 	wireShared
+	wireHost
 	wireNIC
 )
 
@@ -230,6 +231,8 @@ func (s *settings) completeWire() (err error) {
 		}
 		s.shared.Path, s.shared.MTU = s.where, s.mtu
 		return s.shared.Check()
+	case wireHost:
+		return s.host().Check()
 	case wireNIC:
 		s.nic.MTU, s.nic.MAC = s.mtu, s.device.MAC
 		return s.nic.Check()
@@ -252,12 +255,16 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 	return s.plug(w)
 }
 
+func (s *settings) host() wire.HostOptions { return wire.HostOptions{Name: s.where, MTU: s.mtu} }
+
 func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 	switch s.kind {
 	case wireMemif:
 		return wire.NewMemif(s.memif)
 	case wireShared:
 		return wire.NewSHM(ctx, s.shared)
+	case wireHost:
+		return wire.NewHost(s.host())
 	case wireUDP:
 		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
 	case wireNIC:

@@ -132,7 +132,7 @@ func TestBadAddresses(t *testing.T) {
 	tests := []struct{ address, says string }{
 		{"emu:nic0", "nic0"},
 		{"emu:?wrie=loop", `unknown option "wrie"`},
-		{"emu:?wire=tap0", "loop, mem:NAME, udp://HOST:PORT, memif:PATH"},
+		{"emu:?wire=tap0", "loop, mem:NAME, host:NAME, udp://HOST:PORT, memif:PATH"},
 		{"emu:?wire=mem:", "mem:NAME"},
 		{"emu:?wire=udp://127.0.0.1", "HOST:PORT"},
 		{"emu:?wire=udp://127.0.0.1:70000", "0..65535"},

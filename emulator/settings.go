@@ -96,6 +96,7 @@ type wireForm struct {
 var wireForms = []wireForm{
 	{wireLoop, "loop", "", "a loop"},
 	{wireMemory, "mem:", "NAME", "a memory wire"},
+	{wireHost, "host:", "NAME", "a wire of this host"},
 	{wireUDP, "udp://", "HOST:PORT", "a UDP wire"},
 	{wireMemif, "memif:", "PATH", "a memif"},
 	{wireShared, "shm:", "PATH", "a shm wire"},

@@ -212,8 +212,12 @@ func TestShaperOnWholeFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	whole, err := wire.NewFault(near, wire.FaultOptions{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Duration(0)
-	p, err := wire.NewShaper(struct{ wire.Port }{near}, wire.ShaperOptions{Path: speed.Path{Rate: 1e6}, Delay: time.Microsecond,
+	p, err := wire.NewShaper(whole, wire.ShaperOptions{Path: speed.Path{Rate: 1e6}, Delay: time.Microsecond,
 		Clock: func() time.Duration { return now }})
 	if err != nil {
 		t.Fatal(err)

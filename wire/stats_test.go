@@ -8,7 +8,7 @@ import (
 )
 
 func TestStatsDescribed(t *testing.T) {
-	for _, stats := range []any{wire.UDPStats{}, wire.FaultStats{}, wire.SwitchStats{}, (&wire.SHM{}).Stats()} {
+	for _, stats := range []any{wire.UDPStats{}, wire.FaultStats{}, wire.SwitchStats{}, wire.HostStats{}, (&wire.SHM{}).Stats()} {
 		statstest.Check(t, stats)
 	}
 }

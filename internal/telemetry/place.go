@@ -1,15 +1,13 @@
 package telemetry
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"syscall"
+
+	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 )
 
 // Where sockets are, by DPDK's rules (lib/eal/linux/eal.c, eal_create_runtime_dir, and
@@ -40,53 +38,8 @@ func Prefix() (prefix string, on bool) {
 	}
 }
 
-// runtimeFolder is where this process has its sockets.
-func runtimeFolder() string {
-	if dir := os.Getenv("RUNTIME_DIRECTORY"); dir != "" {
-		return dir
-	}
-	if os.Geteuid() == 0 {
-		return "/var/run"
-	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return dir
-	}
-	return "/tmp"
-}
-
-// makeFolder makes the folder of a prefix, and checks that no other user could put a socket in
-// the place of one there.
-func makeFolder(prefix string) (string, error) {
-	folder := filepath.Join(runtimeFolder(), folderName)
-	for range 2 {
-		if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", err
-		}
-		if err := checkFolder(folder); err != nil {
-			return "", err
-		}
-		folder = filepath.Join(folder, prefix)
-	}
-	return filepath.Dir(folder), nil
-}
-
-// checkFolder refuses what is no folder, or one that another user may write to.
-func checkFolder(folder string) error {
-	info, err := os.Lstat(folder)
-	if err != nil {
-		return err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", folder)
-	case !ok || stat.Uid != uint32(os.Geteuid()) && stat.Uid != 0:
-		return fmt.Errorf("%s belongs to another user: set XDG_RUNTIME_DIR", folder)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to %s", folder)
-	}
-	return nil
-}
+// makeFolder makes the folder of a prefix.
+func makeFolder(prefix string) (string, error) { return runtimedir.Make(folderName, prefix) }
 
 // numbered is the path of the socket of a process of a prefix, counted from 0.
 func numbered(folder string, i int) string {
@@ -100,7 +53,7 @@ func numbered(folder string, i int) string {
 // Find returns the paths of the telemetry sockets of this host that this process can see, in
 // order. Programs of others have some, and programs that were killed leave theirs.
 func Find() []string {
-	folders := []string{"/run", "/var/run", runtimeFolder(), os.Getenv("XDG_RUNTIME_DIR"), "/tmp", "/run/user/*"}
+	folders := []string{"/run", "/var/run", runtimedir.Root(), os.Getenv("XDG_RUNTIME_DIR"), "/tmp", "/run/user/*"}
 	var found []string
 	seen := map[string]bool{}
 	for _, folder := range folders {

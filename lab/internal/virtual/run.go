@@ -58,14 +58,14 @@ func newMachine(o Options) (*machine, error) {
 	case o.Trunk != nil:
 		m.flowCount = o.Trunk.Senders
 	}
+	m.flows = make([]flow, m.flowCount)
+	m.join()
 	var lengths []Frame
 	if o.Frames != nil {
 		m.o.Count, m.o.Payload = len(o.Frames), o.Frames[0].Bytes
 		m.total = o.Warmup + m.o.Count
 		lengths = append(slices.Repeat(o.Frames[:1], o.Warmup), o.Frames...)
 	}
-	m.flows = make([]flow, m.flowCount)
-	m.join()
 	buffers := o.Plan.Buffers
 	if buffers == 0 {
 		buffers = o.Profile.NIC.Buffers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,12 +20,17 @@ import (
 type NotReadyError struct {
 	// Address of the function that was asked about, empty for any.
 	Address string
+	// What could not be, if no function was asked about.
+	What string
 	// Errors is how many findings stand in the way.
 	Errors int
 }
 
 func (e *NotReadyError) Error() string {
 	what := "a driver could not start on any function"
+	if e.What != "" {
+		what = e.What
+	}
 	if e.Address != "" {
 		what = "a driver could not start on " + e.Address
 	}
@@ -34,7 +40,7 @@ func (e *NotReadyError) Error() string {
 func (x *commands) doctor() *cobra.Command {
 	var root string
 	var memory int64
-	var everything bool
+	var everything, fabric bool
 	c := &cobra.Command{
 		Use:   "doctor [ADDRESS]",
 		Short: "What keeps a driver from starting, and what to do about it",
@@ -46,15 +52,25 @@ or changed. As root it sees more.
 The exit code is 0 only if a driver could start. An emulated NIC, emu:, needs
 none of this.
 
-` + keys.Of(doctor.Report{}),
+--fabric looks at something else: at what MPI and other programs need to find
+the provider of libfabric, in this environment. docs/mpi.md is about it.
+
+` + keys.Of(doctor.Report{}) + "\n\nWith --fabric:\n" + keys.Of(doctor.FabricReport{}),
 		Example: `  sudo trapeze doctor
   trapeze doctor 0000:03:00.0 --memory 1073741824
+  FI_PROVIDER_PATH=/opt/trapeze/lib trapeze doctor --fabric
   trapeze doctor --json | jq '.host[] | select(.severity == "error")'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: command.Run(func(ctx context.Context, args []string) error {
 			address := ""
 			if len(args) > 0 {
 				address = args[0]
+			}
+			if fabric {
+				if address != "" {
+					return option.Errorf("--fabric looks at no function: leave out %s", address)
+				}
+				return x.runFabric(doctor.Fabric(hostpci.Root(root), os.Getenv), everything)
 			}
 			if memory < 0 {
 				return option.Errorf("--memory %d: use a number of bytes", memory)
@@ -64,8 +80,21 @@ none of this.
 	}
 	c.Flags().Int64Var(&memory, "memory", 0, "how many bytes a driver will map for DMA")
 	c.Flags().BoolVar(&everything, "all", false, "print also what is as it should be")
+	c.Flags().BoolVar(&fabric, "fabric", false, "look at what programs of libfabric need to find the provider")
 	rootFlag(c, &root)
 	return c
+}
+
+// runFabric prints whether programs find the provider of libfabric.
+func (x *commands) runFabric(r doctor.FabricReport, everything bool) error {
+	err := x.Print(r, func(io.Writer) error {
+		x.printFindings(r.Findings, everything)
+		return nil
+	})
+	if err != nil || r.CouldStart {
+		return err
+	}
+	return &NotReadyError{What: "programs do not find the provider of libfabric", Errors: count(r.Findings)}
 }
 
 func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address string, everything bool, o doctor.Options) error {

@@ -1,0 +1,472 @@
+/*
+ * Checks the provider through libfabric: what it refuses, connections and their data, messages,
+ * RMA, and the ways in which things end. It prints how many checks have passed.
+ */
+#include "check.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int checks;
+const char *section = "start";
+
+/* refuse checks that no NIC is offered for hints with one thing changed. */
+#define REFUSE(change)                                                                  \
+	do {                                                                            \
+		struct fi_info *h = hints(), *i = NULL;                                 \
+		h->change;                                                              \
+		WANT(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &i), -FI_ENODATA); \
+		fi_freeinfo(h);                                                         \
+	} while (0)
+
+static void refused_hints(void)
+{
+	section = "hints";
+	REFUSE(caps |= FI_ATOMIC);
+	REFUSE(caps |= FI_TAGGED);
+	REFUSE(caps |= FI_HMEM);
+	REFUSE(caps |= FI_MULTI_RECV);
+	REFUSE(ep_attr->type = FI_EP_DGRAM);
+	REFUSE(ep_attr->msg_prefix_size = 8);
+	REFUSE(ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT);
+	REFUSE(ep_attr->max_msg_size = SIZE_MAX);
+	REFUSE(tx_attr->inject_size = 257);
+	REFUSE(tx_attr->iov_limit = 5);
+	REFUSE(tx_attr->size = 1025);
+	REFUSE(rx_attr->size = 1025);
+	REFUSE(tx_attr->rma_iov_limit = 2);
+	REFUSE(domain_attr->mr_mode = FI_MR_VIRT_ADDR);
+	REFUSE(domain_attr->data_progress = FI_PROGRESS_AUTO);
+	REFUSE(domain_attr->cq_data_size = 8);
+	REFUSE(addr_format = FI_ADDR_IB_UD);
+}
+
+static void connection_data(void)
+{
+	char sent[257], got[512];
+	struct side client, server;
+	size_t n, i;
+	int error;
+
+	section = "connection data";
+	for (i = 0; i < sizeof(sent); i++)
+		sent[i] = (char)(i * 7);
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	ep_make(&client, client.info, 0);
+	{
+		struct sockaddr_in a = address_of(&server);
+
+		WANT(fi_connect(client.ep, &a, sent, 257), -FI_EINVAL);
+	}
+	WANT(fi_send(client.ep, client.memory, 1, fi_mr_desc(client.mr), 0, NULL), -FI_ENOTCONN);
+	begin_connect(&client, &server, sent, 256);
+	ep_make(&server, server_request(&server, got, &n), 0);
+	WANT(n, 256);
+	WANT(memcmp(got, sent, n), 0);
+	WANT(fi_accept(server.ep, sent + 100, 24), 0);
+	WANT(event(&client, got, &n, &error), FI_CONNECTED);
+	WANT(n, 24);
+	WANT(memcmp(got, sent + 100, n), 0);
+	WANT(event(&server, NULL, NULL, &error), FI_CONNECTED);
+	WANT(fi_connect(client.ep, client.info->src_addr, NULL, 0), -FI_EOPBADSTATE);
+	WANT(fi_close(&client.domain->fid), -FI_EBUSY);
+	WANT(fi_close(&client.cq->fid), -FI_EBUSY);
+	WANT(fi_close(&client.eq->fid), -FI_EBUSY);
+	WANT(fi_close(&client.fabric->fid), -FI_EBUSY);
+	WANT(fi_shutdown(client.ep, 0), 0);
+	WANT(event(&client, NULL, NULL, &error), FI_SHUTDOWN);
+	WANT(event(&server, NULL, NULL, &error), FI_SHUTDOWN);
+	side_close(&client);
+	side_close(&server);
+}
+
+static void refused_connections(void)
+{
+	struct side client, server;
+	struct sockaddr_in a;
+	char got[512];
+	size_t n;
+	int error, i;
+
+	section = "refused connections";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	begin_connect(&client, &server, "hello", 5);
+	server_request(&server, got, &n);
+	WANT(n, 5);
+	WANT(fi_reject(server.pep, server.info->handle, "no", 2), 0);
+	WANT(fi_reject(server.pep, server.info->handle, "no", 2), -FI_EINVAL);
+	WANT(event(&client, got, &n, &error), 0);
+	WANT(error, FI_ECONNREFUSED);
+	WANT(n, 2);
+	WANT(memcmp(got, "no", 2), 0);
+	WANT(fi_close(&client.ep->fid), 0);
+	client.ep = NULL;
+
+	/* Strangers: they say nothing, half of something, or nonsense. */
+	a = address_of(&server);
+	for (i = 0; i < 30; i++) {
+		int s = socket(AF_INET, SOCK_STREAM, 0);
+		char junk[1000];
+
+		memset(junk, i, sizeof(junk));
+		WANT(connect(s, (struct sockaddr *)&a, sizeof(a)), 0);
+		if (i % 3 != 0)
+			(void)!send(s, junk, i % 3 == 1 ? 100 : sizeof(junk), MSG_NOSIGNAL);
+		close(s);
+	}
+	connect_sides(&client, &server); /* it still works */
+	WANT(fi_close(&client.ep->fid), 0);
+	client.ep = NULL;
+
+	ep_make(&client, client.info, 0);
+	WANT(fi_close(&server.pep->fid), 0);
+	server.pep = NULL;
+	WANT(fi_connect(client.ep, &a, NULL, 0), 0);
+	WANT(event(&client, NULL, NULL, &error), 0);
+	WANT(error, FI_ECONNREFUSED);
+	side_close(&client);
+	side_close(&server);
+}
+
+static void messages(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	int i;
+
+	section = "messages";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	connect_sides(&client, &server);
+
+	/* Early ones wait for their receives. */
+	for (i = 0; i < 100; i++) {
+		client.memory[i] = (char)i;
+		post_send(&client, (size_t)i, 1);
+	}
+	none(&server);
+	for (i = 0; i < 100; i++) {
+		post_receive(&server, (size_t)i, 1);
+		WANT(next(&server, &e), 0);
+		WANT(server.memory[i], i);
+		WANT(e.len, 1);
+		WANT(e.flags, FI_MSG | FI_RECV);
+		WANT(e.op_context == server.memory + i, true);
+		WANT(next(&client, &e), 0);
+		WANT(e.op_context == client.memory + i, true);
+	}
+	post_receive(&server, 0, 0);
+	WANT(fi_inject(client.ep, NULL, 0, 0), 0);
+	WANT(next(&server, &e), 0);
+	WANT(e.len, 0);
+	none(&client);
+
+	post_receive(&server, 0, 256);
+	WANT(fi_injectdata(client.ep, "inject", 6, 0xfedcba98, 0), 0);
+	WANT(next(&server, &e), 0);
+	WANT(memcmp(server.memory, "inject", 6), 0);
+	WANT(e.data, 0xfedcba98);
+	WANT(e.flags, FI_MSG | FI_RECV | FI_REMOTE_CQ_DATA);
+	WANT(fi_inject(client.ep, client.memory, 257, 0), -FI_EMSGSIZE);
+	WANT(fi_injectdata(client.ep, client.memory, 1, (uint64_t)1 << 32, 0), -FI_EINVAL);
+	WANT(fi_send(client.ep, client.memory, 1, NULL, 0, NULL), -FI_EINVAL);
+	none(&client);
+
+	/* As many as the queue holds, and then not one more until one is read. */
+	for (i = 0; fi_send(client.ep, client.memory, 1, fi_mr_desc(client.mr), 0, NULL) == 0; i++)
+		if (i > 1024)
+			FAIL("the send queue has no end");
+	WANT(i, 128);
+	for (i = 0; i < 128; i++)
+		post_receive(&server, 0, 1);
+	for (i = 0; i < 128; i++)
+		WANT(next(&server, &e), 0);
+	for (i = 0; i < 128; i++)
+		WANT(next(&client, &e), 0);
+
+	/* Too long a message ends the connection. */
+	post_receive(&server, 0, 10);
+	post_send(&client, 0, 11);
+	WANT(next(&server, &e), FI_ETRUNC);
+	side_close(&server);
+	side_close(&client);
+}
+
+static void rma(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	uint64_t key, at;
+	int i;
+
+	section = "RMA";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	connect_sides(&client, &server);
+	key = fi_mr_key(server.mr);
+	at = (uint64_t)(uintptr_t)server.memory;
+	for (i = 0; i < ROOM; i++)
+		client.memory[i] = (char)(i * 3);
+	WANT(fi_write(client.ep, client.memory, 30000, fi_mr_desc(client.mr), 0, at + 7, key, &key), 0);
+	for (i = 0; fi_cq_read(client.cq, &e, 1) == -FI_EAGAIN; i++)
+		(void)fi_cq_read(server.cq, &e, 0); /* the NIC of this process works in calls */
+	WANT(memcmp(server.memory + 7, client.memory, 30000), 0);
+	none(&server);
+	WANT(fi_read(client.ep, client.memory + 40000, 20000, fi_mr_desc(client.mr), 0, at + 7, key, NULL), 0);
+	WANT(next(&client, &e), 0);
+	WANT(e.flags, FI_RMA | FI_READ);
+	WANT(memcmp(client.memory + 40000, server.memory + 7, 20000), 0);
+	WANT(fi_inject_write(client.ep, "x", 1, 0, at, key), 0);
+	for (i = 0; ((volatile char *)server.memory)[0] != 'x' && i < 100000; i++)
+		(void)fi_cq_read(client.cq, &e, 1);
+	WANT(server.memory[0], 'x');
+	WANT(fi_writedata(client.ep, client.memory, 1, fi_mr_desc(client.mr), 7, 0, at, key, NULL), -FI_EOPNOTSUPP);
+	WANT(fi_write(client.ep, client.memory, 1, fi_mr_desc(client.mr), 0, at, (uint64_t)1 << 32, NULL), -FI_EKEYREJECTED);
+
+	/* A key of memory that is registered no more, and one byte too far. */
+	WANT(fi_write(client.ep, client.memory, 8, fi_mr_desc(client.mr), 0, at + ROOM - 7, key, NULL), 0);
+	WANT(next(&client, &e), FI_EACCES);
+	side_close(&client);
+	side_close(&server);
+
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	connect_sides(&client, &server);
+	key = fi_mr_key(server.mr);
+	WANT(fi_close(&server.mr->fid), 0);
+	WANT(fi_mr_reg(server.domain, server.memory, ROOM, FI_REMOTE_READ, 0, 0, 0, &server.mr, NULL), 0);
+	WANT(fi_read(client.ep, client.memory, 8, fi_mr_desc(client.mr), 0, (uint64_t)(uintptr_t)server.memory, key, NULL), 0);
+	WANT(next(&client, &e), FI_EACCES);
+	side_close(&server);
+	side_close(&client);
+}
+
+static void selective(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	struct iovec v;
+	struct fi_msg m = {.msg_iov = &v, .iov_count = 1};
+	void *desc;
+	int error;
+
+	section = "selective completion";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	ep_make(&client, client.info, FI_SELECTIVE_COMPLETION);
+	begin_connect(&client, &server, NULL, 0);
+	ep_make(&server, server_request(&server, NULL, NULL), 0);
+	WANT(fi_accept(server.ep, NULL, 0), 0);
+	WANT(event(&server, NULL, NULL, &error), FI_CONNECTED);
+	WANT(event(&client, NULL, NULL, &error), FI_CONNECTED);
+	post_receive(&server, 0, 8);
+	post_receive(&server, 0, 8);
+	post_send(&client, 0, 8);
+	WANT(next(&server, &e), 0);
+	none(&client);
+	v = (struct iovec){client.memory, 8};
+	desc = fi_mr_desc(client.mr);
+	m.desc = &desc;
+	m.context = &m;
+	WANT(fi_sendmsg(client.ep, &m, FI_COMPLETION), 0);
+	WANT(next(&client, &e), 0);
+	WANT(e.op_context == &m, true);
+	side_close(&client);
+	side_close(&server);
+}
+
+static void waiting(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	struct fid *fids[1];
+	struct pollfd p = {.events = POLLIN};
+
+	section = "waiting";
+	side_open(&server, true, FI_WAIT_FD);
+	side_open(&client, false, FI_WAIT_NONE);
+	connect_sides(&client, &server);
+	WANT(fi_cq_sread(client.cq, &e, 1, NULL, 10), -FI_ENOSYS);
+	WANT(fi_cq_sread(server.cq, &e, 1, NULL, 20), -FI_EAGAIN);
+	fids[0] = &server.cq->fid;
+	WANT(fi_control(&server.cq->fid, FI_GETWAIT, &p.fd), 0);
+	post_receive(&server, 0, 8);
+	WANT(fi_trywait(server.fabric, fids, 1), 0);
+	WANT(poll(&p, 1, 20), 0);
+	post_send(&client, 0, 8);
+	WANT(poll(&p, 1, WAIT_MS), 1);
+	WANT(fi_trywait(server.fabric, fids, 1), -FI_EAGAIN);
+	WANT(fi_cq_sread(server.cq, &e, 1, NULL, WAIT_MS), 1);
+	WANT(fi_cq_signal(server.cq), 0);
+	WANT(fi_cq_sread(server.cq, &e, 1, NULL, WAIT_MS), -FI_EAGAIN);
+	side_close(&client);
+	side_close(&server);
+}
+
+/* Ends with work under way: receives and sends that nobody takes, a request that is not answered. */
+static void ends(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	int i, error;
+
+	section = "ends";
+	for (i = 0; i < 10; i++) {
+		side_open(&server, true, FI_WAIT_NONE);
+		side_open(&client, false, FI_WAIT_NONE);
+		connect_sides(&client, &server);
+		post_receive(&client, 0, 8);
+		post_send(&server, 0, 8);
+		post_send(&client, 0, 60000);
+		if (i % 2 == 0) {
+			side_close(&client);
+			WANT(event(&server, NULL, NULL, &error), FI_SHUTDOWN);
+			side_close(&server);
+		} else {
+			side_close(&server);
+			WANT(event(&client, NULL, NULL, &error), FI_SHUTDOWN);
+			WANT(fi_recv(client.ep, client.memory, 8, fi_mr_desc(client.mr), 0, NULL), -FI_ENOTCONN);
+			while (next(&client, &e) != FI_ECANCELED)
+				;
+			side_close(&client);
+		}
+	}
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	begin_connect(&client, &server, NULL, 0);
+	side_close(&client);
+	side_close(&server);
+}
+
+/* Threads that post and read at one end point. */
+static struct side shared_client;
+static int sent;
+
+static void *sender(void *argument)
+{
+	struct fi_cq_data_entry e;
+	int i;
+
+	(void)argument;
+	for (i = 0; i < 500; i++) {
+		while (fi_send(shared_client.ep, shared_client.memory, 64, fi_mr_desc(shared_client.mr), 0, NULL) == -FI_EAGAIN)
+			;
+		if (fi_cq_read(shared_client.cq, &e, 1) == 1)
+			__atomic_fetch_add(&sent, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	struct side server;
+	struct fi_cq_data_entry e;
+	pthread_t t[4];
+	int i;
+
+	section = "threads";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&shared_client, false, FI_WAIT_NONE);
+	connect_sides(&shared_client, &server);
+	for (i = 0; i < 100; i++)
+		post_receive(&server, 0, 64);
+	for (i = 0; i < 4; i++)
+		WANT(pthread_create(&t[i], NULL, sender, NULL), 0);
+	for (i = 0; i < 2000; i++) {
+		WANT(next(&server, &e), 0);
+		if (i < 1900)
+			post_receive(&server, 0, 64);
+	}
+	for (i = 0; i < 4; i++)
+		WANT(pthread_join(t[i], NULL), 0);
+	while (sent < 2000) {
+		WANT(next(&shared_client, &e), 0);
+		sent++;
+	}
+	side_close(&shared_client);
+	side_close(&server);
+}
+
+/* A child of a process that has opened a domain gets errors, and the parent goes on. */
+static void forked(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	int status;
+	pid_t child;
+
+	section = "fork";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	connect_sides(&client, &server);
+	child = fork();
+	if (child == 0)
+		_exit(fi_cq_read(client.cq, &e, 1) == -FI_EOPNOTSUPP && fi_send(client.ep, client.memory, 1, NULL, 0, NULL) == -FI_EOPNOTSUPP ? 0 : 1);
+	WANT(waitpid(child, &status, 0), child);
+	WANT(status, 0);
+	post_receive(&server, 0, 8);
+	post_send(&client, 0, 8);
+	WANT(next(&server, &e), 0);
+	side_close(&client);
+	side_close(&server);
+}
+
+/* A server in another process, which is killed: this is before anything is opened here. */
+static void killed(void)
+{
+	struct side client;
+	struct sockaddr_in a;
+	int ends_of[2], error;
+	pid_t child;
+
+	section = "a killed peer";
+	WANT(pipe(ends_of), 0);
+	child = fork();
+	if (child == 0) {
+		struct side server;
+		struct fi_cq_data_entry e;
+
+		side_open(&server, true, FI_WAIT_NONE);
+		a = address_of(&server);
+		WANT(write(ends_of[1], &a, sizeof(a)), sizeof(a));
+		ep_make(&server, server_request(&server, NULL, NULL), 0);
+		WANT(fi_accept(server.ep, NULL, 0), 0);
+		for (;;)
+			(void)fi_cq_read(server.cq, &e, 1);
+	}
+	WANT(read(ends_of[0], &a, sizeof(a)), sizeof(a));
+	side_open(&client, false, FI_WAIT_NONE);
+	ep_make(&client, client.info, 0);
+	WANT(fi_connect(client.ep, &a, NULL, 0), 0);
+	WANT(event(&client, NULL, NULL, &error), FI_CONNECTED);
+	WANT(kill(child, SIGKILL), 0);
+	WANT(waitpid(child, NULL, 0), child);
+	WANT(event(&client, NULL, NULL, &error), FI_SHUTDOWN);
+	WANT(fi_send(client.ep, client.memory, 1, fi_mr_desc(client.mr), 0, NULL), -FI_ENOTCONN);
+	side_close(&client);
+}
+
+int main(void)
+{
+	killed();
+	refused_hints();
+	connection_data();
+	refused_connections();
+	messages();
+	rma();
+	selective();
+	waiting();
+	ends();
+	threads();
+	forked();
+	printf("%d checks passed\n", checks);
+	return 0;
+}

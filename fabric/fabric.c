@@ -1,0 +1,202 @@
+/* Fabrics: the watcher of sockets, and waiting for several queues. */
+#include "provider.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* watched_by is the entry of a number; the fabric's lock is held. */
+static struct watched *watched_by(struct fabric *f, uint64_t id)
+{
+	struct watched *w;
+
+	for (w = f->watched; w != NULL && w->id != id; w = w->next)
+		;
+	return w;
+}
+
+/* drop takes an entry off the list; the fabric's lock is held. */
+static void drop(struct fabric *f, struct watched *w)
+{
+	struct watched **at;
+
+	for (at = &f->watched; *at != NULL; at = &(*at)->next)
+		if (*at == w) {
+			*at = w->next;
+			epoll_ctl(f->epoll, EPOLL_CTL_DEL, w->fd, NULL);
+			w->id = 0;
+			return;
+		}
+}
+
+/* overdue tells those whose time is over, and says how long the others have. */
+static int overdue(struct fabric *f)
+{
+	struct watched *w, *next;
+	int64_t now = now_ms(), least = -1;
+
+	for (w = f->watched; w != NULL; w = next) {
+		next = w->next;
+		if (w->deadline == 0)
+			continue;
+		if (w->deadline > now) {
+			least = least < 0 || w->deadline - now < least ? w->deadline - now : least;
+			continue;
+		}
+		drop(f, w);
+		w->news(w);
+		next = f->watched; /* the list may have changed */
+	}
+	return (int)least;
+}
+
+static void *watch_all(void *argument)
+{
+	struct fabric *f = argument;
+	bool go_on = true;
+
+	while (go_on) {
+		struct epoll_event e;
+		struct watched *w;
+		int n, wait;
+
+		pthread_mutex_lock(&f->lock);
+		wait = overdue(f);
+		pthread_mutex_unlock(&f->lock);
+		n = epoll_wait(f->epoll, &e, 1, wait);
+		pthread_mutex_lock(&f->lock);
+		if (n == 1 && e.data.u64 != 0 && (w = watched_by(f, e.data.u64)) != NULL) {
+			uint64_t id = w->id;
+
+			/* What news frees it has dropped itself. */
+			if (!w->news(w) && (w = watched_by(f, id)) != NULL)
+				drop(f, w);
+		} else if (n == 1 && e.data.u64 == 0) {
+			signal_clear(f->wake);
+		}
+		go_on = f->watching;
+		pthread_mutex_unlock(&f->lock);
+	}
+	return NULL;
+}
+
+/* start starts the watcher with the first socket; the lock is held. */
+static int start(struct fabric *f)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int r;
+
+	if (f->watching)
+		return 0;
+	f->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (f->epoll < 0)
+		return -errno;
+	if ((r = signal_open(&f->wake)) != 0) {
+		close(f->epoll);
+		return r;
+	}
+	epoll_ctl(f->epoll, EPOLL_CTL_ADD, f->wake, &e);
+	f->watching = true;
+	r = pthread_create(&f->watcher, NULL, watch_all, f);
+	if (r != 0) {
+		f->watching = false;
+		close(f->wake);
+		close(f->epoll);
+		return -r;
+	}
+	return 0;
+}
+
+int watch(struct fabric *f, struct watched *w, uint32_t events)
+{
+	struct epoll_event e = {.events = events};
+	int r = start(f);
+
+	if (r != 0)
+		return r;
+	e.data.u64 = w->id = ++f->next_id;
+	if (epoll_ctl(f->epoll, EPOLL_CTL_ADD, w->fd, &e) != 0) {
+		w->id = 0;
+		return -errno;
+	}
+	w->next = f->watched;
+	f->watched = w;
+	signal_set(f->wake); /* for its deadline */
+	return 0;
+}
+
+void unwatch(struct fabric *f, struct watched *w)
+{
+	if (w->id != 0)
+		drop(f, w);
+}
+
+static int fabric_close(struct fid *fid)
+{
+	struct fabric *f = (struct fabric *)fid;
+
+	if (__atomic_load_n(&f->users, __ATOMIC_ACQUIRE) != 0)
+		return -FI_EBUSY;
+	if (f->watching) {
+		pthread_mutex_lock(&f->lock);
+		f->watching = false;
+		pthread_mutex_unlock(&f->lock);
+		signal_set(f->wake);
+		pthread_join(f->watcher, NULL);
+		close(f->wake);
+		close(f->epoll);
+	}
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+	return 0;
+}
+
+static int no_wait_open(struct fid_fabric *f, struct fi_wait_attr *a, struct fid_wait **w)
+{
+	(void)f, (void)a, (void)w;
+	return -FI_ENOSYS;
+}
+
+static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+	int i, r;
+
+	(void)fabric;
+	for (i = 0; i < count; i++) {
+		switch (fids[i]->fclass) {
+		case FI_CLASS_CQ:
+			r = ((struct cq *)fids[i])->fd < 0 ? -FI_ENOSYS : cq_arm((struct cq *)fids[i]);
+			break;
+		case FI_CLASS_EQ:
+			r = eq_empty((struct eq *)fids[i]) ? 0 : -FI_EAGAIN;
+			break;
+		default:
+			r = -FI_EINVAL;
+		}
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+static struct fi_ops fid_ops = {sizeof(fid_ops), fabric_close, no_bind, no_control, no_ops_open, NULL, NULL};
+static struct fi_ops_fabric ops = {.size = sizeof(ops), .domain = domain_open, .passive_ep = pep_open, .eq_open = eq_open, .wait_open = no_wait_open,
+	.trywait = trywait};
+
+int open_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+	struct fabric *f;
+
+	if (attr->name != NULL && strcmp(attr->name, "trapeze") != 0)
+		return -FI_ENODATA;
+	f = calloc(1, sizeof(*f));
+	if (f == NULL)
+		return -FI_ENOMEM;
+	f->fabric.fid = (struct fid){.fclass = FI_CLASS_FABRIC, .context = context, .ops = &fid_ops};
+	f->fabric.ops = &ops;
+	pthread_mutex_init(&f->lock, NULL);
+	*fabric = &f->fabric;
+	return 0;
+}

@@ -1,0 +1,296 @@
+/*
+ * What the parts of the provider share. An object of libfabric begins with its fid, so a
+ * pointer to the fid is a pointer to the object.
+ *
+ * Locks, in the order in which they are taken: a fabric's (connections), a domain's (end
+ * points and what they have posted), a queue's.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef PROVIDER_H
+#define PROVIDER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+
+#include <vipl.h>
+
+enum {
+	SEGMENTS = 4,	     /* iov_limit */
+	STRIDE = 128,	     /* of descriptors: a control segment, an address, SEGMENTS of data */
+	INJECT_SIZE = 256,   /* bytes that a send may leave in the provider */
+	QUEUE_DEPTH = 128,   /* of a new end point, where its user names none */
+	MAX_DEPTH = 1024,    /* MaxDescriptorsPerQueue of libvipl */
+	CM_DATA_SIZE = 256,  /* bytes of connection data, each way */
+	MAC_SIZE = 6,	     /* of the address of a station */
+	POINT_SIZE = 16,     /* of the name of a connection point */
+	CONNECT_MS = 30000,  /* the longest that connecting may take */
+};
+
+/* The functions of libvipl that the provider calls; it loads the library with the first domain. */
+#define LIBRARY(F)                                                                             \
+	F(OpenNic) F(CloseNic) F(QueryNic) F(ErrorCallback) F(RegisterMem) F(DeregisterMem)    \
+	F(CreateVi) F(DestroyVi) F(QueryVi) F(ConnectWait) F(ConnectAccept) F(ConnectReject) F(ConnectRequest)  \
+	F(Disconnect) F(PostSend) F(SendDone) F(PostRecv) F(RecvDone) F(CreateCQ) F(DestroyCQ) \
+	F(CQDone) F(CQNotify)
+
+struct library {
+#define F(name) __typeof__(&Vip##name) name;
+	LIBRARY(F)
+#undef F
+};
+
+extern struct library vip;
+extern struct fi_provider provider;
+
+/* load_library finds libvipl. It returns 0 or an error of libfabric, and logs the reason. */
+int load_library(void);
+
+/* device_address is the address of the NIC that a domain opens. */
+const char *device_address(void);
+
+/* in_child reports whether the process is a child that fork has made of the one that opened. */
+bool in_child(void);
+
+/* error_of is the negative error of libfabric for a code of VIPL. */
+int error_of(VIP_RETURN r);
+
+int get_info(uint32_t version, const char *node, const char *service, uint64_t flags,
+	     const struct fi_info *hints, struct fi_info **info);
+int open_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+
+/* known_address reports whether an address is one of IP, and has its length. */
+bool known_address(const void *address, size_t size);
+
+/* What a fid's operations answer that there are none of. */
+int no_bind(struct fid *fid, struct fid *other, uint64_t flags);
+int no_control(struct fid *fid, int command, void *arg);
+int no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+
+/* A signal is a descriptor for poll, readable after signal_set until signal_clear. */
+int signal_open(int *fd);
+void signal_set(int fd);
+void signal_clear(int fd);
+
+/* signal_wait waits until the signal is set, or milliseconds have passed; negative ones never end. */
+int signal_wait(int fd, int milliseconds);
+
+/* wait_object answers fi_control about the wait object of a queue. */
+int wait_object(int fd, int command, void *arg);
+
+/* now_ms is the monotonic time in milliseconds. */
+int64_t now_ms(void);
+
+/* One event that has not been read. */
+struct event {
+	struct event *next;
+	uint32_t type;
+	bool failed;
+	struct fi_eq_err_entry error;
+	size_t size;
+	uint8_t entry[]; /* as fi_eq_read returns it; of a failure, err_data */
+};
+
+struct eq {
+	struct fid_eq eq;
+	struct fabric *fabric;
+	pthread_mutex_t lock;
+	struct event *first, **last;
+	void *read_data; /* err_data that fi_eq_readerr has returned */
+	int fd;		 /* -1 without a wait object */
+	int users;
+};
+
+int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
+
+/* eq_connection tells of a connection: FI_CONNREQ, FI_CONNECTED or FI_SHUTDOWN. */
+int eq_connection(struct eq *eq, uint32_t type, fid_t fid, struct fi_info *info, const void *data, size_t size);
+
+/* eq_failure tells that connecting has failed with a positive error. */
+void eq_failure(struct eq *eq, fid_t fid, int error, const void *data, size_t size);
+
+bool eq_empty(struct eq *eq);
+
+/* One completion that has not been read. */
+struct completion {
+	struct fi_cq_tagged_entry entry;
+	int error;  /* 0, or positive */
+	int status; /* VIPL's, of an error */
+};
+
+struct cq {
+	struct fid_cq cq;
+	struct domain *domain;
+	struct completion *ring;
+	size_t mask, head, tail; /* free running; guarded by the domain's lock */
+	size_t limit;		 /* of completions that wait */
+	enum fi_cq_format format;
+	int fd; /* -1 without a wait object */
+	bool signaled;
+	int users;
+};
+
+int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
+
+/* cq_add adds a completion. */
+void cq_add(struct cq *cq, const struct completion *c);
+
+/* cq_full reports whether so many completions wait for their user that nothing is to be posted. */
+bool cq_full(const struct cq *cq);
+
+/* cq_arm has the queue's descriptor become readable with the next completion: -FI_EAGAIN if there is one. */
+int cq_arm(struct cq *cq);
+
+struct fabric {
+	struct fid_fabric fabric;
+	pthread_mutex_t lock;
+	struct watched *watched; /* guarded by lock */
+	uint64_t next_id;
+	pthread_t watcher;
+	bool watching;
+	int epoll, wake;
+	int users;
+};
+
+/* A socket whose news the watcher of a fabric waits for. */
+struct watched {
+	struct watched *next;
+	uint64_t id;
+	int fd;
+	/* news is called with the fabric's lock held; the socket is not watched any more if it returns false. */
+	bool (*news)(struct watched *w);
+	int64_t deadline; /* in now_ms, 0 for none: then news is called */
+};
+
+int watch(struct fabric *f, struct watched *w, uint32_t events);
+void unwatch(struct fabric *f, struct watched *w);
+
+struct domain {
+	struct fid_domain domain;
+	struct fabric *fabric;
+	pthread_mutex_t lock;
+	VIP_NIC_HANDLE nic;
+	VIP_NIC_ATTRIBUTES attributes;
+	uint8_t mac[MAC_SIZE];
+	VIP_CQ_HANDLE cq; /* of all end points */
+	struct ep **eps;  /* by VI: a hash table with room */
+	size_t mask, entries;
+	bool armed, failed;
+	int users;
+};
+
+int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context);
+int domain_add(struct domain *d, struct ep *ep);
+void domain_remove(struct domain *d, struct ep *ep);
+
+/* progress has the NIC work and delivers what has completed. The domain's lock is held. */
+void progress(struct domain *d);
+
+/* arm has the next completion call signal_set of the queues concerned. The domain's lock is held. */
+int arm(struct domain *d);
+
+/* A request for a connection that has been neither accepted nor rejected. */
+struct request {
+	struct fid fid;
+	struct watched socket;
+	struct pep *pep;
+	struct request *next;
+	uint8_t *got;
+	size_t have;
+	uint8_t mac[MAC_SIZE];
+	bool offered; /* FI_CONNREQ has been told */
+};
+
+struct pep {
+	struct fid_pep pep;
+	struct fabric *fabric;
+	struct eq *eq;
+	struct fi_info *info;
+	struct watched socket;
+	struct request *requests; /* guarded by the fabric's lock */
+	int request_count;
+	bool listening;
+};
+
+int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep, void *context);
+
+/* What has been posted and has not completed. */
+struct op {
+	void *context;
+	void *buffer;
+	uint64_t flags; /* of the completion */
+	bool quiet;	/* no completion unless it fails */
+};
+
+/* One work queue: descriptors and what they are for, used in turns. */
+struct work {
+	VIP_DESCRIPTOR *descriptors;
+	struct op *ops;
+	uint8_t *inject; /* INJECT_SIZE bytes each; of a send queue */
+	uint32_t depth, posted, done; /* free running */
+	struct cq *cq;
+	uint64_t flags; /* op_flags */
+	bool selective;
+};
+
+enum state { EP_IDLE, EP_CONNECTING, EP_CONNECTED, EP_ENDED };
+
+struct ep {
+	struct fid_ep ep;
+	struct domain *domain;
+	struct eq *eq;
+	struct fi_info *info;
+	VIP_VI_HANDLE vi;
+	VIP_MEM_HANDLE memory; /* of the slab */
+	void *slab;
+	size_t slab_size;
+	struct work send, receive;
+	bool remote_data; /* FI_RX_CQ_DATA: a write with data takes a receive */
+
+	enum state state; /* guarded by the domain's lock */
+	struct watched socket;
+	struct request *request; /* that it accepts */
+	uint8_t peer[MAC_SIZE];
+	pthread_t connector;
+	bool connecting; /* connector is to be joined */
+	volatile bool closing;
+	size_t data_size;
+	uint8_t data[CM_DATA_SIZE];
+};
+
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int ep_enable(struct ep *ep);
+void complete(struct ep *ep, VIP_DESCRIPTOR *d, bool receive);
+
+/* ended tells once that the connection is no more. The domain's lock is held. */
+void ended(struct ep *ep);
+
+extern struct fi_ops_msg msg_ops;
+extern struct fi_ops_rma rma_ops;
+extern struct fi_ops_cm ep_cm_ops;
+
+/* stop_connecting ends what connects the end point, and its socket. */
+void stop_connecting(struct ep *ep);
+
+/* take_address has an end point connect from the address of a passive one, which gives it up. */
+void take_address(struct ep *ep, struct pep *p);
+
+/* forget_request ends a request; its socket is closed. The fabric's lock is held. */
+void forget_request(struct request *r);
+
+int option_get(fid_t fid, int level, int name, void *value, size_t *size);
+
+#endif

@@ -1,0 +1,277 @@
+package wire
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/filelock"
+	"github.com/trapeze-nic/trapeze/internal/runtimedir"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// How ports meet. Each has a socket (SOCK_SEQPACKET) in the folder of the wire, which only this
+// user can enter; its name is the port's address in hexadecimal digits. A port that comes
+// locks the folder, makes its socket, and connects to those that are there. To each it sends
+// one message of 12 bytes: hostMagic, a version, and its address. Both then open the two ends of
+// a shm wire, at a socket that has both addresses for a name; the port that came listens. The
+// first socket stays open, and its end tells that a port has gone.
+const (
+	hostMagic   = "TPZHW"
+	hostVersion = 1
+	hostHello   = len(hostMagic) + 1 + 6
+	// hostPatience bounds the lock, and what one port waits for another.
+	hostPatience = 2 * time.Second
+	// hostMembers bounds the ports of a wire: each has 512 KiB in common with each other.
+	hostMembers = 256
+)
+
+var hostNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$`)
+
+// Check reports what NewHost would refuse, as an error that wraps ErrOptions.
+func (o HostOptions) Check() error {
+	if !hostNames.MatchString(o.Name) {
+		return fmt.Errorf("%w: name %q of a wire of this host: it has 1 to 32 letters, digits, dots, dashes and underscores", ErrOptions, o.Name)
+	}
+	if o.MTU == 0 {
+		return nil
+	}
+	return checkMTU(o.MTU)
+}
+
+// hostMeeting is a port's place among the others.
+type hostMeeting struct {
+	port     *Host
+	folder   string
+	mac      descriptors.MAC
+	listener *unixsocket.Listener
+}
+
+// Claim is described at Claimer. It joins the others.
+func (p *Host) Claim(mac descriptors.MAC) error {
+	fail := func(err error) error {
+		return &Error{Op: "join", Port: "host:" + p.options.Name, Err: err, Hint: "see whether other programs of this user can make files in the folder for sockets"}
+	}
+	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
+	if err != nil {
+		return err
+	}
+	folder, err := runtimedir.Make("trapeze", "host", p.options.Name)
+	if err != nil {
+		return fail(err)
+	}
+	m := &hostMeeting{port: p, folder: folder, mac: mac}
+	if err := m.join(); err != nil {
+		return fail(err)
+	}
+	p.mu.Lock()
+	p.meeting = m
+	p.mu.Unlock()
+	p.add(&hostMember{mac: mac, wire: loop, leave: func() {}})
+	return nil
+}
+
+// socket is the path of the socket of a port.
+func (m *hostMeeting) socket(mac descriptors.MAC) string {
+	return filepath.Join(m.folder, hex.EncodeToString(mac[:]))
+}
+
+// join makes the port's socket, and connects to those of the others.
+func (m *hostMeeting) join() error {
+	ctx, cancel := context.WithTimeout(m.port.ctx, hostPatience)
+	defer cancel()
+	lock, err := os.OpenFile(filepath.Join(m.folder, "lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := filelock.Lock(ctx, int(lock.Fd())); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	others, err := m.others()
+	if err != nil {
+		return err
+	}
+	if m.listener, err = unixsocket.Listen(ctx, "unixpacket", m.socket(m.mac), 0o600); err != nil {
+		return err
+	}
+	for _, mac := range others {
+		if err := m.meet(ctx, mac); err != nil {
+			return errors.Join(fmt.Errorf("station %v: %w", mac, err), m.close())
+		}
+	}
+	m.port.running.Go(m.accept)
+	return nil
+}
+
+// others lists the addresses of the sockets in the folder.
+func (m *hostMeeting) others() (macs []descriptors.MAC, err error) {
+	entries, err := os.ReadDir(m.folder)
+	for _, e := range entries {
+		if b, err := hex.DecodeString(e.Name()); err == nil && len(b) == len(m.mac) {
+			macs = append(macs, descriptors.MAC(b))
+		}
+	}
+	if len(macs) > hostMembers {
+		return nil, fmt.Errorf("%d programs share the wire, at most %d can", len(macs), hostMembers)
+	}
+	return macs, err
+}
+
+// meet connects to another port. One whose process has ended has left its socket behind.
+func (m *hostMeeting) meet(ctx context.Context, mac descriptors.MAC) error {
+	if mac == m.mac {
+		return nil
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unixpacket", m.socket(mac))
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		if err := os.Remove(m.socket(mac)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return err
+	}
+	w, err := m.between(ctx, m.mac, mac, shm.RoleListen)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	hello := append(append([]byte(hostMagic), hostVersion), m.mac[:]...)
+	if _, err := c.Write(hello); err != nil {
+		return errors.Join(w.Close(), c.Close()) // it ended just now
+	}
+	m.share(mac, w, c.(*net.UnixConn))
+	return nil
+}
+
+// between opens an end of the memory that two ports share.
+func (m *hostMeeting) between(ctx context.Context, comes, there descriptors.MAC, role shm.Role) (*shm.Port, error) {
+	return shm.New(ctx, shm.Options{Path: m.socket(comes) + "-" + hex.EncodeToString(there[:]), Role: role, MTU: m.port.mtu})
+}
+
+// share has frames pass between this port and another, until either goes.
+func (m *hostMeeting) share(mac descriptors.MAC, w *shm.Port, c *net.UnixConn) {
+	member := &hostMember{mac: mac, wire: w, parts: w, leave: func() { _ = c.Close() }}
+	if !m.port.add(member) {
+		_, _ = w.Close(), c.Close()
+		return
+	}
+	m.port.running.Go(func() {
+		// Nothing more is sent: this returns when the other process closes the socket.
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.Close()
+		m.port.remove(member)
+	})
+}
+
+// accept lets other ports meet this one.
+func (m *hostMeeting) accept() {
+	for {
+		c, err := m.listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of descriptors, or the like
+			select {
+			case <-m.port.ctx.Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		default:
+			m.port.running.Go(func() { m.welcome(c) })
+		}
+	}
+}
+
+// welcome answers a port that has come.
+func (m *hostMeeting) welcome(c *net.UnixConn) {
+	stop := context.AfterFunc(m.port.ctx, func() { _ = c.Close() })
+	defer stop()
+	mac, err := readHello(c)
+	if err != nil || mac == m.mac || m.port.has(mac) || len(*m.port.members.Load()) > hostMembers {
+		m.port.refused.Add(1)
+		_ = c.Close()
+		return
+	}
+	w, err := m.between(m.port.ctx, mac, m.mac, shm.RoleConnect)
+	if err != nil {
+		m.port.refused.Add(1)
+		_ = c.Close()
+		return
+	}
+	m.share(mac, w, c)
+}
+
+var errHello = errors.New("not a greeting of this wire, or of another version")
+
+// readHello reads who has come.
+func readHello(c net.Conn) (mac descriptors.MAC, err error) {
+	b := make([]byte, hostHello+1)
+	if err := c.SetReadDeadline(time.Now().Add(hostPatience)); err != nil {
+		return mac, err
+	}
+	n, err := c.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return mac, err
+	}
+	if n != hostHello || string(b[:len(hostMagic)]) != hostMagic || b[len(hostMagic)] != hostVersion {
+		return mac, errHello
+	}
+	mac = descriptors.MAC(b[len(hostMagic)+1 : n])
+	if mac.IsMulticast() {
+		return mac, errHello
+	}
+	return mac, c.SetReadDeadline(time.Time{})
+}
+
+// close ends what Claim has begun.
+func (m *hostMeeting) close() error { return m.listener.Close() }
+
+// has reports whether a station is a member.
+func (p *Host) has(mac descriptors.MAC) bool {
+	return slices.ContainsFunc(*p.members.Load(), func(m *hostMember) bool { return m.mac == mac })
+}
+
+// add makes a member known. It returns false if it is one already, or the port is closed.
+func (p *Host) add(m *hostMember) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.has(m.mac) {
+		return false
+	}
+	p.wakeWith(m)
+	members := append(slices.Clone(*p.members.Load()), m)
+	p.members.Store(&members)
+	p.joined.Add(1)
+	return true
+}
+
+// remove forgets a member that has gone.
+func (p *Host) remove(m *hostMember) {
+	p.mu.Lock()
+	members := slices.DeleteFunc(slices.Clone(*p.members.Load()), func(n *hostMember) bool { return n == m })
+	gone := len(members) < len(*p.members.Load())
+	p.members.Store(&members)
+	p.mu.Unlock()
+	if gone {
+		p.left.Add(1)
+		_ = m.wire.Close()
+		p.link.Call()
+	}
+}

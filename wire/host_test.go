@@ -1,0 +1,268 @@
+package wire_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// hostFolder has the wires of this host in a folder of the test's.
+func hostFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("RUNTIME_DIRECTORY", dir)
+	return filepath.Join(dir, "trapeze", "host", "w")
+}
+
+// joinHost makes a port of the wire "w", for a station.
+func joinHost(t *testing.T, station byte) *wire.Host {
+	t.Helper()
+	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := p.Claim(stationMAC(station)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// hosts makes n ports that know each other.
+func hosts(t *testing.T, n int) (ports []*wire.Host) {
+	t.Helper()
+	hostFolder(t)
+	for i := range n {
+		ports = append(ports, joinHost(t, byte(i)))
+	}
+	for _, p := range ports {
+		hostMembers(t, p, n)
+	}
+	// A member's memory is there a little later than its name.
+	for i, p := range ports {
+		for j, q := range ports {
+			hostReach(t, p, q, byte(i), byte(j))
+		}
+	}
+	return ports
+}
+
+// hostMembers waits until a port has memory in common with n, itself included.
+func hostMembers(t *testing.T, p *wire.Host, n int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); p.Stats().Members != uint64(n); {
+		if time.Now().After(end) {
+			t.Fatalf("%d members, want %d", p.Stats().Members, n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// hostReach waits until frames of p get to q.
+func hostReach(t *testing.T, p, q *wire.Host, from, to byte) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		send(p, frameOf(stationMAC(to), stationMAC(from), 1))
+		if q.Receive() != nil {
+			q.Release()
+			for q.Receive() != nil {
+				q.Release()
+			}
+			return
+		}
+	}
+	t.Fatalf("no frame gets from station %d to station %d", from, to)
+}
+
+func TestHostOptions(t *testing.T) {
+	for _, o := range []wire.HostOptions{{}, {Name: "../w"}, {Name: "a/b"}, {Name: string(make([]byte, 33))}, {Name: ".w"}, {Name: "w", MTU: 1}} {
+		if _, err := wire.NewHost(o); !errors.Is(err, wire.ErrOptions) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestHostDelivers(t *testing.T) {
+	p := hosts(t, 3)
+	for i, from := range p {
+		for j := range p {
+			f := frameOf(stationMAC(byte(j)), stationMAC(byte(i)), 100*i+j)
+			send(from, f)
+			for k, at := range p {
+				if k != j {
+					if got := at.Receive(); got != nil {
+						t.Fatalf("a frame to station %d came to %d", j, k)
+					}
+				} else if got := receive(at); !bytes.Equal(got, f) {
+					t.Fatalf("from %d to %d: %d bytes, want %d", i, j, len(got), len(f))
+				}
+			}
+		}
+	}
+	all := frameOf(descriptors.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, stationMAC(0), 5)
+	send(p[0], all)
+	for i, at := range p {
+		if got := receive(at); !bytes.Equal(got, all) {
+			t.Errorf("a frame to all did not come to %d", i)
+		}
+	}
+	before := p[0].Stats().Dropped
+	send(p[0], frameOf(stationMAC(9), stationMAC(0), 5))
+	if got := p[0].Stats().Dropped; got != before+1 {
+		t.Errorf("%d frames to a stranger were dropped", got-before)
+	}
+}
+
+// TestHostIsQueues compares the wire with a list of frames for each pair of ports.
+func TestHostIsQueues(t *testing.T) {
+	p := hosts(t, 3)
+	rapid.Check(t, func(t *rapid.T) {
+		queues := map[[2]byte][][]byte{}
+		for range rapid.IntRange(1, 40).Draw(t, "frames") {
+			from, to := rapid.ByteRange(0, 2).Draw(t, "from"), rapid.ByteRange(0, 2).Draw(t, "to")
+			f := frameOf(stationMAC(to), stationMAC(from), rapid.IntRange(0, 2000).Draw(t, "bytes"))
+			if send(p[from], f) {
+				queues[[2]byte{from, to}] = append(queues[[2]byte{from, to}], f)
+			}
+		}
+		for to, at := range p {
+			for f := at.Receive(); f != nil; f = at.Receive() {
+				pair := [2]byte{f[11], byte(to)}
+				if len(queues[pair]) == 0 || !bytes.Equal(queues[pair][0], f) {
+					t.Fatalf("station %d got a frame of %d bytes from %d that was not next", to, len(f), f[11])
+				}
+				queues[pair] = queues[pair][1:]
+				at.Release()
+			}
+		}
+		for pair, left := range queues {
+			if len(left) > 0 {
+				t.Fatalf("%d frames from %d to %d did not come", len(left), pair[0], pair[1])
+			}
+		}
+	})
+}
+
+// TestHostFull has one port take nothing: frames to another one still get there.
+func TestHostFull(t *testing.T) {
+	p := hosts(t, 3)
+	big := frameOf(stationMAC(1), stationMAC(0), 16000)
+	for range 100 {
+		send(p[0], big)
+	}
+	small := frameOf(stationMAC(2), stationMAC(0), 10)
+	got := false
+	for i := 0; i < 1000 && !got; i++ {
+		send(p[0], small)
+		f := p[2].Receive()
+		if got = bytes.Equal(f, small); f != nil {
+			p[2].Release()
+		}
+	}
+	if !got {
+		t.Error("a port that takes nothing stops frames to another one")
+	}
+}
+
+func TestHostLeaves(t *testing.T) {
+	folder := hostFolder(t)
+	a, b := joinHost(t, 1), joinHost(t, 2)
+	hostMembers(t, a, 2)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+	hostMembers(t, a, 1)
+	again := joinHost(t, 2)
+	hostMembers(t, a, 2)
+	hostReach(t, a, again, 1, 2)
+	if s := a.Stats(); s.Joined != 3 || s.Left != 1 { // itself, and station 2 twice
+		t.Errorf("%+v", s)
+	}
+	// What a killed process leaves behind is no obstacle.
+	dead := filepath.Join(folder, "020000000009")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: dead, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	joinHost(t, 3)
+	hostMembers(t, a, 3)
+	if _, err := os.Lstat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket of a dead port is still there: %v", err)
+	}
+}
+
+func TestHostSameStation(t *testing.T) {
+	hostFolder(t)
+	joinHost(t, 1)
+	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Claim(stationMAC(1)); err == nil {
+		t.Error("two ports have the same station")
+	}
+}
+
+// TestHostStrangers connects to a port's socket and says what no port says.
+func TestHostStrangers(t *testing.T) {
+	folder := hostFolder(t)
+	a := joinHost(t, 1)
+	hello := append([]byte("TPZHW\x01"), 2, 0, 0, 0, 0, 1)
+	for _, said := range [][]byte{nil, {0}, []byte("TPZHW"), hello[:11], append(hello, 0), hello, append([]byte("TPZHW\x02"), hello[6:]...), append([]byte("TPZHW\x01"), 1, 0, 0, 0, 0, 1)} {
+		before := a.Stats().Refused
+		c, err := net.Dial("unixpacket", filepath.Join(folder, "020000000001"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said != nil {
+			if _, err := c.Write(said); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Close()
+		for end := time.Now().Add(10 * time.Second); a.Stats().Refused == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%q was not refused", said)
+			}
+		}
+	}
+	if n := a.Stats().Members; n != 1 {
+		t.Errorf("%d members", n)
+	}
+}
+
+func TestHostFolder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("RUNTIME_DIRECTORY", dir)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "trapeze"), 0o700), os.Chmod(filepath.Join(dir, "trapeze"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var said *wire.Error
+	if err := p.Claim(stationMAC(1)); !errors.As(err, &said) {
+		t.Errorf("a folder that others may write to: %v", err)
+	}
+}
