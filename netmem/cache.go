@@ -67,11 +67,11 @@ func (c *cache) bucket(owner, page uint64) *int32 {
 	return &c.buckets[(owner^page)*0x9e3779b97f4a7c15>>32&uint64(len(c.buckets)-1)]
 }
 
-// find returns the frame of a page of the client's own, nil if it has none.
-func (c *cache) find(page uint64) *frame { return c.findOf(0, page) }
+// own is the owner of a client's own pages.
+const own = 0
 
-// findOf is find, also for pages of others.
-func (c *cache) findOf(owner, page uint64) *frame {
+// find returns the frame of a page, nil if it has none.
+func (c *cache) find(owner, page uint64) *frame {
 	for i := *c.bucket(owner, page); i >= 0; i = c.frames[i].chain {
 		if f := &c.frames[i]; f.change.page == page && f.owner == owner {
 			return f
@@ -81,10 +81,7 @@ func (c *cache) findOf(owner, page uint64) *frame {
 }
 
 // enter makes a free frame the one of a page.
-func (c *cache) enter(f *frame, page uint64, s state) { c.enterOf(f, 0, page, s) }
-
-// enterOf is enter, also for pages of others.
-func (c *cache) enterOf(f *frame, owner, page uint64, s state) {
+func (c *cache) enter(f *frame, owner, page uint64, s state) {
 	b := c.bucket(owner, page)
 	f.change = change{page: page}
 	f.state, f.used, f.ahead, f.dirty, f.from, f.to, f.err = s, false, false, false, 0, 0, nil

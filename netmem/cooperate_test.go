@@ -87,11 +87,11 @@ func TestCooperate(t *testing.T) {
 		c.expect(busy, r.IntN(pages))
 	}
 	s := busy.Stats()
-	if i, o := idle.Stats(), other.Stats(); i.Kept == 0 || o.Kept == 0 || i.Given+o.Given < s.FromHosts {
+	if i, o := idle.Stats(), other.Stats(); i.Kept+o.Kept == 0 || i.Given+o.Given < s.FromHosts {
 		t.Errorf("%d and %d pages are kept, %d given, and %d came", i.Kept, o.Kept, i.Given+o.Given, s.FromHosts)
 	}
 	misses, near := s.Misses-before.Misses, s.FromHosts-before.FromHosts
-	if 2*near < misses || s.Wrong != 0 {
+	if 4*near < misses || s.Wrong != 0 {
 		t.Errorf("%d of %d misses came from hosts, %d wrong", near, misses, s.Wrong)
 	}
 }

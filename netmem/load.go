@@ -33,12 +33,12 @@ func (c *Client) unpin(f *frame) {
 // hold returns the frame of a page of which the bytes from from to to are there, and
 // fetches it if need be.
 func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, error) {
-	c.readAhead(page, c.find(page) == nil)
+	c.readAhead(page, c.find(own, page) == nil)
 	for missed := false; ; {
 		if err := c.usable(ctx); err != nil {
 			return nil, err
 		}
-		f := c.find(page)
+		f := c.find(own, page)
 		switch {
 		case f == nil:
 			missed = true
@@ -46,12 +46,12 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 			if err != nil {
 				return nil, err
 			}
-			if c.find(page) != nil { // somebody was faster
+			if c.find(own, page) != nil { // somebody was faster
 				c.discard(f)
 				continue
 			}
 			c.stats.Misses++
-			c.enter(f, page, loading)
+			c.enter(f, own, page, loading)
 			if err := c.load(ctx, f, from, to); err != nil {
 				return nil, err
 			}
@@ -75,16 +75,16 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 // written whole is not fetched: its state is loading until it has been.
 func (c *Client) holdForWriting(ctx context.Context, page uint64, whole bool) (*frame, error) {
 	for {
-		if f := c.find(page); f == nil && whole && !c.closed {
+		if f := c.find(own, page); f == nil && whole && !c.closed {
 			f, err := c.take(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if c.find(page) != nil {
+			if c.find(own, page) != nil {
 				c.discard(f)
 				continue
 			}
-			c.enter(f, page, loading)
+			c.enter(f, own, page, loading)
 			f.change.blind = true
 			return f, nil
 		}
@@ -195,7 +195,7 @@ func (c *Client) rest(ctx context.Context, f *frame) {
 func (c *Client) readAhead(page uint64, missed bool) {
 	a := c.ahead.Seen(page, missed)
 	for p := a.First; p < min(a.End, c.pool.pages); p++ {
-		if c.find(p) == nil && !c.ask(job{what: fetchAhead, page: p}) {
+		if c.find(own, p) == nil && !c.ask(job{what: fetchAhead, page: p}) {
 			return // they have enough to do
 		}
 	}
@@ -203,14 +203,14 @@ func (c *Client) readAhead(page uint64, missed bool) {
 
 // fetchAhead fetches a page that nobody waits for yet, if there is a place for it.
 func (c *Client) fetchAhead(page uint64) {
-	if c.find(page) != nil || c.closed {
+	if c.find(own, page) != nil || c.closed {
 		return
 	}
 	f := c.idle(c.leave)
 	if f == nil {
 		return
 	}
-	c.enter(f, page, loading)
+	c.enter(f, own, page, loading)
 	v, _, err := c.fetchPage(context.Background(), f, 0, c.page)
 	if err != nil { // who needs the page meets the error himself
 		c.remove(f)

@@ -130,9 +130,9 @@ func (l *lodging) get(x *session, q replier, request *protocol.Request, r *proto
 func (c *Client) copyOut(pool, page uint64, s protocol.Stamp, into []byte) (has, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.findOf(pool, page)
+	f := c.find(pool, page)
 	if f == nil && pool == c.pool.record().Pool {
-		f = c.find(page)
+		f = c.find(own, page)
 	}
 	if f == nil || !f.is(s) {
 		return false, false
@@ -173,7 +173,7 @@ func (l *lodging) put(request *protocol.Request, r *protocol.Reply, payload []by
 		r.Result = protocol.Full
 		return
 	}
-	c.enterOf(f, request.Epoch, request.Page, loading)
+	c.enter(f, request.Epoch, request.Page, loading)
 	c.mu.Unlock()
 	copy(c.bytes(f), payload)
 	c.mu.Lock()
@@ -194,7 +194,7 @@ func (l *lodging) room(owner, page uint64, age uint32) *frame {
 	if c.closed || l.most == 0 {
 		return nil
 	}
-	if f := c.findOf(owner, page); f != nil {
+	if f := c.find(owner, page); f != nil {
 		if f.state != valid || f.pins > 0 || f.queued {
 			return nil
 		}

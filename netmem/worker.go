@@ -63,7 +63,7 @@ func (c *Client) writeQueued(f *frame) {
 	}
 	if f.state == valid && f.dirty {
 		page := f.change.page
-		if err := c.writeBack(context.Background(), f); err != nil && c.find(page) != f && c.failed == nil {
+		if err := c.writeBack(context.Background(), f); err != nil && c.find(own, page) != f && c.failed == nil {
 			c.failed = err
 		}
 	}

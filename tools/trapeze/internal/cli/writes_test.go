@@ -20,6 +20,7 @@ func written(t *testing.T) []shelltest.Writer {
 	}
 	few := []string{"--count", "2"}
 	return []shelltest.Writer{
+		{Command: "capture", Flag: "output", Args: wire},
 		{Command: "channel listen", Flag: "capture", Args: wire},
 		{Command: "channel ping", Flag: "capture", Args: few, Quick: true},
 		{Command: "channel stream", Flag: "capture", Args: append(wire, "--to", "02:00:00:00:00:01")},

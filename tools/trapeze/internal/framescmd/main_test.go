@@ -70,6 +70,10 @@ func startEnv(t testing.TB, e command.Env, args ...string) *running {
 	e.Stdout, e.Stderr = &r.stdout, &r.stderr
 	var ctx context.Context
 	ctx, r.stop = context.WithTimeout(t.Context(), patience)
+	ctx, err := command.WithLogging(ctx, &r.stderr, "text", "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := framescmd.Command(&e)
 	c.SetArgs(args)
 	c.SilenceErrors, c.SilenceUsage = true, true
