@@ -113,6 +113,7 @@ var writers = []shelltest.Writer{
 	{Command: "model project", Flag: "output", Args: []string{"--bus", "1", "--link", "1..2"}, Quick: true},
 	{Command: "model sweep", Flag: "output", Args: []string{"--counts", "2"}, Quick: true},
 	{Command: "plot bandwidth", Flag: "output", Args: []string{"--policies", "amp"}, Quick: true},
+	{Command: "plot bridge", Flag: "output", Quick: true},
 	{Command: "plot cells", Flag: "output", Quick: true},
 	{Command: "plot fetch", Flag: "output", Quick: true},
 	{Command: "plot flow", Flag: "output", Args: []string{"--count", "2"}, Quick: true},
@@ -122,6 +123,7 @@ var writers = []shelltest.Writer{
 	{Command: "plot schedules", Flag: "output", Args: []string{"--payload", "1024"}, Quick: true},
 	{Command: "plot threshold", Flag: "output", Quick: true},
 	{Command: "plot transfer", Flag: "output", Quick: true},
+	{Command: "plot trunk", Flag: "output", Quick: true},
 }
 
 func TestFilesAreNotReplaced(t *testing.T) { tested.TestNotReplaced(t, writers) }
