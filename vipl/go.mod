@@ -10,4 +10,8 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/cilium/ebpf v0.22.0 // indirect
+require (
+	github.com/cilium/ebpf v0.22.0 // indirect
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
+)

@@ -8,8 +8,9 @@
 package main
 
 import (
-	// Make "emu:", "pci:" and "vfio-user:" addresses known.
+	// Make "emu:", "eth:", "pci:" and "vfio-user:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
 	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
