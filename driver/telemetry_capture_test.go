@@ -33,7 +33,7 @@ func borrow(t *testing.T, c *telemetry.Client, command string) *framering.Reader
 	return r
 }
 
-// payload is what the data frames that wait carry, of those that were sent or of those that came.
+// payload returns the bytes that waiting data frames carry, of those sent or of those that came.
 func payload(t *testing.T, r *framering.Reader, sent bool) (all []byte) {
 	t.Helper()
 	for {

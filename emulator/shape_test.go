@@ -16,7 +16,7 @@ import (
 )
 
 // TestTransfersTakeTime: however the engines run, no transfer of the log is shorter than the
-// wire and the bus allow, and what arrives is what was sent.
+// wire and the bus allow, and the bytes sent arrive unchanged.
 func TestTransfersTakeTime(t *testing.T) {
 	const rate, bus, setup, size = 50_000_000, 100_000_000, time.Microsecond, 4000
 	for _, threads := range []bool{false, true} {

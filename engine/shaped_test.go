@@ -247,7 +247,7 @@ func midFrame(w *world, v, p *vi, size int) (s, r *descriptors.Descriptor, in []
 }
 
 // TestEndsWhileNetTxIsBusy ends a connection, resets a NIC, exchanges a program and closes the
-// wire while netTx moves a frame: descriptors come back, nobody writes to their buffers
+// wire while netTx moves a frame: descriptors come back, their buffers are not written to
 // afterwards, and the NICs go on.
 func TestEndsWhileNetTxIsBusy(t *testing.T) {
 	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {

@@ -534,7 +534,6 @@ static int offer(struct request *r, const struct message *m)
 	}
 	i->handle = &r->fid;
 	memcpy(r->mac, m->mac, MAC_SIZE);
-	r->offered = true;
 	e = eq_connection(r->pep->eq, FI_CONNREQ, &r->pep->pep.fid, i, m->data, data_size(m));
 	if (e != 0)
 		fi_freeinfo(i);

@@ -201,7 +201,6 @@ static void failed(void *context, VIP_ERROR_DESCRIPTOR *e)
 	pthread_mutex_lock(&d->lock);
 	if (e->ErrorCode == VIP_ERROR_CATASTROPHIC) {
 		FI_WARN(&provider, FI_LOG_DOMAIN, "the NIC has failed; all its connections have ended\n");
-		d->failed = true;
 		for (i = 0; i <= d->mask; i++)
 			if (d->eps[i] != NULL)
 				ended(d->eps[i]);

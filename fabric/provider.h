@@ -188,7 +188,7 @@ struct domain {
 	VIP_CQ_HANDLE cq; /* of all end points */
 	struct ep **eps;  /* by VI: a hash table with room */
 	size_t mask, entries;
-	bool armed, failed;
+	bool armed;
 	int users;
 };
 
@@ -211,7 +211,6 @@ struct request {
 	uint8_t *got;
 	size_t have;
 	uint8_t mac[MAC_SIZE];
-	bool offered; /* FI_CONNREQ has been told */
 };
 
 struct pep {

@@ -28,13 +28,13 @@ const (
 	mark = 0x5452_4652_494e_4701
 )
 
-// Size is how many bytes of memory a ring of 2^log2 bytes takes; log2 is 17 to 30.
+// Size returns the bytes of memory that a ring of 2^log2 bytes takes; log2 is 17 to 30.
 func Size(log2 int) int { return headerSize + 1<<log2 }
 
 // ErrFormat: memory holds no ring, or its writer contradicts itself.
 var ErrFormat = errors.New("not a ring of frames")
 
-// head is what both sides see before the ring. Positions count bytes and are free-running. The
+// head is memory before the ring that both sides see. Positions count bytes and are free-running. The
 // lines that different sides write are apart.
 type head struct {
 	mark, size uint64
@@ -102,7 +102,7 @@ func (w *Writer) Put(at time.Time, sent bool, frame []byte) {
 	if from+need > size {
 		gap = size - from
 	}
-	// A reader that lies gets wrong frames, and harms nobody else.
+	// A reader that lies gets wrong frames, and harms itself alone.
 	if used := w.written - atomic.LoadUint64(&w.head.read); used > size || used+gap+need > size {
 		w.dropped++
 		atomicmem.Store64(&w.head.dropped, w.dropped)
