@@ -67,7 +67,7 @@ func (h *host) keep(ctx context.Context, p *pool) {
 		if err == nil {
 			wait = firstRetry
 		} else if next, wait = wait, min(2*wait, lastRetry); ctx.Err() == nil {
-			h.setError(err)
+			h.setError(useHost, err)
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -123,7 +123,7 @@ func (h *host) ask(ctx context.Context, l *line) error {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	h.summary = s
-	if !errors.Is(h.err, ErrNotKept) {
+	if !h.lies && !errors.Is(h.err, ErrNotKept) {
 		h.err = nil
 	}
 	return nil
@@ -134,7 +134,7 @@ func (h *host) ask(ctx context.Context, l *line) error {
 func (h *host) down(l *line, err error) {
 	if h.now.CompareAndSwap(l, nil) {
 		h.broken.Add(1)
-		h.setError(err)
+		h.setError(useHost, err)
 	}
 	l.close()
 	select {
@@ -143,11 +143,15 @@ func (h *host) down(l *line, err error) {
 	}
 }
 
-func (h *host) setError(err error) {
+// useHost is what fails where a host cannot be used at all.
+const useHost = "use the memory"
+
+// setError says what has failed last. A lie stays.
+func (h *host) setError(op string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.lies {
-		h.err = &Error{Op: "use the memory", Device: h.name, Err: err}
+		h.err = &Error{Op: op, Device: h.name, Err: err}
 	}
 }
 
@@ -181,16 +185,14 @@ func (h *host) get(ctx context.Context, pool, page uint64, s protocol.Stamp, dig
 		}
 		return true
 	case r.Result == protocol.OK:
-		h.wrong.Add(1)
 		h.mu.Lock()
 		h.lies, h.err = true, &Error{Op: onPage("fetch", page), Device: h.name, Err: ErrWrongPage, Hint: "its process or its memory is not to be trusted; this client asks it for nothing more"}
 		h.mu.Unlock()
+		h.wrong.Add(1)
 		h.down(l, ErrWrongPage)
 	case r.Result == protocol.NotHeld:
 		h.missing.Add(1)
-		h.mu.Lock()
-		h.err = &Error{Op: onPage("fetch", page), Device: h.name, Err: ErrNotKept}
-		h.mu.Unlock()
+		h.setError(onPage("fetch", page), ErrNotKept)
 		h.count(false)
 	case r.Result != protocol.Busy:
 		h.down(l, refusal(r.Result))
