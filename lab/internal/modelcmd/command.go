@@ -156,9 +156,3 @@ const (
 	maxCount = 100_000
 	maxGap   = 1e6
 )
-
-// Profiles are the names of the built-in cost profiles.
-func Profiles() []string { return profile.Names() }
-
-// CellProfiles are the names of the built-in platforms with cells.
-func CellProfiles() []string { return profile.CellNames() }

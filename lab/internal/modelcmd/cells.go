@@ -39,7 +39,7 @@ func (f *cellFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.participants, "participants", 0, "hosts that meet in a barrier, or that a multicast is for (default: 16)")
 	flags.Float64Var(&f.busy, "busy", 0, fmt.Sprintf("percent of the receiving host's memory that others use, 0 to %d, with scenario contention", cellmodel.MaxBusy))
 	flags.BoolVar(&f.neverStop, "never-stop", false, "no peer is told to stop while the receive FIFO is nearly full, with scenario contention")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(CellProfiles(), cobra.ShellCompDirectiveDefault)))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.CellNames(), cobra.ShellCompDirectiveDefault)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(strings.Split(cellmodel.Names(), ", "), cobra.ShellCompDirectiveNoFileComp)))
 }
 
@@ -62,7 +62,7 @@ func (f *cellFlags) options() (cellmodel.Options, error) {
 	if err != nil {
 		return cellmodel.Options{}, err
 	}
-	p, err := builtIn("--profile", f.profile, profile.LoadCells, CellProfiles())
+	p, err := builtIn("--profile", f.profile, profile.LoadCells, profile.CellNames())
 	return cellmodel.Options{Platform: p, Scenario: f.scenario, Bytes: f.bytes, Participants: f.participants, Busy: f.busy, NeverStop: f.neverStop}, err
 }
 

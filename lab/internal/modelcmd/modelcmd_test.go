@@ -18,12 +18,12 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/modelcmd"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-const table = "../internal/published/testdata/published.csv"
+const table = "../published/testdata/published.csv"
 
 // run executes "trapeze-lab ARGS" and returns what it printed.
 func run(args ...string) (string, error) {

@@ -21,8 +21,8 @@ import (
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/lab/benchcmd"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/benchcmd"
 )
 
 // TestMain makes this program also the hidden commands of measuring processes.

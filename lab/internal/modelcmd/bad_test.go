@@ -12,9 +12,9 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/plot"
+	"github.com/trapeze-nic/trapeze/lab/internal/modelcmd"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
-	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 )
 
 // badCase is a command that fails: with which error, and what its message names.

@@ -19,7 +19,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
-	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
 // env gives the commands their methods.
@@ -284,12 +283,3 @@ func (e env) worker() *cobra.Command {
 
 // Tests are the names that --tests takes.
 func Tests() []string { return compareTests() }
-
-// Wires are the names that --wires takes.
-func Wires() []string { return bench.Wires() }
-
-// Levels are the names that --reliability takes.
-func Levels() []string { return bench.Levels() }
-
-// Curves are the names that --curves takes.
-func Curves() []string { return scaling.Names() }
