@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Disassemble writes the programs as text, with the lines of their source where

@@ -7,9 +7,10 @@ import (
 	"debug/elf"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Spec is an image that has been read. Its programs have not been checked.

@@ -1,6 +1,6 @@
 package processor
 
-import "github.com/trapeze-nic/trapeze/firmware-loader/abi"
+import "github.com/trapeze-nic/trapeze/internal/abi"
 
 // call runs a helper: arguments in R1 to R4, result in R0. It returns false for a
 // trap. The Linux kernel leaves R1 to R5 undefined; here they keep their values.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"hash/maphash"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Flags of updates (linux/bpf.h).

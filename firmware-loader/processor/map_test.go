@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // TestStorageOfTheDataSheet: the processor needs what images reserve, for maps of all

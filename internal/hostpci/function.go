@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // ClassNetwork is the PCI base class of network controllers.
@@ -186,7 +186,7 @@ func AllFunctions(r Root) ([]Function, error) {
 
 func list(r Root, wanted func(Function) bool) ([]Function, error) {
 	fail := func(err error) error {
-		return &vfio.Error{Op: "list PCI functions below", Device: string(r), Err: err, Hint: "is sysfs mounted there?"}
+		return &failure.Error{Op: "list PCI functions below", Device: string(r), Err: err, Hint: "is sysfs mounted there?"}
 	}
 	if !r.Exists("sys") {
 		return nil, fail(fmt.Errorf("sys: %w", fs.ErrNotExist))
@@ -222,7 +222,7 @@ func list(r Root, wanted func(Function) bool) ([]Function, error) {
 
 // Find reads what is needed to drive a function, given as ParseAddress takes it:
 // its numbers and class, driver, IOMMU group and how VFIO hands it out. It fails
-// with ErrNoFunction, and with vfio.ErrBadAddress.
+// with ErrNoFunction, and with failure.ErrBadAddress.
 func Find(r Root, address string) (Function, error) {
 	name, err := ParseAddress(address)
 	if err != nil {
@@ -230,13 +230,13 @@ func Find(r Root, address string) (Function, error) {
 	}
 	f, err := identify(r, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Function{}, &vfio.Error{Op: "find", Device: name, Err: ErrNoFunction, Hint: "trapeze list and lspci -D show which there are"}
+		return Function{}, &failure.Error{Op: "find", Device: name, Err: ErrNoFunction, Hint: "trapeze list and lspci -D show which there are"}
 	}
 	if err == nil {
 		err = f.readBinding(r)
 	}
 	if err != nil {
-		return Function{}, &vfio.Error{Op: "look at", Device: name, Err: err}
+		return Function{}, &failure.Error{Op: "look at", Device: name, Err: err}
 	}
 	return f, nil
 }
@@ -248,7 +248,7 @@ func Lookup(r Root, address string) (Function, error) {
 		return Function{}, err
 	}
 	if err := f.describe(r); err != nil {
-		return Function{}, &vfio.Error{Op: "look at", Device: f.Address, Err: err}
+		return Function{}, &failure.Error{Op: "look at", Device: f.Address, Err: err}
 	}
 	one := []Function{f}
 	nameAll(r, one)

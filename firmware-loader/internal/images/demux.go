@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Value of the map "entries" of ipt: 1 if there is an entry, then its number.

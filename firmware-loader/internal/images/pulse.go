@@ -3,7 +3,7 @@ package images
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // view loads what all pulse programs look at: R2 the frame's length, R3 what has

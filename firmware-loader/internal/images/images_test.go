@@ -4,19 +4,20 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 func TestBuild(t *testing.T) {
 	for _, name := range images.Names() {
-		spec, err := images.Build(name)
+		spec, err := firmware.BuildShipped(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		again, err := images.Build(name)
+		again, err := firmware.BuildShipped(name)
 		if err != nil || again.Digest != spec.Digest {
 			t.Errorf("%s: built twice, digests %x and %x, %v", name, spec.Digest, again.Digest, err)
 		}
@@ -40,7 +41,7 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s has no program", name)
 		}
 	}
-	if _, err := images.Build("nonsense"); !errors.Is(err, images.ErrUnknown) {
+	if _, err := firmware.BuildShipped("nonsense"); !errors.Is(err, images.ErrUnknown) {
 		t.Errorf("got %v", err)
 	}
 }

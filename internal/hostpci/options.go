@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // DefaultDriver is the driver that Bind gives functions to.
@@ -101,7 +101,7 @@ func newOperation(name string, r Root, o Options) *operation {
 }
 
 func (op *operation) fail(address string, err error, hint string) error {
-	return &vfio.Error{Op: op.name, Device: address, Err: err, Hint: hint}
+	return &failure.Error{Op: op.name, Device: address, Err: err, Hint: hint}
 }
 
 // reserve keeps other runs away from the host's functions until unlock is called,

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // addressPattern is domain (which may be missing), bus, device and function.
@@ -16,13 +16,13 @@ var functionName = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.
 
 // ParseAddress returns the sysfs name of a function, "0000:03:00.0", given as
 // that, without its domain, or as a device address: "pci:0000:03:00.0", whose
-// options are ignored. Errors wrap vfio.ErrBadAddress.
+// options are ignored. Errors wrap failure.ErrBadAddress.
 func ParseAddress(s string) (string, error) {
 	text, _, _ := strings.Cut(s, "?")
 	text = strings.ToLower(strings.TrimPrefix(text, "pci:"))
 	m := addressPattern.FindStringSubmatch(text)
 	if m == nil {
-		return "", &vfio.Error{Op: "parse address", Device: fmt.Sprintf("%q", s), Err: fmt.Errorf("%w: it is no PCI function", vfio.ErrBadAddress),
+		return "", &failure.Error{Op: "parse address", Device: fmt.Sprintf("%q", s), Err: fmt.Errorf("%w: it is no PCI function", failure.ErrBadAddress),
 			Hint: "domain, bus, device and function as lspci -D prints them: 0000:03:00.0"}
 	}
 	if m[1] == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 const ids = "# names\n1234  Example Corp\n\t7250  Trapeze NIC\n\t\t1234 0001  a subsystem\n8086  Intel\nC 02  Network controller\n\t00  Ethernet controller\n\t80  Network controller, other\n"

@@ -1,7 +1,7 @@
 // Package abi is the contract between control programs and the NIC processor
 // that runs them: hooks, their contexts and answers, helpers, maps and limits.
 // descriptors/SPEC.md section 14 states the same for those who build the
-// processor; /firmware-loader/images has programs to learn from.
+// processor; /firmware-loader/internal/images has programs to learn from.
 //
 // Those who write programs in C include the header beside the images, and those who make
 // them in Go begin with [Hook] and [Map].

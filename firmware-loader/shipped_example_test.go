@@ -1,15 +1,15 @@
-package images_test
+package firmware_test
 
 import (
 	"fmt"
 	"log"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
 
 // The images that the project ships are built by name.
-func ExampleBuild() {
-	spec, err := images.Build("count")
+func ExampleBuildShipped() {
+	spec, err := firmware.BuildShipped("count")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Sentinel errors, to be found with errors.Is inside a *vfio.Error.
+// Sentinel errors, to be found with errors.Is inside a *failure.Error.
 var (
 	// ErrNoFunction: there is no such PCI function.
 	ErrNoFunction = errors.New("no such PCI function")

@@ -3,7 +3,7 @@ package images
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Value of a rule of acl: an action of the hook, FilterDrop or FilterPass, and how

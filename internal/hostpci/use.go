@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // UseKind is a way in which the host uses a function.
@@ -74,11 +74,11 @@ func (u Use) String() string {
 func Uses(r Root, f Function) ([]Use, error) {
 	uses, err := networkUses(r, f)
 	if err != nil {
-		return nil, &vfio.Error{Op: "see how the host uses", Device: f.Address, Err: err}
+		return nil, &failure.Error{Op: "see how the host uses", Device: f.Address, Err: err}
 	}
 	disks, err := diskUses(r, f.Address)
 	if err != nil {
-		return nil, &vfio.Error{Op: "see how the host uses", Device: f.Address, Err: err}
+		return nil, &failure.Error{Op: "see how the host uses", Device: f.Address, Err: err}
 	}
 	return append(uses, disks...), nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // TestRollback breaks each write in turn: the function, and others of its

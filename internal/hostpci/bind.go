@@ -19,7 +19,7 @@ import (
 // Group the others in it are bound too. The driver that the function had is
 // written to /run/trapeze/pci, for Unbind.
 //
-// Errors are *vfio.Error and wrap vfio.ErrBadAddress, ErrNoFunction, ErrBridge,
+// Errors are *failure.Error and wrap failure.ErrBadAddress, ErrNoFunction, ErrBridge,
 // ErrSRIOV, ErrNoDriver, ErrNoIOMMU, ErrNotViable, ErrInUse, ErrHeld,
 // ErrLocked, ErrRefused, ErrStuck or an errno; with ErrRolledBack if anything
 // had been done.

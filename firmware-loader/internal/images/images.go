@@ -2,8 +2,6 @@
 // written with an assembler, so that they need no clang; the folder c
 // has the same programs in C, to learn from and to change. README.md has a page on
 // each.
-//
-// Begin with [Build], which has an example; [Catalogue] says what there is.
 package images
 
 import (
@@ -14,9 +12,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // ErrUnknown is wrapped by the error about an image that there is not.
@@ -55,9 +52,8 @@ func Names() []string {
 // Catalogue returns the images.
 func Catalogue() []Image { return slices.Clone(catalogue) }
 
-// Build makes an image. It is the same each time, down to the last byte, and not
-// signed. The error wraps ErrUnknown.
-func Build(name string) (*firmware.Spec, error) {
+// Build makes an image. It is the same each time. The error wraps ErrUnknown.
+func Build(name string) (flat.Image, error) {
 	for _, i := range catalogue {
 		if i.Name == name {
 			img := flat.Image{Name: i.Name, Version: i.Version}
@@ -67,10 +63,10 @@ func Build(name string) (*firmware.Spec, error) {
 			if i.maps != nil {
 				img.Maps = i.maps()
 			}
-			return firmware.Make(img)
+			return img, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q (%s)", ErrUnknown, name, strings.Join(Names(), ", "))
+	return flat.Image{}, fmt.Errorf("%w: %q (%s)", ErrUnknown, name, strings.Join(Names(), ", "))
 }
 
 // note puts a remark on an instruction, which the disassembly shows.

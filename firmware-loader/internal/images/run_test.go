@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // slotSize is that of the emulated NIC.
@@ -17,7 +17,7 @@ const slotSize = 256 << 10
 // boot makes an image run as the NIC does.
 func boot(t testing.TB, name string) *processor.Image {
 	t.Helper()
-	spec, err := images.Build(name)
+	spec, err := firmware.BuildShipped(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 func TestParseAddress(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 func TestParseIDs(t *testing.T) {
