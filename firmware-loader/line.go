@@ -5,6 +5,7 @@ import (
 	"unicode"
 
 	"github.com/cilium/ebpf/asm"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -117,3 +118,6 @@ func (s *Spec) Sections() []Section {
 	}
 	return all
 }
+
+// StorageSize returns how many bytes of a slot a map takes.
+func StorageSize(m Map) (uint64, error) { return flat.StorageSize(m) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 )
 
 // requireClang, if set, makes a missing clang a failure: CI installs one.
@@ -16,7 +16,7 @@ const requireClang = "TRAPEZE_REQUIRE_CLANG"
 
 // eachBuild runs a test on the image that we ship and on what clang makes of its C
 // source.
-func eachBuild(t *testing.T, name string, test func(*testing.T, *processor.Image)) {
+func eachBuild(t *testing.T, name string, test func(*testing.T, *machine.Image)) {
 	t.Run(name, func(t *testing.T) { test(t, boot(t, name)) })
 	t.Run(name+" in C", func(t *testing.T) { test(t, run(t, compile(t, name))) })
 }
@@ -58,7 +58,7 @@ func compile(t *testing.T, name string) *firmware.Spec {
 }
 
 // mapOf finds a map of an image by name.
-func mapOf(t testing.TB, img *processor.Image, name string) *processor.Map {
+func mapOf(t testing.TB, img *machine.Image, name string) *machine.Map {
 	t.Helper()
 	for _, m := range img.Maps {
 		if m.Spec().Name == name {

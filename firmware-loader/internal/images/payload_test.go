@@ -6,7 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -20,11 +20,11 @@ func tagged(tag uint32) []byte {
 
 func TestPayloadTable(t *testing.T) { eachBuild(t, "ipt", testPayloadTable) }
 
-func testPayloadTable(t *testing.T, img *processor.Image) {
+func testPayloadTable(t *testing.T, img *machine.Image) {
 	value := make([]byte, images.EntryValueSize)
 	binary.LittleEndian.PutUint32(value[images.EntryValid:], 1)
 	binary.LittleEndian.PutUint32(value[images.EntryNumber:], 99)
-	if err := mapOf(t, img, "entries").Update(binary.LittleEndian.AppendUint32(nil, 7), value, processor.Any); err != nil {
+	if err := mapOf(t, img, "entries").Update(binary.LittleEndian.AppendUint32(nil, 7), value, machine.Any); err != nil {
 		t.Fatal(err)
 	}
 	spoiled := func(change func(h *descriptors.Header)) []byte {
@@ -32,13 +32,13 @@ func testPayloadTable(t *testing.T, img *processor.Image) {
 		change(descriptors.HeaderAt(b))
 		return b
 	}
-	byDefault := processor.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}
+	byDefault := machine.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}
 	for _, tt := range []struct {
 		name  string
 		frame []byte
-		want  processor.Destination
+		want  machine.Destination
 	}{
-		{"tag with an entry", tagged(7), processor.Destination{Queue: abi.DemuxDefault, Entry: 99}},
+		{"tag with an entry", tagged(7), machine.Destination{Queue: abi.DemuxDefault, Entry: 99}},
 		{"tag without an entry", tagged(8), byDefault},
 		{"tag beyond the table", tagged(256), byDefault},
 		{"no tag", spoiled(func(h *descriptors.Header) { h.Flags = descriptors.FrameFirst }), byDefault},

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -18,11 +18,11 @@ func TestPulse(t *testing.T) {
 		"cut-through":       func(n int) pipeline.Policy { return pipeline.Static{Pulse: n} },
 		"amp":               func(n int) pipeline.Policy { return pipeline.Eager{MinPulse: n} },
 	} {
-		eachBuild(t, name, func(t *testing.T, img *processor.Image) { testPulse(t, name, img, policy) })
+		eachBuild(t, name, func(t *testing.T, img *machine.Image) { testPulse(t, name, img, policy) })
 	}
 }
 
-func testPulse(t *testing.T, name string, img *processor.Image, policy func(minimum int) pipeline.Policy) {
+func testPulse(t *testing.T, name string, img *machine.Image, policy func(minimum int) pipeline.Policy) {
 	for _, hook := range []abi.Hook{abi.PulseTx, abi.PulseRx} {
 		rapid.Check(t, func(rt *rapid.T) {
 			minimum := rapid.IntRange(1, 65536).Draw(rt, "minpulse")

@@ -7,7 +7,7 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -15,7 +15,7 @@ import (
 const slotSize = 256 << 10
 
 // boot makes an image run as the NIC does.
-func boot(t testing.TB, name string) *processor.Image {
+func boot(t testing.TB, name string) *machine.Image {
 	t.Helper()
 	spec, err := firmware.BuildShipped(name)
 	if err != nil {
@@ -25,11 +25,11 @@ func boot(t testing.TB, name string) *processor.Image {
 }
 
 // run starts an image as the NIC does.
-func run(t testing.TB, spec *firmware.Spec) *processor.Image {
+func run(t testing.TB, spec *firmware.Spec) *machine.Image {
 	t.Helper()
 	slot := make([]byte, slotSize)
 	copy(slot, spec.Link())
-	img, err := processor.Boot(slot, 0x12347250, func() uint64 { return 0 })
+	img, err := machine.Boot(slot, 0x12347250, func() uint64 { return 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func strangers() [][]byte {
 	return [][]byte{{}, make([]byte, 13), make([]byte, 14), arp, short, version, header}
 }
 
-func filter(t *testing.T, img *processor.Image, frame []byte) uint8 {
+func filter(t *testing.T, img *machine.Image, frame []byte) uint8 {
 	t.Helper()
 	v, err := img.Programs[abi.FilterRx].Filter(frame, 0)
 	if err != nil {
@@ -126,7 +126,7 @@ func filter(t *testing.T, img *processor.Image, frame []byte) uint8 {
 
 func TestAccessList(t *testing.T) { eachBuild(t, "acl", testAccessList) }
 
-func testAccessList(t *testing.T, img *processor.Image) {
+func testAccessList(t *testing.T, img *machine.Image) {
 	rules := mapOf(t, img, "rules")
 	drop, pass := make([]byte, images.RuleValueSize), make([]byte, images.RuleValueSize)
 	drop[images.RuleAction], pass[images.RuleAction] = abi.FilterDrop, abi.FilterPass
@@ -136,7 +136,7 @@ func testAccessList(t *testing.T, img *processor.Image) {
 				t.Fatalf("without a rule, packet %d: action %d", j, got)
 			}
 		}
-		if err := rules.Update(p.key(), drop, processor.Any); err != nil {
+		if err := rules.Update(p.key(), drop, machine.Any); err != nil {
 			t.Fatal(err)
 		}
 		for j, other := range flows() {
@@ -152,7 +152,7 @@ func testAccessList(t *testing.T, img *processor.Image) {
 		if err != nil || binary.LittleEndian.Uint64(value[images.RuleHits:]) != 1 {
 			t.Errorf("hits of the rule for packet %d: %x, %v", i, value, err)
 		}
-		if err := rules.Update(p.key(), pass, processor.Any); err != nil {
+		if err := rules.Update(p.key(), pass, machine.Any); err != nil {
 			t.Fatal(err)
 		}
 		if got := filter(t, img, p.frame()); got != abi.FilterPass {
@@ -171,7 +171,7 @@ func testAccessList(t *testing.T, img *processor.Image) {
 
 func TestCount(t *testing.T) { eachBuild(t, "count", testCount) }
 
-func testCount(t *testing.T, img *processor.Image) {
+func testCount(t *testing.T, img *machine.Image) {
 	counted := func(m string, key []byte) (frames, bytes uint64) {
 		value, err := mapOf(t, img, m).Lookup(key)
 		if err != nil {
@@ -212,20 +212,20 @@ func testCount(t *testing.T, img *processor.Image) {
 
 func TestFlowSteer(t *testing.T) { eachBuild(t, "flow-steer", testFlowSteer) }
 
-func testFlowSteer(t *testing.T, img *processor.Image) {
+func testFlowSteer(t *testing.T, img *machine.Image) {
 	queues := mapOf(t, img, "queues")
-	byDefault := processor.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}
+	byDefault := machine.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}
 	empty := flow("66.9.149.187:2794", "161.142.100.80:1766", 6).frame()
 	if got, err := img.Programs[abi.DemuxRx].Demultiplex(empty, 0); err != nil || got != byDefault {
 		t.Errorf("before the table is filled: %+v, %v", got, err)
 	}
 	// Each entry is a queue of its own, so that the queue tells the entry.
 	for i := range uint32(images.Queues) {
-		if err := queues.Update(binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, 1000+i), processor.Any); err != nil {
+		if err := queues.Update(binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, 1000+i), machine.Any); err != nil {
 			t.Fatal(err)
 		}
 	}
-	demultiplex := func(frame []byte) processor.Destination {
+	demultiplex := func(frame []byte) machine.Destination {
 		d, err := img.Programs[abi.DemuxRx].Demultiplex(frame, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func testFlowSteer(t *testing.T, img *processor.Image) {
 		{"[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251", "[fe80::200:f8ff:fe21:67cf]:38024", 0x4b61e985, 0x02d1feef},
 	} {
 		for protocol, hash := range map[byte]uint32{6: tt.ports, 17: tt.ports, 1: tt.addresses} {
-			want := processor.Destination{Queue: 1000 + hash%images.Queues, Entry: abi.DemuxDefault}
+			want := machine.Destination{Queue: 1000 + hash%images.Queues, Entry: abi.DemuxDefault}
 			if got := demultiplex(flow(tt.from, tt.to, protocol).frame()); got != want {
 				t.Errorf("%s to %s, protocol %d: %+v, want %+v", tt.from, tt.to, protocol, got, want)
 			}

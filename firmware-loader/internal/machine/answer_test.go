@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"encoding/binary"
@@ -7,13 +7,13 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // constantProgram answers with a constant.
-func constantProgram(t testing.TB, hook abi.Hook, answer int64) *processor.Program {
+func constantProgram(t testing.TB, hook abi.Hook, answer int64) *machine.Program {
 	p, _ := compile(t, hook, asm.Instructions{asm.LoadImm(asm.R0, answer, asm.DWord), asm.Return()})
 	return p
 }
@@ -93,19 +93,19 @@ func TestFilterAnswers(t *testing.T) {
 	for _, c := range []struct {
 		hook   abi.Hook
 		answer int64
-		want   processor.Verdict
+		want   machine.Verdict
 	}{
-		{abi.FilterRx, 0, processor.Verdict{Action: abi.FilterAborted}},
-		{abi.FilterRx, 1, processor.Verdict{Action: abi.FilterDrop}},
-		{abi.FilterTx, 2, processor.Verdict{Action: abi.FilterPass}},
-		{abi.FilterTx, 0x7_0102, processor.Verdict{Action: abi.FilterPass}},
-		{abi.FilterRx, 3, processor.Verdict{Action: abi.FilterAborted}}, // XDP_TX
-		{abi.FilterRx, 4, processor.Verdict{Action: abi.FilterRedirect}},
-		{abi.FilterRx, 0xabcdef_04, processor.Verdict{Action: abi.FilterRedirect, Queue: 0xabcdef}},
-		{abi.FilterTx, 0x07_04, processor.Verdict{Action: abi.FilterAborted}}, // there is no queue to send to
-		{abi.FilterRx, 0xff, processor.Verdict{Action: abi.FilterAborted}},
-		{abi.FilterRx, -1, processor.Verdict{Action: abi.FilterAborted}},
-		{abi.FilterRx, 0x1_0000_0000, processor.Verdict{Action: abi.FilterAborted}},
+		{abi.FilterRx, 0, machine.Verdict{Action: abi.FilterAborted}},
+		{abi.FilterRx, 1, machine.Verdict{Action: abi.FilterDrop}},
+		{abi.FilterTx, 2, machine.Verdict{Action: abi.FilterPass}},
+		{abi.FilterTx, 0x7_0102, machine.Verdict{Action: abi.FilterPass}},
+		{abi.FilterRx, 3, machine.Verdict{Action: abi.FilterAborted}}, // XDP_TX
+		{abi.FilterRx, 4, machine.Verdict{Action: abi.FilterRedirect}},
+		{abi.FilterRx, 0xabcdef_04, machine.Verdict{Action: abi.FilterRedirect, Queue: 0xabcdef}},
+		{abi.FilterTx, 0x07_04, machine.Verdict{Action: abi.FilterAborted}}, // there is no queue to send to
+		{abi.FilterRx, 0xff, machine.Verdict{Action: abi.FilterAborted}},
+		{abi.FilterRx, -1, machine.Verdict{Action: abi.FilterAborted}},
+		{abi.FilterRx, 0x1_0000_0000, machine.Verdict{Action: abi.FilterAborted}},
 	} {
 		if got, err := constantProgram(t, c.hook, c.answer).Filter(make([]byte, 60), 0); err != nil || got != c.want {
 			t.Errorf("%v %#x: %+v, %v; want %+v", c.hook, c.answer, got, err, c.want)
@@ -123,11 +123,11 @@ func TestAnswerIsR0(t *testing.T) {
 
 func TestDemultiplexAnswers(t *testing.T) {
 	p := constantProgram(t, abi.DemuxRx, -1)
-	if d, err := p.Demultiplex(nil, 3); err != nil || d != (processor.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}) {
+	if d, err := p.Demultiplex(nil, 3); err != nil || d != (machine.Destination{Queue: abi.DemuxDefault, Entry: abi.DemuxDefault}) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	p = constantProgram(t, abi.DemuxRx, 0x0000_0009_0000_0007)
-	if d, err := p.Demultiplex(nil, 3); err != nil || d != (processor.Destination{Queue: 7, Entry: 9}) {
+	if d, err := p.Demultiplex(nil, 3); err != nil || d != (machine.Destination{Queue: 7, Entry: 9}) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -188,7 +188,7 @@ func TestStackIsZero(t *testing.T) {
 			asm.Return(),
 		})
 		for range 3 {
-			if d, err := p.Demultiplex(nil, 0); err != nil || d != (processor.Destination{}) {
+			if d, err := p.Demultiplex(nil, 0); err != nil || d != (machine.Destination{}) {
 				t.Errorf("at %d: %+v, %v", at, d, err)
 			}
 		}

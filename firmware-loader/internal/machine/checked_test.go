@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -27,7 +27,7 @@ func TestCheckedProgramsDoNotFault(t *testing.T) {
 		}
 		accepted++
 		maps := newMaps(t, generatedMaps...)
-		p, err := processor.Compile(program, maps, func() uint64 { return 0 })
+		p, err := machine.Compile(program, maps, func() uint64 { return 0 })
 		if err != nil {
 			t.Fatalf("the checker accepts what the processor does not have: %v", err)
 		}

@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -28,11 +28,11 @@ func amp() asm.Instructions {
 }
 
 // booted is a program as it runs in a NIC: checked first.
-func booted(b *testing.B, hook abi.Hook, code asm.Instructions, maps ...abi.Map) *processor.Program {
+func booted(b *testing.B, hook abi.Hook, code asm.Instructions, maps ...abi.Map) *machine.Program {
 	b.Helper()
 	img := &flat.Image{ABI: abi.Version, Name: "bench", Version: "1", Maps: maps}
 	img.Programs[hook] = assemble(b, code)
-	running, err := processor.Boot(inSlot(b, img), testDevice, func() uint64 { return 0 })
+	running, err := machine.Boot(inSlot(b, img), testDevice, func() uint64 { return 0 })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"bytes"
@@ -10,13 +10,15 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 const testSlot = 64 << 10
 
 // inSlot is a slot with an image at its start and rubbish behind it.
+const testDevice = 0x12347250
+
 func inSlot(t testing.TB, img *flat.Image) []byte {
 	t.Helper()
 	image, err := flat.Encode(img)
@@ -41,7 +43,7 @@ func countingImage(t testing.TB) *flat.Image {
 func TestBoot(t *testing.T) {
 	slot := inSlot(t, countingImage(t))
 	before := bytes.Clone(slot)
-	img, err := processor.Boot(slot, testDevice, func() uint64 { return 0 })
+	img, err := machine.Boot(slot, testDevice, func() uint64 { return 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +108,8 @@ func TestBootRefuses(t *testing.T) {
 			slot = c.spoil(slot)
 		}
 		before := bytes.Clone(slot)
-		_, err := processor.Boot(slot, testDevice, func() uint64 { return 0 })
-		var e *processor.BootError
+		_, err := machine.Boot(slot, testDevice, func() uint64 { return 0 })
+		var e *machine.BootError
 		if !errors.As(err, &e) || e.Fault != c.fault || e.Hook != c.hook || e.Instruction != c.at || !errors.Is(err, c.reason) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -121,7 +123,7 @@ func BenchmarkBoot(b *testing.B) {
 	slot := inSlot(b, countingImage(b))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := processor.Boot(slot, testDevice, func() uint64 { return 0 }); err != nil {
+		if _, err := machine.Boot(slot, testDevice, func() uint64 { return 0 }); err != nil {
 			b.Fatal(err)
 		}
 	}

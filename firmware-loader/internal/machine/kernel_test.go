@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -43,8 +43,8 @@ func needBPF(t *testing.T) {
 // twin is a frame program twice: in the processor, and in the kernel as an XDP
 // program, with maps of the same contents.
 type twin struct {
-	program *processor.Program
-	maps    []*processor.Map
+	program *machine.Program
+	maps    []*machine.Map
 	kernel  *ebpf.Program
 	kmaps   []*ebpf.Map
 }
@@ -61,7 +61,7 @@ func newTwin(t failer, insns asm.Instructions, specs ...abi.Map) (*twin, error) 
 		w.kmaps = append(w.kmaps, k)
 	}
 	var err error
-	w.program, err = processor.Compile(abi.Program{Hook: abi.FilterRx, Instructions: insns, Maps: specs}, w.maps, func() uint64 { return 0 })
+	w.program, err = machine.Compile(abi.Program{Hook: abi.FilterRx, Instructions: insns, Maps: specs}, w.maps, func() uint64 { return 0 })
 	if err != nil {
 		w.close()
 		t.Fatalf("%v\n%v", err, insns)
@@ -101,7 +101,7 @@ func (w *twin) close() {
 // set stores a value in both.
 func (w *twin) set(t failer, m int, key, value []byte) {
 	t.Helper()
-	if err := w.maps[m].Update(key, value, processor.Any); err != nil {
+	if err := w.maps[m].Update(key, value, machine.Any); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.kmaps[m].Put(key, value); err != nil {
@@ -122,12 +122,12 @@ func (w *twin) run(t failer, frame []byte) {
 	if err != nil {
 		t.Fatalf("kernel: %v", err)
 	}
-	want := processor.Verdict{}
+	want := machine.Verdict{}
 	switch action := uint8(answer); action {
 	case abi.FilterDrop, abi.FilterPass:
 		want.Action = action
 	case abi.FilterRedirect:
-		want = processor.Verdict{Action: action, Queue: answer >> 8}
+		want = machine.Verdict{Action: action, Queue: answer >> 8}
 	}
 	if verdict != want {
 		t.Fatalf("verdict %+v, the kernel's answer is %#x", verdict, answer)
@@ -162,14 +162,14 @@ func (w *twin) compare(t failer) {
 }
 
 // contents walks over a map.
-func contents(t failer, m *processor.Map) map[string]string {
+func contents(t failer, m *machine.Map) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	var key []byte
 	for {
 		next := make([]byte, m.Spec().Key)
 		err := m.Next(key, next)
-		if errors.Is(err, processor.ErrNoKey) {
+		if errors.Is(err, machine.ErrNoKey) {
 			return all
 		}
 		if err != nil {

@@ -1,4 +1,4 @@
-package processor
+package machine
 
 // op is a decoded instruction. Ops and instructions correspond one to one, so that
 // the distance between two ops is the number of instructions between them, by which

@@ -1,4 +1,4 @@
-package processor
+package machine
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func NewMap(spec abi.Map, memory []byte) (*Map, error) {
 	}
 	memory = memory[:need]
 	clear(memory)
-	m := &Map{spec: spec, memory: memory, stride: uint32(padded(spec.Value))}
+	m := &Map{spec: spec, memory: memory, stride: uint32(Padded(spec.Value))}
 	if spec.Type == abi.MapHash {
 		m.table, m.values = newTable(spec, memory)
 		return m, nil
@@ -54,12 +54,12 @@ func NewMap(spec abi.Map, memory []byte) (*Map, error) {
 	return m, nil
 }
 
-// contents returns a copy of all that the map holds, for restore.
-func (m *Map) contents() []byte { return bytes.Clone(m.memory) }
+// Contents returns a copy of all that the map holds, for Restore.
+func (m *Map) Contents() []byte { return bytes.Clone(m.memory) }
 
-// restore puts contents of a map with the same spec into a new one that programs
+// Restore puts contents of a map with the same spec into a new one that programs
 // may write; others are as their image has them.
-func (m *Map) restore(contents []byte) {
+func (m *Map) Restore(contents []byte) {
 	if !m.readOnly() {
 		copy(m.memory, contents)
 	}
@@ -81,8 +81,8 @@ func StorageSize(spec abi.Map) (uint64, error) {
 // maxStorage is the largest map in bytes that a program can address.
 const maxStorage = offsetMask
 
-// padded rounds a size up to a multiple of 8.
-func padded(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
+// Padded rounds a size up to a multiple of 8.
+func Padded(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
 
 // Spec returns what the map was made from.
 func (m *Map) Spec() abi.Map { return m.spec }

@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -30,22 +30,22 @@ func FuzzProgram(f *testing.F) {
 		insns = append(insns, asm.Return()) // more of them are programs then
 		const guard = 64
 		for hook := range abi.Hooks {
-			var maps []*processor.Map
+			var maps []*machine.Map
 			memory := bytes.Repeat([]byte{0x5a}, 4096)
 			at := guard
 			for _, spec := range fuzzMaps {
-				size, err := processor.StorageSize(spec)
+				size, err := machine.StorageSize(spec)
 				if err != nil {
 					t.Fatal(err)
 				}
-				m, err := processor.NewMap(spec, memory[at:at+int(size)])
+				m, err := machine.NewMap(spec, memory[at:at+int(size)])
 				if err != nil {
 					t.Fatal(err)
 				}
 				maps = append(maps, m)
 				at += int(size) + guard
 			}
-			p, err := processor.Compile(abi.Program{Hook: hook, Instructions: insns, Maps: fuzzMaps}, maps, func() uint64 { return 7 })
+			p, err := machine.Compile(abi.Program{Hook: hook, Instructions: insns, Maps: fuzzMaps}, maps, func() uint64 { return 7 })
 			if err != nil {
 				return // it is the same for every hook
 			}
@@ -65,7 +65,7 @@ func FuzzProgram(f *testing.F) {
 			}
 			for at := guard; ; {
 				spec := maps[0].Spec()
-				size, _ := processor.StorageSize(spec)
+				size, _ := machine.StorageSize(spec)
 				at += int(size)
 				if !bytes.Equal(memory[at:at+guard], bytes.Repeat([]byte{0x5a}, guard)) {
 					t.Fatalf("%v changed what is behind map %s", hook, spec.Name)
@@ -87,12 +87,12 @@ func FuzzMapMemory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		spec := abi.Map{Name: "m", Type: abi.MapHash, Key: 1, Value: 8, Entries: 5}
-		size, err := processor.StorageSize(spec)
+		size, err := machine.StorageSize(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		memory := make([]byte, size)
-		m, err := processor.NewMap(spec, memory)
+		m, err := machine.NewMap(spec, memory)
 		if err != nil {
 			t.Fatal(err)
 		}

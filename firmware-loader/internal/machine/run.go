@@ -1,4 +1,4 @@
-package processor
+package machine
 
 // outcome says how a run ended.
 type outcome uint8

@@ -1,4 +1,4 @@
-package processor
+package machine
 
 import (
 	"encoding/binary"
@@ -191,3 +191,6 @@ func (p *Program) fault(at uint64, how outcome) *Fault {
 	}
 	return f
 }
+
+// Writes reports whether the program may store to other memory than the stack.
+func (p *Program) Writes() bool { return p.writes }

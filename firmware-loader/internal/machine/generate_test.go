@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"github.com/cilium/ebpf/asm"

@@ -1,4 +1,4 @@
-package processor
+package machine
 
 import "encoding/binary"
 

@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"bytes"
@@ -7,29 +7,29 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // compile compiles a program whose maps are in memory of their own.
-func compile(t testing.TB, hook abi.Hook, code asm.Instructions, specs ...abi.Map) (*processor.Program, []*processor.Map) {
+func compile(t testing.TB, hook abi.Hook, code asm.Instructions, specs ...abi.Map) (*machine.Program, []*machine.Map) {
 	t.Helper()
 	maps := newMaps(t, specs...)
-	p, err := processor.Compile(abi.Program{Hook: hook, Instructions: assemble(t, code), Maps: specs}, maps, func() uint64 { return 42 })
+	p, err := machine.Compile(abi.Program{Hook: hook, Instructions: assemble(t, code), Maps: specs}, maps, func() uint64 { return 42 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p, maps
 }
 
-func newMaps(t failer, specs ...abi.Map) (maps []*processor.Map) {
+func newMaps(t failer, specs ...abi.Map) (maps []*machine.Map) {
 	t.Helper()
 	for _, s := range specs {
-		size, err := processor.StorageSize(s)
+		size, err := machine.StorageSize(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := processor.NewMap(s, make([]byte, size))
+		m, err := machine.NewMap(s, make([]byte, size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func newMaps(t failer, specs ...abi.Map) (maps []*processor.Map) {
 // fault checks that an error is a fault at an instruction.
 func fault(t *testing.T, err error, hook abi.Hook, at int, reason error) {
 	t.Helper()
-	var f *processor.Fault
+	var f *machine.Fault
 	if !errors.As(err, &f) || f.Hook != hook || f.Instruction != at || !errors.Is(err, reason) {
 		t.Errorf("%v; want %v at instruction %d of %v", err, reason, at, hook)
 	}
@@ -78,7 +78,7 @@ func TestBudget(t *testing.T) {
 		if name == "apart" {
 			at++ // the long instruction has two slots
 		}
-		fault(t, err, abi.PulseRx, at, processor.ErrBudget)
+		fault(t, err, abi.PulseRx, at, machine.ErrBudget)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestBudgetOfLoops(t *testing.T) {
 		if c.ok && err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if !c.ok && !errors.Is(err, processor.ErrBudget) {
+		if !c.ok && !errors.Is(err, machine.ErrBudget) {
 			t.Errorf("%+v: %v, want the budget used up", c, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestBudgetOfLoops(t *testing.T) {
 		p, _ := compile(t, abi.FilterTx, code)
 		for range 2 { // again: a fault leaves nothing behind
 			_, err := p.Filter(make([]byte, 64), 0)
-			if !errors.Is(err, processor.ErrBudget) {
+			if !errors.Is(err, machine.ErrBudget) {
 				t.Errorf("endless loop %s: %v", name, err)
 			}
 		}
@@ -187,7 +187,7 @@ func TestTraps(t *testing.T) {
 						t.Errorf("%s, %s at %d: %v", r.name, a.name, at, err)
 					}
 				} else {
-					fault(t, err, r.hook, where, processor.ErrTrap)
+					fault(t, err, r.hook, where, machine.ErrTrap)
 				}
 				copy(buffer[frame:2*frame], want)
 				if !bytes.Equal(buffer, want) {
@@ -199,7 +199,7 @@ func TestTraps(t *testing.T) {
 }
 
 // ask asks a program of any hook.
-func ask(p *processor.Program, frame []byte) error {
+func ask(p *machine.Program, frame []byte) error {
 	var err error
 	switch h := p.Hook(); {
 	case h.IsPulse():
@@ -242,10 +242,10 @@ func TestHelperTraps(t *testing.T) {
 		"deletion of a constant": join(constants, key, one(asm.FnMapDeleteElem.Call())),
 	} {
 		p, _ := compile(t, abi.FilterRx, join(code, one(asm.Mov.Imm(asm.R0, abi.FilterPass)), one(asm.Return())), specs...)
-		if _, err := p.Filter(make([]byte, 64), 0); !errors.Is(err, processor.ErrTrap) {
+		if _, err := p.Filter(make([]byte, 64), 0); !errors.Is(err, machine.ErrTrap) {
 			t.Errorf("%s: %v", name, err)
 		} else {
-			fault(t, err, abi.FilterRx, slots(code)-1, processor.ErrTrap)
+			fault(t, err, abi.FilterRx, slots(code)-1, machine.ErrTrap)
 		}
 	}
 }
@@ -262,11 +262,11 @@ func TestTrapsInMerged(t *testing.T) {
 			asm.Return(),
 		})
 		_, err := p.Filter(make([]byte, 64), 0)
-		fault(t, err, abi.FilterRx, 2, processor.ErrTrap)
+		fault(t, err, abi.FilterRx, 2, machine.ErrTrap)
 		if _, err := p.Filter(make([]byte, 65), 0); err != nil {
 			t.Error(err)
 		}
-		if _, err := p.Filter(make([]byte, processor.MaxFrame+1), 0); !errors.Is(err, processor.ErrTrap) {
+		if _, err := p.Filter(make([]byte, machine.MaxFrame+1), 0); !errors.Is(err, machine.ErrTrap) {
 			t.Errorf("frame that is too long: %v", err)
 		}
 	}

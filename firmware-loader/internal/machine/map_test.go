@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -30,7 +30,7 @@ func TestStorageOfTheDataSheet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if needed, err := processor.StorageSize(m); err != nil || needed != reserved {
+		if needed, err := machine.StorageSize(m); err != nil || needed != reserved {
 			t.Errorf("%+v: %d bytes, %v; images reserve %d", m, needed, err, reserved)
 		}
 	})
@@ -43,12 +43,12 @@ func TestMapAsModel(t *testing.T) {
 			Name: "m", Type: abi.MapHash, Key: rapid.Uint32Range(1, abi.MaxKey).Draw(t, "key"),
 			Value: rapid.Uint32Range(1, 100).Draw(t, "value"), Entries: rapid.Uint32Range(1, 40).Draw(t, "entries"),
 		}
-		size, err := processor.StorageSize(spec)
+		size, err := machine.StorageSize(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		memory := bytes.Repeat([]byte{0xa5}, int(size)+64) // not clean
-		m, err := processor.NewMap(spec, memory)
+		m, err := machine.NewMap(spec, memory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,18 +61,18 @@ func TestMapAsModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"update": func(t *rapid.T) {
 				key, value := drawKey(t), rapid.SliceOfN(rapid.Byte(), int(spec.Value), int(spec.Value)).Draw(t, "value")
-				flags := rapid.SampledFrom([]uint64{processor.Any, processor.IfNew, processor.IfThere, 3, 1 << 32, 1<<64 - 1}).Draw(t, "flags")
+				flags := rapid.SampledFrom([]uint64{machine.Any, machine.IfNew, machine.IfThere, 3, 1 << 32, 1<<64 - 1}).Draw(t, "flags")
 				_, there := model[string(key)]
 				var want error
 				switch {
-				case flags > processor.IfThere:
-					want = processor.ErrInvalid
-				case there && flags == processor.IfNew:
-					want = processor.ErrKeyExists
-				case !there && flags == processor.IfThere:
-					want = processor.ErrNoKey
+				case flags > machine.IfThere:
+					want = machine.ErrInvalid
+				case there && flags == machine.IfNew:
+					want = machine.ErrKeyExists
+				case !there && flags == machine.IfThere:
+					want = machine.ErrNoKey
 				case !there && len(model) == int(spec.Entries):
-					want = processor.ErrFull
+					want = machine.ErrFull
 				default:
 					model[string(key)] = string(value)
 				}
@@ -83,7 +83,7 @@ func TestMapAsModel(t *testing.T) {
 			"delete": func(t *rapid.T) {
 				key := drawKey(t)
 				_, there := model[string(key)]
-				if err := m.Delete(key); (err == nil) != there || err != nil && !errors.Is(err, processor.ErrNoKey) {
+				if err := m.Delete(key); (err == nil) != there || err != nil && !errors.Is(err, machine.ErrNoKey) {
 					t.Fatalf("delete: %v, there: %v", err, there)
 				}
 				delete(model, string(key))
@@ -92,7 +92,7 @@ func TestMapAsModel(t *testing.T) {
 				key := drawKey(t)
 				want, there := model[string(key)]
 				value, err := m.Lookup(key)
-				if (err == nil) != there || err != nil && !errors.Is(err, processor.ErrNoKey) || string(value) != want {
+				if (err == nil) != there || err != nil && !errors.Is(err, machine.ErrNoKey) || string(value) != want {
 					t.Fatalf("lookup: % x, %v; want % x", value, err, want)
 				}
 			},
@@ -130,25 +130,25 @@ func TestArray(t *testing.T) {
 	for name, c := range map[string]struct {
 		got, want error
 	}{
-		"lookup behind the end": {second(m.Lookup(key(3))), processor.ErrNoKey},
-		"lookup far behind":     {second(m.Lookup(key(1<<32 - 1))), processor.ErrNoKey},
-		"update behind the end": {m.Update(key(3), v, processor.Any), processor.ErrFull},
-		"update if new":         {m.Update(key(0), v, processor.IfNew), processor.ErrKeyExists},
-		"unknown flags":         {m.Update(key(0), v, 9), processor.ErrInvalid},
-		"delete":                {m.Delete(key(0)), processor.ErrInvalid},
-		"short key":             {second(m.Lookup([]byte{1})), processor.ErrInvalid},
-		"no key":                {second(m.Lookup(nil)), processor.ErrInvalid},
-		"short value":           {m.Update(key(0), v[:2], processor.Any), processor.ErrInvalid},
-		"no value":              {m.Update(key(0), nil, processor.Any), processor.ErrInvalid},
-		"long key to delete":    {m.Delete(make([]byte, 5)), processor.ErrInvalid},
-		"next, short key":       {m.Next([]byte{1}, key(0)), processor.ErrInvalid},
-		"next, short result":    {m.Next(nil, []byte{1}), processor.ErrInvalid},
+		"lookup behind the end": {second(m.Lookup(key(3))), machine.ErrNoKey},
+		"lookup far behind":     {second(m.Lookup(key(1<<32 - 1))), machine.ErrNoKey},
+		"update behind the end": {m.Update(key(3), v, machine.Any), machine.ErrFull},
+		"update if new":         {m.Update(key(0), v, machine.IfNew), machine.ErrKeyExists},
+		"unknown flags":         {m.Update(key(0), v, 9), machine.ErrInvalid},
+		"delete":                {m.Delete(key(0)), machine.ErrInvalid},
+		"short key":             {second(m.Lookup([]byte{1})), machine.ErrInvalid},
+		"no key":                {second(m.Lookup(nil)), machine.ErrInvalid},
+		"short value":           {m.Update(key(0), v[:2], machine.Any), machine.ErrInvalid},
+		"no value":              {m.Update(key(0), nil, machine.Any), machine.ErrInvalid},
+		"long key to delete":    {m.Delete(make([]byte, 5)), machine.ErrInvalid},
+		"next, short key":       {m.Next([]byte{1}, key(0)), machine.ErrInvalid},
+		"next, short result":    {m.Next(nil, []byte{1}), machine.ErrInvalid},
 	} {
 		if !errors.Is(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
 		}
 	}
-	if err := m.Update(key(1), v, processor.IfThere); err != nil {
+	if err := m.Update(key(1), v, machine.IfThere); err != nil {
 		t.Error(err)
 	}
 	want := map[string]string{string(key(0)): "\x01\x02\x03", string(key(1)): "\x07\x08\x09", string(key(2)): "\x00\x00\x00"}
@@ -172,10 +172,10 @@ func TestReadOnlyMap(t *testing.T) {
 	} {
 		m := newMaps(t, spec)[0]
 		b := make([]byte, 4)
-		if err := m.Update(b, b, processor.Any); !errors.Is(err, processor.ErrReadOnly) {
+		if err := m.Update(b, b, machine.Any); !errors.Is(err, machine.ErrReadOnly) {
 			t.Errorf("update: %v", err)
 		}
-		if err := m.Delete(b); !errors.Is(err, processor.ErrReadOnly) {
+		if err := m.Delete(b); !errors.Is(err, machine.ErrReadOnly) {
 			t.Errorf("delete: %v", err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestReadOnlyMap(t *testing.T) {
 func TestWalkWhileDeleting(t *testing.T) {
 	m := newMaps(t, abi.Map{Name: "h", Type: abi.MapHash, Key: 2, Value: 1, Entries: 500})[0]
 	for i := range 500 {
-		if err := m.Update(binary.LittleEndian.AppendUint16(nil, uint16(i)), []byte{1}, processor.Any); err != nil {
+		if err := m.Update(binary.LittleEndian.AppendUint16(nil, uint16(i)), []byte{1}, machine.Any); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestWalkWhileDeleting(t *testing.T) {
 	for {
 		key := make([]byte, 2)
 		err := m.Next(nil, key)
-		if errors.Is(err, processor.ErrNoKey) {
+		if errors.Is(err, machine.ErrNoKey) {
 			break
 		}
 		if err != nil || seen[string(key)] {
@@ -213,20 +213,20 @@ func TestWalkWhileDeleting(t *testing.T) {
 // value stays.
 func TestFreeListOfTheHost(t *testing.T) {
 	spec := abi.Map{Name: "m", Type: abi.MapHash, Key: 1, Value: 1, Entries: 4}
-	size, err := processor.StorageSize(spec)
+	size, err := machine.StorageSize(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	memory := make([]byte, size)
-	m, err := processor.NewMap(spec, memory)
+	m, err := machine.NewMap(spec, memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Update([]byte{1}, []byte{11}, processor.Any); err != nil {
+	if err := m.Update([]byte{1}, []byte{11}, machine.Any); err != nil {
 		t.Fatal(err)
 	}
 	memory[4] = 1 // first free entry + 1
-	if err := m.Update([]byte{2}, []byte{22}, processor.Any); !errors.Is(err, processor.ErrFull) {
+	if err := m.Update([]byte{2}, []byte{22}, machine.Any); !errors.Is(err, machine.ErrFull) {
 		t.Errorf("update: %v", err)
 	}
 	if v, err := m.Lookup([]byte{1}); err != nil || v[0] != 11 {
@@ -311,7 +311,7 @@ func TestHostOperationsAgainstKernel(t *testing.T) {
 		defer k.Close()
 		same := func(what string, ours, theirs error) {
 			t.Helper()
-			var e processor.Errno
+			var e machine.Errno
 			errors.As(ours, &e)
 			if uint32(e) != uint32(errno(theirs)) {
 				t.Errorf("%s, %s: %v, the kernel says %v", spec.Name, what, ours, theirs)
@@ -320,7 +320,7 @@ func TestHostOperationsAgainstKernel(t *testing.T) {
 		value := make([]byte, 8)
 		for i := range uint32(6) {
 			key := binary.LittleEndian.AppendUint32(nil, i)
-			for _, flags := range []uint64{processor.IfThere, processor.IfNew, processor.IfNew, processor.Any, processor.IfThere, 3} {
+			for _, flags := range []uint64{machine.IfThere, machine.IfNew, machine.IfNew, machine.Any, machine.IfThere, 3} {
 				same("update", m.Update(key, value, flags), k.Update(key, value, ebpf.MapUpdateFlags(flags)))
 			}
 			same("lookup", second(m.Lookup(key)), k.Lookup(key, &value))

@@ -1,4 +1,4 @@
-package processor
+package machine
 
 import (
 	"bytes"
@@ -55,13 +55,13 @@ func slotsOf(spec abi.Map) uint64 {
 // it for the values.
 func newTable(spec abi.Map, memory []byte) (t table, values []byte) {
 	slots := slotsOf(spec)
-	t = table{entries: spec.Entries, keySize: spec.Key, keyStride: uint32(padded(spec.Key)), mask: uint32(slots - 1)}
+	t = table{entries: spec.Entries, keySize: spec.Key, keyStride: uint32(Padded(spec.Key)), mask: uint32(slots - 1)}
 	for _, part := range []struct {
 		bytes *[]byte
 		size  uint64
 	}{
 		{&t.header, tableHeader}, {&t.index, slotSize * slots},
-		{&t.states, padded(stateSize * spec.Entries)}, {&t.keys, padded(spec.Key) * uint64(spec.Entries)},
+		{&t.states, Padded(stateSize * spec.Entries)}, {&t.keys, Padded(spec.Key) * uint64(spec.Entries)},
 	} {
 		*part.bytes, memory = memory[:part.size:part.size], memory[part.size:]
 	}

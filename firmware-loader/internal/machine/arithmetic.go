@@ -1,4 +1,4 @@
-package processor
+package machine
 
 // Division as RFC 9669, section 4.1 has it: a division by zero gives zero, the
 // remainder of one the dividend; the one signed quotient that does not fit wraps.

@@ -1,4 +1,4 @@
-package processor_test
+package machine_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
@@ -91,7 +91,7 @@ func TestCompileRefuses(t *testing.T) {
 		"call with an offset":          with(asm.FnMapLookupElem.Call(), func(i *asm.Instruction) { i.Offset = 1 }),
 	} {
 		code := asm.Instructions{ins, asm.LoadImm(asm.R0, 0, asm.DWord), asm.Return()}
-		_, err := processor.Compile(abi.Program{Hook: abi.FilterRx, Instructions: code, Maps: specs}, newMaps(t, specs...), nil)
+		_, err := machine.Compile(abi.Program{Hook: abi.FilterRx, Instructions: code, Maps: specs}, newMaps(t, specs...), nil)
 		var refusal *checker.Refusal
 		if !errors.As(err, &refusal) || refusal.Instruction != 0 || refusal.Hook != abi.FilterRx {
 			t.Errorf("%s: %v", name, err)
@@ -107,22 +107,22 @@ func TestCompileRefusesPrograms(t *testing.T) {
 	maps := newMaps(t, spec)
 	for name, c := range map[string]struct {
 		program abi.Program
-		maps    []*processor.Map
+		maps    []*machine.Map
 		reason  error
 	}{
 		"empty":                   {abi.Program{}, nil, checker.ErrSize},
 		"too long":                {abi.Program{Instructions: append(asm.Instructions{asm.Mov.Imm(asm.R0, 0)}, long...)}, nil, checker.ErrSize},
 		"too long by half":        {abi.Program{Instructions: append(asm.Instructions{asm.LoadImm(asm.R0, 0, asm.DWord)}, long[1:]...)}, nil, checker.ErrSize},
-		"maps that are not there": {abi.Program{Instructions: exit, Maps: []abi.Map{spec}}, nil, processor.ErrMap},
-		"maps too many":           {abi.Program{Instructions: exit}, maps, processor.ErrMap},
+		"maps that are not there": {abi.Program{Instructions: exit, Maps: []abi.Map{spec}}, nil, machine.ErrMap},
+		"maps too many":           {abi.Program{Instructions: exit}, maps, machine.ErrMap},
 		"no such hook":            {abi.Program{Hook: abi.Hooks, Instructions: exit}, nil, nil},
 	} {
-		_, err := processor.Compile(c.program, c.maps, nil)
+		_, err := machine.Compile(c.program, c.maps, nil)
 		if err == nil || c.reason != nil && !errors.Is(err, c.reason) {
 			t.Errorf("%s: %v, want %v", name, err, c.reason)
 		}
 	}
-	if _, err := processor.Compile(abi.Program{Hook: abi.FilterRx, Instructions: long}, nil, nil); err != nil {
+	if _, err := machine.Compile(abi.Program{Hook: abi.FilterRx, Instructions: long}, nil, nil); err != nil {
 		t.Errorf("as long as can be: %v", err)
 	}
 }
@@ -145,18 +145,18 @@ func TestBadMaps(t *testing.T) {
 	} {
 		m := good
 		change(&m)
-		if _, err := processor.StorageSize(m); !errors.Is(err, processor.ErrMap) {
+		if _, err := machine.StorageSize(m); !errors.Is(err, machine.ErrMap) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := processor.NewMap(m, make([]byte, 1<<20)); !errors.Is(err, processor.ErrMap) {
+		if _, err := machine.NewMap(m, make([]byte, 1<<20)); !errors.Is(err, machine.ErrMap) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	size, err := processor.StorageSize(good)
+	size, err := machine.StorageSize(good)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := processor.NewMap(good, make([]byte, size-1)); !errors.Is(err, processor.ErrStorage) {
+	if _, err := machine.NewMap(good, make([]byte, size-1)); !errors.Is(err, machine.ErrStorage) {
 		t.Errorf("memory that is too small: %v", err)
 	}
 }
