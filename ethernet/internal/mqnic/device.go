@@ -80,7 +80,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	if err := d.makeQueues(); err != nil {
 		return err
 	}
-	if info.Vectors, err = d.vectors(); err != nil {
+	if info.Vectors, err = p.Vectors(d.f); err != nil {
 		return err
 	}
 	if err := d.quiet(ctx); err != nil {
@@ -147,22 +147,6 @@ func randomMAC() (m ethernet.MAC) {
 	return m
 }
 
-// vectors connects an interrupt vector for each queue, if that is asked for and possible, and
-// returns how many there are.
-func (d *device) vectors() (int, error) {
-	if !d.options.Interrupts {
-		return 0, nil
-	}
-	list, err := d.f.Vectors(len(d.queues))
-	if err != nil {
-		return 0, err
-	}
-	for i := range list {
-		d.queues[i].event = list[i]
-	}
-	return len(list), nil
-}
-
 // vector is the MSI-X vector of a queue.
 func (d *device) vector(queue int) uint32 {
 	return uint32(vfio.FirstVector(d.pci) + queue)
@@ -217,9 +201,9 @@ func (d *device) Filter(_ context.Context, to, _ port.Filter) error {
 		return err
 	}
 	for _, q := range d.queues {
-		q.lock.Lock()
+		q.Lock.Lock()
 		q.accept = newFilter(to)
-		q.lock.Unlock()
+		q.Lock.Unlock()
 	}
 	return nil
 }
