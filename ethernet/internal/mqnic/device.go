@@ -2,13 +2,13 @@ package mqnic
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/mac"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -67,7 +67,8 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 		return err
 	}
 	info.Model = boardName(d.card.board)
-	info.MAC = randomMAC()
+	// Boards have their addresses in places that differ, and the NIC compares none.
+	info.MAC = mac.Random()
 	if d.card.phc != nil && d.layout.features&featureStamps != 0 {
 		d.clock = &clock{device: d, at: d.card.phc.at}
 	}
@@ -137,14 +138,6 @@ func (d *device) offloads() (o ethernet.Offloads) {
 // hashes says whether received frames have a hash.
 func (d *device) hashes() bool {
 	return d.layout.features&featureHash != 0 && (d.options.Queues > 1 || d.options.Offloads&ethernet.OffloadHash != 0)
-}
-
-// randomMAC returns a locally administered address. The addresses of boards are in places that
-// differ from board to board, and the NIC compares none.
-func randomMAC() (m ethernet.MAC) {
-	_, _ = rand.Read(m[:]) // it never fails
-	m[0] = m[0]&^1 | 2
-	return m
 }
 
 // vector is the MSI-X vector of a queue.
