@@ -16,7 +16,7 @@ type FilterFunc = func(sent bool, frame []byte) [][]byte
 // acknowledged on wires that lose nothing too, and have their bytes with them. It is for tests: it
 // allocates memory for each frame.
 type Filter struct {
-	inner  Port
+	inner
 	parts  engine.Progressive // inner, if frames may come in parts
 	change FilterFunc
 
@@ -25,18 +25,12 @@ type Filter struct {
 	in    [][]byte // not released yet
 }
 
-// NewFilter has change say what crosses inner, which the Filter then owns.
-func NewFilter(inner Port, change FilterFunc) *Filter {
-	f := &Filter{inner: inner, change: change}
-	f.parts, _ = inner.(engine.Progressive)
+// NewFilter has change say what crosses a wire, which the Filter then owns.
+func NewFilter(of Port, change FilterFunc) *Filter {
+	f := &Filter{inner: of, change: change}
+	f.parts, _ = of.(engine.Progressive)
 	return f
 }
-
-// MTU returns the largest frame in bytes.
-func (f *Filter) MTU() int { return f.inner.MTU() }
-
-// Checksum is inner's.
-func (f *Filter) Checksum() bool { return f.inner.Checksum() }
 
 // Reserve is described at engine.Port.
 func (f *Filter) Reserve(n int) []byte {
@@ -107,21 +101,6 @@ func (f *Filter) idle() {
 
 // Release is described at engine.Port.
 func (f *Filter) Release() { f.in = f.in[1:] }
-
-// LinkUp is described at engine.Port.
-func (f *Filter) LinkUp() bool { return f.inner.LinkUp() }
-
-// SetWake is described at Port.
-func (f *Filter) SetWake(wake func()) { f.inner.SetWake(wake) }
-
-// OnLink is described at Port.
-func (f *Filter) OnLink(link func()) { f.inner.OnLink(link) }
-
-// SetLink is described at Port.
-func (f *Filter) SetLink(up bool) { f.inner.SetLink(up) }
-
-// Close closes the wire behind.
-func (f *Filter) Close() error { return f.inner.Close() }
 
 // Claim is described at Claimer.
 func (f *Filter) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
