@@ -11,7 +11,7 @@ import (
 
 // filtered is a memory wire of which one end has a filter.
 type filtered struct {
-	near *wire.Filter
+	near wire.Port
 	far  *wire.Memory
 }
 
