@@ -17,7 +17,6 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 const patience = 20 * time.Second
 
 var (
-	quiet      = porttest.Quiet
 	contextFor = porttest.Context
 	config     = porttest.Config
 )
