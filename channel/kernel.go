@@ -33,9 +33,6 @@ func OpenKernel(ctx context.Context, nic *via.NIC, pageSize int) (*Kernel, error
 	return &Kernel{c}, nil
 }
 
-// Pages returns the double page that messages are sent from.
-func (k *Kernel) Pages() *Pages { return k.c.send }
-
 // Put writes a message for the channel of that number to the word start and on. It returns the
 // word behind, for Send. Data must be shorter than both pages by a word.
 func (k *Kernel) Put(start int, number uint32, data []byte) (stop int) {

@@ -3,6 +3,8 @@ package descriptors
 import (
 	"fmt"
 	"structs"
+
+	"github.com/trapeze-nic/trapeze/internal/mac"
 )
 
 // AdminEntrySize is the size in bytes of an entry of either admin ring.
@@ -244,17 +246,10 @@ const (
 )
 
 // MAC is an IEEE 802 address.
-type MAC [6]byte
+type MAC = mac.MAC
 
 // Broadcast is the address of all stations on the wire.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
-func (m MAC) String() string {
-	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
-}
-
-// IsMulticast reports whether m names a group, broadcast included.
-func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
 // Discriminator names a connection point within a host: Len bytes.
 type Discriminator struct {

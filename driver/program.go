@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // errNoProcessor: the device has nothing that could run a program.

@@ -13,14 +13,13 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 func specOf(t testing.TB, name string) *firmware.Spec {
 	t.Helper()
-	s, err := images.Build(name)
+	s, err := firmware.BuildShipped(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,7 @@ var processorPairs = map[string]emulator.PairOptions{
 // through them.
 func TestShippedPrograms(t *testing.T) {
 	for kind, options := range processorPairs {
-		for _, name := range images.Names() {
+		for _, name := range firmware.ShippedNames() {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				checkLeaks(t)
 				_, _, a, b := newPair(t, options)
@@ -112,7 +111,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 				}
 			}()
 			var all []load.Image
-			for _, name := range images.Names() {
+			for _, name := range firmware.ShippedNames() {
 				all = append(all, imageOf(t, name))
 			}
 			stream(t, a, b, func() {

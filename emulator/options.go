@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"crypto/rand"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/mac"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -81,7 +81,7 @@ func (o *Options) complete() error {
 		return bad("there is no Wire")
 	}
 	if o.MAC == (descriptors.MAC{}) {
-		o.MAC = randomMAC()
+		o.MAC = mac.Random()
 	}
 	if o.Pinned {
 		if !o.Thread {
@@ -109,14 +109,4 @@ func (o *Options) complete() error {
 		o.Clock = func() time.Duration { return time.Since(start) }
 	}
 	return nil
-}
-
-// randomMAC returns a random unicast address with the "locally administered"
-// bit (IEEE 802, 8.2).
-func randomMAC() descriptors.MAC {
-	var m descriptors.MAC
-	// crypto/rand.Read does not fail.
-	_, _ = rand.Read(m[:])
-	m[0] = m[0]&^1 | 2
-	return m
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // Model is a PCI function that a driver is for.

@@ -3,7 +3,6 @@ package ethernet
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -41,28 +40,7 @@ var (
 
 // Error is the error of this package and of its drivers: what was attempted on which
 // device, why it failed, and what can be done about it.
-type Error struct {
-	Op     string // such as "open"
-	Device string // address; empty if there is none
-	Err    error
-	Hint   string // what to do; may be empty
-}
-
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Op)
-	if e.Device != "" {
-		fmt.Fprintf(&b, " %s", e.Device)
-	}
-	b.WriteString(": " + vfio.Inside(e.Op, e.Device, e.Err))
-	if e.Hint != "" {
-		fmt.Fprintf(&b, " (%s)", e.Hint)
-	}
-	return b.String()
-}
-
-// Unwrap returns Err.
-func (e *Error) Unwrap() error { return e.Err }
+type Error = vfio.Error
 
 // ConfigError says which field of Options or PoolOptions is wrong, and why.
 type ConfigError struct {

@@ -3,7 +3,7 @@ package ethernet
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // SetHost puts a recorded host in the place of this one until the test ends.

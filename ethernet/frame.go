@@ -1,6 +1,6 @@
 package ethernet
 
-import "fmt"
+import "github.com/trapeze-nic/trapeze/internal/mac"
 
 // Sizes in bytes (IEEE 802.3, 3.2; 802.1Q, 9.3). Frames have neither preamble nor frame
 // check sequence here: the device appends, checks and removes it.
@@ -70,18 +70,7 @@ const (
 func (f Flags) Requests() Flags { return f & requests }
 
 // MAC is an Ethernet address.
-type MAC [6]byte
-
-// String returns the address as "02:00:00:00:00:01".
-func (m MAC) String() string {
-	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
-}
-
-// IsGroup reports whether the address is that of a group: multicast or broadcast.
-func (m MAC) IsGroup() bool { return m[0]&1 != 0 }
-
-// IsStation reports whether the address can be one station's: neither a group nor zero.
-func (m MAC) IsStation() bool { return !m.IsGroup() && m != MAC{} }
+type MAC = mac.MAC
 
 // Offloads are a device's work besides moving frames.
 type Offloads uint16

@@ -194,8 +194,8 @@ func TestMAC(t *testing.T) {
 		{ethernet.MAC{2, 0, 0, 0, 0, 0xa}, "02:00:00:00:00:0a", false, true},
 		{ethernet.MAC{0x33, 0x33}, "33:33:00:00:00:00", true, false},
 	} {
-		if tt.m.String() != tt.text || tt.m.IsGroup() != tt.group || tt.m.IsStation() != tt.station {
-			t.Errorf("%v: group %t, station %t", tt.m, tt.m.IsGroup(), tt.m.IsStation())
+		if tt.m.String() != tt.text || tt.m.IsMulticast() != tt.group || tt.m.IsStation() != tt.station {
+			t.Errorf("%v: group %t, station %t", tt.m, tt.m.IsMulticast(), tt.m.IsStation())
 		}
 	}
 	if s := (ethernet.OffloadVLAN | ethernet.OffloadTSO).String(); s != "VLAN, TSO" {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // unfit says why no driver is for a PCI function, and what can be done with it. The error

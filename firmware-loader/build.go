@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Meta is an image's description of itself. Fields that are empty are taken from the

@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // compile runs clang, if there is one with a BPF target, and returns the object.
@@ -23,7 +24,7 @@ func compile(t *testing.T, source string, flags ...string) []byte {
 		t.Skip("clang is not installed")
 	}
 	out := filepath.Join(t.TempDir(), "object.o")
-	args := append(flags, "-Wall", "-Werror", "-Iimages/c", "-c", source, "-o", out)
+	args := append(flags, "-Wall", "-Werror", "-Iinternal/images/c", "-c", source, "-o", out)
 	if text, err := exec.CommandContext(t.Context(), clang, args...).CombinedOutput(); err != nil {
 		if bytes.Contains(text, []byte("No available targets")) || bytes.Contains(text, []byte("unable to create target")) {
 			t.Skip("this clang has no BPF target")

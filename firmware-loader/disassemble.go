@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Disassemble writes the programs as text, with the lines of their source where
@@ -29,7 +31,7 @@ func disassemble(b *strings.Builder, p abi.Program) {
 	for iter.Next() {
 		ins, at := iter.Ins, int64(iter.Offset)
 		// Compilers repeat a line for each column.
-		if line := SourceLine(ins); line != "" && line != last {
+		if line := checker.SourceLine(ins); line != "" && line != last {
 			fmt.Fprintf(b, "; %s\n", line)
 			last = line
 		}

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 )
 
 // An image is read from a file, whoever made it, and its programs are proved safe.
 func ExampleSpec_Check() {
-	count, err := images.Build("count")
+	count, err := firmware.BuildShipped("count")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func ExampleSpec_Sign() {
 		log.Fatal(err)
 	}
 
-	spec, err := images.Build("count")
+	spec, err := firmware.BuildShipped("count")
 	if err != nil {
 		log.Fatal(err)
 	}

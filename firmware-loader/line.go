@@ -5,27 +5,26 @@ import (
 	"unicode"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 )
 
-// Line is a line of a program's source, as the instruction that it starts carries
+// line is a line of a program's source, as the instruction that it starts carries
 // it (asm.Instruction.Source). It is printable, whatever the image holds.
-type Line struct {
+type line struct {
 	file, text string
 	number     uint32
 }
 
 // FileName is the source's path as the compiler was given it.
-func (l Line) FileName() string { return l.file }
+func (l line) FileName() string { return l.file }
 
 // LineNumber counts from 1.
-func (l Line) LineNumber() uint32 { return l.number }
+func (l line) LineNumber() uint32 { return l.number }
 
 // String returns the text of the line.
-func (l Line) String() string { return l.text }
+func (l line) String() string { return l.text }
 
 // clean replaces an instruction's source, which a file may have made, with one
-// that is printable: a Line, or a comment if no file is named.
+// that is printable: a line, or a comment if no file is named.
 func clean(ins asm.Instruction) asm.Instruction {
 	source := ins.Source()
 	if source == nil {
@@ -42,7 +41,7 @@ func clean(ins asm.Instruction) asm.Instruction {
 	case !ok || at.FileName() == "":
 		return ins.WithSource(asm.Comment(text))
 	}
-	return ins.WithSource(Line{file: printable(at.FileName()), text: text, number: at.LineNumber()})
+	return ins.WithSource(line{file: printable(at.FileName()), text: text, number: at.LineNumber()})
 }
 
 func printable(s string) string {
@@ -56,7 +55,3 @@ func printable(s string) string {
 		return r
 	}, s)
 }
-
-// SourceLine returns the line of the source that starts at an instruction, as
-// "file:line: text", or "" if none does.
-func SourceLine(ins *asm.Instruction) string { return checker.SourceLine(ins) }

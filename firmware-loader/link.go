@@ -4,8 +4,9 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // link replaces references to maps by name with their indices, as abi.Program

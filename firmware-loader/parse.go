@@ -8,10 +8,11 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Parse reads an image. b may hold anything: Parse allocates at most a small

@@ -9,10 +9,12 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 func TestMake(t *testing.T) {
@@ -58,7 +60,7 @@ func TestMake(t *testing.T) {
 			t.Errorf("instruction %d is %v, constant %#x, reference %q", c.at, ins, ins.Constant, ins.Reference())
 		}
 	}
-	if line := firmware.SourceLine(&p.Instructions[4]); line != "who is it" {
+	if line := checker.SourceLine(&p.Instructions[4]); line != "who is it" {
 		t.Errorf("source line %q", line)
 	}
 	for _, v := range s.Check() {

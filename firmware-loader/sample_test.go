@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // small is an image with one of each: program, map, variables, source line.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // abiValues are the constants of package abi that section 14 of the data sheet has
@@ -87,7 +87,7 @@ func TestDataSheet(t *testing.T) {
 
 // TestHeader compares the C header with the package.
 func TestHeader(t *testing.T) {
-	b, err := os.ReadFile("images/c/trapeze.h")
+	b, err := os.ReadFile("internal/images/c/trapeze.h")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,11 @@ import (
 	"debug/elf"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Spec is an image that has been read. Its programs have not been checked.
@@ -116,3 +118,6 @@ func (s *Spec) Sections() []Section {
 	}
 	return all
 }
+
+// StorageSize returns how many bytes of a slot a map takes.
+func StorageSize(m Map) (uint64, error) { return flat.StorageSize(m) }

@@ -102,7 +102,7 @@ func (a *Auto) Next(v View) int {
 	return 0
 }
 
-// Wait implements Waiter.
+// Wait implements waiter.
 func (a *Auto) Wait(v View) int {
 	next, last, hold := a.thresholds(v)
 	if v.Available() < next && last-next > hold {

@@ -31,7 +31,7 @@ type frame struct {
 // the two edges that AMP adds to cut-through (patent, figure 5). With one buffer a frame
 // must leave before the next begins.
 type Path struct {
-	waiter   Waiter // policy, if it is one.
+	waiter   waiter // policy, if it is one.
 	policy   Policy
 	frames   []frame // ring; buffer number = index.
 	oldest   int     // index of the oldest frame that has not left.
@@ -54,15 +54,12 @@ func newPath(p Policy, s Shape) (Path, error) {
 	if p == nil {
 		return Path{}, &ParameterError{Policy: "device", Name: "policy", Value: "nil", Allowed: "any policy", Err: ErrParameter}
 	}
-	w, _ := p.(Waiter)
+	w, _ := p.(waiter)
 	return Path{policy: p, waiter: w, frames: make([]frame, s.Buffers), sinks: s.Sinks, packet: s.Packet}, nil
 }
 
 // Policy returns the policy that the device asks.
 func (p *Path) Policy() Policy { return p.policy }
-
-// Buffers returns the number of buffers.
-func (p *Path) Buffers() int { return len(p.frames) }
 
 // Frames returns how many frames are in the buffers, arriving ones included.
 func (p *Path) Frames() int { return p.used }

@@ -30,10 +30,10 @@ type Policy interface {
 	Next(v View) int
 }
 
-// Waiter is implemented by policies that know when their answer will change. Wait
+// waiter is implemented by policies that know when their answer will change. Wait
 // returns how many bytes of the frame must have arrived before Next is worth
 // asking again. Of other policies Device finds that out by asking.
-type Waiter interface {
+type waiter interface {
 	Wait(v View) int
 }
 

@@ -2,10 +2,9 @@ package vfio
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"strconv"
-	"strings"
+
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // Sentinel errors, to be found with errors.Is inside an *Error.
@@ -21,7 +20,7 @@ var (
 	ErrIOVARange           = errors.New("IOVA outside the usable ranges")
 	ErrNotMapped           = errors.New("no such mapping")
 	ErrNoIOVA              = errors.New("no free IOVA range is large enough")
-	ErrBadAddress          = errors.New("bad device address")
+	ErrBadAddress          = failure.ErrBadAddress
 	ErrUnknownScheme       = errors.New("unknown kind of device address")
 	ErrNotSupported        = errors.New("not supported by this back end")
 	ErrNoDMAMemory         = errors.New("no memory for DMA")
@@ -46,40 +45,9 @@ func (closedError) Is(target error) bool { return target == net.ErrClosed }
 
 // Error is the error of this package: what was attempted on which device, why
 // it failed, and what can be done about it.
-type Error struct {
-	Op     string // such as "map DMA"
-	Device string // address; empty if there is none yet
-	Err    error
-	Hint   string // what to do; may be empty
-}
-
-func (e *Error) Error() string { return e.text(true, true) }
+type Error = failure.Error
 
 // Inside is the text of err inside an error of another layer about op on a device: an
 // *Error does not name a second time the device, nor the operation, that this one
 // has named.
-func Inside(op, device string, err error) string {
-	e, ok := err.(*Error)
-	if !ok || e.Device != device && e.Device != strconv.Quote(device) { // one that is no address is quoted
-		return err.Error()
-	}
-	return e.text(e.Op != op, false)
-}
-
-func (e *Error) text(op, device bool) string {
-	var b strings.Builder
-	if op {
-		b.WriteString(e.Op)
-		if device && e.Device != "" {
-			fmt.Fprintf(&b, " %s", e.Device)
-		}
-		b.WriteString(": ")
-	}
-	fmt.Fprint(&b, e.Err)
-	if e.Hint != "" {
-		fmt.Fprintf(&b, " (%s)", e.Hint)
-	}
-	return b.String()
-}
-
-func (e *Error) Unwrap() error { return e.Err }
+func Inside(op, device string, err error) string { return failure.Inside(op, device, err) }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -154,7 +154,7 @@ func ExampleNIC_LoadProgram() {
 	nic, err := via.Open(ctx, "emu:", via.Options{})
 	check(err)
 	defer nic.Close()
-	spec, err := images.Build("count")
+	spec, err := firmware.BuildShipped("count")
 	check(err)
 	image, err := load.Flat(spec.Link())
 	check(err)
@@ -206,7 +206,7 @@ func ExampleVI_SetPayload() {
 	defer y.Close()
 	a, b := connectVIs(ctx, x, y, nil)
 
-	spec, err := images.Build("ipt") // incoming payload table
+	spec, err := firmware.BuildShipped("ipt") // incoming payload table
 	check(err)
 	image, err := load.Flat(spec.Link())
 	check(err)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -231,7 +231,7 @@ func TestFlowSteering(t *testing.T) {
 				t.Errorf("%s: other bytes", f.from)
 			}
 		}
-		for i := range uint32(images.Queues) {
+		for i := range uint32(firmware.SteerQueues) {
 			if err := table.Update(words(i), words(queues[i%2].VI.Number()), descriptors.MailboxAny); err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +241,7 @@ func TestFlowSteering(t *testing.T) {
 			for _, f := range flows {
 				frame := datagram(b, f.from, f.to, 100+round)
 				sendFrame(t, p, x, frame)
-				q := f.hash % images.Queues % 2
+				q := f.hash % firmware.SteerQueues % 2
 				want[q] = append(want[q], frame)
 			}
 		}
@@ -264,15 +264,7 @@ func TestFlowSteering(t *testing.T) {
 
 // flowKey is a flow's key in the maps of acl and count.
 func flowKey(from, to string) []byte {
-	src, dst := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
-	b := make([]byte, images.FlowKeySize)
-	s, d := src.Addr().As16(), dst.Addr().As16()
-	copy(b[images.FlowSource:], s[:])
-	copy(b[images.FlowDestination:], d[:])
-	binary.BigEndian.PutUint16(b[images.FlowSourcePort:], src.Port())
-	binary.BigEndian.PutUint16(b[images.FlowDestinationPort:], dst.Port())
-	b[images.FlowProtocol] = 17
-	return b
+	return firmware.FlowKey(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to), 17)
 }
 
 // TestAccessList drops one flow by a rule of the host and lets the others pass.
@@ -282,8 +274,8 @@ func TestAccessList(t *testing.T) {
 	x, y := newFrames(t, a, via.StationFrames), newFrames(t, b, via.StationFrames)
 	rules := loadImage(t, b, "acl")["rules"]
 	const bad, good, to = "10.0.0.1:666", "10.0.0.1:667", "10.0.0.2:9"
-	rule := append(words(abi.FilterDrop, 0), make([]byte, 8)...)
-	if err := rules.Update(flowKey(bad, to), rule, descriptors.MailboxAny); err != nil {
+	rule := firmware.Rule{Action: firmware.FilterDrop}
+	if err := rules.Update(flowKey(bad, to), rule.Bytes(), descriptors.MailboxAny); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -300,8 +292,9 @@ func TestAccessList(t *testing.T) {
 	if _, err := y.VI.RecvDone(); err != via.ErrNotDone {
 		t.Errorf("one more frame came: %v", err)
 	}
-	value := make([]byte, images.RuleValueSize)
-	if err := rules.Lookup(flowKey(bad, to), value); err != nil || binary.LittleEndian.Uint64(value[images.RuleHits:]) != 6 {
+	rule.Hits = 6
+	value := make([]byte, len(rule.Bytes()))
+	if err := rules.Lookup(flowKey(bad, to), value); err != nil || !bytes.Equal(value, rule.Bytes()) {
 		t.Errorf("%x, %v", value, err)
 	}
 }
@@ -328,11 +321,11 @@ func TestFlowCounters(t *testing.T) {
 		for _, n := range payloads {
 			total += len(datagram(b, from, to, n))
 		}
-		value := make([]byte, images.CountValueSize)
+		value := make([]byte, 16) // frames, bytes
 		if err := flows.Lookup(flowKey(from, to), value); err != nil {
 			t.Fatal(err)
 		}
-		frames, octets := binary.LittleEndian.Uint64(value[images.CountFrames:]), binary.LittleEndian.Uint64(value[images.CountBytes:])
+		frames, octets := binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
 		if frames != uint64(len(payloads)) || octets != uint64(total) {
 			t.Errorf("%s: %d frames of %d bytes, want %d of %d", from, frames, octets, len(payloads), total)
 		}

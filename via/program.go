@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Control programs are no part of VIA. Package firmware-loader makes and checks

@@ -8,16 +8,16 @@ import (
 
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // build makes an image that we ship.
 func build(t testing.TB, name string) (load.Image, []abi.Map) {
 	t.Helper()
-	s, err := images.Build(name)
+	s, err := firmware.BuildShipped(name)
 	if err != nil {
 		t.Fatal(err)
 	}

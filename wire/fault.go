@@ -64,7 +64,7 @@ const (
 // Fault is a wire that does wrong what a wire can do wrong, to the frames that
 // are sent through this end.
 type Fault struct {
-	inner  Port
+	inner
 	parts  engine.Progressive // inner, if frames may come in parts
 	chance FaultOptions
 	rand   *rand.Rand
@@ -85,24 +85,21 @@ type heldFrame struct {
 	due uint64 // goes out once sent reaches it; zero: none is held
 }
 
-// NewFault puts faults on what is sent through inner, which it then owns. On
-// error the caller keeps inner.
-func NewFault(inner Port, o FaultOptions) (*Fault, error) {
+// NewFault puts faults on what is sent through a wire, which it then owns. On
+// error the caller keeps the wire.
+func NewFault(of Port, o FaultOptions) (*Fault, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	f := &Fault{inner: inner, chance: o, spare: alignedBytes(inner.MTU()),
+	f := &Fault{inner: of, chance: o, spare: alignedBytes(of.MTU()),
 		// The second word only has to differ from the first now and then.
 		rand: rand.New(rand.NewPCG(o.Seed, ^o.Seed))}
-	f.parts, _ = inner.(engine.Progressive)
+	f.parts, _ = of.(engine.Progressive)
 	for i := range f.held {
-		f.held[i].buf = alignedBytes(inner.MTU())
+		f.held[i].buf = alignedBytes(of.MTU())
 	}
 	return f, nil
 }
-
-// MTU returns the largest frame in bytes.
-func (f *Fault) MTU() int { return f.inner.MTU() }
 
 // Checksum returns true: frames may be damaged.
 func (f *Fault) Checksum() bool { return true }
@@ -192,9 +189,6 @@ func (f *Fault) send(frame []byte) bool {
 	return true
 }
 
-// Flush is described at engine.Port.
-func (f *Fault) Flush() { f.inner.Flush() }
-
 // Receive is described at engine.Port.
 func (f *Fault) Receive() []byte {
 	p := receiveWhole(f.inner, f.parts)
@@ -208,24 +202,6 @@ func (f *Fault) Receive() []byte {
 	}
 	return p
 }
-
-// Release is described at engine.Port.
-func (f *Fault) Release() { f.inner.Release() }
-
-// LinkUp is described at engine.Port.
-func (f *Fault) LinkUp() bool { return f.inner.LinkUp() }
-
-// SetWake is described at Port.
-func (f *Fault) SetWake(wake func()) { f.inner.SetWake(wake) }
-
-// OnLink is described at Port.
-func (f *Fault) OnLink(link func()) { f.inner.OnLink(link) }
-
-// SetLink is described at Port.
-func (f *Fault) SetLink(up bool) { f.inner.SetLink(up) }
-
-// Close closes the wire behind.
-func (f *Fault) Close() error { return f.inner.Close() }
 
 // Claim is described at Claimer.
 func (f *Fault) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }

@@ -5,18 +5,18 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 )
 
-// FilterFunc says which frames cross a Filter in place of one that is sent, or of one that has
+// FilterFunc says which frames cross a port of NewFilter in place of one that is sent, or of one that has
 // come: none, this one or others, of at most the wire's MTU. It is called without a frame, as if
 // one were sent, each time that nothing has come. It is called by the goroutine that uses the
 // port, the frame is its to keep and to change, and it must not trust it: it has not been checked.
 type FilterFunc = func(sent bool, frame []byte) [][]byte
 
-// Filter is a wire on which a program does what networks and hostile peers do: it loses, doubles,
+// filter is a wire on which a program does what networks and hostile peers do: it loses, doubles,
 // holds back, changes and forges frames. Frames do not come in parts through it, are
 // acknowledged on wires that lose nothing too, and have their bytes with them. It is for tests: it
 // allocates memory for each frame.
-type Filter struct {
-	inner  Port
+type filter struct {
+	inner
 	parts  engine.Progressive // inner, if frames may come in parts
 	change FilterFunc
 
@@ -25,21 +25,16 @@ type Filter struct {
 	in    [][]byte // not released yet
 }
 
-// NewFilter has change say what crosses inner, which the Filter then owns.
-func NewFilter(inner Port, change FilterFunc) *Filter {
-	f := &Filter{inner: inner, change: change}
-	f.parts, _ = inner.(engine.Progressive)
+// NewFilter has change say what crosses a wire, which the new port then owns: it
+// does what networks and hostile peers do. It is for tests.
+func NewFilter(of Port, change FilterFunc) Port {
+	f := &filter{inner: of, change: change}
+	f.parts, _ = of.(engine.Progressive)
 	return f
 }
 
-// MTU returns the largest frame in bytes.
-func (f *Filter) MTU() int { return f.inner.MTU() }
-
-// Checksum is inner's.
-func (f *Filter) Checksum() bool { return f.inner.Checksum() }
-
 // Reserve is described at engine.Port.
-func (f *Filter) Reserve(n int) []byte {
+func (f *filter) Reserve(n int) []byte {
 	if f.frame = nil; f.push() && n <= f.MTU() {
 		f.frame = alignedBytes(n)
 	}
@@ -47,7 +42,7 @@ func (f *Filter) Reserve(n int) []byte {
 }
 
 // Commit is described at engine.Port.
-func (f *Filter) Commit() {
+func (f *filter) Commit() {
 	if f.frame != nil {
 		f.out = append(f.out, f.change(true, f.frame)...)
 		f.frame = nil
@@ -56,7 +51,7 @@ func (f *Filter) Commit() {
 }
 
 // push sends what can be sent, and reports whether that was all.
-func (f *Filter) push() bool {
+func (f *filter) push() bool {
 	for ; len(f.out) > 0; f.out = f.out[1:] {
 		p := f.inner.Reserve(len(f.out[0]))
 		if p == nil {
@@ -69,13 +64,13 @@ func (f *Filter) push() bool {
 }
 
 // Flush is described at engine.Port.
-func (f *Filter) Flush() {
+func (f *filter) Flush() {
 	f.push()
 	f.inner.Flush()
 }
 
 // Receive is described at engine.Port.
-func (f *Filter) Receive() []byte {
+func (f *filter) Receive() []byte {
 	for len(f.in) == 0 {
 		p := receiveWhole(f.inner, f.parts)
 		if p == nil {
@@ -95,7 +90,7 @@ func (f *Filter) Receive() []byte {
 }
 
 // idle sends what the filter has to send by itself, unless the engine is about to send.
-func (f *Filter) idle() {
+func (f *filter) idle() {
 	if f.frame != nil {
 		return
 	}
@@ -106,25 +101,10 @@ func (f *Filter) idle() {
 }
 
 // Release is described at engine.Port.
-func (f *Filter) Release() { f.in = f.in[1:] }
-
-// LinkUp is described at engine.Port.
-func (f *Filter) LinkUp() bool { return f.inner.LinkUp() }
-
-// SetWake is described at Port.
-func (f *Filter) SetWake(wake func()) { f.inner.SetWake(wake) }
-
-// OnLink is described at Port.
-func (f *Filter) OnLink(link func()) { f.inner.OnLink(link) }
-
-// SetLink is described at Port.
-func (f *Filter) SetLink(up bool) { f.inner.SetLink(up) }
-
-// Close closes the wire behind.
-func (f *Filter) Close() error { return f.inner.Close() }
+func (f *filter) Release() { f.in = f.in[1:] }
 
 // Claim is described at Claimer.
-func (f *Filter) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
+func (f *filter) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
 
 // Drained is described at Drainer.
-func (f *Filter) Drained() bool { return len(f.out) == 0 && drained(f.inner) }
+func (f *filter) Drained() bool { return len(f.out) == 0 && drained(f.inner) }

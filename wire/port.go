@@ -27,6 +27,10 @@ type Claimer interface {
 	Claim(mac descriptors.MAC) error
 }
 
+// inner is the wire that another one is put on: its methods are those of the wire on top, but for
+// those that differ.
+type inner = Port
+
 var (
 	// ErrOptions is wrapped by the errors about bad options.
 	ErrOptions = ends.ErrOptions

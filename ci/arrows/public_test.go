@@ -8,7 +8,7 @@ import (
 )
 
 // maxPublic is how many packages programs of others can import. It only falls.
-const maxPublic = 24
+const maxPublic = 20
 
 // public reports whether programs of others can import a package at a path inside the module.
 func public(path, name string) bool {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	_ "github.com/trapeze-nic/trapeze/emulator" // makes "emu:" known
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -110,7 +110,7 @@ func open(ctx context.Context, nic *via.NIC, n int) (*endpoint, error) {
 
 // loadSteering loads the image flow-steer and spreads its table over two queues.
 func loadSteering(ctx context.Context, nic *via.NIC, first, second uint32) error {
-	spec, err := images.Build("flow-steer")
+	spec, err := firmware.BuildShipped("flow-steer")
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func loadSteering(ctx context.Context, nic *via.NIC, first, second uint32) error
 		if err != nil {
 			return err
 		}
-		for i := range uint32(images.Queues) {
+		for i := range uint32(firmware.SteerQueues) {
 			queue := first + i%2*(second-first)
 			key, value := binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, queue)
 			if err := table.Update(key, value, descriptors.MailboxAny); err != nil {

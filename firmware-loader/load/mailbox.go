@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Reasons why a map operation fails, as errors.Is finds them, and their VIA codes.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 func TestMap(t *testing.T) {

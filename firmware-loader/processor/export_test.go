@@ -1,10 +1,9 @@
 package processor
 
-// SetBudget bounds the instructions of a run.
-func (p *Program) SetBudget(n int) { p.budget = n }
+import "github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 
 // Install has an image decide that nobody has checked.
-func (u *Unit) Install(img *Image) {
+func (u *Unit) Install(img *machine.Image) {
 	u.engine.Exclusive(func() {
 		u.active, u.ran = 0, 0
 		u.runner.install(u.engine, img)

@@ -1,6 +1,6 @@
 package processor
 
-import "github.com/trapeze-nic/trapeze/firmware-loader/abi"
+import "github.com/trapeze-nic/trapeze/internal/abi"
 
 // layout says what is where in SRAM. Slots are at its start.
 type layout struct {

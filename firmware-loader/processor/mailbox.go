@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 )
 
 // mailbox carries out a map operation on the image that runs or is halted. It runs
@@ -18,9 +19,10 @@ func (u *Unit) mailbox(command uint32) descriptors.MailboxResult {
 		return descriptors.MailboxBad
 	}
 	m := img.Maps[index]
+	spec := m.Spec()
 	box := u.sram[u.layout.mailbox : u.layout.mailbox+mailboxSize]
-	place, at := box[:m.spec.Key], padded(m.spec.Key)
-	value := box[at : at+uint64(m.spec.Value)]
+	place, at := box[:spec.Key], machine.Padded(spec.Key)
+	value := box[at : at+uint64(spec.Value)]
 	// A copy, as the host can write the mailbox.
 	key := append(make([]byte, 0, len(place)), place...)
 	var err error
@@ -41,7 +43,7 @@ func (u *Unit) mailbox(command uint32) descriptors.MailboxResult {
 	default:
 		return descriptors.MailboxBad
 	}
-	var e Errno
+	var e machine.Errno
 	switch {
 	case err == nil:
 		return descriptors.MailboxOK

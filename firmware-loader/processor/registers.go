@@ -6,7 +6,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 var errEntry = errors.New("PROC_ENTRY is not the start of a slot")
@@ -67,13 +68,13 @@ func (u *Unit) readState(offset uint32) uint32 {
 			(offset-descriptors.ProcessorHookBase)%descriptors.ProcessorHookSize)
 	}
 	if img := r.image; img != nil && (r.state == descriptors.ProcessorRunning || r.state == descriptors.ProcessorFaulted) {
-		return img.word(offset)
+		return word(img, offset)
 	}
 	return 0
 }
 
 // word is one of the registers that say what runs.
-func (img *Image) word(offset uint32) uint32 {
+func word(img *machine.Image, offset uint32) uint32 {
 	var name [abi.MaxNameLength]byte
 	var version [abi.MaxVersionLength]byte
 	copy(name[:], img.Name)

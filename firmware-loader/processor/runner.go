@@ -6,7 +6,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -18,7 +19,7 @@ type runner struct {
 	fault       descriptors.ProcessorFault
 	faultDetail uint32
 	// image is the one that runs or is halted; nil for none.
-	image     *Image
+	image     *machine.Image
 	installed engine.HookSet // hooks whose programs have not been stopped
 	runs      [abi.Hooks]uint64
 	faults    [abi.Hooks]uint64
@@ -39,7 +40,7 @@ func (r *runner) enter(s descriptors.ProcessorState) {
 }
 
 // install has an image decide.
-func (r *runner) install(e Engine, img *Image) {
+func (r *runner) install(e Engine, img *machine.Image) {
 	r.image, r.installed = img, 0
 	writes := engine.HookSet(0)
 	for hook, p := range img.Programs {
@@ -47,7 +48,7 @@ func (r *runner) install(e Engine, img *Image) {
 			continue
 		}
 		r.installed |= engine.Hook(hook).Set()
-		if p.writes {
+		if p.Writes() {
 			writes |= engine.Hook(hook).Set()
 		}
 	}
@@ -56,7 +57,7 @@ func (r *runner) install(e Engine, img *Image) {
 }
 
 // fail notes why an image was not started.
-func (r *runner) fail(e *BootError) {
+func (r *runner) fail(e *machine.BootError) {
 	r.enter(descriptors.ProcessorFaulted)
 	r.fault = e.Fault
 	r.faultDetail = descriptors.ProcessorFaultWord(uint8(e.Hook), e.Instruction)
@@ -71,10 +72,10 @@ func (r *runner) stop(hook abi.Hook, err error) {
 	}
 	r.enter(descriptors.ProcessorFaulted)
 	r.fault = descriptors.ProcessorFaultTrap
-	if errors.Is(err, ErrBudget) {
+	if errors.Is(err, machine.ErrBudget) {
 		r.fault = descriptors.ProcessorFaultBudget
 	}
-	var f *Fault
+	var f *machine.Fault
 	if errors.As(err, &f) {
 		r.faultDetail = descriptors.ProcessorFaultWord(uint8(hook), uint32(f.Instruction))
 	}

@@ -5,7 +5,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Engine has the methods of an engine.Engine that a Unit needs.
@@ -104,7 +105,7 @@ func (u *Unit) run(past *past) {
 	slot, img, err := u.boot()
 	if err == nil && past != nil && past.digest == img.Digest {
 		for i, m := range img.Maps {
-			m.restore(past.maps[i])
+			m.Restore(past.maps[i])
 		}
 	}
 	u.engine.Exclusive(func() {
@@ -123,12 +124,12 @@ func (u *Unit) run(past *past) {
 	})
 }
 
-func (u *Unit) boot() (slot uint32, _ *Image, err *BootError) {
+func (u *Unit) boot() (slot uint32, _ *machine.Image, err *machine.BootError) {
 	slot, ok := u.layout.slotAt(u.entry)
 	if !ok {
-		return slot, nil, &BootError{Fault: descriptors.ProcessorFaultSRAM, Err: errEntry}
+		return slot, nil, &machine.BootError{Fault: descriptors.ProcessorFaultSRAM, Err: errEntry}
 	}
-	img, err := Boot(u.slot(slot), u.device, u.clock)
+	img, err := machine.Boot(u.slot(slot), u.device, u.clock)
 	return slot, img, err
 }
 
@@ -168,7 +169,7 @@ func (u *Unit) remember() *past {
 	}
 	p := &past{digest: img.Digest}
 	for _, m := range img.Maps {
-		p.maps = append(p.maps, m.contents())
+		p.maps = append(p.maps, m.Contents())
 	}
 	return p
 }

@@ -1,6 +1,8 @@
 package processor_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -8,9 +10,11 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -37,13 +41,31 @@ func newUnit() (*processor.Unit, *lone, []byte) {
 }
 
 // unchecked is an image of programs that no check has seen.
-func unchecked(t testing.TB, programs map[abi.Hook]asm.Instructions) *processor.Image {
+func unchecked(t testing.TB, programs map[abi.Hook]asm.Instructions) *machine.Image {
 	t.Helper()
-	img := &processor.Image{Name: "unchecked", Version: "0"}
+	img := &machine.Image{Name: "unchecked", Version: "0"}
 	for h, code := range programs {
-		img.Programs[h], _ = compile(t, h, code)
+		p, err := machine.Compile(abi.Program{Hook: h, Instructions: assemble(t, code)}, nil, func() uint64 { return 42 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		img.Programs[h] = p
 	}
 	return img
+}
+
+// assemble resolves the labels of a program.
+func assemble(t testing.TB, code asm.Instructions) asm.Instructions {
+	t.Helper()
+	var b bytes.Buffer
+	if err := code.Marshal(&b, binary.LittleEndian); err != nil {
+		t.Fatal(err)
+	}
+	out, err := asm.AppendInstructions(nil, &b, binary.LittleEndian, "linux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func hook(u *processor.Unit, h abi.Hook, register uint32) uint32 {
@@ -53,7 +75,7 @@ func hook(u *processor.Unit, h abi.Hook, register uint32) uint32 {
 // TestStoppedProgram: what does what it may not loses its hook, and only that.
 func TestStoppedProgram(t *testing.T) {
 	trap := asm.Instructions{asm.LoadImm(asm.R2, 1, asm.DWord), asm.LoadMem(asm.R0, asm.R2, 0, asm.Word), asm.Return()}
-	endless := asm.Instructions{asm.Mov.Imm(asm.R0, 0), distance(asm.Ja.Label("x"), -1)}
+	endless := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Ja.Label("again").WithSymbol("again")}
 	ask := map[abi.Hook]func(p engine.Processor) bool{
 		abi.PulseTx: func(p engine.Processor) bool {
 			_, ok := p.Pulse(engine.Transmit, pipeline.View{Length: 9, Arrived: 9}, 0)
@@ -193,8 +215,14 @@ func TestWrites(t *testing.T) {
 
 // TestAskingAllocatesNothing: neither does the way from the engine.
 func TestAskingAllocatesNothing(t *testing.T) {
+	pulse := asm.Instructions{asm.LoadMem(asm.R0, asm.R1, abi.PulseMinimum, asm.Word), asm.Return()}
+	filter := asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, abi.FrameData, asm.Word), asm.LoadMem(asm.R3, asm.R1, abi.FrameDataEnd, asm.Word),
+		asm.Mov.Reg(asm.R4, asm.R2), asm.Add.Imm(asm.R4, 42), asm.Mov.Imm(asm.R0, abi.FilterPass), asm.JGT.Reg(asm.R4, asm.R3, "short"),
+		asm.LoadMem(asm.R0, asm.R2, 36, asm.Half), asm.Return().WithSymbol("short"),
+	}
 	u, l, _ := newUnit()
-	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.PulseTx: amp(), abi.FilterRx: filter30(), abi.DemuxRx: filter30()}))
+	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.PulseTx: pulse, abi.FilterRx: filter, abi.DemuxRx: filter}))
 	frame := make([]byte, 64)
 	if n := testing.AllocsPerRun(1000, func() {
 		l.asked.Pulse(engine.Transmit, pipeline.View{Length: 100, Arrived: 50}, 1)
@@ -208,13 +236,27 @@ func TestAskingAllocatesNothing(t *testing.T) {
 // FuzzUnit writes registers and SRAM, asks programs and resets, in any order.
 // Nothing may panic, and the registers never contradict each other.
 func FuzzUnit(f *testing.F) {
-	img := &flat.Image{ABI: abi.Version, Name: "fuzzed", Version: "1", Maps: []abi.Map{
-		{Name: "hash", Type: abi.MapHash, Key: 12, Value: 16, Entries: 4}, {Name: "array", Type: abi.MapArray, Key: 4, Value: 8, Entries: 2},
-	}}
-	img.Programs[abi.FilterRx], img.Programs[abi.PulseTx] = assemble(f, countProgram()), assemble(f, amp())
-	image, err := flat.Encode(img)
+	img, err := images.Build("count")
 	if err != nil {
 		f.Fatal(err)
+	}
+	img.Maps[0].Entries = 4 // as many as a small slot has room for
+	pulses, err := images.Build("amp")
+	if err != nil {
+		f.Fatal(err)
+	}
+	img.Programs[abi.PulseTx] = pulses.Programs[abi.PulseTx]
+	spec, err := firmware.Make(img)
+	if err != nil {
+		f.Fatal(err)
+	}
+	image := spec.Link()
+	// It runs in a unit that nothing disturbs.
+	u, l, sram := newUnit()
+	copy(sram, image)
+	u.Write(descriptors.RegProcessorControl, descriptors.ProcessorRun)
+	if !l.at.Has(engine.HookFilterReceive) || !l.at.Has(engine.HookPulseTransmit) {
+		f.Fatalf("fault %d at the start", u.Read(descriptors.RegProcessorFault))
 	}
 	f.Add([]byte{0, 0x10, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0x4c, 2, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {

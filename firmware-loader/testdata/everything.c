@@ -1,5 +1,5 @@
 /* A program at every hook, with everything that an image may have. Made with
- *     clang -O2 -g -target bpf -fdebug-compilation-dir=. -I../images/c -c everything.c -o everything.o
+ *     clang -O2 -g -target bpf -fdebug-compilation-dir=. -I../internal/images/c -c everything.c -o everything.o
  */
 #include "trapeze.h"
 

@@ -7,11 +7,12 @@
 package exposition
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -140,6 +141,7 @@ func viFamilies() []*Family {
 
 // NIC has the samples of one.
 type NIC struct {
+	pid       int
 	labels    []string
 	mac       string
 	up        bool
@@ -151,30 +153,25 @@ type NIC struct {
 // Process reads the NICs of this process.
 func Process(ctx context.Context, vis bool) []*NIC { return nics(ctx, telemetry.Local{}, 0, vis) }
 
-// Host reads the NICs of all processes of this host that this user may look at. A process that
-// does not answer is left out.
+// Host reads the NICs of all processes of this host that this user may look at, in the order of
+// process numbers. A process that does not answer is left out.
 func Host(ctx context.Context, vis bool) (list []*NIC) {
-	for _, path := range telemetry.Find() {
-		c, err := telemetry.Dial(ctx, path)
-		if err != nil {
-			continue
-		}
-		if strings.HasPrefix(c.Version, telemetry.Project) {
-			list = append(list, nics(ctx, c, c.PID, vis)...)
-		}
+	var mu sync.Mutex // guards list
+	telemetry.Each(ctx, func(c *telemetry.Client) {
+		of := nics(ctx, c, c.PID, vis)
 		_ = c.Close()
-	}
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, of...)
+	})
+	slices.SortStableFunc(list, func(a, b *NIC) int { return cmp.Compare(a.pid, b.pid) })
 	return list
 }
 
 // nics reads the NICs of a process; none of one that does not answer.
 func nics(ctx context.Context, a telemetry.Asker, pid int, vis bool) (list []*NIC) {
-	var ports []int
-	if a.Ask(ctx, "/ethdev/list", &ports) != nil {
-		return nil
-	}
-	for _, port := range ports {
-		if n, err := read(ctx, a, pid, port, vis); err == nil {
+	for _, s := range telemetry.NICs(ctx, a) {
+		if n, err := read(ctx, a, pid, s, vis); err == nil {
 			list = append(list, n)
 		}
 	}
@@ -182,23 +179,17 @@ func nics(ctx context.Context, a telemetry.Asker, pid int, vis bool) (list []*NI
 }
 
 // read reads one NIC.
-func read(ctx context.Context, a telemetry.Asker, pid, port int, vis bool) (n *NIC, err error) {
-	var about struct {
-		Name string `json:"name"`
-		MAC  string `json:"mac_addr"`
-		VIs  int    `json:"nb_rx_queues"`
-	}
+func read(ctx context.Context, a telemetry.Asker, pid int, s telemetry.Shown, vis bool) (n *NIC, err error) {
 	var link struct{ Status string }
-	n = &NIC{}
-	for command, into := range map[string]any{"/ethdev/info": &about, "/ethdev/link_status": &link, "/ethdev/xstats": &n.counters} {
-		if err := a.Ask(ctx, fmt.Sprintf("%s,%d", command, port), into); err != nil {
+	n = &NIC{pid: pid, labels: []string{s.Name, strconv.Itoa(pid), strconv.Itoa(s.Port)}, mac: s.MAC, endpoints: s.Endpoints}
+	for command, into := range map[string]any{"/ethdev/link_status": &link, "/ethdev/xstats": &n.counters} {
+		if err := a.Ask(ctx, fmt.Sprintf("%s,%d", command, s.Port), into); err != nil {
 			return nil, err
 		}
 	}
-	n.labels = []string{telemetry.Printable(about.Name), strconv.Itoa(pid), strconv.Itoa(port)}
-	n.mac, n.up, n.endpoints = telemetry.Printable(about.MAC), link.Status == "UP", about.VIs
+	n.up = link.Status == "UP"
 	if vis {
-		n.vis, err = telemetry.Counted(ctx, a, port)
+		n.vis, err = telemetry.Counted(ctx, a, s.Port)
 	}
 	return n, err
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	// Make "emu:" and "vfio-user:" addresses known, which bench opens.
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/lab/benchcmd"
-	"github.com/trapeze-nic/trapeze/lab/modelcmd"
+	"github.com/trapeze-nic/trapeze/lab"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -15,6 +15,8 @@ import (
 
 // name is the program's.
 const name = "trapeze-lab"
+
+var values = lab.Values()
 
 var program = shell.Program{
 	Name:  name,
@@ -26,9 +28,7 @@ policies do on platforms old and new (model), and draws both (plot). trapeze run
   trapeze-lab plot flow --policy amp --output flow.svg`,
 	HelpExample: `  trapeze-lab help model sweep
   trapeze-lab help exit-codes`,
-	Commands: func(e *command.Env) []*cobra.Command {
-		return append(benchcmd.Commands(e), modelcmd.Command(e), modelcmd.PlotCommand(e))
-	},
+	Commands: lab.Commands,
 	Values: map[string]shell.Completer{
 		"policy":   shell.OneOf(pipeline.PolicyNames()...),
 		"policies": shell.EachOf(shell.OneOf(pipeline.PolicyNames()...)),
@@ -37,17 +37,17 @@ policies do on platforms old and new (model), and draws both (plot). trapeze run
 		"sides":    shell.OneOf("both", "send", "recv"),
 		"half":     shell.OneOf("latencies", "bandwidths", "store-and-forward", "cut-through"),
 
-		"tests":       shell.EachOf(shell.OneOf(benchcmd.Tests()...)),
-		"wire":        shell.OneOf(benchcmd.Wires()...),
-		"wires":       shell.EachOf(shell.OneOf(benchcmd.Wires()...)),
+		"tests":       shell.EachOf(shell.OneOf(values["tests"]...)),
+		"wire":        shell.OneOf(values["wires"]...),
+		"wires":       shell.EachOf(shell.OneOf(values["wires"]...)),
 		"placement":   shell.OneOf(placements...),
 		"placements":  shell.EachOf(shell.OneOf(placements...)),
-		"reliability": shell.EachOf(shell.OneOf(benchcmd.Levels()...)),
-		"curves":      shell.EachOf(shell.OneOf(benchcmd.Curves()...)),
+		"reliability": shell.EachOf(shell.OneOf(values["reliability"]...)),
+		"curves":      shell.EachOf(shell.OneOf(values["curves"]...)),
 		"cores":       shell.OneOf("auto", "none"),
 	},
 	Arguments: map[string]shell.Completer{
-		"model profiles": shell.OneOf(append(modelcmd.Profiles(), modelcmd.CellProfiles()...)...),
+		"model profiles": shell.OneOf(slices.Concat(values["profiles"], values["cells"])...),
 	},
 	OwnReport: name + " bench",
 }
@@ -56,5 +56,5 @@ var placements = []string{"default", "inline", "thread"}
 
 // completeProfile offers the built-in platforms, and files.
 func completeProfile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return modelcmd.Profiles(), cobra.ShellCompDirectiveDefault
+	return values["profiles"], cobra.ShellCompDirectiveDefault
 }

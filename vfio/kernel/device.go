@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // Device is a PCI function of this machine. It implements vfio.Device.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // errNotViable: a function of the group still has a driver of the kernel.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // heldBy says which other processes have one of the nodes open, as far as this one

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // The names of the back ends, as options and in vfio.Info.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // An entry of /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst).

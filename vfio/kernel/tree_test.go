@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // tree is a folder that looks like the root of a machine: sysfs, proc, and the

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // Kernel reacts to writes to the sysfs of a Tree as Linux does.

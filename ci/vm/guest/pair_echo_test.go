@@ -11,8 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
 
 // echo runs trapeze frames echo at an address, until stop, which returns what it reports.
@@ -113,15 +112,10 @@ func TestPairAccessList(t *testing.T) {
 		l.run("ip", "addr", "add", bad+"/24", "dev", l.name)
 		function := p.ours(t)
 		bind(t, function, "vfio-pci")
-		address := func(s string) []byte { b := netip.MustParseAddr(s).As16(); return b[:] }
-		key := make([]byte, images.FlowKeySize)
-		copy(key[images.FlowSource:], address(bad))
-		copy(key[images.FlowDestination:], address(ourIP))
-		key[images.FlowProtocol] = protocolICMP
-		drop := make([]byte, images.RuleValueSize)
-		drop[images.RuleAction] = abi.FilterDrop
+		key := firmware.FlowKey(netip.AddrPortFrom(netip.MustParseAddr(bad), 0), netip.AddrPortFrom(netip.MustParseAddr(ourIP), 0), protocolICMP)
+		drop := firmware.Rule{Action: firmware.FilterDrop}
 		wire := strings.NewReplacer("?", "%3F", "&", "%26", "=", "%3D").Replace(addressOf(function))
-		stop := echo(t, "emu:?wire="+wire, "--image", "acl", "--map", fmt.Sprintf("rules:%x=%x", key, drop), "--show-map", "rules")
+		stop := echo(t, "emu:?wire="+wire, "--image", "acl", "--map", fmt.Sprintf("rules:%x=%x", key, drop.Bytes()), "--show-map", "rules")
 		l.waitEcho()
 		const few = 100
 		if n := l.pinged(few, "-i", "0.01", "-W", "1", "-I", bad); n != 0 {
@@ -134,9 +128,9 @@ func TestPairAccessList(t *testing.T) {
 		if r.Answers.Echo < count || r.Dropped != 0 || len(r.Ports) != 1 || r.Ports[0].Program == nil || r.Ports[0].Program.Name != "acl" {
 			t.Fatalf("reported %+v", r)
 		}
-		// The rule counts what met it, in 8 bytes, lowest first.
+		drop.Hits = few
 		rules := r.Ports[0].Program.Maps["rules"]
-		if len(rules) != 1 || !strings.HasPrefix(rules[0].Value[2*images.RuleHits:], fmt.Sprintf("%02x", few)) {
+		if len(rules) != 1 || rules[0].Value != fmt.Sprintf("%x", drop.Bytes()) {
 			t.Errorf("the rules are %+v", rules)
 		}
 	})

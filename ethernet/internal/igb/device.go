@@ -99,7 +99,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	if err := d.makeQueues(); err != nil {
 		return err
 	}
-	if info.Vectors, err = d.vectors(); err != nil {
+	if info.Vectors, err = p.Vectors(d.f); err != nil {
 		return err
 	}
 	if err := d.f.Master(); err != nil {
@@ -110,22 +110,6 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	}
 	d.f.Watch(p.Fail)
 	return nil
-}
-
-// vectors connects an interrupt vector for each queue, if that is asked for and possible,
-// and returns how many there are.
-func (d *device) vectors() (int, error) {
-	if !d.options.Interrupts {
-		return 0, nil
-	}
-	list, err := d.f.Vectors(len(d.queues))
-	if err != nil {
-		return 0, err
-	}
-	for i := range list {
-		d.queues[i].event = list[i]
-	}
-	return len(list), nil
 }
 
 // start brings a device that has been reset to work.
@@ -144,7 +128,7 @@ func (d *device) start(ctx context.Context) error {
 		return err
 	}
 	for _, q := range d.queues {
-		q.run()
+		q.Run()
 	}
 	return nil
 }
@@ -200,21 +184,13 @@ func (d *device) Count() (*ethernet.DeviceStats, error) {
 
 // Restart implements port.NIC.
 func (d *device) Restart(ctx context.Context) error {
-	for _, q := range d.queues {
-		q.pause()
-		q.reclaim() // what has been sent is not lost
-	}
-	if d.port.Failed() == nil {
-		d.kind.count(d)
-	}
-	d.regs.Take()
-	err := d.kind.reset(ctx, d)
-	if err == nil {
-		for _, q := range d.queues {
-			q.empty()
+	err := d.port.RestartRings(func() error {
+		if d.port.Failed() == nil {
+			d.kind.count(d)
 		}
-		err = d.start(ctx)
-	}
+		d.regs.Take()
+		return d.kind.reset(ctx, d)
+	}, func() error { return d.start(ctx) })
 	return errors.Join(err, d.regs.Take())
 }
 
@@ -223,20 +199,8 @@ func (d *device) Release() error {
 	if d.f == nil {
 		return d.pci.Close()
 	}
-	for _, q := range d.queues {
-		q.pause()
-	}
-	err := d.f.Close(func() error {
-		ctx, cancel := d.port.Limited()
-		defer cancel()
+	return d.port.ReleaseRings(d.f, func(ctx context.Context) error {
 		d.regs.Take()
 		return d.kind.reset(ctx, d)
 	})
-	if !errors.Is(err, ethernet.ErrNotStopped) {
-		for _, q := range d.queues {
-			q.empty()
-			q.Cache().Close()
-		}
-	}
-	return err
 }

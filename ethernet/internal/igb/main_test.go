@@ -1,8 +1,6 @@
 package igb_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -18,14 +16,10 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // patience is far more than anything here takes; what waits longer never ends.
 const patience = 20 * time.Second
 
-// quiet keeps what the tests provoke out of their output.
-var quiet = slog.New(slog.DiscardHandler)
-
-func contextFor(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	contextFor = porttest.Context
+	config     = porttest.Config
+)
 
 // newFake makes a device, and at the end of the test looks at what it has seen.
 func newFake(t testing.TB, o fakeigb.Options) *fakeigb.Device {
@@ -34,50 +28,14 @@ func newFake(t testing.TB, o fakeigb.Options) *fakeigb.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if !d.Closed() {
-			t.Error("the device was not closed")
-		}
-		l := d.Log()
-		for _, s := range l.Strays {
-			t.Errorf("stray access: %s", s)
-		}
-		if l.LeftDMA > 0 && d.UnmapFails == nil && d.ConfigFails == nil || l.LeftVectors > 0 {
-			t.Errorf("%d DMA mappings and %d vectors are left", l.LeftDMA, l.LeftVectors)
-		}
-		d.Close()
-	})
+	d.CheckAtEnd(t)
 	return d
 }
 
-// config is the least that Open needs; a pool is made if there is none.
-func config(t testing.TB, c ethernet.Options) ethernet.Options {
-	t.Helper()
-	if c.Pool == nil {
-		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{})
-	}
-	c.Logger = quiet
-	if c.Timeout == 0 {
-		c.Timeout = patience
-	}
-	return c
-}
-
-// open opens a device and closes it at the end of the test. Then all buffers are back in
-// the pool but those that the test has kept.
+// open opens a device and closes it at the end of the test.
 func open(t testing.TB, d *fakeigb.Device, c ethernet.Options) ethernet.Port {
 	t.Helper()
-	c = config(t, c)
-	p, err := ethernet.New(contextFor(t), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return porttest.Open(t, d, config(t, c))
 }
 
 // send sends one frame and fails the test if it is not taken.

@@ -7,8 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // descriptorBytes is the size of a descriptor, headBytes that of the place for a head: a
@@ -18,22 +16,12 @@ const (
 	headBytes       = 64
 )
 
-// noBuffer stands in a slot that has none.
-const noBuffer = ^uint32(0)
-
 // queue is a receive ring and a send ring.
 type queue struct {
-	lock hotlock.Mutex // for all but what does not change; held during a burst
-	port.Queue
-	device *device
-	event  *vfio.Eventfd // nil: Wait polls
-
-	// What frames are checked against.
-	maxFrame, buffers, stride uint32
-	headroom                  uint16
-	sends                     ethernet.Flags // that may ask something of the device
-	segments                  bool
-	pool                      uint64
+	port.Rings
+	device   *device
+	sends    ethernet.Flags // that may ask something of the device
+	segments bool
 
 	receive receiveRing
 	send    sendRing
@@ -52,7 +40,7 @@ type receiveRing struct {
 
 type sendRing struct {
 	descriptors []sent
-	buffers     []uint32 // by slot; noBuffer in those of contexts
+	buffers     []uint32 // by slot; port.NoBuffer in those of contexts
 	head        *uint32  // written by the device: the slot that it is at
 	// Slots from clean to tail, both below the length, are the device's.
 	clean, tail uint32
@@ -67,7 +55,6 @@ type sendRing struct {
 // receive ring, its send ring and the word for its head.
 func (d *device) makeQueues() error {
 	c := d.options
-	pool := c.Pool.Options()
 	page := uint64(os.Getpagesize())
 	receiveBytes := roundUp(uint64(c.ReceiveDescriptors)*descriptorBytes, page)
 	sendBytes := roundUp(uint64(c.SendDescriptors)*descriptorBytes, page)
@@ -81,15 +68,14 @@ func (d *device) makeQueues() error {
 		at := uint64(i) * each
 		head := heads + uint64(i)*headBytes
 		q := &queue{
-			device: d, maxFrame: uint32(c.MaxFrame()), buffers: uint32(pool.Buffers), stride: uint32(c.Pool.Stride()),
-			headroom: uint16(pool.Headroom), pool: d.pool,
+			device: d,
 			receive: receiveRing{
-				descriptors: receivedAt(memory[at:], c.ReceiveDescriptors), buffers: emptySlots(c.ReceiveDescriptors),
+				descriptors: receivedAt(memory[at:], c.ReceiveDescriptors), buffers: port.EmptySlots(c.ReceiveDescriptors),
 				tail: d.regs.BAR().Doorbell(d.family.receiveBase(i) + ringTail), iova: iova + at,
 				hashes: d.hashes(), sums: c.Offloads&ethernet.OffloadReceiveSum != 0,
 			},
 			send: sendRing{
-				descriptors: sentAt(memory[at+receiveBytes:], c.SendDescriptors), buffers: emptySlots(c.SendDescriptors),
+				descriptors: sentAt(memory[at+receiveBytes:], c.SendDescriptors), buffers: port.EmptySlots(c.SendDescriptors),
 				head: headAt(memory[head:]), bell: d.regs.BAR().Doorbell(d.family.sendBase(i) + ringTail),
 				iova: iova + at + receiveBytes, at: iova + head,
 			},
@@ -101,21 +87,13 @@ func (d *device) makeQueues() error {
 			q.sends |= ethernet.SumIPv4 | ethernet.SumTCP | ethernet.SumUDP
 		}
 		q.segments = c.Offloads&ethernet.OffloadTSO != 0
-		d.port.Add(q, &q.Queue)
+		d.port.AddRings(q, &q.Rings, d.f, d.pool)
 		d.queues = append(d.queues, q)
 	}
 	return nil
 }
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
-
-func emptySlots(n int) []uint32 {
-	s := make([]uint32, n)
-	for i := range s {
-		s[i] = noBuffer
-	}
-	return s
-}
 
 // start gives the receive ring buffers, and both rings to the device, which has been
 // reset. The queue is paused.
@@ -129,7 +107,7 @@ func (q *queue) start(ctx context.Context) error {
 			return ethernet.ErrNoBuffers
 		}
 		ring.buffers[i] = b
-		ring.descriptors[i] = received{low: q.address(b, q.headroom)}
+		ring.descriptors[i] = received{low: q.Address(b, q.Headroom)}
 	}
 	base := d.family.receiveBase(q.Index)
 	r.Write(base+ringBaseLow, uint32(ring.iova))
@@ -155,7 +133,7 @@ func (q *queue) start(ctx context.Context) error {
 	if err := q.startSend(ctx); err != nil {
 		return err
 	}
-	if q.event != nil {
+	if q.Interrupts() {
 		d.kind.route(d, q.Index, q.Index)
 		// In microseconds, from bit 2 on.
 		r.Write(regEITR+4*uint64(q.Index), min(uint32(d.options.Moderation.Microseconds()), 8191)<<2|eitrKeepCounter)
@@ -194,14 +172,9 @@ func (q *queue) waitRing(ctx context.Context, base uint64, on bool) error {
 	})
 }
 
-// empty takes all buffers out of the rings, which the device has not any more.
-func (q *queue) empty() {
-	for i, b := range q.receive.buffers {
-		if b != noBuffer {
-			q.Cache().Give(b)
-			q.receive.buffers[i] = noBuffer
-		}
-	}
+// Empty implements port.RingDriver.
+func (q *queue) Empty() {
+	q.GiveBack(q.receive.buffers)
 	q.drop()
 }
 
@@ -210,46 +183,15 @@ func (q *queue) drop() {
 	ring := &q.send
 	mask := uint32(len(ring.descriptors) - 1)
 	for ; ring.clean != ring.tail; ring.clean = (ring.clean + 1) & mask {
-		if b := ring.buffers[ring.clean]; b != noBuffer {
+		if b := ring.buffers[ring.clean]; b != port.NoBuffer {
 			q.Cache().Give(b)
 			q.Counters.Lost.Add(1)
 		}
 	}
 }
 
-// address returns the bus address of a place in a buffer.
-func (q *queue) address(buffer uint32, offset uint16) uint64 {
-	return q.pool + uint64(buffer)*uint64(q.stride) + uint64(offset)
-}
-
-// pause keeps the data path off the rings.
-func (q *queue) pause() {
-	q.lock.Lock()
-	q.Live = false
-	q.lock.Unlock()
-}
-
-// run lets the data path use the rings.
-func (q *queue) run() {
-	q.lock.Lock()
-	q.Live = true
-	q.Moved()
-	q.lock.Unlock()
-}
-
-// Sleep implements port.Ring.
-func (q *queue) Sleep(ctx context.Context) (bool, error) {
-	if q.event == nil {
-		return false, nil
-	}
-	if err := q.arm(); err != nil || q.Ready() {
-		return true, err
-	}
-	return true, q.Await(ctx, q.event, &q.lock, q.arrived)
-}
-
-// arm unmasks the queue's vector.
-func (q *queue) arm() error {
+// Arm implements port.RingDriver: it unmasks the queue's vector.
+func (q *queue) Arm() error {
 	d := q.device
 	d.port.Mu.Lock()
 	defer d.port.Mu.Unlock()
@@ -260,18 +202,7 @@ func (q *queue) arm() error {
 	return d.regs.Take()
 }
 
-// Ready implements port.Ring. A device that has to be stepped is.
-func (q *queue) Ready() bool {
-	q.lock.Lock()
-	arrived := q.arrived()
-	q.lock.Unlock()
-	if !arrived {
-		q.device.f.Poll()
-	}
-	return arrived
-}
-
-// arrived reports whether a frame has arrived. The lock is held.
-func (q *queue) arrived() bool {
-	return q.Live && q.receive.descriptors[q.receive.next].status()&rxDone != 0
+// Arrived implements port.RingDriver.
+func (q *queue) Arrived() bool {
+	return q.receive.descriptors[q.receive.next].status()&rxDone != 0
 }

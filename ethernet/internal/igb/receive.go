@@ -11,11 +11,11 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 		return 0, err
 	}
 	n := 0
-	q.lock.Lock()
+	q.Lock.Lock()
 	if q.Live {
 		n = q.take(frames)
 	}
-	q.lock.Unlock()
+	q.Lock.Unlock()
 	return n, nil
 }
 
@@ -44,8 +44,8 @@ func (q *queue) take(frames []ethernet.Frame) int {
 	for _, fresh := range empty {
 		d := &descriptors[at&mask]
 		status := d.high
-		f := ethernet.Frame{Buffer: r.buffers[at&mask], Offset: q.headroom, Length: uint16(status >> rxLengthShift)}
-		good := status&(rxEnd|rxError) == rxEnd && uint32(f.Length)-ethernet.HeaderSize <= q.maxFrame-ethernet.HeaderSize && !r.unended
+		f := ethernet.Frame{Buffer: r.buffers[at&mask], Offset: q.Headroom, Length: uint16(status >> rxLengthShift)}
+		good := status&(rxEnd|rxError) == rxEnd && uint32(f.Length)-ethernet.HeaderSize <= q.MaxFrame-ethernet.HeaderSize && !r.unended
 		if status&rxVLAN != 0 {
 			f.VLAN, f.Flags = uint16(status>>rxVLANShift), ethernet.VLANTagged
 		}
@@ -56,7 +56,7 @@ func (q *queue) take(frames []ethernet.Frame) int {
 		if r.sums {
 			f.Flags |= verdict(status)
 		}
-		*d = received{low: q.address(fresh, q.headroom)}
+		*d = received{low: q.Address(fresh, q.Headroom)}
 		r.buffers[at&mask] = fresh
 		at++
 		if good {

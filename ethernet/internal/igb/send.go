@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -16,8 +16,8 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
-	q.lock.Lock()
-	defer q.lock.Unlock()
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
 	if !q.Live {
 		return 0, nil
 	}
@@ -25,7 +25,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	size := uint32(len(s.descriptors))
 	// As long as less than a quarter is in use, buffers can wait.
 	if used := (s.tail - s.clean) & (size - 1); used >= size/4 || size-1-used < uint32(len(frames)) {
-		q.reclaim()
+		q.Reclaim()
 	}
 	return q.put(frames)
 }
@@ -41,7 +41,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 	n := 0
 	for ; n < len(frames) && room > 0; n++ {
 		f := &frames[n]
-		if f.Buffer >= q.buffers || uint32(f.Offset)+uint32(f.Length) > q.stride {
+		if f.Buffer >= q.Buffers || uint32(f.Offset)+uint32(f.Length) > q.Stride {
 			err = q.BadFrame(f, "")
 			break
 		}
@@ -56,13 +56,13 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 				if room < 1+txContextLen {
 					break
 				}
-				descriptors[tail&mask], s.buffers[tail&mask] = c, noBuffer
+				descriptors[tail&mask], s.buffers[tail&mask] = c, port.NoBuffer
 				s.context = c
 				s.contexts++
 				tail++
 				room--
 			}
-		} else if uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize {
+		} else if uint32(f.Length)-ethernet.HeaderSize > q.MaxFrame-ethernet.HeaderSize {
 			err = q.BadFrame(f, "")
 			break
 		}
@@ -71,7 +71,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 		if tail&(reportEvery-1) == 0 {
 			command |= txReport
 		}
-		descriptors[tail&mask] = sent{low: q.address(f.Buffer, f.Offset), high: command}
+		descriptors[tail&mask] = sent{low: q.Address(f.Buffer, f.Offset), high: command}
 		s.buffers[tail&mask] = f.Buffer
 		bytes += uint64(f.Length)
 		tail++
@@ -114,9 +114,9 @@ func (q *queue) offload(f *ethernet.Frame) (c sent, options, length uint64, err 
 		return bad("Segment", f.Segment)
 	case f.Segment != 0 && (f.L4 < 20 || headers+uint32(f.L4) >= uint32(f.Length)):
 		return bad("L4", f.L4)
-	case f.Segment != 0 && headers+uint32(f.L4)+uint32(f.Segment) > q.maxFrame:
+	case f.Segment != 0 && headers+uint32(f.L4)+uint32(f.Segment) > q.MaxFrame:
 		return bad("Segment", f.Segment)
-	case f.Segment == 0 && uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize:
+	case f.Segment == 0 && uint32(f.Length)-ethernet.HeaderSize > q.MaxFrame-ethernet.HeaderSize:
 		return sent{}, 0, 0, q.BadFrame(f, "")
 	}
 	c.high = txContext
@@ -180,17 +180,16 @@ func (q *queue) Unsent() (int, error) {
 	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
-	q.lock.Lock()
-	defer q.lock.Unlock()
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
 	if q.Live {
-		q.reclaim()
+		q.Reclaim()
 	}
-	s := &q.send
-	return int((s.tail-s.clean)&uint32(len(s.descriptors)-1)) - int(s.contexts), nil
+	return int(q.Held()) - int(q.send.contexts), nil
 }
 
-// reclaim takes back the buffers of frames that have been sent. The lock is held.
-func (q *queue) reclaim() {
+// Reclaim implements port.RingDriver.
+func (q *queue) Reclaim() {
 	s := &q.send
 	mask := uint32(len(s.descriptors) - 1)
 	head := atomic.LoadUint32(s.head)
@@ -209,7 +208,7 @@ func (q *queue) reclaim() {
 		part := min(sent, mask+1-s.clean)
 		list := s.buffers[s.clean : s.clean+part]
 		if s.contexts > 0 {
-			list = slices.DeleteFunc(list, func(b uint32) bool { return b == noBuffer })
+			list = slices.DeleteFunc(list, func(b uint32) bool { return b == port.NoBuffer })
 			s.contexts -= part - uint32(len(list))
 		}
 		q.Cache().GiveAll(list)
@@ -218,23 +217,18 @@ func (q *queue) reclaim() {
 	}
 }
 
-// Trouble implements port.Ring. Without a link frames may stand still.
-func (q *queue) Trouble(now time.Time, up bool) error {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if q.Live {
-		q.reclaim()
-	}
-	switch s := &q.send; {
-	case s.bad:
+// Fault implements port.RingDriver.
+func (q *queue) Fault() error {
+	if q.send.bad {
 		return errHead
-	case !q.Live:
-		return nil
-	case !up || s.clean == s.tail:
-		q.Moved()
-		return nil
 	}
-	return q.Stands(now)
+	return nil
+}
+
+// Held implements port.RingDriver.
+func (q *queue) Held() uint32 {
+	s := &q.send
+	return (s.tail - s.clean) & uint32(len(s.descriptors)-1)
 }
 
 // errHead: the device says that it has sent what it was not given.
@@ -242,7 +236,7 @@ var errHead = fmt.Errorf("%w: the head of its send ring is out of range", ethern
 
 // Renew implements port.Ring: it takes the send ring from the device and gives it an empty one.
 func (q *queue) Renew(ctx context.Context) error {
-	q.pause()
+	q.Pause()
 	base := q.device.family.sendBase(q.Index)
 	q.device.regs.Write(base+ringControl, sendThresholds)
 	if err := q.waitRing(ctx, base, false); err != nil {
@@ -252,6 +246,6 @@ func (q *queue) Renew(ctx context.Context) error {
 	if err := q.startSend(ctx); err != nil {
 		return err
 	}
-	q.run()
+	q.Run()
 	return nil
 }

@@ -2,11 +2,11 @@ package igb
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/mac"
 )
 
 // virtualFunction is a virtual function: its queues are its own, all else it asks the
@@ -163,8 +163,7 @@ func (v *virtualFunction) reset(ctx context.Context, d *device) error {
 // random.
 func (v *virtualFunction) address(context.Context, *device) (ethernet.MAC, error) {
 	if (v.own == ethernet.MAC{}) {
-		_, _ = rand.Read(v.own[:]) // never fails
-		v.own[0] = v.own[0]&^1 | 2 // one station's, administered locally
+		v.own = mac.Random()
 	}
 	return v.own, nil
 }

@@ -2,13 +2,13 @@ package mqnic
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/mac"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -67,7 +67,8 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 		return err
 	}
 	info.Model = boardName(d.card.board)
-	info.MAC = randomMAC()
+	// Boards have their addresses in places that differ, and the NIC compares none.
+	info.MAC = mac.Random()
 	if d.card.phc != nil && d.layout.features&featureStamps != 0 {
 		d.clock = &clock{device: d, at: d.card.phc.at}
 	}
@@ -80,7 +81,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	if err := d.makeQueues(); err != nil {
 		return err
 	}
-	if info.Vectors, err = d.vectors(); err != nil {
+	if info.Vectors, err = p.Vectors(d.f); err != nil {
 		return err
 	}
 	if err := d.quiet(ctx); err != nil {
@@ -139,30 +140,6 @@ func (d *device) hashes() bool {
 	return d.layout.features&featureHash != 0 && (d.options.Queues > 1 || d.options.Offloads&ethernet.OffloadHash != 0)
 }
 
-// randomMAC returns a locally administered address. The addresses of boards are in places that
-// differ from board to board, and the NIC compares none.
-func randomMAC() (m ethernet.MAC) {
-	_, _ = rand.Read(m[:]) // it never fails
-	m[0] = m[0]&^1 | 2
-	return m
-}
-
-// vectors connects an interrupt vector for each queue, if that is asked for and possible, and
-// returns how many there are.
-func (d *device) vectors() (int, error) {
-	if !d.options.Interrupts {
-		return 0, nil
-	}
-	list, err := d.f.Vectors(len(d.queues))
-	if err != nil {
-		return 0, err
-	}
-	for i := range list {
-		d.queues[i].event = list[i]
-	}
-	return len(list), nil
-}
-
 // vector is the MSI-X vector of a queue.
 func (d *device) vector(queue int) uint32 {
 	return uint32(vfio.FirstVector(d.pci) + queue)
@@ -217,9 +194,9 @@ func (d *device) Filter(_ context.Context, to, _ port.Filter) error {
 		return err
 	}
 	for _, q := range d.queues {
-		q.lock.Lock()
+		q.Lock.Lock()
 		q.accept = newFilter(to)
-		q.lock.Unlock()
+		q.Lock.Unlock()
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package mqnic_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -22,14 +20,10 @@ const (
 	soon     = 40 * time.Millisecond
 )
 
-// quiet keeps what the tests provoke out of their output.
-var quiet = slog.New(slog.DiscardHandler)
-
-func contextFor(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+var (
+	quiet      = porttest.Quiet
+	contextFor = porttest.Context
+)
 
 // newFake makes a device, and at the end of the test looks at what it has seen.
 func newFake(t testing.TB, o fakemqnic.Options) *fakemqnic.Device {
@@ -38,51 +32,23 @@ func newFake(t testing.TB, o fakemqnic.Options) *fakemqnic.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if !d.Closed() {
-			t.Error("the device was not closed")
-		}
-		l := d.Log()
-		for _, s := range l.Strays {
-			t.Errorf("stray access: %s", s)
-		}
-		if l.LeftDMA > 0 && d.UnmapFails == nil && d.ConfigFails == nil || l.LeftVectors > 0 {
-			t.Errorf("%d DMA mappings and %d vectors are left", l.LeftDMA, l.LeftVectors)
-		}
-		d.Close()
-	})
+	d.CheckAtEnd(t)
 	return d
 }
 
-// config is the least that Open needs; a pool is made if there is none.
+// config is the least that Open needs.
 func config(t testing.TB, c ethernet.Options) ethernet.Options {
 	t.Helper()
-	if c.Pool == nil {
-		c.Pool = porttest.NewPool(t, ethernet.PoolOptions{})
-	}
 	if c.MAC == (ethernet.MAC{}) {
 		c.MAC = porttest.Own
 	}
-	c.Logger = quiet
-	if c.Timeout == 0 {
-		c.Timeout = patience
-	}
-	return c
+	return porttest.Config(t, c)
 }
 
 // open opens a device and closes it at the end of the test.
 func open(t testing.TB, d *fakemqnic.Device, c ethernet.Options) ethernet.Port {
 	t.Helper()
-	p, err := ethernet.New(contextFor(t), d, config(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return porttest.Open(t, d, config(t, c))
 }
 
 // nic is a fake for the suite.

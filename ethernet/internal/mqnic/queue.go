@@ -6,31 +6,18 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
-
-// noBuffer stands in a slot that has none.
-const noBuffer = ^uint32(0)
 
 // queue is a transmit and a receive queue with a completion queue each, and an event queue.
 type queue struct {
-	lock hotlock.Mutex // for all but what does not change; held during a burst
-	port.Queue
+	port.Rings
 	device *device
-	event  *vfio.Eventfd // nil: Wait polls
-
-	// What frames are checked against.
-	maxFrame, buffers, stride uint32
-	headroom                  uint16
-	sums                      bool
-	hashes                    bool
-	pool                      uint64
-	accept                    filter
+	sums   bool
+	hashes bool
+	accept filter
 
 	receive work
 	send    work
@@ -62,10 +49,8 @@ func (d *device) makeQueues() error {
 		memory, iova = memory[sizes[part]:], iova+sizes[part]
 		return b, at
 	}
-	pool := c.Pool.Options()
 	for i := range uint32(c.Queues) {
-		q := &queue{device: d, maxFrame: uint32(c.MaxFrame()), buffers: uint32(pool.Buffers), stride: uint32(c.Pool.Stride()),
-			headroom: uint16(pool.Headroom), pool: d.pool, accept: newFilter(d.port.Filter()),
+		q := &queue{device: d, accept: newFilter(d.port.Filter()),
 			sums: c.Offloads&ethernet.OffloadReceiveSum != 0, hashes: d.hashes()}
 		r, s := &q.receive, &q.send
 		var b []byte
@@ -83,7 +68,7 @@ func (d *device) makeQueues() error {
 		q.place(s, d.layout.tx, i, 2*i+1)
 		q.events.at = d.layout.eq.queue(i)
 		q.events.bell = d.regs.BAR().Doorbell(q.events.at + queueCommand)
-		d.port.Add(q, &q.Queue)
+		d.port.AddRings(q, &q.Rings, d.f, d.pool)
 		d.queues = append(d.queues, q)
 	}
 	return nil
@@ -92,10 +77,7 @@ func (d *device) makeQueues() error {
 // place says which queues of the device a ring and its completions are.
 func (q *queue) place(w *work, m manager, number, completions uint32) {
 	n := len(w.descriptors)
-	w.buffers, w.done = make([]uint32, n), make([]bool, n)
-	for i := range w.buffers {
-		w.buffers[i] = noBuffer
-	}
+	w.buffers, w.done = port.EmptySlots(n), make([]bool, n)
 	w.number, w.at = number, m.queue(number)
 	w.bell = q.device.regs.BAR().Doorbell(w.at + queueCommand)
 	w.completions.number, w.completions.at = completions, q.device.layout.cq.queue(completions)
@@ -119,7 +101,7 @@ func (q *queue) start() error {
 			return ethernet.ErrNoBuffers
 		}
 		ring.buffers[i] = b
-		ring.descriptors[i] = descriptor{uint64(q.Cache().Pool().Options().Size) << descLengthShift, q.address(b, q.headroom)}
+		ring.descriptors[i] = descriptor{uint64(q.Cache().Pool().Options().Size) << descLengthShift, q.Address(b, q.Headroom)}
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -169,74 +151,29 @@ func (d *device) off(ctx context.Context, what string, at uint64, active uint32)
 	})
 }
 
-// empty takes all buffers out of the rings, which the device has not any more.
-func (q *queue) empty() {
-	for i, b := range q.receive.buffers {
-		if b != noBuffer {
-			q.Cache().Give(b)
-			q.receive.buffers[i] = noBuffer
-		}
-	}
-	for i, b := range q.send.buffers {
-		if b != noBuffer {
-			q.Cache().Give(b)
-			q.send.buffers[i] = noBuffer
-			q.Counters.Lost.Add(1)
-		}
-	}
+// Empty implements port.RingDriver.
+func (q *queue) Empty() {
+	q.GiveBack(q.receive.buffers)
+	q.Counters.Lost.Add(q.GiveBack(q.send.buffers))
 	q.receive.drop()
 	q.send.drop()
 }
 
-// address returns the bus address of a place in a buffer.
-func (q *queue) address(buffer uint32, offset uint16) uint64 {
-	return q.pool + uint64(buffer)*uint64(q.stride) + uint64(offset)
-}
+// Fault implements port.RingDriver.
+func (q *queue) Fault() error { return errors.Join(q.send.fault, q.receive.fault) }
 
-// pause keeps the data path off the rings.
-func (q *queue) pause() {
-	q.lock.Lock()
-	q.Live = false
-	q.lock.Unlock()
-}
-
-// run lets the data path use the rings.
-func (q *queue) run() {
-	q.lock.Lock()
-	q.Live = true
-	q.Moved()
-	q.lock.Unlock()
-}
-
-// Trouble implements port.Ring. Without a link frames may stand still.
-func (q *queue) Trouble(now time.Time, up bool) error {
-	q.lock.Lock()
-	defer q.lock.Unlock()
-	if q.Live {
-		q.reclaim()
-	}
-	if err := errors.Join(q.send.fault, q.receive.fault); err != nil {
-		return err
-	}
-	switch {
-	case !q.Live:
-		return nil
-	case !up || q.send.held() == 0:
-		q.Moved()
-		return nil
-	}
-	return q.Stands(now)
-}
+// Held implements port.RingDriver.
+func (q *queue) Held() uint32 { return q.send.held() }
 
 // Renew implements port.Ring: it takes all rings of the queue from the device, and gives it empty
 // ones.
 func (q *queue) Renew(ctx context.Context) error {
-	q.pause()
+	q.Pause()
 	d := q.device
 	if err := q.stop(ctx); err != nil {
 		return err
 	}
-	q.empty()
+	q.Empty()
 	if err := q.start(); err != nil {
 		return err
 	}
@@ -244,6 +181,6 @@ func (q *queue) Renew(ctx context.Context) error {
 	if err := d.regs.Take(); err != nil {
 		return err
 	}
-	q.run()
+	q.Run()
 	return nil
 }

@@ -12,11 +12,11 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 		return 0, err
 	}
 	n := 0
-	q.lock.Lock()
+	q.Lock.Lock()
 	if q.Live {
 		n = q.take(frames)
 	}
-	q.lock.Unlock()
+	q.Lock.Unlock()
 	return n, nil
 }
 
@@ -30,13 +30,13 @@ func (q *queue) ReceiveAt(frames []ethernet.Frame, at []int64) (int, error) {
 	}
 	frames = frames[:min(len(frames), len(at))]
 	n := 0
-	q.lock.Lock()
+	q.Lock.Lock()
 	if q.Live {
 		q.stamps = at
 		n = q.take(frames)
 		q.stamps = nil
 	}
-	q.lock.Unlock()
+	q.Lock.Unlock()
 	return n, nil
 }
 
@@ -67,10 +67,10 @@ func (q *queue) take(frames []ethernet.Frame) int {
 			}
 		}
 		used++
-		f := ethernet.Frame{Buffer: r.buffers[slot], Offset: q.headroom, Length: c.length}
+		f := ethernet.Frame{Buffer: r.buffers[slot], Offset: q.Headroom, Length: c.length}
 		r.buffers[slot] = fresh
-		r.descriptors[slot].high = q.address(fresh, q.headroom)
-		if uint32(f.Length)-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize {
+		r.descriptors[slot].high = q.Address(fresh, q.Headroom)
+		if uint32(f.Length)-ethernet.HeaderSize > q.MaxFrame-ethernet.HeaderSize {
 			q.Counters.BadLengths.Add(1)
 		} else if q.accept.all || q.accept.passes(q.Cache().Pool().Bytes(f)) {
 			if q.hashes && c.hashType != 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
 // Send implements ethernet.Queue.
@@ -11,8 +12,8 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
-	q.lock.Lock()
-	defer q.lock.Unlock()
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
 	if !q.Live || len(frames) == 0 {
 		return 0, nil
 	}
@@ -20,7 +21,7 @@ func (q *queue) Send(frames []ethernet.Frame) (int, error) {
 	size := uint32(len(s.descriptors))
 	// As long as less than a quarter is in use, buffers can wait.
 	if used := s.posted - s.clean; used >= size/4 || size-used < uint32(len(frames)) {
-		if q.reclaim(); !q.Live {
+		if q.Reclaim(); !q.Live {
 			return 0, nil
 		}
 	}
@@ -37,7 +38,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 	for i := range frames {
 		f := &frames[i]
 		length := uint32(f.Length)
-		if f.Buffer >= q.buffers || uint32(f.Offset)+length > q.stride || length-ethernet.HeaderSize > q.maxFrame-ethernet.HeaderSize || f.Segment != 0 {
+		if f.Buffer >= q.Buffers || uint32(f.Offset)+length > q.Stride || length-ethernet.HeaderSize > q.MaxFrame-ethernet.HeaderSize || f.Segment != 0 {
 			err = q.BadFrame(f, fmt.Sprintf("Segment is %d, and the device cuts no segments", f.Segment))
 			break
 		}
@@ -48,7 +49,7 @@ func (q *queue) put(frames []ethernet.Frame) (int, error) {
 			}
 		}
 		slot := tail & mask
-		s.descriptors[slot] = descriptor{command<<descSumShift | uint64(length)<<descLengthShift, q.address(f.Buffer, f.Offset)}
+		s.descriptors[slot] = descriptor{command<<descSumShift | uint64(length)<<descLengthShift, q.Address(f.Buffer, f.Offset)}
 		s.buffers[slot] = f.Buffer
 		bytes += uint64(length)
 		tail++
@@ -69,17 +70,17 @@ func (q *queue) Unsent() (int, error) {
 	if err := q.Port.Failed(); err != nil {
 		return 0, err
 	}
-	q.lock.Lock()
-	defer q.lock.Unlock()
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
 	if !q.Live { // the device has no frames: they are lost, and the rings are made anew
 		return 0, nil
 	}
-	q.reclaim()
+	q.Reclaim()
 	return int(q.send.held()), nil
 }
 
-// reclaim takes back the buffers of frames that have been sent. The lock is held.
-func (q *queue) reclaim() {
+// Reclaim implements port.RingDriver.
+func (q *queue) Reclaim() {
 	s := &q.send
 	cq := &s.completions
 	mask := uint32(len(cq.entries) - 1)
@@ -102,7 +103,7 @@ func (q *queue) reclaim() {
 			n = 0
 		}
 		q.freed[n] = s.buffers[slot]
-		s.buffers[slot] = noBuffer
+		s.buffers[slot] = port.NoBuffer
 		n++
 	}
 	q.Cache().GiveAll(q.freed[:n])

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
 // quiet turns everything of the interface off. A driver before this one may have left anything on.
@@ -83,7 +81,7 @@ func (d *device) start(ctx context.Context) error {
 		return err
 	}
 	for _, q := range d.queues {
-		q.run()
+		q.Run()
 	}
 	return nil
 }
@@ -136,20 +134,10 @@ func (d *device) stop(ctx context.Context) error {
 
 // Restart implements port.NIC.
 func (d *device) Restart(ctx context.Context) error {
-	for _, q := range d.queues {
-		q.pause()
-		q.lock.Lock()
-		q.reclaim() // what has been sent is not lost
-		q.lock.Unlock()
-	}
-	d.regs.Take()
-	err := d.stop(ctx)
-	if err == nil {
-		for _, q := range d.queues {
-			q.empty()
-		}
-		err = d.start(ctx)
-	}
+	err := d.port.RestartRings(func() error {
+		d.regs.Take()
+		return d.stop(ctx)
+	}, func() error { return d.start(ctx) })
 	return errors.Join(err, d.regs.Take())
 }
 
@@ -158,20 +146,8 @@ func (d *device) Release() error {
 	if d.f == nil {
 		return d.pci.Close()
 	}
-	for _, q := range d.queues {
-		q.pause()
-	}
-	err := d.f.Close(func() error {
-		ctx, cancel := d.port.Limited()
-		defer cancel()
+	return d.port.ReleaseRings(d.f, func(ctx context.Context) error {
 		d.regs.Take()
 		return d.stop(ctx)
 	})
-	if !errors.Is(err, ethernet.ErrNotStopped) {
-		for _, q := range d.queues {
-			q.empty()
-			q.Cache().Close()
-		}
-	}
-	return err
 }

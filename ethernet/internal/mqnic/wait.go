@@ -1,8 +1,6 @@
 package mqnic
 
 import (
-	"context"
-
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -47,22 +45,10 @@ func (e *events) drain(of uint32) (strange uint64) {
 	return strange
 }
 
-// Sleep implements port.Ring. An armed queue that is not empty fires at once, so that no frame is
-// overlooked between the last look and arming.
-func (q *queue) Sleep(ctx context.Context) (bool, error) {
-	if q.event == nil {
-		return false, nil
-	}
-	if err := q.arm(); err != nil || q.Ready() {
-		return true, err
-	}
-	return true, q.Await(ctx, q.event, &q.lock, q.arrived)
-}
-
-// arm has the next frame raise the vector.
-func (q *queue) arm() error {
-	q.lock.Lock()
-	defer q.lock.Unlock()
+// Arm implements port.RingDriver.
+func (q *queue) Arm() error {
+	q.Lock.Lock()
+	defer q.Lock.Unlock()
 	if !q.Live {
 		return nil
 	}
@@ -74,20 +60,9 @@ func (q *queue) arm() error {
 	return c.arm()
 }
 
-// Ready implements port.Ring. A device that has to be stepped is.
-func (q *queue) Ready() bool {
-	q.lock.Lock()
-	arrived := q.arrived()
-	q.lock.Unlock()
-	if !arrived {
-		q.device.f.Poll()
-	}
-	return arrived
-}
-
-// arrived reports whether a frame has arrived. The lock is held.
-func (q *queue) arrived() bool {
+// Arrived implements port.RingDriver.
+func (q *queue) Arrived() bool {
 	c := &q.receive.completions
 	size := uint32(len(c.entries))
-	return q.Live && fresh(load(&c.entries[c.consumer&(size-1)].phase), c.consumer, size)
+	return fresh(load(&c.entries[c.consumer&(size-1)].phase), c.consumer, size)
 }

@@ -72,7 +72,7 @@ func (p *Port) SetMulticast(groups []ethernet.MAC) error {
 	return p.refilter("set the groups of", func(f *Filter) error {
 		f.Groups = slices.Clone(groups)
 		for _, g := range groups {
-			if !g.IsGroup() {
+			if !g.IsMulticast() {
 				return &ethernet.ConfigError{Field: "groups", Value: g, Want: "group addresses"}
 			}
 		}

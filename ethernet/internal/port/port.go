@@ -44,6 +44,7 @@ type Port struct {
 	options ethernet.Options
 	info    ethernet.Info
 	queues  []*Queue
+	rings   []*Rings
 	watch   *watch
 
 	// Mu serializes all use of the device off the data path. Locks of queues are taken inside it.

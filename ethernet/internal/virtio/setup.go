@@ -2,12 +2,12 @@ package virtio
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
+	"github.com/trapeze-nic/trapeze/internal/mac"
 )
 
 // wanted are the features that are used wherever the device has them. Checksums and long
@@ -132,9 +132,7 @@ func (d *device) address(own ethernet.MAC) error {
 		d.info.MAC = own
 	}
 	if d.info.MAC == (ethernet.MAC{}) {
-		_, _ = rand.Read(d.info.MAC[:]) // it does not fail
-		// Local, and a station's (IEEE 802, 8.2).
-		d.info.MAC[0] = d.info.MAC[0]&^1 | 2
+		d.info.MAC = mac.Random()
 	}
 	return nil
 }

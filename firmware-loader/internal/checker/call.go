@@ -1,8 +1,8 @@
 package checker
 
 import (
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // argument is a helper's demand on a register.

@@ -1,7 +1,7 @@
 package checker
 
 import (
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Limits of the checker's own work. They are ours: many times what the programs

@@ -28,7 +28,7 @@ func compile(t *testing.T, source string, flags ...string) *firmware.Spec {
 		missing("clang is not installed")
 	}
 	object := filepath.Join(t.TempDir(), "object.o")
-	arguments := append(flags, "-g", "-Wall", "-Werror", "-I../../../firmware-loader/images/c", "-target", "bpf", "-c", source, "-o", object)
+	arguments := append(flags, "-g", "-Wall", "-Werror", "-I../../../firmware-loader/internal/images/c", "-target", "bpf", "-c", source, "-o", object)
 	text, err := exec.CommandContext(t.Context(), clang, arguments...).CombinedOutput()
 	if bytes.Contains(text, []byte("No available targets")) || bytes.Contains(text, []byte("unable to create target")) {
 		missing("this clang has no BPF target")

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // programs is the environment variable that says how many programs a test compares.

@@ -3,7 +3,7 @@ package checker
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Bits of an opcode that are not its operation: the class, and where the second

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // FuzzCheck checks arbitrary bytes as a program. What is accepted is run, with a frame

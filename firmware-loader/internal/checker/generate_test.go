@@ -4,7 +4,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // thing is what the generator believes a register to hold.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/seed"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // store8 is a store of 8 bytes of zeros, which package asm does not make.

@@ -3,7 +3,7 @@ package checker
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // kinds is a set of what a register may hold, as far as findNeeds has to know it.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/concrete"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Bases of the regions: far from each other and from zero, so that no small mistake

@@ -1,8 +1,8 @@
 package checker
 
 import (
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // checkMaps refuses maps outside the limits of package abi: the proof rests on

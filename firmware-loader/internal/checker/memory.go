@@ -3,7 +3,7 @@ package checker
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // maxOffset bounds offsets of addresses, as BPF_MAX_VAR_OFF does in the kernel

@@ -3,7 +3,7 @@ package checker
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // needs says what matters of a state before an instruction: what may be read later

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // numbers draws a program's beginning that computes a number in R6 from numbers that

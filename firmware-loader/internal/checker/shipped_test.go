@@ -5,18 +5,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // The images that we ship, and what is left of them after mutations, are judged by the
 // kernel too.
 func TestShippedImagesAgainstKernel(t *testing.T) {
 	checks(t, 150)
-	for _, name := range images.Names() {
+	for _, name := range firmware.ShippedNames() {
 		t.Run(name, func(t *testing.T) {
-			spec, err := images.Build(name)
+			spec, err := firmware.BuildShipped(name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,8 +3,8 @@ package checker
 import (
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 const slotCount = abi.StackSize / 8

@@ -3,7 +3,7 @@ package checker_test
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // loop counts to a small number.

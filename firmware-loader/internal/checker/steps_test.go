@@ -3,7 +3,7 @@ package checker_test
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // step is an instruction and, of a jump, the index of the step that it leads to.

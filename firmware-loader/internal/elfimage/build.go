@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Build returns an ELF file like those that clang makes, with a note that has no

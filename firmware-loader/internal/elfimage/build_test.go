@@ -14,9 +14,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // TestBuildForOthers reads what Build wrote with the standard library.

@@ -7,7 +7,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // typeWriter collects type information: the definitions of maps, and which

@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Names of sections besides those of hooks.

@@ -7,7 +7,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // The note's name and type (System V ABI, note section). images/c/trapeze.h has

@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // BenchmarkDecode decodes an image of 64 KiB, all of it instructions.

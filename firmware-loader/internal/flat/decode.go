@@ -8,8 +8,9 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Decode reads the flat image at the start of b; what follows it is not looked

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 func TestDecodeTruncated(t *testing.T) {

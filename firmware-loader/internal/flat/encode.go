@@ -7,8 +7,9 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf/asm"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // Encode returns the flat image of img, digest included. Errors are *Error; what

@@ -10,9 +10,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // sample is an image with a bit of everything.

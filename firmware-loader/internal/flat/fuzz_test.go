@@ -7,9 +7,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"pgregory.net/rapid"
+
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // FuzzDecode: nothing makes Decode panic, and what it accepts encodes and decodes

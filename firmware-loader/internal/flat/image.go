@@ -5,8 +5,9 @@ import (
 	"math"
 
 	"github.com/cilium/ebpf/asm"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 
 // MaxSize of an image in bytes: more than the largest slot that we know.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 )
@@ -20,7 +20,7 @@ var flagValues = map[string]shell.Completer{
 	"wire":      shell.OneOf("loop", "udp://", "shm:", "memif:", "pci:", "afxdp:", "vhost-user:", "vfio-user:"),
 	"policy":    shell.OneOf(driver.HostPolicies()...),
 	"policy-at": shell.OneOf("host", "nic"),
-	"image":     shell.OneOf(images.Names()...),
+	"image":     shell.OneOf(firmware.ShippedNames()...),
 	"driver":    shell.OneOf("vfio-pci"),
 	"format":    shell.OneOf("pcap", "pcapng"),
 	"section":   shell.OneOf(sections...),
@@ -50,7 +50,7 @@ func completeImage(_ *cobra.Command, args []string, _ string) ([]cobra.Completio
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var list []cobra.Completion
-	for _, i := range images.Catalogue() {
+	for _, i := range firmware.ShippedImages() {
 		list = append(list, cobra.CompletionWithDesc("image:"+i.Name, i.Summary))
 	}
 	return list, cobra.ShellCompDirectiveDefault

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/lab/modelcmd"
+	"github.com/trapeze-nic/trapeze/lab"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -86,9 +88,7 @@ func TestDemoPolicies(t *testing.T) {
 		if base := filepath.Base(name); strings.HasPrefix(base, "store-and-forward") || strings.HasPrefix(base, "cut-through") {
 			least = "100"
 		}
-		model := modelcmd.Command(&command.Env{Stdout: io.Discard, Stderr: io.Discard})
-		model.SetArgs([]string{"replay", "--log", name, "--min-alike", least})
-		if err := model.ExecuteContext(t.Context()); err != nil {
+		if err := runLab(t, "model", "replay", "--log", name, "--min-alike", least); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -143,4 +143,13 @@ func TestDemoPoliciesStopped(t *testing.T) {
 	if got, err := os.ReadFile(picture); err != nil || string(got) != "older" || len(left(t, filepath.Dir(picture))) != 1 || len(left(t, logs)) != 0 {
 		t.Errorf("%q, %v, %v, %v", got, err, left(t, filepath.Dir(picture)), left(t, logs))
 	}
+}
+
+// runLab runs a command of trapeze-lab on files of this program's.
+func runLab(t *testing.T, args ...string) error {
+	t.Helper()
+	root := &cobra.Command{SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(lab.Commands(&command.Env{Stdout: io.Discard, Stderr: io.Discard})...)
+	root.SetArgs(args)
+	return root.ExecuteContext(t.Context())
 }

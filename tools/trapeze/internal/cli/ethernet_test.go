@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"os"
@@ -17,8 +16,7 @@ import (
 	_ "github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -53,18 +51,11 @@ func TestFilterOfEthernet(t *testing.T) {
 
 	good, bad := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.66")
 	to := netip.MustParseAddr("192.0.2.2")
-	key := make([]byte, images.FlowKeySize)
-	from16, to16 := bad.As16(), to.As16()
-	copy(key[images.FlowSource:], from16[:])
-	copy(key[images.FlowDestination:], to16[:])
-	binary.BigEndian.PutUint16(key[images.FlowSourcePort:], 7)
-	binary.BigEndian.PutUint16(key[images.FlowDestinationPort:], 9)
-	key[images.FlowProtocol] = 17
-	rule := make([]byte, images.RuleValueSize)
-	rule[images.RuleAction] = abi.FilterDrop
+	key := firmware.FlowKey(netip.AddrPortFrom(bad, 7), netip.AddrPortFrom(to, 9), 17)
+	rule := firmware.Rule{Action: firmware.FilterDrop}
 	for _, args := range [][]string{
 		{"load", "--device", device, "image:acl"},
-		{"fw", "map", "--device", device, "image:acl", "rules", "set", hex.EncodeToString(key), hex.EncodeToString(rule)},
+		{"fw", "map", "--device", device, "image:acl", "rules", "set", hex.EncodeToString(key), hex.EncodeToString(rule.Bytes())},
 	} {
 		if o := run(t, args...); o.code != shell.ExitOK {
 			t.Fatalf("%q: %+v", args, o)
@@ -104,9 +95,9 @@ func TestFilterOfEthernet(t *testing.T) {
 		Results []struct{ Entries []struct{ Key, Value string } }
 	}
 	decode(t, run(t, "fw", "map", "--json", "--device", device, "image:acl", "rules", "get", hex.EncodeToString(key)), &report)
-	binary.LittleEndian.PutUint64(rule[images.RuleHits:], frames)
-	if got := report.Results[0].Entries[0].Value; got != hex.EncodeToString(rule) {
-		t.Errorf("the rule is %s, want %x", got, rule)
+	rule.Hits = frames
+	if got := report.Results[0].Entries[0].Value; got != hex.EncodeToString(rule.Bytes()) {
+		t.Errorf("the rule is %s, want %x", got, rule.Bytes())
 	}
 	if o := stop(); o.code != shell.ExitOK {
 		t.Errorf("emulate ended with %+v", o)

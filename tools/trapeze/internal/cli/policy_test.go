@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/lab/modelcmd"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
@@ -366,9 +363,7 @@ func TestDemoLog(t *testing.T) {
 		if !followed(t, records, 3*64<<10, allEngines...) || r.Log.Transfers != len(records) || r.Log.Dropped != 0 {
 			t.Errorf("%+v, %d records", r.Log, len(records))
 		}
-		plot := modelcmd.PlotCommand(&command.Env{Stdout: io.Discard, Stderr: io.Discard})
-		plot.SetArgs([]string{"flow", "--force", "--log", log, "--output", picture})
-		if err := plot.ExecuteContext(t.Context()); err != nil {
+		if err := runLab(t, "plot", "flow", "--force", "--log", log, "--output", picture); err != nil {
 			t.Fatal(err)
 		}
 		svg, err := os.ReadFile(picture)

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // FabricReport says whether programs that use libfabric find the provider of Trapeze.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 var functionChecks = []Check{

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 var hardwareChecks = []Check{

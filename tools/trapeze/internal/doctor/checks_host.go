@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // found makes a finding.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 var memoryChecks = []Check{

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 type tree = hostpcitest.Tree

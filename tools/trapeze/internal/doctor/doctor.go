@@ -9,8 +9,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // Severity of a finding.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
 // library makes a library with a function.

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

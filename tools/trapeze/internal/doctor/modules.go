@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // kernelConfig has the options that a kernel was built with; nil if it does not

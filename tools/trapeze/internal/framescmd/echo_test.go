@@ -2,18 +2,16 @@ package framescmd_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"net"
-	"strings"
+	"net/netip"
 	"testing"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
 
 type echoReport struct {
@@ -110,13 +108,9 @@ func TestEchoEnds(t *testing.T) {
 func TestEchoFiltered(t *testing.T) {
 	address := newWire()
 	p := newPeer(t, address)
-	key := make([]byte, images.FlowKeySize)
-	copy(key[images.FlowSource:], net.ParseIP("10.0.0.66").To16())
-	copy(key[images.FlowDestination:], net.ParseIP("10.0.0.1").To16())
-	key[images.FlowProtocol] = 1
-	rule := binary.LittleEndian.AppendUint32(nil, abi.FilterDrop)
-	rule = append(rule, make([]byte, images.RuleValueSize-len(rule))...)
-	echo := start(t, "echo", "--device", address, "--ip", "10.0.0.1", "--image", "acl", "--map", fmt.Sprintf("rules:%x=%x", key, rule), "--show-map", "rules")
+	key := firmware.FlowKey(netip.MustParseAddrPort("10.0.0.66:0"), netip.MustParseAddrPort("10.0.0.1:0"), 1)
+	rule := firmware.Rule{Action: firmware.FilterDrop}
+	echo := start(t, "echo", "--device", address, "--ip", "10.0.0.1", "--image", "acl", "--map", fmt.Sprintf("rules:%x=%x", key, rule.Bytes()), "--show-map", "rules")
 	mac := who(t, p, "10.0.0.2", "10.0.0.1")
 	for i := range 10 {
 		p.send(t, ping(t, p.MAC(), mac, "10.0.0.66", "10.0.0.1", 0, i, 56))
@@ -131,8 +125,9 @@ func TestEchoFiltered(t *testing.T) {
 	if r.Answers["echo"] != 1 || r.Invalid+r.Other != 0 || r.Ports[0].Program == nil || r.Ports[0].Program.Name != "acl" {
 		t.Fatalf("%+v", r)
 	}
+	rule.Hits = 10
 	rules := r.Ports[0].Program.Maps["rules"]
-	if len(rules) != 1 || !strings.HasPrefix(rules[0].Value[2*images.RuleHits:], "0a000000") {
+	if len(rules) != 1 || rules[0].Value != fmt.Sprintf("%x", rule.Bytes()) {
 		t.Errorf("%+v", rules)
 	}
 }

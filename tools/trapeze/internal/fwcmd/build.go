@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -40,7 +39,7 @@ func (x *commands) build() *cobra.Command {
 SRAM that it needs and the digest. The programs are checked first; an image that a
 NIC would refuse is not written. A signature that the object has is dropped.
 
-What is not given is taken from the object's note (firmware-loader/images/c/trapeze.h
+What is not given is taken from the object's note (firmware-loader/internal/images/c/trapeze.h
 declares one). A build ID that is neither given nor there is made from the image.
 
 Images that come with trapeze:
@@ -95,9 +94,9 @@ Images that come with trapeze:
 func source(from, shipped string, meta firmware.Meta) (*firmware.Spec, error) {
 	switch {
 	case shipped != "":
-		s, err := images.Build(shipped)
-		if errors.Is(err, images.ErrUnknown) {
-			return nil, &option.Error{Option: "--image", Value: shipped, Allowed: strings.Join(images.Names(), ", ")}
+		s, err := firmware.BuildShipped(shipped)
+		if errors.Is(err, firmware.ErrNotShipped) {
+			return nil, &option.Error{Option: "--image", Value: shipped, Allowed: strings.Join(firmware.ShippedNames(), ", ")}
 		}
 		if err != nil {
 			return nil, err
@@ -120,7 +119,7 @@ func source(from, shipped string, meta firmware.Meta) (*firmware.Spec, error) {
 // imageHelp lists the images that come with trapeze.
 func imageHelp() string {
 	var b strings.Builder
-	for _, i := range images.Catalogue() {
+	for _, i := range firmware.ShippedImages() {
 		fmt.Fprintf(&b, "  %-18s %s\n", i.Name, i.Summary)
 	}
 	return b.String()

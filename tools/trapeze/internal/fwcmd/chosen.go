@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -23,7 +23,7 @@ type ProgramFlags struct {
 
 // Register adds the flags to a command; which says what NICs the program is for.
 func (f *ProgramFlags) Register(c *cobra.Command, which string) {
-	c.Flags().StringVar(&f.image, "image", "", "control program for "+which+": a file, or one of "+strings.Join(images.Names(), ", "))
+	c.Flags().StringVar(&f.image, "image", "", "control program for "+which+": a file, or one of "+strings.Join(firmware.ShippedNames(), ", "))
 	c.Flags().StringArrayVar(&f.fill, "map", nil, "with --image: MAP:KEY=VALUE, in hexadecimal, sets an entry of a map; may be repeated")
 	c.Flags().StringArrayVar(&f.show, "show-map", nil, "with --image: name of a map to show at the end; may be repeated")
 }

@@ -18,8 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
@@ -231,7 +230,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 // TestShipped builds all images that come with trapeze.
 func TestShipped(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range images.Names() {
+	for _, name := range firmware.ShippedNames() {
 		file := filepath.Join(dir, name)
 		ok(t, "fw", "build", "--image", name, "--output", file)
 		// As a file and by name they are the same to all that take both.
@@ -245,8 +244,8 @@ func TestShipped(t *testing.T) {
 		}
 	}
 	again := filepath.Join(dir, "again")
-	ok(t, "fw", "build", "--image", images.Names()[0], "--version", "9.9", "--output", again)
-	if s := decoded[shown](t, "fw", "show", again); s.Name != images.Names()[0] || s.Version != "9.9" {
+	ok(t, "fw", "build", "--image", firmware.ShippedNames()[0], "--version", "9.9", "--output", again)
+	if s := decoded[shown](t, "fw", "show", again); s.Name != firmware.ShippedNames()[0] || s.Version != "9.9" {
 		t.Errorf("%+v", s)
 	}
 }

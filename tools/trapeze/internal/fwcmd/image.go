@@ -10,9 +10,8 @@ import (
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
@@ -32,9 +31,9 @@ type Image struct {
 // are of package opaque or firmware, of the file system, or wrap option.ErrBad.
 func Open(arg string) (*Image, error) {
 	if name, ok := strings.CutPrefix(arg, shippedPrefix); ok {
-		s, err := images.Build(name)
-		if errors.Is(err, images.ErrUnknown) {
-			return nil, &option.Error{Option: "image", Value: name, Allowed: strings.Join(images.Names(), ", ")}
+		s, err := firmware.BuildShipped(name)
+		if errors.Is(err, firmware.ErrNotShipped) {
+			return nil, &option.Error{Option: "image", Value: name, Allowed: strings.Join(firmware.ShippedNames(), ", ")}
 		}
 		return &Image{file: arg, spec: s}, err
 	}
@@ -50,7 +49,7 @@ func Open(arg string) (*Image, error) {
 }
 
 // IsShipped says whether an image of that name comes with trapeze.
-func IsShipped(name string) bool { return slices.Contains(images.Names(), name) }
+func IsShipped(name string) bool { return slices.Contains(firmware.ShippedNames(), name) }
 
 // Shipped returns the argument of Open for an image that comes with trapeze.
 func Shipped(name string) string { return shippedPrefix + name }

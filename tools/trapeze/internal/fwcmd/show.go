@@ -7,8 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
-	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
@@ -117,7 +116,7 @@ func (s *shown) ofSpec(spec *firmware.Spec) error {
 }
 
 func showMap(m abi.Map) (shownMap, error) {
-	storage, err := processor.StorageSize(m)
+	storage, err := firmware.StorageSize(m)
 	return shownMap{Name: m.Name, Type: m.Type.String(), Key: m.Key, Value: m.Value, Entries: m.Entries,
 		ReadOnly: m.Flags&abi.MapReadOnly != 0, Storage: storage}, err
 }

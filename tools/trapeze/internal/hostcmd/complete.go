@@ -3,7 +3,7 @@ package hostcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/vfio/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
 // Complete lists the addresses of the functions that a command is for: unbind takes

@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
-	"github.com/trapeze-nic/trapeze/firmware-loader/abi"
+
+	"github.com/trapeze-nic/trapeze/internal/abi"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )

@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -55,29 +54,16 @@ type host struct {
 	clients []*telemetry.Client
 }
 
-// look asks all processes, at once, so that one which does not answer delays no other. Sockets
-// without a process, and those of programs of others, are passed over.
+// look asks all processes.
 func look(ctx context.Context) *host {
 	h := &host{}
 	var mu sync.Mutex // guards h
-	var asking sync.WaitGroup
-	for _, path := range telemetry.Find() {
-		asking.Go(func() {
-			c, err := telemetry.Dial(ctx, path)
-			if err != nil {
-				return
-			}
-			if !strings.HasPrefix(c.Version, telemetry.Project) {
-				_ = c.Close()
-				return
-			}
-			nics := nicsOf(ctx, c)
-			mu.Lock()
-			defer mu.Unlock()
-			h.clients, h.nics = append(h.clients, c), append(h.nics, nics...)
-		})
-	}
-	asking.Wait()
+	telemetry.Each(ctx, func(c *telemetry.Client) {
+		nics := nicsOf(ctx, c)
+		mu.Lock()
+		defer mu.Unlock()
+		h.clients, h.nics = append(h.clients, c), append(h.nics, nics...)
+	})
 	slices.SortStableFunc(h.nics, func(a, b *NIC) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Port, b.Port)) })
 	return h
 }
@@ -90,23 +76,12 @@ func (h *host) close() {
 
 // nicsOf asks a process for its NICs; none of one that ends meanwhile.
 func nicsOf(ctx context.Context, c *telemetry.Client) (list []*NIC) {
-	var ports []int
-	if c.Ask(ctx, "/ethdev/list", &ports) != nil {
-		return nil
-	}
 	owner := Owner{PID: c.PID, UID: c.UID, User: strconv.FormatUint(uint64(c.UID), 10), Program: c.Program}
 	if u, err := user.LookupId(owner.User); err == nil {
 		owner.User = u.Username
 	}
-	for _, port := range ports {
-		var info struct {
-			Name string `json:"name"`
-			MAC  string `json:"mac_addr"`
-			VIs  int    `json:"nb_rx_queues"`
-		}
-		if c.Ask(ctx, fmt.Sprintf("/ethdev/info,%d", port), &info) == nil {
-			list = append(list, &NIC{owner, port, telemetry.Printable(info.Name), telemetry.Printable(info.MAC), info.VIs, c})
-		}
+	for _, s := range telemetry.NICs(ctx, c) {
+		list = append(list, &NIC{owner, s.Port, s.Name, s.MAC, s.Endpoints, c})
 	}
 	return list
 }

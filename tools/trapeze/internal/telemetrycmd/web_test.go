@@ -18,7 +18,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	_ "github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/firmware-loader/images"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/via"
@@ -293,7 +293,7 @@ func find(list []shownNIC, name string) *shownNIC {
 func TestWebEvents(t *testing.T) {
 	leaktest.Check(t)
 	nics, names := shownPair(t)
-	spec, err := images.Build("count")
+	spec, err := firmware.BuildShipped("count")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (t *Table) port(port int, now time.Duration, frame []byte) int {
 	case !t.learn(source, port, now):
 		t.counts.Loops++
 		return Refused
-	case destination.IsGroup():
+	case destination.IsMulticast():
 		if [5]byte(destination[:5]) == [5]byte{0x01, 0x80, 0xc2} && destination[5]&0xf0 == 0 {
 			t.counts.Reserved++
 			return Refused

@@ -53,7 +53,7 @@ func New(ctx context.Context, d *driver.NIC, c ethernet.Options) (ethernet.Port,
 		return fail(errors.Join(fmt.Errorf("%w: %d queues", ethernet.ErrNotSupported, c.Queues), d.Close()), "such a port has one queue")
 	case c.Offloads != 0:
 		return fail(errors.Join(fmt.Errorf("%w: offloads: %v", ethernet.ErrNotSupported, c.Offloads), d.Close()), "")
-	case c.MAC != ethernet.MAC{} && c.MAC != ethernet.MAC(d.Identity().MAC):
+	case c.MAC != ethernet.MAC{} && c.MAC != d.Identity().MAC:
 		return fail(errors.Join(fmt.Errorf("%w: another address than the NIC's, %v", ethernet.ErrNotSupported, d.Identity().MAC), d.Close()),
 			"the option mac of emu: addresses sets it")
 	}
@@ -62,7 +62,7 @@ func New(ctx context.Context, d *driver.NIC, c ethernet.Options) (ethernet.Port,
 		return fail(err, "")
 	}
 	p := &port{nic: nic, driver: d, info: ethernet.Info{Device: address, Driver: "trapeze", Model: nic.Query().Backend, Tested: true,
-		MAC: ethernet.MAC(nic.Query().Address), Options: c}}
+		MAC: nic.Query().Address, Options: c}}
 	if c.Interrupts {
 		p.info.Vectors = d.Identity().Vectors
 	}

@@ -88,7 +88,7 @@ func (r *Responder) Answer(frame []byte) (int, Verdict) {
 		return 0, Other
 	}
 	to, from := ethernet.MAC(frame), ethernet.MAC(frame[6:])
-	if !from.IsStation() || from == r.mac || !to.IsGroup() && to != r.mac {
+	if !from.IsStation() || from == r.mac || !to.IsMulticast() && to != r.mac {
 		return 0, Other
 	}
 	at := 12
@@ -131,7 +131,7 @@ const (
 var arpEthernet = [6]byte{0, 1, 8, 0, 6, 4}
 
 func (r *Responder) arp(b []byte, to, from ethernet.MAC) (int, Verdict) {
-	if to.IsGroup() && to != broadcast {
+	if to.IsMulticast() && to != broadcast {
 		return 0, Other
 	}
 	if len(b) < arpSize || [6]byte(b) != arpEthernet {
@@ -166,7 +166,7 @@ const (
 )
 
 func (r *Responder) ipv4(b []byte, to ethernet.MAC) (int, Verdict) {
-	if to.IsGroup() || len(b) < ipv4Size || b[9] != 1 { // ICMP
+	if to.IsMulticast() || len(b) < ipv4Size || b[9] != 1 { // ICMP
 		return 0, Other
 	}
 	source, destination := [4]byte(b[12:]), [4]byte(b[16:])
@@ -224,7 +224,7 @@ func (r *Responder) ipv6(b []byte, to, from ethernet.MAC) (int, Verdict) {
 	target := destination
 	switch icmp[0] {
 	case echoRequest6:
-		if to.IsGroup() {
+		if to.IsMulticast() {
 			return 0, Other
 		}
 	case solicitation:
@@ -264,7 +264,7 @@ func oneHost6(a [16]byte) bool {
 // target itself, or to the group of addresses that end like it.
 func asksFor(target, destination [16]byte, to ethernet.MAC) bool {
 	if destination == target {
-		return !to.IsGroup()
+		return !to.IsMulticast()
 	}
 	group := [16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: target[13], 14: target[14], 15: target[15]}
 	return destination == group && to == solicited(target)

@@ -1,0 +1,49 @@
+package porttest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// Quiet keeps what tests provoke out of their output.
+var Quiet = slog.New(slog.DiscardHandler)
+
+// Context ends with the test, and is far longer than anything in it takes.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Config completes options: a pool if there is none, a quiet logger, and a timeout.
+func Config(t testing.TB, c ethernet.Options) ethernet.Options {
+	t.Helper()
+	if c.Pool == nil {
+		c.Pool = NewPool(t, ethernet.PoolOptions{})
+	}
+	c.Logger = Quiet
+	if c.Timeout == 0 {
+		c.Timeout = patience
+	}
+	return c
+}
+
+// Open opens a device with options that Config completes, and closes the port at the end of the
+// test.
+func Open(t testing.TB, d vfio.Device, c ethernet.Options) ethernet.Port {
+	t.Helper()
+	p, err := ethernet.New(Context(t), d, Config(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}

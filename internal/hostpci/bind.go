@@ -1,0 +1,227 @@
+package hostpci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Bind gives a function to VFIO: it restricts the function to that driver,
+// takes it from the one that has it, and has the kernel probe. What is there
+// already is left alone. Each step is checked; if one fails the function goes
+// back to the driver that it had.
+//
+// Bridges and functions with virtual ones are refused. So are, unless Force is
+// set, functions that the host uses and those whose group is not viable: with
+// Group the others in it are bound too. The driver that the function had is
+// written to /run/trapeze/pci, for Unbind.
+//
+// Errors are *failure.Error and wrap failure.ErrBadAddress, ErrNoFunction, ErrBridge,
+// ErrSRIOV, ErrNoDriver, ErrNoIOMMU, ErrNotViable, ErrInUse, ErrHeld,
+// ErrLocked, ErrRefused, ErrStuck or an errno; with ErrRolledBack if anything
+// had been done.
+func Bind(ctx context.Context, r Root, address string, o Options) (Result, error) {
+	op := newOperation("bind", r, o)
+	f, err := Lookup(r, address)
+	if err != nil {
+		return Result{}, err
+	}
+	if !driverName.MatchString(op.driver) || !IsVFIO(op.driver) {
+		return Result{}, op.fail(f.Address, fmt.Errorf("%w: %q is not one of VFIO's", ErrNoDriver, op.driver), "use vfio-pci, or a variant such as mlx5_vfio_pci")
+	}
+	f, unlock, err := op.reserve(ctx, f)
+	if err != nil {
+		return Result{}, err
+	}
+	defer unlock()
+	todo, err := op.family(f, func(m Member) bool { return m.Driver != op.driver && !m.Bridge })
+	if err != nil {
+		return Result{}, err
+	}
+	if f.Driver == op.driver {
+		todo = slices.DeleteFunc(todo, func(g Function) bool { return g.Address == f.Address })
+	}
+	overridden, err := op.mayTake(f, todo)
+	if err != nil {
+		return Result{}, err
+	}
+	// Whether it may be taken comes first: a driver is soon loaded.
+	var modules []string
+	if len(todo) > 0 && !r.Exists(path.Join("sys/bus/pci/drivers", op.driver)) {
+		if !o.DryRun {
+			return Result{}, op.fail(f.Address, fmt.Errorf("%w: %s", ErrNoDriver, op.driver), "modprobe "+op.driver)
+		}
+		modules = []string{op.driver}
+	}
+	for i, g := range todo {
+		err := op.take(ctx, g)
+		if err == nil {
+			continue
+		}
+		err = op.restore(ctx, todo[:i+1], err)
+		if errors.Is(err, ErrRolledBack) {
+			for _, h := range todo[:i+1] {
+				err = errors.Join(err, forget(r, h.Address))
+			}
+		}
+		return op.result(nil), op.fail(g.Address, err, op.hintFor(err, g))
+	}
+	res := op.result(todo)
+	res.Overridden, res.Modules = overridden, modules
+	if !o.DryRun {
+		err = op.addNodes(&res, append([]Function{f}, todo...))
+	}
+	return res, err
+}
+
+// family returns the function and, with Group, the others of its group that
+// match.
+func (op *operation) family(f Function, also func(Member) bool) ([]Function, error) {
+	list := []Function{f}
+	if !op.opts.Group {
+		return list, nil
+	}
+	for _, m := range f.GroupMembers {
+		if !also(m) {
+			continue
+		}
+		g, err := Lookup(op.root, m.Address)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, g)
+	}
+	return list, nil
+}
+
+// mayTake refuses what must stay with the kernel. It returns the uses that
+// Force overrides. f may be bound already.
+func (op *operation) mayTake(f Function, todo []Function) (overridden []Use, err error) {
+	for _, g := range todo {
+		switch {
+		case g.Bridge, g.Class>>16 == classBridge: // those to ISA look like any other function
+			return nil, op.fail(g.Address, ErrBridge, "bind the functions behind it")
+		case g.SRIOV.VFs > 0:
+			return nil, op.fail(g.Address, fmt.Errorf("%w: it has %d virtual functions", ErrSRIOV, g.SRIOV.VFs),
+				sriovHint(op.root, g))
+		case g.IOMMUGroup < 0 && !UnsafeMode(op.root):
+			return nil, op.fail(g.Address, ErrNoIOMMU, "turn the IOMMU on; trapeze doctor says how")
+		}
+		held, err := op.heldBy(g)
+		if err != nil {
+			return nil, op.fail(g.Address, err, "")
+		}
+		if held != nil && !op.opts.Force {
+			return nil, op.fail(g.Address, held, "end it first")
+		}
+		uses, err := Uses(op.root, g)
+		if err != nil && !op.opts.Force {
+			return nil, err
+		}
+		if len(uses) > 0 && !op.opts.Force {
+			hint := "stop that first, or take it all the same with --force"
+			if slices.ContainsFunc(uses, Use.CutsOff) {
+				hint = "this host is reached over it: bind another NIC; --force takes it all the same, and may cut the host off"
+			}
+			return nil, op.fail(g.Address, &InUseError{uses}, hint)
+		}
+		overridden = append(overridden, uses...)
+	}
+	if blockers := f.Blockers(); len(blockers) > 0 && !op.opts.Group && !op.opts.Force {
+		return nil, op.fail(f.Address, &GroupError{f.IOMMUGroup, blockers}, groupHint(op.root, f.Address, blockers))
+	}
+	return overridden, nil
+}
+
+// groupHint says what would make a group viable. What the host uses is not to be freed.
+func groupHint(r Root, address string, blockers []Member) string {
+	hint := "take all of them with trapeze bind --group " + address
+	var s []string
+	for _, m := range blockers {
+		if InUse(r, m.Address) {
+			return hint + ", which refuses those that the host uses"
+		}
+		s = append(s, Write{devicePath(m.Address, "driver/unbind"), m.Address}.String())
+	}
+	return hint + ", or free the others: " + strings.Join(s, "; ")
+}
+
+// sriovHint says what takes a function's virtual ones away. If the host uses one
+// of these, they are not to be ended.
+func sriovHint(r Root, f Function) string {
+	if slices.ContainsFunc(f.VirtualFunctions(r), func(address string) bool { return InUse(r, address) }) {
+		return "bind one of those that the host does not use"
+	}
+	return "bind one of those, or end them: echo 0 > " + devicePath(f.Address, "sriov_numvfs")
+}
+
+// UnsafeMode says whether VFIO takes functions without an IOMMU.
+func UnsafeMode(r Root) bool {
+	return r.Optional("sys/module/vfio/parameters/enable_unsafe_noiommu_mode") == "Y"
+}
+
+// heldBy returns a *HeldError if a process has the function open through VFIO.
+func (op *operation) heldBy(f Function) (*HeldError, error) {
+	if !IsVFIO(f.Driver) {
+		return nil, nil
+	}
+	nodes, err := f.Nodes(op.root)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := Holders(op.root, nodes)
+	if err != nil || len(holders) == 0 {
+		return nil, err
+	}
+	return &HeldError{holders}, nil
+}
+
+// take gives one function to VFIO.
+func (op *operation) take(ctx context.Context, f Function) error {
+	// A VFIO driver is none to go back to: what is on record already is.
+	if !op.opts.DryRun && !IsVFIO(f.Driver) {
+		if err := remember(op.root, f); err != nil {
+			return err
+		}
+	}
+	if err := op.setOverride(ctx, f.Address, op.driver); err != nil {
+		return err
+	}
+	if f.Driver != "" {
+		if err := op.release(ctx, f.Address); err != nil {
+			return err
+		}
+	}
+	return op.probe(ctx, f.Address, func(now string) bool { return now == op.driver })
+}
+
+func (op *operation) result(done []Function) Result {
+	res := Result{Writes: op.writes}
+	for _, f := range done {
+		res.Changes = append(res.Changes, Change{f.Address, f.Driver, op.driver})
+	}
+	return res
+}
+
+// addNodes looks up how the functions can be opened now.
+func (op *operation) addNodes(res *Result, list []Function) error {
+	for _, f := range list {
+		now, err := Lookup(op.root, f.Address)
+		if err != nil {
+			return err
+		}
+		nodes, err := now.Nodes(op.root)
+		if err != nil {
+			return op.fail(f.Address, err, "")
+		}
+		for _, n := range nodes {
+			res.Nodes = append(res.Nodes, "/"+n)
+		}
+	}
+	slices.Sort(res.Nodes)
+	res.Nodes = slices.Compact(res.Nodes)
+	return nil
+}

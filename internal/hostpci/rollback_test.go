@@ -1,0 +1,129 @@
+package hostpci_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
+)
+
+// TestRollback breaks each write in turn: the function, and others of its
+// group, go back to where they were.
+func TestRollback(t *testing.T) {
+	breaks := map[string]func(*hostpcitest.Kernel){
+		"unbind fails":    func(k *hostpcitest.Kernel) { k.Fail["unbind"] = syscall.EBUSY },
+		"probe fails":     func(k *hostpcitest.Kernel) { k.Fail["drivers_probe"] = syscall.EINVAL },
+		"probe ignored":   func(k *hostpcitest.Kernel) { k.Ignore["drivers_probe"] = true },
+		"unbind ignored":  func(k *hostpcitest.Kernel) { k.Ignore["unbind"] = true },
+		"probe forbidden": func(k *hostpcitest.Kernel) { k.Fail["drivers_probe"] = syscall.EACCES },
+	}
+	for name, spoil := range breaks {
+		t.Run("bind, "+name, func(t *testing.T) {
+			tree, kernel := idleNIC(t)
+			twin(tree)
+			// The first of the group succeeds.
+			tree.File(hostpcitest.Dir("0000:03:00.1")+"/driver_override", "ixgbe\n")
+			spoil(kernel)
+			_, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write, Group: true})
+			if !errors.Is(err, hostpci.ErrRolledBack) {
+				t.Fatal(err)
+			}
+			for _, a := range []string{nicAddress, "0000:03:00.1"} {
+				if d := driverOf(t, tree, a); d != "ixgbe" {
+					t.Errorf("%s belongs to %q", a, d)
+				}
+			}
+			if a, b := overrideOf(t, tree, nicAddress), overrideOf(t, tree, "0000:03:00.1"); a != "" || b != "ixgbe" {
+				t.Errorf("overrides %q and %q", a, b)
+			}
+			if list, err := hostpci.Records(tree.Root()); err != nil || len(list) != 0 {
+				t.Errorf("records %v, %v", list, err)
+			}
+			if errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "sudo") {
+				t.Errorf("no hint: %v", err)
+			}
+		})
+		t.Run("unbind, "+name, func(t *testing.T) {
+			if name == "probe ignored" {
+				t.Skip("no driver is a choice of the kernel's, the driver is then bound by name")
+			}
+			tree, kernel := idleNIC(t)
+			if _, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write}); err != nil {
+				t.Fatal(err)
+			}
+			spoil(kernel)
+			_, err := hostpci.Unbind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
+			if !errors.Is(err, hostpci.ErrRolledBack) || driverOf(t, tree, nicAddress) != "vfio-pci" || overrideOf(t, tree, nicAddress) != "vfio-pci" {
+				t.Errorf("%v, bound to %q", err, driverOf(t, tree, nicAddress))
+			}
+			if list, err := hostpci.Records(tree.Root()); err != nil || len(list) != 1 {
+				t.Errorf("the record is gone: %v, %v", list, err)
+			}
+		})
+	}
+}
+
+// TestFirstWriteFails: nothing has been done, so nothing is undone.
+func TestFirstWriteFails(t *testing.T) {
+	tree, kernel := idleNIC(t)
+	kernel.Fail["driver_override"] = syscall.EACCES
+	_, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "sudo") || len(kernel.Writes()) != 1 {
+		t.Errorf("%v, wrote %q", err, kernel.Writes())
+	}
+}
+
+func TestRollbackFails(t *testing.T) {
+	tree, kernel := idleNIC(t)
+	kernel.Fail["drivers_probe"], kernel.Fail["bind"] = syscall.EINVAL, syscall.ENODEV
+	_, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write})
+	if errors.Is(err, hostpci.ErrRolledBack) || !errors.Is(err, syscall.EINVAL) || !errors.Is(err, syscall.ENODEV) {
+		t.Errorf("%v does not name both failures", err)
+	}
+	if list, rerr := hostpci.Records(tree.Root()); rerr != nil || len(list) != 1 {
+		t.Errorf("what it was bound to is forgotten: %v, %v", list, rerr)
+	}
+}
+
+// TestStuck: a write that does not return ends with an error, and nothing is
+// written after it.
+func TestStuck(t *testing.T) {
+	tree, kernel := idleNIC(t)
+	release := make(chan struct{})
+	kernel.Block["unbind"] = release
+	_, err := hostpci.Bind(t.Context(), tree.Root(), nicAddress, hostpci.Options{Write: kernel.Write, Timeout: 20 * time.Millisecond})
+	if !errors.Is(err, hostpci.ErrStuck) || !strings.Contains(err.Error(), "fuser") {
+		t.Error(err)
+	}
+	if w := kernel.Writes(); len(w) != 1 {
+		t.Errorf("wrote %q", w)
+	}
+	close(release)
+	for len(kernel.Writes()) < 2 { // the write that was left alone
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	tree, kernel := idleNIC(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	opts := hostpci.Options{Write: func(name, value string) error {
+		cancel() // during the first write
+		return kernel.Write(name, value)
+	}}
+	if _, err := hostpci.Bind(ctx, tree.Root(), nicAddress, opts); !errors.Is(err, context.Canceled) || !errors.Is(err, hostpci.ErrRolledBack) {
+		t.Error(err)
+	}
+	if o := overrideOf(t, tree, nicAddress); o != "" {
+		t.Errorf("override %q is left", o)
+	}
+	if d := driverOf(t, tree, nicAddress); d != "ixgbe" {
+		t.Errorf("belongs to %q", d)
+	}
+}
