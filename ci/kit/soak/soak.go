@@ -9,14 +9,3 @@ const Variable = "TRAPEZE_SOAK"
 
 // Wanted says whether the cases that go test ./... leaves out are to run, however long they take.
 func Wanted() bool { return os.Getenv(Variable) != "" }
-
-// Sample returns the part of all that go test ./... takes for the i-th of several subjects: each
-// n-th element, so that n subjects in a row take all of them together. A long run takes the others.
-func Sample[S ~[]E, E any](all S, i, n int) (part S) {
-	for j, e := range all {
-		if ((i+j)%n == 0) != Wanted() {
-			part = append(part, e)
-		}
-	}
-	return part
-}

@@ -1,4 +1,4 @@
-package soak_test
+package via_test
 
 import (
 	"slices"
@@ -14,9 +14,9 @@ func TestSample(t *testing.T) {
 	var together []int
 	for i := range n {
 		t.Setenv(soak.Variable, "")
-		ordinary := soak.Sample(all, i, n)
+		ordinary := sample(all, i, n)
 		t.Setenv(soak.Variable, "1")
-		both := slices.Sorted(slices.Values(slices.Concat(ordinary, soak.Sample(all, i, n))))
+		both := slices.Sorted(slices.Values(slices.Concat(ordinary, sample(all, i, n))))
 		if !slices.Equal(both, all) {
 			t.Errorf("subject %d: an ordinary and a long run take %v, want each of %v once", i, both, all)
 		}
