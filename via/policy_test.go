@@ -21,7 +21,7 @@ func TestPolicyConformance(t *testing.T) {
 	limits := engine.DefaultLimits()
 	limits.Transfer = 256 << 10
 	atHost := func(name string) via.Policy { return via.Policy{Name: name, At: via.AtHost} }
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name    string
 		a, b    via.Policy
 		when    when
@@ -37,10 +37,11 @@ func TestPolicyConformance(t *testing.T) {
 			emulator.PairOptions{Threads: true, Doorbells: emulator.DoorbellsMapped}},
 		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, inSoak, emulator.PairOptions{}},
 	} {
-		if c.when.skip() {
+		part := c.when.part(conform.VIs(), i, false)
+		if len(part) == 0 {
 			continue
 		}
-		conform.VIs().Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
+		part.Run(t, c.name, func(t *testing.T) (a, b *via.NIC) {
 			x, y, err := emulator.Pair(c.options)
 			if err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package soak says whether this run of the tests is a long one. CI's step soak is; go
+// Package soak says whether this run of the tests is a long one. The step soak of .ci/scheduled is; go
 // test ./... takes the samples that a change needs before it is sent.
 package soak
 
