@@ -87,4 +87,14 @@ void post_send(struct side *s, size_t at, size_t n);
 
 int64_t milliseconds(void);
 
+/* bad.c */
+void refused_calls(void);
+void unread_queue(void);
+void lost_memory(void);
+void signals(void);
+
+/* measure_messages prints the time of count messages, measure_connections the memory of count connections. */
+void measure_messages(int count, size_t bytes);
+void measure_connections(int count);
+
 #endif
