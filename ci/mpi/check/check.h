@@ -93,8 +93,9 @@ void unread_queue(void);
 void lost_memory(void);
 void signals(void);
 
-/* measure_messages prints the time of count messages, measure_connections the memory of count connections. */
-void measure_messages(int count, size_t bytes);
+/* measure_messages prints the time of count messages, between two devices or the usual ones for NULL.
+ * measure_connections prints the memory of count connections. */
+void measure_messages(int count, size_t bytes, char **devices);
 void measure_connections(int count);
 
 #endif

@@ -3,8 +3,8 @@
  * RMA, and the ways in which things end. It prints how many checks have passed.
  *
  *   check
- *   check time MESSAGES BYTES     the processor time of a message
- *   check connections COUNT       the memory of a connection
+ *   check time MESSAGES BYTES [DEVICE DEVICE]     the processor time of a message
+ *   check connections COUNT                       the memory of a connection
  */
 #include "check.h"
 
@@ -462,8 +462,8 @@ int main(int argc, char **argv)
 {
 	int count = argc > 2 ? atoi(argv[2]) : 0;
 
-	if (argc == 4 && strcmp(argv[1], "time") == 0 && count > 0 && atoi(argv[3]) > 0 && atoi(argv[3]) <= ROOM) {
-		measure_messages(count, (size_t)atoi(argv[3]));
+	if ((argc == 4 || argc == 6) && strcmp(argv[1], "time") == 0 && count > 0 && atoi(argv[3]) > 0 && atoi(argv[3]) <= ROOM) {
+		measure_messages(count, (size_t)atoi(argv[3]), argc == 6 ? argv + 4 : NULL);
 		return 0;
 	}
 	if (argc == 3 && strcmp(argv[1], "connections") == 0 && count > 0) {
@@ -471,7 +471,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc != 1) {
-		fprintf(stderr, "usage: %s [time MESSAGES BYTES | connections COUNT]\n", argv[0]);
+		fprintf(stderr, "usage: %s [time MESSAGES BYTES [DEVICE DEVICE] | connections COUNT]\n", argv[0]);
 		return 2;
 	}
 	killed();
