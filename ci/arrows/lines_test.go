@@ -14,8 +14,8 @@ import (
 var mostLines = map[string]int{
 	"channel": 1000, "ci": 7640, "conform": 7800, "descriptors": 3450, "driver": 10900, "emulator": 4150,
 	"engine": 10430, "ethernet": 15200, "examples": 1700, "firmware-loader": 10630, "internal": 6330,
-	"lab": 19980, "metrics": 100, "netmem": 10213, "pipeline": 1710, "ring": 2000, "tools": 22040, "vfio": 12700,
-	"via": 5060, "vipl": 1950, "wire": 12200,
+	"lab": 20070, "metrics": 100, "netmem": 10213, "pipeline": 1710, "ring": 2000, "tools": 22040, "vfio": 12700,
+	"via": 5060, "vipl": 2000, "wire": 12200,
 }
 
 // TestLines counts the lines of each room, all modules together.
