@@ -170,7 +170,7 @@ static bool socket_news(struct watched *w)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	pthread_mutex_lock(&ep->domain->lock);
-	progress(ep->domain); /* what has come before its end */
+	progress(ep->domain, NULL, SIZE_MAX); /* what has come before its end */
 	ended(ep);
 	pthread_mutex_unlock(&ep->domain->lock);
 	return false;

@@ -78,7 +78,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 		return -FI_EOPNOTSUPP;
 	pthread_mutex_lock(&q->domain->lock);
 	if (q->tail - q->head < count || count == 0)
-		progress(q->domain);
+		progress(q->domain, q, count);
 	n = count != 0 ? copy(q, buf, count) : q->head == q->tail ? -FI_EAGAIN : 0;
 	pthread_mutex_unlock(&q->domain->lock);
 	for (i = 0; from != NULL && i < n; i++)
@@ -112,7 +112,7 @@ int cq_arm(struct cq *q)
 
 	pthread_mutex_lock(&q->domain->lock);
 	signal_clear(q->fd);
-	progress(q->domain);
+	progress(q->domain, q, 1);
 	r = q->head != q->tail ? -FI_EAGAIN : arm(q->domain);
 	pthread_mutex_unlock(&q->domain->lock);
 	return r;

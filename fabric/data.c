@@ -99,7 +99,7 @@ static ssize_t post(struct fid_ep *fid, bool receive, const struct post *p)
 	else
 		r = post_to(ep, w, receive, p);
 	if (r == -FI_EAGAIN)
-		progress(ep->domain); /* else a user who only posts would wait for ever */
+		progress(ep->domain, NULL, SIZE_MAX); /* else a user who only posts would wait for ever */
 	pthread_mutex_unlock(&ep->domain->lock);
 	return r;
 }

@@ -153,19 +153,28 @@ static void took(struct domain *d, VIP_VI_HANDLE vi, bool receive)
 		complete(ep, done, receive);
 }
 
-void progress(struct domain *d)
+void progress(struct domain *d, const struct cq *q, size_t wanted)
 {
-	VIP_VI_HANDLE vi;
-	VIP_BOOLEAN receive;
-	int i;
+	VIP_CQ_COMPLETION done[16];
+	VIP_ULONG n, i;
+	int calls;
 
-	for (i = 0; i < 64; i++) {
-		VIP_RETURN r = vip.CQDone(d->cq, &vi, &receive);
+	for (calls = 0; calls < 64; calls++) {
+		size_t have = q != NULL ? q->tail - q->head : 0, room = sizeof(done) / sizeof(*done);
 
-		if (r == VIP_SUCCESS)
-			took(d, vi, receive);
-		else
+		if (calls != 0 && have >= wanted)
 			return;
+		/* No more than is wanted: a call that finds less has the NIC work once more. */
+		if (have < wanted && wanted - have < room)
+			room = wanted - have;
+		if (vip.CQPoll(d->cq, done, room, &n) != VIP_SUCCESS)
+			return;
+		for (i = 0; i < n; i++) {
+			struct ep *ep = d->eps[slot(d, done[i].ViHandle)];
+
+			if (ep != NULL && done[i].DescriptorPtr != NULL)
+				complete(ep, done[i].DescriptorPtr, done[i].RecvQueue);
+		}
 	}
 }
 

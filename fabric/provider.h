@@ -45,7 +45,7 @@ enum {
 	F(OpenNic) F(CloseNic) F(QueryNic) F(ErrorCallback) F(RegisterMem) F(DeregisterMem)    \
 	F(CreateVi) F(DestroyVi) F(QueryVi) F(ConnectWait) F(ConnectAccept) F(ConnectReject) F(ConnectRequest)  \
 	F(Disconnect) F(PostSend) F(SendDone) F(PostRecv) F(RecvDone) F(CreateCQ) F(DestroyCQ) \
-	F(CQDone) F(CQNotify)
+	F(CQPoll) F(CQNotify)
 
 struct library {
 #define F(name) __typeof__(&Vip##name) name;
@@ -196,8 +196,9 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 int domain_add(struct domain *d, struct ep *ep);
 void domain_remove(struct domain *d, struct ep *ep);
 
-/* progress has the NIC work and delivers what has completed. The domain's lock is held. */
-void progress(struct domain *d);
+/* progress has the NIC work and delivers what has completed, until a queue has as many completions
+ * as wanted, or there are no more. q may be NULL. The domain's lock is held. */
+void progress(struct domain *d, const struct cq *q, size_t wanted);
 
 /* arm has the next completion call signal_set of the queues concerned. The domain's lock is held. */
 int arm(struct domain *d);

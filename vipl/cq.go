@@ -45,8 +45,10 @@ func (c *cq) claim(entries int) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.claimed+entries > c.via.Entries() {
-		if err := c.via.Resize(c.nic.ctx, c.claimed+entries); err != nil {
+	if needed, now := c.claimed+entries, c.via.Entries(); needed > now {
+		// Twice as much, as each resizing copies: else many VIs at one CQ take quadratic time.
+		roomy := max(needed, min(2*now, c.nic.device.via.Query().MaxCQEntries))
+		if err := c.via.Resize(c.nic.ctx, roomy); err != nil {
 			return via.ErrResource
 		}
 	}

@@ -40,8 +40,8 @@ func posted(err error) C.int {
 	return code(err)
 }
 
-// taken says what Done or a wait has returned: a code, and where the descriptor is.
-func taken(d *via.Descriptor, err error) (C.int, C.uintptr_t) {
+// from says what Done or a wait has returned: a code, and where the descriptor is.
+func from(d *via.Descriptor, err error) (C.int, C.uintptr_t) {
 	switch {
 	case err == nil:
 		return C.VIP_SUCCESS, at(d)
@@ -98,7 +98,7 @@ func trapezeSendDone(name C.uintptr_t) (r C.int, d C.uintptr_t) {
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER, 0
 	}
-	return taken(v.via.SendDone())
+	return from(v.via.SendDone())
 }
 
 //export trapezeRecvDone
@@ -109,7 +109,7 @@ func trapezeRecvDone(name C.uintptr_t) (r C.int, d C.uintptr_t) {
 	if v == nil {
 		return C.VIP_INVALID_PARAMETER, 0
 	}
-	return taken(v.via.RecvDone())
+	return from(v.via.RecvDone())
 }
 
 //export trapezeSendWait
@@ -137,7 +137,7 @@ func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (r C.int, d C.uintptr_t) {
 		return C.VIP_INVALID_PARAMETER, 0 // the CQ says what completes
 	}
 	// Most often there is no need to wait, or no time.
-	if c, d := taken(q.done()); c != C.VIP_NOT_DONE {
+	if c, d := from(q.done()); c != C.VIP_NOT_DONE {
 		return c, d
 	}
 	if timeout == 0 {
@@ -145,7 +145,7 @@ func (v *vi) wait(q *queue, timeout C.VIP_ULONG) (r C.int, d C.uintptr_t) {
 	}
 	ctx, cancel := within(v.nic.ctx, timeout)
 	defer cancel()
-	return taken(q.wait(ctx))
+	return from(q.wait(ctx))
 }
 
 // longest is the longest timeout in milliseconds that a time.Duration holds.

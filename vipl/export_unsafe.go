@@ -5,6 +5,7 @@ package main
 import "C"
 
 import (
+	"runtime/debug"
 	"unsafe"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -101,4 +102,50 @@ func trapezeRegisterMem(name, address C.uintptr_t, length C.VIP_ULONG, tag C.uin
 		return code(err), 0
 	}
 	return C.VIP_SUCCESS, C.uint32_t(r.handle)
+}
+
+// completion is a VIP_CQ_COMPLETION whose handle and pointer are numbers here.
+type completion struct {
+	vi, descriptor uintptr
+	receive, code  int32
+}
+
+// The compiler refuses a layout that is not that of C.
+var _ = [1]struct{}{}[unsafe.Sizeof(completion{})-C.sizeof_VIP_CQ_COMPLETION]
+
+// trapezeCQPoll writes up to count completions to memory of the program, and returns how many.
+//
+//export trapezeCQPoll
+func trapezeCQPoll(name, into C.uintptr_t, count C.VIP_ULONG) (r C.int, taken C.VIP_ULONG) {
+	defer unmapped(&r)
+	debug.SetPanicOnFault(true)
+	c := cqs.find(handle(name))
+	if c == nil || uintptr(into) < page || uintptr(into) > topOfMemory || count > topOfMemory/C.sizeof_VIP_CQ_COMPLETION {
+		return C.VIP_INVALID_PARAMETER, 0
+	}
+	room := unsafe.Slice((*completion)(outside(uintptr(into))), int(count))
+	for taken < count {
+		e, err := c.via.Done()
+		if err != nil && taken > 0 {
+			return C.VIP_SUCCESS, taken // the next call says the reason
+		}
+		if err == via.ErrNotDone {
+			return C.VIP_NOT_DONE, 0
+		}
+		if err != nil {
+			return code(err), 0
+		}
+		v := c.owner(e.VI)
+		if v == nil {
+			continue // it is being destroyed
+		}
+		q := &v.send
+		if e.Queue == via.RecvQueue {
+			q = &v.recv
+		}
+		result, at := from(q.done())
+		room[taken] = completion{uintptr(v.name), uintptr(at), int32(truth(e.Queue == via.RecvQueue)), int32(result)}
+		taken++
+	}
+	return C.VIP_SUCCESS, taken
 }

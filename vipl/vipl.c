@@ -375,6 +375,16 @@ VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle, VIP_VI_HANDLE *ViHandle, VIP_BOOLEA
 	return r.r0;
 }
 
+VIP_RETURN VipCQPoll(VIP_CQ_HANDLE CQHandle, VIP_CQ_COMPLETION *Completions, VIP_ULONG Count, VIP_ULONG *Taken)
+{
+	REFUSE_CHILD();
+	if (Completions == NULL || Count == 0 || Taken == NULL)
+		return VIP_INVALID_PARAMETER;
+	struct trapezeCQPoll_return r = trapezeCQPoll(NUMBER(CQHandle), NUMBER(Completions), Count);
+	*Taken = r.r1;
+	return r.r0;
+}
+
 VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle, VIP_ULONG Timeout, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue)
 {
 	REFUSE_CHILD();

@@ -357,6 +357,21 @@ VIP_RETURN VipDestroyCQ(VIP_CQ_HANDLE CQHandle);
 VIP_RETURN VipResizeCQ(VIP_CQ_HANDLE CQHandle, VIP_ULONG EntryCount);
 VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue);
 VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle, VIP_ULONG Timeout, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue);
+
+/*
+ * VIPL has no call for several completions, which this library has: VipCQPoll takes up to Count
+ * from the CQ and from the work queues of its VIs, as VipCQDone with VipSendDone or VipRecvDone
+ * does. ReturnCode is that of the work queue. *Taken is how many there are; VIP_NOT_DONE is for none.
+ */
+typedef struct {
+	VIP_VI_HANDLE ViHandle;
+	VIP_DESCRIPTOR *DescriptorPtr;
+	VIP_BOOLEAN RecvQueue;
+	VIP_RETURN ReturnCode;
+} VIP_CQ_COMPLETION;
+
+VIP_RETURN VipCQPoll(VIP_CQ_HANDLE CQHandle, VIP_CQ_COMPLETION *Completions, VIP_ULONG Count, VIP_ULONG *Taken);
+
 VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, VIP_PVOID Context, VIP_CQ_CALLBACK Handler);
 
 /*

@@ -259,6 +259,40 @@ static void full(void)
 
 #define MANY 20
 
+/* One call takes what several VIs have completed, and no more than there is room for. */
+static void several_completions(VIP_CQ_HANDLE cq, const VIP_VI_HANDLE *x, const VIP_VI_HANDLE *y)
+{
+	VIP_CQ_COMPLETION done[8];
+	VIP_ULONG taken = 1, all = 0, tries, k;
+	VIP_DESCRIPTOR *d;
+	int i, who, seen[MANY] = {0};
+
+	IS(VipCQPoll(cq, done, 8, &taken), VIP_NOT_DONE);
+	CHECK(taken == 0);
+	IS(VipCQPoll(cq, NULL, 8, &taken), VIP_INVALID_PARAMETER);
+	IS(VipCQPoll(cq, done, 0, &taken), VIP_INVALID_PARAMETER);
+	IS(VipCQPoll(cq, done, 8, NULL), VIP_INVALID_PARAMETER);
+	IS(VipCQPoll(NULL, done, 8, &taken), VIP_INVALID_PARAMETER);
+	for (i = 0; i < MANY; i++) {
+		OK(VipSendWait(x[i], PATIENCE, &d));
+		OK(VipPostRecv(y[i], describe(&b, i, 0, 100), b.memory));
+		OK(VipPostSend(x[i], describe(&a, i, 0, 10), a.memory));
+	}
+	for (tries = 0; all < MANY && tries < PATIENCE; tries++) {
+		if (VipCQPoll(cq, done, 8, &taken) == VIP_NOT_DONE)
+			usleep(1000);
+		CHECK(taken <= 8);
+		for (k = 0; k < taken; k++) {
+			for (who = 0; who < MANY && y[who] != done[k].ViHandle; who++)
+				;
+			CHECK(who < MANY && seen[who]++ == 0 && done[k].RecvQueue == VIP_TRUE && done[k].ReturnCode == VIP_SUCCESS);
+			CHECK(done[k].DescriptorPtr == at(&b, who) && done[k].DescriptorPtr->CS.Length == 10);
+		}
+		all += taken;
+	}
+	CHECK(all == MANY);
+}
+
 /* A CQ of 16 entries takes the completions of many VIs. */
 static void completion_queues(void)
 {
@@ -293,6 +327,7 @@ static void completion_queues(void)
 		OK(VipRecvDone(vi, &d));
 		CHECK(d == at(&b, who) && d->CS.Length == 10);
 	}
+	several_completions(cq, x, y);
 	IS(VipCQDone(cq, &vi, &receive), VIP_NOT_DONE);
 	IS(VipRecvWait(y[0], 10, &d), VIP_INVALID_PARAMETER); /* the CQ is waited for */
 	IS(VipSendWait(y[0], 10, &d), VIP_INVALID_PARAMETER);

@@ -87,4 +87,15 @@ void post_send(struct side *s, size_t at, size_t n);
 
 int64_t milliseconds(void);
 
+/* bad.c */
+void refused_calls(void);
+void unread_queue(void);
+void lost_memory(void);
+void signals(void);
+
+/* measure_messages prints the time of count messages, between two devices or the usual ones for NULL.
+ * measure_connections prints the memory of count connections. */
+void measure_messages(int count, size_t bytes, char **devices);
+void measure_connections(int count);
+
 #endif

@@ -1,6 +1,10 @@
 /*
  * Checks the provider through libfabric: what it refuses, connections and their data, messages,
  * RMA, and the ways in which things end. It prints how many checks have passed.
+ *
+ *   check
+ *   check time MESSAGES BYTES [DEVICE DEVICE]     the processor time of a message
+ *   check connections COUNT                       the memory of a connection
  */
 #include "check.h"
 
@@ -454,10 +458,25 @@ static void killed(void)
 	side_close(&client);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	int count = argc > 2 ? atoi(argv[2]) : 0;
+
+	if ((argc == 4 || argc == 6) && strcmp(argv[1], "time") == 0 && count > 0 && atoi(argv[3]) > 0 && atoi(argv[3]) <= ROOM) {
+		measure_messages(count, (size_t)atoi(argv[3]), argc == 6 ? argv + 4 : NULL);
+		return 0;
+	}
+	if (argc == 3 && strcmp(argv[1], "connections") == 0 && count > 0) {
+		measure_connections(count);
+		return 0;
+	}
+	if (argc != 1) {
+		fprintf(stderr, "usage: %s [time MESSAGES BYTES [DEVICE DEVICE] | connections COUNT]\n", argv[0]);
+		return 2;
+	}
 	killed();
 	refused_hints();
+	refused_calls();
 	connection_data();
 	refused_connections();
 	messages();
@@ -465,7 +484,10 @@ int main(void)
 	selective();
 	waiting();
 	ends();
+	unread_queue();
+	lost_memory();
 	threads();
+	signals();
 	forked();
 	printf("%d checks passed\n", checks);
 	return 0;

@@ -39,6 +39,11 @@ func DefaultRows() []Row {
 	}
 }
 
+// MPIRows returns the rows of Open MPI, which needs the provider of libfabric to be installed.
+func MPIRows() []Row {
+	return []Row{{Test: MPI, Bytes: 64}, {Test: MPI, Bytes: 64 << 10}, {Test: MPI, Bytes: 1 << 20}}
+}
+
 // Steps is the number of times that Compare calls Progress.
 func (c *Comparison) Steps() int {
 	n := 0
@@ -71,7 +76,7 @@ func (c *Comparison) Validate() error {
 		t := c.task(q)
 		var err error
 		switch r.Test {
-		case "frames":
+		case "frames", MPI:
 		case fetch:
 			err = checkFetch(t, q)
 		default:
@@ -91,7 +96,7 @@ func (c *Comparison) Validate() error {
 func (c *Comparison) Compare(ctx context.Context) (rows []Row, err error) {
 	for _, question := range c.rows() {
 		for _, pair := range c.Pairs {
-			if len(pair.Cores) < 2 && (len(c.Peers) > 0 || question.Test == "frames" || question.Test == fetch) {
+			if len(pair.Cores) < 2 && (len(c.Peers) > 0 || question.Test == "frames" || question.Test == fetch || question.Test == MPI) {
 				return rows, fmt.Errorf("%w: two cores are needed, there are %d", ErrSpec, len(pair.Cores))
 			}
 			r := question
@@ -175,6 +180,12 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 	switch q.Test {
 	case "frames":
 		return askFrames(ctx, q)
+	case MPI:
+		p := mpiPeer(Us)
+		if err := p.Available(); err != nil {
+			return a, err
+		}
+		return p.Ask(ctx, q)
 	case fetch:
 		return askFetch(ctx, c.task(q), q)
 	}

@@ -29,7 +29,7 @@ func sameCore() []int { return []int{bench.Cores()[0], bench.Cores()[0]} }
 func samePair() []bench.Pair { return []bench.Pair{{Cores: sameCore()}} }
 
 func TestPeers(t *testing.T) {
-	install(t, "ucx_perftest", "fi_pingpong", "dpdk-testpmd")
+	install(t, "ucx_perftest", "fi_pingpong", "dpdk-testpmd", "mpirun", "NPopenmpi")
 	for _, tt := range []struct {
 		peer, test string
 		want       bench.Answer
@@ -40,6 +40,8 @@ func TestPeers(t *testing.T) {
 		{"ucx", "bandwidth", bench.Answer{Value: 1000 * 1.048576}},
 		{"ucx", "rate", bench.Answer{Value: 5e6}},
 		{"libfabric", "latency", bench.Answer{Value: 0.5}},
+		{"openmpi-ucx", bench.MPI, bench.Answer{Value: 0.75}},
+		{"openmpi-sm", bench.MPI, bench.Answer{Value: 0.75}},
 		{"testpmd", "frames", bench.Answer{Value: 3000}},
 	} {
 		p := peer(t, tt.peer)
@@ -79,6 +81,24 @@ func TestMissingPeer(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), p.Package) {
 			t.Errorf("%s: %q does not say what to install", p.Name, err)
 		}
+	}
+}
+
+// TestCompareMPI: ours is Open MPI too, which must be there, and a peer without its transport is left out.
+func TestCompareMPI(t *testing.T) {
+	install(t, "mpirun", "NPopenmpi")
+	c := bench.Comparison{Rounds: 1, For: time.Millisecond, Pairs: samePair(), Rows: bench.MPIRows()[:1],
+		Peers: []bench.Peer{peer(t, "openmpi-ucx"), peer(t, "openmpi-shm")}}
+	rows, err := c.Compare(t.Context())
+	if err != nil || len(rows) != 1 {
+		t.Fatal(rows, err)
+	}
+	if r := rows[0]; r.RatioToBest == nil || *r.RatioToBest != 1 || !strings.Contains(r.Failures["openmpi-shm"], "mtl_ofi_provider_include shm") {
+		t.Errorf("%+v", r)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := c.Compare(t.Context()); !errors.Is(err, bench.ErrNotInstalled) || !strings.Contains(err.Error(), "netpipe-openmpi") {
+		t.Errorf("without Open MPI: %v", err)
 	}
 }
 

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		exit(fakeUCX(ctx))
 	case name == "fi_pingpong":
 		exit(fakePingpong(ctx))
+	case name == "mpirun":
+		exit(fakeMPI())
 	case name == "dpdk-testpmd":
 		exit(fakeTestpmd(ctx))
 	case len(os.Args) > 1 && os.Args[1] == bench.WorkerCommand:
@@ -90,6 +92,14 @@ func fakePingpong(ctx context.Context) error {
 	fmt.Println("bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec")
 	_, err := fmt.Println("64      20k     =20k     2.4m        0.29s      8.98       0.50       0.14")
 	return err
+}
+
+// fakeMPI is mpirun of NetPIPE, where libfabric's shm cannot be used.
+func fakeMPI() error {
+	if argument("mtl_ofi_provider_include") == "shm" {
+		return fmt.Errorf("PML cm cannot be selected")
+	}
+	return os.WriteFile(argument("-o"), []byte("      64 651.041667   0.00000075\n"), 0o600)
 }
 
 func fakeTestpmd(ctx context.Context) error {

@@ -17,7 +17,7 @@ var ErrNotInstalled = errors.New("not installed")
 
 // Question is the same for all in one row of a comparison.
 type Question struct {
-	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate" or "frames".
+	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames" or "mpi".
 	Test  string
 	Bytes int
 	For   time.Duration
@@ -47,7 +47,8 @@ type Peer struct {
 
 // Peers returns those that we know, the fastest kind first.
 func Peers() []Peer {
-	return []Peer{ucx, libfabric, testpmd, unixSocket, tcpLoopback}
+	return []Peer{ucx, libfabric, testpmd, unixSocket, tcpLoopback,
+		mpiPeer("openmpi-ucx"), mpiPeer("openmpi-shm"), mpiPeer("openmpi-tcp"), mpiPeer("openmpi-sm")}
 }
 
 // Available says whether the peer can be run here: nil, or an error that wraps

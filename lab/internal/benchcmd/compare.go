@@ -56,10 +56,12 @@ latency is one way: half a round trip of messages. put is one way too, of RDMA w
 into memory whose last byte the other process polls. get is an RDMA read, from the
 post to the completion. The processes of ucx_perftest map each other's memory: a put
 or get of theirs is a copy that the caller makes, in which the other process has no
-part. fetch is a page from another process's memory with netmem: a request, and the page in
+part. mpi is half a round trip of NetPIPE over Open MPI, ours by the provider of libfabric, the
+peers by UCX, libfabric's shm and tcp, and Open MPI's own shared memory; --tests must name it.
+fetch is a page from another process's memory with netmem: a request, and the page in
 the reply.
 
-ratio_to_best is our figure divided by that of the best peer: latency, put, get and fetch are
+ratio_to_best is our figure divided by that of the best peer: latency, put, get, fetch and mpi are
 better below 1, everything else above. It is the median of the rounds' ratios.
 
 What two cores take for a message depends on how far they are from each other, and in
@@ -72,14 +74,15 @@ A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete sa
 why it ended, and in a row that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze-lab bench compare
   trapeze-lab bench compare --tests latency --rounds 5 --json
-  trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg`,
+  trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg
+  trapeze-lab bench compare --tests mpi`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.wire, "wire", bench.UsualWire, "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
-	flags.StringSliceVar(&f.tests, "tests", compareTests(), strings.Join(compareTests(), ", "))
+	flags.StringSliceVar(&f.tests, "tests", compareTests(), strings.Join(append(compareTests(), bench.MPI), ", "))
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
@@ -201,14 +204,14 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 			return nil, fmt.Errorf("--peers %s: %s", p, strings.Join(peerNames(), ", "))
 		}
 	}
-	for _, r := range bench.DefaultRows() {
+	for _, r := range append(bench.DefaultRows(), bench.MPIRows()...) {
 		if slices.Contains(f.tests, r.Test) {
 			c.Rows = append(c.Rows, r)
 		}
 	}
 	for _, t := range f.tests {
-		if !slices.Contains(compareTests(), t) {
-			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(compareTests(), ", "))
+		if names := append(compareTests(), bench.MPI); !slices.Contains(names, t) {
+			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(names, ", "))
 		}
 	}
 	return c, c.Validate()
