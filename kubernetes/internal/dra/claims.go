@@ -110,7 +110,7 @@ func (c *claims) prepareDevice(ctx context.Context, claim *resourceapi.ResourceC
 	}
 	switch d.Kind {
 	case node.Emulated:
-		p.address = parameters.address()
+		p.address = parameters.Address()
 	case node.AgentShare:
 		granted := map[resourceapi.QualifiedName]int64{}
 		for name, q := range r.ConsumedCapacity {
@@ -147,7 +147,7 @@ func (c *claims) takeFunction(ctx context.Context, uid types.UID, d node.Device,
 		return err
 	}
 	p.Function, p.Bound, p.address = address, len(result.Changes) > 0, d.Address
-	nodes, err := bound(c.root, address)
+	nodes, err := Nodes(c.root, address)
 	if err == nil {
 		for _, path := range nodes {
 			p.edits.DeviceNodes = append(p.edits.DeviceNodes, &specs.DeviceNode{Path: path, Permissions: "rw"})
@@ -171,9 +171,9 @@ func whyUnsafe(d node.Device) string {
 	return "it has virtual functions"
 }
 
-// bound are the nodes by which a container reaches a function that VFIO has: its own with
+// Nodes are the nodes by which a container reaches a function that VFIO has: its own with
 // iommufd's, and that of its group with VFIO's.
-func bound(root hostpci.Root, address string) (paths []string, err error) {
+func Nodes(root hostpci.Root, address string) (paths []string, err error) {
 	f, err := hostpci.Lookup(root, address)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve the kubelet: %w", err)
 	}
 	defer h.Stop()
-	if err := h.PublishResources(ctx, d.resources()); err != nil {
+	if err := d.publish(ctx, h); err != nil {
 		return err
 	}
 	tick, sweep := time.NewTicker(cmp.Or(o.Interval, interval)), time.NewTicker(sweepEvery)
@@ -109,12 +109,21 @@ func Run(ctx context.Context, o Options) error {
 			d.sweep(ctx)
 		case <-tick.C:
 			if d.look(ctx) {
-				if err := h.PublishResources(ctx, d.resources()); err != nil {
+				if err := d.publish(ctx, h); err != nil {
 					return err
 				}
 			}
 		}
 	}
+}
+
+// publish has the slices of the last look written. It fails if that cannot begin.
+func (d *Driver) publish(ctx context.Context, h *kubeletplugin.Helper) error {
+	err := h.PublishResources(ctx, d.resources())
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func newDriver(o Options) (*Driver, error) {
@@ -182,7 +191,7 @@ func (d *Driver) tell(ctx context.Context, v node.Device) {
 	defer cancel()
 	now := metav1.Now()
 	_, err := d.options.Client.CoreV1().Events(metav1.NamespaceDefault).Create(within, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "trapeze-nic-", Namespace: metav1.NamespaceDefault},
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("trapeze-nic.%x", now.UnixNano()), Namespace: metav1.NamespaceDefault},
 		// The name stands for the UID in events of nodes, as the kubelet writes them.
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.options.NodeName, UID: types.UID(d.options.NodeName)},
 		Type:           kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,

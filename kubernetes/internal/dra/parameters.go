@@ -104,8 +104,8 @@ func (p Parameters) check() error {
 	return nil
 }
 
-// address is that of an emulated NIC with these parameters.
-func (p Parameters) address() string {
+// Address is that of an emulated NIC with these parameters.
+func (p Parameters) Address() string {
 	a := fmt.Sprintf("emu:?wire=udp://0.0.0.0:%d", p.Port)
 	if len(p.Peers) > 0 {
 		a += "&peer=" + strings.Join(p.Peers, ",")
