@@ -16,7 +16,7 @@ import (
 // there.
 const HostsFile = "/etc/trapeze/hosts"
 
-// names is what a NIC knows of names.
+// names are those that a NIC knows, and the service that it asks.
 type names struct {
 	mu    sync.Mutex
 	table *hosts.Table // nil as long as no file has been read
@@ -32,7 +32,7 @@ func (n *NIC) UseNames(s NameService) {
 	n.names.service = s
 }
 
-// nameService is what is asked for names, and what to do about one that it does not have.
+// nameService returns the service to ask, and a hint about a name that it does not have.
 func (n *NIC) nameService() (s NameService, hint string) {
 	n.names.mu.Lock()
 	defer n.names.mu.Unlock()

@@ -69,8 +69,8 @@ func NameError(op string, cause error) error {
 	return nameError(op, ErrNameService, cause)
 }
 
-// ErrLeaseLost is what a service's renewal fails with once another publication has the entry, or
-// the service has forgotten it.
+// ErrLeaseLost is the error of a service's renewal once another publication has the entry, or the
+// service has forgotten it.
 var ErrLeaseLost = hosts.ErrLost
 
 // Publication is an address that is published under a name.

@@ -36,9 +36,9 @@ const (
 	addressKey = "trapeze-nic.github.io/address"
 	// termKey is the annotation with the term of a Lease.
 	termKey = "trapeze-nic.github.io/term"
-	// domain makes a MAC the name that an EndpointSlice needs. Nobody resolves it.
+	// domain makes a MAC the name that an EndpointSlice needs. No resolver is asked for it.
 	domain = ".nic.trapeze-nic.github.io"
-	// poll is how often Watch looks at the leases: they run out without an event.
+	// poll is between two looks of Watch at the leases: they run out without an event.
 	poll = time.Second
 	// skew is by how much the clocks of two nodes may differ.
 	skew = time.Second
@@ -64,7 +64,7 @@ func New(o Options) (via.NameService, error) {
 
 type service struct{ o Options }
 
-// serviceName is what Kubernetes takes as the name of a service (RFC 1035, 2.3.1).
+// serviceName matches the names that Kubernetes takes for a service (RFC 1035, 2.3.1).
 var serviceName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // objects is the name of the Lease and of the EndpointSlice of an entry.
@@ -223,7 +223,7 @@ func (s *service) Resolve(ctx context.Context, name string) ([]via.Address, erro
 
 func (s *service) resolve(ctx context.Context, name string) (found []via.Address, err error) {
 	if !serviceName.MatchString(name) {
-		return nil, nil // nobody can have published it
+		return nil, nil // it cannot have been published
 	}
 	entries, err := s.o.Client.DiscoveryV1().EndpointSlices(s.o.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: discovery.LabelServiceName + "=" + name + "," + discovery.LabelManagedBy + "=" + manager})

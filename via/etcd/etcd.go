@@ -20,7 +20,7 @@ import (
 // Prefix is where keys begin if New is given no other prefix.
 const Prefix = "/trapeze/names"
 
-// again is how long Watch waits before it tries again.
+// again is the pause of Watch before it tries again.
 const again = 500 * time.Millisecond
 
 // New makes the service of a client, which stays open. It asks nothing of etcd. Keys begin with
@@ -64,7 +64,7 @@ func (s *service) Publish(ctx context.Context, name string, a via.Address, lease
 	return via.KeepPublished(uint64(e.revision), began, lease, e.renew, e.remove), nil
 }
 
-// entry is what this program has published.
+// entry is a publication of this program.
 type entry struct {
 	*service
 	key      string
@@ -105,7 +105,7 @@ func (s *service) Resolve(ctx context.Context, name string) ([]via.Address, erro
 // read returns the addresses of a name and the revision that has them.
 func (s *service) read(ctx context.Context, name string) (found []via.Address, revision int64, err error) {
 	if strings.Contains(name, "/") {
-		return nil, 0, nil // nobody can have published it
+		return nil, 0, nil // it cannot have been published
 	}
 	got, err := s.client.Get(ctx, s.folder(name), clientv3.WithPrefix())
 	if err != nil {

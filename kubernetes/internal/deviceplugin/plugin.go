@@ -24,7 +24,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
-// ResourceName is what containers ask for.
+// ResourceName names the resource in the requests of containers.
 const ResourceName = "trapeze-nic.github.io/nic"
 
 // socket is the plugin's, beside the kubelet's.
@@ -205,7 +205,7 @@ func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api
 	return r, nil
 }
 
-// container is what a container gets. The variable of the first device has no number.
+// container makes the answer for one container. The variable of the first device has no number.
 func (p *plugin) container(ids []string) (*api.ContainerAllocateResponse, error) {
 	r := &api.ContainerAllocateResponse{Envs: map[string]string{}}
 	for i, id := range ids {

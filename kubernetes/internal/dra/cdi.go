@@ -41,18 +41,18 @@ type prepared struct {
 	// Function that only this claim may have; Bound says that the driver has given it to VFIO.
 	Function string `json:"function,omitempty"`
 	Bound    bool   `json:"bound,omitempty"`
-	// Edits are what the container gets.
+	// The runtime makes these edits to the container.
 	edits specs.ContainerEdits
 }
 
-// cdiName is what the runtime calls the device number i of a claim.
+// cdiName is the name for the runtime of device number i of a claim.
 func cdiName(uid types.UID, i int) string { return fmt.Sprintf("%s-%d", uid, i) }
 
 // goodUID are those that the API server gives out, and those of tests.
 var goodUID = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
 
-// store keeps one file for each prepared claim. The file is what the runtime reads, and all that
-// the driver remembers.
+// store keeps one file for each prepared claim. The runtime reads the file, and the driver
+// remembers nothing else.
 type store struct{ folder string }
 
 func (s store) path(uid types.UID) string {

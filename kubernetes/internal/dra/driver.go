@@ -49,9 +49,10 @@ type Options struct {
 
 const (
 	interval = 5 * time.Second
-	// sweepEvery is how often claims are looked for that are prepared and have been deleted.
+	// sweepEvery is between two searches for prepared claims that have been deleted.
 	sweepEvery = 10 * time.Minute
-	// refresh is how often health is told again. The kubelet takes silence of 30 s for trouble.
+	// refresh is between two reports of health. After 30 s without one the kubelet takes the health
+	// for unknown.
 	refresh = 10 * time.Second
 	// apiTime bounds one request to the API server.
 	apiTime = 10 * time.Second

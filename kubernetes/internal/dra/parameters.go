@@ -15,8 +15,8 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 )
 
-// Parameters are what a claim may say of an emulated NIC, as opaque parameters of this driver.
-// Where its wire goes is all: nothing of the node can be named.
+// Parameters say where the wire of an emulated NIC goes. A claim has them as opaque parameters of
+// this driver. They can name nothing of the node.
 type Parameters struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -15,7 +15,7 @@ import (
 const (
 	// DriverName is the driver of the devices, and the domain of their attributes.
 	DriverName = "nic.trapeze-nic.github.io"
-	// perSlice is how many devices with taints a slice may have
+	// perSlice bounds the devices of a slice that have taints
 	// (ResourceSliceMaxDevicesWithAdvancedFeatures in k8s.io/api/resource/v1).
 	perSlice = 64
 )
@@ -30,7 +30,7 @@ const (
 	capacityBandwidth = "bandwidth"
 )
 
-// Resources is what a node offers, as one pool with the node's name. tainted says since when a
+// Resources makes one pool of a node's devices, with the node's name. tainted says since when a
 // device has been in its condition.
 func Resources(pool string, devices []node.Device, tainted func(node.Device) metav1.Time) resourceslice.DriverResources {
 	slices := []resourceslice.Slice{{}}
@@ -122,8 +122,8 @@ func short(s string) string {
 	return s
 }
 
-// capacity is what all shares of a NIC have together; a claim that asks for nothing gets the
-// default.
+// capacity has the sizes that all shares of a NIC have together. A claim that asks for none gets
+// the default.
 func capacity(a node.Agent) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
 	c := map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{}
 	add := func(name string, total, usual, step int64, format resource.Format) {

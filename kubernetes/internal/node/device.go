@@ -75,7 +75,7 @@ type Options struct {
 	// NoWholeNICs leaves PCI functions out.
 	NoWholeNICs bool
 	Agents      []Agent
-	// Emulated is how many emulated NICs there are, 0 to MostEmulated.
+	// Emulated counts the emulated NICs, 0 to MostEmulated.
 	Emulated int
 }
 

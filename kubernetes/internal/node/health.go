@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/hostpci"
 )
 
-// Condition is what is wrong with a device; empty if nothing is.
+// Condition names what is wrong with a device; it is empty if nothing is.
 type Condition string
 
 const (
@@ -28,7 +28,7 @@ const (
 	AgentGone Condition = "agent-gone"
 )
 
-// Health is how a device is. Its zero value is good health.
+// Health is the state of a device. Its zero value is good health.
 type Health struct {
 	Condition Condition
 	Detail    string
@@ -46,12 +46,12 @@ const (
 	dialTime = time.Second
 )
 
-// history is what was seen of a function before.
+// history has what was seen of a function before.
 type history struct {
-	silent time.Time // since when it does not answer; zero: it does
-	known  bool      // fatal is
-	fatal  uint64    // errors
-	rose   time.Time // when there were more last
+	quiet time.Time // since when it does not answer; zero: it does
+	known bool      // fatal is
+	fatal uint64    // errors
+	rose  time.Time // when there were more last
 }
 
 func (n *Node) functionHealth(f hostpci.Function) Health {
@@ -61,16 +61,16 @@ func (n *Node) functionHealth(f hostpci.Function) Health {
 		n.health[f.Address] = h
 	}
 	now := time.Now()
-	if silent(n.options.Root, f) {
-		if h.silent.IsZero() {
-			h.silent = now
+	if mute(n.options.Root, f) {
+		if h.quiet.IsZero() {
+			h.quiet = now
 		}
-		if now.Sub(h.silent) < resetTime {
+		if now.Sub(h.quiet) < resetTime {
 			return Health{Resetting, "its configuration space reads as all ones"}
 		}
-		return Health{Gone, "its configuration space reads as all ones since " + h.silent.Format(time.TimeOnly)}
+		return Health{Gone, "its configuration space reads as all ones since " + h.quiet.Format(time.TimeOnly)}
 	}
-	h.silent = time.Time{}
+	h.quiet = time.Time{}
 	fatal := fatalErrors(hostpci.Attribute(n.options.Root, f.Address, "aer_dev_fatal"))
 	if h.known && fatal > h.fatal {
 		h.rose = now
@@ -87,9 +87,9 @@ func (n *Node) functionHealth(f hostpci.Function) Health {
 	return Health{}
 }
 
-// silent says that a function's configuration space reads as all ones. That of a virtual function
+// mute says that a function's configuration space reads as all ones. That of a virtual function
 // always begins so.
-func silent(r hostpci.Root, f hostpci.Function) bool {
+func mute(r hostpci.Root, f hostpci.Function) bool {
 	c, err := hostpci.Config(r, f.Address)
 	return err == nil && len(c) > 0 && !slices.ContainsFunc(c[:min(len(c), 64)], func(b byte) bool { return b != 0xff })
 }
