@@ -94,11 +94,7 @@ func TestDialByService(t *testing.T) {
 	if _, err := via.Dial(ctx, client, "cache", via.ConnOptions{}); !errors.Is(err, via.ErrNameService) || !strings.Contains(err.Error(), "publish") {
 		t.Errorf("nobody has the name: %v", err)
 	}
-	a, err := via.ParseAddress(l.Address().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := names.Publish(ctx, "cache", a, via.LeastLease)
+	p, err := names.Publish(ctx, "cache", l.Address(), via.LeastLease)
 	if err != nil {
 		t.Fatal(err)
 	}

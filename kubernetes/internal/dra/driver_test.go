@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
@@ -42,13 +43,25 @@ type rig struct {
 	*kubelet
 	tree   *hostpcitest.Tree
 	kernel *hostpcitest.Kernel
-	client *fake.Clientset
+	client kubernetes.Interface
 	away   atomic.Bool // the API server is
 	stop   func()
 }
 
+// newRig makes one with client-go's fake API server.
 func newRig(t *testing.T) *rig {
-	r := &rig{kubelet: newKubelet(t), tree: hostpcitest.New(t)}
+	r := &rig{}
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}})
+	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return r.away.Load(), nil, errors.New("the API server is away")
+	})
+	r.run(t, client)
+	return r
+}
+
+// run starts all but the API server.
+func (r *rig) run(t *testing.T, client kubernetes.Interface) {
+	r.kubelet, r.tree, r.client = newKubelet(t), hostpcitest.New(t), client
 	nic := hostpcitest.NIC()
 	nic.Driver, nic.Netdev = "trapeze-nic", "ens1"
 	r.tree.Function(nic)
@@ -57,13 +70,8 @@ func newRig(t *testing.T) *rig {
 	r.tree.File("dev/vfio/vfio", "")
 	r.tree.File("dev/vfio/12", "")
 	r.kernel = r.tree.Kernel(map[string]string{nic.Address: nic.Driver})
-	r.client = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}})
-	r.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return r.away.Load(), nil, errors.New("the API server is away")
-	})
 	r.start()
 	t.Cleanup(func() { r.stop() })
-	return r
 }
 
 // start starts a driver, as a pod of its own would be.
@@ -93,16 +101,22 @@ func (r *rig) start() {
 // claim makes a claim that is allocated as the scheduler would.
 func (r *rig) claim(name string, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
 	r.t.Helper()
-	uid := "uid-" + name
+	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
 	for i := range results {
 		results[i].Driver, results[i].Pool = dra.DriverName, "n1"
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourceapi.DeviceRequest{Name: results[i].Request,
+			Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "nic.example", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}})
 	}
-	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)},
-		Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: results, Config: config}}}}
-	if _, err := r.client.ResourceV1().ResourceClaims("default").Create(r.ctx, c, metav1.CreateOptions{}); err != nil {
+	claims := r.client.ResourceV1().ResourceClaims("default")
+	c, err := claims.Create(r.ctx, c, metav1.CreateOptions{})
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	return uid
+	c.Status.Allocation = &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: results, Config: config}}
+	if _, err := claims.UpdateStatus(r.ctx, c, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	return string(c.UID)
 }
 
 func opaque(raw string) []resourceapi.DeviceAllocationConfiguration {
