@@ -82,6 +82,16 @@ func Drivers() []Driver {
 	return list
 }
 
+// HostDrivers lists them as package hostpci has drivers, a model each: hostpci.Fit takes the list.
+func HostDrivers() (list []hostpci.Driver) {
+	for _, d := range Drivers() {
+		for _, m := range d.Models {
+			list = append(list, hostpci.Driver{Name: d.Name, Vendor: m.Vendor, Device: m.Device, Untested: !m.Tested, Board: d.Board})
+		}
+	}
+	return list
+}
+
 // find returns the driver for a PCI function and its model; nil if there is none.
 // drivers is locked.
 func find(vendor, device uint16) (*Driver, Model) {

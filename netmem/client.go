@@ -48,9 +48,11 @@ var (
 )
 
 // Open connects with servers, which lend the same span by pages of the same size. Their addresses
-// are as via.Dial has them. The first client of new servers needs all of them. Others, with Copies
-// above 1, need those that are left, and wait a second for the rest once one has answered. The NIC
-// stays open when the client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
+// are as via.Dial has them, and a name stands for all that have it (via.NIC.ResolveAll). Which
+// servers they are is fixed when the first client makes them a pool, and needs all of them. Others,
+// with Copies above 1, need those that are left, and wait a second for the rest once one has
+// answered. The NIC stays open when the client is closed. Errors: ErrOption, ErrUnavailable,
+// ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
 	addresses, err := resolve(ctx, nic, servers)
 	if err == nil && o.Cooperation != nil {
@@ -64,18 +66,17 @@ func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Clie
 	return open(ctx, nic, onNIC{nic}, addresses, o)
 }
 
-// resolve reads the addresses of servers.
-func resolve(ctx context.Context, nic *via.NIC, servers []string) ([]via.Address, error) {
-	list := make([]via.Address, len(servers))
-	for i, s := range servers {
-		a, err := nic.Resolve(ctx, s)
+// resolve reads the addresses of servers. A name may stand for several.
+func resolve(ctx context.Context, nic *via.NIC, servers []string) (list []via.Address, err error) {
+	for _, s := range servers {
+		all, err := nic.ResolveAll(ctx, s)
 		switch {
 		case errors.Is(err, via.ErrInvalidParameter):
 			return nil, optionError("a server", fmt.Sprintf("%q", s), "MAC/NAME and HOST:NAME")
 		case err != nil:
 			return nil, &Error{Op: "connect", Device: s, Err: err}
 		}
-		list[i] = a
+		list = append(list, all...)
 	}
 	return list, nil
 }

@@ -32,25 +32,40 @@ func ParseAddress(s string) (Address, error) {
 	return address(h), nil
 }
 
-// Resolve returns the Address that Dial connects with. address is a host and a name there,
-// as in "alpha:echo" or "alpha/echo". The host is a MAC, as Address.String writes it, or a
-// name for HostByName; without a name behind it, it is the address that HostByName returns.
-// It fails as ParseAddress and HostByName do.
+// Resolve returns the first Address of ResolveAll, with which Dial connects.
 func (n *NIC) Resolve(ctx context.Context, address string) (Address, error) {
+	all, err := n.ResolveAll(ctx, address)
+	if err != nil {
+		return Address{}, err
+	}
+	return all[0], nil
+}
+
+// ResolveAll returns what address stands for, at least one Address. address is a host and a name
+// there, as in "alpha:echo" or "alpha/echo". The host is a MAC, as Address.String writes it, or a
+// name for AddressesOf; without a name behind it, the addresses are those that AddressesOf returns.
+// It fails as ParseAddress and AddressesOf do.
+func (n *NIC) ResolveAll(ctx context.Context, address string) ([]Address, error) {
 	const op = "resolve address"
 	if err := n.check(ctx, op); err != nil {
-		return Address{}, err
+		return nil, err
 	}
 	host, name, err := hosts.Split(address)
 	if err != nil {
-		return Address{}, n.refuse(op, ErrInvalidParameter, "", "%w", err)
+		return nil, n.refuse(op, ErrInvalidParameter, "", "%w", err)
 	}
 	if host == "" {
-		return ParseAddress(address)
+		a, err := ParseAddress(address)
+		if err != nil {
+			return nil, err
+		}
+		return []Address{a}, nil
 	}
-	a, err := n.HostByName(ctx, host, 0)
-	if err == nil && name != "" {
-		a.Discriminator = name
+	all, err := n.AddressesOf(ctx, host)
+	if name != "" {
+		for i := range all {
+			all[i].Discriminator = name
+		}
 	}
-	return a, err
+	return all, err
 }

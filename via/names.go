@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -19,12 +16,30 @@ import (
 // there.
 const HostsFile = "/etc/trapeze/hosts"
 
-// names is the name service of a NIC.
+// names are those that a NIC knows, and the service that it asks.
 type names struct {
 	mu    sync.Mutex
 	table *hosts.Table // nil as long as no file has been read
-	// lookupTXT asks the DNS.
-	lookupTXT func(ctx context.Context, name string) ([]string, error)
+	// service is asked for what the file does not have; nil for the DNS.
+	service NameService
+}
+
+// UseNames has names that are not in the file of names looked up in a service, in place of the DNS.
+// Dial, Resolve and HostByName use it. nil is the DNS again.
+func (n *NIC) UseNames(s NameService) {
+	n.names.mu.Lock()
+	defer n.names.mu.Unlock()
+	n.names.service = s
+}
+
+// nameService returns the service to ask, and a hint about a name that it does not have.
+func (n *NIC) nameService() (s NameService, hint string) {
+	n.names.mu.Lock()
+	defer n.names.mu.Unlock()
+	if n.names.service == nil {
+		return DNSNames(nil), "enter it into " + HostsFile + ", or a TXT record \"via=ADDRESS\" into the DNS"
+	}
+	return n.names.service, "have its program publish it, or enter it into " + HostsFile
 }
 
 // OpenNames reads the file of names at path, or HostsFile for "", anew: lines with an
@@ -87,64 +102,55 @@ func (n *NIC) table(op string) (*hosts.Table, error) {
 	return t, nil
 }
 
-// HostByName returns the address number index, from 0, that name stands for: of those
-// in the file of names, in their order, and if the file has none, of those in the DNS:
-// TXT records of name that begin with "via=", sorted. It fails with ErrNameService if
-// there is none of that number.
+// HostByName returns the address number index, from 0, of those that a name stands for, as
+// AddressesOf has them. It fails with ErrNameService if there is none of that number.
 func (n *NIC) HostByName(ctx context.Context, name string, index int) (Address, error) {
 	const op = "host by name"
-	if err := n.check(ctx, op); err != nil {
-		return Address{}, err
+	if index < 0 {
+		return Address{}, n.refuse(op, ErrInvalidParameter, "", "number %d", index)
 	}
-	if name == "" || len(name) > hosts.MaxName || index < 0 {
-		return Address{}, n.refuse(op, ErrInvalidParameter, "", "name %.300q, number %d", name, index)
-	}
-	table, err := n.table(op)
+	found, err := n.AddressesOf(ctx, name)
 	if err != nil {
 		return Address{}, err
-	}
-	found := table.ByName(name)
-	if len(found) == 0 {
-		if found, err = n.ask(ctx, name); err != nil {
-			return Address{}, n.refuse(op, ErrNameService, "enter it into "+HostsFile+", or a TXT record \"via=ADDRESS\" into the DNS", "%w", err)
-		}
 	}
 	if index >= len(found) {
 		return Address{}, n.refuse(op, ErrNameService, "", "%q has %d addresses, and not number %d", name, len(found), index)
 	}
-	return address(found[index]), nil
+	return found[index], nil
+}
+
+// AddressesOf returns the addresses that a name stands for, at least one: those in the file of
+// names, in their order, and if the file has none, those of the service of UseNames, or of the
+// DNS: TXT records of name that begin with "via=", sorted. It fails with ErrNameService if there
+// is none.
+func (n *NIC) AddressesOf(ctx context.Context, name string) ([]Address, error) {
+	const op = "host by name"
+	if err := n.check(ctx, op); err != nil {
+		return nil, err
+	}
+	if name == "" || len(name) > hosts.MaxName {
+		return nil, n.refuse(op, ErrInvalidParameter, "", "name %.300q", name)
+	}
+	table, err := n.table(op)
+	if err != nil {
+		return nil, err
+	}
+	if found := addresses(table.ByName(name)); len(found) > 0 {
+		return found, nil
+	}
+	service, hint := n.nameService()
+	found, err := service.Resolve(ctx, name)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s has no address", name)
+	}
+	if err != nil {
+		return nil, n.refuse(op, ErrNameService, hint, "%w", err)
+	}
+	return found, nil
 }
 
 func address(h hosts.Host) Address {
 	return Address{MAC: h.MAC, Discriminator: h.Discriminator}
-}
-
-// ask looks a name up in the DNS.
-func (n *NIC) ask(ctx context.Context, name string) (found []hosts.Host, err error) {
-	lookup := n.names.lookupTXT
-	if lookup == nil {
-		lookup = net.DefaultResolver.LookupTXT
-	}
-	records, err := lookup(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(records)
-	for _, r := range records {
-		text, ours := strings.CutPrefix(r, "via=")
-		if !ours {
-			continue
-		}
-		h, err := hosts.ParseHost(text)
-		if err != nil {
-			return nil, fmt.Errorf("TXT record of %s: %w", name, err)
-		}
-		found = append(found, h)
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%s has no TXT record that begins with \"via=\"", name)
-	}
-	return found, nil
 }
 
 // HostByAddress returns the name of a host in the file of names: that of the address,

@@ -28,6 +28,7 @@ var rooms = map[string][]string{
 	"netmem":                    {"ring", "via", "vfio", "descriptors", "internal"},
 	"conform":                   {"via", "ring", "channel", "driver", "vfio", "descriptors", "pipeline", "internal"},
 	"metrics":                   {"driver", "internal"},
+	"kubernetes":                {"via", "ethernet", "vfio", "descriptors", "internal"},
 	"vipl":                      {"via", "driver", "emulator", "ethernet", "vfio", "descriptors", "internal"},
 	"lab":                       {"netmem", "ring", "via", "driver", "emulator", "wire", "pipeline", "vfio", "descriptors", "internal"},
 }

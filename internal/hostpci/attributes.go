@@ -26,7 +26,7 @@ const (
 
 // read reads all attributes of one function. It fails as identify does, and with
 // errUnwanted.
-func read(r Root, address string, wanted func(Function) bool) (Function, error) {
+func read(r Root, address string, wanted func(Function) bool, netdevs map[string][]string) (Function, error) {
 	f, err := identify(r, address)
 	if err == nil && !wanted(f) {
 		err = errUnwanted
@@ -37,7 +37,7 @@ func read(r Root, address string, wanted func(Function) bool) (Function, error) 
 	if err := f.readBinding(r); err != nil {
 		return f, err
 	}
-	return f, f.describe(r)
+	return f, f.describe(r, netdevs)
 }
 
 // identify reads what a function is (Documentation/ABI/testing/sysfs-bus-pci). It
@@ -87,7 +87,7 @@ func (f *Function) readBinding(r Root) (err error) {
 }
 
 // describe reads what only people want to know.
-func (f *Function) describe(r Root) (err error) {
+func (f *Function) describe(r Root, netdevs map[string][]string) (err error) {
 	dir := path.Join(devices, f.Address)
 	if text := r.Optional(path.Join(dir, "numa_node")); text != "" {
 		if f.NUMANode, err = strconv.Atoi(text); err != nil {
@@ -109,8 +109,8 @@ func (f *Function) describe(r Root) (err error) {
 	if f.SRIOV, err = readSRIOV(r, dir); err != nil {
 		return err
 	}
-	f.Netdevs, err = netdevsOf(r, f.Address)
-	return err
+	f.Netdevs = append([]string{}, netdevs[f.Address]...)
+	return nil
 }
 
 // PowerOf reads whether a function is awake; what the kernel does not tell is empty.

@@ -195,13 +195,17 @@ func list(r Root, wanted func(Function) bool) ([]Function, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
+	interfaces, err := readNetdevs(r)
+	if err != nil {
+		return nil, fail(err)
+	}
 	var found []Function
 	var bad []error
 	for _, name := range names {
 		if !functionName.MatchString(name) {
 			continue
 		}
-		f, err := read(r, name, wanted)
+		f, err := read(r, name, wanted, interfaces)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errUnwanted):
 		case err != nil:
@@ -247,7 +251,11 @@ func Lookup(r Root, address string) (Function, error) {
 	if err != nil {
 		return Function{}, err
 	}
-	if err := f.describe(r); err != nil {
+	interfaces, err := readNetdevs(r)
+	if err == nil {
+		err = f.describe(r, interfaces)
+	}
+	if err != nil {
 		return Function{}, &failure.Error{Op: "look at", Device: f.Address, Err: err}
 	}
 	one := []Function{f}

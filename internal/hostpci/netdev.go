@@ -3,21 +3,26 @@ package hostpci
 import (
 	"os"
 	"path"
-	"slices"
 	"strings"
 )
 
 const netClass = "sys/class/net"
 
-// netdevsOf lists the network interfaces of a function. They may be those of a
+// readNetdevs lists the network interfaces of each function, sorted. They may be those of a
 // device on the function, as a virtio device is, so the nearest function above
 // an interface counts.
-func netdevsOf(r Root, address string) ([]string, error) {
+func readNetdevs(r Root) (map[string][]string, error) {
 	names, err := r.Names(netClass)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return ownerOf(r, path.Join(netClass, name)) != address }), nil
+	of := map[string][]string{}
+	for _, name := range names {
+		if owner := ownerOf(r, path.Join(netClass, name)); owner != "" {
+			of[owner] = append(of[owner], name)
+		}
+	}
+	return of, nil
 }
 
 // ownerOf returns the function that a device of some class belongs to.

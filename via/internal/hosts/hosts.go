@@ -9,6 +9,10 @@
 // escapes text, without spaces. Names are of letters, digits, dots, hyphens and
 // underscores, and as good in capitals. A name with several addresses has them in the
 // order of the file, and an address with several names is called by the first.
+//
+// A program that publishes its address leases a line, which holds until a time and has a term:
+//
+//	02:00:00:00:00:03 gamma # leased 1764201600000 7
 package hosts
 
 import (
@@ -20,6 +24,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -49,13 +54,35 @@ var ErrFormat = errors.New("bad entry")
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`)
 
+// GoodName says that a host can have a name.
+func GoodName(name string) bool { return len(name) <= MaxName && goodName.MatchString(name) }
+
+// Entry is the line that gives a host a name.
+func Entry(h Host, name string) string {
+	if h.Discriminator == "" {
+		return fmt.Sprintf("%v %s", h.MAC, name)
+	}
+	return fmt.Sprintf("%v/%s %s", h.MAC, escaped(h.Discriminator), name)
+}
+
+// escaped writes a discriminator without spaces and comments.
+func escaped(d string) string {
+	quoted := strconv.QuoteToASCII(d)
+	quoted = quoted[1 : len(quoted)-1]
+	return strings.NewReplacer(" ", `\x20`, "#", `\x23`).Replace(quoted)
+}
+
 // Parse reads a file. Its errors say in which line what is wrong.
 func Parse(r io.Reader) (*Table, error) {
 	t := &Table{byName: map[string][]Host{}, byHost: map[Host]string{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 512), MaxLine)
+	now := time.Now()
 	for n := 1; lines.Scan(); n++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
+		text, comment, _ := strings.Cut(lines.Text(), "#")
+		if l, leased := parseLease(comment); leased && !now.Before(l.Until) {
+			continue
+		}
 		if err := t.add(strings.Fields(text)); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -80,7 +107,7 @@ func (t *Table) add(fields []string) error {
 		return fmt.Errorf("%w: more than %d hosts", ErrFormat, MaxHosts)
 	}
 	for _, name := range fields[1:] {
-		if len(name) > MaxName || !goodName.MatchString(name) {
+		if !GoodName(name) {
 			return fmt.Errorf("%w: name %q", ErrFormat, name)
 		}
 	}
@@ -132,7 +159,7 @@ func Split(s string) (host, name string, err error) {
 		}
 		name, err = unquote(s[i+1:])
 	}
-	if err == nil && (len(first) > MaxName || !goodName.MatchString(first)) {
+	if err == nil && !GoodName(first) {
 		err = fmt.Errorf("%w: address %q, want HOST:NAME, where HOST is a name or six bytes such as 02:00:00:00:00:01", ErrFormat, s)
 	}
 	return first, name, err

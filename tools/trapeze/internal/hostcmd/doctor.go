@@ -40,7 +40,7 @@ func (e *NotReadyError) Error() string {
 func (x *commands) doctor() *cobra.Command {
 	var root string
 	var memory int64
-	var everything, fabric bool
+	var everything, fabric, kubernetes bool
 	c := &cobra.Command{
 		Use:   "doctor [ADDRESS]",
 		Short: "What keeps a driver from starting, and what to do about it",
@@ -55,10 +55,15 @@ none of this.
 --fabric looks at something else: at what MPI and other programs need to find
 the provider of libfabric, in this environment. docs/mpi.md is about it.
 
-` + keys.Of(doctor.Report{}) + "\n\nWith --fabric:\n" + keys.Of(doctor.FabricReport{}),
+--kubernetes looks at what a node needs to give NICs to pods: kubelet, runtime,
+NICs that are safe to give away. docs/kubernetes.md is about it.
+
+` + keys.Of(doctor.Report{}) + "\n\nWith --fabric:\n" + keys.Of(doctor.FabricReport{}) +
+			"\n\nWith --kubernetes:\n" + keys.Of(doctor.KubernetesReport{}),
 		Example: `  sudo trapeze doctor
   trapeze doctor 0000:03:00.0 --memory 1073741824
   FI_PROVIDER_PATH=/opt/trapeze/lib trapeze doctor --fabric
+  sudo trapeze doctor --kubernetes
   trapeze doctor --json | jq '.host[] | select(.severity == "error")'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: command.Run(func(ctx context.Context, args []string) error {
@@ -66,11 +71,17 @@ the provider of libfabric, in this environment. docs/mpi.md is about it.
 			if len(args) > 0 {
 				address = args[0]
 			}
-			if fabric {
-				if address != "" {
-					return option.Errorf("--fabric looks at no function: leave out %s", address)
-				}
-				return x.runFabric(doctor.Fabric(hostpci.Root(root), os.Getenv), everything)
+			switch {
+			case fabric && kubernetes:
+				return option.Errorf("--fabric and --kubernetes: use one of them")
+			case (fabric || kubernetes) && address != "":
+				return option.Errorf("--fabric and --kubernetes look at no function of yours: leave out %s", address)
+			case fabric:
+				r := doctor.Fabric(hostpci.Root(root), os.Getenv)
+				return x.runSurroundings(r, r.Findings, r.CouldStart, "programs do not find the provider of libfabric", everything)
+			case kubernetes:
+				r := doctor.Kubernetes(hostpci.Root(root), drivers)
+				return x.runSurroundings(r, r.Findings, r.CouldStart, "pods of this node cannot get NICs", everything)
 			}
 			if memory < 0 {
 				return option.Errorf("--memory %d: use a number of bytes", memory)
@@ -81,20 +92,22 @@ the provider of libfabric, in this environment. docs/mpi.md is about it.
 	c.Flags().Int64Var(&memory, "memory", 0, "how many bytes a driver will map for DMA")
 	c.Flags().BoolVar(&everything, "all", false, "print also what is as it should be")
 	c.Flags().BoolVar(&fabric, "fabric", false, "look at what programs of libfabric need to find the provider")
+	c.Flags().BoolVar(&kubernetes, "kubernetes", false, "look at what this node needs to give NICs to pods")
 	rootFlag(c, &root)
 	return c
 }
 
-// runFabric prints whether programs find the provider of libfabric.
-func (x *commands) runFabric(r doctor.FabricReport, everything bool) error {
-	err := x.Print(r, func(io.Writer) error {
-		x.printFindings(r.Findings, everything)
+// runSurroundings prints a report on what is around NICs, and fails with what could not be if
+// errors are among the findings.
+func (x *commands) runSurroundings(report any, findings []doctor.Finding, couldStart bool, what string, everything bool) error {
+	err := x.Print(report, func(io.Writer) error {
+		x.printFindings(findings, everything)
 		return nil
 	})
-	if err != nil || r.CouldStart {
+	if err != nil || couldStart {
 		return err
 	}
-	return &NotReadyError{What: "programs do not find the provider of libfabric", Errors: count(r.Findings)}
+	return &NotReadyError{What: what, Errors: count(findings)}
 }
 
 func (x *commands) runDoctor(ctx context.Context, root hostpci.Root, address string, everything bool, o doctor.Options) error {

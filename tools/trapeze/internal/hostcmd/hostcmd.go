@@ -19,15 +19,7 @@ import (
 const ours = "trapeze"
 
 // drivers are the ones of this program: for its own NIC, and for others as Ethernet ports.
-var drivers = func() []hostpci.Driver {
-	list := []hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}
-	for _, d := range ethernet.Drivers() {
-		for _, m := range d.Models {
-			list = append(list, hostpci.Driver{Name: d.Name, Vendor: m.Vendor, Device: m.Device, Untested: !m.Tested, Board: d.Board})
-		}
-	}
-	return list
-}()
+var drivers = append([]hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}, ethernet.HostDrivers()...)
 
 // commands share what they need.
 type commands struct {

@@ -1,0 +1,201 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// NameServiceEnds are two ends of one service, as two programs have it.
+type NameServiceEnds struct {
+	One, Other via.NameService
+	// Cut keeps One from the service from here on, as a program that has lost its network.
+	Cut func()
+}
+
+// nameWait bounds each wait of NameService: many leases of a second.
+const nameWait = 30 * time.Second
+
+// NameService runs what every service of names that publishes must pass. open makes a service
+// without names, with its ends.
+func NameService(t *testing.T, open func(*testing.T) NameServiceEnds) {
+	one := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}, Discriminator: "a b#\x00\""}
+	two := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 2}}
+	t.Run("publish, resolve, withdraw", func(t *testing.T) {
+		ends, ctx := open(t), nameContext(t)
+		expectNames(t, ends.Other, "cache")
+		p := publishName(t, ends.One, "cache", one)
+		publishName(t, ends.One, "cache", two)
+		publishName(t, ends.One, "cache-2", two)
+		expectNames(t, ends.Other, "cache", one, two)
+		expectNames(t, ends.Other, "cache-2", two)
+		if err := p.Withdraw(); err != nil {
+			t.Error(err)
+		}
+		if err := p.Withdraw(); err != nil {
+			t.Error("a second withdrawal:", err)
+		}
+		awaitLost(ctx, t, p)
+		expectNames(t, ends.Other, "cache", two)
+	})
+	t.Run("taken over", func(t *testing.T) {
+		ends, ctx := open(t), nameContext(t)
+		old := publishName(t, ends.One, "cache", one)
+		now := publishName(t, ends.Other, "cache", one)
+		if now.Term() <= old.Term() {
+			t.Errorf("the later term is %d, the earlier %d", now.Term(), old.Term())
+		}
+		awaitLost(ctx, t, old)
+		if err := old.Withdraw(); err != nil {
+			t.Error(err)
+		}
+		expectNames(t, ends.One, "cache", one)
+		select {
+		case <-now.Lost():
+			t.Error("the earlier publication has ended the later one")
+		default:
+		}
+		if err := now.Withdraw(); err != nil {
+			t.Error(err)
+		}
+		again := publishName(t, ends.One, "cache", one)
+		if again.Term() <= now.Term() {
+			t.Errorf("after a withdrawal the term is %d, before it %d", again.Term(), now.Term())
+		}
+	})
+	t.Run("watched, renewed, and dead", func(t *testing.T) {
+		ends, ctx := open(t), nameContext(t)
+		w := watchName(ctx, t, ends.Other, "cache")
+		w.await(t)
+		p := publishName(t, ends.One, "cache", one)
+		w.await(t, one)
+		other := publishName(t, ends.Other, "cache", two)
+		w.await(t, one, two)
+		time.Sleep(2 * via.LeastLease) // longer than a lease: it is renewed
+		w.await(t, one, two)
+		ends.Cut()
+		awaitLost(ctx, t, p)
+		w.await(t, two)
+		if err := other.Withdraw(); err != nil {
+			t.Error(err)
+		}
+		w.await(t)
+	})
+	t.Run("bad input", func(t *testing.T) {
+		ends, ctx := open(t), nameContext(t)
+		for _, c := range []struct {
+			what, name string
+			address    via.Address
+			lease      time.Duration
+		}{
+			{"no name", "", one, via.LeastLease},
+			{"a name with a space", "a b", one, via.LeastLease},
+			{"a name with a slash", "../a", one, via.LeastLease},
+			{"a group", "cache", via.Address{MAC: via.Broadcast}, via.LeastLease},
+			{"no MAC", "cache", via.Address{Discriminator: "x"}, via.LeastLease},
+			{"a short lease", "cache", one, via.LeastLease - 1},
+			{"a long lease", "cache", one, via.MostLease + 1},
+			{"a long discriminator", "cache", via.Address{MAC: one.MAC, Discriminator: string(make([]byte, via.MaxDiscriminator+1))}, via.LeastLease},
+		} {
+			if p, err := ends.One.Publish(ctx, c.name, c.address, c.lease); p != nil || !errors.Is(err, via.ErrInvalidParameter) {
+				t.Errorf("%s: %v, %v", c.what, p, err)
+			}
+		}
+		expectNames(t, ends.Other, "cache")
+		ends.Cut()
+		if _, err := ends.One.Resolve(ctx, "cache"); !errors.Is(err, via.ErrNameService) {
+			t.Error("resolved by a service that is away:", err)
+		}
+		if p, err := ends.One.Publish(ctx, "cache", one, via.LeastLease); p != nil || !errors.Is(err, via.ErrNameService) {
+			t.Error("published by a service that is away:", err)
+		}
+	})
+}
+
+func nameContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), nameWait)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func publishName(t *testing.T, s via.NameService, name string, a via.Address) *via.Publication {
+	t.Helper()
+	p, err := s.Publish(nameContext(t), name, a, via.LeastLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Withdraw() }) // it may have been withdrawn, or be out of reach
+	return p
+}
+
+func awaitLost(ctx context.Context, t *testing.T, p *via.Publication) {
+	t.Helper()
+	select {
+	case <-p.Lost():
+	case <-ctx.Done():
+		t.Fatal("the publication is not lost")
+	}
+}
+
+func expectNames(t *testing.T, s via.NameService, name string, want ...via.Address) {
+	t.Helper()
+	got, err := s.Resolve(nameContext(t), name)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%s is %v, %v, want %v", name, got, err, want)
+	}
+}
+
+// watched keeps what Watch has told last.
+type watched struct {
+	mu    sync.Mutex
+	seen  []via.Address
+	told  bool
+	wake  chan struct{}
+	until context.Context
+}
+
+func watchName(ctx context.Context, t *testing.T, s via.NameService, name string) *watched {
+	w := &watched{wake: make(chan struct{}, 1), until: ctx}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Watch(ctx, name, func(list []via.Address) {
+			w.mu.Lock()
+			w.seen, w.told = list, true
+			w.mu.Unlock()
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error("Watch ended with", err)
+		}
+	})
+	return w
+}
+
+func (w *watched) await(t *testing.T, want ...via.Address) {
+	t.Helper()
+	for {
+		w.mu.Lock()
+		got, told := w.seen, w.told
+		w.mu.Unlock()
+		if told && slices.Equal(got, want) {
+			return
+		}
+		select {
+		case <-w.wake:
+		case <-w.until.Done():
+			t.Fatalf("Watch has told %v, want %v", got, want)
+		}
+	}
+}

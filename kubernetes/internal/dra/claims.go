@@ -1,0 +1,227 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
+	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
+)
+
+// Errors of claims.
+var (
+	// ErrNoDevice: the node has no such device now.
+	ErrNoDevice = errors.New("the node has no such device")
+	// ErrTaken: another claim has the device.
+	ErrTaken = errors.New("another claim has the device")
+	// ErrUnsafe: giving the device away would take it, or another one, from the node.
+	ErrUnsafe = errors.New("the device is not safe to give away")
+)
+
+// Variable is the variable of the environment with the address of a claim's only device. With
+// _REQUEST behind it, in capitals, it has that of the device of a request.
+const Variable = "TRAPEZE_DEVICE"
+
+// agentSocket is where a program looks for its agent.
+const agentSocket = "/run/trapeze/agent.sock"
+
+// claims prepares claims for the containers of this node, and takes back what they have.
+type claims struct {
+	mu      sync.Mutex
+	store   store
+	pool    string
+	root    hostpci.Root
+	options hostpci.Options // for Bind and Unbind
+	// find looks for a device.
+	find func(name string) (node.Device, bool)
+}
+
+// prepare prepares a claim, or finds that it is prepared.
+func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (claimState, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !goodUID.MatchString(string(claim.UID)) || claim.Status.Allocation == nil {
+		return claimState{}, fmt.Errorf("claim %s/%s has no UID or no allocation", claim.Namespace, claim.Name)
+	}
+	was, found, err := c.store.load(claim.UID)
+	if err != nil || found {
+		return was, err
+	}
+	s := claimState{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	var ours []resourceapi.DeviceRequestAllocationResult
+	for _, r := range claim.Status.Allocation.Devices.Results {
+		if r.Driver == DriverName {
+			ours = append(ours, r)
+		}
+	}
+	for _, r := range ours {
+		d, err := c.prepareDevice(ctx, claim, r)
+		if err == nil {
+			variable := Variable + "_" + environmentName(r.Request)
+			d.edits.Env = append(d.edits.Env, variable+"="+d.address)
+			if len(ours) == 1 {
+				d.edits.Env = append(d.edits.Env, Variable+"="+d.address)
+			}
+			s.Devices = append(s.Devices, d.prepared)
+			continue
+		}
+		err = fmt.Errorf("device %s of request %s: %w", r.Device, r.Request, err)
+		return claimState{}, errors.Join(err, c.giveBack(ctx, s))
+	}
+	if err := c.store.save(s); err != nil {
+		return claimState{}, errors.Join(err, c.giveBack(ctx, s))
+	}
+	return s, nil
+}
+
+// environmentName is a request as part of the name of a variable.
+func environmentName(request string) string {
+	return strings.ToUpper(strings.NewReplacer("-", "_", "/", "_", ".", "_").Replace(request))
+}
+
+type preparedDevice struct {
+	prepared
+	address string
+}
+
+func (c *claims) prepareDevice(ctx context.Context, claim *resourceapi.ResourceClaim, r resourceapi.DeviceRequestAllocationResult) (preparedDevice, error) {
+	p := preparedDevice{prepared: prepared{Request: r.Request, Pool: r.Pool, Device: r.Device}}
+	if r.ShareID != nil {
+		p.ShareID = *r.ShareID
+	}
+	d, ok := c.find(r.Device)
+	if !ok || r.Pool != c.pool {
+		return p, ErrNoDevice
+	}
+	parameters, err := parameters(claim, r.Request)
+	if err != nil {
+		return p, err
+	}
+	if d.Kind != node.Emulated && parameters.Kind != "" {
+		return p, fmt.Errorf("%w: only emulated NICs take some", ErrParameters)
+	}
+	switch d.Kind {
+	case node.Emulated:
+		p.address = parameters.Address()
+	case node.AgentShare:
+		granted := map[resourceapi.QualifiedName]int64{}
+		for name, q := range r.ConsumedCapacity {
+			v, whole := q.AsInt64()
+			if !whole || v <= 0 {
+				return p, fmt.Errorf("%w: %s %s", ErrParameters, name, q.String())
+			}
+			granted[name] = v
+		}
+		p.address = share(d.Address, granted)
+		// The folder, as the agent makes its socket anew when it is replaced.
+		p.edits.Mounts = []*specs.Mount{{HostPath: filepath.Dir(d.Agent.Socket), ContainerPath: filepath.Dir(agentSocket),
+			Options: []string{"ro", "nosuid", "nodev", "noexec", "bind"}}}
+	case node.WholeNIC:
+		return p, c.takeFunction(ctx, claim.UID, d, &p)
+	}
+	return p, nil
+}
+
+// takeFunction gives a function to VFIO, if it is safe to.
+func (c *claims) takeFunction(ctx context.Context, uid types.UID, d node.Device, p *preparedDevice) error {
+	address := d.Function.Address
+	owner, taken, err := c.store.owner(address, uid)
+	switch {
+	case err != nil:
+		return fmt.Errorf("which claim has it cannot be read: %w", err)
+	case taken:
+		return fmt.Errorf("%w: %s/%s", ErrTaken, owner.Namespace, owner.Name)
+	case !d.Safe():
+		return fmt.Errorf("%w: %s", ErrUnsafe, whyUnsafe(d))
+	}
+	result, err := hostpci.Bind(ctx, c.root, address, c.options)
+	if err != nil {
+		return err
+	}
+	p.Function, p.Bound, p.address = address, len(result.Changes) > 0, d.Address
+	nodes, err := Nodes(c.root, address)
+	if err == nil {
+		for _, path := range nodes {
+			p.edits.DeviceNodes = append(p.edits.DeviceNodes, &specs.DeviceNode{Path: path, Permissions: "rw"})
+		}
+		return nil
+	}
+	if p.Bound {
+		_, undo := hostpci.Unbind(ctx, c.root, address, c.options)
+		err = errors.Join(err, undo)
+	}
+	return err
+}
+
+func whyUnsafe(d node.Device) string {
+	switch {
+	case len(d.Uses) > 0:
+		return d.Uses[0].String()
+	case !d.Alone():
+		return "it is not alone in an IOMMU group"
+	}
+	return "it has virtual functions"
+}
+
+// Nodes are the nodes by which a container reaches a function that VFIO has: its own with
+// iommufd's, and that of its group with VFIO's.
+func Nodes(root hostpci.Root, address string) (paths []string, err error) {
+	f, err := hostpci.Lookup(root, address)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := f.Nodes(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(nodes, "dev/vfio/vfio", "dev/iommu") {
+		if root.Exists(name) {
+			paths = append(paths, "/"+name)
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("VFIO has no node for %s", address)
+	}
+	return paths, nil
+}
+
+// unprepare takes back what a claim has. A claim that is not prepared has nothing.
+func (c *claims) unprepare(ctx context.Context, uid types.UID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !goodUID.MatchString(string(uid)) {
+		return fmt.Errorf("claim %.100q: that is no UID", uid)
+	}
+	s, found, err := c.store.load(uid)
+	if err != nil || !found {
+		return err
+	}
+	if err := c.giveBack(ctx, s); err != nil {
+		return err
+	}
+	return c.store.remove(uid)
+}
+
+// giveBack gives the functions of a claim back to the kernel, if the driver has taken them.
+func (c *claims) giveBack(ctx context.Context, s claimState) (err error) {
+	for _, d := range s.Devices {
+		if !d.Bound {
+			continue
+		}
+		_, e := hostpci.Unbind(ctx, c.root, d.Function, c.options)
+		switch {
+		case errors.Is(e, hostpci.ErrNoFunction), errors.Is(e, hostpci.ErrNotVFIO): // gone, or given back already
+		default:
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,426 @@
+package dra_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
+	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
+	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
+)
+
+const whole = "pci-0000-03-00-0"
+
+var drivers = []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250}}
+
+// rig is a driver with a node, a kubelet and an API server, none of which is real.
+type rig struct {
+	*kubelet
+	tree   *hostpcitest.Tree
+	kernel *hostpcitest.Kernel
+	client kubernetes.Interface
+	away   atomic.Bool // the API server is
+	stop   func()
+}
+
+// newRig makes one with client-go's fake API server.
+func newRig(t *testing.T) *rig {
+	r := &rig{}
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}})
+	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return r.away.Load(), nil, errors.New("the API server is away")
+	})
+	r.run(t, client)
+	return r
+}
+
+// run starts all but the API server.
+func (r *rig) run(t *testing.T, client kubernetes.Interface) {
+	r.kubelet, r.tree, r.client = newKubelet(t), hostpcitest.New(t), client
+	nic := hostpcitest.NIC()
+	nic.Driver, nic.Netdev = "trapeze-nic", "ens1"
+	r.tree.Function(nic)
+	r.tree.Driver("vfio-pci")
+	r.tree.File("sys/module/vfio_pci/initstate", "live\n")
+	r.tree.File("dev/vfio/vfio", "")
+	r.tree.File("dev/vfio/12", "")
+	r.kernel = r.tree.Kernel(map[string]string{nic.Address: nic.Driver})
+	r.start()
+	t.Cleanup(func() { r.stop() })
+}
+
+// start starts a driver, as a pod of its own would be.
+func (r *rig) start() {
+	r.t.Helper()
+	n, err := node.New(node.Options{Root: r.tree.Root(), Drivers: drivers, Own: "trapeze", Emulated: 2,
+		Agents: []node.Agent{{Name: "port0", Socket: "/run/trapeze/agent.sock", VIs: 100, Memory: 1 << 30}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.client, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
+			CDI: r.cdi, Plugins: r.plugins, Registry: r.registry, Interval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	r.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.t.Error(err)
+		}
+		r.stop = func() {}
+	}
+	r.register()
+}
+
+// claim makes a claim that is allocated as the scheduler would.
+func (r *rig) claim(name string, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
+	r.t.Helper()
+	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+	for i := range results {
+		results[i].Driver, results[i].Pool = dra.DriverName, "n1"
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourceapi.DeviceRequest{Name: results[i].Request,
+			Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "nic.example", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}})
+	}
+	claims := r.client.ResourceV1().ResourceClaims("default")
+	c, err := claims.Create(r.ctx, c, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c.Status.Allocation = &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: results, Config: config}}
+	if _, err := claims.UpdateStatus(r.ctx, c, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	return string(c.UID)
+}
+
+func opaque(raw string) []resourceapi.DeviceAllocationConfiguration {
+	return []resourceapi.DeviceAllocationConfiguration{{Source: resourceapi.AllocationConfigSourceClaim, DeviceConfiguration: resourceapi.DeviceConfiguration{
+		Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: dra.DriverName, Parameters: runtime.RawExtension{Raw: []byte(raw)}}}}}
+}
+
+// edits are what the runtime would do to a container with devices.
+func (r *rig) edits(ids []string) (all specs.ContainerEdits) {
+	r.t.Helper()
+	files, _ := filepath.Glob(filepath.Join(r.cdi, "*.json"))
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		var s specs.Spec
+		if err := json.Unmarshal(text, &s); err != nil {
+			r.t.Fatal(err)
+		}
+		for _, d := range s.Devices {
+			if slices.Contains(ids, s.Kind+"="+d.Name) {
+				all.Env = append(all.Env, d.ContainerEdits.Env...)
+				all.Mounts = append(all.Mounts, d.ContainerEdits.Mounts...)
+				all.DeviceNodes = append(all.DeviceNodes, d.ContainerEdits.DeviceNodes...)
+			}
+		}
+	}
+	return all
+}
+
+func (r *rig) driverOf() string {
+	d, err := hostpci.DriverOf(r.tree.Root(), hostpcitest.NIC().Address)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return d
+}
+
+// device is a device as the slices have it; nil if they have not.
+func (r *rig) device(name string) *resourceapi.Device {
+	list, err := r.client.ResourceV1().ResourceSlices().List(r.ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	for _, s := range list.Items {
+		for _, d := range s.Spec.Devices {
+			if d.Name == name {
+				return &d
+			}
+		}
+	}
+	return nil
+}
+
+func TestPublishes(t *testing.T) {
+	r := newRig(t)
+	r.eventually("slices", func() bool { return r.device(whole) != nil })
+	d := r.device(whole)
+	for name, want := range map[resourceapi.QualifiedName]any{"safe": true, "aloneInGroup": true, "defaultRoute": false, "inUse": false,
+		"numaNode": int64(0), "iommuGroup": int64(12), "fits": "trapeze", "kind": "vfio", "resource.kubernetes.io/pciBusID": "0000:03:00.0"} {
+		a := d.Attributes[name]
+		var got any
+		switch {
+		case a.BoolValue != nil:
+			got = *a.BoolValue
+		case a.IntValue != nil:
+			got = *a.IntValue
+		case a.StringValue != nil:
+			got = *a.StringValue
+		}
+		if got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	a := r.device("agent-port0")
+	if a.AllowMultipleAllocations == nil || !*a.AllowMultipleAllocations || value(a, "vis") != 100 || value(a, "memory") != 1<<30 {
+		t.Errorf("the share is %+v", a)
+	}
+	if r.device("emulated-1") == nil {
+		t.Error("an emulated NIC is missing")
+	}
+}
+
+func value(d *resourceapi.Device, capacity resourceapi.QualifiedName) int64 {
+	q := d.Capacity[capacity].Value
+	return q.Value()
+}
+
+// TestWholeNIC: a claim gets the function by VFIO, twice the same, also from a driver that has
+// restarted; no other claim gets it; and the kernel has it back in the end.
+func TestWholeNIC(t *testing.T) {
+	r := newRig(t)
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	first, err := r.prepare("c1", uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := r.driverOf(); d != "vfio-pci" {
+		t.Errorf("it belongs to %s", d)
+	}
+	e := r.edits(first)
+	if !slices.Contains(e.Env, "TRAPEZE_DEVICE=pci:0000:03:00.0") || !slices.Contains(e.Env, "TRAPEZE_DEVICE_NIC=pci:0000:03:00.0") {
+		t.Errorf("the environment is %q", e.Env)
+	}
+	var nodes []string
+	for _, n := range e.DeviceNodes {
+		nodes = append(nodes, n.Path)
+	}
+	slices.Sort(nodes)
+	if !slices.Equal(nodes, []string{"/dev/vfio/12", "/dev/vfio/vfio"}) {
+		t.Errorf("nodes %q", nodes)
+	}
+	r.stop()
+	r.start() // a new driver; to the kubelet, registration anew
+	again, err := r.prepare("c1", uid)
+	if err != nil || !slices.Equal(first, again) {
+		t.Errorf("prepared again: %v, %v, want %v", again, err, first)
+	}
+	other := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if ids, err := r.prepare("c2", other); err == nil || !strings.Contains(err.Error(), "default/c1") {
+		t.Errorf("a second claim: %v, %v", ids, err)
+	}
+	r.register() // the kubelet has restarted
+	for range 2 {
+		if err := r.unprepare("c1", uid); err != nil {
+			t.Error(err)
+		}
+	}
+	if d := r.driverOf(); d != hostpcitestDriver {
+		t.Errorf("the kernel's driver is %q", d)
+	}
+	if _, err := r.prepare("c2", other); err != nil {
+		t.Error(err)
+	}
+	if err := r.unprepare("c2", other); err != nil {
+		t.Error(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(r.cdi, "*")); len(files) != 0 {
+		t.Errorf("left behind: %q", files)
+	}
+}
+
+const hostpcitestDriver = "trapeze-nic"
+
+// TestInUse: a NIC with the node's default route is marked, and no claim gets it.
+func TestInUse(t *testing.T) {
+	r := newRig(t)
+	r.eventually("slices", func() bool { return r.device(whole) != nil })
+	r.tree.File("proc/net/route", "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\nens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	r.eventually("the default route in the slice", func() bool {
+		d := r.device(whole)
+		return d != nil && *d.Attributes["defaultRoute"].BoolValue && !*d.Attributes["safe"].BoolValue
+	})
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if ids, err := r.prepare("c1", uid); err == nil || !strings.Contains(err.Error(), "not safe") {
+		t.Errorf("%v, %v", ids, err)
+	}
+	if w := r.kernel.Writes(); len(w) != 0 {
+		t.Errorf("written: %v", w)
+	}
+}
+
+func TestShareAndEmulated(t *testing.T) {
+	r := newRig(t)
+	share := types.UID("s1")
+	uid := r.claim("c1", opaque(`{"apiVersion":"nic.trapeze-nic.github.io/v1","kind":"NICParameters","port":9000,"peers":["a.example:9000","b:1"]}`),
+		resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})
+	ids, err := r.prepare("c1", uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := r.edits(ids); !slices.Contains(e.Env, "TRAPEZE_DEVICE=emu:?wire=udp://0.0.0.0:9000&peer=a.example:9000,b:1") {
+		t.Errorf("%q", e.Env)
+	}
+	uid = r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "s", Device: "agent-port0", ShareID: &share,
+		ConsumedCapacity: map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("64"), "memory": resource.MustParse("256Mi")}},
+		resourceapi.DeviceRequestAllocationResult{Request: "em-2", Device: "emulated-1"})
+	if ids, err = r.prepare("c2", uid); err != nil {
+		t.Fatal(err)
+	}
+	e := r.edits(ids)
+	if !slices.Equal(e.Env, []string{"TRAPEZE_DEVICE_S=agent:port0?memory=268435456&vis=64", "TRAPEZE_DEVICE_EM_2=emu:?wire=udp://0.0.0.0:0"}) {
+		t.Errorf("%q", e.Env)
+	}
+	if len(e.Mounts) != 1 || e.Mounts[0].HostPath != "/run/trapeze" || len(e.DeviceNodes) != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestHostileClaims: none is prepared, nothing is changed, and the error names what is wrong.
+func TestHostileClaims(t *testing.T) {
+	r := newRig(t)
+	head := `{"apiVersion":"nic.trapeze-nic.github.io/v1","kind":"NICParameters",`
+	for i, c := range []struct{ device, parameters, says string }{
+		{"emulated-9", "", "no such device"},
+		{"../../etc", "", "no such device"},
+		{"emulated-0", `{"apiVersion":"v2","kind":"NICParameters"}`, "apiVersion"},
+		{"emulated-0", head + `"port":70000}`, "port 70000"},
+		{"emulated-0", head + `"port":-1}`, "port -1"},
+		{"emulated-0", head + `"socket":"/run/containerd.sock"}`, "socket"},
+		{"emulated-0", head + `"peers":["a:1&key=/etc/shadow"]}`, "peers"},
+		{"emulated-0", head + `"peers":["a&role=x:1"]}`, "peers"},
+		{"emulated-0", head + `"peers":["a:0"]}`, "peers"},
+		{"emulated-0", head + `"peers":[` + strings.Repeat(`"a:1",`, 16) + `"a:1"]}`, "at most 16"},
+		{"emulated-0", head + `"peers":["` + strings.Repeat("a", 5000) + `:1"]}`, "at most 4096"},
+		{whole, head + `"port":1}`, "only emulated"},
+		{"agent-port0", head + `"port":1}`, "only emulated"},
+	} {
+		name := fmt.Sprintf("hostile-%d", i)
+		var config []resourceapi.DeviceAllocationConfiguration
+		if c.parameters != "" {
+			config = opaque(c.parameters)
+		}
+		uid := r.claim(name, config, resourceapi.DeviceRequestAllocationResult{Request: "bad", Device: c.device})
+		if ids, err := r.prepare(name, uid); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %s: %v, %v", c.device, c.parameters, ids, err)
+		}
+	}
+	uid := r.claim("half", nil, resourceapi.DeviceRequestAllocationResult{Request: "a", Device: whole}, resourceapi.DeviceRequestAllocationResult{Request: "b", Device: "gone"})
+	if ids, err := r.prepare("half", uid); err == nil {
+		t.Error(ids)
+	}
+	if d := r.driverOf(); d != hostpcitestDriver {
+		t.Errorf("a claim that failed has left the NIC with %q", d)
+	}
+	if files, _ := filepath.Glob(filepath.Join(r.cdi, "*")); len(files) != 0 {
+		t.Errorf("left behind: %q", files)
+	}
+}
+
+// TestNeverUnprepared: a claim that was deleted while the driver was down loses what it has, but
+// not while the API server is away.
+func TestNeverUnprepared(t *testing.T) {
+	r := newRig(t)
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if _, err := r.prepare("c1", uid); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := r.client.ResourceV1().ResourceClaims("default").Delete(r.ctx, "c1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.away.Store(true)
+	r.start()
+	if ids, err := r.prepare("c1", uid); err == nil { // it is not to be had without the API server
+		t.Error(ids)
+	}
+	if d := r.driverOf(); d != "vfio-pci" {
+		t.Errorf("without an API server the driver took the NIC away: %q has it", d)
+	}
+	r.stop()
+	r.away.Store(false)
+	r.start()
+	r.eventually("the NIC is given back", func() bool { return r.driverOf() == hostpcitestDriver })
+}
+
+// TestAPIServerAway: claims that are prepared can be taken back without it, and the slices come
+// once it is there.
+func TestAPIServerAway(t *testing.T) {
+	r := newRig(t)
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if _, err := r.prepare("c1", uid); err != nil {
+		t.Fatal(err)
+	}
+	r.away.Store(true)
+	if err := r.unprepare("c1", uid); err != nil {
+		t.Error(err)
+	}
+	if d := r.driverOf(); d != hostpcitestDriver {
+		t.Errorf("%q has the NIC", d)
+	}
+	r.away.Store(false)
+	r.eventually("slices", func() bool { return r.device(whole) != nil })
+}
+
+// TestHealth: what happens to a device is told to the kubelet, in a taint, and in an event.
+func TestHealth(t *testing.T) {
+	r := newRig(t)
+	r.awaitHealth("agent-port0", drahealth.HealthStatus_UNHEALTHY)
+	if err := os.MkdirAll(r.tree.Root().Path("run/trapeze"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The path of a socket has 107 bytes at most: the test would not run in longer folders.
+	l, err := net.Listen("unix", r.tree.Root().Path("run/trapeze/agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.awaitHealth("agent-port0", drahealth.HealthStatus_HEALTHY)
+	l.Close()
+	r.awaitHealth("agent-port0", drahealth.HealthStatus_UNHEALTHY)
+	r.awaitHealth(whole, drahealth.HealthStatus_HEALTHY)
+	aer := hostpcitest.Dir("0000:03:00.0") + "/aer_dev_fatal"
+	r.tree.File(aer, "Undefined 1\nTOTAL_ERR_FATAL 1\n")
+	r.awaitHealth(whole, drahealth.HealthStatus_UNHEALTHY)
+	r.eventually("taints", func() bool {
+		w, a := r.device(whole), r.device("agent-port0")
+		return w != nil && len(w.Taints) == 1 && w.Taints[0].Value == "fatal-error" && w.Taints[0].Effect == resourceapi.DeviceTaintEffectNoExecute &&
+			len(a.Taints) == 1 && a.Taints[0].Value == "agent-gone" && a.Taints[0].Effect == resourceapi.DeviceTaintEffectNoSchedule
+	})
+	r.eventually("events", func() bool {
+		list, err := r.client.CoreV1().Events("").List(r.ctx, metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "fatal-error") && e.InvolvedObject.Name == "n1"
+		})
+	})
+}

@@ -1,0 +1,37 @@
+package dra_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// FuzzParseParameters: what is taken makes an address that an emulated NIC takes too, with no
+// option but those that parameters have.
+func FuzzParseParameters(f *testing.F) {
+	head := `{"apiVersion":"` + dra.ParametersVersion + `","kind":"` + dra.ParametersKind + `"`
+	for _, s := range []string{`{`, `{}{}`, `null`, head + `}`, head + `}{}`, head + `,"port":9000,"peers":["a.example:9000","10.0.0.1:1"]}`,
+		head + `,"peers":["a:1&key=/etc/shadow"]}`, head + `,"peers":["a,b:1"]}`, head + `,"peers":["a:1?x"]}`, head + `,"peers":["a%26:1"]}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := dra.ParseParameters(raw)
+		if err != nil {
+			if !errors.Is(err, dra.ErrParameters) || p.Kind != "" {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			return
+		}
+		a, err := vfio.ParseAddress(p.Address())
+		if err == nil {
+			err = emulator.CheckAddress(a)
+		}
+		if err != nil || strings.Count(p.Address(), "&") > 1 || strings.Count(p.Address(), "=") > 2 {
+			t.Fatalf("%+v makes %s: %v", p, p.Address(), err)
+		}
+	})
+}

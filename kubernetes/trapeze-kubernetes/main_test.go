@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestHelp(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{"--help"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Examples:", "--agent", "--device-plugin"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help lacks %s", want)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"--nonsense", "--help"},
+		{"extra", "extra"},
+		{"--interval 1h", "100ms to 1m"},
+		{"--emulated -1", "0 to"},
+		{"--agent name=../x", "lower-case"},
+		{"--agent name=a,socket=run/x", "absolute"},
+		{"--agent name=a,memory=1.5", "whole"},
+		{"--agent name=a,memory=x", "memory"},
+		{"--agent name=a,colour=red", "colour"},
+		{"--agent name=a --agent name=a", "twice"},
+		{"--node-name n --kubeconfig /nonexistent", "nonexistent"},
+		{"--node-name=", "NODE_NAME"},
+	} {
+		if err := run(t.Context(), strings.Fields(c.args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.args, err)
+		}
+	}
+}
+
+// TestEnds: a device plugin ends with its context, also without a kubelet.
+func TestEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "device-plugins"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(ctx, []string{"--device-plugin", "--kubelet-dir", folder, "--no-whole-nics", "--emulated", "2"}, io.Discard, io.Discard); err != nil {
+		t.Error(err)
+	}
+}
