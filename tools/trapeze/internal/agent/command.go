@@ -18,7 +18,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 )
@@ -43,7 +42,8 @@ type commands struct{ *command.Env }
 func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
 	var file string
-	var check, verbose bool
+	var check string
+	var verbose bool
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Share NICs among programs without rights",
@@ -60,21 +60,16 @@ It prints them when it is ready, or with --check at once.`,
 		Example: `  trapeze agent --check examples/agent.toml
   trapeze agent --file examples/agent.toml
   trapeze agent list`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 1 && !check {
-				return option.Errorf("agent takes no argument, and one file with --check")
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error {
+			if check != "" {
+				file = check
 			}
-			return nil
-		},
-		RunE: command.Run(func(ctx context.Context, args []string) error {
-			if len(args) == 1 {
-				file = args[0]
-			}
-			return x.run(ctx, file, check, verbose)
+			return x.run(ctx, file, check != "", verbose)
 		}),
 	}
 	c.Flags().StringVar(&file, "file", DefaultFile, "file with NICs and grants")
-	c.Flags().BoolVar(&check, "check", false, "check the file and open nothing")
+	c.Flags().StringVar(&check, "check", "", "check this file and open nothing")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log on stderr clients that come, go and are refused")
 	c.AddCommand(x.list())
 	return c
