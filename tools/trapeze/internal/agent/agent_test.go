@@ -84,11 +84,11 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 	go func() {
 		c, err := via.Dial(ctx, from, l.Address().String(), via.ConnOptions{})
 		if err == nil {
-			err = c.Send(ctx, want[:48<<10])
 			defer c.Close()
-			<-ctx.Done()
+			err = c.Send(ctx, want[:4<<10])
 		}
 		sent <- err
+		<-ctx.Done()
 	}()
 	c, err := l.Accept(ctx)
 	if err != nil {
@@ -96,7 +96,12 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 	}
 	defer c.Close()
 	got, err := c.Receive(ctx)
-	if err != nil || !bytes.Equal(got, want[:48<<10]) {
+	if err != nil || !bytes.Equal(got, want[:4<<10]) {
+		select {
+		case err := <-sent:
+			t.Logf("sender: %v", err)
+		default:
+		}
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	cancel()
