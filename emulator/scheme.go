@@ -15,21 +15,21 @@ import (
 )
 
 // Scheme starts the addresses of emulated devices, EthernetScheme the short form of
-// those whose wire is a NIC, and AgentScheme that of those whose NIC the host's agent has.
+// those whose wire is a NIC, and agentScheme that of those whose NIC the host's agent has.
 const (
 	Scheme         = "emu"
 	EthernetScheme = "eth"
-	AgentScheme    = "agent"
+	agentScheme    = "agent"
 )
 
 func ours(scheme string) bool {
-	return scheme == Scheme || scheme == EthernetScheme || scheme == AgentScheme
+	return scheme == Scheme || scheme == EthernetScheme || scheme == agentScheme
 }
 
 func init() {
 	vfio.Register(Scheme, open)
 	vfio.Register(EthernetScheme, open)
-	vfio.Register(AgentScheme, open)
+	vfio.Register(agentScheme, open)
 }
 
 // open opens the device at an address such as "emu:",
@@ -189,12 +189,12 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	return s, s.checkShape()
 }
 
-// expand returns what an address of EthernetScheme or AgentScheme is short for: what stands before
+// expand returns what an address of EthernetScheme or agentScheme is short for: what stands before
 // the question mark is the wire, and an interface of Linux may go without "afxdp:".
 func expand(a vfio.Address) (vfio.Address, error) {
 	wire := a.Path
-	if a.Scheme == AgentScheme {
-		wire = AgentScheme + ":" + wire
+	if a.Scheme == agentScheme {
+		wire = agentScheme + ":" + wire
 	} else if wire != "" && !strings.Contains(wire, ":") {
 		wire = "afxdp:" + wire
 	}
@@ -202,7 +202,7 @@ func expand(a vfio.Address) (vfio.Address, error) {
 	switch {
 	case a.Options.Has("wire"):
 		return a, fmt.Errorf("option wire: it stands between %s: and the question mark", a.Scheme)
-	case a.Scheme == AgentScheme:
+	case a.Scheme == agentScheme:
 	case parseWire(&s, wire) != nil || s.kind != wireNIC:
 		return a, fmt.Errorf("%q is no NIC: it is as in eth:pci:0000:03:00.0, eth:eth0 or eth:vhost-user:PATH", a.Path)
 	}

@@ -27,12 +27,12 @@ type AgentOptions struct {
 	MAC descriptors.MAC
 	// MTU is the largest frame in bytes, at most that of the NIC; that if zero.
 	MTU int
-	// VIs, and Memory in bytes, are what the program needs; what is granted if zero.
+	// The program needs so many VIs, and Memory in bytes; as many as are granted if zero.
 	VIs    uint32
 	Memory uint64
 }
 
-// AgentGrant is what the agent has given.
+// AgentGrant has the limits that the agent has set.
 type AgentGrant struct {
 	NIC    string
 	MAC    descriptors.MAC

@@ -39,7 +39,7 @@ func AdoptSHM(ctx context.Context, c *net.UnixConn, o SHMOptions) (*SHM, error) 
 	return shm.Adopt(ctx, c, o)
 }
 
-// ReceiveWhole is what Receive of a port returns, once all of the frame has arrived: nil before. A
+// ReceiveWhole returns the frame of Receive once all of it has arrived, and nil before. A
 // frame that its sender gives up is dropped.
 func ReceiveWhole(p Port) []byte {
 	parts, _ := p.(engine.Progressive)

@@ -204,7 +204,7 @@ func (c *Conn) read(p []byte, fds *[]int) error {
 	return nil
 }
 
-// Close ends the connection, whatever the peer has passed and nobody has taken.
+// Close ends the connection, also of descriptors that were passed and not taken.
 func (c *Conn) Close() { passedfd.CloseConn(c.c) }
 
 // Seqpacket makes a connection of a descriptor of a SOCK_SEQPACKET socket, which it owns.

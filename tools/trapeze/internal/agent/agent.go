@@ -138,7 +138,7 @@ func (a *Agent) Serve(ctx context.Context, l *unixsocket.Listener) error {
 	return err
 }
 
-// Moves returns how often each NIC has looked for frames: of one that hangs, the number stays.
+// Moves returns how often each NIC has looked for frames: of one that is stuck, the number stays.
 func (a *Agent) Moves() (turns []uint64) {
 	for _, n := range a.nics {
 		turns = append(turns, n.turns.Load())

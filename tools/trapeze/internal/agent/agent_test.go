@@ -148,7 +148,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestVanish: clients that break off at any step leave nothing behind, and hold up nobody.
+// TestVanish: clients that break off at any step leave nothing behind, and hold up no other.
 func TestVanish(t *testing.T) {
 	socket := serve(t, local)
 	request := []byte("\x00\x00\x00\x1d{\"kind\":\"open\",\"version\":1}   \xff\xff\xff\xff")

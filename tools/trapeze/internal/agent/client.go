@@ -36,7 +36,7 @@ type said struct {
 	fd int
 }
 
-// headSize is how much is checked of a frame, in bytes: our wire header, and the body of one that connects.
+// headSize is the size of the part of a frame that is checked, in bytes: our wire header, and the body of one that connects.
 const headSize = descriptors.HeaderSize + descriptors.ConnectBodySize
 
 // may reports whether a frame, of which h is a copy of the beginning, is one that the client may send.
@@ -77,7 +77,7 @@ func (c *client) grants(h []byte) bool {
 }
 
 // deliver gives the client a frame, unless it has no room: it does not hold up others. head, if
-// there is any, is what the frame is to begin with.
+// there is any, replaces its beginning.
 func (c *client) deliver(f, head []byte) {
 	b := c.port.Reserve(len(f))
 	if b == nil {

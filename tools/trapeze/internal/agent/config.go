@@ -248,7 +248,7 @@ func (r *reader) config(raw *rawConfig) *Config {
 		c.Grants = append(c.Grants, r.grant(c, i, &raw.Grant[i]))
 	}
 	if len(c.Grants) == 0 {
-		r.bad("", 0, "grant", "there is none, and nobody may open a NIC: add [[grant]] with users")
+		r.bad("", 0, "grant", "there is none, and no program may open a NIC: add [[grant]] with users")
 	}
 	return c
 }

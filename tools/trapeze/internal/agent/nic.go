@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// quantum is what a client of share 1 may send in a round, in bytes: some frames of the largest
+	// quantum bounds the bytes of a client of share 1 in a round: some frames of the largest
 	// MTU that wires in memory have unless told otherwise.
 	quantum = 64 << 10
-	// frameCost is what a frame costs beside its bytes: many small ones take as long as a large one.
+	// frameCost is the cost of a frame beside its bytes: many small ones take as long as a large one.
 	frameCost = 256
-	// uplinkBurst is how many frames are taken from the port in a round.
+	// uplinkBurst bounds the frames from the port in a round.
 	uplinkBurst = 64
 	// spinLooks is how many rounds without a frame pass before the agent sleeps: more than those
 	// after which ports ask to be woken. yieldEvery of them give others the processor.
@@ -28,7 +28,7 @@ const (
 	rest = 100 * time.Millisecond
 	// localMTU is that of a NIC without a wire to elsewhere, as that of a shm wire.
 	localMTU = descriptors.HeaderSize + 16<<10
-	// rateBurst is for how long a client with a rate may send at once, after a pause.
+	// rateBurst is the time for which a client with a rate may send at once.
 	rateBurst = 2 * time.Millisecond
 )
 
@@ -229,7 +229,7 @@ func (n *nic) arrived(t *table, f []byte) {
 }
 
 // forward passes a client's frame on. It reports false if the port has no room. The client can
-// change the frame meanwhile: what has been checked is a copy, and is what leaves.
+// change the frame meanwhile: a copy is checked, and that copy leaves.
 func (n *nic) forward(t *table, c *client, f []byte) bool {
 	h := n.head[:copy(n.head, f)]
 	if !c.may(h) {
