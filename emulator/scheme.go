@@ -14,8 +14,8 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// Scheme starts the addresses of emulated devices, EthernetScheme the short form of
-// those whose wire is a NIC, and agentScheme that of those whose NIC the host's agent has.
+// Scheme starts the addresses of emulated devices. EthernetScheme is the short form of those whose
+// wire is a NIC, and agentScheme of those whose NIC the host's agent has.
 const (
 	Scheme         = "emu"
 	EthernetScheme = "eth"
