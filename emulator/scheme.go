@@ -116,8 +116,8 @@ func badAddress(a vfio.Address, err error) error {
 type settings struct {
 	device Options
 	kind   wireKind
-	// where is the name of a memory wire, the HOST:PORT of a UDP one, or the
-	// socket of a memif or of a wire in shared memory.
+	// where is the name of a memory wire, or the HOST:PORT of a UDP one. Of a memif
+	// or of a wire in shared memory it is the socket.
 	where   string
 	peers   []string
 	keyFile string

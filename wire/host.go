@@ -107,7 +107,7 @@ func newHost(o HostOptions) *Host {
 // MTU returns the largest frame in bytes.
 func (p *Host) MTU() int { return p.mtu }
 
-// Checksum returns false, as memory does not damage frames, unless some go on to a NIC.
+// Checksum returns false unless frames go on to a NIC: memory does not damage them.
 func (p *Host) Checksum() bool { return p.checksum }
 
 // Reserve is described at engine.Port. The frame is written into the memory of the port to
