@@ -100,8 +100,6 @@ var wireForms = []wireForm{
 	{wireLoop, "loop", "", "a loop"},
 	{wireMemory, "mem:", "NAME", "a memory wire"},
 	{wireHost, "host:", "NAME", "a wire of this host"},
-	{wireAgent, "agent:", "NAME", "a NIC of the agent"},
-	{wireAgent, "agent:", "", "a NIC of the agent"},
 	{wireUDP, "udp://", "HOST:PORT", "a UDP wire"},
 	{wireMemif, "memif:", "PATH", "a memif"},
 	{wireShared, "shm:", "PATH", "a shm wire"},
@@ -109,6 +107,8 @@ var wireForms = []wireForm{
 	{wireNIC, "afxdp:", "INTERFACE", "a NIC as wire"},
 	{wireNIC, "vhost-user:", "PATH", "a NIC as wire"},
 	{wireNIC, "vfio-user:", "PATH", "a NIC as wire"},
+	{wireAgent, "agent:", "NAME", "a NIC of the agent"},
+	{wireAgent, "agent:", "", "a NIC of the agent"},
 }
 
 // form returns the first form of a wire of a kind, and what errors call it.
