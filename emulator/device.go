@@ -110,6 +110,7 @@ func New(o Options) (_ *Device, err error) {
 	}
 	d.name, d.wire, d.clock = o.Name, o.Wire, o.Clock
 	d.thread, d.mapped = o.Thread, o.Doorbells == DoorbellsMapped
+	d.iommu.limit = o.Memory
 	const op = "create emulated device"
 	if c, ok := o.Wire.(wire.Claimer); ok {
 		if err := c.Claim(o.MAC); err != nil {

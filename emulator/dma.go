@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -43,6 +44,9 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 			return err
 		}
 		d.engine.Exclusive(func() { err = d.iommu.add(b, iova, flags) })
+		if errors.Is(err, ErrMemory) {
+			return d.failHint(op, err, "register less at a time, or have the agent's file grant more memory")
+		}
 		if err != nil {
 			return fmt.Errorf("%w: %#x to %#x", err, iova, iova+uint64(len(b))-1)
 		}

@@ -10,6 +10,9 @@ import (
 // ErrOptions is wrapped by the errors about bad Options.
 var ErrOptions = errors.New("bad options")
 
+// ErrMemory: the device may not have more memory mapped.
+var ErrMemory = errors.New("too much memory")
+
 // These are the reasons why the bus refuses an access. They are made once, since the
 // engine gets them on the data path.
 var (

@@ -65,6 +65,8 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 		return nil, err
 	}
 	switch {
+	case s.kind == wireAgent:
+		return nil, errors.New("option wire: a program opens agent: itself")
 	case s.kind == wireMemory:
 		return nil, errors.New("option wire: mem: is for NICs in one process; leave it out, or use udp://HOST:PORT")
 	case s.kind != wireMemif && n > 1 && (a.Options.Has("wire") || s.kind == wireNIC):

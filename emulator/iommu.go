@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -12,6 +13,8 @@ type iommu struct {
 	mappings   []dmaMapping // by iova
 	generation uint64
 	master     bool // bus mastering is on
+	// limit bounds the bytes of all mappings; zero: no limit.
+	limit uint64
 }
 
 type dmaMapping struct {
@@ -79,11 +82,22 @@ func (u *iommu) add(mem []byte, iova uint64, flags vfio.DMAFlags) error {
 	if i < len(u.mappings) && u.mappings[i].iova < m.end() {
 		return vfio.ErrIOVAInUse
 	}
+	if u.limit != 0 && u.mapped()+m.size > u.limit {
+		return fmt.Errorf("%w: %d bytes are mapped, %d more are wanted, at most %d", ErrMemory, u.mapped(), m.size, u.limit)
+	}
 	u.mappings = slices.Insert(u.mappings, i, m)
 	// What was out of reach is within it: a part of a region that an engine has
 	// looked up in vain, or one that now goes on further.
 	u.generation++
 	return nil
+}
+
+// mapped returns the bytes of all mappings.
+func (u *iommu) mapped() (n uint64) {
+	for i := range u.mappings {
+		n += u.mappings[i].size
+	}
+	return n
 }
 
 // remove ends exactly one mapping.

@@ -68,6 +68,8 @@ type Options struct {
 	// SRAM is the size of BAR4 in bytes, a power of two of at least
 	// processor.MinSRAM; defaultSRAM if zero.
 	SRAM uint32
+	// Memory bounds the bytes that MapDMA maps; zero: no limit.
+	Memory uint64
 }
 
 func (o *Options) complete() error {

@@ -54,7 +54,7 @@ func readOptionTable(t *testing.T) (rows []optionRow) {
 // others, and values that are accepted; its defaults change nothing.
 func TestOptionsOfPage(t *testing.T) {
 	places := strings.NewReplacer("NAME", "n", "HOST:PORT", "127.0.0.1:9", "PATH", "/x", "TEXT", "x")
-	bases := []string{"emu:", "emu:?wire=udp://127.0.0.1:0", "emu:?wire=shm:/x", "emu:?wire=memif:/x&role=client", "emu:?wire=pci:0000:03:00.0"}
+	bases := []string{"emu:", "emu:?wire=udp://127.0.0.1:0", "emu:?wire=shm:/x", "emu:?wire=memif:/x&role=client", "emu:?wire=pci:0000:03:00.0", "emu:?wire=agent:"}
 	// parse parses the address with the option, on the first wire that has it.
 	parse := func(name, value string) (with, without *settings) {
 		for _, base := range bases {

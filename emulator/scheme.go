@@ -14,16 +14,22 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// Scheme starts the addresses of emulated devices, and EthernetScheme the short form of
-// those whose wire is a NIC.
+// Scheme starts the addresses of emulated devices. EthernetScheme is the short form of those whose
+// wire is a NIC, and agentScheme of those whose NIC the host's agent has.
 const (
 	Scheme         = "emu"
 	EthernetScheme = "eth"
+	agentScheme    = "agent"
 )
+
+func ours(scheme string) bool {
+	return scheme == Scheme || scheme == EthernetScheme || scheme == agentScheme
+}
 
 func init() {
 	vfio.Register(Scheme, open)
 	vfio.Register(EthernetScheme, open)
+	vfio.Register(agentScheme, open)
 }
 
 // open opens the device at an address such as "emu:",
@@ -54,7 +60,7 @@ func openAround(ctx context.Context, address, done string, around func(wire.Port
 	if err != nil {
 		return nil, err
 	}
-	if a.Scheme != Scheme && a.Scheme != EthernetScheme {
+	if !ours(a.Scheme) {
 		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: the wire of other devices cannot be %s", vfio.ErrNotSupported, done),
 			Hint: "do it at the other end of the wire, if that is an emu: device"}
 	}
@@ -103,15 +109,15 @@ type inspected interface {
 
 func badAddress(a vfio.Address, err error) error {
 	return &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err),
-		Hint: "options of emu: and eth: are " + strings.Join(OptionNames(), ", ")}
+		Hint: "options of emu:, eth: and agent: are " + strings.Join(OptionNames(), ", ")}
 }
 
 // settings are those of an address.
 type settings struct {
 	device Options
 	kind   wireKind
-	// where is the name of a memory wire, the HOST:PORT of a UDP one, or the
-	// socket of a memif or of a wire in shared memory.
+	// where is the name of a memory wire, or the HOST:PORT of a UDP one. Of a memif
+	// or of a wire in shared memory it is the socket.
 	where   string
 	peers   []string
 	keyFile string
@@ -120,6 +126,7 @@ type settings struct {
 	memif   wire.MemifOptions
 	shared  wire.SHMOptions
 	nic     wire.NICOptions
+	agent   wire.AgentOptions
 	mtu     int
 	vis     uint32
 	faults  wire.FaultOptions
@@ -136,6 +143,7 @@ const (
 	wireMemif
 	wireShared
 	wireHost
+	wireAgent
 	wireNIC
 )
 
@@ -143,7 +151,7 @@ const (
 func parseSettings(a vfio.Address) (*settings, error) {
 	s := &settings{}
 	s.device.Name = a.String()
-	if a.Scheme == EthernetScheme {
+	if a.Scheme != Scheme {
 		var err error
 		if a, err = expand(a); err != nil {
 			return nil, err
@@ -181,17 +189,20 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	return s, s.checkShape()
 }
 
-// expand returns what an address of EthernetScheme is short for: what stands before the
-// question mark is the wire, and an interface of Linux may go without "afxdp:".
+// expand returns what an address of EthernetScheme or agentScheme is short for: what stands before
+// the question mark is the wire, and an interface of Linux may go without "afxdp:".
 func expand(a vfio.Address) (vfio.Address, error) {
 	wire := a.Path
-	if wire != "" && !strings.Contains(wire, ":") {
+	if a.Scheme == agentScheme {
+		wire = agentScheme + ":" + wire
+	} else if wire != "" && !strings.Contains(wire, ":") {
 		wire = "afxdp:" + wire
 	}
 	var s settings
 	switch {
 	case a.Options.Has("wire"):
-		return a, fmt.Errorf("option wire: it stands between %s: and the question mark", EthernetScheme)
+		return a, fmt.Errorf("option wire: it stands between %s: and the question mark", a.Scheme)
+	case a.Scheme == agentScheme:
 	case parseWire(&s, wire) != nil || s.kind != wireNIC:
 		return a, fmt.Errorf("%q is no NIC: it is as in eth:pci:0000:03:00.0, eth:eth0 or eth:vhost-user:PATH", a.Path)
 	}
@@ -233,6 +244,9 @@ func (s *settings) completeWire() (err error) {
 		return s.shared.Check()
 	case wireHost:
 		return s.host().Check()
+	case wireAgent:
+		s.agent.NIC, s.agent.MAC, s.agent.MTU, s.agent.VIs = s.where, s.device.MAC, s.mtu, s.vis
+		return s.agent.Check()
 	case wireNIC:
 		s.nic.MTU, s.nic.MAC = s.mtu, s.device.MAC
 		return s.nic.Check()
@@ -265,6 +279,14 @@ func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 		return wire.NewSHM(ctx, s.shared)
 	case wireHost:
 		return wire.NewHost(s.host())
+	case wireAgent:
+		p, grant, err := wire.NewAgent(ctx, s.agent)
+		if err != nil {
+			return nil, err
+		}
+		s.device.MAC, s.device.Memory = grant.MAC, grant.Memory
+		s.limits().Endpoints = min(s.limits().Endpoints, grant.VIs+1) // endpoint 0 is reserved
+		return p, nil
 	case wireUDP:
 		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
 	case wireNIC:
@@ -294,6 +316,17 @@ func (s *settings) plug(w wire.Port) (*Device, error) {
 	if s.around != nil {
 		w = s.around(w)
 	}
+	shaped, err := s.dress(w)
+	if err != nil {
+		return nil, err
+	}
+	o := s.device
+	o.Wire = shaped
+	return New(o)
+}
+
+// dress gives a wire, which it owns, its faults and its speed.
+func (s *settings) dress(w wire.Port) (wire.Port, error) {
 	if s.faults.Loss+s.faults.Duplicate+s.faults.Reorder+s.faults.Corrupt > 0 {
 		f, err := wire.NewFault(w, s.faults)
 		if err != nil {
@@ -305,7 +338,32 @@ func (s *settings) plug(w wire.Port) (*Device, error) {
 	if err != nil {
 		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: errors.Join(err, w.Close())}
 	}
-	o := s.device
-	o.Wire = shaped
-	return New(o)
+	return shaped, nil
+}
+
+// OpenWire opens the wire of an address of an emulated device and no device: for a program that
+// switches frames between it and others, so that a NIC receives all frames. A wire in memory has no
+// other end then, and is refused. It returns nil without an error for a loop. Errors are those of
+// vfio.Open.
+func OpenWire(ctx context.Context, address string) (wire.Port, error) {
+	a, err := vfio.ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseSettings(a)
+	if err == nil && (!ours(a.Scheme) || s.kind == wireMemory || s.kind == wireAgent) {
+		err = errors.New("it has no wire that can be shared: use eth:…, or emu: with a wire to elsewhere")
+	}
+	if err != nil {
+		return nil, badAddress(a, err)
+	}
+	if s.kind == wireLoop {
+		return nil, nil
+	}
+	s.nic.Promiscuous = true
+	w, err := s.wire(ctx)
+	if err == nil {
+		return s.dress(w)
+	}
+	return nil, &vfio.Error{Op: "open", Device: address, Err: err, Hint: s.wireHint(err)}
 }

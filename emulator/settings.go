@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -62,6 +63,8 @@ var settingTable = []setting{
 		fmt.Sprintf("it has 1 to %d bytes", wire.MemifMaxSecret))},
 	{"share", []wireKind{wireShared}, choice(func(s *settings) *bool { return &s.shared.Share }, "on or off",
 		map[string]bool{"on": true, "off": false})},
+	{"socket", []wireKind{wireAgent}, text(func(s *settings) *string { return &s.agent.Socket }, 107, "it is the path of the agent's socket")},
+	{"memory", []wireKind{wireAgent}, parseMemory},
 	{"promiscuous", []wireKind{wireNIC}, choice(func(s *settings) *bool { return &s.nic.Promiscuous }, "on or off",
 		map[string]bool{"on": true, "off": false})},
 	{"sram", nil, number(func(s *settings) *uint32 { return &s.device.SRAM }, processor.MinSRAM, maxSRAM)},
@@ -104,6 +107,8 @@ var wireForms = []wireForm{
 	{wireNIC, "afxdp:", "INTERFACE", "a NIC as wire"},
 	{wireNIC, "vhost-user:", "PATH", "a NIC as wire"},
 	{wireNIC, "vfio-user:", "PATH", "a NIC as wire"},
+	{wireAgent, "agent:", "NAME", "a NIC of the agent"},
+	{wireAgent, "agent:", "", "a NIC of the agent"},
 }
 
 // form returns the first form of a wire of a kind, and what errors call it.
@@ -169,6 +174,15 @@ func parsePeers(s *settings, v string) error {
 		s.peers = append(s.peers, p)
 	}
 	return nil
+}
+
+func parseMemory(s *settings, v string) error {
+	n, err := option.ParseBytes(v)
+	if err == nil && n < descriptors.PageSize {
+		err = fmt.Errorf("it is at least %d", descriptors.PageSize)
+	}
+	s.agent.Memory = uint64(n)
+	return err
 }
 
 func parseMAC(s *settings, v string) error {

@@ -28,6 +28,7 @@ type HostStats struct {
 	Refused uint64 `json:"refused" help:"Processes that connected and broke the rules." unit:"processes"`
 	Dropped uint64 `json:"dropped" help:"Frames that were lost: to no port, or to one that took none." unit:"frames"`
 	Copied  uint64 `json:"copied" help:"Frames that were copied, since the frame before went to another port." unit:"frames"`
+	Forged  uint64 `json:"forged" help:"Frames that said that they come from another port than they did, and were dropped." unit:"frames"`
 }
 
 // hostTries is how many calls of Reserve find no room, in a row, until a frame is made room for
@@ -44,6 +45,8 @@ type Host struct {
 	// The data path's: one goroutine's at a time.
 	scratch  []byte      // for a frame of which it is not known where it goes
 	to       *hostMember // in whose memory the reserved frame is; nil: in scratch
+	station  descriptors.MAC
+	table    *[]*hostMember // as members was when frames to station went to "to"
 	reserved []byte
 	full     int         // calls of Reserve in a row without room
 	held     *hostMember // whose frame Receive has returned
@@ -55,15 +58,19 @@ type Host struct {
 	wake Hook
 	link Hook
 
-	joined, left, refused, dropped, copied atomic.Uint64
+	joined, left, refused, dropped, copied, forged atomic.Uint64
+
+	// join has the port meet the others, and returns what ends that.
+	join     func(mac descriptors.MAC) (leave func() error, err error)
+	checksum bool
 
 	ctx     context.Context // over when the port is closed
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex // of changes
-	closed  bool
-	meeting *hostMeeting // nil until Claim
+	mu     sync.Mutex // of changes
+	closed bool
+	leave  func() error // nil until Claim
 }
 
 // hostMember is another port, or this one itself, and the memory on the way to it.
@@ -72,6 +79,9 @@ type hostMember struct {
 	wire  Port
 	parts engine.Progressive // wire, if frames may come in parts
 	leave func()             // has the other process know that this port is gone
+	// many says that all stations without a member of their own are behind this one.
+	many bool
+	self bool // frames to it come back to this port
 }
 
 // NewHost makes a port, which joins the others with Claim. It fails with ErrOptions.
@@ -79,21 +89,26 @@ func NewHost(o HostOptions) (*Host, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	p := &Host{options: o, mtu: o.MTU}
-	if p.mtu == 0 {
-		p.mtu = shm.DefaultMTU
+	if o.MTU == 0 {
+		o.MTU = shm.DefaultMTU
 	}
-	p.scratch = alignedBytes(p.mtu)
+	p := newHost(o)
+	p.join = p.meetOthers
+	return p, nil
+}
+
+func newHost(o HostOptions) *Host {
+	p := &Host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU)}
 	p.members.Store(new([]*hostMember))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p, nil
+	return p
 }
 
 // MTU returns the largest frame in bytes.
 func (p *Host) MTU() int { return p.mtu }
 
-// Checksum returns false: memory does not damage frames.
-func (p *Host) Checksum() bool { return false }
+// Checksum returns false unless frames go on to a NIC: memory does not damage them.
+func (p *Host) Checksum() bool { return p.checksum }
 
 // Reserve is described at engine.Port. The frame is written into the memory of the port to
 // which the last one went: most go there too.
@@ -123,8 +138,8 @@ func (p *Host) Commit() {
 	if len(frame) < ethernetHeader || p.down.Load() {
 		return
 	}
-	to := descriptors.MAC(frame)
-	if p.to != nil && p.to.mac == to {
+	to, members := descriptors.MAC(frame), p.members.Load()
+	if p.to != nil && p.station == to && p.table == members {
 		p.to.wire.Commit()
 		return
 	}
@@ -132,21 +147,38 @@ func (p *Host) Commit() {
 	if p.to != nil {
 		frame = p.scratch[:copy(p.scratch, frame)]
 	}
-	sent := false
-	for _, m := range *p.members.Load() {
-		if m.mac != to && !to.IsMulticast() {
-			continue
+	sent, known, uplink := false, false, (*hostMember)(nil)
+	for _, m := range *members {
+		if m.many {
+			uplink = m
 		}
-		if b := m.wire.Reserve(len(frame)); b != nil {
-			copy(b, frame)
-			m.wire.Commit()
-			p.to, sent = m, true
-			p.copied.Add(1)
+		known = known || m.mac == to
+	}
+	for _, m := range *members {
+		// What is behind an uplink sees to it that a frame to a group gets to the others.
+		if m.mac == to || m.many && !known || to.IsMulticast() && (uplink == nil || m.many || m.self) {
+			sent = p.copyTo(m, frame) || sent
 		}
+	}
+	if p.station, p.table = to, members; to.IsMulticast() {
+		p.table = nil // the next one goes to all too
 	}
 	if !sent {
 		p.dropped.Add(1)
 	}
+}
+
+// copyTo sends a frame to a member, and reports whether that had room.
+func (p *Host) copyTo(m *hostMember, frame []byte) bool {
+	b := m.wire.Reserve(len(frame))
+	if b == nil {
+		return false
+	}
+	copy(b, frame)
+	m.wire.Commit()
+	p.to = m
+	p.copied.Add(1)
+	return true
 }
 
 // Flush is described at engine.Port.
@@ -169,6 +201,11 @@ func (p *Host) Receive() []byte {
 		m := members[p.turn]
 		f := receiveWhole(m.wire, m.parts)
 		if f != nil && p.down.Load() {
+			m.wire.Release()
+			continue
+		}
+		if f != nil && !m.many && (len(f) < ethernetHeader || descriptors.MAC(f[6:]) != m.mac) {
+			p.forged.Add(1)
 			m.wire.Release()
 			continue
 		}
@@ -225,7 +262,7 @@ func (p *Host) SetLink(up bool) {
 // Stats may be called from any goroutine.
 func (p *Host) Stats() HostStats {
 	return HostStats{Members: uint64(len(*p.members.Load())), Joined: p.joined.Load(), Left: p.left.Load(),
-		Refused: p.refused.Load(), Dropped: p.dropped.Load(), Copied: p.copied.Load()}
+		Refused: p.refused.Load(), Dropped: p.dropped.Load(), Copied: p.copied.Load(), Forged: p.forged.Load()}
 }
 
 // Close leaves the wire.
@@ -237,14 +274,14 @@ func (p *Host) Close() error {
 	}
 	p.closed = true
 	p.down.Store(true)
-	members, meeting := *p.members.Swap(new([]*hostMember)), p.meeting
+	members, leave := *p.members.Swap(new([]*hostMember)), p.leave
 	p.mu.Unlock()
 	p.wake.Set(nil)
 	p.link.Set(nil)
 	p.cancel()
 	var err error
-	if meeting != nil {
-		err = meeting.close()
+	if leave != nil {
+		err = leave()
 	}
 	for _, m := range members {
 		m.leave()

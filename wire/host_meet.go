@@ -61,26 +61,31 @@ type hostMeeting struct {
 
 // Claim is described at Claimer. It joins the others.
 func (p *Host) Claim(mac descriptors.MAC) error {
-	fail := func(err error) error {
-		return &Error{Op: "join", Port: "host:" + p.options.Name, Err: err, Hint: "see whether other programs of this user can make files in the folder for sockets"}
-	}
 	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
 	if err != nil {
 		return err
 	}
-	folder, err := runtimedir.Make("trapeze", "host", p.options.Name)
+	leave, err := p.join(mac)
 	if err != nil {
-		return fail(err)
-	}
-	m := &hostMeeting{port: p, folder: folder, mac: mac}
-	if err := m.join(); err != nil {
-		return fail(err)
+		return err
 	}
 	p.mu.Lock()
-	p.meeting = m
+	p.leave = leave
 	p.mu.Unlock()
-	p.add(&hostMember{mac: mac, wire: loop, leave: func() {}})
+	p.add(&hostMember{mac: mac, self: true, wire: loop, leave: func() {}})
 	return nil
+}
+
+// meetOthers joins the ports of this user's other processes.
+func (p *Host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
+	m := &hostMeeting{port: p, mac: mac}
+	if m.folder, err = runtimedir.Make("trapeze", "host", p.options.Name); err == nil {
+		err = m.join()
+	}
+	if err != nil {
+		return nil, &Error{Op: "join", Port: "host:" + p.options.Name, Err: err, Hint: "see whether other programs of this user can make files in the folder for sockets"}
+	}
+	return m.close, nil
 }
 
 // socket is the path of the socket of a port.

@@ -2,7 +2,9 @@ package wire
 
 import (
 	"context"
+	"net"
 
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
 	"github.com/trapeze-nic/trapeze/wire/internal/shaper"
@@ -31,6 +33,18 @@ var ErrMemory = shm.ErrMemory
 
 // NewSHM makes a port of shared memory. It fails with an *Error.
 func NewSHM(ctx context.Context, o SHMOptions) (*SHM, error) { return shm.New(ctx, o) }
+
+// AdoptSHM makes a port of shared memory over a connection that is there already; see shm.Adopt.
+func AdoptSHM(ctx context.Context, c *net.UnixConn, o SHMOptions) (*SHM, error) {
+	return shm.Adopt(ctx, c, o)
+}
+
+// ReceiveWhole returns the frame of Receive once all of it has arrived, and nil before. A
+// frame that its sender gives up is dropped.
+func ReceiveWhole(p Port) []byte {
+	parts, _ := p.(engine.Progressive)
+	return receiveWhole(p, parts)
+}
 
 // ParseSHMRole is the opposite of SHMRole.String. It fails with ErrOptions.
 func ParseSHMRole(s string) (SHMRole, error) { return shm.ParseRole(s) }

@@ -33,6 +33,8 @@ func Stats(p Port) any {
 		return p.Stats()
 	case *UDP:
 		return p.Stats()
+	case *Host:
+		return p.Stats()
 	case *shm.Port:
 		return p.Stats()
 	case *memif.Port:

@@ -50,6 +50,9 @@ func (r *release) programRoot(arch, name string) string {
 var hostFiles = map[string]string{
 	"kmod-notes/examples/trapeze-emulate.service": "usr/lib/systemd/system/trapeze-emulate.service",
 	"kmod-notes/examples/trapeze-emulate.socket":  "usr/lib/systemd/system/trapeze-emulate.socket",
+	"kmod-notes/examples/trapeze-agent.service":   "usr/lib/systemd/system/trapeze-agent.service",
+	"kmod-notes/examples/trapeze-agent.socket":    "usr/lib/systemd/system/trapeze-agent.socket",
+	"examples/agent.toml":                         "usr/share/doc/trapeze/examples/agent.toml",
 	"kmod-notes/examples/trapeze-bind@.service":   "usr/lib/systemd/system/trapeze-bind@.service",
 	"kmod-notes/examples/60-trapeze-nodes.rules":  "usr/share/doc/trapeze/examples/60-trapeze-nodes.rules",
 	"kmod-notes/examples/trapeze-limits.conf":     "usr/share/doc/trapeze/examples/trapeze-limits.conf",

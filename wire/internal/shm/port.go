@@ -85,6 +85,20 @@ const (
 // later, see OnLink. Errors are *Error, or wrap ends.ErrOptions. The context
 // bounds New only.
 func New(ctx context.Context, o Options) (*Port, error) {
+	p, err := newPort(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.open(ctx); err != nil {
+		p.cancel()
+		return nil, err
+	}
+	p.makeScratch()
+	return p, nil
+}
+
+// newPort makes a port without a peer.
+func newPort(o Options) (*Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
@@ -92,16 +106,16 @@ func New(ctx context.Context, o Options) (*Port, error) {
 	p.loan.idle = make(chan struct{}, 1)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.state.Store(stateLost)
-	if err := p.open(ctx); err != nil {
-		p.cancel()
-		return nil, err
-	}
+	return p, nil
+}
+
+// makeScratch ends the making of a port whose MTU is known.
+func (p *Port) makeScratch() {
 	p.scratch = make([]byte, p.mtu+lineSize)
 	p.scratch = p.scratch[toLine(p.scratch):]
 	// What the data path holds when the port is closed cannot be unmapped under
 	// it. It is when no caller can reach the port any more.
 	runtime.AddCleanup(p, func(m *mappings) { m.unmapAll() }, p.maps)
-	return p, nil
 }
 
 // MTU returns the largest frame in bytes.

@@ -8,6 +8,7 @@ import (
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
@@ -50,5 +51,5 @@ func commands(e *command.Env) []*cobra.Command {
 	list := []*cobra.Command{p.demo(), p.ping(), p.channel(), p.send(), p.recv(), p.info(), p.emulate(), p.conform()}
 	list = append(list, hostcmd.Commands(e)...)
 	list = append(list, telemetrycmd.Commands(e)...)
-	return append(list, framescmd.Command(e), memorycmd.Command(e), fwcmd.LoadCommand(e), fwcmd.Command(e), mqniccmd.Command(e))
+	return append(list, agent.Command(e), framescmd.Command(e), memorycmd.Command(e), fwcmd.LoadCommand(e), fwcmd.Command(e), mqniccmd.Command(e))
 }

@@ -1,0 +1,229 @@
+// Package agentlink has what programs and the agent of their host say to each other (docs/agent.md).
+//
+// They meet at a UNIX stream socket. Each message is a length of 4 bytes, big-endian, and JSON of
+// that length. A message may pass one descriptor (SCM_RIGHTS, unix(7)).
+package agentlink
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+)
+
+// DefaultSocket is where the agent of a host listens.
+const DefaultSocket = "/run/trapeze/agent.sock"
+
+// Variable is the environment variable with the path of another socket.
+const Variable = "TRAPEZE_AGENT"
+
+// Version is that of the messages. Either side refuses another one.
+const Version = 1
+
+const (
+	// maxMessage bounds a message in bytes: a list of some thousand clients.
+	maxMessage = 1 << 20
+	// sendTime bounds how long a peer may leave a message unread.
+	sendTime = 2 * time.Second
+)
+
+// Kinds of messages. A program begins with Open or List.
+const (
+	Open    = "open"    // give me a NIC
+	List    = "list"    // who has which NIC
+	Welcome = "welcome" // the NIC, with the wire to the agent
+	Peer    = "peer"    // another client, with the wire to it
+	Refuse  = "refuse"  // no, and why
+)
+
+// Message is one of any kind. Fields that its kind does not have are zero.
+type Message struct {
+	Kind    string `json:"kind"`
+	Version int    `json:"version,omitempty"`
+
+	// Of Open: what is wanted. Of Welcome: what is granted.
+	NIC      string `json:"nic,omitempty"`
+	Station  string `json:"station,omitempty"` // also of Peer: whose wire it is
+	MTU      int    `json:"mtu,omitempty"`     // bytes, with the Ethernet header
+	VIs      uint32 `json:"vis,omitempty"`
+	Memory   uint64 `json:"memory,omitempty"` // bytes that may be registered; 0: no limit
+	Checksum bool   `json:"checksum,omitempty"`
+	Program  string `json:"program,omitempty"`
+
+	// Listen says that the receiver of Peer makes the memory of the wire.
+	Listen bool `json:"listen,omitempty"`
+
+	// Of Refuse.
+	Why   string `json:"why,omitempty"`
+	Errno uint32 `json:"errno,omitempty"`
+
+	// Of the answer to List.
+	Clients []Client `json:"clients,omitempty"`
+}
+
+// Client is a NIC that a program has from the agent.
+type Client struct {
+	NIC     string `json:"nic"`
+	Station string `json:"station"`
+	PID     int32  `json:"pid"`
+	UID     uint32 `json:"uid"`
+	Program string `json:"program"`
+	Grant   string `json:"grant"`
+	VIs     uint32 `json:"vis"`
+	Direct  int    `json:"direct"` // clients with which it shares memory
+	ClientStats
+}
+
+// ClientStats counts what the agent has done for a client.
+type ClientStats struct {
+	Frames  uint64 `json:"frames"`
+	Bytes   uint64 `json:"bytes"`
+	Arrived uint64 `json:"arrived"` // frames to it
+	Dropped uint64 `json:"dropped"` // frames to it that it had no room for
+	Lost    uint64 `json:"lost"`    // frames of it to no station
+	Forged  uint64 `json:"forged"`  // frames of it with the address of another
+	Refused uint64 `json:"refused"` // frames of it that its grant does not allow
+	Slowed  uint64 `json:"slowed"`  // times that its rate was used up
+}
+
+// ErrMessage is wrapped by errors about bytes that are no message.
+var ErrMessage = errors.New("not a message of an agent")
+
+// RefusedError is an answer of the agent that is no.
+type RefusedError struct {
+	Why   string
+	Errno unix.Errno
+}
+
+func (e *RefusedError) Error() string { return "the agent refuses: " + e.Why }
+
+// Unwrap returns the errno.
+func (e *RefusedError) Unwrap() error { return e.Errno }
+
+// Socket is the path at which the agent is expected.
+func Socket() string {
+	if path := os.Getenv(Variable); path != "" {
+		return path
+	}
+	return DefaultSocket
+}
+
+// Conn carries messages. One goroutine may send while another receives.
+type Conn struct {
+	c       *net.UnixConn
+	control []byte
+}
+
+// New makes one of a connection, which it owns.
+func New(c *net.UnixConn) *Conn { return &Conn{c, passedfd.NewControl()} }
+
+// Send sends a message, with a descriptor unless fd is negative.
+func (c *Conn) Send(m Message, fd int) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxMessage {
+		return fmt.Errorf("%w: it has %d bytes, at most %d", ErrMessage, len(body), maxMessage)
+	}
+	packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	if err := c.c.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+		return err
+	}
+	// The descriptor goes with the first bytes, and the rest may take more than one call.
+	n, _, err := c.c.WriteMsgUnix(packet, rights, nil)
+	if err == nil && n < len(packet) {
+		_, err = c.c.Write(packet[n:])
+	}
+	return err
+}
+
+// Receive waits for a message until a time, or for ever if that is zero. The descriptor is the
+// caller's, -1 if there is none. It fails with ErrMessage, io.EOF, or an error of the socket.
+func (c *Conn) Receive(until time.Time) (m Message, fd int, err error) {
+	if err := c.c.SetReadDeadline(until); err != nil {
+		return m, -1, err
+	}
+	var fds []int
+	defer func() {
+		if err != nil {
+			_ = passedfd.Close(fds...)
+		}
+	}()
+	var size [4]byte
+	if err := c.read(size[:], &fds); err != nil {
+		return m, -1, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n == 0 || n > maxMessage {
+		return m, -1, fmt.Errorf("%w: it has %d bytes, at most %d", ErrMessage, n, maxMessage)
+	}
+	body := make([]byte, n)
+	if err := c.read(body, &fds); err != nil {
+		return m, -1, err
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return m, -1, fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	switch len(fds) {
+	case 0:
+		return m, -1, nil
+	case 1:
+		return m, fds[0], nil
+	}
+	return m, -1, fmt.Errorf("%w: it passes %d descriptors", ErrMessage, len(fds))
+}
+
+// read fills p, and collects descriptors.
+func (c *Conn) read(p []byte, fds *[]int) error {
+	for len(p) > 0 {
+		n, oobn, _, _, err := c.c.ReadMsgUnix(p, c.control)
+		*fds = append(*fds, passedfd.Parse(c.control[:oobn])...)
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return io.EOF
+		case len(*fds) > 1:
+			return fmt.Errorf("%w: it passes %d descriptors", ErrMessage, len(*fds))
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// Close ends the connection, also of descriptors that were passed and not taken.
+func (c *Conn) Close() { passedfd.CloseConn(c.c) }
+
+// Seqpacket makes a connection of a descriptor of a SOCK_SEQPACKET socket, which it owns.
+func Seqpacket(fd int) (*net.UnixConn, error) {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	domain, derr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil || derr != nil || kind != unix.SOCK_SEQPACKET || domain != unix.AF_UNIX {
+		_ = passedfd.Close(fd)
+		return nil, fmt.Errorf("%w: its descriptor is no wire", ErrMessage)
+	}
+	unix.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "wire")
+	c, err := net.FileConn(file) // of a duplicate
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	found, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(ErrMessage, c.Close())
+	}
+	return found, nil
+}

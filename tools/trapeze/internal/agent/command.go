@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
+)
+
+// DefaultFile is the agent's file.
+const DefaultFile = "/etc/trapeze/agent.toml"
+
+// agentReport is what agent --json prints when it is ready, and agent --check --json.
+type agentReport struct {
+	Socket string `json:"socket"`
+	NICs   []NIC  `json:"nics"`
+	Grants int    `json:"grants"`
+}
+
+type listReport struct {
+	Clients []agentlink.Client `json:"clients"`
+}
+
+type commands struct{ *command.Env }
+
+// Command is trapeze agent.
+func Command(e *command.Env) *cobra.Command {
+	x := &commands{e}
+	var file string
+	var check string
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "Share NICs among programs without rights",
+		Long: `Own the NICs of a file, and give programs of other users a share: each opens agent:, or
+agent:NAME?vis=64&memory=256M, and has a NIC of its own. The file says who may have what; docs/agent.md
+explains it. Frames of a client pass if they bear its address and its grant has what they are for.
+
+The command serves until it is interrupted, and ends with code 0 then. Clients look for the agent
+again when it is gone: connections live on if the next one comes within 3 seconds. A service manager
+may hand over the socket (systemd socket activation), is told when the agent is ready, and may watch it.
+
+` + keys.Of(agentReport{}) + `
+It prints them when it is ready, or with --check at once.`,
+		Example: `  trapeze agent --check examples/agent.toml
+  trapeze agent --file examples/agent.toml
+  trapeze agent list`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error {
+			if check != "" {
+				file = check
+			}
+			return x.run(ctx, file, check != "", verbose)
+		}),
+	}
+	c.Flags().StringVar(&file, "file", DefaultFile, "file with NICs and grants")
+	c.Flags().StringVar(&check, "check", "", "check this file and open nothing")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log on stderr clients that come, go and are refused")
+	c.AddCommand(x.list())
+	return c
+}
+
+func (x *commands) run(ctx context.Context, file string, check, verbose bool) (err error) {
+	config, err := Load(file)
+	if err != nil {
+		return err
+	}
+	report := agentReport{config.Socket, config.NICs, len(config.Grants)}
+	if check {
+		return x.Printf(report, "%s: %d NICs, %d grants, socket %s\n", file, len(config.NICs), len(config.Grants), config.Socket)
+	}
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelInfo
+	}
+	log := command.Logger(ctx, level)
+	l, err := listener(ctx, config)
+	if err != nil {
+		return err
+	}
+	a, err := New(ctx, config, log)
+	if err != nil {
+		return errors.Join(&command.DeviceError{Err: err}, l.Close())
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	leave := a.show(log)
+	defer leave()
+	if err := x.ready(report); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	watched, stop := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		watch(watched, a, log)
+	}()
+	err = a.Serve(ctx, l)
+	stop()
+	<-watching
+	if _, serr := activation.Stopping(); serr != nil {
+		log.Warn("cannot tell the service manager", "error", serr)
+	}
+	return err
+}
+
+// listener is the socket of the service manager, or else of the file.
+func listener(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
+	handed, err := activation.Sockets()
+	if err != nil {
+		return nil, err
+	}
+	switch len(handed) {
+	case 0:
+		l, err := Listen(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("listen at %s: %w", c.Socket, err)
+		}
+		return l, nil
+	case 1:
+		c.Socket = handed[0].Listener.Addr().String()
+		return unixsocket.Own(handed[0].Listener), nil
+	}
+	for _, s := range handed {
+		err = errors.Join(err, s.Listener.Close())
+	}
+	return nil, errors.Join(fmt.Errorf("%w: it has handed over %d sockets, and the agent has one", activation.ErrEnvironment, len(handed)), err)
+}
+
+func (x *commands) ready(r agentReport) error {
+	if x.JSON {
+		if err := x.PrintJSON(r); err != nil {
+			return err
+		}
+	} else {
+		for _, n := range r.NICs {
+			fmt.Fprintf(x.Stdout, "agent:%s  %s\n", n.Name, n.Address)
+		}
+		x.Note("serving at %s; Ctrl-C ends it", r.Socket)
+	}
+	_, err := activation.Ready()
+	return err
+}
+
+// watch tells the service manager that the agent lives, as long as each NIC passes frames on.
+func watch(ctx context.Context, a *Agent, log *slog.Logger) {
+	us, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
+	if err != nil || us <= 0 {
+		return
+	}
+	tick := time.NewTicker(time.Duration(us) * time.Microsecond / 2)
+	defer tick.Stop()
+	for before := a.Moves(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := a.Moves()
+		stuck := false
+		for i := range now {
+			stuck = stuck || now[i] == before[i]
+		}
+		if stuck {
+			log.Error("a NIC passes no frames on")
+			continue
+		}
+		before = now
+		if _, err := activation.Notify("WATCHDOG=1"); err != nil {
+			log.Warn("cannot tell the service manager", "error", err)
+		}
+	}
+}
+
+func (x *commands) list() *cobra.Command {
+	var socket string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Who has which NIC of the agent, and what has passed",
+		Long: `List the clients of the agent: root and the agent's user see all, others their own.
+
+` + keys.Of(listReport{}),
+		Example: `  trapeze agent list
+  trapeze agent list --socket /run/trapeze/agent.sock --json`,
+		Args: cobra.NoArgs,
+		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runList(ctx, socket) }),
+	}
+	c.Flags().StringVar(&socket, "socket", agentlink.Socket(), "socket of the agent")
+	return c
+}
+
+func (x *commands) runList(ctx context.Context, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var d net.Dialer
+	found, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return &command.DeviceError{Err: fmt.Errorf("%w (start trapeze agent, or give its socket with --socket)", err)}
+	}
+	c := agentlink.New(found.(*net.UnixConn))
+	defer c.Close()
+	if err := c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version}, -1); err != nil {
+		return err
+	}
+	deadline, _ := ctx.Deadline()
+	m, fd, err := c.Receive(deadline)
+	switch {
+	case err != nil:
+		return err
+	case fd >= 0 || m.Kind != agentlink.List:
+		return fmt.Errorf("%w: kind %q: %s", agentlink.ErrMessage, m.Kind, m.Why)
+	}
+	r := listReport{slices.Concat([]agentlink.Client{}, m.Clients)}
+	return x.Print(r, func(w io.Writer) error {
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED")
+		for _, c := range r.Clients {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant,
+				c.VIs, c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
+		}
+		return t.Flush()
+	})
+}

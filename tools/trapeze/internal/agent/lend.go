@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// drawTries bounds the search for a station that no client is.
+const drawTries = 64
+
+// maxProgram bounds the name of a program, in bytes: it is only shown.
+const maxProgram = 64
+
+func refuse(why string) error { return refuseWith(unix.EPERM, why) }
+
+func refuseWith(errno unix.Errno, why string) error {
+	return &agentlink.RefusedError{Why: why, Errno: errno}
+}
+
+// lend gives a program a NIC, until it leaves.
+func (a *Agent) lend(ctx context.Context, c *agentlink.Conn, who *identity, m *agentlink.Message) error {
+	l, err := a.admit(who, m)
+	if err != nil {
+		return err
+	}
+	defer a.forget(l)
+	n, g := l.nic, l.grant
+	memory := g.Memory
+	if m.Memory != 0 {
+		memory = m.Memory
+	}
+	mtu := n.mtu
+	if m.MTU != 0 {
+		mtu = m.MTU
+	}
+	ours, theirs, err := pair()
+	if err != nil {
+		return refuseWith(unix.EMFILE, "it has no descriptors left")
+	}
+	err = c.Send(agentlink.Message{Kind: agentlink.Welcome, Version: agentlink.Version, NIC: n.Name, Station: l.mac.String(),
+		MTU: mtu, VIs: l.vis, Memory: memory, Checksum: n.checksum}, theirs)
+	_ = unix.Close(theirs)
+	if err != nil {
+		_ = unix.Close(ours)
+		return err
+	}
+	conn, err := agentlink.Seqpacket(ours)
+	if err != nil {
+		return err
+	}
+	if l.port, err = wire.AdoptSHM(ctx, conn, wire.SHMOptions{Role: wire.SHMListen, MTU: mtu}); err != nil {
+		return err
+	}
+	l.port.SetWake(n.rouse)
+	a.enter(l)
+	a.log.Info("client", "nic", n.Name, "station", l.mac, "pid", who.pid, "uid", who.uid, "program", l.program, "grant", g.Name)
+	a.keep(ctx, c, l)
+	n.remove(l)
+	_ = l.port.Close()
+	for len(l.said) > 0 {
+		s := <-l.said
+		_ = unix.Close(s.fd)
+	}
+	a.log.Info("client gone", "nic", n.Name, "station", l.mac, "pid", who.pid)
+	return nil
+}
+
+// admit takes note of a client that may have what it wants.
+func (a *Agent) admit(who *identity, m *agentlink.Message) (*client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, g, err := a.choose(who, m)
+	if err != nil {
+		return nil, err
+	}
+	l := &client{nic: n, grant: g, vis: g.VIs, who: who, program: printable(m.Program), said: make(chan said, maxClients+1)}
+	if m.VIs != 0 {
+		l.vis = m.VIs
+	}
+	if l.mac, err = a.station(n, g, m.Station); err != nil {
+		return nil, err
+	}
+	a.clients = append(a.clients, l)
+	return l, nil
+}
+
+func (a *Agent) forget(l *client) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clients = slices.DeleteFunc(a.clients, func(c *client) bool { return c == l })
+}
+
+// choose finds the NIC, and the grant by which a program may have it.
+func (a *Agent) choose(who *identity, m *agentlink.Message) (*nic, *Grant, error) {
+	known, full := false, false
+	var tooMuch error
+	for _, g := range a.config.Grants {
+		for _, n := range a.nics {
+			if m.NIC != "" && m.NIC != n.Name {
+				continue
+			}
+			known = true
+			if !g.grants(n.Name) || !g.fits(who) {
+				continue
+			}
+			switch {
+			case m.VIs > g.VIs:
+				tooMuch = refuse(fmt.Sprintf("vis=%d: %s grants %d at most", m.VIs, g.Name, g.VIs))
+			case g.Memory != 0 && m.Memory > g.Memory:
+				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
+			case m.MTU != 0 && (m.MTU < descriptors.MinMTU || m.MTU > n.mtu):
+				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.mtu))
+			case a.count(func(c *client) bool { return c.grant == g && c.who.uid == who.uid }) >= g.Clients:
+				full = true
+			case a.count(func(c *client) bool { return c.nic == n }) >= maxClients:
+				full = true
+			default:
+				return n, g, nil
+			}
+		}
+	}
+	switch {
+	case tooMuch != nil:
+		return nil, nil, tooMuch
+	case full:
+		return nil, nil, refuseWith(unix.EAGAIN, fmt.Sprintf("user %d has as many NICs open as its grant allows, or the NIC has no room: close one, or raise clients", who.uid))
+	case !known && m.NIC != "":
+		return nil, nil, refuseWith(unix.ENODEV, fmt.Sprintf("it has no NIC %q", printable(m.NIC)))
+	}
+	return nil, nil, refuse(fmt.Sprintf("no grant lets user %d have the NIC", who.uid))
+}
+
+// count counts clients of a kind. mu is held.
+func (a *Agent) count(is func(c *client) bool) (n int) {
+	for _, c := range a.clients {
+		if is(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// station finds the one that the client is to be.
+func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, err error) {
+	taken := func(mac descriptors.MAC) bool {
+		return mac == n.mac || a.count(func(c *client) bool { return c.nic == n && c.mac == mac }) > 0
+	}
+	if wanted == "" {
+		for i := range drawTries {
+			if mac = g.draw(i); g.allows(mac) && !taken(mac) {
+				return mac, nil
+			}
+		}
+		return mac, refuseWith(unix.EADDRNOTAVAIL, "all stations of the grant are taken")
+	}
+	b, err := net.ParseMAC(wanted)
+	if err != nil || len(b) != len(mac) {
+		return mac, refuseWith(unix.EINVAL, fmt.Sprintf("mac=%s: it is no station", printable(wanted)))
+	}
+	mac = descriptors.MAC(b)
+	switch {
+	case !g.allows(mac):
+		return mac, refuse(fmt.Sprintf("mac=%v: %s does not grant it", mac, g.Name))
+	case taken(mac):
+		return mac, refuseWith(unix.EADDRINUSE, fmt.Sprintf("mac=%v: another station has it", mac))
+	}
+	return mac, nil
+}
+
+// enter has a client's frames pass, and has it and those with which it may share memory meet.
+func (a *Agent) enter(l *client) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range l.nic.table.Load().list {
+		if l.direct(d) {
+			introduce(l, d)
+		}
+	}
+	l.nic.add(l)
+}
+
+// introduce has two clients share memory. Without it, their frames go through the agent.
+func introduce(l, d *client) {
+	first, second, err := pair()
+	if err != nil {
+		return
+	}
+	if !l.tell(agentlink.Message{Kind: agentlink.Peer, Station: d.mac.String()}, first) {
+		_ = unix.Close(first)
+	}
+	if !d.tell(agentlink.Message{Kind: agentlink.Peer, Station: l.mac.String(), Listen: true}, second) {
+		_ = unix.Close(second)
+	}
+}
+
+// pair makes the two ends of a connection.
+func pair() (ours, theirs int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	return fds[0], fds[1], os.NewSyscallError("socketpair", err)
+}
+
+// keep tells a client who comes, until it goes.
+func (a *Agent) keep(ctx context.Context, c *agentlink.Conn, l *client) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		// A program says nothing more. Its end, and what it should not say, end its use of the NIC.
+		if _, fd, err := c.Receive(time.Time{}); err == nil && fd >= 0 {
+			_ = passedfd.Close(fd)
+		}
+	}()
+	for more := true; more; {
+		select {
+		case s := <-l.said:
+			err := c.Send(s.m, s.fd)
+			_ = unix.Close(s.fd)
+			more = err == nil
+		case <-ended:
+			more = false
+		case <-ctx.Done():
+			more = false
+		}
+	}
+	c.Close()
+	<-ended
+}
+
+// printable has what a program says about itself in a form that a terminal can show.
+func printable(s string) string {
+	b := make([]byte, 0, maxProgram)
+	for i := 0; i < len(s) && len(b) < maxProgram; i++ {
+		if s[i] > ' ' && s[i] < 0x7f {
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+const (
+	// quantum bounds the bytes of a client of share 1 in a round: some frames of the largest
+	// MTU that wires in memory have unless told otherwise.
+	quantum = 64 << 10
+	// frameCost is the cost of a frame beside its bytes: many small ones take as long as a large one.
+	frameCost = 256
+	// uplinkBurst bounds the frames from the port in a round.
+	uplinkBurst = 64
+	// spinLooks is how many rounds without a frame pass before the agent sleeps: more than those
+	// after which ports ask to be woken. yieldEvery of them give others the processor.
+	spinLooks, yieldEvery = 600, 16
+	// rest bounds a sleep.
+	rest = 100 * time.Millisecond
+	// localMTU is that of a NIC without a wire to elsewhere, as that of a shm wire.
+	localMTU = descriptors.HeaderSize + 16<<10
+	// rateBurst is the time for which a client with a rate may send at once.
+	rateBurst = 2 * time.Millisecond
+)
+
+// nic is a NIC with the clients that share it. One goroutine passes their frames on.
+type nic struct {
+	NIC
+	port     wire.Port // nil: clients have each other, and no more
+	mac      descriptors.MAC
+	mtu      int
+	checksum bool
+
+	table atomic.Pointer[table]
+	wake  chan struct{}
+	turns atomic.Uint64 // rounds so far: the watchdog looks whether it moves
+
+	received, unknown atomic.Uint64 // frames from the port, and those to no client
+
+	mu sync.Mutex // of changes of table
+
+	// The goroutine's.
+	next int    // whose turn it is
+	head []byte // a copy of the beginning of a frame
+}
+
+// table has the clients of a NIC. It is not changed: another one takes its place.
+type table struct {
+	list  []*client
+	known map[descriptors.MAC]*client
+}
+
+func newNIC(c NIC, port wire.Port) *nic {
+	n := &nic{NIC: c, port: port, mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
+	if port != nil {
+		n.mtu, n.checksum = port.MTU(), port.Checksum()
+		port.SetWake(n.rouse)
+	}
+	if p, ok := port.(interface{ MAC() descriptors.MAC }); ok {
+		n.mac = p.MAC()
+	}
+	n.table.Store(&table{known: map[descriptors.MAC]*client{}})
+	return n
+}
+
+// rouse wakes the goroutine if it sleeps.
+func (n *nic) rouse() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// add lets a client in, whose station is no other's.
+func (n *nic) add(c *client) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.table.Load()
+	now := &table{append(slices.Clone(old.list), c), maps.Clone(old.known)}
+	now.known[c.mac] = c
+	n.table.Store(now)
+	n.rouse()
+}
+
+// remove has a client leave.
+func (n *nic) remove(c *client) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.table.Load()
+	if old.known[c.mac] != c {
+		return
+	}
+	now := &table{slices.DeleteFunc(slices.Clone(old.list), func(d *client) bool { return d == c }), maps.Clone(old.known)}
+	delete(now.known, c.mac)
+	n.table.Store(now)
+	n.rouse()
+}
+
+// run passes frames on until ctx ends.
+func (n *nic) run(ctx context.Context) {
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	for idle := 0; ctx.Err() == nil; {
+		busy, pause := n.round()
+		n.turns.Add(1)
+		if busy {
+			idle = 0
+			continue
+		}
+		if idle++; idle < spinLooks {
+			if idle%yieldEvery == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		timer.Reset(pause)
+		select {
+		case <-n.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		idle = spinLooks / 2
+	}
+}
+
+// round lets the port and each client have a turn. It reports whether a frame has passed, and for
+// how long there may be nothing to do if not.
+func (n *nic) round() (busy bool, pause time.Duration) {
+	t := n.table.Load()
+	pause = rest
+	if n.port != nil {
+		for range uplinkBurst {
+			f := wire.ReceiveWhole(n.port)
+			if f == nil {
+				break
+			}
+			busy = true
+			n.arrived(t, f)
+			n.port.Release()
+		}
+	}
+	now := time.Now()
+	for range t.list {
+		if n.next++; n.next >= len(t.list) {
+			n.next = 0
+		}
+		c := t.list[n.next]
+		sent, wait, full := n.serve(t, c, now)
+		busy = busy || sent
+		if wait > 0 {
+			pause = min(pause, wait)
+		}
+		if full {
+			// The port has no room: this client goes on first.
+			pause = min(pause, time.Millisecond)
+			n.next--
+			break
+		}
+	}
+	for _, c := range t.list {
+		c.port.Flush()
+	}
+	if n.port != nil {
+		n.port.Flush()
+	}
+	return busy, pause
+}
+
+// serve passes on what a client may send in this round (deficit round robin, Shreedhar and
+// Varghese 1995). wait is how long its rate keeps the next frame; full says that the port does.
+func (n *nic) serve(t *table, c *client, now time.Time) (sent bool, wait time.Duration, full bool) {
+	if !c.pending {
+		c.deficit += quantum * c.grant.Share
+	}
+	c.pending = false
+	c.earn(now)
+	for {
+		f := wire.ReceiveWhole(c.port)
+		if f == nil {
+			c.deficit = 0
+			return sent, 0, false
+		}
+		cost := len(f) + frameCost
+		if cost > c.deficit {
+			return true, 0, false
+		}
+		if wait := c.owes(); wait > 0 {
+			c.pending = true
+			return sent, wait, false
+		}
+		if !n.forward(t, c, f) {
+			c.pending = true
+			return sent, 0, true
+		}
+		c.deficit -= cost
+		c.port.Release()
+		sent = true
+	}
+}
+
+// arrived gives a frame from the port to the clients that it is for.
+func (n *nic) arrived(t *table, f []byte) {
+	n.received.Add(1)
+	if len(f) < descriptors.EthernetHeaderSize {
+		return
+	}
+	to := descriptors.MAC(f)
+	if to.IsMulticast() {
+		for _, c := range t.list {
+			c.deliver(f, nil)
+		}
+		return
+	}
+	c := t.known[to]
+	if c == nil {
+		n.unknown.Add(1)
+		return
+	}
+	c.deliver(f, nil)
+}
+
+// forward passes a client's frame on. It reports false if the port has no room. The client can
+// change the frame meanwhile: a copy is checked, and that copy leaves.
+func (n *nic) forward(t *table, c *client, f []byte) bool {
+	h := n.head[:copy(n.head, f)]
+	if !c.may(h) {
+		return true
+	}
+	to := descriptors.MAC(h)
+	other := t.known[to]
+	if other == nil && n.port != nil && to != n.mac {
+		b := n.port.Reserve(len(f))
+		if b == nil && n.port.LinkUp() && len(f) <= n.mtu {
+			return false
+		}
+		if b != nil {
+			copy(b, f)
+			copy(b, h)
+			n.port.Commit()
+		}
+	}
+	switch {
+	case to.IsMulticast():
+		for _, d := range t.list {
+			if d != c {
+				d.deliver(f, h)
+			}
+		}
+	case other != nil:
+		other.deliver(f, h)
+	case n.port == nil || to == n.mac:
+		c.lost.Add(1)
+	}
+	c.frames.Add(1)
+	c.bytes.Add(uint64(len(f)))
+	c.spend(len(f))
+	return true
+}

@@ -1,0 +1,268 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// AgentOptions are the choices of NewAgent. The zero value asks for what the agent gives.
+type AgentOptions struct {
+	// Socket of the agent; agentlink.Socket() if empty.
+	Socket string
+	// NIC is a name in the agent's file; empty for the first that is granted.
+	NIC string
+	// MAC of the station; if zero, the agent chooses one.
+	MAC descriptors.MAC
+	// MTU is the largest frame in bytes, at most that of the NIC; that if zero.
+	MTU int
+	// The program needs so many VIs, and Memory in bytes; as many as are granted if zero.
+	VIs    uint32
+	Memory uint64
+}
+
+// AgentGrant has the limits that the agent has set.
+type AgentGrant struct {
+	NIC    string
+	MAC    descriptors.MAC
+	VIs    uint32
+	Memory uint64 // bytes that may be registered; 0: no limit
+}
+
+const (
+	// agentPatience bounds what the agent may take to answer, and a wire to be set up.
+	agentPatience = 5 * time.Second
+	// agentRetry and agentLastRetry bound the pause before the agent is looked for again.
+	agentRetry, agentLastRetry = 10 * time.Millisecond, 500 * time.Millisecond
+)
+
+// agentSession is a port's part in the NIC of an agent. While the agent is away the wires to other
+// clients stay, and frames to all other stations are lost.
+type agentSession struct {
+	port    *Host
+	options AgentOptions
+	grant   AgentGrant
+}
+
+// NewAgent makes a port of a NIC of the host's agent. It fails with ErrOptions or an *Error,
+// which wraps agentlink.RefusedError if the agent refuses.
+func NewAgent(ctx context.Context, o AgentOptions) (*Host, AgentGrant, error) {
+	if err := o.Check(); err != nil {
+		return nil, AgentGrant{}, err
+	}
+	if o.Socket == "" {
+		o.Socket = agentlink.Socket()
+	}
+	s := &agentSession{options: o}
+	c, up, err := s.ask(ctx)
+	if err != nil {
+		return nil, AgentGrant{}, &Error{Op: "open", Port: "agent:" + o.NIC, Err: err, Hint: agentHint(o.Socket, err)}
+	}
+	// Claim comes next, after which others may find the port.
+	s.port.join = func(mac descriptors.MAC) (func() error, error) {
+		if mac != s.grant.MAC {
+			return nil, fmt.Errorf("%w: station %v, and the agent has given %v", ErrOptions, mac, s.grant.MAC)
+		}
+		return func() error { return nil }, nil
+	}
+	s.port.add(up)
+	s.port.running.Go(func() { s.keep(c, up) })
+	return s.port, s.grant, nil
+}
+
+// Check reports what NewAgent would refuse, as an error that wraps ErrOptions.
+func (o AgentOptions) Check() error {
+	if o.NIC != "" && !hostNames.MatchString(o.NIC) {
+		return fmt.Errorf("%w: name %q of an agent's NIC: it has 1 to 32 letters, digits, dots, dashes and underscores", ErrOptions, o.NIC)
+	}
+	if o.MTU == 0 {
+		return nil
+	}
+	return checkMTU(o.MTU)
+}
+
+func agentHint(socket string, err error) string {
+	var refused *agentlink.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return "the agent's file says who may have what: trapeze agent --check shows it"
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+		return "start trapeze agent, or set " + agentlink.Variable + " to the path of its socket: none listens at " + socket
+	case errors.Is(err, unix.EACCES):
+		return "the permissions of " + socket + " do not let this user in: mode and group stand in the agent's file"
+	}
+	return ""
+}
+
+// ask asks the agent for the NIC, and sets up the wire to it. The first time it makes the port.
+func (s *agentSession) ask(ctx context.Context) (*agentlink.Conn, *hostMember, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentPatience)
+	defer cancel()
+	var d net.Dialer
+	found, err := d.DialContext(ctx, "unix", s.options.Socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := agentlink.New(found.(*net.UnixConn))
+	up, err := s.open(ctx, c)
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return c, up, nil
+}
+
+func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember, error) {
+	request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version, NIC: s.options.NIC, MTU: s.options.MTU,
+		VIs: s.options.VIs, Memory: s.options.Memory, Program: filepath.Base(os.Args[0])}
+	if s.options.MAC != (descriptors.MAC{}) {
+		request.Station = s.options.MAC.String()
+	}
+	if err := c.Send(request, -1); err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	m, fd, err := c.Receive(deadline)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Kind == agentlink.Refuse:
+		_ = passedfd.Close(fd)
+		return nil, &agentlink.RefusedError{Why: m.Why, Errno: unix.Errno(m.Errno)}
+	case m.Kind != agentlink.Welcome || m.Version != agentlink.Version || fd < 0:
+		_ = passedfd.Close(fd)
+		return nil, fmt.Errorf("%w: kind %q of version %d, want %q of version %d with a descriptor", agentlink.ErrMessage, m.Kind, m.Version, agentlink.Welcome, agentlink.Version)
+	}
+	mac, err := parseStation(m.Station)
+	if err == nil {
+		err = checkMTU(m.MTU)
+	}
+	if err == nil && s.port != nil && (mac != s.grant.MAC || m.MTU != s.port.mtu || m.Checksum != s.port.checksum) {
+		err = fmt.Errorf("%w: the NIC is another one now", ErrGone)
+	}
+	if err != nil {
+		_ = passedfd.Close(fd)
+		return nil, err
+	}
+	w, err := adopt(ctx, fd, shm.RoleConnect, m.MTU)
+	if err != nil {
+		return nil, err
+	}
+	if s.port == nil {
+		s.port = newHost(HostOptions{MTU: m.MTU})
+		s.port.checksum = m.Checksum
+		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory}
+		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
+	}
+	return &hostMember{many: true, wire: w, parts: w, leave: c.Close}, nil
+}
+
+// adopt makes a wire of a descriptor that the agent has passed.
+func adopt(ctx context.Context, fd int, role shm.Role, mtu int) (*shm.Port, error) {
+	c, err := agentlink.Seqpacket(fd)
+	if err != nil {
+		return nil, err
+	}
+	return shm.Adopt(ctx, c, shm.Options{Role: role, MTU: mtu})
+}
+
+func parseStation(text string) (mac descriptors.MAC, err error) {
+	b, err := net.ParseMAC(text)
+	if err != nil || len(b) != len(mac) || descriptors.MAC(b).IsMulticast() || descriptors.MAC(b) == mac {
+		return mac, fmt.Errorf("%w: %q is no station", agentlink.ErrMessage, text)
+	}
+	return descriptors.MAC(b), nil
+}
+
+// keep follows the agent until the port is closed.
+func (s *agentSession) keep(c *agentlink.Conn, up *hostMember) {
+	for {
+		stop := context.AfterFunc(s.port.ctx, c.Close)
+		s.follow(c)
+		stop()
+		c.Close()
+		s.port.remove(up)
+		for retry := agentRetry; ; retry = min(2*retry, agentLastRetry) {
+			select {
+			case <-s.port.ctx.Done():
+				return
+			case <-time.After(retry):
+			}
+			var err error
+			if c, up, err = s.ask(s.port.ctx); err != nil {
+				continue
+			}
+			if !s.port.add(up) {
+				_ = up.wire.Close()
+				c.Close()
+				return // the port is closed
+			}
+			break
+		}
+	}
+}
+
+// follow takes what the agent says, until it is gone.
+func (s *agentSession) follow(c *agentlink.Conn) {
+	for {
+		m, fd, err := c.Receive(time.Time{})
+		if err != nil {
+			return
+		}
+		mac, err := parseStation(m.Station)
+		if m.Kind != agentlink.Peer || err != nil || fd < 0 || mac == s.grant.MAC || len(*s.port.members.Load()) > hostMembers {
+			if fd >= 0 {
+				_ = passedfd.Close(fd)
+			}
+			s.port.refused.Add(1)
+			continue
+		}
+		s.port.running.Go(func() { s.share(mac, fd, m.Listen) })
+	}
+}
+
+// share sets up the wire to another client.
+func (s *agentSession) share(mac descriptors.MAC, fd int, listen bool) {
+	role := shm.RoleConnect
+	if listen {
+		role = shm.RoleListen
+	}
+	ctx, cancel := context.WithTimeout(s.port.ctx, agentPatience)
+	defer cancel()
+	w, err := adopt(ctx, fd, role, s.port.mtu)
+	if err != nil {
+		s.port.refused.Add(1)
+		return
+	}
+	gone := make(chan struct{}, 1)
+	w.OnLink(func() {
+		select {
+		case gone <- struct{}{}:
+		default:
+		}
+	})
+	member := &hostMember{mac: mac, wire: w, parts: w, leave: func() {}}
+	if w.MTU() < s.port.mtu || !s.port.add(member) {
+		_ = w.Close()
+		return
+	}
+	for w.LinkUp() {
+		select {
+		case <-gone:
+		case <-s.port.ctx.Done():
+			return // Close closes the wire
+		}
+	}
+	s.port.remove(member)
+}

@@ -1,0 +1,55 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
+
+// Adopt makes an end of a wire of a connection that is there already, and owns it: a UNIX socket of
+// type SOCK_SEQPACKET. Another process does the same at the other end, in the other role. Path only names the wire in errors. It returns once the link is up. When
+// the peer goes the link is down for good. Errors are those of New.
+func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
+	if o.Path == "" {
+		o.Path = "@adopted"
+	}
+	p, err := newPort(o)
+	if err == nil && o.Role == RoleAuto {
+		err = errors.Join(ends.ErrOptions, errors.New("an adopted connection has a role"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	s, err := p.greetOver(ctx, c)
+	if err != nil {
+		p.cancel()
+		return nil, &ends.Error{Op: "adopt", Port: "shm:" + o.Path, Err: err, Hint: hint(err)}
+	}
+	p.makeScratch()
+	p.begin(s)
+	p.running.Go(func() { p.serve(s) })
+	return p, nil
+}
+
+// greetOver makes a session of a connection.
+func (p *Port) greetOver(ctx context.Context, found *net.UnixConn) (*session, error) {
+	c, err := newConn(found)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, p.cancel)
+	defer stop()
+	if p.options.Role == RoleListen {
+		return p.welcome(c)
+	}
+	limited, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	s, err := p.introduce(limited, c, true)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return s, nil
+}
