@@ -3,8 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	// Make "emu:" and "vfio-user:" addresses known, which bench opens.
+	// Make "emu:", "afxdp:" and "vfio-user:" addresses known, which bench opens.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/benchcmd"
 	"github.com/trapeze-nic/trapeze/lab/modelcmd"
