@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
@@ -182,6 +183,8 @@ func TestLentProtection(t *testing.T) {
 		p.postRecv(r)
 		w.settle()
 		v.postSend(s)
+		w.settle()
+		w.now += 100 * time.Microsecond // the first frame is acknowledged, which waits for more of them
 		w.settle()
 		do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
 		w.a.port.spoil = nil

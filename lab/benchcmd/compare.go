@@ -47,7 +47,7 @@ processes pinned to a core each, in turn (A B A B), and print the ratios: on two
 and on two hardware threads of one core, where the machine has both. Peers:
 ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
 means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
-sockets). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
+sockets), socat (for veth). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
 beside ucp_get, and requests and replies over sockets.
 ci/bench/setup installs them from Debian. A peer that is missing is named, with its
 package, and left out.
@@ -57,7 +57,8 @@ into memory whose last byte the other process polls. get is an RDMA read, from t
 post to the completion. The processes of ucx_perftest map each other's memory: a put
 or get of theirs is a copy that the caller makes, in which the other process has no
 part. fetch is a page from another process's memory with netmem: a request, and the page in
-the reply.
+the reply. veth, which takes root and is measured if it is asked for, is a stream through
+AF_XDP between two network namespaces, beside socat's TCP over the same kind of pair.
 
 ratio_to_best is our figure divided by that of the best peer: latency, put, get and fetch are
 better below 1, everything else above. It is the median of the rounds' ratios.
@@ -72,14 +73,15 @@ A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete sa
 why it ended, and in a row that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze-lab bench compare
   trapeze-lab bench compare --tests latency --rounds 5 --json
-  trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg`,
+  trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg
+  sudo trapeze-lab bench compare --tests veth`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.wire, "wire", bench.UsualWire, "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
-	flags.StringSliceVar(&f.tests, "tests", compareTests(), strings.Join(compareTests(), ", "))
+	flags.StringSliceVar(&f.tests, "tests", testsOf(bench.DefaultRows()), strings.Join(compareTests(), ", "))
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
@@ -90,9 +92,11 @@ why it ended, and in a row that not all rounds were measured.`,
 }
 
 // compareTests are the names that --tests takes.
-func compareTests() []string {
+func compareTests() []string { return testsOf(append(bench.DefaultRows(), bench.RootRows()...)) }
+
+func testsOf(rows []bench.Row) []string {
 	var names []string
-	for _, r := range bench.DefaultRows() {
+	for _, r := range rows {
 		if !slices.Contains(names, r.Test) {
 			names = append(names, r.Test)
 		}
@@ -201,7 +205,7 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 			return nil, fmt.Errorf("--peers %s: %s", p, strings.Join(peerNames(), ", "))
 		}
 	}
-	for _, r := range bench.DefaultRows() {
+	for _, r := range append(bench.DefaultRows(), bench.RootRows()...) {
 		if slices.Contains(f.tests, r.Test) {
 			c.Rows = append(c.Rows, r)
 		}

@@ -26,7 +26,10 @@ type Comparison struct {
 // cma, it copies payloads at most once.
 const UsualWire = "shm-share"
 
-// DefaultRows returns the rows that the project has goals for.
+// RootRows returns the rows that take root.
+func RootRows() []Row { return []Row{{Test: veth, Bytes: 64 << 10}} }
+
+// DefaultRows returns the rows that the project has goals for, and that need no rights.
 func DefaultRows() []Row {
 	return []Row{
 		{Test: "latency", Bytes: 64}, {Test: "latency", Bytes: 4 << 10}, {Test: "latency", Bytes: 8 << 10}, {Test: "latency", Bytes: 64 << 10},
@@ -177,6 +180,8 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 		return askFrames(ctx, q)
 	case fetch:
 		return askFetch(ctx, c.task(q), q)
+	case veth:
+		return askVeth(ctx, c.task(q))
 	}
 	r, err := Run(ctx, c.task(q))
 	if err != nil {
@@ -198,7 +203,7 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 func (c *Comparison) task(q Question) Task {
 	t := Task{Wire: c.Wire, Placement: c.Placement, Cores: q.Cores,
 		Spec: Spec{Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
-	if t.Spec.Test = Test(q.Test); q.Test == "rate" {
+	if t.Spec.Test = Test(q.Test); q.Test == "rate" || q.Test == veth {
 		t.Spec.Test = Bandwidth
 	}
 	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)

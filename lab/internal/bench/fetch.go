@@ -67,7 +67,7 @@ func checkFetch(t Task, q Question) error {
 var awake = via.Options{Waiting: via.Waiting{Spin: 10 * time.Millisecond}}
 
 func (f *fetchSide) run(ctx context.Context, w io.Writer) error {
-	if err := pin(f.Core); err != nil {
+	if err := pinProcess(f.Core); err != nil {
 		return err
 	}
 	nic, err := via.Open(ctx, f.Device, awake)
