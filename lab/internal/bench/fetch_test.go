@@ -29,6 +29,7 @@ func TestCompareFetch(t *testing.T) {
 func TestCompareFetchRefuses(t *testing.T) {
 	for _, c := range []bench.Comparison{
 		{Wire: "memory", Rows: []bench.Row{{Test: "fetch", Bytes: 4096}}},
+		{Wire: "veth", Rows: []bench.Row{{Test: "fetch", Bytes: 4096}}},
 		{Wire: "nowhere", Rows: []bench.Row{{Test: "fetch", Bytes: 4096}}},
 		{Wire: "shm", Rows: []bench.Row{{Test: "fetch", Bytes: 64}}},
 		{Wire: "shm", Rows: []bench.Row{{Test: "fetch", Bytes: 5000}}},
