@@ -152,8 +152,7 @@ func (c *CQ) Done() (done Completion, err error) {
 	return done, err
 }
 
-// Take is Done that writes the completion to done, which with an error means nothing. It spares
-// the data path a copy.
+// Take is Done that writes the completion to done, which with an error means nothing.
 func (c *CQ) Take(done *Completion) error {
 	err := c.take(done)
 	if err == ErrNotDone && c.n.progress() {

@@ -389,3 +389,8 @@ func (r *reliable) posted() uint32 {
 // lending reports whether the peer may still have to read what a connection has
 // lent it.
 func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
+
+// tell notes what a frame to the peer says.
+func (r *reliable) tell(credit uint32) {
+	r.ackDue, r.offered, r.told = false, credit, r.expect
+}

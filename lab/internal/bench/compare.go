@@ -27,7 +27,9 @@ type Comparison struct {
 const UsualWire = "shm-share"
 
 // RootRows returns the rows that take root.
-func RootRows() []Row { return []Row{{Test: veth, Bytes: 64 << 10}} }
+func RootRows() []Row {
+	return []Row{{Test: veth, Bytes: 64 << 10}, {Test: vethJumbo, Bytes: 64 << 10}}
+}
 
 // DefaultRows returns the rows that the project has goals for, and that need no rights.
 func DefaultRows() []Row {
@@ -180,7 +182,7 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 		return askFrames(ctx, q)
 	case fetch:
 		return askFetch(ctx, c.task(q), q)
-	case veth:
+	case veth, vethJumbo:
 		return askVeth(ctx, c.task(q))
 	}
 	r, err := Run(ctx, c.task(q))
@@ -203,8 +205,11 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 func (c *Comparison) task(q Question) Task {
 	t := Task{Wire: c.Wire, Placement: c.Placement, Cores: q.Cores,
 		Spec: Spec{Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
-	if t.Spec.Test = Test(q.Test); q.Test == "rate" || q.Test == veth {
+	switch t.Spec.Test = Test(q.Test); q.Test {
+	case "rate":
 		t.Spec.Test = Bandwidth
+	case veth, vethJumbo:
+		t.Spec.Test, t.Wire = Bandwidth, q.Test
 	}
 	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
 	return t

@@ -17,7 +17,7 @@ var ErrNotInstalled = errors.New("not installed")
 
 // Question is the same for all in one row of a comparison.
 type Question struct {
-	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames" or "veth".
+	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames", "veth" or "veth-9000".
 	Test  string
 	Bytes int
 	For   time.Duration

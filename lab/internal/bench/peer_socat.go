@@ -8,7 +8,7 @@ import (
 
 // socat is what many people use to move bytes between two hosts: Linux's TCP, with the offloads
 // that a veth has by itself.
-var socat = Peer{Name: "socat", Package: "socat", Program: "socat", Tests: []string{veth}, ask: askSocat}
+var socat = Peer{Name: "socat", Package: "socat", Program: "socat", Tests: []string{veth, vethJumbo}, ask: askSocat}
 
 // Of a second to measure for, socat sends socatRate bytes; it listens at socatPort.
 const (
@@ -18,7 +18,7 @@ const (
 
 // askSocat measures the time in which socat sends bytes until both ends have ended.
 func askSocat(ctx context.Context, q Question) (a Answer, err error) {
-	c, err := newCable()
+	c, err := newCable(q.Test)
 	if err != nil {
 		return a, err
 	}

@@ -80,6 +80,7 @@ var wires = map[string]func(t *Task) (*path, error){
 	"udp":       (*Task).udp,
 	"vfio-user": (*Task).served,
 	veth:        (*Task).overVeth,
+	vethJumbo:   (*Task).overVeth,
 }
 
 // Wires returns the names of the wires.

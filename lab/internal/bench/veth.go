@@ -10,9 +10,15 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// veth is the wire, and the test of Compare, between two network namespaces of this machine: a pair
-// of interfaces as Linux makes them, with its MTU of 1500. It takes root.
-const veth = "veth"
+// The wires, and tests of Compare, between two network namespaces of this machine: a pair of
+// interfaces as Linux makes them, with an MTU of 1500, and one for jumbo frames. They take root.
+const (
+	veth      = "veth"
+	vethJumbo = "veth-9000"
+)
+
+// vethMTU are their MTUs.
+var vethMTU = map[string]int{veth: 1500, vethJumbo: 9000}
 
 // vethName is the name of each of the two interfaces, and vethAddresses are theirs: of a network
 // that nothing else is in (RFC 5737, TEST-NET-1).
@@ -23,8 +29,8 @@ var vethAddresses = [2]string{"192.0.2.1", "192.0.2.2"}
 // cable is a pair of interfaces, each in a network namespace of its own.
 type cable [2]netns.NsHandle
 
-// newCable makes one. The interfaces are gone once it is closed and no process is there.
-func newCable() (c *cable, err error) {
+// newCable makes one, of a wire's MTU. The interfaces are gone once it is closed and no process is there.
+func newCable(wire string) (c *cable, err error) {
 	c = &cable{netns.None(), netns.None()}
 	defer func() {
 		if err != nil {
@@ -37,7 +43,8 @@ func newCable() (c *cable, err error) {
 		}
 	}
 	err = c.in(0, func() error {
-		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: vethName}, PeerName: vethName, PeerNamespace: netlink.NsFd(c[1])}
+		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: vethName, MTU: vethMTU[wire]}, PeerName: vethName,
+			PeerMTU: uint32(vethMTU[wire]), PeerNamespace: netlink.NsFd(c[1])}
 		return netlink.LinkAdd(link)
 	})
 	for i := 0; i < len(c) && err == nil; i++ {
@@ -98,7 +105,7 @@ func (c *cable) close() (err error) {
 // overVeth makes the path between two interfaces. Unless the task says otherwise the polls of the
 // processes drive the engines: a thread of the engine would want the very core that they poll on.
 func (t *Task) overVeth() (*path, error) {
-	c, err := newCable()
+	c, err := newCable(t.Wire)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +127,6 @@ func (p *path) in(i int, f func() error) error {
 
 // askVeth measures a stream of ours.
 func askVeth(ctx context.Context, t Task) (a Answer, err error) {
-	t.Wire, t.Spec.Test = veth, Bandwidth
-	t.Spec.Window = UsualWindow(Bandwidth, t.Spec.Bytes)
 	r, err := Run(ctx, t)
 	if err == nil && r.Source.Messages == 0 {
 		err = errNothing
