@@ -147,12 +147,18 @@ func (c *CQ) Entries() int {
 // whose descriptor has been taken back already are passed over. It fails
 // with ErrNotDone, ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
 // impossible entry, or what is wrong with the device.
-func (c *CQ) Done() (Completion, error) {
-	e, err := c.take()
-	if err != ErrNotDone || !c.n.progress() {
-		return e, err
+func (c *CQ) Done() (done Completion, err error) {
+	err = c.Take(&done)
+	return done, err
+}
+
+// Take is Done that writes the completion to done, which with an error means nothing.
+func (c *CQ) Take(done *Completion) error {
+	err := c.take(done)
+	if err == ErrNotDone && c.n.progress() {
+		err = c.take(done)
 	}
-	return c.take()
+	return err
 }
 
 // Wait is Done that waits while the result would be ErrNotDone, and fails with

@@ -14,60 +14,63 @@ type entry struct {
 	q     *workQueue
 	index uint32
 	// quiet says that the application wants no completion of it.
-	quiet bool
-	user  uint64
-	// Of a shared receive queue: the VI that has taken the descriptor, and its status.
-	by     *VI
+	quiet  bool
+	user   uint64
 	status descriptors.Status
+	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// take returns the oldest completion whose descriptor is still in its queue, which
-// then knows it to be reported.
-func (c *CQ) take() (Completion, error) {
+// take takes the oldest completion whose descriptor is still in its queue, which
+// then knows it to be reported. Results are written where the caller wants them: to copy
+// them from call to call takes longer than to find them.
+func (c *CQ) take(done *Completion) error {
+	var e entry
 	c.mu.Lock()
-	e, err := c.oldest()
+	err := c.oldest(&e)
 	if err == nil {
 		c.mu.Unlock()
-		if e.by != nil {
-			if done, ok := e.takeShared(); ok {
-				return done, nil
-			}
-			return c.take()
+		if e.by == nil {
+			done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
+			done.Descriptor, done.Err = nil, nil
+			return nil
 		}
-		return Completion{VI: e.q.vi, Index: e.index, Receive: e.q == &e.q.vi.recv, User: e.user}, nil
+		if e.takeShared(done) {
+			return nil
+		}
+		return c.take(done)
 	}
 	c.misses++
 	look := c.misses%missesPerCheck == 0
 	c.mu.Unlock()
 	if err != ErrNotDone {
-		return Completion{}, err
+		return err
 	}
 	if err := c.n.failed(); err != nil {
-		return Completion{}, c.n.error("poll CQ", err)
+		return c.n.error("poll CQ", err)
 	}
 	if look {
 		if err := c.n.polled(); err != nil {
-			return Completion{}, c.n.error("poll CQ", err)
+			return c.n.error("poll CQ", err)
 		}
 	}
-	return Completion{}, ErrNotDone
+	return ErrNotDone
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
 // held.
-func (c *CQ) oldest() (e entry, err error) {
+func (c *CQ) oldest(e *entry) (err error) {
 	for len(c.sorted) > 0 {
-		e, c.sorted = c.sorted[0], c.sorted[1:]
+		*e, c.sorted = c.sorted[0], c.sorted[1:]
 		e.report()
 		if !e.tookBack() {
-			return e, nil
+			return nil
 		}
 	}
 	// All that was found is reported now. Others read that, and the device where the
 	// ring goes on: they are told once, not with each entry.
 	var q *workQueue
 	for {
-		if e, err = c.next(); err != nil {
+		if err = c.next(e); err != nil {
 			break
 		}
 		if q != nil && q != e.q {
@@ -82,7 +85,7 @@ func (c *CQ) oldest() (e entry, err error) {
 		descriptors.StoreIndex(&q.reported, q.found)
 		descriptors.StoreIndex(c.index, c.consumer)
 	}
-	return e, err
+	return err
 }
 
 // lookahead is how many entries look looks at, at most.
@@ -103,15 +106,15 @@ func (c *CQ) look() bool {
 	return c.written != c.consumer
 }
 
-// next takes the next entry from the ring, which the caller tells the device, checks
+// next takes the next entry from the ring into e, which the caller tells the device, checks
 // it, and finds its queue. An impossible one is the last: after it nothing in the ring
 // can be relied on.
-func (c *CQ) next() (entry, error) {
+func (c *CQ) next(e *entry) error {
 	if c.failed != nil {
-		return entry{}, c.failed
+		return c.failed
 	}
 	if c.consumer == c.written && !c.look() {
-		return entry{}, ErrNotDone
+		return ErrNotDone
 	}
 	shared := &c.ring[c.consumer&c.mask]
 	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
@@ -122,19 +125,19 @@ func (c *CQ) next() (entry, error) {
 		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
 		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
 			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
-		return entry{}, c.failed
+		return c.failed
 	}
 	q.found++
 	c.consumer++
 	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
-	quiet := descriptors.LoadWord(&n.unsignaled) != 0 && status&uint32(descriptors.StatusErrorMask) == 0
-	e := entry{q: q, index: index, quiet: quiet, user: descriptors.LoadWord(&n.word)}
+	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, descriptors.Status(status)
+	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
 	if several {
-		e.by, e.status = c.n.VI(endpoint), descriptors.Status(status)
+		e.by = c.n.VI(endpoint)
 	}
-	return e, nil
+	return nil
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
@@ -158,11 +161,11 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 }
 
 // report notes that the consumer is given e, or needs it no more.
-func (e entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
+func (e *entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
 
 // tookBack reports whether the descriptor has been taken back, or the application does
 // not want to know.
-func (e entry) tookBack() bool {
+func (e *entry) tookBack() bool {
 	return e.quiet || e.by == nil && int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
 }
 
@@ -186,14 +189,12 @@ func (c *CQ) sort(gone *workQueue) {
 // drain moves what is in the ring to sorted, and reports whether there was anything.
 // mu is held.
 func (c *CQ) drain() (any bool) {
-	for {
-		e, err := c.next()
-		if err != nil {
-			return any
-		}
+	var e entry
+	for c.next(&e) == nil {
 		descriptors.StoreIndex(c.index, c.consumer)
 		c.sorted, any = append(c.sorted, e), true
 	}
+	return any
 }
 
 // forget drops the entries of a queue that the device has destroyed. There is

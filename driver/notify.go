@@ -147,16 +147,14 @@ func (c *CQ) begin(op string) error {
 	return nil
 }
 
-func (c *CQ) await(w *waiter) (Completion, error) {
+func (c *CQ) await(w *waiter) (done Completion, err error) {
 	defer w.stop()
-	e, err := c.take()
-	for err == ErrNotDone {
+	for err = c.take(&done); err == ErrNotDone; err = c.take(&done) {
 		if err := w.pause(c, c.vec, nil); err != nil {
-			return Completion{}, c.n.error("wait for CQ", err)
+			return done, c.n.error("wait for CQ", err)
 		}
-		e, err = c.take()
 	}
-	return e, err
+	return done, err
 }
 
 // FD returns a file descriptor for epoll and its like, the same each time. It becomes

@@ -96,12 +96,12 @@ func (q *workQueue) find(index uint32) bool {
 
 // takeShared takes the descriptor of e back. It returns false if the queue has been
 // destroyed meanwhile.
-func (e entry) takeShared() (Completion, bool) {
+func (e *entry) takeShared(done *Completion) bool {
 	q := e.q
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
-		return Completion{}, false
+		return false
 	}
 	p := &q.posted[e.index]
 	d, n := p.d, p.d.Length()
@@ -115,11 +115,11 @@ func (e entry) takeShared() (Completion, bool) {
 		q.failed++
 	}
 	q.mu.Unlock()
-	c := Completion{VI: e.by, Index: e.index, Receive: true, User: e.user, Descriptor: d}
+	*done = Completion{VI: e.by, Index: e.index, Receive: true, User: e.user, Descriptor: d}
 	if bad {
-		c.Err = e.by.recv.completedBadly(d, &badCompletion{e.status, tooLong})
+		done.Err = e.by.recv.completedBadly(d, &badCompletion{e.status, tooLong})
 	}
-	return c, true
+	return true
 }
 
 // sharedHolds is holds for a queue that is shared. mu is held.

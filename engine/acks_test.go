@@ -67,6 +67,59 @@ func (f *liar) ack(ack uint32, later uint64, twice uint32) {
 	f.steps(2)
 }
 
+// TestFewAcknowledgements: the frames of a message that goes on are acknowledged together, and
+// soon where no more of them come.
+func TestFewAcknowledgements(t *testing.T) {
+	const frames = 48
+	w, v, p := pair(t, nil, smallMemory)
+	var acks []uint32
+	w.b.port.spoil = func(b []byte) [][]byte {
+		if h := descriptors.HeaderAt(b); h.Type == descriptors.FrameAck {
+			acks = append(acks, h.Ack)
+		}
+		return [][]byte{b}
+	}
+	r, _ := p.descriptor(frames * 1984)
+	p.postRecv(r)
+	w.settle()
+	acks = nil
+	first, held := uint32(0), [][]byte{}
+	w.a.port.spoil = func(b []byte) [][]byte {
+		switch h := descriptors.HeaderAt(b); {
+		case h.Type != descriptors.FrameData:
+		case h.Offset == 0:
+			first = h.PSN
+		case h.Offset > 0 && len(held) < frames:
+			held = append(held, alignedBytes(len(b)))
+			copy(held[len(held)-1], b)
+			return nil
+		}
+		return [][]byte{b}
+	}
+	s, _ := v.descriptor(frames * 1984)
+	v.postSend(s)
+	w.settle()
+	if len(acks) != 0 || len(held) != frames-1 {
+		t.Fatalf("%d frames follow the first, which was acknowledged at once: %d", len(held), acks)
+	}
+	w.now += 70 * time.Microsecond
+	w.settle()
+	if len(acks) != 1 || acks[0] != first+1 {
+		t.Fatalf("70 us after the first frame, %d, the acknowledgements are %d", first, acks)
+	}
+	for _, b := range held {
+		*w.b.port.in = append(*w.b.port.in, b)
+		w.b.e.Step()
+	}
+	w.settle()
+	if !s.Status().Done() || s.Status().Failed() || !r.Status().Done() {
+		t.Errorf("%v, %v", s.Status(), r.Status())
+	}
+	if n := len(acks); n > 1+frames/16+2 {
+		t.Errorf("%d acknowledgements of %d frames that came one at a time", n, frames)
+	}
+}
+
 // TestForgedAcknowledgements floods a sender with acknowledgements: they complete
 // nothing that they do not acknowledge, and have few frames sent.
 func TestForgedAcknowledgements(t *testing.T) {

@@ -118,7 +118,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 		k.flight.push(flying{ep, ep.era, r.nxt, k.lossless.Mark()})
 		k.events |= inFlight
 	}
-	r.ackDue, r.offered = false, credit
+	r.tell(credit)
 }
 
 // take implements kind. Data frames come one after the other; any other order says that

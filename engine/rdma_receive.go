@@ -123,7 +123,7 @@ func (r *reliable) placedRDMA(h *descriptors.Header, ahead uint32) {
 	}
 	r.mark(h, ahead)
 	if r.finishReceipts(); ep.rel == r && r.wire == 0 {
-		r.acknowledge(ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
+		r.acknowledgeData(h, ahead)
 	}
 }
 

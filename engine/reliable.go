@@ -33,6 +33,7 @@ type reliable struct {
 	ackDue   bool   // the peer is to get an acknowledgement
 	ackNow   bool   // at once
 	ackStep  uint64 // step in which it became due
+	told     uint32 // Ack as the peer was told last
 
 	liveness
 	wire    uint32             // number of the wire that loses nothing; zero: window is there
@@ -183,7 +184,7 @@ func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32
 		r.nxt++
 		k.busy.add(ep)
 	}
-	r.ackDue, r.offered = false, credit
+	r.tell(credit)
 }
 
 func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.Status) {
@@ -389,12 +390,7 @@ func (r *reliable) posted() uint32 {
 // lent it.
 func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
 
-// acknowledge notes that the peer is to get an acknowledgement: at once, or after the
-// host had a chance to send something that carries it.
-func (r *reliable) acknowledge(now bool) {
-	if !r.ackDue {
-		r.ackDue, r.ackStep, r.ackNow = true, r.nic.step, false
-	}
-	r.ackNow = r.ackNow || now
-	r.nic.acks.add(r.ep)
+// tell notes what a frame to the peer says.
+func (r *reliable) tell(credit uint32) {
+	r.ackDue, r.offered, r.told = false, credit, r.expect
 }

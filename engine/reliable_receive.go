@@ -65,7 +65,7 @@ func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	r.mark(h, ahead)
 	r.finishReceipts()
 	if ep.rel != nil {
-		r.acknowledge(ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0)
+		r.acknowledgeData(h, ahead)
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *connections) sendAcks() bool {
 			// A data frame has taken the acknowledgement along, and nothing has
 			// arrived out of order that it could not tell.
 			return false
-		case !r.ackNow && r.ackStep == c.step:
+		case !r.ackNow && r.holdsAck():
 			return true
 		default:
 			due = !c.tx.sendAck(ep, descriptors.FrameAck)

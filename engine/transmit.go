@@ -449,7 +449,7 @@ func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
 	*h = ep.outline
 	h.Type = which
 	if r := ep.rel; r != nil {
-		r.ackDue, r.offered = false, r.credit()
+		r.tell(r.credit())
 		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
 		if w := r.window; w != nil && which == descriptors.FrameAck {
 			h.Extent, h.Offset, h.Message, h.Immediate = uint32(w.have), uint32(w.have>>32), w.twice, w.came

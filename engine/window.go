@@ -18,6 +18,8 @@ type window struct {
 	twice  uint32              // data frames that have come once more
 	came   uint32              // data frames that have come, whatever became of them
 
+	ackAfter time.Duration // until when an acknowledgement that is due may wait for more frames
+
 	recovery
 	pathCheck
 	timers

@@ -58,21 +58,21 @@ func (c *CQ) Resize(ctx context.Context, entries int) error { return c.d.Resize(
 
 // Done takes the oldest completion whose descriptor has not been taken back yet. It
 // does not block: ErrNotDone, bare, says that there is none.
-func (c *CQ) Done() (Completion, error) {
-	e, err := c.d.Done()
-	if err != nil {
-		return Completion{}, err
+func (c *CQ) Done() (done Completion, err error) {
+	var e driver.Completion
+	if err = c.d.Take(&e); err == nil {
+		done.say(&e)
 	}
-	return completion(e), nil
+	return done, err
 }
 
 // Wait waits for a completion until ctx ends, and takes it as Done does.
-func (c *CQ) Wait(ctx context.Context) (Completion, error) {
+func (c *CQ) Wait(ctx context.Context) (done Completion, err error) {
 	e, err := c.d.Wait(ctx)
-	if err != nil {
-		return Completion{}, err
+	if err == nil {
+		done.say(&e)
 	}
-	return completion(e), nil
+	return done, err
 }
 
 // Notify has f called with the next completion, as Done takes it, on a goroutine of its
@@ -84,11 +84,11 @@ func (c *CQ) Notify(f func(Completion, error)) error {
 		return c.d.Notify(nil)
 	}
 	return c.d.Notify(func(e driver.Completion, err error) {
-		if err != nil {
-			f(Completion{}, err)
-			return
+		var done Completion
+		if err == nil {
+			done.say(&e)
 		}
-		f(completion(e), nil)
+		f(done, err)
 	})
 }
 
@@ -103,14 +103,15 @@ func (c *CQ) FD() (int, error) { return c.d.FD() }
 // ErrInvalidState before the first call of FD.
 func (c *CQ) Arm() error { return c.d.Arm() }
 
-// completion says in this package's words whose completion e is.
-func completion(e driver.Completion) Completion {
-	v, _ := e.VI.User().(*VI)
-	q := SendQueue
+// say says in this package's words whose completion e is. Field by field: a processor waits
+// where two are read as one that were written one after the other.
+func (c *Completion) say(e *driver.Completion) {
+	c.VI, _ = e.VI.User().(*VI)
+	c.Queue = SendQueue
 	if e.Receive {
-		q = RecvQueue
+		c.Queue = RecvQueue
 	}
-	return Completion{VI: v, Queue: q, User: e.User, Descriptor: e.Descriptor, Err: e.Err}
+	c.User, c.Descriptor, c.Err = e.User, e.Descriptor, e.Err
 }
 
 // Close ends the queue. It fails with ErrResource while a VI is tied to it.

@@ -24,7 +24,7 @@ celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.g
 requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma.go
 transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
 channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go
-channelkernel.go reliable.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
+channelkernel.go reliable.go acks.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
 lossless.go cellwire.go ringer.go connect.go engine.go watch.go unreliable.go processor.go movers.go
 path.go steer.go raw.go ring.go dispatch.go recovery.go step.go channel.go objects.go
 modify.go lane.go run.go admin.go lend.go

@@ -50,6 +50,8 @@ var links = map[string][]string{
 		"github.com/schollz/progressbar/v3",
 		"github.com/spf13/cobra",
 		"github.com/spf13/pflag",
+		"github.com/vishvananda/netlink",
+		"github.com/vishvananda/netns",
 		"golang.org/x/sys",
 		"golang.org/x/term",
 	},

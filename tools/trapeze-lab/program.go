@@ -5,8 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	// Make "emu:" and "vfio-user:" addresses known, which bench opens.
+	// Make "emu:", "afxdp:" and "vfio-user:" addresses known, which bench opens.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/lab"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"

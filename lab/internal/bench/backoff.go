@@ -65,9 +65,14 @@ func backOff(ctx context.Context, nic *via.NIC, n int, since *time.Time) (looks 
 }
 
 // alone reports whether nothing but the polls of the process drives the NIC at an
-// address: it has no thread, and its wire is memory.
+// address: it has no thread, and its wire is memory or an interface.
 func alone(address string) bool {
-	return !strings.Contains(address, "engine=thread") && slices.ContainsFunc([]string{"mem", "loop", "shm", "memif"}, func(wire string) bool {
-		return strings.HasPrefix(address, "emu:?wire="+wire)
-	})
+	has := func(wire string) bool { return strings.HasPrefix(address, "emu:?wire="+wire) }
+	switch {
+	case strings.Contains(address, "engine=thread"):
+		return false
+	case has("afxdp:"): // its usual engine is a thread
+		return strings.Contains(address, "engine=inline")
+	}
+	return slices.ContainsFunc([]string{"mem", "loop", "shm", "memif"}, has)
 }

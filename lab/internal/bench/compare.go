@@ -26,7 +26,12 @@ type Comparison struct {
 // cma, it copies payloads at most once.
 const UsualWire = "shm-share"
 
-// DefaultRows returns the rows that the project has goals for.
+// RootRows returns the rows that take root.
+func RootRows() []Row {
+	return []Row{{Test: veth, Bytes: 64 << 10}, {Test: vethJumbo, Bytes: 64 << 10}}
+}
+
+// DefaultRows returns the rows that the project has goals for, and that need no rights.
 func DefaultRows() []Row {
 	return []Row{
 		{Test: "latency", Bytes: 64}, {Test: "latency", Bytes: 4 << 10}, {Test: "latency", Bytes: 8 << 10}, {Test: "latency", Bytes: 64 << 10},
@@ -188,6 +193,8 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 		return p.Ask(ctx, q)
 	case fetch:
 		return askFetch(ctx, c.task(q), q)
+	case veth, vethJumbo:
+		return askVeth(ctx, c.task(q))
 	}
 	r, err := Run(ctx, c.task(q))
 	if err != nil {
@@ -209,8 +216,11 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 func (c *Comparison) task(q Question) Task {
 	t := Task{Wire: c.Wire, Placement: c.Placement, Cores: q.Cores,
 		Spec: Spec{Role: Source, Bytes: q.Bytes, VIs: 1, Reliability: "reliable-delivery", Nanoseconds: int64(q.For), Core: -1}}
-	if t.Spec.Test = Test(q.Test); q.Test == "rate" {
+	switch t.Spec.Test = Test(q.Test); q.Test {
+	case "rate":
 		t.Spec.Test = Bandwidth
+	case veth, vethJumbo:
+		t.Spec.Test, t.Wire = Bandwidth, q.Test
 	}
 	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
 	return t

@@ -55,7 +55,7 @@ func askFetch(ctx context.Context, t Task, q Question) (a Answer, err error) {
 // checkFetch refuses what there is no measurement of fetches for.
 func checkFetch(t Task, q Question) error {
 	switch {
-	case wires[t.Wire] == nil || t.Wire == "memory" || t.Wire == "vfio-user":
+	case wires[t.Wire] == nil || t.Wire == "memory" || t.Wire == "vfio-user" || vethMTU[t.Wire] != 0:
 		return fmt.Errorf("%w: fetches over wire %q (shm, shm-share, memif, udp)", ErrSpec, t.Wire)
 	case q.Bytes < netmem.MinPage || q.Bytes > netmem.MaxPage || q.Bytes&(q.Bytes-1) != 0:
 		return fmt.Errorf("%w: pages of %d bytes (powers of two from %d to %d)", ErrSpec, q.Bytes, netmem.MinPage, netmem.MaxPage)
@@ -67,7 +67,7 @@ func checkFetch(t Task, q Question) error {
 var awake = via.Options{Waiting: via.Waiting{Spin: 10 * time.Millisecond}}
 
 func (f *fetchSide) run(ctx context.Context, w io.Writer) error {
-	if err := pin(f.Core); err != nil {
+	if err := pinProcess(f.Core); err != nil {
 		return err
 	}
 	nic, err := via.Open(ctx, f.Device, awake)

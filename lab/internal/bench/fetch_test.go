@@ -13,7 +13,12 @@ import (
 // sockets take for a request and a reply.
 func TestCompareFetch(t *testing.T) {
 	install(t, "ucx_perftest")
-	c := bench.Comparison{Wire: bench.UsualWire, Rounds: 1, For: 30 * time.Millisecond, Pairs: samePair(),
+	// Two processes that poll on one core wait for each other's time slices.
+	pairs := bench.Pairs()
+	if len(pairs) == 0 {
+		pairs = samePair()
+	}
+	c := bench.Comparison{Wire: bench.UsualWire, Rounds: 1, For: 30 * time.Millisecond, Pairs: pairs[:1],
 		Peers: []bench.Peer{peer(t, "ucx"), peer(t, "tcp"), peer(t, "unix")}, Rows: []bench.Row{{Test: "fetch", Bytes: 8192}}}
 	rows, err := c.Compare(context.Background())
 	if err != nil {
@@ -29,6 +34,7 @@ func TestCompareFetch(t *testing.T) {
 func TestCompareFetchRefuses(t *testing.T) {
 	for _, c := range []bench.Comparison{
 		{Wire: "memory", Rows: []bench.Row{{Test: "fetch", Bytes: 4096}}},
+		{Wire: "veth", Rows: []bench.Row{{Test: "fetch", Bytes: 4096}}},
 		{Wire: "nowhere", Rows: []bench.Row{{Test: "fetch", Bytes: 4096}}},
 		{Wire: "shm", Rows: []bench.Row{{Test: "fetch", Bytes: 64}}},
 		{Wire: "shm", Rows: []bench.Row{{Test: "fetch", Bytes: 5000}}},

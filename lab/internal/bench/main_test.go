@@ -16,6 +16,7 @@ import (
 
 	// Make "emu:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
 

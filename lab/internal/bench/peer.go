@@ -17,7 +17,7 @@ var ErrNotInstalled = errors.New("not installed")
 
 // Question is the same for all in one row of a comparison.
 type Question struct {
-	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames" or "mpi".
+	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames", "mpi", "veth" or "veth-9000".
 	Test  string
 	Bytes int
 	For   time.Duration
@@ -47,7 +47,7 @@ type Peer struct {
 
 // Peers returns those that we know, the fastest kind first.
 func Peers() []Peer {
-	return []Peer{ucx, libfabric, testpmd, unixSocket, tcpLoopback,
+	return []Peer{ucx, libfabric, testpmd, unixSocket, tcpLoopback, socat,
 		mpiPeer("openmpi-ucx"), mpiPeer("openmpi-shm"), mpiPeer("openmpi-tcp"), mpiPeer("openmpi-sm")}
 }
 
@@ -88,9 +88,9 @@ func startPinned(ctx context.Context, core int, env []string, command ...string)
 	return start(ctx, nil, "env", append(append(env, name), args...)...)
 }
 
-// awaitListener waits until a TCP port of this machine has a listener.
-func awaitListener(ctx context.Context, port int) error {
-	for !listening(port) {
+// awaitListener waits until a TCP port has a listener, in the network of a process.
+func awaitListener(ctx context.Context, p *process, port int) error {
+	for !listening(p.cmd.Process.Pid, port) {
 		if err := sleep(ctx, lookPause); err != nil {
 			return err
 		}
@@ -98,11 +98,11 @@ func awaitListener(ctx context.Context, port int) error {
 	return nil
 }
 
-// listening looks the port up in /proc/net/tcp, as a connection would be taken for
+// listening looks the port up in /proc/PID/net/tcp, as a connection would be taken for
 // a client (proc_pid_net(5): local address, then state 0A).
-func listening(port int) bool {
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		f, err := os.Open(table)
+func listening(pid, port int) bool {
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, table))
 		if err != nil {
 			continue
 		}

@@ -22,7 +22,7 @@ func askLibfabric(ctx context.Context, q Question) (a Answer, err error) {
 		return a, err
 	}
 	defer server.stop()
-	if err := awaitListener(ctx, ports[0]); err != nil {
+	if err := awaitListener(ctx, server, ports[0]); err != nil {
 		return a, err
 	}
 	client, err := startPinned(ctx, q.Cores[1], nil, append(common, "-P", port, "127.0.0.1")...)

@@ -59,7 +59,7 @@ func runUCX(ctx context.Context, q Question, test string, rank float64, column i
 		return 0, err
 	}
 	defer server.stop()
-	if err := awaitListener(ctx, ports[0]); err != nil {
+	if err := awaitListener(ctx, server, ports[0]); err != nil {
 		return 0, err
 	}
 	client, err := startPinned(ctx, q.Cores[1], ucxEnvironment, "ucx_perftest", "-p", port, "127.0.0.1", "-t", test,

@@ -213,11 +213,18 @@ func (t *Task) run(ctx context.Context) (r Result, err error) {
 		r.Source, err = result[Side](p)
 		return r, err
 	}
-	echo, err := startReady(ctx, part(Echo, path.echo, 0), string(Echo))
+	var echo, source *process
+	err = path.in(0, func() (err error) {
+		echo, err = startReady(ctx, part(Echo, path.echo, 0), string(Echo))
+		return err
+	})
 	if err != nil {
 		return r, err
 	}
-	source, err := startReady(ctx, part(Source, path.source, 1), string(Source))
+	err = path.in(1, func() (err error) {
+		source, err = startReady(ctx, part(Source, path.source, 1), string(Source))
+		return err
+	})
 	if err == nil {
 		r.Source, err = result[Side](source)
 	}

@@ -40,12 +40,16 @@ type path struct {
 	echo, source string // addresses
 	single       bool   // one process has both
 	folder       string // removed at the end
+	cable        *cable // if the ends are in network namespaces of their own
 	serve        func(context.Context) (*process, error)
 }
 
 func (p *path) remove() {
 	if p.folder != "" {
 		_ = os.RemoveAll(p.folder)
+	}
+	if p.cable != nil {
+		_ = p.cable.close()
 	}
 }
 
@@ -75,6 +79,8 @@ var wires = map[string]func(t *Task) (*path, error){
 	},
 	"udp":       (*Task).udp,
 	"vfio-user": (*Task).served,
+	veth:        (*Task).overVeth,
+	vethJumbo:   (*Task).overVeth,
 }
 
 // Wires returns the names of the wires.

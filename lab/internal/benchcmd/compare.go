@@ -47,7 +47,7 @@ processes pinned to a core each, in turn (A B A B), and print the ratios: on two
 and on two hardware threads of one core, where the machine has both. Peers:
 ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
 means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
-sockets). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
+sockets), socat (for veth and veth-9000). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
 beside ucp_get, and requests and replies over sockets.
 ci/bench/setup installs them from Debian. A peer that is missing is named, with its
 package, and left out.
@@ -59,7 +59,9 @@ or get of theirs is a copy that the caller makes, in which the other process has
 part. mpi is half a round trip of NetPIPE over Open MPI, ours by the provider of libfabric, the
 peers by UCX, libfabric's shm and tcp, and Open MPI's own shared memory; --tests must name it.
 fetch is a page from another process's memory with netmem: a request, and the page in
-the reply.
+the reply. veth and veth-9000, which take root and are measured if they are asked for, are a
+stream through AF_XDP between two network namespaces, with an MTU of 1500 and of 9000, beside
+socat's TCP over the same kind of pair.
 
 ratio_to_best is our figure divided by that of the best peer: latency, put, get, fetch and mpi are
 better below 1, everything else above. It is the median of the rounds' ratios.
@@ -75,14 +77,15 @@ why it ended, and in a row that not all rounds were measured.`,
 		Example: `  ci/bench/setup && trapeze-lab bench compare
   trapeze-lab bench compare --tests latency --rounds 5 --json
   trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg
-  trapeze-lab bench compare --tests mpi`,
+  trapeze-lab bench compare --tests mpi
+  sudo trapeze-lab bench compare --tests veth,veth-9000`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.wire, "wire", bench.UsualWire, "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
-	flags.StringSliceVar(&f.tests, "tests", compareTests(), strings.Join(append(compareTests(), bench.MPI), ", "))
+	flags.StringSliceVar(&f.tests, "tests", testsOf(bench.DefaultRows()), strings.Join(compareTests(), ", "))
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
@@ -93,9 +96,16 @@ why it ended, and in a row that not all rounds were measured.`,
 }
 
 // compareTests are the names that --tests takes.
-func compareTests() []string {
+func compareTests() []string { return testsOf(compareRows()) }
+
+// compareRows are the rows that are measured unless tests are named, and those that must be named.
+func compareRows() []bench.Row {
+	return slices.Concat(bench.DefaultRows(), bench.MPIRows(), bench.RootRows())
+}
+
+func testsOf(rows []bench.Row) []string {
 	var names []string
-	for _, r := range bench.DefaultRows() {
+	for _, r := range rows {
 		if !slices.Contains(names, r.Test) {
 			names = append(names, r.Test)
 		}
@@ -204,13 +214,13 @@ func (f *compareFlags) comparison() (*bench.Comparison, error) {
 			return nil, fmt.Errorf("--peers %s: %s", p, strings.Join(peerNames(), ", "))
 		}
 	}
-	for _, r := range append(bench.DefaultRows(), bench.MPIRows()...) {
+	for _, r := range compareRows() {
 		if slices.Contains(f.tests, r.Test) {
 			c.Rows = append(c.Rows, r)
 		}
 	}
 	for _, t := range f.tests {
-		if names := append(compareTests(), bench.MPI); !slices.Contains(names, t) {
+		if names := compareTests(); !slices.Contains(names, t) {
 			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(names, ", "))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire/internal/nic"
 )
 
 // inNamespace is set in the process that has a network namespace of its own.
@@ -54,6 +55,33 @@ func TestAFXDP(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Run("frames as long as the interface has", func(t *testing.T) {
+		link, err := netlink.LinkByName(left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for mtu, want := range map[int]int{1400: 1414, 1500: 1514, 3000: 3014} {
+			if err := netlink.LinkSetMTU(link, mtu); err != nil {
+				t.Fatal(err)
+			}
+			p, err := nic.New(t.Context(), nic.Options{Address: "afxdp:" + left, Logger: quiet})
+			if errors.Is(err, ethernet.ErrNotSupported) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.MTU(); got != want {
+				t.Errorf("over an interface with an MTU of %d frames have %d bytes, want %d", mtu, got, want)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := netlink.LinkSetMTU(link, 1500); err != nil {
+			t.Fatal(err)
+		}
+	})
 	openNIC := func(t *testing.T, address string) *via.NIC {
 		ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
 		defer cancel()

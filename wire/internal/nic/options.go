@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
@@ -39,7 +40,8 @@ type Options struct {
 	// "pci:0000:03:00.0", or of a scheme of ethernet.Schemes.
 	Address string
 	// MTU is the largest frame in bytes, Ethernet header included: descriptors.MinMTU to
-	// MaxMTU, DefaultMTU if zero. All stations of a network should have the same.
+	// MaxMTU. If zero it is that of Linux's interface over AF_XDP, as far as frames of it can be
+	// had, and DefaultMTU over other NICs. All stations of a network should have the same.
 	MTU int
 	// MAC is the address of the station, if not the NIC's own.
 	MAC descriptors.MAC
@@ -75,6 +77,21 @@ func (o *Options) complete() error {
 		return fmt.Errorf("%w: MAC %v is the address of a group", ends.ErrOptions, o.MAC)
 	}
 	return nil
+}
+
+// interfaceMTU is the largest frame, with its header, of Linux's interface at an address of AF_XDP.
+// It is zero of other addresses, and if there is no such interface.
+func interfaceMTU(address string) int {
+	name, ok := strings.CutPrefix(address, ethernet.SchemeAFXDP+":")
+	if !ok {
+		return 0
+	}
+	name, _, _ = strings.Cut(name, "?")
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0 // opening it says why
+	}
+	return max(descriptors.MinMTU, min(i.MTU+ethernet.HeaderSize, MaxMTU))
 }
 
 // config has the options of the NIC, but for the pool.

@@ -64,6 +64,20 @@ var (
 // New opens a NIC and makes a port of it. Errors wrap ends.ErrOptions, or are those of
 // ethernet.Open.
 func New(ctx context.Context, o Options) (*Port, error) {
+	if o.MTU != 0 {
+		return open(ctx, o)
+	}
+	o.MTU = interfaceMTU(o.Address)
+	p, err := open(ctx, o)
+	if o.MTU > DefaultMTU && errors.Is(err, ethernet.ErrNotSupported) {
+		// Older kernels, and some of their drivers, have AF_XDP for frames of a page only.
+		o.MTU = DefaultMTU
+		return open(ctx, o)
+	}
+	return p, err
+}
+
+func open(ctx context.Context, o Options) (*Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
