@@ -90,6 +90,15 @@ type Lossless interface {
 	// before it released them has been received. It does not move while Receive returns
 	// nil for another reason, and may lag behind for some calls of it.
 	Taken() uint32
+	// GiveCredit has endpoint number endpoint of this end take the messages below number
+	// credit of the connection for which it has drawn key. It returns at which credit the
+	// peer waits, if it asks for more. ok is false if the wire has no credit words for the
+	// endpoint.
+	GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool)
+	// TakeCredit returns the credit that endpoint number endpoint of the other end gives to
+	// the connection for which it has drawn key, if that is beyond known. Else it returns
+	// known, and asks the peer for more.
+	TakeCredit(endpoint, key, known uint32) uint32
 	// Break changes Wire at both ends: a frame is going to be released that is not where
 	// the peer will take it to be.
 	Break()

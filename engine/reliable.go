@@ -30,6 +30,8 @@ type reliable struct {
 	receipts []receipt
 	done     uint32 // number of the oldest message that is not complete
 	offered  uint32 // credit that the peer was told last
+	wantsAt  uint32 // credit at which the peer has last waited for more, on a wire that loses nothing
+	wants    bool   // and it still does
 	ackDue   bool   // the peer is to get an acknowledgement
 	ackNow   bool   // at once
 	ackStep  uint64 // step in which it became due
@@ -62,7 +64,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		r.serving = &serving{}
 	}
 	if k.checkWire(); peer.Wire != 0 && peer.Wire == k.wire() {
-		ep.kind, r.wire = losslessVI{k}, peer.Wire
+		ep.kind, r.wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
 		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
@@ -70,7 +72,9 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
 			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
 	}
-	ep.rel = r
+	if ep.rel = r; r.wire != 0 {
+		r.giveCredit()
+	}
 	k.prefetch.add(ep)
 }
 
@@ -148,7 +152,7 @@ func (r *reliable) upNext() *sending {
 		} else {
 			r.ep.send.fetched++
 		}
-		r.stalled = int32(r.limit-r.numbered) <= 0
+		r.stalled = int32(r.limit-r.numbered) <= 0 && (r.wire == 0 || !r.moreCredit())
 		if r.fetched = (r.stalled || m.control.bits&unlikeSends != 0) && !r.mayBegin(m); r.fetched {
 			r.ep.send.fetched-- // it counts as posted
 			return nil

@@ -169,6 +169,9 @@ func (r *reliable) finishReceipts() {
 		}
 		in.open, e.handed = false, true
 		r.done++
+		if r.wants {
+			r.answerCredit()
+		}
 		e.count(descriptors.CounterMessagesReceived, 1)
 		ep.kind.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
 	}
@@ -182,11 +185,19 @@ func (k reliableVI) posted(ep *endpoint) {
 	if r == nil {
 		return
 	}
-	gain := r.credit() - r.offered
-	if left := r.offered - r.done; gain > 0 && gain >= left {
-		r.acknowledge(false)
-	}
+	r.doubles(r.offered)
 	k.prefetch.add(ep)
+}
+
+// doubles acknowledges, and reports it, if the receives posted at least double what the peer
+// has left of credit.
+func (r *reliable) doubles(credit uint32) bool {
+	gain, left := r.credit()-credit, credit-r.done
+	if int32(gain) <= 0 || gain < left {
+		return false
+	}
+	r.acknowledge(false)
+	return true
 }
 
 // sendAcks sends the acknowledgements that are due, and what the peers of connections

@@ -165,6 +165,16 @@ func (p *Port) Mark() uint32 { return p.tx.head }
 // Taken is described at engine.Lossless.
 func (p *Port) Taken() uint32 { return p.tx.taken }
 
+// GiveCredit is described at engine.Lossless.
+func (p *Port) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
+	return p.rx.credits.Give(endpoint, key, credit)
+}
+
+// TakeCredit is described at engine.Lossless.
+func (p *Port) TakeCredit(endpoint, key, known uint32) uint32 {
+	return p.tx.credits.Take(endpoint, key, known)
+}
+
 // Break is described at engine.Lossless: it ends the session.
 func (p *Port) Break() {
 	if p.session != nil {

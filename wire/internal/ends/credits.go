@@ -1,0 +1,50 @@
+package ends
+
+import "sync/atomic"
+
+// CreditEndpoints is how many endpoints of one end have credit words (SPEC.md 8.12).
+const CreditEndpoints = 4096
+
+// Credits are the credit words of one direction, two for each endpoint of the end that
+// receives: what it gives, and at which credit its peer waits. Each is a key in bits 63:32
+// and a message number in bits 31:0. Both ends may write anything at any time.
+type Credits []uint64
+
+// CreditWords is how many words there are in a direction.
+const CreditWords = 2 * CreditEndpoints
+
+// Give has an endpoint of this end take the messages of its connection, which key names,
+// below number credit. It returns at which credit the peer waits for more, if it does; ok is
+// false if the endpoint has no words.
+func (c Credits) Give(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
+	if int64(endpoint) >= int64(len(c)/2) {
+		return 0, false, false
+	}
+	// The accesses of sync/atomic keep their order, the store before the load: either this
+	// end sees that the peer waits, or the peer sees the credit.
+	atomic.StoreUint64(&c[2*endpoint], uint64(key)<<32|uint64(credit))
+	w := atomic.LoadUint64(&c[2*endpoint+1])
+	return uint32(w), uint32(w>>32) == key, true
+}
+
+// Take returns the credit that an endpoint of the other end gives, if that is beyond known.
+// Else it returns known, and the peer is told by Give that this end waits.
+func (c Credits) Take(endpoint, key, known uint32) uint32 {
+	if int64(endpoint) >= int64(len(c)/2) {
+		return known
+	}
+	if given, more := c.given(endpoint, key, known); more {
+		return given
+	}
+	atomic.StoreUint64(&c[2*endpoint+1], uint64(key)<<32|uint64(known))
+	given, _ := c.given(endpoint, key, known)
+	return given
+}
+
+func (c Credits) given(endpoint, key, known uint32) (credit uint32, more bool) {
+	w := atomic.LoadUint64(&c[2*endpoint])
+	if uint32(w>>32) != key || int32(uint32(w)-known) <= 0 {
+		return known, false
+	}
+	return uint32(w), true
+}
