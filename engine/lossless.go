@@ -143,36 +143,9 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 // posted implements kind: the peer finds in a word how much credit it has.
 func (k losslessVI) posted(ep *endpoint) {
 	if ep.rel != nil {
+		ep.rel.fetchAhead()
 		ep.rel.giveCredit()
-		k.prefetch.add(ep)
 	}
-}
-
-// giveCredit has the peer find its credit. A peer that waits for more is told, as is one that
-// cannot look.
-func (r *reliable) giveCredit() {
-	asked, asks, ok := r.nic.lossless.GiveCredit(r.ep.id, r.ep.remote.ourKey, r.credit())
-	if !ok {
-		r.doubles(r.offered)
-		return
-	}
-	if asks && asked != r.wantsAt {
-		r.wantsAt, r.wants = asked, true
-	}
-	if r.wants {
-		r.answerCredit()
-	}
-}
-
-// answerCredit tells a peer that waits for credit once there is as much as it has messages
-// under way: so one answer is for many of them.
-func (r *reliable) answerCredit() { r.wants = !r.doubles(r.wantsAt) }
-
-// moreCredit looks at the credit that the peer gives, and asks for more unless there is.
-func (r *reliable) moreCredit() bool {
-	to, was := &r.ep.remote, r.limit
-	r.limit = r.nic.lossless.TakeCredit(to.endpoint, to.theirKey, was)
-	return r.limit != was
 }
 
 // acknowledged takes the acknowledgement and the credit that a frame carries.

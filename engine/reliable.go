@@ -75,7 +75,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	if ep.rel = r; r.wire != 0 {
 		r.giveCredit()
 	}
-	k.prefetch.add(ep)
+	r.fetchAhead()
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
