@@ -72,10 +72,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
 			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
 	}
-	if ep.rel = r; r.wire != 0 {
-		r.giveCredit()
-	}
-	r.fetchAhead()
+	ep.rel = r
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
