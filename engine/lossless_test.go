@@ -487,7 +487,7 @@ func TestCreditWithoutFrames(t *testing.T) {
 }
 
 // TestAnswerOfManyReceives: a sender that waits while its messages are under way gets one
-// answer for several receives, and gets it at the latest once all have arrived.
+// answer. It gets it at the latest once all of them have arrived.
 func TestAnswerOfManyReceives(t *testing.T) {
 	w, v, p, _ := exactPair(t, nil)
 	var sends []*descriptors.Descriptor

@@ -251,6 +251,13 @@ func (r *reliable) takeCredit(h *descriptors.Header) bool {
 	return true
 }
 
+// moreCredit looks at the credit that the peer gives, and asks for more unless there is.
+func (r *reliable) moreCredit() bool {
+	to, was := &r.ep.remote, r.limit
+	r.limit = r.nic.lossless.TakeCredit(to.endpoint, to.theirKey, was)
+	return r.limit != was
+}
+
 // sample feeds a round trip into the retransmission timeout (RFC 6298, 2).
 func (r *reliable) sample(rtt time.Duration) {
 	if r.srtt == 0 {

@@ -216,13 +216,6 @@ func (r *reliable) giveCredit() {
 // under way: so one answer is for many of them.
 func (r *reliable) answerCredit() { r.wants = !r.doubles(r.wantsAt) }
 
-// moreCredit looks at the credit that the peer gives, and asks for more unless there is.
-func (r *reliable) moreCredit() bool {
-	to, was := &r.ep.remote, r.limit
-	r.limit = r.nic.lossless.TakeCredit(to.endpoint, to.theirKey, was)
-	return r.limit != was
-}
-
 // sendAcks sends the acknowledgements that are due, and what the peers of connections
 // that have ended are still to be told. It reports whether any went out.
 func (c *connections) sendAcks() bool {

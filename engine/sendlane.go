@@ -2,11 +2,10 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// lane sends the message that the host has just posted, if all is as it mostly is: the
-// connection is over a wire that loses nothing, nobody else has something to send, and the
-// message is a send of one frame, from one piece of memory that can be read. Otherwise it
-// returns false, and nothing has happened: the message takes the way from transmit on, which
-// ends the same.
+// lane sends the message that the host has just posted, if all is as it mostly is. The
+// connection is over a wire that loses nothing, and nobody else has something to send. The
+// message is a send of one frame, from one piece of memory. Otherwise lane returns false, and
+// nothing has happened: the message takes the way from transmit on, which ends the same.
 func (t *transmitter) lane(ep *endpoint) bool {
 	r, q := ep.rel, &ep.send
 	if r == nil || r.wire == 0 || !ep.plain || q.pushed != nil || q.posted() != 1 ||

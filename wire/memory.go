@@ -54,6 +54,7 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 // nanoseconds, allocate nothing and make no system call. The two ends may be
 // used by one goroutine or by two at the same time.
 type Memory struct {
+	ends.CreditEnd
 	tx, rx *ring
 	mtu    int
 	// down is shared by both ends: the link is up while it is zero.
@@ -61,12 +62,10 @@ type Memory struct {
 	// plug and end are this end's bits of down: pulled, closed.
 	plug, end uint32
 	number    *atomic.Uint32 // of the wire, shared by both ends
-	// gives are the credit words of what this end receives, takes of what it sends.
-	gives, takes ends.Credits
-	taken        uint32 // by the other end, when Receive last found nothing
-	peer         *Memory
-	wake         Hook
-	link         Hook
+	taken     uint32         // by the other end, when Receive last found nothing
+	peer      *Memory
+	wake      Hook
+	link      Hook
 }
 
 // These are the bits of down of either end: with a plug out frames wait, and once an end
@@ -84,8 +83,8 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
 	number := newNumber()
 	first, second := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
-	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, gives: first, takes: second}
-	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, gives: second, takes: first, peer: a}
+	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: first, Sends: second}}
+	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: second, Sends: first}, peer: a}
 	a.peer = b
 	return a, b, nil
 }
@@ -98,8 +97,8 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	}
 	r := newPartsRing(o.Ring)
 	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
-		gives: make(ends.Credits, ends.CreditWords)}
-	m.peer, m.takes = m, m.gives
+		CreditEnd: ends.CreditEnd{Receives: make(ends.Credits, ends.CreditWords)}}
+	m.peer, m.Sends = m, m.Receives
 	return m, nil
 }
 
@@ -135,16 +134,6 @@ func (m *Memory) Mark() uint32 { return m.tx.head }
 
 // Taken is described at engine.Lossless.
 func (m *Memory) Taken() uint32 { return m.taken }
-
-// GiveCredit is described at engine.Lossless.
-func (m *Memory) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
-	return m.gives.Give(endpoint, key, credit)
-}
-
-// TakeCredit is described at engine.Lossless.
-func (m *Memory) TakeCredit(endpoint, key, known uint32) uint32 {
-	return m.takes.Take(endpoint, key, known)
-}
 
 // Reserve is described at engine.Port. With a plug out there is no room.
 func (m *Memory) Reserve(n int) []byte {

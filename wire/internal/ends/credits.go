@@ -2,8 +2,8 @@ package ends
 
 import "sync/atomic"
 
-// CreditEndpoints is how many endpoints of one end have credit words (SPEC.md 8.12).
-const CreditEndpoints = 4096
+// creditEndpoints is how many endpoints of one end have credit words (SPEC.md 8.12).
+const creditEndpoints = 4096
 
 // Credits are the credit words of one direction, two for each endpoint of the end that
 // receives: what it gives, and at which credit its peer waits. Each is a key in bits 63:32
@@ -11,11 +11,24 @@ const CreditEndpoints = 4096
 type Credits []uint64
 
 // CreditWords is how many words there are in a direction.
-const CreditWords = 2 * CreditEndpoints
+const CreditWords = 2 * creditEndpoints
 
-// Give has an endpoint of this end take the messages of its connection, which key names,
-// below number credit. It returns at which credit the peer waits for more, if it does; ok is
-// false if the endpoint has no words.
+// CreditEnd is the part of engine.Lossless that is about credit: the words of both directions,
+// as one end sees them.
+type CreditEnd struct{ Receives, Sends Credits }
+
+// GiveCredit is described at engine.Lossless.
+func (e *CreditEnd) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
+	return e.Receives.Give(endpoint, key, credit)
+}
+
+// TakeCredit is described at engine.Lossless.
+func (e *CreditEnd) TakeCredit(endpoint, key, known uint32) uint32 {
+	return e.Sends.Take(endpoint, key, known)
+}
+
+// Give says that an endpoint of this end takes the messages below number credit. If the peer
+// waits for more, asked is the credit at which it does; ok is false if the endpoint has no words.
 func (c Credits) Give(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
 	if int64(endpoint) >= int64(len(c)/2) {
 		return 0, false, false

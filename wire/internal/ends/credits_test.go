@@ -28,7 +28,7 @@ func TestCredits(t *testing.T) {
 		{"less", 7, 1, 6, 6},
 		{"another connection", 7, 2, 3, 3},
 		{"another endpoint", 8, 1, 3, 3},
-		{"no such endpoint", ends.CreditEndpoints, 1, 3, 3},
+		{"no such endpoint", ends.CreditWords / 2, 1, 3, 3},
 		{"the last number", ^uint32(0), 1, 3, 3},
 	} {
 		if got := c.Take(tt.endpoint, tt.key, tt.known); got != tt.want {
@@ -46,7 +46,7 @@ func TestCredits(t *testing.T) {
 	if got := c.Take(7, 1, 0xfffffff0); got != 2 {
 		t.Errorf("after they have: %#x", got)
 	}
-	for _, endpoint := range []uint32{ends.CreditEndpoints, ^uint32(0)} {
+	for _, endpoint := range []uint32{ends.CreditWords / 2, ^uint32(0)} {
 		if _, _, ok := c.Give(endpoint, 1, 1); ok {
 			t.Errorf("endpoint %d has words", endpoint)
 		}

@@ -16,6 +16,8 @@ import (
 // While no peer is connected the link is down. A port looks for a peer, or waits
 // for one, until it is closed.
 type Port struct {
+	ends.CreditEnd // of the session
+
 	// The data path's: one goroutine's at a time.
 	tx       sender
 	rx       receiver
@@ -164,16 +166,6 @@ func (p *Port) Mark() uint32 { return p.tx.head }
 
 // Taken is described at engine.Lossless.
 func (p *Port) Taken() uint32 { return p.tx.taken }
-
-// GiveCredit is described at engine.Lossless.
-func (p *Port) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
-	return p.rx.credits.Give(endpoint, key, credit)
-}
-
-// TakeCredit is described at engine.Lossless.
-func (p *Port) TakeCredit(endpoint, key, known uint32) uint32 {
-	return p.tx.credits.Take(endpoint, key, known)
-}
 
 // Break is described at engine.Lossless: it ends the session.
 func (p *Port) Break() {
