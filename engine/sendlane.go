@@ -10,8 +10,9 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	r, q := ep.rel, &ep.send
 	if r == nil || r.wire == 0 || !ep.plain || q.pushed != nil || q.posted() != 1 ||
 		t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 || t.held || t.timed || t.checksum ||
-		r.broken || r.fetched || int32(r.limit-r.numbered) <= 0 || r.next-r.head >= uint32(len(r.messages)) ||
-		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() {
+		r.broken || r.fetched || r.next-r.head >= uint32(len(r.messages)) ||
+		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() ||
+		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
 	token, st := t.regions.token(q, q.fetched)

@@ -43,21 +43,19 @@ func (c Credits) Give(endpoint, key, credit uint32) (asked uint32, asks, ok bool
 // Take returns the credit that an endpoint of the other end gives, if that is beyond known.
 // Else it returns known, and the peer is told by Give that this end waits.
 func (c Credits) Take(endpoint, key, known uint32) uint32 {
-	if int64(endpoint) >= int64(len(c)/2) {
-		return known
+	credit := c.given(endpoint, key, known)
+	if credit == known && int64(endpoint) < int64(len(c)/2) {
+		atomic.StoreUint64(&c[2*endpoint+1], uint64(key)<<32|uint64(known))
+		credit = c.given(endpoint, key, known)
 	}
-	if given, more := c.given(endpoint, key, known); more {
-		return given
-	}
-	atomic.StoreUint64(&c[2*endpoint+1], uint64(key)<<32|uint64(known))
-	given, _ := c.given(endpoint, key, known)
-	return given
+	return credit
 }
 
-func (c Credits) given(endpoint, key, known uint32) (credit uint32, more bool) {
-	w := atomic.LoadUint64(&c[2*endpoint])
-	if uint32(w>>32) != key || int32(uint32(w)-known) <= 0 {
-		return known, false
+func (c Credits) given(endpoint, key, known uint32) uint32 {
+	if int64(endpoint) < int64(len(c)/2) {
+		if w := atomic.LoadUint64(&c[2*endpoint]); uint32(w>>32) == key && int32(uint32(w)-known) > 0 {
+			return uint32(w)
+		}
 	}
-	return uint32(w), true
+	return known
 }
