@@ -206,6 +206,7 @@ func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
 	c.tx.sign(&ep.outline)
 	ep.allowed, ep.maxPayload = peer.Rights, s.largest(c.mtu)-descriptors.HeaderSize
 	ep.kind.open(ep, peer)
+	ep.kind.posted(ep) // before there was a connection
 	answerWith(&c.reports, s.command, descriptors.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,

@@ -75,7 +75,6 @@ type endpoints struct {
 
 	ready     list // have something to send
 	acks      list // have to acknowledge something, or to tell the peer of the end
-	prefetch  list // have got receives
 	unsettled list // have been acknowledged, but for settleAll
 	busy      list // have frames under way that may be lost, or wait for credit there
 	flight    flight
@@ -90,7 +89,7 @@ func (l *endpoints) enter(ep *endpoint) {
 func (l *endpoints) clear(n uint32) {
 	e := &l.events
 	*l = endpoints{all: make([]*endpoint, n), ready: list{e, onReady, nil}, acks: list{e, onAcks, nil},
-		prefetch: list{e, onPrefetch, nil}, unsettled: list{e, onUnsettled, nil}, busy: list{e, onBusy, nil}}
+		unsettled: list{e, onUnsettled, nil}, busy: list{e, onBusy, nil}}
 }
 
 // endpoint finds an endpoint by its number.
@@ -131,7 +130,6 @@ type events uint16
 const (
 	onReady events = 1 << iota
 	onAcks
-	onPrefetch
 	onUnsettled
 	onBusy
 	suspended   // frames wait for a control program

@@ -22,6 +22,14 @@ type exactWire struct {
 	number         uint32
 	sent, released map[*[][]byte]uint32
 	breaks         int
+	given, asked   map[creditOf]uint32
+	framesOnly     bool // it has no words for credit
+}
+
+// creditOf names the credit of a connection in one direction.
+type creditOf struct {
+	queue         *[][]byte
+	endpoint, key uint32
 }
 
 func (p *exact) Reserve(n int) []byte {
@@ -56,12 +64,29 @@ func (p *exact) Release() {
 func (p *exact) Wire() uint32  { return p.wire.number }
 func (p *exact) Mark() uint32  { return p.wire.sent[p.out] }
 func (p *exact) Taken() uint32 { return p.taken }
-func (p *exact) Break()        { p.wire.number, p.wire.breaks = p.wire.number+1, p.wire.breaks+1 }
+func (p *exact) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
+	if p.wire.framesOnly {
+		return 0, false, false
+	}
+	p.wire.given[creditOf{p.in, endpoint, key}] = credit
+	asked, asks = p.wire.asked[creditOf{p.in, endpoint, key}]
+	return asked, asks, true
+}
+
+func (p *exact) TakeCredit(endpoint, key, known uint32) uint32 {
+	if given, ok := p.wire.given[creditOf{p.out, endpoint, key}]; ok && int32(given-known) > 0 {
+		return given
+	}
+	p.wire.asked[creditOf{p.out, endpoint, key}] = known
+	return known
+}
+
+func (p *exact) Break() { p.wire.number, p.wire.breaks = p.wire.number+1, p.wire.breaks+1 }
 
 // exactly is an option that makes the world's wire one that loses nothing. Its ends are
 // in ends then.
 func exactly(ends *[2]*exact) option {
-	w := &exactWire{number: 0xfffffff0, sent: map[*[][]byte]uint32{}, released: map[*[][]byte]uint32{}}
+	w := &exactWire{number: 0xfffffff0, given: map[creditOf]uint32{}, asked: map[creditOf]uint32{}, sent: map[*[][]byte]uint32{}, released: map[*[][]byte]uint32{}}
 	i := 0
 	return func(c *engine.Config, p *port) {
 		// Positions wrap.

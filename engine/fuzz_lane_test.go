@@ -60,6 +60,9 @@ var laneScripts = [][]byte{
 	{0, 10, 0, 7, 30, 0, 1, 10, 0, 7, 30, 0},                   // sends
 	{0, 10, 0, 7, 30, 0, 8, 0, 0},                              // a disconnect
 	{0, 10, 0, 8, 1, 0, 1, 10, 0},
+	{7, 30, 0, 7, 0, 0, 7, 255, 0, 7, 30, 0x40, 7, 20, 0x20, 7, 32, 0x60, 7, 9, 0, 7, 9, 0, 7, 9, 0, 7, 9, 0}, // sends without and with credit
+	{7, 30, 0x80, 7, 30, 0x10, 7, 30, 0}, {7, 30, 0x11, 7, 30, 0}, {7, 30, 0x12, 7, 30, 0}, {7, 30, 0x18, 7, 30, 0}, {7, 30, 0x1f, 7, 30, 0},
+	{2, 0, 0, 7, 30, 0}, {2, 1, 0, 7, 30, 0}, {2, 0, 0, 3, 0, 0, 7, 30, 0}, {5, 1, 0, 7, 30, 0}, {5, 2, 0, 7, 60, 0, 7, 20, 0x20}, {3, 1, 0, 7, 30, 0},
 	{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0}, // nothing in it
 	{0, 100, 0, 1, 50, 2}, {0, 100, 0, 1, 50, 3}, {0, 100, 0, 1, 50, 4}, {0, 100, 0, 1, 50, 5}, {0, 100, 0, 1, 50, 6},
 	{0, 100, 0, 1, 50, 7}, {0, 100, 0, 1, 50, 8}, {0, 100, 0, 1, 50, 9}, {0, 100, 0, 1, 50, 10}, {0, 100, 0, 1, 50, 11},
@@ -126,6 +129,7 @@ type victim struct {
 	part     uint32 // bytes of the message that have been sent in parts
 	refuse   bool
 	dropped  uint64
+	sent     bytes.Buffer // data frames of the NIC
 }
 
 type victimKind int
@@ -158,6 +162,19 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 	}
 	w.settle()
 	x.psn, x.message = x.template.PSN+1, 1
+	for range 8 {
+		r, _ := v.descriptor(4096)
+		v.postRecv(r)
+	}
+	w.settle()
+	w.b.calls = kind == laneVictim
+	w.b.port.spoil = func(frame []byte) [][]byte {
+		if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData {
+			fmt.Fprintln(&x.sent, h.Flags&^descriptors.FrameAckRequest, h.Message, h.Offset, h.Extent, h.Length, h.Immediate, h.Credit,
+				descriptors.FrameChecksumOf(append(make([]byte, descriptors.HeaderSize), frame[descriptors.HeaderSize:]...)))
+		}
+		return [][]byte{frame}
+	}
 	w.b.refuse = func(iova uint64, _ bool) bool { return x.refuse && iova >= busBase+uint64(len(w.b.mem))/2 }
 	w.b.brk = uint64(len(w.b.mem)) / 2
 	x.dropped = x.drops()
@@ -229,6 +246,17 @@ func (x *victim) play(op [3]byte) {
 	case 7:
 		d, buf := x.descriptor(size, op[2])
 		copy(buf, pattern(size, uint64(op[2])))
+		if op[2]&0x40 != 0 {
+			d.SetImmediate(uint32(op[2]))
+		}
+		if op[2]&0x20 != 0 && size <= len(d.Inline()) {
+			d.Prepare()
+			copy(d.Inline(), pattern(size, uint64(op[2])))
+			_ = d.SetInline(size)
+		}
+		if op[2]&0x10 != 0 {
+			d.Control().Control ^= 1 << (op[2] & 0xf)
+		}
 		x.p.postSend(d)
 	case 8:
 		if op[1]&1 != 0 {
@@ -354,6 +382,7 @@ func (x *victim) arrive(h *descriptors.Header, payload []byte) {
 func (x *victim) seen() string {
 	n, b := x.w.b, &bytes.Buffer{}
 	fmt.Fprintln(b, x.p.state(), n.events)
+	b.Write(x.sent.Bytes())
 	for i, d := range x.ds {
 		c := *d.Control()
 		fmt.Fprintln(b, i, d.Status(), c.Length, c.Immediate)

@@ -90,6 +90,14 @@ type Lossless interface {
 	// before it released them has been received. It does not move while Receive returns
 	// nil for another reason, and may lag behind for some calls of it.
 	Taken() uint32
+	// GiveCredit says that an endpoint of this end takes the messages below number credit.
+	// Key is the one that it has drawn for its connection. If the peer asks for more, asked
+	// is the credit at which it waits. ok is false if the endpoint has no credit words.
+	GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool)
+	// TakeCredit returns the credit that an endpoint of the other end gives. Key is the one
+	// that the endpoint has drawn. If that is not beyond known, it returns known, and asks
+	// the peer for more.
+	TakeCredit(endpoint, key, known uint32) uint32
 	// Break changes Wire at both ends: a frame is going to be released that is not where
 	// the peer will take it to be.
 	Break()

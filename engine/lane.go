@@ -38,6 +38,9 @@ func (r *receiver) lane(buf []byte) bool {
 	rel.acknowledged(h)
 	rel.expect++
 	rel.done++
+	if rel.wants {
+		rel.answerCredit()
+	}
 	rel.nic.handed = true
 	var flags descriptors.Status
 	if h.Flags&descriptors.FrameImmediate != 0 {

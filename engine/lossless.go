@@ -140,6 +140,14 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 	return placing
 }
 
+// posted implements kind: the peer finds in a word how much credit it has.
+func (k losslessVI) posted(ep *endpoint) {
+	if ep.rel != nil {
+		ep.rel.fetchAhead()
+		ep.rel.giveCredit()
+	}
+}
+
 // acknowledged takes the acknowledgement and the credit that a frame carries.
 func (r *reliable) acknowledged(h *descriptors.Header) {
 	r.takeCredit(h)

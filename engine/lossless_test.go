@@ -430,3 +430,83 @@ func TestSleeperLearns(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 }
+
+// TestCreditWithoutFrames: receives that are posted one by one cost no frame on a wire with
+// credit words, unless the sender waits for one.
+func TestCreditWithoutFrames(t *testing.T) {
+	for _, framesOnly := range []bool{false, true} {
+		t.Run(fmt.Sprintf("framesOnly=%v", framesOnly), func(t *testing.T) {
+			w, v, p, ends := exactPair(t, nil)
+			ends[0].wire.framesOnly = framesOnly
+			sent := func() uint64 { return p.n.e.Counter(descriptors.CounterFramesSent) }
+			post := func() *descriptors.Descriptor {
+				r, _ := p.descriptor(64)
+				p.postRecv(r)
+				w.settle()
+				return r
+			}
+			receives := []*descriptors.Descriptor{post(), post()}
+			before := sent()
+			for range 100 {
+				s, _ := v.descriptor(64)
+				v.postSend(s)
+				w.settle()
+				if !s.Status().Done() || !receives[0].Status().Done() {
+					t.Fatalf("%v, %v", s.Status(), receives[0].Status())
+				}
+				receives = append(receives[1:], post())
+			}
+			if n := sent() - before; (n == 0) == framesOnly {
+				t.Errorf("%d frames told of credit", n)
+			}
+			// Now the sender is ahead of the receiver, and rests.
+			var sends []*descriptors.Descriptor
+			for range 4 {
+				s, _ := v.descriptor(64)
+				v.postSend(s)
+				sends = append(sends, s)
+			}
+			w.settle()
+			if sends[2].Status().Done() {
+				t.Fatal("a message was sent without credit")
+			}
+			w.a.e.Rest()
+			before = sent()
+			r, _ := p.descriptor(64)
+			p.postRecv(r)
+			w.settleOnly(w.b)
+			if sent() == before {
+				t.Error("nobody has told the sender that waits")
+			}
+			w.settle()
+			if !sends[2].Status().Done() || sends[3].Status().Done() {
+				t.Errorf("%v, %v", sends[2].Status(), sends[3].Status())
+			}
+		})
+	}
+}
+
+// TestAnswerOfManyReceives: a sender that waits while its messages are under way gets one
+// answer. It gets it at the latest once all of them have arrived.
+func TestAnswerOfManyReceives(t *testing.T) {
+	w, v, p, _ := exactPair(t, nil)
+	var sends []*descriptors.Descriptor
+	for range 8 {
+		r, _ := p.descriptor(64)
+		p.postRecv(r)
+	}
+	w.settle()
+	for range 9 {
+		s, _ := v.descriptor(64)
+		v.postSend(s)
+		sends = append(sends, s)
+	}
+	w.settleOnly(w.a)
+	before := p.n.e.Counter(descriptors.CounterFramesSent)
+	r, _ := p.descriptor(64)
+	p.postRecv(r) // the only one: nobody posts another when the others have arrived
+	w.settle()
+	if n := p.n.e.Counter(descriptors.CounterFramesSent) - before; n != 1 || !sends[8].Status().Done() {
+		t.Errorf("%d frames, the last send is %v", n, sends[8].Status())
+	}
+}

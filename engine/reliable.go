@@ -30,6 +30,8 @@ type reliable struct {
 	receipts []receipt
 	done     uint32 // number of the oldest message that is not complete
 	offered  uint32 // credit that the peer was told last
+	wantsAt  uint32 // credit at which the peer has last waited for more, on a wire that loses nothing
+	wants    bool   // and it still does
 	ackDue   bool   // the peer is to get an acknowledgement
 	ackNow   bool   // at once
 	ackStep  uint64 // step in which it became due
@@ -63,7 +65,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		r.serving = &serving{}
 	}
 	if k.checkWire(); peer.Wire != 0 && peer.Wire == k.wire() {
-		ep.kind, r.wire = losslessVI{k}, peer.Wire
+		ep.kind, r.wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
 		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
@@ -72,7 +74,6 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
 	}
 	ep.rel = r
-	k.prefetch.add(ep)
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
@@ -149,7 +150,7 @@ func (r *reliable) upNext() *sending {
 		} else {
 			r.ep.send.fetched++
 		}
-		r.stalled = int32(r.limit-r.numbered) <= 0
+		r.stalled = int32(r.limit-r.numbered) <= 0 && (r.wire == 0 || !r.moreCredit())
 		if r.fetched = (r.stalled || m.control.bits&unlikeSends != 0) && !r.mayBegin(m); r.fetched {
 			r.ep.send.fetched-- // it counts as posted
 			return nil
@@ -249,6 +250,13 @@ func (r *reliable) takeCredit(h *descriptors.Header) bool {
 		r.nic.ready.add(r.ep)
 	}
 	return true
+}
+
+// moreCredit looks at the credit that the peer gives, and asks for more unless there is.
+func (r *reliable) moreCredit() bool {
+	to, was := &r.ep.remote, r.limit
+	r.limit = r.nic.lossless.TakeCredit(to.endpoint, to.theirKey, was)
+	return r.limit != was
 }
 
 // sample feeds a round trip into the retransmission timeout (RFC 6298, 2).

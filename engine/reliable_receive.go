@@ -130,15 +130,11 @@ func (r *reliable) takeReceives(n uint32) {
 	}
 }
 
-// prefetchAll fetches the descriptors of receives that were posted, when all else
-// has been done: the messages for them then need not wait for that.
-func (l *endpoints) prefetchAll() {
-	l.prefetch.keep(func(ep *endpoint) bool {
-		if r := ep.rel; r != nil {
-			r.takeReceives(min(ep.recv.producer-ep.recv.completed, uint32(len(r.receipts))))
-		}
-		return false
-	})
+// fetchAhead fetches the descriptors of receives that were posted: the messages for them
+// then need not wait for that.
+func (r *reliable) fetchAhead() {
+	q := &r.ep.recv
+	r.takeReceives(min(q.producer-q.completed, uint32(len(r.receipts))))
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A
@@ -169,6 +165,9 @@ func (r *reliable) finishReceipts() {
 		}
 		in.open, e.handed = false, true
 		r.done++
+		if r.wants {
+			r.answerCredit()
+		}
 		e.count(descriptors.CounterMessagesReceived, 1)
 		ep.kind.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
 	}
@@ -182,12 +181,40 @@ func (k reliableVI) posted(ep *endpoint) {
 	if r == nil {
 		return
 	}
-	gain := r.credit() - r.offered
-	if left := r.offered - r.done; gain > 0 && gain >= left {
-		r.acknowledge(false)
-	}
-	k.prefetch.add(ep)
+	r.doubles(r.offered)
+	r.fetchAhead()
 }
+
+// doubles acknowledges, and reports it, if the receives posted at least double what the peer
+// has left of credit.
+func (r *reliable) doubles(credit uint32) bool {
+	gain, left := r.credit()-credit, credit-r.done
+	if int32(gain) <= 0 || gain < left {
+		return false
+	}
+	r.acknowledge(false)
+	return true
+}
+
+// giveCredit has the peer find its credit. A peer that waits for more is told, as is one that
+// cannot look.
+func (r *reliable) giveCredit() {
+	asked, asks, ok := r.nic.lossless.GiveCredit(r.ep.id, r.ep.remote.ourKey, r.credit())
+	if !ok {
+		r.doubles(r.offered)
+		return
+	}
+	if asks && asked != r.wantsAt {
+		r.wantsAt, r.wants = asked, true
+	}
+	if r.wants {
+		r.answerCredit()
+	}
+}
+
+// answerCredit tells a peer that waits for credit once there is as much as it has messages
+// under way: so one answer is for many of them.
+func (r *reliable) answerCredit() { r.wants = !r.doubles(r.wantsAt) }
 
 // sendAcks sends the acknowledgements that are due, and what the peers of connections
 // that have ended are still to be told. It reports whether any went out.

@@ -37,7 +37,13 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 		if e.bells.cells[page].rung.Load() != 0 {
 			e.bells.takeCell(page) // what was stored before
 		}
-		e.rang(page, b, value)
+		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.plain && ep.state == descriptors.StateConnected {
+			if e.advance(ep, &ep.send, value) && !e.tx.lane(ep) {
+				e.ready.add(ep)
+			}
+		} else {
+			e.rang(page, b, value)
+		}
 		if e.events&(onReady|suspended) == onReady {
 			e.tx.transmit() // at once, as the peer waits
 			e.tx.flush()

@@ -16,7 +16,7 @@ func (e *Engine) Step() bool {
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
-const afterFrames = onUnsettled | onAcks | onPrefetch | brokenQueue | unflushed | interrupts
+const afterFrames = onUnsettled | onAcks | brokenQueue | unflushed | interrupts
 
 // round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
@@ -66,9 +66,6 @@ func (e *Engine) finish() (worked bool) {
 	}
 	if e.events&onAcks != 0 {
 		worked = e.conns.sendAcks()
-	}
-	if e.events&onPrefetch != 0 {
-		e.prefetchAll()
 	}
 	if e.waiting == 0 && e.due(&e.nextTick, tickEvery) {
 		e.tick()

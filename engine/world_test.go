@@ -41,6 +41,7 @@ type node struct {
 	port    *port
 	parts   *parts  // around port, if frames are handed over in pieces
 	lender  *lender // of a wire that lends
+	calls   bool    // doorbells are calls into the engine
 	brk     uint64
 	nextID  uint16
 	replies map[uint16]descriptors.AdminEntry
@@ -292,7 +293,12 @@ func (v *vi) post(q *queue, kind uint64, ds ...*descriptors.Descriptor) {
 		q.posted = append(q.posted, d)
 		q.producer++
 	}
-	v.n.e.Doorbell(descriptors.EndpointPage(v.id)+kind, q.producer)
+	at := descriptors.EndpointPage(v.id) + kind
+	if v.n.calls {
+		v.n.e.Ringer(at)(q.producer)
+		return
+	}
+	v.n.e.Doorbell(at, q.producer)
 }
 
 func (v *vi) postSend(ds ...*descriptors.Descriptor) {

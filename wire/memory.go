@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
 const (
@@ -53,6 +54,7 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 // nanoseconds, allocate nothing and make no system call. The two ends may be
 // used by one goroutine or by two at the same time.
 type Memory struct {
+	ends.CreditEnd
 	tx, rx *ring
 	mtu    int
 	// down is shared by both ends: the link is up while it is zero.
@@ -80,8 +82,9 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	}
 	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
 	number := newNumber()
-	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number}
-	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, peer: a}
+	first, second := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
+	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: first, Sends: second}}
+	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: second, Sends: first}, peer: a}
 	a.peer = b
 	return a, b, nil
 }
@@ -93,8 +96,9 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 		return nil, err
 	}
 	r := newPartsRing(o.Ring)
-	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber()}
-	m.peer = m
+	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
+		CreditEnd: ends.CreditEnd{Receives: make(ends.Credits, ends.CreditWords)}}
+	m.peer, m.Sends = m, m.Receives
 	return m, nil
 }
 

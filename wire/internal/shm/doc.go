@@ -29,7 +29,7 @@
 // Versions are the oldest and the newest that the connector speaks, 16 bits
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
 // takes part in membarrier(2), 4 wakes with bells, 8 knows that the loans of single frames
-// can be void. The socket stays open: it ends with the process
+// can be void, 16 knows credit words. The socket stays open: it ends with the process
 // that holds it, which tells of a peer's death.
 //
 // # Memory
@@ -45,6 +45,13 @@
 //	384        number    u32: of the wire, drawn by the listener (first part, flag 8)
 //	4096       words     u64 for each frame, R/64 of them
 //	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
+//
+// If both ends have flag 16, the credit words of both directions (SPEC.md 8.12) follow, those
+// of the first one first. For each endpoint below 4096 of the direction's receiver there are
+// two, 8192 in all:
+//
+//	0   given   u64: written by the receiver
+//	8   asked   u64: written by the sender
 //
 // A word holds all that is to be known of a frame:
 //

@@ -29,7 +29,7 @@ func FuzzRings(f *testing.F) {
 	path := socket(f)
 	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := joinRaw(t, path, 0)
+		r := joinRaw(t, path, flagCredits)
 		up(t, p)
 		number, held, whole := 0, []byte(nil), make([]byte, shm.DefaultMTU)
 		take := func(n int) []byte {

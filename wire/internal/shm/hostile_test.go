@@ -294,6 +294,51 @@ func TestPeerWithoutBarrier(t *testing.T) {
 	}
 }
 
+// TestCreditWords: credit is where the package's documentation says, for a peer that knows of
+// it. One that does not has none, and its memory is as it ever was.
+func TestCreditWords(t *testing.T) {
+	for name, flags := range map[string]uint64{"old": 0, "new": flagCredits} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+			r := joinRaw(t, path, flags)
+			up(t, p)
+			p.Receive() // it turns to the peer
+			_, asks, ok := p.GiveCredit(7, 5, 3)
+			if asks || ok != r.credits {
+				t.Fatalf("asks %v, has words %v", asks, ok)
+			}
+			if !r.credits {
+				if got := p.TakeCredit(7, 9, 2); got != 2 {
+					t.Errorf("credit %d of a peer that has no words", got)
+				}
+				return
+			}
+			if w := atomic.LoadUint64(r.creditWord(true, 7, 0)); w != 5<<32|3 {
+				t.Errorf("given: %#x", w)
+			}
+			atomic.StoreUint64(r.creditWord(true, 7, 1), 5<<32|3)
+			if asked, asks, _ := p.GiveCredit(7, 5, 4); asked != 3 || !asks {
+				t.Errorf("asked at %d, %v", asked, asks)
+			}
+			if got := p.TakeCredit(4095, 9, 2); got != 2 {
+				t.Errorf("credit %d, and none was given", got)
+			}
+			if w := atomic.LoadUint64(r.creditWord(false, 4095, 1)); w != 9<<32|2 {
+				t.Errorf("asked: %#x", w)
+			}
+			atomic.StoreUint64(r.creditWord(false, 4095, 0), 9<<32|12)
+			if got := p.TakeCredit(4095, 9, 2); got != 12 {
+				t.Errorf("credit %d, 12 was given", got)
+			}
+			if _, _, ok := p.GiveCredit(4096, 5, 3); ok {
+				t.Error("endpoint 4096 has words")
+			}
+		})
+	}
+}
+
 // TestHungPeer: one that answers nothing holds nobody up for ever.
 func TestHungPeer(t *testing.T) {
 	checkLeaks(t)

@@ -1,6 +1,9 @@
 package shm
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
 
 // Layout of one direction's part of the shared memory, in bytes.
 const (
@@ -19,6 +22,8 @@ type half struct {
 	freed *uint32
 	// asleep is not zero if the receiver wants to be woken. Both write it.
 	asleep *uint32
+	// credits are behind both directions' parts; none if one end knows of none.
+	credits ends.Credits
 	// void says which frames' loans have been revoked. The sender writes it.
 	void   *uint64
 	words  []uint64 // by frame number
@@ -31,6 +36,28 @@ func numberIn(mem []byte) *uint32 { return descriptors.IndexAt(mem[numberOffset:
 
 // halfSize is the size of one direction with a ring of so many bytes.
 func halfSize(ring int) int { return wordsOffset + ring/lineSize*wordSize + ring }
+
+// creditsSize is the size of the credit words of one direction.
+const creditsSize = ends.CreditWords * wordSize
+
+// fileSize is the size of the memory of a connection, with credit words or without.
+func fileSize(ring int, credits bool) int {
+	size := 2 * halfSize(ring)
+	if credits {
+		size += 2 * creditsSize
+	}
+	return size
+}
+
+// layHalves lays both directions over the memory of a connection.
+func layHalves(mem []byte, ring int) (first, second half) {
+	size := halfSize(ring)
+	first, second = layHalf(mem, ring), layHalf(mem[size:], ring)
+	if words := mem[2*size:]; len(words) != 0 {
+		first.credits, second.credits = wordsAt(words[:creditsSize]), wordsAt(words[creditsSize:])
+	}
+	return first, second
+}
 
 // layHalf lays a direction over memory of halfSize bytes.
 func layHalf(mem []byte, ring int) half {

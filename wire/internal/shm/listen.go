@@ -156,7 +156,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return refuse(refuseHello, err)
 	}
 	ring := ringFor(p.options.Ring, max(p.mtu, theirs.mtu))
-	fd, memory, err := p.createRings(ring)
+	fd, memory, err := p.createRings(fileSize(ring, theirs.flags&flagCredits != 0))
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
@@ -180,13 +180,13 @@ func (p *Port) agree(c *conn) (*session, error) {
 	return s, nil
 }
 
-// createRings makes and maps the memory of a connection.
-func (p *Port) createRings(ring int) (fd int, m *mapping, err error) {
-	fd, err = createFile(2 * halfSize(ring))
+// createRings makes and maps the memory of a connection, of size bytes.
+func (p *Port) createRings(size int) (fd int, m *mapping, err error) {
+	fd, err = createFile(size)
 	if err != nil {
 		return -1, nil, err
 	}
-	if m, err = p.maps.mapRings(fd, ring); err != nil {
+	if m, err = p.maps.mapRings(fd, size); err != nil {
 		unix.Close(fd)
 		return -1, nil, err
 	}

@@ -132,9 +132,8 @@ func (m *mappings) unmapAll() {
 	}
 }
 
-// mapRings maps the file of a connection.
-func (m *mappings) mapRings(fd, ring int) (*mapping, error) {
-	size := 2 * halfSize(ring)
+// mapRings maps the file of a connection, which is of size bytes.
+func (m *mappings) mapRings(fd, size int) (*mapping, error) {
 	if _, err := checkFile(fd, fileSeals, uint64(size)); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 // While no peer is connected the link is down. A port looks for a peer, or waits
 // for one, until it is closed.
 type Port struct {
+	ends.CreditEnd // of the session
+
 	// The data path's: one goroutine's at a time.
 	tx       sender
 	rx       receiver

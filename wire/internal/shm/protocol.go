@@ -19,6 +19,7 @@ const (
 	flagBarrier = 2
 	flagBell    = 4
 	flagSingle  = 8
+	flagCredits = 16
 	flagsShift  = 32
 )
 
@@ -107,7 +108,7 @@ func greetingOf(m message) (greeting, error) {
 
 // greet is the greeting of this side, with the versions that it offers or has chosen.
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
-	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle}
+	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle | flagCredits}
 	if p.options.Share {
 		g.flags |= flagShare
 	}

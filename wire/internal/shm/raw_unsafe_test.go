@@ -38,6 +38,7 @@ const (
 	flagShare   = 1 << 32
 	flagBarrier = 2 << 32
 	flagBell    = 4 << 32
+	flagCredits = 16 << 32
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128
@@ -53,6 +54,7 @@ type raw struct {
 	mem          []byte
 	ours, theirs []byte
 	ring         int
+	credits      bool // both know credit words
 }
 
 func pack(kind, id uint32, a, b, c uint64) []byte {
@@ -144,6 +146,7 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 			t.Fatalf("answer to hello: kind %d, id %#x, numbers %#x, descriptor %d", kind, id, a, fd)
 		}
 		defer unix.Close(fd)
+		r.credits = flags&flagCredits != 0
 		r.layOut(fd, int(ring), false)
 		r.send(msgReady, 0, 0, 0, 0)
 		return r
@@ -154,7 +157,11 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 func (r *raw) layOut(fd, ring int, listener bool) {
 	r.t.Helper()
 	part := 4096 + ring/8 + ring
-	mem, err := unix.Mmap(fd, 0, 2*part, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	size := 2 * part
+	if r.credits {
+		size += 2 * 4096 * 16
+	}
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -176,6 +183,16 @@ func (r *raw) put(i int, length, arrived, flags uint64) {
 }
 
 func (r *raw) putWord(i int, w uint64) { atomic.StoreUint64(r.word(r.ours, i), w) }
+
+// creditWord is a credit word of the direction in which this side receives, of an endpoint:
+// what it gives, or at which credit the peer asks for more.
+func (r *raw) creditWord(sends bool, endpoint, which int) *uint64 {
+	at := 2*(4096+r.ring/8+r.ring) + endpoint*16 + which*8
+	if sends { // in the second part, since the port listens
+		at += 4096 * 16
+	}
+	return (*uint64)(unsafe.Pointer(&r.mem[at]))
+}
 
 // freed is how far this side says that it has read.
 func (r *raw) freed() *uint32 { return (*uint32)(unsafe.Pointer(&r.theirs[0])) }

@@ -49,7 +49,7 @@ type answer struct {
 
 // newSession lays out the rings for the side that listens, or the other.
 func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs greeting) *session {
-	first, second := layHalf(m.mem, ring), layHalf(m.mem[halfSize(ring):], ring)
+	first, second := layHalves(m.mem, ring)
 	if !listening {
 		first, second = second, first
 	}

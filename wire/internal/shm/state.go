@@ -1,5 +1,7 @@
 package shm
 
+import "github.com/trapeze-nic/trapeze/wire/internal/ends"
+
 // The state of the link is changed by the goroutines that keep the connection,
 // and by the owner of the plug. The data path looks at one word, and acts on
 // what it says when it holds no frame: nothing is unmapped under its hands.
@@ -50,6 +52,7 @@ func (p *Port) turn() {
 	}
 	p.leave()
 	p.session, p.tx, p.rx = s, s.tx, s.rx
+	p.CreditEnd = ends.CreditEnd{Receives: s.rx.credits, Sends: s.tx.credits}
 }
 
 // leave gives up the memory of a session that has ended. A frame that is held is
@@ -68,7 +71,7 @@ func (p *Port) leave() {
 		s.memory.unmap()
 	}
 	p.counts.aborted.Add(p.rx.aborted)
-	p.session, p.tx, p.rx = nil, sender{}, receiver{}
+	p.session, p.tx, p.rx, p.CreditEnd = nil, sender{}, receiver{}, ends.CreditEnd{}
 }
 
 // drop ends the session that the data path uses, because of what its peer did.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 )
 
 // TestKubernetes: a node where all is well has no finding but notes, and each fault is found by its

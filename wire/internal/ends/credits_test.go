@@ -1,0 +1,117 @@
+package ends_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
+
+// TestCredits: a credit is found by the connection that it is for, and by no other.
+func TestCredits(t *testing.T) {
+	c := make(ends.Credits, ends.CreditWords)
+	if got := c.Take(7, 1, 3); got != 3 {
+		t.Errorf("credit %d where none was given", got)
+	}
+	if asked, asks, ok := c.Give(7, 1, 5); asked != 3 || !asks || !ok {
+		t.Errorf("asked at 3, found %d, %v, %v", asked, asks, ok)
+	}
+	for _, tt := range []struct {
+		name                       string
+		endpoint, key, known, want uint32
+	}{
+		{"more", 7, 1, 3, 5},
+		{"no more", 7, 1, 5, 5},
+		{"less", 7, 1, 6, 6},
+		{"another connection", 7, 2, 3, 3},
+		{"another endpoint", 8, 1, 3, 3},
+		{"no such endpoint", ends.CreditWords / 2, 1, 3, 3},
+		{"the last number", ^uint32(0), 1, 3, 3},
+	} {
+		if got := c.Take(tt.endpoint, tt.key, tt.known); got != tt.want {
+			t.Errorf("%s: credit %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	if _, asks, ok := c.Give(7, 1, 6); asks || !ok {
+		t.Error("who asked last had another key")
+	}
+	c.Give(7, 1, 0xffffffff)
+	if got := c.Take(7, 1, 0xfffffff0); got != 0xffffffff {
+		t.Errorf("before numbers wrap: %#x", got)
+	}
+	c.Give(7, 1, 2)
+	if got := c.Take(7, 1, 0xfffffff0); got != 2 {
+		t.Errorf("after they have: %#x", got)
+	}
+	for _, endpoint := range []uint32{ends.CreditWords / 2, ^uint32(0)} {
+		if _, _, ok := c.Give(endpoint, 1, 1); ok {
+			t.Errorf("endpoint %d has words", endpoint)
+		}
+	}
+	if _, _, ok := ends.Credits(nil).Give(0, 1, 1); ok {
+		t.Error("there are words where there are none")
+	}
+}
+
+// TestCreditsOfARace: of a side that gives and one that asks at the same time, one sees the
+// other.
+func TestCreditsOfARace(t *testing.T) {
+	c := make(ends.Credits, ends.CreditWords)
+	const rounds = 20000
+	told := make(chan uint32, rounds)
+	var both sync.WaitGroup
+	both.Go(func() {
+		answered := ^uint32(0)
+		for credit := uint32(1); credit <= rounds; credit++ {
+			if asked, asks, _ := c.Give(1, 9, credit); asks && asked != answered && credit != asked {
+				answered = asked
+				told <- credit
+			}
+			if credit%64 == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+	both.Go(func() {
+		for known := uint32(0); known < rounds; {
+			credit := c.Take(1, 9, known)
+			if credit == known {
+				select {
+				case credit = <-told:
+				case <-time.After(30 * time.Second):
+					t.Errorf("nobody has told of more than %d", known)
+					return
+				}
+			}
+			known = max(known, credit)
+		}
+	})
+	both.Wait()
+}
+
+// TestScribbledCredits: whatever a peer writes, what is taken was given by a word of the
+// connection, and lies ahead.
+func TestScribbledCredits(t *testing.T) {
+	c := make(ends.Credits, ends.CreditWords)
+	r := rand.New(rand.NewPCG(3, 1))
+	known := uint32(0)
+	for range 1_000_000 {
+		w := r.Uint64()
+		if r.IntN(2) == 0 {
+			w = 5<<32 | uint64(known+uint32(r.IntN(64))-32)
+		}
+		c[r.IntN(8)] = w
+		word := c[2]
+		got := c.Take(1, 5, known)
+		if got != known && (word>>32 != 5 || got != uint32(word) || int32(got-known) < 0) {
+			t.Fatalf("word %#x: from %#x to %#x", word, known, got)
+		}
+		known = got
+		if _, asks, ok := c.Give(1, 5, known); !ok || asks != (c[3]>>32 == 5) {
+			t.Fatalf("asks %v, %v, the word is %#x", asks, ok, c[3])
+		}
+	}
+}
