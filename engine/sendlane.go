@@ -3,7 +3,7 @@ package engine
 import "github.com/trapeze-nic/trapeze/descriptors"
 
 // lane sends the message that the host has just posted, if all is as it mostly is. The
-// connection is over a wire that loses nothing, and nobody else has something to send. The
+// connection is over a wire that loses nothing, and no other endpoint has something to send. The
 // message is a send of one frame, from one piece of memory. Otherwise lane returns false, and
 // nothing has happened: the message takes the way from transmit on, which ends the same.
 func (t *transmitter) lane(ep *endpoint) bool {

@@ -143,7 +143,7 @@ func (h *host) down(l *line, err error) {
 	}
 }
 
-// useHost is what fails where a host cannot be used at all.
+// useHost is the operation that has failed where a host cannot be used at all.
 const useHost = "use the memory"
 
 // setError says what has failed last. A lie stays.

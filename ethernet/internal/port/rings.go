@@ -14,7 +14,7 @@ import (
 // NoBuffer stands in a slot of a ring that has none.
 const NoBuffer = ^uint32(0)
 
-// RingDriver is what a driver does for its Rings.
+// RingDriver has the steps of Rings that differ between drivers.
 type RingDriver interface {
 	Ring
 	// Arrived reports whether a frame has arrived. The lock is held, and the rings are Live.

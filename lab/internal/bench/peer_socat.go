@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// socat is what many people use to move bytes between two hosts: Linux's TCP, with the offloads
+// socat moves bytes between two hosts, as many people do it: by Linux's TCP, with the offloads
 // that a veth has by itself.
 var socat = Peer{Name: "socat", Package: "socat", Program: "socat", Tests: []string{veth, vethJumbo}, ask: askSocat}
 

@@ -2,7 +2,7 @@ package ends
 
 import "sync/atomic"
 
-// creditEndpoints is how many endpoints of one end have credit words (SPEC.md 8.12).
+// creditEndpoints is the number of endpoints of one end that have credit words (SPEC.md 8.12).
 const creditEndpoints = 4096
 
 // Credits are the credit words of one direction, two for each endpoint of the end that
@@ -10,7 +10,7 @@ const creditEndpoints = 4096
 // and a message number in bits 31:0. Both ends may write anything at any time.
 type Credits []uint64
 
-// CreditWords is how many words there are in a direction.
+// CreditWords is the number of words in a direction.
 const CreditWords = 2 * creditEndpoints
 
 // CreditEnd is the part of engine.Lossless that is about credit: the words of both directions,

@@ -25,7 +25,7 @@ import (
 // DefaultFile is the agent's file.
 const DefaultFile = "/etc/trapeze/agent.toml"
 
-// agentReport is what agent --json prints when it is ready, and agent --check --json.
+// agentReport has the keys that agent --json prints once it is ready, and agent --check --json.
 type agentReport struct {
 	Socket string `json:"socket"`
 	NICs   []NIC  `json:"nics"`

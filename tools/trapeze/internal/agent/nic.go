@@ -21,7 +21,7 @@ const (
 	frameCost = 256
 	// uplinkBurst bounds the frames from the port in a round.
 	uplinkBurst = 64
-	// spinLooks is how many rounds without a frame pass before the agent sleeps: more than those
+	// spinLooks is the number of rounds without a frame before the agent sleeps: more than those
 	// after which ports ask to be woken. yieldEvery of them give others the processor.
 	spinLooks, yieldEvery = 600, 16
 	// rest bounds a sleep.
@@ -176,7 +176,7 @@ func (n *nic) round() (busy bool, pause time.Duration) {
 }
 
 // serve passes on what a client may send in this round (deficit round robin, Shreedhar and
-// Varghese 1995). wait is how long its rate keeps the next frame; full says that the port does.
+// Varghese 1995). wait is the time for which its rate keeps the next frame; full says that the port does.
 func (n *nic) serve(t *table, c *client, now time.Time) (sent bool, wait time.Duration, full bool) {
 	if !c.pending {
 		c.deficit += quantum * c.grant.Share
