@@ -25,7 +25,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	decode(t, run(t, "list", "--json", "--root", root), &r)
-	if r.Functions == nil || len(r.Functions) != 0 || len(r.Emulated) == 0 || !slices.Equal(r.Schemes, []string{"emu", "eth", "pci", "vfio-user"}) {
+	if r.Functions == nil || len(r.Functions) != 0 || len(r.Emulated) == 0 || !slices.Equal(r.Schemes, []string{"agent", "emu", "eth", "pci", "vfio-user"}) {
 		t.Errorf("list says %+v", r)
 	}
 }

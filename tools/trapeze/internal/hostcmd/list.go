@@ -69,6 +69,8 @@ var emulatedForms = []listEmulated{
 	{"emu:?wire=udp://HOST:PORT&peer=HOST:PORT", "the same, and knows whom to send to first"},
 	{"emu:?wire=udp://HOST:PORT&key=FILE", "the same, encrypted; the key in FILE, which is the same at both ends, is from 'openssl rand -hex 32'"},
 	{"emu:?wire=shm:PATH", "frames in memory that two processes share; @NAME for PATH makes no file"},
+	{"emu:?wire=host:NAME", "the NICs of a user on this host that have the same NAME, any number of them"},
+	{"agent:NAME", "a share of a NIC that the agent of this host owns, for programs without rights"},
 	{"emu:?wire=memif:PATH&role=server", "a memif, as DPDK and VPP have it; role=client at the other end"},
 	{"eth:pci:FUNCTION", "the wire is an Ethernet NIC that a driver of ours fits; short for emu:?wire=pci:FUNCTION"},
 	{"eth:INTERFACE", "the wire is an interface of Linux, by AF_XDP"},
