@@ -133,6 +133,57 @@ func TestAgentReturns(t *testing.T) {
 	exchange(t, one, two, "after")
 }
 
+// TestConnectionOutlivesAgent: a connection through the agent goes on when the next one comes soon. Each
+// message arrives once, in order.
+func TestConnectionOutlivesAgent(t *testing.T) {
+	text := "socket = \"" + filepath.Join(t.TempDir(), "s") + "\"\n" + local + "direct = false\n"
+	at := "agent:local?engine=thread&socket=" + strings.Split(text, "\"")[1]
+	stop := start(t, text)
+	from, to := open(t, at), open(t, at)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l, err := via.Listen(to, "stream", via.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const messages, before = 400, 100
+	sent := make(chan error, 1)
+	go func() {
+		c, err := via.Dial(ctx, from, l.Address().String(), via.ConnOptions{})
+		for i := range messages {
+			if err == nil {
+				err = c.Send(ctx, []byte{byte(i), byte(i >> 8)})
+			}
+		}
+		if sent <- err; c != nil {
+			<-ctx.Done()
+			_ = c.Close()
+		}
+	}()
+	c, err := l.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range messages {
+		if i == before {
+			stop()
+			start(t, text)
+		}
+		got, err := c.Receive(ctx)
+		if err != nil || len(got) != 2 || int(got[0])|int(got[1])<<8 != i {
+			t.Fatalf("message %d: %x, %v", i, got, err)
+		}
+		if err := c.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	socket := serve(t, local+"vis = 8\nmemory = \"1M\"\nclients = 1\nstations = [\"02:00:00:00:01:00/40\"]\n")
 	for options, want := range map[string]string{"local?vis=9": "vis=9", "local?memory=2M": "memory=", "other?": "no NIC", "local?mac=02:00:00:00:02:00": "does not grant"} {
