@@ -8,9 +8,10 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
-// Adopt makes an end of a wire of a connection that is there already, and owns it: a UNIX socket of
-// type SOCK_SEQPACKET. Another process does the same at the other end, in the other role. Path only names the wire in errors. It returns once the link is up. When
-// the peer goes the link is down for good. Errors are those of New.
+// Adopt makes an end of a wire from a connection that exists, a UNIX socket of type
+// SOCK_SEQPACKET, and owns the connection. Another process does the same at the other end,
+// in the other role. Path only names the wire in errors. Adopt returns once the link is up.
+// When the peer goes the link is down for good. Errors are those of New.
 func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 	if o.Path == "" {
 		o.Path = "@adopted"
