@@ -26,13 +26,13 @@ func TestListedAddressesOpen(t *testing.T) {
 		wires[kind] = true
 		address := strings.NewReplacer("peer=HOST:PORT", "peer=127.0.0.1:9", "HOST:PORT", "127.0.0.1:0", "NAME", "listed", "FILE", key, "PATH", filepath.Join(t.TempDir(), "socket"),
 			"…", "mem:listed").Replace(e.Address)
-		if strings.HasPrefix(address, "eth:") {
+		if scheme, _, _ := strings.Cut(address, ":"); scheme == "eth" || scheme == "agent" {
 			// There is no such NIC here, but it is one that is looked for.
 			address = strings.NewReplacer("FUNCTION", "ffff:ff:1f.7", "INTERFACE", "no-such-one").Replace(address)
 			if o := run(t, "info", "--device", address); o.code != shell.ExitDevice || strings.Contains(o.stderr, "options of") {
 				t.Errorf("%s: code %d, %s", e.Address, o.code, o.stderr)
 			}
-			wires["eth:"] = true
+			wires[scheme+":"] = true
 			continue
 		}
 		var info struct{ Backend string }
@@ -41,7 +41,7 @@ func TestListedAddressesOpen(t *testing.T) {
 			t.Errorf("%s: %+v, %q", e.Address, info, e.Description)
 		}
 	}
-	for _, kind := range []string{"", "mem", "udp", "shm", "memif", "eth:"} {
+	for _, kind := range []string{"", "mem", "udp", "shm", "memif", "host", "eth:", "agent:"} {
 		if !wires[kind] {
 			t.Errorf("no address has a wire of kind %q: %v", kind, r.Emulated)
 		}
