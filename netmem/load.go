@@ -46,7 +46,7 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 			if err != nil {
 				return nil, err
 			}
-			if c.find(own, page) != nil { // somebody was faster
+			if c.find(own, page) != nil { // another call was faster
 				c.discard(f)
 				continue
 			}

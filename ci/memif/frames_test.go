@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -101,11 +102,7 @@ func newPort(t *testing.T, o wire.MemifOptions) *wire.Memif {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	porttest.CloseAtEnd(t, p)
 	return p
 }
 

@@ -2,6 +2,7 @@ package porttest
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"testing"
 
@@ -40,10 +41,15 @@ func Open(t testing.TB, d vfio.Device, c ethernet.Options) ethernet.Port {
 	if err != nil {
 		t.Fatal(err)
 	}
+	CloseAtEnd(t, p)
+	return p
+}
+
+// CloseAtEnd closes c at the end of the test, which fails if that does.
+func CloseAtEnd(t testing.TB, c io.Closer) {
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return p
 }

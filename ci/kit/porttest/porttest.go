@@ -17,11 +17,7 @@ func NewPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	CloseAtEnd(t, p)
 	return p
 }
 

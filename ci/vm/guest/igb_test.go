@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 )
@@ -22,11 +23,7 @@ func openPort(t *testing.T, function string, c ethernet.Options) ethernet.Port {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	porttest.CloseAtEnd(t, p)
 	return p
 }
 
@@ -34,16 +31,7 @@ func newPool(t *testing.T) *ethernet.Pool {
 	t.Helper()
 	// Each buffer is in one page: QEMU drops frames that cross into a page that is not
 	// behind the one before in the guest's memory, IOMMU or not.
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 256, Headroom: 64, Size: 4096 - 64})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return pool
+	return porttest.NewPool(t, ethernet.PoolOptions{Buffers: 256, Headroom: 64, Size: 4096 - 64})
 }
 
 // sendOne sends a frame to an address.

@@ -20,7 +20,7 @@ import (
 // wait bounds each wait of a test.
 const wait = 60 * time.Second
 
-// kubelet is what the kubelet is to a driver: a folder in which sockets appear, and calls.
+// kubelet stands for a kubelet as a driver sees it: a folder in which sockets appear, and calls.
 type kubelet struct {
 	t                       *testing.T
 	ctx                     context.Context
