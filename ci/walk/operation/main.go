@@ -177,7 +177,10 @@ func connMessage(ctx context.Context, p *pair) (again, operation func() error, e
 	if err != nil {
 		return nil, nil, err
 	}
-	p.closers = append(p.closers, l.Close, in.Close, out.Close)
+	if err := l.Close(); err != nil { // it looks for others from time to time
+		return nil, nil, err
+	}
+	p.closers = append(p.closers, in.Close, out.Close)
 	b := make([]byte, size)
 	return nothing, func() error {
 		if err := out.Send(ctx, b); err != nil {
@@ -205,7 +208,10 @@ func ringMessage(ctx context.Context, p *pair) (again, operation func() error, e
 	if err != nil {
 		return nil, nil, err
 	}
-	p.closers = append(p.closers, l.Close, in.Close, out.Close)
+	if err := l.Close(); err != nil { // it looks for others from time to time
+		return nil, nil, err
+	}
+	p.closers = append(p.closers, in.Close, out.Close)
 	memory, err := p.near.Alloc(ctx, size, via.MemoryAttributes{})
 	if err != nil {
 		return nil, nil, err

@@ -64,6 +64,11 @@ func (q *queue) start() error {
 		s.rings.Reclaim(q.Cache().Give)
 		return err
 	}
+	// Before others use the queue, and its rings.
+	if have, want := s.rings.Lent(), q.device.config.ReceiveDescriptors; have < want {
+		q.device.port.Log().Warn(fmt.Sprintf("queue %d begins with %d of %d buffers to receive to: the pool has no more; a larger one loses no frames",
+			q.number(), have, want))
+	}
 	q.lock.Lock()
 	defer q.lock.Unlock()
 	q.socket, q.Full, q.Live = s, false, true

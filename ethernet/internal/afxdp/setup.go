@@ -95,10 +95,6 @@ func (d *device) startQueue(ctx context.Context, q *queue) error {
 	if err := d.patiently(ctx, q.start); err != nil {
 		return d.explainBind(err)
 	}
-	if have, want := q.socket.rings.Lent(), d.config.ReceiveDescriptors; have < want {
-		d.port.Log().Warn(fmt.Sprintf("queue %d begins with %d of %d buffers to receive to: the pool has no more; a larger one loses no frames",
-			q.number(), have, want))
-	}
 	if err := d.program.sockets.Put(uint32(q.number()), uint32(q.socket.fd)); err != nil {
 		return fmt.Errorf("map of sockets: %w", err)
 	}
