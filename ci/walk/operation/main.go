@@ -174,10 +174,7 @@ func connMessage(ctx context.Context, p *pair) (again, operation func() error, e
 		return nil, nil, err
 	}
 	in, err := l.Accept(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := l.Close(); err != nil { // it looks for others from time to time
+	if err := errors.Join(err, l.Close()); err != nil { // a listener looks for others from time to time
 		return nil, nil, err
 	}
 	p.closers = append(p.closers, in.Close, out.Close)
@@ -205,10 +202,7 @@ func ringMessage(ctx context.Context, p *pair) (again, operation func() error, e
 		return nil, nil, err
 	}
 	in, err := l.Accept(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := l.Close(); err != nil { // it looks for others from time to time
+	if err := errors.Join(err, l.Close()); err != nil { // a listener looks for others from time to time
 		return nil, nil, err
 	}
 	p.closers = append(p.closers, in.Close, out.Close)
