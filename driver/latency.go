@@ -33,10 +33,10 @@ func (o *Options) sampleLatency() error {
 }
 
 // latencySampler times some sends of a queue from post to completion, one at a time. The lock of
-// the queue guards it, but for the histogram, which is read at any time.
+// the queue guards it, but for running and the histogram, which are read at any time.
 type latencySampler struct {
 	mask    uint32 // a descriptor is timed if the number behind its own has none of these bits
-	running bool
+	running atomic.Bool
 	until   uint32 // the number behind that of the descriptor that is timed
 	since   time.Time
 	times   latencyHistogram
@@ -52,16 +52,39 @@ func newLatencySampler(k int) *latencySampler {
 
 // posted is told of each post, with the number of the next descriptor.
 func (s *latencySampler) posted(next uint32) {
-	if next&s.mask == 0 && !s.running {
-		s.running, s.until, s.since = true, next, time.Now()
+	if next&s.mask == 0 && !s.running.Load() {
+		s.until, s.since = next, time.Now()
+		s.running.Store(true)
 	}
 }
 
 // taken is told up to where descriptors have been taken back.
 func (s *latencySampler) taken(to uint32) {
-	if s.running && int32(to-s.until) >= 0 {
-		s.running = false
+	if s.running.Load() && int32(to-s.until) >= 0 {
+		s.running.Store(false)
 		s.times.add(time.Since(s.since))
+	}
+}
+
+// timeSend looks whether the send that is timed has completed: programs take sends back long
+// after, such as when they need a buffer. It is called without a lock, and never waits for one.
+func (v *VI) timeSend() {
+	q := &v.send
+	if q.sampler == nil || !q.sampler.running.Load() || !q.mu.TryLock() {
+		return
+	}
+	defer q.mu.Unlock() // also if the memory of the descriptor is gone, as in take
+	q.timeSend()
+}
+
+// timeSend is called with mu held.
+func (q *workQueue) timeSend() {
+	s := q.sampler
+	if !s.running.Load() || q.closed {
+		return
+	}
+	if d := q.posted[(s.until-1)&q.mask].d; d != nil && d.Status().Done() {
+		s.taken(s.until)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -65,6 +66,78 @@ func TestLatency(t *testing.T) {
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestLatencyBeforeTaken: the time of a send ends when it has completed, and the program looks at
+// the other queue of the VI, posts, or waits; not when it takes the send back.
+func TestLatencyBeforeTaken(t *testing.T) {
+	leaktest.Check(t)
+	x, y, err := emulator.Pair(emulator.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b *driver.NIC
+	c := beside(t, func() {
+		if a, err = driver.New(contextFor(t), x, driver.Options{Logger: quiet, SampleLatency: 1}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if b, err = driver.New(contextFor(t), y, driver.Options{Logger: quiet, NoTelemetry: true}); err != nil {
+		t.Fatal(err)
+	}
+	from, to := connected(t, a, b, layout{room: 64, slots: 8})
+	samples := func() uint64 {
+		list, err := telemetry.Endpoints(contextFor(t), c, 0)
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		if list[0].Latency == nil {
+			return 0
+		}
+		return list[0].Latency.Samples
+	}
+	var sends []*descriptors.Descriptor
+	post := func() { // two sends, the second of which is timed
+		for range 2 {
+			send, recv := from.descriptor(t, len(sends), 64), to.descriptor(t, len(sends), 64)
+			if err := errors.Join(to.v.PostRecv(recv), from.v.PostSend(send)); err != nil {
+				t.Fatal(err)
+			}
+			takeRecv(t, to, recv)
+			sends = append(sends, send)
+		}
+	}
+	post()
+	for ctx := contextFor(t); samples() < 1 && ctx.Err() == nil; {
+		if _, err := from.v.RecvDone(); !errors.Is(err, driver.ErrQueueEmpty) {
+			t.Fatal(err)
+		}
+	}
+	post()
+	for ctx := contextFor(t); samples() < 2 && ctx.Err() == nil; {
+		into := make([]*descriptors.Descriptor, 1)
+		if _, err := from.v.RecvDoneBatch(into); !errors.Is(err, driver.ErrQueueEmpty) {
+			t.Fatal(err)
+		}
+	}
+	post()
+	for ctx := contextFor(t); !sends[5].Status().Done() && ctx.Err() == nil; {
+		a.Poll()
+	}
+	post()
+	if n := samples(); n < 3 {
+		t.Errorf("%d sends were timed before any was taken back", n)
+	}
+	for _, d := range sends {
+		takeSend(t, from, d)
+	}
+	if n := samples(); n != 4 {
+		t.Errorf("%d sends were timed, want 4", n)
+	}
+	c.Close()
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -146,6 +146,9 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		return 0, q.closedAs
 	}
 	room, regions := q.room(), &q.vi.n.regions
+	if q.sampler != nil {
+		q.timeSend()
+	}
 	for _, d := range ds {
 		if room == 0 {
 			if q.passQuiet() {

@@ -12,6 +12,7 @@ func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
 		return 0, nil
 	}
 	if n := q.takeSound(into); n > 0 {
+		q.vi.timeSend()
 		return n, nil
 	}
 	d, err := q.poll()

@@ -10,6 +10,7 @@ import (
 // done takes the oldest descriptor if it has completed.
 func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	d, m, err := q.take()
+	q.vi.timeSend()
 	if m != 0 {
 		return nil, q.vi.n.notDone(q.side, m)
 	}
@@ -109,6 +110,7 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	if m != 0 && q.vi.n.progress() {
 		d, m, err = q.take()
 	}
+	q.vi.timeSend()
 	if m != 0 {
 		return nil, q.vi.n.notDone(q.side, m)
 	}
