@@ -114,6 +114,9 @@ func TestLatencyBeforeTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if n := samples(); n != 1 {
+		t.Fatalf("%d sends were timed by looks at the other queue, want 1", n)
+	}
 	post()
 	for ctx := contextFor(t); samples() < 2 && ctx.Err() == nil; {
 		into := make([]*descriptors.Descriptor, 1)
