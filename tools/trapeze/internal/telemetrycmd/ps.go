@@ -112,18 +112,25 @@ func (g *gauge) next(ctx context.Context) map[string]float64 {
 	return rates
 }
 
-// amount writes a number of bytes, or of things, in a few characters.
+// amount writes a number of bytes, or of things, in at most 5 characters.
 func amount(v float64) string {
-	for _, unit := range []string{"", "k", "M", "G"} {
-		if v < 1000 {
-			if unit == "" {
-				return fmt.Sprintf("%.0f", v)
-			}
+	if v < 999.5 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return scaled(v/1000, "k", "M", "G", "T")
+}
+
+// scaled writes v with three digits in the first of units, each 1000 of the one before, in which
+// it is below 1000.
+func scaled(v float64, units ...string) string {
+	last := len(units) - 1
+	for _, unit := range units[:last] {
+		if v < 999.5 { // %.3g writes more as 1e+03
 			return fmt.Sprintf("%.3g%s", v, unit)
 		}
 		v /= 1000
 	}
-	return fmt.Sprintf("%.3gT", v)
+	return fmt.Sprintf("%.3g%s", v, units[last])
 }
 
 func checkInterval(d, least time.Duration) error {

@@ -169,10 +169,11 @@ func (m *screen) fit(line string) string {
 	return runewidth.Truncate(strings.TrimRight(line, " "), max(m.width, 1), "")
 }
 
-const nicRow = "%s%-7s %-10s %7s %7s %7s %6s %9s %6s %6s %s"
+// nicRow leaves 10 of 80 columns for the NIC.
+const nicRow = "%s%-7s %-10s %6s %6s %6s %5s %7s %6s %6s %s"
 
 func (m *screen) nicLines() []string {
-	lines := []string{fmt.Sprintf(nicRow, " ", "PID", "PROGRAM", "SENT/s", "RECV/s", "MSG/s", "AGAIN", "QUEUED", "p50us", "p99us", "NIC")}
+	lines := []string{fmt.Sprintf(nicRow, " ", "PID", "PROGRAM", "SENT/s", "RECV/s", "MSG/s", "AGAIN", "QUEUED", "p50", "p99", "NIC")}
 	for i, s := range m.samples {
 		mark := " "
 		if i == m.chosen() {
@@ -193,12 +194,12 @@ func (m *screen) nicLines() []string {
 	return lines
 }
 
-// latency is the median and the 99th percentile in microseconds, or nothing.
+// latency is the median and the 99th percentile, or nothing.
 func latency(l *telemetry.Latency) (p50, p99 string) {
 	if l == nil {
 		return "-", "-"
 	}
-	return fmt.Sprintf("%.1f", float64(l.P50)/1e3), fmt.Sprintf("%.1f", float64(l.P99)/1e3)
+	return scaled(float64(l.P50), "ns", "us", "ms", "s"), scaled(float64(l.P99), "ns", "us", "ms", "s")
 }
 
 const endpointLine = " %-6s %-14s %-20s %9s %9s %7s %7s %6s %6s"
@@ -215,7 +216,7 @@ func (m *screen) endpointLines(s *sample) []string {
 	slices.Sort(rates)
 	lines = append(lines, wrapped(rates, m.width)...)
 	lines = append(lines, policyLines(s)...)
-	lines = append(lines, fmt.Sprintf(endpointLine, "VI", "KIND", "RELIABILITY", "SENDS/s", "RECVS/s", "SENDQ", "RECVQ", "p50us", "p99us"))
+	lines = append(lines, fmt.Sprintf(endpointLine, "VI", "KIND", "RELIABILITY", "SENDS/s", "RECVS/s", "SENDQ", "RECVQ", "p50", "p99"))
 	for i := range s.rows {
 		e := &s.rows[i]
 		p50, p99 := latency(e.Latency)

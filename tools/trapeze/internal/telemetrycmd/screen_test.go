@@ -62,7 +62,7 @@ func order(m *screen) (pids string) {
 // TestScreen: NICs in the order that was asked for, endpoints of the one that is chosen.
 func TestScreen(t *testing.T) {
 	m := shown(t)
-	if got := order(m); got != "22 11 " || !strings.Contains(m.View(), "22.0") || !strings.Contains(m.View(), "3/4") {
+	if got := order(m); got != "22 11 " || !strings.Contains(m.View(), " 1.5us   22us emu:?wire=") || !strings.Contains(m.View(), "3/4") {
 		t.Errorf("%q:\n%s", got, m.View())
 	}
 	press(m, "r")
@@ -83,6 +83,20 @@ func TestScreen(t *testing.T) {
 	}
 	if cmd := press(m, "q"); cmd == nil || cmd() != tea.Quit() {
 		t.Error("q does not end it")
+	}
+}
+
+// TestAmount: what is written has the width of its column, also where it is rounded up.
+func TestAmount(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 12.4: "12", 999.4: "999", 999.6: "1k", 1234: "1.23k", 999_400: "999k", 999_600: "1M", 5e9: "5G", 2e12: "2T"} {
+		if got := amount(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+	for ns, want := range map[int64]string{250: "250ns", 999_700: "1ms", 171_966_463: "172ms", 68e9: "68s"} {
+		if got, _ := latency(&telemetry.Latency{P50: ns}); got != want {
+			t.Errorf("%d ns: %q, want %q", ns, got, want)
+		}
 	}
 }
 
