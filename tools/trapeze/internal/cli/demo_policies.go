@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
@@ -117,9 +119,13 @@ type policiesFlags struct {
 // demoPolicies runs each policy on one wire, idle and loaded.
 func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool) (err error) {
 	files := map[string]*outfile.File{}
+	made := false // the folder of the logs
 	defer func() {
 		for _, file := range files {
 			err = errors.Join(err, file.Discard())
+		}
+		if err != nil && made {
+			_ = os.Remove(f.folder) // it stays if others have written there
 		}
 	}()
 	create := func(flag, path string) error {
@@ -136,6 +142,12 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 		}
 	}
 	if f.folder != "" {
+		switch err := os.Mkdir(f.folder, 0o755); {
+		case err == nil:
+			made = true
+		case !errors.Is(err, fs.ErrExist):
+			return outfile.Explain("--log-folder", err)
+		}
 		for _, d := range demonstratedPolicies {
 			for _, load := range loads {
 				if err := create("--log-folder", d.log(f.folder, load)); err != nil {
