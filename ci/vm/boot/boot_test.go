@@ -327,6 +327,8 @@ func TestRunAll(t *testing.T) {
 		case s.name == "c":
 			cancel()
 			return bad
+		case s.name == "d":
+			<-ctx.Done() // so that nothing else begins before
 		}
 		return nil
 	})

@@ -126,7 +126,7 @@ With --policies they are ` + keys.List(policiesReport{}) + `.`,
 	c.Flags().BoolVar(&f.channels, "channels", false, "show channels: urgent cells beside bulk")
 	c.Flags().BoolVar(&f.policies.on, "policies", false, "show what delivery policies do, idle and loaded")
 	c.Flags().StringVar(&f.policies.output, "output", "", "with --policies: write a picture of packet flow graphs to this file, SVG")
-	c.Flags().StringVar(&f.policies.folder, "log-folder", "", "with --policies: write the DMA log of each run into this folder, as POLICY-LOAD.log")
+	c.Flags().StringVar(&f.policies.folder, "log-folder", "", "with --policies: write the DMA log of each run into this folder, made if it is missing, as POLICY-LOAD.log")
 	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
 	f.policy.register(c)
 	f.eager.register(c)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
@@ -116,19 +118,21 @@ type policiesFlags struct {
 
 // demoPolicies runs each policy on one wire, idle and loaded.
 func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool) (err error) {
-	files := map[string]*outfile.File{}
+	files, made := map[string]*outfile.File{}, false // the folder of the logs
 	defer func() {
 		for _, file := range files {
 			err = errors.Join(err, file.Discard())
 		}
+		if err != nil && made {
+			_ = os.Remove(f.folder) // it stays if others have written there
+		}
 	}()
 	create := func(flag, path string) error {
 		file, err := outfile.Create(path, 0o644, force)
-		if err != nil {
-			return outfile.Explain(flag, err)
+		if err == nil {
+			files[path] = file
 		}
-		files[path] = file
-		return nil
+		return outfile.Explain(flag, err)
 	}
 	if f.output != "" {
 		if err := create("--output", f.output); err != nil {
@@ -136,6 +140,11 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 		}
 	}
 	if f.folder != "" {
+		err := os.Mkdir(f.folder, 0o755)
+		made = err == nil
+		if !made && !errors.Is(err, fs.ErrExist) {
+			return outfile.Explain("--log-folder", err)
+		}
 		for _, d := range demonstratedPolicies {
 			for _, load := range loads {
 				if err := create("--log-folder", d.log(f.folder, load)); err != nil {
@@ -226,11 +235,10 @@ func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
 	if err := oneByOne(ctx, x, y, policiesSettle, nil); err != nil { // policies that learn have learned
 		return r, err
 	}
-	r.Policy = d.name
 	if r.Idle, err = d.measure(ctx, log, a, b, policiesIdle, func(took []time.Duration) error { return oneByOne(ctx, x, y, policiesIdle, took) }); err != nil {
 		return r, err
 	}
-	r.At = r.Idle.log.Setup.At
+	r.Policy, r.At = d.name, r.Idle.log.Setup.At
 	r.Loaded, err = d.measure(ctx, log, a, b, policiesLoaded, func(took []time.Duration) error {
 		all, err := measure.BurstTimes(ctx, x, y, policiesBytes, policiesLoaded)
 		copy(took, all)
@@ -246,9 +254,7 @@ func oneByOne(ctx context.Context, x, y *via.Conn, count int, took []time.Durati
 		if err != nil {
 			return err
 		}
-		if took != nil {
-			took[i] = one[0]
-		}
+		copy(took[min(i, len(took)):], one)
 		for end := time.Now().Add(policiesDelay); time.Now().Before(end); { // acknowledgements
 			x.Poll()
 			y.Poll()

@@ -40,8 +40,7 @@ type loadReport struct {
 // picture and the logs are there, and the model cuts frames like the policies that cut all alike.
 func TestDemoPolicies(t *testing.T) {
 	dir := t.TempDir()
-	picture := filepath.Join(dir, "policies.svg")
-	logs := t.TempDir()
+	picture, logs := filepath.Join(dir, "policies.svg"), filepath.Join(dir, "logs")
 	var r policiesReport
 	decode(t, run(t, "demo", "--policies", "--json", "--output", picture, "--log-folder", logs), &r)
 	if len(r.Policies) != 7 || r.Bytes != 8192 || r.Burst != 512 || r.Picture != picture || len(r.Logs) != 14 {
@@ -135,13 +134,13 @@ func TestDemoPoliciesStopped(t *testing.T) {
 	if err := os.WriteFile(picture, []byte("older"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	logs := t.TempDir()
+	logs := filepath.Join(t.TempDir(), "logs")
 	o := runWith(signalled(t, 150*time.Millisecond), nil, "demo", "--policies", "--force", "--output", picture, "--log-folder", logs)
 	if o.code != 130 || o.stdout != "" {
 		t.Errorf("%+v", o)
 	}
-	if got, err := os.ReadFile(picture); err != nil || string(got) != "older" || len(left(t, filepath.Dir(picture))) != 1 || len(left(t, logs)) != 0 {
-		t.Errorf("%q, %v, %v, %v", got, err, left(t, filepath.Dir(picture)), left(t, logs))
+	if got, err := os.ReadFile(picture); err != nil || string(got) != "older" || len(left(t, filepath.Dir(picture))) != 1 || len(left(t, filepath.Dir(logs))) != 0 {
+		t.Errorf("%q, %v, %v, %v", got, err, left(t, filepath.Dir(picture)), left(t, filepath.Dir(logs)))
 	}
 }
 
