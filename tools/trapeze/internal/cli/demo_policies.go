@@ -254,7 +254,9 @@ func oneByOne(ctx context.Context, x, y *via.Conn, count int, took []time.Durati
 		if err != nil {
 			return err
 		}
-		copy(took[min(i, len(took)):], one)
+		if took != nil {
+			took[i] = one[0]
+		}
 		for end := time.Now().Add(policiesDelay); time.Now().Before(end); { // acknowledgements
 			x.Poll()
 			y.Poll()
