@@ -66,21 +66,28 @@ func (s *latencySampler) taken(to uint32) {
 	}
 }
 
+// timing reports whether a send is being timed. It is small enough to be inlined.
+func (q *workQueue) timing() bool { return q.sampler != nil && q.sampler.running.Load() }
+
 // timeSend looks whether the send that is timed has completed: programs take sends back long
 // after, such as when they need a buffer. It is called without a lock, and never waits for one.
 func (v *VI) timeSend() {
-	q := &v.send
-	if q.sampler == nil || !q.sampler.running.Load() || !q.mu.TryLock() {
-		return
+	if v.send.timing() {
+		v.send.tryTimeSend()
 	}
-	defer q.mu.Unlock() // also if the memory of the descriptor is gone, as in take
-	q.timeSend()
+}
+
+func (q *workQueue) tryTimeSend() {
+	if q.mu.TryLock() {
+		defer q.mu.Unlock() // also if the memory of the descriptor is gone, as in take
+		q.timeSend()
+	}
 }
 
 // timeSend is called with mu held.
 func (q *workQueue) timeSend() {
 	s := q.sampler
-	if !s.running.Load() || q.closed {
+	if !q.timing() || q.closed {
 		return
 	}
 	if d := q.posted[(s.until-1)&q.mask].d; d != nil && d.Status().Done() {

@@ -146,7 +146,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		return 0, q.closedAs
 	}
 	room, regions := q.room(), &q.vi.n.regions
-	if q.sampler != nil {
+	if q.timing() {
 		q.timeSend()
 	}
 	for _, d := range ds {
