@@ -26,7 +26,7 @@ type Options struct {
 	// NoTelemetry has the process not show the NIC to programs beside it, see docs/telemetry.md.
 	NoTelemetry bool
 	// SampleLatency k has one send in 2^k of each VI timed from post to completion, for programs
-	// that look at the NIC. A completion counts from the program's next post, look or wait at
+	// that look at the NIC. A completion counts from the program's next send, look or wait at
 	// either queue. It is 1 to 20, and 0 for none, or for what the variable TRAPEZE_LATENCY of
 	// the environment says.
 	SampleLatency int
