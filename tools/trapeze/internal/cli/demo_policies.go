@@ -118,7 +118,8 @@ type policiesFlags struct {
 
 // demoPolicies runs each policy on one wire, idle and loaded.
 func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool) (err error) {
-	files, made := map[string]*outfile.File{}, false // the folder of the logs
+	files := map[string]*outfile.File{}
+	made := false // the folder of the logs
 	defer func() {
 		for _, file := range files {
 			err = errors.Join(err, file.Discard())
@@ -129,10 +130,11 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 	}()
 	create := func(flag, path string) error {
 		file, err := outfile.Create(path, 0o644, force)
-		if err == nil {
-			files[path] = file
+		if err != nil {
+			return outfile.Explain(flag, err)
 		}
-		return outfile.Explain(flag, err)
+		files[path] = file
+		return nil
 	}
 	if f.output != "" {
 		if err := create("--output", f.output); err != nil {
@@ -235,10 +237,11 @@ func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
 	if err := oneByOne(ctx, x, y, policiesSettle, nil); err != nil { // policies that learn have learned
 		return r, err
 	}
+	r.Policy = d.name
 	if r.Idle, err = d.measure(ctx, log, a, b, policiesIdle, func(took []time.Duration) error { return oneByOne(ctx, x, y, policiesIdle, took) }); err != nil {
 		return r, err
 	}
-	r.Policy, r.At = d.name, r.Idle.log.Setup.At
+	r.At = r.Idle.log.Setup.At
 	r.Loaded, err = d.measure(ctx, log, a, b, policiesLoaded, func(took []time.Duration) error {
 		all, err := measure.BurstTimes(ctx, x, y, policiesBytes, policiesLoaded)
 		copy(took, all)

@@ -123,14 +123,10 @@ func amount(v float64) string {
 // scaled writes v with three digits in the first of units, each 1000 of the one before, in which
 // it is below 1000.
 func scaled(v float64, units ...string) string {
-	last := len(units) - 1
-	for _, unit := range units[:last] {
-		if v < 999.5 { // %.3g writes more as 1e+03
-			return fmt.Sprintf("%.3g%s", v, unit)
-		}
-		v /= 1000
+	for v >= 999.5 && len(units) > 1 { // %.3g writes it as 1e+03
+		v, units = v/1000, units[1:]
 	}
-	return fmt.Sprintf("%.3g%s", v, units[last])
+	return fmt.Sprintf("%.3g%s", v, units[0])
 }
 
 func checkInterval(d, least time.Duration) error {
