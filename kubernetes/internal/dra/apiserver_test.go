@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,13 +90,13 @@ func startAPIServer(ctx context.Context, t *testing.T, server, etcd string) kube
 	token := rand.Text()
 	tokens := file("tokens.csv", []byte(token+",tester,1,system:masters\n"))
 	store, peer, port := freePort(t), freePort(t), freePort(t)
-	run(t, file, etcd, "--data-dir="+filepath.Join(folder, "etcd"), "--listen-client-urls=http://"+store, "--advertise-client-urls=http://"+store,
+	startProgram(t, etcd, "--data-dir="+filepath.Join(folder, "etcd"), "--listen-client-urls=http://"+store, "--advertise-client-urls=http://"+store,
 		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
 	_, number, err := net.SplitHostPort(port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, file, server, "--etcd-servers=http://"+store, "--bind-address=127.0.0.1", "--secure-port="+number, "--cert-dir="+filepath.Join(folder, "certs"),
+	startProgram(t, server, "--etcd-servers=http://"+store, "--bind-address=127.0.0.1", "--secure-port="+number, "--cert-dir="+filepath.Join(folder, "certs"),
 		"--token-auth-file="+tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+keyFile, "--service-account-signing-key-file="+keyFile, "--service-cluster-ip-range=10.0.0.0/24",
 		"--disable-admission-plugins=ServiceAccount", "--feature-gates=DRAConsumableCapacity=true,DRADeviceTaints=true")
@@ -111,32 +110,6 @@ func startAPIServer(ctx context.Context, t *testing.T, server, etcd string) kube
 		return err == nil
 	})
 	return client
-}
-
-// run starts a program, whose end is asked for when the test ends, and shows what it has said if
-// the test fails.
-func run(t *testing.T, file func(string, []byte) string, program string, arguments ...string) {
-	t.Helper()
-	log := file(filepath.Base(program)+".log", nil)
-	out, err := os.OpenFile(log, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	c := exec.Command(program, arguments...)
-	c.Stdout, c.Stderr = out, out
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		_ = c.Wait() // its exit code is that of the signal
-		if t.Failed() {
-			text, err := os.ReadFile(log)
-			t.Logf("%s, %v:\n%s", program, err, text[max(0, len(text)-4000):])
-		}
-	})
 }
 
 // freePort is an address of this host that was free just now.
