@@ -40,9 +40,10 @@ type rig struct {
 	*kubelet
 	tree   *hostpcitest.Tree
 	kernel *hostpcitest.Kernel
-	client kubernetes.Interface
-	away   atomic.Bool  // the API server is
-	later  atomic.Int64 // by how much the driver's clock is ahead, in nanoseconds
+	client kubernetes.Interface // of the test
+	own    kubernetes.Interface // of the driver
+	away   atomic.Bool          // the API server is
+	later  atomic.Int64         // by how much the driver's clock is ahead, in nanoseconds
 	stop   func()
 }
 
@@ -56,13 +57,13 @@ func newRig(t *testing.T) *rig {
 	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return r.away.Load(), nil, errors.New("the API server is away")
 	})
-	r.run(t, client)
+	r.run(t, client, client)
 	return r
 }
 
 // run starts all but the API server.
-func (r *rig) run(t *testing.T, client kubernetes.Interface) {
-	r.kubelet, r.tree, r.client = newKubelet(t), hostpcitest.New(t), client
+func (r *rig) run(t *testing.T, client, own kubernetes.Interface) {
+	r.kubelet, r.tree, r.client, r.own = newKubelet(t), hostpcitest.New(t), client, own
 	nic := hostpcitest.NIC()
 	nic.Driver, nic.Netdev = "trapeze-nic", "ens1"
 	r.tree.Function(nic)
@@ -87,7 +88,7 @@ func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.client, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
+		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.own, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
 			CDI: r.cdi, Plugins: r.plugins, Registry: r.registry, Interval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	r.stop = func() {
@@ -104,12 +105,23 @@ func (r *rig) start() {
 func (r *rig) claim(name string, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
 	r.t.Helper()
 	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+	for _, result := range results {
+		request := &resourceapi.ExactDeviceRequest{DeviceClassName: "nic.example", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}
+		if len(result.ConsumedCapacity) > 0 {
+			request.Capacity = &resourceapi.CapacityRequirements{Requests: result.ConsumedCapacity}
+		}
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourceapi.DeviceRequest{Name: result.Request, Exactly: request})
+	}
+	return r.allocate(c, config, results...)
+}
+
+// allocate makes a claim with what was allocated for it, and returns its UID.
+func (r *rig) allocate(c *resourceapi.ResourceClaim, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
+	r.t.Helper()
 	for i := range results {
 		results[i].Driver, results[i].Pool = dra.DriverName, "n1"
-		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourceapi.DeviceRequest{Name: results[i].Request,
-			Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "nic.example", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}})
 	}
-	claims := r.client.ResourceV1().ResourceClaims("default")
+	claims := r.client.ResourceV1().ResourceClaims(c.Namespace)
 	c, err := claims.Create(r.ctx, c, metav1.CreateOptions{})
 	if err != nil {
 		r.t.Fatal(err)
