@@ -72,7 +72,7 @@ func startCluster(t *testing.T) *cluster {
 	c.arguments = []string{"--etcd-servers=http://" + store, "--bind-address=127.0.0.1", "--secure-port=" + number, "--cert-dir=" + filepath.Join(folder, "certs"),
 		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + keyFile, "--service-account-signing-key-file=" + keyFile, "--service-cluster-ip-range=10.0.0.0/24",
-		"--disable-admission-plugins=ServiceAccount", "--feature-gates=DRAConsumableCapacity=true,DRADeviceTaints=true"}
+		"--disable-admission-plugins=ServiceAccount", "--allow-privileged=true", "--feature-gates=DRAConsumableCapacity=true,DRADeviceTaints=true"}
 	c.kubeconfig = file("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
 contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: %s}}],
 clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: true}}]}
