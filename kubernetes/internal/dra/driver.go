@@ -107,12 +107,15 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve the kubelet: %w", err)
 	}
 	defer h.Stop()
-	if err := d.publish(ctx, h); err != nil {
-		return err
-	}
 	tick := time.NewTicker(cmp.Or(o.Interval, interval))
 	defer tick.Stop()
-	for swept := (time.Time{}); ; {
+	for changed, swept := true, (time.Time{}); ; changed = d.look() {
+		if changed {
+			// It fails if writing the slices cannot begin.
+			if err := h.PublishResources(ctx, d.resources()); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
 		if now := o.Node.Now(); now.Sub(swept) >= sweepEvery {
 			swept = now
 			d.sweep(ctx)
@@ -121,22 +124,8 @@ func Run(ctx context.Context, o Options) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if d.look() {
-				if err := d.publish(ctx, h); err != nil {
-					return err
-				}
-			}
 		}
 	}
-}
-
-// publish has the slices of the last look written. It fails if that cannot begin.
-func (d *Driver) publish(ctx context.Context, h *kubeletplugin.Helper) error {
-	err := h.PublishResources(ctx, d.resources())
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 func newDriver(o Options) (*Driver, error) {
