@@ -2,16 +2,16 @@ package dra_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
@@ -27,15 +27,17 @@ func TestAPIServer(t *testing.T) {
 	c := startCluster(t)
 	needsPods(t)
 	image := buildTrapeze(t)
-	if _, err := c.admin.CoreV1().Nodes().Create(c.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.admin.CoreV1().Nodes().Create(c.ctx, readyNode(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "../../deploy")
 	c.kubectl("apply", "--server-side", "--validate=strict", "-f", c.program("TRAPEZE_MPI_OPERATOR"))
-	c.kubectl("wait", "--for=condition=Established", "crd/mpijobs.kubeflow.org")
+	// kubectl fails at once while the definition has no conditions.
+	c.eventually("jobs of MPI", func() bool { return c.try("wait", "--for=condition=Established", "crd/mpijobs.kubeflow.org") == nil })
 	for _, example := range []string{"file.yaml", "mpi.yaml"} {
 		c.kubectl("apply", "--server-side", "--validate=strict", "-f", "../../examples/"+example)
 	}
+	startProgram(t, c.program("TRAPEZE_KUBE_SCHEDULER"), "--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0", gates)
 	r := &rig{}
 	r.run(t, c.admin, c.as("trapeze-nic", "trapeze-nic"))
 	t.Run("devices", func(t *testing.T) { devicesAtServer(r.in(t)) })
@@ -71,13 +73,19 @@ func devicesAtServer(r *rig) {
 	r.awaitWell(whole)
 }
 
+// wholeAtServer: the scheduler gives no NIC away that the node needs.
 func wholeAtServer(r *rig, image string) {
-	uid := r.claim("whole", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	r.tree.File("proc/net/route", "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\nens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	r.eventually("a NIC that is not safe", func() bool { d := r.device(whole); return d != nil && !*d.Attributes["safe"].BoolValue })
+	r.createPod("whole", oneDevice("whole", nil), podOf("whole"))
+	r.awaitUnschedulable("whole")
+	r.tree.Remove("proc/net/route")
+	uid, devices := r.awaitScheduled("whole")
 	ids, err := r.prepare("whole", uid)
-	if err != nil {
-		r.t.Fatal(err)
+	if err != nil || !slices.Equal(devices, []string{whole}) {
+		r.t.Fatal(devices, err)
 	}
-	if got := r.output(ids, image, "sh", "-c", `ls /dev/vfio && env | grep TRAPEZE | sort`); got != "12\nvfio\nTRAPEZE_DEVICE=pci:0000:03:00.0\nTRAPEZE_DEVICE_NIC=pci:0000:03:00.0\n" {
+	if got := r.output(ids, image, shell(`ls /dev/vfio && env | grep TRAPEZE | sort`)...); got != "12\nvfio\nTRAPEZE_DEVICE=pci:0000:03:00.0\nTRAPEZE_DEVICE_NIC=pci:0000:03:00.0\n" {
 		r.t.Errorf("the pod has %q", got)
 	}
 	if err := r.unprepare("whole", uid); err != nil {
@@ -88,28 +96,35 @@ func wholeAtServer(r *rig, image string) {
 	}
 }
 
+// shareAtServer: the scheduler waits for the agent, and gives no more away than the NIC has.
 func shareAtServer(r *rig, image string) {
-	defer r.startAgent(image)(syscall.SIGTERM)
+	r.createPod("share", oneDevice("share", map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("8")}), podOf("share"))
+	r.awaitUnschedulable("share")
+	kill := r.startAgent(image)
+	defer kill(syscall.SIGTERM)
 	r.awaitWell("agent-port0")
-	uid := r.claim("share", nil, shareOf("3d4ee53e-4a5b-4b0c-9d6b-6d1b36a2f4f1", "8", "64Mi"))
+	uid, devices := r.awaitScheduled("share")
 	ids, err := r.prepare("share", uid)
-	if err != nil {
-		r.t.Fatal(err)
+	if err != nil || !slices.Equal(devices, []string{"agent-port0"}) {
+		r.t.Fatal(devices, err)
 	}
 	if got := r.output(ids, image, shell(`echo $TRAPEZE_DEVICE; trapeze info --device "$TRAPEZE_DEVICE"`)...); !strings.HasPrefix(got, "agent:port0?memory=67108864&vis=8\n") {
 		r.t.Errorf("the pod says %q", got)
 	}
+	// Of 100 VIs 92 are left.
+	r.createPod("more", oneDevice("share", map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("93")}), podOf("more"))
+	r.awaitUnschedulable("more")
 	if err := r.unprepare("share", uid); err != nil {
 		r.t.Error(err)
 	}
 }
 
-// fileExample runs the two pods of examples/file.yaml. Claims are made of their templates, and
-// allocated, by hand. There is no DNS of a cluster: the sender gets the receiver's address.
+// fileExample runs the two pods of examples/file.yaml. Claims are made of their templates, and pods
+// of the jobs, by hand. There is no DNS of a cluster: the sender gets the receiver's address.
 func fileExample(r *rig, image string) {
 	port := freeUDPPort(r.t)
 	ids, commands := map[string][]string{}, map[string][]string{}
-	for i, name := range []string{"receiver", "sender"} {
+	for _, name := range []string{"receiver", "sender"} {
 		template, err := r.client.ResourceV1().ResourceClaimTemplates("default").Get(r.ctx, name+"-nic", metav1.GetOptions{})
 		if err != nil {
 			r.t.Fatal(err)
@@ -118,13 +133,13 @@ func fileExample(r *rig, image string) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		commands[name] = job.Spec.Template.Spec.Containers[0].Command
-		devices := template.Spec.Spec.Devices
-		raw := &devices.Config[0].Opaque.Parameters.Raw
+		raw := &template.Spec.Spec.Devices.Config[0].Opaque.Parameters.Raw
 		*raw = []byte(strings.NewReplacer("receiver:9000", "127.0.0.1:"+port, `"port":9000`, `"port":`+port).Replace(string(*raw)))
-		config := []resourceapi.DeviceAllocationConfiguration{{Source: resourceapi.AllocationConfigSourceClaim, DeviceConfiguration: devices.Config[0].DeviceConfiguration}}
-		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: template.Spec.Spec}
-		uid := r.allocate(claim, config, resourceapi.DeviceRequestAllocationResult{Request: devices.Requests[0].Name, Device: fmt.Sprintf("emulated-%d", i)})
+		pod := job.Spec.Template.Spec
+		commands[name] = pod.Containers[0].Command
+		pod.ResourceClaims[0].ResourceClaimTemplateName, pod.ResourceClaims[0].ResourceClaimName = nil, &name
+		r.createPod(name, template.Spec.Spec, pod)
+		uid, _ := r.awaitScheduled(name)
 		if ids[name], err = r.prepare(name, uid); err != nil {
 			r.t.Fatal(err)
 		}

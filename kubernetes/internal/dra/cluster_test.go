@@ -20,6 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// gates are the features of Kubernetes that shares and taints need.
+const gates = "--feature-gates=DRAConsumableCapacity=true,DRADeviceTaints=true"
+
 // cluster is a real API server on etcd, which end with the test.
 type cluster struct {
 	t          *testing.T
@@ -72,7 +75,7 @@ func startCluster(t *testing.T) *cluster {
 	c.arguments = []string{"--etcd-servers=http://" + store, "--bind-address=127.0.0.1", "--secure-port=" + number, "--cert-dir=" + filepath.Join(folder, "certs"),
 		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + keyFile, "--service-account-signing-key-file=" + keyFile, "--service-cluster-ip-range=10.0.0.0/24",
-		"--disable-admission-plugins=ServiceAccount", "--allow-privileged=true", "--feature-gates=DRAConsumableCapacity=true,DRADeviceTaints=true"}
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", "--allow-privileged=true", gates}
 	c.kubeconfig = file("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
 contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: %s}}],
 clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: true}}]}
@@ -85,12 +88,19 @@ clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: t
 // startServer starts the API server, and waits until it is ready.
 func (c *cluster) startServer() {
 	c.t.Helper()
-	c.server = startProgram(c.t, c.program("TRAPEZE_KUBE_APISERVER"), c.arguments...)
-	k := &kubelet{t: c.t, ctx: c.ctx}
-	k.eventually("a ready API server", func() bool {
+	server := startProgram(c.t, c.program("TRAPEZE_KUBE_APISERVER"), c.arguments...)
+	c.server = server
+	// Asked to end, it waits a minute for clients that watch.
+	c.t.Cleanup(func() { _ = server.Process.Kill() })
+	c.eventually("a ready API server", func() bool {
 		answer, err := c.admin.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(c.ctx)
 		return err == nil && string(answer) == "ok"
 	})
+}
+
+func (c *cluster) eventually(what string, is func() bool) {
+	c.t.Helper()
+	(&kubelet{t: c.t, ctx: c.ctx}).eventually(what, is)
 }
 
 func (c *cluster) stopServer() {
@@ -131,10 +141,17 @@ func (c *cluster) as(namespace, account string) kubernetes.Interface {
 
 func (c *cluster) kubectl(arguments ...string) {
 	c.t.Helper()
+	if err := c.try(arguments...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) try(arguments ...string) error {
 	out, err := exec.CommandContext(c.ctx, c.program("TRAPEZE_KUBECTL"), append([]string{"--kubeconfig=" + c.kubeconfig}, arguments...)...).CombinedOutput()
 	if err != nil {
-		c.t.Fatalf("kubectl %q: %v: %s", arguments, err, out)
+		return fmt.Errorf("kubectl %q: %w: %s", arguments, err, out)
 	}
+	return nil
 }
 
 // freePort is an address of this host that was free just now.
