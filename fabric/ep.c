@@ -58,7 +58,7 @@ static int make_vi(struct ep *ep)
 
 	if ((d->attributes.ReliabilityLevelSupport & a.ReliabilityLevel) == 0)
 		return -FI_EOPNOTSUPP;
-	r = error_of(vip.CreateVi(d->nic, &a, d->cq, d->cq, &ep->vi));
+	r = error_of(vip.CreateViSized(d->nic, &a, d->cq, d->cq, ep->send.depth, ep->receive.depth, &ep->vi));
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&d->lock);

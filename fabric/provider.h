@@ -44,7 +44,7 @@ enum {
 /* The functions of libvipl that the provider calls; it loads the library with the first domain. */
 #define LIBRARY(F)                                                                             \
 	F(OpenNic) F(CloseNic) F(QueryNic) F(ErrorCallback) F(RegisterMem) F(DeregisterMem)    \
-	F(CreateVi) F(DestroyVi) F(QueryVi) F(ConnectWait) F(ConnectAccept) F(ConnectReject) F(ConnectRequest)  \
+	F(CreateViSized) F(DestroyVi) F(QueryVi) F(ConnectWait) F(ConnectAccept) F(ConnectReject) F(ConnectRequest)  \
 	F(Disconnect) F(PostSend) F(SendDone) F(PostRecv) F(RecvDone) F(CreateCQ) F(DestroyCQ) \
 	F(CQPoll) F(CQNotify)
 
