@@ -1,7 +1,8 @@
 /* Checks of counters, of what injected messages tell, and of a domain that its user serializes. */
 #include "check.h"
 
-#include <string.h>
+#include <pthread.h>
+#include <unistd.h>
 
 /* connect_counted connects two sides. The client has no queue for what it sends, but counters. */
 static void connect_counted(struct side *client, struct side *server, struct fid_cntr **sends, struct fid_cntr **reads, struct fid_cntr **receives)
@@ -41,12 +42,34 @@ static void reach(struct fid_cntr *c, uint64_t wanted, struct fid_cntr *other)
 	WANT(fi_cntr_read(c), wanted);
 }
 
+static void reach_error(struct fid_cntr *c)
+{
+	int64_t end = milliseconds() + WAIT_MS;
+
+	while (fi_cntr_readerr(c) < 1 && milliseconds() < end)
+		;
+	WANT(fi_cntr_readerr(c), 1);
+}
+
+static volatile bool stop;
+
+/* fail_again counts failures, some of them while another thread waits. */
+static void *fail_again(void *argument)
+{
+	while (!stop) {
+		(void)fi_cntr_adderr(argument, 1);
+		usleep(1000);
+	}
+	return NULL;
+}
+
 void counters(void)
 {
 	struct side client, server;
 	struct fid_cntr *sends, *reads, *receives;
 	struct fi_cq_data_entry e;
 	uint64_t key, at;
+	pthread_t t;
 	int i, error;
 
 	section = "counters";
@@ -84,8 +107,12 @@ void counters(void)
 	post_receive(&server, 0, 8);
 	WANT(fi_close(&client.ep->fid), 0);
 	client.ep = NULL;
+	reach_error(receives);
+	stop = false;
+	WANT(pthread_create(&t, NULL, fail_again, receives), 0);
 	WANT(fi_cntr_wait(receives, 10, WAIT_MS), -FI_EAVAIL);
-	WANT(fi_cntr_readerr(receives), 1);
+	stop = true;
+	WANT(pthread_join(t, NULL), 0);
 	WANT(event(&server, NULL, NULL, &error), FI_SHUTDOWN);
 	WANT(fi_close(&client.domain->fid), -FI_EBUSY);
 	WANT(fi_close(&sends->fid), 0);
