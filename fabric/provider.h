@@ -56,8 +56,8 @@ struct library {
 
 extern struct library vip;
 
-/* The functions of libfabric whose newest version the provider calls, as structures have grown since the
- * headers of which it was made: what the running library reads, the running library must allocate. */
+/* The functions of libfabric whose newest version the provider calls. Structures have grown since the headers
+ * of which it was made: what the running library reads, it must allocate. */
 struct libfabric {
 	struct fi_info *(*dupinfo)(const struct fi_info *info); /* NULL: a new one */
 	void (*freeinfo)(struct fi_info *info);
