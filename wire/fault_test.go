@@ -65,7 +65,7 @@ func passed(t *testing.T, o wire.FaultOptions, frames int) ([][]byte, wire.Fault
 		f.Receive()
 	}
 	take()
-	return got, f.Stats()
+	return got, wire.Stats(f).(wire.FaultyStats).Faults
 }
 
 func numbers(frames [][]byte) []uint32 {
@@ -181,7 +181,7 @@ func TestFaultOfFullWire(t *testing.T) {
 			arrived++
 		}
 	}
-	if counts := f.Stats(); arrived < sent || uint64(arrived) != counts.Frames+counts.Duplicated {
+	if counts := wire.Stats(f).(wire.FaultyStats).Faults; arrived < sent || uint64(arrived) != counts.Frames+counts.Duplicated {
 		t.Errorf("%d frames sent, %d arrived, counts %+v", sent, arrived, counts)
 	}
 }
