@@ -48,15 +48,19 @@ func compile(t *testing.T, source string, flags ...string) *firmware.Spec {
 }
 
 // What people write in C is accepted as clang compiles it, for each generation of the
-// machine; and by the kernel too.
+// machine; and by the kernel too. Where no clang is required, each source is compiled one way.
 func TestFiltersOfClang(t *testing.T) {
 	sources, err := filepath.Glob("testdata/filters/*.c")
 	if err != nil || len(sources) == 0 {
 		t.Fatal(sources, err)
 	}
 	levels := [][]string{{"-O2", "-mcpu=v1"}, {"-O2", "-mcpu=v3"}, {"-Os", "-mcpu=v2"}}
-	for _, source := range sources {
-		for _, flags := range levels {
+	for i, source := range sources {
+		chosen := levels
+		if os.Getenv(requireClang) == "" {
+			chosen = levels[i%len(levels):][:1]
+		}
+		for _, flags := range chosen {
 			name := strings.TrimSuffix(filepath.Base(source), ".c") + " " + strings.Join(flags, " ")
 			t.Run(name, func(t *testing.T) {
 				spec := compile(t, source, flags...)
