@@ -40,6 +40,7 @@ type CQ struct {
 	index    *uint32 // where the device reads consumer
 	armBell  doorbell
 	misses   uint32
+	last     lastFound
 	read     uint64 // entries, see CQStats
 	// sorted holds entries that were taken from the ring to drop others between
 	// them: of a VI that was destroyed, of descriptors that were taken back.
@@ -154,9 +155,12 @@ func (c *CQ) Done() (done Completion, err error) {
 
 // Take is Done that writes the completion to done, which with an error means nothing.
 func (c *CQ) Take(done *Completion) error {
-	err := c.take(done)
-	if err == ErrNotDone && c.n.progress() {
-		err = c.take(done)
+	m, err := c.take(done)
+	if m&^overdue == missed && c.n.progress() {
+		m, err = c.take(done)
+	}
+	if m != 0 {
+		return c.n.notDone("poll CQ", m)
 	}
 	return err
 }

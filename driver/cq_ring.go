@@ -20,40 +20,52 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
+// done is Take without a step of the device.
+func (c *CQ) done(done *Completion) error {
+	m, err := c.take(done)
+	if m != 0 {
+		return c.n.notDone("poll CQ", m)
+	}
+	return err
+}
+
 // take takes the oldest completion whose descriptor is still in its queue, which
 // then knows it to be reported. Results are written where the caller wants them: to copy
 // them from call to call takes longer than to find them.
-func (c *CQ) take(done *Completion) error {
+func (c *CQ) take(done *Completion) (miss, error) {
 	var e entry
-	c.mu.Lock()
-	err := c.oldest(&e)
-	if err == nil {
-		c.mu.Unlock()
-		if e.by == nil {
-			done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
-			done.Descriptor, done.Err = nil, nil
-			return nil
-		}
-		if e.takeShared(done) {
-			return nil
-		}
+	m, err := c.find(&e)
+	switch {
+	case m != 0 || err != nil:
+		return m, err
+	case e.by == nil:
+		done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
+		done.Descriptor, done.Err = nil, nil
+	case !e.takeShared(done):
 		return c.take(done)
 	}
-	c.misses++
-	look := c.misses%missesPerCheck == 0
-	c.mu.Unlock()
-	if err != ErrNotDone {
-		return err
+	return 0, nil
+}
+
+// find is oldest that has a device which is a call away complete something. That may touch memory
+// which is gone: the lock is given back also if it panics.
+func (c *CQ) find(e *entry) (m miss, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.oldest(e); err != ErrNotDone {
+		return 0, err
 	}
-	if err := c.n.failed(); err != nil {
-		return c.n.error("poll CQ", err)
+	m = missed
+	if c.n.peek() {
+		m |= settled
 	}
-	if look {
-		if err := c.n.polled(); err != nil {
-			return c.n.error("poll CQ", err)
-		}
+	if err = c.oldest(e); err != ErrNotDone {
+		return 0, err
 	}
-	return ErrNotDone
+	if c.misses++; c.misses%missesPerCheck == 0 {
+		m |= overdue
+	}
+	return m, nil
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
@@ -68,24 +80,28 @@ func (c *CQ) oldest(e *entry) (err error) {
 	}
 	// All that was found is reported now. Others read that, and the device where the
 	// ring goes on: they are told once, not with each entry.
-	var q *workQueue
+	var last *workQueue
 	for {
-		if err = c.next(e); err != nil {
-			break
+		q, on, err := c.next()
+		if q != last && last != nil {
+			descriptors.StoreIndex(&last.reported, last.found)
 		}
-		if q != nil && q != e.q {
+		if err != nil {
+			if last != nil {
+				descriptors.StoreIndex(c.index, c.consumer)
+			}
+			return err
+		}
+		last = q
+		if !q.shared && int32(on.Index-descriptors.LoadIndex(&q.taken)) < 0 {
+			continue
+		}
+		if e.note(c, q, on); !e.quiet {
 			descriptors.StoreIndex(&q.reported, q.found)
-		}
-		q = e.q
-		if !e.tookBack() {
-			break
+			descriptors.StoreIndex(c.index, c.consumer)
+			return nil
 		}
 	}
-	if q != nil {
-		descriptors.StoreIndex(&q.reported, q.found)
-		descriptors.StoreIndex(c.index, c.consumer)
-	}
-	return err
 }
 
 // lookahead is how many entries look looks at, at most.
@@ -106,49 +122,65 @@ func (c *CQ) look() bool {
 	return c.written != c.consumer
 }
 
-// next takes the next entry from the ring into e, which the caller tells the device, checks
-// it, and finds its queue. An impossible one is the last: after it nothing in the ring
-// can be relied on.
-func (c *CQ) next(e *entry) error {
+// next takes the next entry from the ring, which the caller tells the device, and checks
+// it. An impossible one is the last: after it nothing in the ring can be relied on.
+func (c *CQ) next() (q *workQueue, on descriptors.Completion, err error) {
 	if c.failed != nil {
-		return c.failed
+		return nil, on, c.failed
 	}
 	if c.consumer == c.written && !c.look() {
-		return ErrNotDone
+		return nil, on, ErrNotDone
 	}
 	shared := &c.ring[c.consumer&c.mask]
-	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
-	q := c.queueOf(endpoint, flags)
-	several := q != nil && q.shared
-	if q == nil || !several && (index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || several && !q.find(index) ||
-		flags&descriptors.CompletionFlagsReserved != 0 ||
-		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
+	on.Endpoint, on.Index, on.Status, on.Flags = shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
+	q = c.queueOf(on.Endpoint, on.Flags)
+	if q == nil || !q.shared && (on.Index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || q.shared && !q.find(on.Index) ||
+		on.Flags&descriptors.CompletionFlagsReserved != 0 ||
+		on.Status&uint32(descriptors.StatusReserved) != 0 || on.Status&uint32(descriptors.StatusDone) == 0 {
 		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
-		return c.failed
+			ErrProtocol, c.consumer, c.number, on.Endpoint, on.Index, on.Status, on.Flags))
+		return nil, on, c.failed
 	}
 	q.found++
 	c.consumer++
 	c.read++
-	// The slot is used again when this entry has been reported, and no sooner.
-	n := &q.notes[index&q.mask]
-	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, descriptors.Status(status)
+	return q, on, nil
+}
+
+// note makes e what an entry of queue q says, and what the application has noted of the descriptor:
+// the slot of that is used again when the entry has been reported, and no sooner.
+func (e *entry) note(c *CQ, q *workQueue, on descriptors.Completion) {
+	n := &q.notes[on.Index&q.mask]
+	e.q, e.index, e.user, e.by, e.status = q, on.Index, descriptors.LoadWord(&n.word), nil, descriptors.Status(on.Status)
 	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
-	if several {
-		e.by = c.n.VI(endpoint)
+	if q.shared {
+		e.by = c.n.VI(on.Endpoint)
 	}
-	return nil
+}
+
+// lastFound is the queue of which the CQ has found an entry last: most are of the same.
+type lastFound struct {
+	of      *endpoint
+	receive uint32
+	q       *workQueue
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
 // that completes here.
-func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
-	v := c.n.VI(endpoint)
+func (c *CQ) queueOf(number, flags uint32) *workQueue {
+	of, receive := c.n.endpoint(number), flags&descriptors.CompletionReceive
+	if of == nil {
+		return nil
+	}
+	if l := &c.last; of == l.of && receive == l.receive {
+		return l.q
+	}
+	v, _ := of.queues.(*VI)
 	if v == nil {
 		return nil
 	}
 	q := &v.send
-	if flags&descriptors.CompletionReceive != 0 {
+	if receive != 0 {
 		q = &v.recv
 		if from := v.source(); from != nil {
 			q = from
@@ -157,6 +189,7 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 	if q.cq != c {
 		return nil
 	}
+	c.last = lastFound{of, receive, q}
 	return q
 }
 
@@ -189,12 +222,16 @@ func (c *CQ) sort(gone *workQueue) {
 // drain moves what is in the ring to sorted, and reports whether there was anything.
 // mu is held.
 func (c *CQ) drain() (any bool) {
-	var e entry
-	for c.next(&e) == nil {
+	for {
+		q, on, err := c.next()
+		if err != nil {
+			return any
+		}
 		descriptors.StoreIndex(c.index, c.consumer)
+		var e entry
+		e.note(c, q, on)
 		c.sorted, any = append(c.sorted, e), true
 	}
-	return any
 }
 
 // forget drops the entries of a queue that the device has destroyed. There is
@@ -206,6 +243,7 @@ func (c *CQ) forget(q *workQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sort(q)
+	c.last = lastFound{}
 }
 
 // entryLooks is how often makeRoom looks for an entry. A device writes it right after

@@ -24,8 +24,9 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 type miss uint8
 
 const (
-	missed  miss = iota + 1
+	missed  miss = 1 << iota
 	overdue      // so often that the device should be looked after
+	settled      // and stepping the device would not change that
 )
 
 // passQuiet takes back what has completed without error of what the application wants no
@@ -77,12 +78,17 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 			return nil, 0, ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
-		status := p.d.Status()
+		status, m := p.d.Status(), missed
+		if !status.Done() {
+			if q.vi.n.peek() {
+				m |= settled
+			}
+			status = p.d.Status()
+		}
 		if !status.Done() {
 			if !p.lost {
-				m := missed
 				if q.misses++; q.misses%missesPerCheck == 0 {
-					m = overdue
+					m |= overdue
 				}
 				return nil, m, nil
 			}
@@ -107,7 +113,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 // again.
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	d, m, err := q.take()
-	if m != 0 && q.vi.n.progress() {
+	if m&^overdue == missed && q.vi.n.progress() {
 		d, m, err = q.take()
 	}
 	q.vi.timeSend()
@@ -124,7 +130,7 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 // device that has failed: now and then it asks.
 func (n *NIC) notDone(side string, m miss) error {
 	err := n.failed()
-	if err == nil && m == overdue {
+	if err == nil && m&overdue != 0 {
 		err = n.polled()
 	}
 	if err != nil {
