@@ -11,8 +11,9 @@ import (
 // entry is an entry of a CQ that has been checked: descriptor number index of a queue
 // has completed.
 type entry struct {
-	q     *workQueue
-	index uint32
+	q        *workQueue
+	index    uint32
+	endpoint uint32
 	// quiet says that the application wants no completion of it.
 	quiet  bool
 	user   uint64
@@ -32,9 +33,13 @@ func (c *CQ) done(done *Completion) error {
 // take takes the oldest completion whose descriptor is still in its queue, which
 // then knows it to be reported. Results are written where the caller wants them: to copy
 // them from call to call takes longer than to find them.
-func (c *CQ) take(done *Completion) (miss, error) {
+func (c *CQ) take(done *Completion) (m miss, err error) {
 	var e entry
-	m, err := c.find(&e)
+	c.mu.Lock()
+	if err = c.oldest(&e); err == ErrNotDone {
+		m, err = c.lookAgain(&e)
+	}
+	c.mu.Unlock()
 	switch {
 	case m != 0 || err != nil:
 		return m, err
@@ -47,14 +52,8 @@ func (c *CQ) take(done *Completion) (miss, error) {
 	return 0, nil
 }
 
-// find is oldest that has a device which is a call away complete something. That may touch memory
-// which is gone: the lock is given back also if it panics.
-func (c *CQ) find(e *entry) (m miss, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err = c.oldest(e); err != ErrNotDone {
-		return 0, err
-	}
+// lookAgain has a device that is a call away complete something, and takes the oldest. mu is held.
+func (c *CQ) lookAgain(e *entry) (m miss, err error) {
 	m = missed
 	if c.n.peek() {
 		m |= settled
@@ -70,7 +69,7 @@ func (c *CQ) find(e *entry) (m miss, err error) {
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
 // held.
-func (c *CQ) oldest(e *entry) (err error) {
+func (c *CQ) oldest(e *entry) error {
 	for len(c.sorted) > 0 {
 		*e, c.sorted = c.sorted[0], c.sorted[1:]
 		e.report()
@@ -82,8 +81,8 @@ func (c *CQ) oldest(e *entry) (err error) {
 	// ring goes on: they are told once, not with each entry.
 	var last *workQueue
 	for {
-		q, on, err := c.next()
-		if q != last && last != nil {
+		q, err := c.next(e)
+		if last != nil && (q != last || err != nil) {
 			descriptors.StoreIndex(&last.reported, last.found)
 		}
 		if err != nil {
@@ -93,10 +92,10 @@ func (c *CQ) oldest(e *entry) (err error) {
 			return err
 		}
 		last = q
-		if !q.shared && int32(on.Index-descriptors.LoadIndex(&q.taken)) < 0 {
+		if !q.shared && int32(e.index-descriptors.LoadIndex(&q.taken)) < 0 {
 			continue
 		}
-		if e.note(c, q, on); !e.quiet {
+		if e.note(c, q); !e.quiet {
 			descriptors.StoreIndex(&q.reported, q.found)
 			descriptors.StoreIndex(c.index, c.consumer)
 			return nil
@@ -123,73 +122,74 @@ func (c *CQ) look() bool {
 }
 
 // next takes the next entry from the ring, which the caller tells the device, and checks
-// it. An impossible one is the last: after it nothing in the ring can be relied on.
-func (c *CQ) next() (q *workQueue, on descriptors.Completion, err error) {
-	if c.failed != nil {
-		return nil, on, c.failed
+// it. What it says goes to e, but for what note adds.
+func (c *CQ) next(e *entry) (*workQueue, error) {
+	if c.consumer == c.written && (c.failed != nil || !c.look()) {
+		if c.failed != nil {
+			return nil, c.failed
+		}
+		return nil, ErrNotDone
 	}
-	if c.consumer == c.written && !c.look() {
-		return nil, on, ErrNotDone
-	}
-	shared := &c.ring[c.consumer&c.mask]
-	on.Endpoint, on.Index, on.Status, on.Flags = shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
-	q = c.queueOf(on.Endpoint, on.Flags)
-	if q == nil || !q.shared && (on.Index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || q.shared && !q.find(on.Index) ||
-		on.Flags&descriptors.CompletionFlagsReserved != 0 ||
-		on.Status&uint32(descriptors.StatusReserved) != 0 || on.Status&uint32(descriptors.StatusDone) == 0 {
-		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-			ErrProtocol, c.consumer, c.number, on.Endpoint, on.Index, on.Status, on.Flags))
-		return nil, on, c.failed
+	on := &c.ring[c.consumer&c.mask]
+	endpoint, index, status, flags := on.Endpoint, on.Index, on.Status, on.LoadFlags()&^descriptors.CompletionPhase
+	l := &c.last
+	q := l.q
+	if q == nil || c.n.endpoint(endpoint) != l.of || flags != l.flags || index != q.found || index == descriptors.LoadIndex(&q.producer) ||
+		status&uint32(descriptors.StatusReserved|descriptors.StatusDone) != uint32(descriptors.StatusDone) {
+		if q = c.queueOf(endpoint, index, status, flags); q == nil {
+			return nil, c.failed
+		}
 	}
 	q.found++
 	c.consumer++
 	c.read++
-	return q, on, nil
+	e.index, e.endpoint, e.status = index, endpoint, descriptors.Status(status)
+	return q, nil
 }
 
-// note makes e what an entry of queue q says, and what the application has noted of the descriptor:
-// the slot of that is used again when the entry has been reported, and no sooner.
-func (e *entry) note(c *CQ, q *workQueue, on descriptors.Completion) {
-	n := &q.notes[on.Index&q.mask]
-	e.q, e.index, e.user, e.by, e.status = q, on.Index, descriptors.LoadWord(&n.word), nil, descriptors.Status(on.Status)
+// note makes e one of queue q, with what the application has noted of the descriptor: the slot of
+// that is used again when the entry has been reported, and no sooner.
+func (e *entry) note(c *CQ, q *workQueue) {
+	n := &q.notes[e.index&q.mask]
+	e.q, e.user, e.by = q, descriptors.LoadWord(&n.word), nil
 	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
 	if q.shared {
-		e.by = c.n.VI(on.Endpoint)
+		e.by = c.n.VI(e.endpoint)
 	}
 }
 
-// lastFound is the queue of which the CQ has found an entry last: most are of the same.
+// lastFound is the queue, none that VIs share, of which the CQ has found an entry last: most are
+// of the same.
 type lastFound struct {
-	of      *endpoint
-	receive uint32
-	q       *workQueue
+	of    *endpoint
+	flags uint32 // of its entries, but for the phase
+	q     *workQueue
 }
 
-// queueOf returns the work queue that an entry is about, nil if it has none
-// that completes here.
-func (c *CQ) queueOf(number, flags uint32) *workQueue {
-	of, receive := c.n.endpoint(number), flags&descriptors.CompletionReceive
-	if of == nil {
-		return nil
-	}
-	if l := &c.last; of == l.of && receive == l.receive {
-		return l.q
-	}
-	v, _ := of.queues.(*VI)
-	if v == nil {
-		return nil
-	}
-	q := &v.send
-	if receive != 0 {
-		q = &v.recv
-		if from := v.source(); from != nil {
-			q = from
+// queueOf checks an entry, and returns the work queue that it is about. An impossible one, for
+// which it returns nil, is the last: after it nothing in the ring can be relied on.
+func (c *CQ) queueOf(endpoint, index, status, flags uint32) *workQueue {
+	var q *workQueue
+	if v := c.n.VI(endpoint); v != nil {
+		q = &v.send
+		if flags&descriptors.CompletionReceive != 0 {
+			q = &v.recv
+			if from := v.source(); from != nil {
+				q = from
+			}
 		}
 	}
-	if q.cq != c {
+	if q == nil || q.cq != c || !q.shared && (index != q.found || index == descriptors.LoadIndex(&q.producer)) || q.shared && !q.find(index) ||
+		flags&descriptors.CompletionFlagsReserved != 0 ||
+		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
+		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
+			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
+		c.written = c.consumer
 		return nil
 	}
-	c.last = lastFound{of, receive, q}
+	if !q.shared {
+		c.last = lastFound{c.n.endpoint(endpoint), flags, q}
+	}
 	return q
 }
 
@@ -223,13 +223,13 @@ func (c *CQ) sort(gone *workQueue) {
 // mu is held.
 func (c *CQ) drain() (any bool) {
 	for {
-		q, on, err := c.next()
+		var e entry
+		q, err := c.next(&e)
 		if err != nil {
 			return any
 		}
 		descriptors.StoreIndex(c.index, c.consumer)
-		var e entry
-		e.note(c, q, on)
+		e.note(c, q)
 		c.sorted, any = append(c.sorted, e), true
 	}
 }

@@ -78,21 +78,12 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 			return nil, 0, ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
-		status, m := p.d.Status(), missed
+		status := p.d.Status()
 		if !status.Done() {
-			if q.vi.n.peek() {
-				m |= settled
-			}
-			status = p.d.Status()
-		}
-		if !status.Done() {
-			if !p.lost {
-				if q.misses++; q.misses%missesPerCheck == 0 {
-					m |= overdue
-				}
+			var m miss
+			if status, m = q.lookAgain(p); m != 0 {
 				return nil, m, nil
 			}
-			status = descriptors.StatusDone | descriptors.StatusProtectionError
 		}
 		mmio.FromDevice()
 		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
@@ -107,6 +98,24 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 			return d, 0, nil
 		} // else it has completed since passQuiet looked
 	}
+}
+
+// lookAgain has a device that is a call away complete something, and looks at p once more. mu is held.
+func (q *workQueue) lookAgain(p *posting) (status descriptors.Status, m miss) {
+	m = missed
+	if q.vi.n.peek() {
+		m |= settled
+	}
+	switch status = p.d.Status(); {
+	case status.Done():
+		return status, 0
+	case p.lost:
+		return descriptors.StatusDone | descriptors.StatusProtectionError, 0
+	}
+	if q.misses++; q.misses%missesPerCheck == 0 {
+		m |= overdue
+	}
+	return status, m
 }
 
 // poll is done, but where something must be stepped it does that and looks
