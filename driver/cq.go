@@ -155,12 +155,9 @@ func (c *CQ) Done() (done Completion, err error) {
 
 // Take is Done that writes the completion to done, which with an error means nothing.
 func (c *CQ) Take(done *Completion) error {
-	m, err := c.take(done)
-	if m&^overdue == missed && c.n.progress() {
-		m, err = c.take(done)
-	}
-	if m != 0 {
-		return c.n.notDone("poll CQ", m)
+	err := c.take(done)
+	if err == ErrNotDone && c.n.progress() {
+		err = c.take(done)
 	}
 	return err
 }

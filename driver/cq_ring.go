@@ -21,50 +21,40 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// done is Take without a step of the device.
-func (c *CQ) done(done *Completion) error {
-	m, err := c.take(done)
-	if m != 0 {
-		return c.n.notDone("poll CQ", m)
-	}
-	return err
-}
-
 // take takes the oldest completion whose descriptor is still in its queue, which
 // then knows it to be reported. Results are written where the caller wants them: to copy
 // them from call to call takes longer than to find them.
-func (c *CQ) take(done *Completion) (m miss, err error) {
+func (c *CQ) take(done *Completion) error {
 	var e entry
 	c.mu.Lock()
-	if err = c.oldest(&e); err == ErrNotDone {
-		m, err = c.lookAgain(&e)
-	}
-	c.mu.Unlock()
-	switch {
-	case m != 0 || err != nil:
-		return m, err
-	case e.by == nil:
-		done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
-		done.Descriptor, done.Err = nil, nil
-	case !e.takeShared(done):
+	err := c.oldest(&e)
+	if err == nil {
+		c.mu.Unlock()
+		if e.by == nil {
+			done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
+			done.Descriptor, done.Err = nil, nil
+			return nil
+		}
+		if e.takeShared(done) {
+			return nil
+		}
 		return c.take(done)
 	}
-	return 0, nil
-}
-
-// lookAgain has a device that is a call away complete something, and takes the oldest. mu is held.
-func (c *CQ) lookAgain(e *entry) (m miss, err error) {
-	m = missed
-	if c.n.peek() {
-		m |= settled
+	c.misses++
+	look := c.misses%missesPerCheck == 0
+	c.mu.Unlock()
+	if err != ErrNotDone {
+		return err
 	}
-	if err = c.oldest(e); err != ErrNotDone {
-		return 0, err
+	if err := c.n.failed(); err != nil {
+		return c.n.error("poll CQ", err)
 	}
-	if c.misses++; c.misses%missesPerCheck == 0 {
-		m |= overdue
+	if look {
+		if err := c.n.polled(); err != nil {
+			return c.n.error("poll CQ", err)
+		}
 	}
-	return m, nil
+	return ErrNotDone
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // doorbell is one 32-bit register that is written on the data path: a doorbell
@@ -29,8 +30,8 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 		mark, group := descriptors.MarkOffsets(offset / descriptors.PageSize)
 		b.mark, b.group = &n.bar2.mapped.Window(mark, 1)[0], &n.bar2.mapped.Window(group, 1)[0]
 	}
-	if n.fuser != nil && b.reg == nil {
-		b.call = n.fuser.Ringer(b.bar, offset)
+	if r, ok := n.dev.(vfio.Ringer); ok && b.reg == nil {
+		b.call = r.Ringer(b.bar, offset)
 	}
 	return b
 }

@@ -38,7 +38,6 @@ type Options struct {
 type NIC struct {
 	dev        vfio.Device
 	poller     vfio.Poller // nil if the device makes progress by itself
-	fuser      vfio.Fuser  // nil if the device is no call away
 	waker      vfio.Waker  // nil if the poller cannot tell of what comes from outside
 	remote     vfio.Remote // nil if the device is in this process, or the kernel's
 	info       vfio.Info
@@ -144,7 +143,6 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
 	n.waker, _ = dev.(vfio.Waker)
-	n.fuser, _ = dev.(vfio.Fuser)
 	n.remote, _ = dev.(vfio.Remote)
 	n.regions.init(n.failed)
 	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {
@@ -192,12 +190,6 @@ func (n *NIC) progress() bool {
 		return p.step() || did
 	}
 	return did
-}
-
-// peek has a device that is a call away complete what a caller looks for, whose lock may be
-// held. It reports whether progress would find nothing more.
-func (n *NIC) peek() (settled bool) {
-	return n.fuser != nil && n.fuser.Look() && n.pump.Load() == nil
 }
 
 // posted is called when there is work for the device: those who sleep instead of

@@ -24,9 +24,8 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 type miss uint8
 
 const (
-	missed  miss = 1 << iota
+	missed  miss = iota + 1
 	overdue      // so often that the device should be looked after
-	settled      // and stepping the device would not change that
 )
 
 // passQuiet takes back what has completed without error of what the application wants no
@@ -80,10 +79,14 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
 		if !status.Done() {
-			var m miss
-			if status, m = q.lookAgain(p); m != 0 {
+			if !p.lost {
+				m := missed
+				if q.misses++; q.misses%missesPerCheck == 0 {
+					m = overdue
+				}
 				return nil, m, nil
 			}
+			status = descriptors.StatusDone | descriptors.StatusProtectionError
 		}
 		mmio.FromDevice()
 		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
@@ -100,29 +103,11 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 	}
 }
 
-// lookAgain has a device that is a call away complete something, and looks at p once more. mu is held.
-func (q *workQueue) lookAgain(p *posting) (status descriptors.Status, m miss) {
-	m = missed
-	if q.vi.n.peek() {
-		m |= settled
-	}
-	switch status = p.d.Status(); {
-	case status.Done():
-		return status, 0
-	case p.lost:
-		return descriptors.StatusDone | descriptors.StatusProtectionError, 0
-	}
-	if q.misses++; q.misses%missesPerCheck == 0 {
-		m |= overdue
-	}
-	return status, m
-}
-
 // poll is done, but where something must be stepped it does that and looks
 // again.
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	d, m, err := q.take()
-	if m&^overdue == missed && q.vi.n.progress() {
+	if m != 0 && q.vi.n.progress() {
 		d, m, err = q.take()
 	}
 	q.vi.timeSend()
@@ -139,7 +124,7 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 // device that has failed: now and then it asks.
 func (n *NIC) notDone(side string, m miss) error {
 	err := n.failed()
-	if err == nil && m&overdue != 0 {
+	if err == nil && m == overdue {
 		err = n.polled()
 	}
 	if err != nil {

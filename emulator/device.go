@@ -87,7 +87,7 @@ var (
 	_ vfio.Waker  = (*Device)(nil)
 
 	_ vfio.Notifier = (*Device)(nil)
-	_ vfio.Fuser    = (*Device)(nil)
+	_ vfio.Ringer   = (*Device)(nil)
 	_ engine.Host   = host{}
 )
 
@@ -200,14 +200,6 @@ func (d *Device) Poll() bool {
 	}
 	return busy
 }
-
-// Look is described at vfio.Fuser.
-func (d *Device) Look() bool {
-	p := d.peer.Load()
-	return d.look() && (p == nil || p.look())
-}
-
-func (d *Device) look() bool { return d.pollable.Load() && !d.special.Load() && d.engine.Look() }
 
 func (d *Device) step() bool {
 	switch {

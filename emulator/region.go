@@ -148,7 +148,7 @@ func (d *Device) writeDoorbells(offset uint64, p []byte) error {
 	return nil
 }
 
-// Ringer is described at vfio.Fuser. It is for doorbells of an engine that Poll steps;
+// Ringer is described at vfio.Ringer. It is for doorbells of an engine that Poll steps;
 // memory decoding has no effect on it, as on a mapping.
 func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	if index != vfio.RegionBAR2 || d.mapped || d.thread {

@@ -73,14 +73,14 @@ func (r *receiver) clear() {
 	r.incoming = incoming{held: r.held, buf: r.buf, seen: r.seen, judged: r.lossless == nil, grew: r.present()}
 }
 
-// receive takes up to budget frames off the wire. It reports whether there were any.
-func (r *receiver) receive(budget int) bool {
+// receive takes frames off the wire. It reports whether there were any.
+func (r *receiver) receive() bool {
 	r.behind = true
 	if r.waiting&receiveHooks != 0 {
 		return false
 	}
 	any := false
-	for range budget {
+	for range receiveBudget {
 		if r.events&onCells != 0 && r.received.high() {
 			return any // what is to be stored goes first
 		}

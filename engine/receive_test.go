@@ -52,7 +52,7 @@ func TestReceive(t *testing.T) {
 		m.frames = append(m.frames, frame)
 	}
 	m.frames = append(m.frames, aligned(descriptors.HeaderSize)[:13])
-	if !rx.receive(receiveBudget) || m.released != len(m.frames) {
+	if !rx.receive() || m.released != len(m.frames) {
 		t.Fatalf("%d of %d frames were released", m.released, len(m.frames))
 	}
 	if len(payloads) != 2 || payloads[0] != 20 || payloads[1] != 7 {
@@ -64,7 +64,7 @@ func TestReceive(t *testing.T) {
 	if rx.own[descriptors.CounterFramesReceived] != 2 || rx.own[descriptors.CounterChecksumErrors] != 1 {
 		t.Errorf("counters %v", rx.own)
 	}
-	if rx.receive(receiveBudget) {
+	if rx.receive() {
 		t.Error("there was another frame")
 	}
 }
@@ -78,12 +78,12 @@ func TestReceiveBudget(t *testing.T) {
 		m.frames[i] = aligned(1)
 	}
 	rx.waiting = HookPulseReceive.Set()
-	if rx.receive(receiveBudget) || m.released != 0 {
+	if rx.receive() || m.released != 0 {
 		t.Fatalf("%d frames were taken", m.released)
 	}
 	rx.waiting = 0
 	for _, want := range []int{receiveBudget, receiveBudget + 1} {
-		if !rx.receive(receiveBudget) || m.released != want {
+		if !rx.receive() || m.released != want {
 			t.Errorf("%d frames were taken, not %d", m.released, want)
 		}
 	}

@@ -76,7 +76,7 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.round(receiveBudget)
+	return e.round()
 }
 
 // Rest says that nobody will step the engine for a while: the next step looks at

@@ -6,45 +6,85 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // wire that loses nothing, and no other endpoint has something to send. A run of posts is one
 // publication. It returns false if something is left, which takes the way from transmit on.
 func (t *transmitter) lane(ep *endpoint) bool {
-	r, q := ep.rel, &ep.send
-	if r == nil || r.wire == 0 || q.pushed != nil || t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 ||
+	r := ep.rel
+	if r == nil || r.wire == 0 || ep.send.pushed != nil || t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 ||
 		t.held || t.timed || t.checksum || r.broken || r.fetched ||
 		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() {
 		return false
 	}
-	for n := 0; n < transmitQuantum && t.short(ep); n++ {
+	left := ep.send.posted()
+	for n := 0; n < transmitQuantum && left > 0 && t.short(ep); n++ {
+		left--
 	}
 	t.flush()
-	return q.posted() == 0
+	return left == 0
 }
 
 // short sends the next message if it is a send of one frame, from one piece of memory, for which
-// there is credit and room. Else it returns false; a message that was fetched for that waits, as
-// one without credit does.
+// there is credit and room. Else it returns false, and nothing has happened.
 func (t *transmitter) short(ep *endpoint) bool {
 	r, q := ep.rel, &ep.send
-	if q.posted() == 0 || r.next-r.head >= uint32(len(r.messages)) || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
+	if r.next-r.head >= uint32(len(r.messages)) || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
-	m := r.message(r.next)
-	t.begin(ep, m, r.numbered)
-	l, n := &m.layout, m.total
-	var buf []byte
-	if m.status == 0 && m.control.bits&unlikeSends == 0 && n != 0 && n >= ep.shortest && n < lendFrom &&
-		n <= min(t.oneBurst, ep.maxPayload) && t.regions.inOnePiece(l) && l.pushed == nil {
-		buf = t.reserve(descriptors.HeaderSize + int(n))
+	token, st := t.regions.token(q, q.fetched)
+	if st != 0 || token.Flags != 0 || token.Address%descriptors.DescriptorAlign != 0 {
+		return false
 	}
+	// Each message has a data segment at least, or as many bytes in its place.
+	host := t.regions.piece(token.Handle, ep.ptag, token.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
+	seg := descriptors.ControlAt(host)
+	if seg == nil || seg.Front != 0 {
+		return false
+	}
+	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
+	const sound = descriptors.ControlInline | descriptors.ControlImmediate
+	if bits&^sound != descriptors.OpSend || n == 0 || n > min(t.oneBurst, ep.maxTransfer, ep.maxPayload) || n >= lendFrom || n < ep.shortest {
+		return false
+	}
+	from := segment{token.Address + descriptors.ControlSegmentSize, token.Handle, n}
+	if bits&descriptors.ControlInline == 0 {
+		at := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
+		if at == nil || count != 1 {
+			return false
+		}
+		if from = (segment{at.Address, at.Handle, at.Length}); from.length != n {
+			return false
+		}
+	} else if (n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(t.limits.Segments) {
+		return false
+	}
+	payload := t.regions.piece(from.handle, ep.ptag, from.address, uint64(n), false)
+	if payload == nil {
+		return false
+	}
+	buf := t.reserve(descriptors.HeaderSize + int(n))
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
-		q.fetched-- // it counts as posted
-		r.fetched = true
 		return false
 	}
+	q.fetched++
+	m := r.message(r.next)
+	l := &m.layout
+	l.token, l.control, l.status, l.total = token, control{bits, immediate}, 0, n
+	l.segments, l.at, l.base, l.eager, l.front, l.described, l.memory = append(l.segments[:0], from), 0, 0, 0, 0, nil, payload
+	l.descriptor, l.stamp = seg, t.regions.stamp
+	m.number, m.cut, m.begun, m.lastPSN, m.frames, m.awaits = r.numbered, 0, true, 0, descriptors.FrameData, 0
 	r.stalled = false
 	r.next++
 	r.numbered++
 	credit := head(buf, ep, m, r.nxt, 0, n, 0)
-	copy(buf[descriptors.HeaderSize:], l.memory)
+	copy(buf[descriptors.HeaderSize:], payload)
 	t.handOver(int(n))
 	ep.kind.sent(ep, m, r.nxt, 0, n, credit, false)
 	return true
+}
+
+// piece is the n bytes that reach finds, if they are in one piece of ordinary memory of
+// which that is known; else nil.
+func (m *regions) piece(handle, tag uint32, address, n uint64, write bool) []byte {
+	r, off := m.reach(handle, tag, address, n, write)
+	if r == nil || r.eager != nil || r.device || r.epoch != m.epoch || r.whole == nil {
+		return nil
+	}
+	return r.whole[off : off+n]
 }

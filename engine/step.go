@@ -12,32 +12,15 @@ func (e *Engine) Step() bool {
 	// It is deferred: host memory that another process has taken away ends a round
 	// with a panic, which the owner of the engine catches, and then calls Reset.
 	defer e.mu.Unlock()
-	return e.round(receiveBudget)
-}
-
-// unhurried are the events that Look leaves to a round, or that a round is short with.
-const unhurried = onAcks | onUnsettled | onBusy | inFlight
-
-// Look is Step for a host that waits for one message, or for the end of one: it takes one frame
-// at most. It returns false if Step would find more to do.
-func (e *Engine) Look() (settled bool) {
-	if !e.mu.TryLock() {
-		return false
-	}
-	defer e.mu.Unlock()
-	if e.events&^unhurried != 0 {
-		return false
-	}
-	e.round(1)
-	return !e.rx.behind
+	return e.round()
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
 const afterFrames = onUnsettled | onAcks | brokenQueue | unflushed | interrupts
 
-// round does what there is to do, and takes up to budget frames. Without events it costs a look at the wire, and one
+// round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
-func (e *Engine) round(budget int) (worked bool) {
+func (e *Engine) round() (worked bool) {
 	if e.step++; e.step >= e.nextLook {
 		e.look()
 	}
@@ -61,7 +44,7 @@ func (e *Engine) round(budget int) (worked bool) {
 		worked = e.cells.run() || worked
 	}
 	e.handed = false
-	worked = e.rx.receive(budget) || worked
+	worked = e.rx.receive() || worked
 	if e.events&onCells != 0 {
 		worked = e.cells.runUpTo(0) || worked // bulk has had its turn in this round
 	}

@@ -184,20 +184,16 @@ type Notifier interface {
 	Notify(index, start int, calls []func()) error
 }
 
-// Fuser is implemented by devices in the same process that take a doorbell, and give a
-// completion, in one call each: it finds the device's state at once, where a trapped store is
-// noted and found later.
-type Fuser interface {
+// Ringer is implemented by devices in the same process to which a store can be a call
+// that finds the device's state at once, where a trapped store is noted and found
+// later.
+type Ringer interface {
 	// Ringer returns a function that does what WriteRegion of 32 bits to the doorbell
 	// at offset of region index does, or nil if that is to be stored as ever. What the
 	// caller has written to memory before is seen by the device; no barrier is needed.
 	// The function returns at once, never waits for the goroutine that steps the device, and may
 	// be called by several goroutines, and after Close.
 	Ringer(index int, offset uint64) func(value uint32)
-	// Look is Poll for a caller that looks for one completion, and finds it in memory
-	// afterwards. The caller may hold locks that no interrupt's function takes. Settled says
-	// that Poll would find nothing more. Look never waits.
-	Look() (settled bool)
 }
 
 // Poller is implemented by devices in the same process that make progress only

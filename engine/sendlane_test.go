@@ -37,58 +37,6 @@ func succeeded(ds []*descriptors.Descriptor) (n int) {
 	return n
 }
 
-// TestLook: a look takes one message, says whether a step would find more, and finds what the
-// peer has taken once nothing comes any more.
-func TestLook(t *testing.T) {
-	w, v, p, _ := exactPair(t, nil)
-	sends, receives, out, in := posts(v, p, 3, -1)
-	v.n.calls = true
-	v.postSend(sends...)
-	for i := range receives {
-		if w.b.e.Look() {
-			t.Errorf("look %d found that nothing is left, and has not seen the wire empty", i)
-		}
-		if n := succeeded(receives); n != i+1 {
-			t.Fatalf("after look %d %d receives are done", i, n)
-		}
-	}
-	if !w.b.e.Look() {
-		t.Error("something is left where nothing was sent")
-	}
-	for i := range in {
-		if !slices.Equal(in[i], out[i]) {
-			t.Errorf("message %d is %x", i, in[i])
-		}
-	}
-	if n := succeeded(sends); n != 0 {
-		t.Fatalf("%d sends are done, and nobody has looked", n)
-	}
-	if !w.a.e.Look() || succeeded(sends) != len(sends) {
-		t.Errorf("%d sends are done after a look, want %d", succeeded(sends), len(sends))
-	}
-	w.a.e.Exclusive(func() {
-		if w.a.e.Look() {
-			t.Error("a look says that nothing is left while another has the engine")
-		}
-	})
-}
-
-// TestLookLeavesWork: a look does not begin what takes long: frames that wait for room.
-func TestLookLeavesWork(t *testing.T) {
-	w, v, p, ends := exactPair(t, nil)
-	sends, receives, _, _ := posts(v, p, 2, -1)
-	ends[0].room = -1
-	v.n.calls = true
-	v.postSend(sends...)
-	if w.a.e.Look() {
-		t.Error("a look says that nothing is left, and frames wait")
-	}
-	if ends[0].room = 0; w.a.e.Look() || len(*ends[0].out) != 0 {
-		t.Error("a look has sent what waited")
-	}
-	w.run("the messages", func() bool { return succeeded(receives) == 2 && succeeded(sends) == 2 })
-}
-
 // TestRunOfPosts: what one doorbell tells of is one publication on the wire, up to the message that is
 // no short one, and each message arrives once, in order.
 func TestRunOfPosts(t *testing.T) {
