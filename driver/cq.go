@@ -40,7 +40,6 @@ type CQ struct {
 	index    *uint32 // where the device reads consumer
 	armBell  doorbell
 	misses   uint32
-	last     lastFound
 	read     uint64 // entries, see CQStats
 	// sorted holds entries that were taken from the ring to drop others between
 	// them: of a VI that was destroyed, of descriptors that were taken back.

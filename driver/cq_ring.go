@@ -11,9 +11,8 @@ import (
 // entry is an entry of a CQ that has been checked: descriptor number index of a queue
 // has completed.
 type entry struct {
-	q        *workQueue
-	index    uint32
-	endpoint uint32
+	q     *workQueue
+	index uint32
 	// quiet says that the application wants no completion of it.
 	quiet  bool
 	user   uint64
@@ -40,26 +39,20 @@ func (c *CQ) take(done *Completion) error {
 		}
 		return c.take(done)
 	}
-	c.misses++
-	look := c.misses%missesPerCheck == 0
+	m := missed
+	if c.misses++; c.misses%missesPerCheck == 0 {
+		m = overdue
+	}
 	c.mu.Unlock()
-	if err != ErrNotDone {
-		return err
+	if err == ErrNotDone {
+		err = c.n.notDone("poll CQ", m)
 	}
-	if err := c.n.failed(); err != nil {
-		return c.n.error("poll CQ", err)
-	}
-	if look {
-		if err := c.n.polled(); err != nil {
-			return c.n.error("poll CQ", err)
-		}
-	}
-	return ErrNotDone
+	return err
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
 // held.
-func (c *CQ) oldest(e *entry) error {
+func (c *CQ) oldest(e *entry) (err error) {
 	for len(c.sorted) > 0 {
 		*e, c.sorted = c.sorted[0], c.sorted[1:]
 		e.report()
@@ -69,28 +62,24 @@ func (c *CQ) oldest(e *entry) error {
 	}
 	// All that was found is reported now. Others read that, and the device where the
 	// ring goes on: they are told once, not with each entry.
-	var last *workQueue
+	var q *workQueue
 	for {
-		q, err := c.next(e)
-		if last != nil && (q != last || err != nil) {
-			descriptors.StoreIndex(&last.reported, last.found)
+		if err = c.next(e); err != nil {
+			break
 		}
-		if err != nil {
-			if last != nil {
-				descriptors.StoreIndex(c.index, c.consumer)
-			}
-			return err
-		}
-		last = q
-		if !q.shared && int32(e.index-descriptors.LoadIndex(&q.taken)) < 0 {
-			continue
-		}
-		if e.note(c, q); !e.quiet {
+		if q != nil && q != e.q {
 			descriptors.StoreIndex(&q.reported, q.found)
-			descriptors.StoreIndex(c.index, c.consumer)
-			return nil
+		}
+		q = e.q
+		if !e.tookBack() {
+			break
 		}
 	}
+	if q != nil {
+		descriptors.StoreIndex(&q.reported, q.found)
+		descriptors.StoreIndex(c.index, c.consumer)
+	}
+	return err
 }
 
 // lookahead is how many entries look looks at, at most.
@@ -111,74 +100,56 @@ func (c *CQ) look() bool {
 	return c.written != c.consumer
 }
 
-// next takes the next entry from the ring, which the caller tells the device, and checks
-// it. What it says goes to e, but for what note adds.
-func (c *CQ) next(e *entry) (*workQueue, error) {
-	if c.consumer == c.written && (c.failed != nil || !c.look()) {
-		if c.failed != nil {
-			return nil, c.failed
-		}
-		return nil, ErrNotDone
+// next takes the next entry from the ring into e, which the caller tells the device, checks
+// it, and finds its queue. An impossible one is the last: after it nothing in the ring
+// can be relied on.
+func (c *CQ) next(e *entry) error {
+	if c.failed != nil {
+		return c.failed
 	}
-	on := &c.ring[c.consumer&c.mask]
-	endpoint, index, status, flags := on.Endpoint, on.Index, on.Status, on.LoadFlags()&^descriptors.CompletionPhase
-	l := &c.last
-	q := l.q
-	if q == nil || c.n.endpoint(endpoint) != l.of || flags != l.flags || index != q.found || index == descriptors.LoadIndex(&q.producer) ||
-		status&uint32(descriptors.StatusReserved|descriptors.StatusDone) != uint32(descriptors.StatusDone) {
-		if q = c.queueOf(endpoint, index, status, flags); q == nil {
-			return nil, c.failed
-		}
+	if c.consumer == c.written && !c.look() {
+		return ErrNotDone
 	}
-	q.found++
-	c.consumer++
-	c.read++
-	e.index, e.endpoint, e.status = index, endpoint, descriptors.Status(status)
-	return q, nil
-}
-
-// note makes e one of queue q, with what the application has noted of the descriptor: the slot of
-// that is used again when the entry has been reported, and no sooner.
-func (e *entry) note(c *CQ, q *workQueue) {
-	n := &q.notes[e.index&q.mask]
-	e.q, e.user, e.by = q, descriptors.LoadWord(&n.word), nil
-	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
-	if q.shared {
-		e.by = c.n.VI(e.endpoint)
-	}
-}
-
-// lastFound is the queue, none that VIs share, of which the CQ has found an entry last: most are
-// of the same.
-type lastFound struct {
-	of    *endpoint
-	flags uint32 // of its entries, but for the phase
-	q     *workQueue
-}
-
-// queueOf checks an entry, and returns the work queue that it is about. An impossible one, for
-// which it returns nil, is the last: after it nothing in the ring can be relied on.
-func (c *CQ) queueOf(endpoint, index, status, flags uint32) *workQueue {
-	var q *workQueue
-	if v := c.n.VI(endpoint); v != nil {
-		q = &v.send
-		if flags&descriptors.CompletionReceive != 0 {
-			q = &v.recv
-			if from := v.source(); from != nil {
-				q = from
-			}
-		}
-	}
-	if q == nil || q.cq != c || !q.shared && (index != q.found || index == descriptors.LoadIndex(&q.producer)) || q.shared && !q.find(index) ||
+	shared := &c.ring[c.consumer&c.mask]
+	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
+	q := c.queueOf(endpoint, flags)
+	several := q != nil && q.shared
+	if q == nil || !several && (index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || several && !q.find(index) ||
 		flags&descriptors.CompletionFlagsReserved != 0 ||
 		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
 		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
 			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
-		c.written = c.consumer
+		return c.failed
+	}
+	q.found++
+	c.consumer++
+	c.read++
+	// The slot is used again when this entry has been reported, and no sooner.
+	n := &q.notes[index&q.mask]
+	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, descriptors.Status(status)
+	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
+	if several {
+		e.by = c.n.VI(endpoint)
+	}
+	return nil
+}
+
+// queueOf returns the work queue that an entry is about, nil if it has none
+// that completes here.
+func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
+	v := c.n.VI(endpoint)
+	if v == nil {
 		return nil
 	}
-	if !q.shared {
-		c.last = lastFound{c.n.endpoint(endpoint), flags, q}
+	q := &v.send
+	if flags&descriptors.CompletionReceive != 0 {
+		q = &v.recv
+		if from := v.source(); from != nil {
+			q = from
+		}
+	}
+	if q.cq != c {
+		return nil
 	}
 	return q
 }
@@ -212,16 +183,12 @@ func (c *CQ) sort(gone *workQueue) {
 // drain moves what is in the ring to sorted, and reports whether there was anything.
 // mu is held.
 func (c *CQ) drain() (any bool) {
-	for {
-		var e entry
-		q, err := c.next(&e)
-		if err != nil {
-			return any
-		}
+	var e entry
+	for c.next(&e) == nil {
 		descriptors.StoreIndex(c.index, c.consumer)
-		e.note(c, q)
 		c.sorted, any = append(c.sorted, e), true
 	}
+	return any
 }
 
 // forget drops the entries of a queue that the device has destroyed. There is
@@ -233,7 +200,6 @@ func (c *CQ) forget(q *workQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sort(q)
-	c.last = lastFound{}
 }
 
 // entryLooks is how often makeRoom looks for an entry. A device writes it right after

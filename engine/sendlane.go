@@ -2,29 +2,17 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// lane sends what the host has just posted, if all is as it mostly is: the connection is over a
-// wire that loses nothing, and no other endpoint has something to send. A run of posts is one
-// publication. It returns false if something is left, which takes the way from transmit on.
+// lane sends the next message that the host has just posted, if all is as it mostly is. The
+// connection is over a wire that loses nothing, and no other endpoint has something to send. The
+// message is a send of one frame, from one piece of memory. Otherwise lane returns false, and
+// nothing has happened: the message takes the way from transmit on, which ends the same.
 func (t *transmitter) lane(ep *endpoint) bool {
-	r := ep.rel
-	if r == nil || r.wire == 0 || ep.send.pushed != nil || t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 ||
-		t.held || t.timed || t.checksum || r.broken || r.fetched ||
-		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() {
-		return false
-	}
-	left := ep.send.posted()
-	for n := 0; n < transmitQuantum && left > 0 && t.short(ep); n++ {
-		left--
-	}
-	t.flush()
-	return left == 0
-}
-
-// short sends the next message if it is a send of one frame, from one piece of memory, for which
-// there is credit and room. Else it returns false, and nothing has happened.
-func (t *transmitter) short(ep *endpoint) bool {
 	r, q := ep.rel, &ep.send
-	if r.next-r.head >= uint32(len(r.messages)) || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
+	if r == nil || r.wire == 0 || !ep.plain || q.pushed != nil || q.posted() == 0 ||
+		t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 || t.held || t.timed || t.checksum ||
+		r.broken || r.fetched || r.next-r.head >= uint32(len(r.messages)) ||
+		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() ||
+		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
 	token, st := t.regions.token(q, q.fetched)
@@ -45,10 +33,7 @@ func (t *transmitter) short(ep *endpoint) bool {
 	from := segment{token.Address + descriptors.ControlSegmentSize, token.Handle, n}
 	if bits&descriptors.ControlInline == 0 {
 		at := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
-		if at == nil || count != 1 {
-			return false
-		}
-		if from = (segment{at.Address, at.Handle, at.Length}); from.length != n {
+		if from = (segment{at.Address, at.Handle, at.Length}); from.length != n || count != 1 {
 			return false
 		}
 	} else if (n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(t.limits.Segments) {
