@@ -262,8 +262,14 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(f *shm.Files){
-		"memory that shrinks": func(f *shm.Files) { unix.Close(f.Memory); f.Memory, _ = unix.Dup(sealedFile(t, 1<<20, unix.F_SEAL_GROW)) },
-		"short memory":        func(f *shm.Files) { unix.Close(f.Memory); f.Memory, _ = unix.Dup(sealedFile(t, page, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK)) },
+		"memory that shrinks": func(f *shm.Files) {
+			unix.Close(f.Memory)
+			f.Memory, _ = unix.Dup(sealedFile(t, 1<<20, unix.F_SEAL_GROW))
+		},
+		"short memory": func(f *shm.Files) {
+			unix.Close(f.Memory)
+			f.Memory, _ = unix.Dup(sealedFile(t, page, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK))
+		},
 		"a bell that is none": func(f *shm.Files) { unix.Close(f.Bell); f.Bell, _ = unix.Dup(f.Memory) },
 		"the peer's":          func(f *shm.Files) { unix.Close(f.PeerBell); f.PeerBell, _ = unix.Dup(f.Memory) },
 	} {

@@ -133,7 +133,7 @@ func listener(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 		return l, nil
 	case 1:
 		c.Socket = handed[0].Listener.Addr().String()
-		return unixsocket.Own(handed[0].Listener), nil
+		return handed[0].Listener, nil
 	}
 	for _, s := range handed {
 		err = errors.Join(err, s.Listener.Close())
