@@ -279,15 +279,20 @@ func (c *Conn) read(p []byte, fds *[]int, most int) error {
 func (c *Conn) Close() { passedfd.CloseConn(c.c) }
 
 // Seqpacket makes a connection of a descriptor of a SOCK_SEQPACKET socket, which it owns.
-func Seqpacket(fd int) (*net.UnixConn, error) {
+func Seqpacket(fd int) (*net.UnixConn, error) { return connection(fd, unix.SOCK_SEQPACKET) }
+
+// Stream makes a connection of a descriptor of a SOCK_STREAM socket, which it owns.
+func Stream(fd int) (*net.UnixConn, error) { return connection(fd, unix.SOCK_STREAM) }
+
+func connection(fd, want int) (*net.UnixConn, error) {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	domain, derr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil || derr != nil || kind != unix.SOCK_SEQPACKET || domain != unix.AF_UNIX {
+	if err != nil || derr != nil || kind != want || domain != unix.AF_UNIX {
 		_ = passedfd.Close(fd)
-		return nil, fmt.Errorf("%w: its descriptor is no wire", ErrMessage)
+		return nil, fmt.Errorf("%w: its descriptor is no connection of the kind that it has to be", ErrMessage)
 	}
 	unix.CloseOnExec(fd)
-	file := os.NewFile(uintptr(fd), "wire")
+	file := os.NewFile(uintptr(fd), "connection")
 	c, err := net.FileConn(file) // of a duplicate
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
