@@ -99,7 +99,11 @@ func checkAll(t testing.TB) {
 	leaktest.Check(t)
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		runtime.GC() // the memory of a port that is closed goes with the port (wire.SHM)
+		// The memory of a port that is closed goes with the port (wire.SHM), behind what has finalizers.
+		for range 3 {
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
 		if err := goleak.Find(before); err != nil {
 			t.Error(err)
 		}
