@@ -33,10 +33,18 @@ type running struct {
 	done  chan error
 }
 
-func runAgent(a *agent.Agent, serve func(context.Context) error) *running {
+func runAgent(t testing.TB, a *agent.Agent, serve func(context.Context) error) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{a, cancel, make(chan error, 1)}
-	go func() { r.done <- errors.Join(serve(ctx), a.Close()) }()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r.done <- errors.Join(serve(ctx), a.Close())
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-gone
+	})
 	return r
 }
 
@@ -70,7 +78,7 @@ func begin(t testing.TB, text string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return runAgent(a, func(ctx context.Context) error { return a.Serve(ctx, l) })
+	return runAgent(t, a, func(ctx context.Context) error { return a.Serve(ctx, l) })
 }
 
 // replaced starts an agent that takes over, and waits for the old one's end.
@@ -80,7 +88,7 @@ func (r *running) replaced(t testing.TB, text string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := runAgent(a, func(ctx context.Context) error { return a.Serve(ctx, l) })
+	next := runAgent(t, a, func(ctx context.Context) error { return a.Serve(ctx, l) })
 	select {
 	case err := <-r.done:
 		if _, ok := r.agent.Successor(); err != nil || !ok {
@@ -245,6 +253,9 @@ func TestReplaceOften(t *testing.T) {
 	var s stream
 	s.begin(t, from, to)
 	before := list(t, socket)
+	for end := time.Now().Add(replacePatience); len(before) < 2 && time.Now().Before(end); before = list(t, socket) {
+		time.Sleep(time.Millisecond) // a program has its NIC a little before it is listed
+	}
 	for range 20 {
 		s.progress(t, 100)
 		a = a.replaced(t, text)
