@@ -128,8 +128,11 @@ func shared(t testing.TB, socket string) (from, to *via.NIC) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = n.Close() })
 		nics[i] = n
+		t.Cleanup(func() {
+			_ = n.Close()
+			n = nil // a test keeps its cleanups
+		})
 	}
 	return nics[0], nics[1]
 }
