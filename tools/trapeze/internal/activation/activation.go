@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
@@ -19,6 +20,9 @@ var ErrEnvironment = errors.New("bad environment of a service manager")
 
 // firstFD is the first descriptor that is handed over (SD_LISTEN_FDS_START).
 const firstFD = 3
+
+// notifyTime bounds the wait for a service manager that does not read.
+const notifyTime = 5 * time.Second
 
 // maxSockets is more than anybody hands over.
 const maxSockets = 1024
@@ -122,7 +126,9 @@ func Notify(state string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("notify the service manager: %w", err)
 	}
-	_, err = c.Write([]byte(state))
+	if err = c.SetWriteDeadline(time.Now().Add(notifyTime)); err == nil {
+		_, err = c.Write([]byte(state))
+	}
 	if err := errors.Join(err, c.Close()); err != nil {
 		return false, fmt.Errorf("notify the service manager: %w", err)
 	}

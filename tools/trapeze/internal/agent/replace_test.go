@@ -23,6 +23,8 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 // replacePatience ends what does not end by itself.
 const replacePatience = 2 * time.Minute
 
@@ -70,7 +72,7 @@ func parse(t testing.TB, text string) *agent.Config {
 func begin(t testing.TB, text string) *running {
 	t.Helper()
 	c := parse(t, text)
-	a, err := agent.New(t.Context(), c, slog.New(slog.DiscardHandler))
+	a, err := agent.New(t.Context(), c, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func begin(t testing.TB, text string) *running {
 // replaced starts an agent that takes over, and waits for the old one's end.
 func (r *running) replaced(t testing.TB, text string) *running {
 	t.Helper()
-	a, l, err := agent.TakeOver(t.Context(), parse(t, text), slog.New(slog.DiscardHandler))
+	a, l, err := agent.TakeOver(t.Context(), parse(t, text), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
