@@ -44,6 +44,9 @@ func AdoptSHM(ctx context.Context, c *net.UnixConn, o SHMOptions) (*SHM, error) 
 	return shm.Adopt(ctx, c, o)
 }
 
+// PrepareSHM does ahead of time what takes long with the first port of a process; see shm.Prepare.
+func PrepareSHM() { shm.Prepare() }
+
 // RestoreSHM makes a port of what another process has passed; see shm.Restore.
 func RestoreSHM(c *net.UnixConn, s SHMState, f SHMFiles) (*SHM, error) { return shm.Restore(c, s, f) }
 

@@ -106,18 +106,23 @@ func (r *running) replaced(t testing.TB, text string) *running {
 // checkAll fails a test that leaves goroutines, descriptors or memory behind.
 func checkAll(t testing.TB) {
 	t.Helper()
+	collect()
 	leaktest.Check(t)
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		// The memory of a port that is closed goes with the port (wire.SHM), behind what has finalizers.
-		for range 3 {
-			runtime.GC()
-			time.Sleep(time.Millisecond)
-		}
+		collect()
 		if err := goleak.Find(before); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// collect frees the memory of ports that are closed: it goes with the port (wire.SHM), behind what has finalizers.
+func collect() {
+	for range 3 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // shared opens two clients of the agent of a socket.
