@@ -19,11 +19,8 @@ type (
 	SHMOptions = shm.Options
 	// SHMRole says which end makes the socket.
 	SHMRole = shm.Role
-	// SHMState is where a port is that goes to another process, and SHMFiles are its descriptors.
+	// SHMState is where a port is that goes to another process.
 	SHMState = shm.State
-	SHMFiles = shm.Files
-	// SHMStateError says which field of a SHMState cannot be.
-	SHMStateError = shm.StateError
 )
 
 // Roles of a port of shared memory.
@@ -43,12 +40,6 @@ func NewSHM(ctx context.Context, o SHMOptions) (*SHM, error) { return shm.New(ct
 func AdoptSHM(ctx context.Context, c *net.UnixConn, o SHMOptions) (*SHM, error) {
 	return shm.Adopt(ctx, c, o)
 }
-
-// PrepareSHM does ahead of time what takes long with the first port of a process; see shm.Prepare.
-func PrepareSHM() { shm.Prepare() }
-
-// RestoreSHM makes a port of what another process has passed; see shm.Restore.
-func RestoreSHM(c *net.UnixConn, s SHMState, f SHMFiles) (*SHM, error) { return shm.Restore(c, s, f) }
 
 // ReceiveWhole returns the frame of Receive once all of it has arrived, and nil before. A
 // frame that its sender gives up is dropped.

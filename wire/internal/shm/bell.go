@@ -52,10 +52,10 @@ func bellOf(fd int) (b *bell, err error) {
 	return b, nil
 }
 
-// silence ends listen.
-func (b *bell) silence() { _ = b.file.SetReadDeadline(time.Unix(1, 0)) }
+// quit ends listen.
+func (b *bell) quit() { _ = b.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// listen calls rung each time that the bell rings, until silence. It
+// listen calls rung each time that the bell rings, until quit. It
 // calls ready as soon as no ring goes unheard.
 func (b *bell) listen(ready, rung func()) {
 	heard := ready
@@ -130,8 +130,8 @@ func (b *peerBell) close() {
 var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 
 // offerBell gives the peer a bell to wake this side with, unless it has one. Without one, as there may
-// be no descriptors left, the peer sends messages. silence ends the use of this bell until the next call.
-func (p *Port) offerBell(s *session) (silence func()) {
+// be no descriptors left, the peer sends messages. quit ends the use of this bell until the next call.
+func (p *Port) offerBell(s *session) (quit func()) {
 	if !s.bells {
 		return func() {}
 	}
@@ -165,7 +165,7 @@ func (p *Port) offerBell(s *session) (silence func()) {
 		s.end(err)
 	}
 	return func() {
-		b.silence()
+		b.quit()
 		listening.Wait()
 	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // A port that was made by Adopt with Options.Transferable can go to another process, and its peer
-// does not notice. Pause stops it. State and Files have what the other process makes a port of
-// with Restore, paused as well. One of both calls Resume, and the other one Leave.
+// does not notice. Pause stops it. State has what the other process makes a port of with
+// Restore, paused as well. One of both calls Resume, and the other one Leave.
 
 // State is where a paused port is in its memory. Positions count bytes, modulo 2^32, and are
 // multiples of 64; numbers count frames.
@@ -49,49 +49,42 @@ type StateError struct {
 	Want  string
 }
 
+// In returns the field.
+func (e *StateError) In() string { return e.Field }
+
 func (e *StateError) Error() string {
 	return fmt.Sprintf("%s is %v, want %s", e.Field, e.Value, e.Want)
 }
 
-// Check fails with a *StateError if no port can be in this state.
-func (s *State) Check() error {
+// Check fails with a *StateError if no port can be in this state. The first call in a process waits for
+// all processors (membarrier(2)).
+func (st State) Check() error {
+	barriers := hasBarrier()
 	mtu := fmt.Sprintf("%d to %d", descriptors.MinMTU, descriptors.MaxMTU)
-	ring := uint32(s.Ring)
+	ring := uint32(st.Ring)
 	switch {
-	case s.MTU < descriptors.MinMTU || s.MTU > descriptors.MaxMTU:
-		return &StateError{"mtu", s.MTU, mtu}
-	case s.PeerMTU < descriptors.MinMTU || s.PeerMTU > descriptors.MaxMTU:
-		return &StateError{"peer_mtu", s.PeerMTU, mtu}
-	case s.Ring > MaxRing || s.Ring < MinRing || s.Ring&(s.Ring-1) != 0 || s.Ring < ringFor(0, max(s.MTU, s.PeerMTU)):
-		return &StateError{"ring", s.Ring, "a power of two that holds four of the largest frames"}
-	case s.Flags&^knownFlags != 0:
-		return &StateError{"flags", s.Flags, fmt.Sprintf("some of %#x", knownFlags)}
-	case s.Flags&flagBarrier != 0 && !hasBarrier():
-		return &StateError{"flags", s.Flags, "no barriers, which this process cannot make"}
-	case s.Head%lineSize != 0:
-		return &StateError{"head", s.Head, "a multiple of 64"}
-	case s.Freed%lineSize != 0 || s.Head-s.Freed > ring:
-		return &StateError{"freed", s.Freed, "a multiple of 64, at most a ring before head"}
-	case s.Tail%lineSize != 0:
-		return &StateError{"tail", s.Tail, "a multiple of 64"}
-	case s.Given%lineSize != 0 || s.Tail-s.Given > ring:
-		return &StateError{"given", s.Given, "a multiple of 64, at most a ring before tail"}
-	case (s.Bell || s.PeerBell) && s.Flags&flagBell == 0:
+	case st.MTU < descriptors.MinMTU || st.MTU > descriptors.MaxMTU:
+		return &StateError{"mtu", st.MTU, mtu}
+	case st.PeerMTU < descriptors.MinMTU || st.PeerMTU > descriptors.MaxMTU:
+		return &StateError{"peer_mtu", st.PeerMTU, mtu}
+	case st.Ring > MaxRing || st.Ring < MinRing || st.Ring&(st.Ring-1) != 0 || st.Ring < ringFor(0, max(st.MTU, st.PeerMTU)):
+		return &StateError{"ring", st.Ring, "a power of two that holds four of the largest frames"}
+	case st.Flags&^knownFlags != 0:
+		return &StateError{"flags", st.Flags, fmt.Sprintf("some of %#x", knownFlags)}
+	case st.Flags&flagBarrier != 0 && !barriers:
+		return &StateError{"flags", st.Flags, "no barriers, which this process cannot make"}
+	case st.Head%lineSize != 0:
+		return &StateError{"head", st.Head, "a multiple of 64"}
+	case st.Freed%lineSize != 0 || st.Head-st.Freed > ring:
+		return &StateError{"freed", st.Freed, "a multiple of 64, at most a ring before head"}
+	case st.Tail%lineSize != 0:
+		return &StateError{"tail", st.Tail, "a multiple of 64"}
+	case st.Given%lineSize != 0 || st.Tail-st.Given > ring:
+		return &StateError{"given", st.Given, "a multiple of 64, at most a ring before tail"}
+	case (st.Bell || st.PeerBell) && st.Flags&flagBell == 0:
 		return &StateError{"bell", true, "none without the flag 4"}
 	}
 	return nil
-}
-
-// Files are the descriptors of a port. Bell and PeerBell are -1 if there are none.
-type Files struct{ Wire, Memory, Bell, PeerBell int }
-
-// Close closes the descriptors. passedfd would shut the connection down, which another process has too.
-func (f Files) Close() {
-	for _, fd := range []int{f.Wire, f.Memory, f.Bell, f.PeerBell} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
 }
 
 // Pause stops the port until Resume, Leave or Close. The caller's goroutine that sends and receives
@@ -161,55 +154,73 @@ func (p *Port) Leave() {
 	_ = p.Close()
 }
 
-// State returns that of a paused port, and duplicates of its descriptors, which are the caller's.
-func (p *Port) State() (st State, f Files, err error) {
+// State returns that of a paused port, and duplicates of its descriptors, which are the caller's: the
+// connection, the memory, and the bells that there are.
+func (p *Port) State() (st State, fds []int, err error) {
 	s := p.paused
-	tx, rx := &p.tx, &p.rx
-	if p.session != s { // the data path has not come to it
-		tx, rx = &s.tx, &s.rx
-	}
-	st = State{MTU: p.mtu, PeerMTU: int(rx.limit), Ring: len(tx.frames), Flags: s.agreed,
+	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Flags: s.agreed,
 		Pulled: p.state.Load()&statePeerPulled != 0,
-		Head:   tx.head, Freed: tx.freedSeen, Sent: tx.number, Tail: rx.tail, Given: rx.freedLast, Received: rx.number,
-		Wakes: s.slept.Load() - min(s.slept.Load(), s.woken.Load())}
-	f = Files{-1, -1, -1, -1}
-	dup := func(to *int, from int) {
-		if err == nil && from >= 0 {
-			*to, err = unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 0)
+		Head:   p.tx.head, Freed: p.tx.freedSeen, Sent: p.tx.number, Tail: p.rx.tail, Given: p.rx.freedLast, Received: p.rx.number,
+		Wakes: s.slept.Load() - min(s.slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+	dup := func(fd int) error {
+		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			fds = append(fds, fd)
 		}
+		return os.NewSyscallError("dup", err)
 	}
-	if cerr := s.conn.raw.Control(func(fd uintptr) { dup(&f.Wire, int(fd)) }); cerr != nil {
+	if cerr := s.conn.raw.Control(func(fd uintptr) { err = dup(int(fd)) }); cerr != nil {
 		err = cerr
 	}
-	dup(&f.Memory, s.file)
-	if s.own != nil {
-		_ = s.own.give(func(fd int) error { dup(&f.Bell, fd); return nil })
+	if err == nil {
+		err = dup(s.file)
 	}
-	dup(&f.PeerBell, s.bell.fd)
+	if err == nil && st.Bell {
+		err = s.own.give(dup)
+	}
+	if err == nil && st.PeerBell {
+		err = dup(s.bell.fd)
+	}
 	if err != nil {
-		f.Close()
-		return st, f, os.NewSyscallError("dup", err)
+		closeAll(fds)
+		return st, nil, err
 	}
-	st.Bell, st.PeerBell = f.Bell >= 0, f.PeerBell >= 0
-	return st, f, nil
+	return st, fds, nil
 }
 
-// Restore makes a paused port of what another process has passed. It owns the connection and the
-// descriptors, of which Files.Wire is not used. It fails with a *StateError, or an error that wraps
-// ErrMemory.
-func Restore(c *net.UnixConn, st State, f Files) (_ *Port, err error) {
+// closeAll closes descriptors. passedfd would shut connections down, which another process has too.
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Restore makes a paused port of what another process has passed: a connection, and the descriptors
+// behind it. It owns them. It fails with a *StateError, or an error that wraps ErrMemory.
+func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	defer func() {
 		if err != nil {
 			_ = c.Close() // the process that has passed it goes on with it
-			f.Close()
+			closeAll(fds)
 		}
 	}()
-	f.Wire = -1
 	if err := st.Check(); err != nil {
 		return nil, err
 	}
-	if st.Bell != (f.Bell >= 0) || st.PeerBell != (f.PeerBell >= 0) || f.Memory < 0 {
-		return nil, &StateError{"bell", st.Bell, "as many descriptors as the state says"}
+	want := 1
+	for _, has := range []bool{st.Bell, st.PeerBell} {
+		if has {
+			want++
+		}
+	}
+	if len(fds) != want {
+		return nil, &StateError{"bell", len(fds), fmt.Sprintf("%d descriptors", want)}
+	}
+	for _, fd := range fds[1:] {
+		var timer unix.ItimerSpec
+		if unix.TimerfdGettime(fd, &timer) != nil {
+			return nil, &StateError{"bell", fd, "a descriptor of a timer"}
+		}
 	}
 	p, err := newPort(Options{Path: "@adopted", Role: RoleListen, MTU: st.MTU, Ring: st.Ring, Transferable: true})
 	if err != nil {
@@ -224,33 +235,26 @@ func Restore(c *net.UnixConn, st State, f Files) (_ *Port, err error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := p.maps.mapRings(f.Memory, fileSize(st.Ring, st.Flags&flagCredits != 0))
+	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring, st.Flags&flagCredits != 0))
 	if err != nil {
 		return nil, err
 	}
 	memory.number = *numberIn(memory.mem)
 	s := newSession(conn, memory, st.Ring, true, greeting{flags: st.Flags}, greeting{flags: st.Flags, mtu: st.PeerMTU})
-	defer func() {
+	bells := fds[1:]
+	if st.Bell {
+		own, err := bellOf(bells[0])
 		if err != nil {
 			memory.unmap()
-		}
-	}()
-	var timer unix.ItimerSpec
-	if st.PeerBell && unix.TimerfdGettime(f.PeerBell, &timer) != nil {
-		return nil, &StateError{"peer_bell", f.PeerBell, "a descriptor of a timer"}
-	}
-	if st.Bell {
-		if unix.TimerfdGettime(f.Bell, &timer) != nil {
-			return nil, &StateError{"bell", f.Bell, "a descriptor of a timer"}
-		}
-		own, err := bellOf(f.Bell)
-		f.Bell = -1
-		if err != nil {
+			fds = append(fds[:1:1], bells[1:]...)
 			return nil, err
 		}
-		s.own = own
+		s.own, bells = own, bells[1:]
 	}
-	s.bell.fd, s.file = f.PeerBell, f.Memory
+	if st.PeerBell {
+		s.bell.fd = bells[0]
+	}
+	s.file = fds[0]
 	s.tx.head, s.tx.freedSeen, s.tx.number = st.Head, st.Freed, st.Sent
 	s.rx.tail, s.rx.freedLast, s.rx.number = st.Tail, st.Given, st.Received
 	// A bell that has rung before rings once more for a new listener.

@@ -55,11 +55,11 @@ func transfer(t testing.TB, p *shm.Port) *shm.Port {
 	if err := p.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	st, f, err := p.State()
+	st, fds, err := p.State()
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := shm.Restore(connection(t, f.Wire), st, f)
+	next, err := st.Restore(connection(t, fds[0]), fds[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,14 +182,16 @@ func TestPauseResume(t *testing.T) {
 		if err := ours.Pause(); err != nil {
 			t.Fatal(err)
 		}
-		st, f, err := ours.State()
+		st, fds, err := ours.State()
 		if err != nil {
 			t.Fatal(err)
 		}
 		sendTo(t, theirs, []byte{byte(i)})
 		if i%2 == 0 {
-			f.Close()
-		} else if next, err := shm.Restore(connection(t, f.Wire), st, f); err != nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		} else if next, err := st.Restore(connection(t, fds[0]), fds[1:]); err != nil {
 			t.Error(err)
 		} else {
 			next.Leave()
@@ -237,9 +239,22 @@ func TestPauseOfAnEnd(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	checkLeaks(t)
 	ours, _ := adopted(t)
-	if err := ours.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the peer's bell", func() bool {
+		if err := ours.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		st, fds, err := ours.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		if !st.PeerBell {
+			ours.Resume()
+		}
+		return st.PeerBell
+	})
 	for field, change := range map[string]func(s *shm.State){
 		"mtu":      func(s *shm.State) { s.MTU = 1 << 20 },
 		"peer_mtu": func(s *shm.State) { s.PeerMTU = 0 },
@@ -251,34 +266,34 @@ func TestRestoreRefuses(t *testing.T) {
 		"given":    func(s *shm.State) { s.Given = s.Tail - uint32(s.Ring) - 64 },
 		"bell":     func(s *shm.State) { s.Bell = !s.Bell },
 	} {
-		st, f, err := ours.State()
+		st, fds, err := ours.State()
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(&st)
 		var bad *shm.StateError
-		if _, err := shm.Restore(connection(t, f.Wire), st, f); !errors.As(err, &bad) || bad.Field != field {
+		if _, err := st.Restore(connection(t, fds[0]), fds[1:]); !errors.As(err, &bad) || bad.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	for what, change := range map[string]func(f *shm.Files){
-		"memory that shrinks": func(f *shm.Files) {
-			unix.Close(f.Memory)
-			f.Memory, _ = unix.Dup(sealedFile(t, 1<<20, unix.F_SEAL_GROW))
+	for what, change := range map[string]func(fds []int){
+		"memory that shrinks": func(fds []int) {
+			unix.Close(fds[1])
+			fds[1], _ = unix.Dup(sealedFile(t, 1<<20, unix.F_SEAL_GROW))
 		},
-		"short memory": func(f *shm.Files) {
-			unix.Close(f.Memory)
-			f.Memory, _ = unix.Dup(sealedFile(t, page, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK))
+		"short memory": func(fds []int) {
+			unix.Close(fds[1])
+			fds[1], _ = unix.Dup(sealedFile(t, page, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK))
 		},
-		"a bell that is none": func(f *shm.Files) { unix.Close(f.Bell); f.Bell, _ = unix.Dup(f.Memory) },
-		"the peer's":          func(f *shm.Files) { unix.Close(f.PeerBell); f.PeerBell, _ = unix.Dup(f.Memory) },
+		"a bell that is none": func(fds []int) { unix.Close(fds[2]); fds[2], _ = unix.Dup(fds[1]) },
+		"the peer's":          func(fds []int) { unix.Close(fds[3]); fds[3], _ = unix.Dup(fds[1]) },
 	} {
-		st, f, err := ours.State()
+		st, fds, err := ours.State()
 		if err != nil {
 			t.Fatal(err)
 		}
-		change(&f)
-		if _, err := shm.Restore(connection(t, f.Wire), st, f); err == nil {
+		change(fds)
+		if _, err := st.Restore(connection(t, fds[0]), fds[1:]); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}

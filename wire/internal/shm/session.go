@@ -153,9 +153,9 @@ func (p *Port) serve(s *session) {
 	stop := context.AfterFunc(p.ctx, func() { s.end(vfio.ErrClosed) })
 	defer stop()
 	p.link.Call()
-	silence := p.offerBell(s)
+	quit := p.offerBell(s)
 	why := p.converse(s)
-	silence()
+	quit()
 	if !p.pause(s) {
 		p.finish(s, why)
 	}

@@ -31,10 +31,6 @@ var hasBarrier = sync.OnceValue(func() bool {
 	return ok
 })
 
-// Prepare does what takes long in the making of the first port of a process: it waits for all
-// processors once.
-func Prepare() { hasBarrier() }
-
 func membarrier(command uintptr) (result uintptr, ok bool) {
 	result, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, command, 0, 0)
 	return result, errno == 0

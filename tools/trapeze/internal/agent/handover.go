@@ -146,17 +146,17 @@ func (h *handover) tell() error {
 }
 
 func (h *handover) lend(l *client) error {
-	st, files, err := l.port.State()
+	st, fds, err := l.port.State()
 	if err != nil {
 		return err
 	}
 	control, err := unixsocket.Duplicate(l.conn.Socket())
 	if err != nil {
-		files.Close()
+		agentlink.Drop(fds)
 		return err
 	}
 	return pass(h.conn, agentlink.Lent, &clientState{NIC: l.nic.Name, Station: l.mac.String(), Program: l.program, VIs: l.vis,
-		Memory: l.memory, Checksum: l.nic.checksum, Counters: l.stats(), Wire: st}, control, files.Wire, files.Memory, files.Bell, files.PeerBell)
+		Memory: l.memory, Checksum: l.nic.checksum, Counters: l.stats(), Wire: st}, append([]int{control}, fds...)...)
 }
 
 // pass sends a part of the state with descriptors, which it closes.

@@ -142,7 +142,10 @@ func parseClient(text []byte, i int) (*clientState, error) {
 		return nil, err
 	}
 	mac, err := net.ParseMAC(c.Station)
-	var wrong *wire.SHMStateError
+	var wrong interface {
+		error
+		In() string // the field
+	}
 	switch {
 	case !nicNames.MatchString(c.NIC):
 		return nil, badState(of+".nic", "%q is no name", printable(c.NIC))
@@ -153,7 +156,7 @@ func parseClient(text []byte, i int) (*clientState, error) {
 	case c.VIs < 1 || c.VIs > maxVIs:
 		return nil, badState(of+".vis", "%d is not in 1..%d", c.VIs, maxVIs)
 	case errors.As(c.Wire.Check(), &wrong):
-		return nil, &StateError{of + ".wire." + wrong.Field, wrong}
+		return nil, &StateError{of + ".wire." + wrong.In(), wrong}
 	}
 	return c, nil
 }

@@ -36,7 +36,7 @@ type taken struct {
 // Serve comes next. If it fails, the old agent goes on. Errors are of the connection, an *agentlink.RefusedError,
 // a *StateError or a *vfio.Error.
 func TakeOver(ctx context.Context, c *Config, log *slog.Logger) (_ *Agent, _ *unixsocket.Listener, err error) {
-	wire.PrepareSHM() // before the old agent pauses
+	_ = wire.SHMState{}.Check() // once it takes long: before the old agent pauses
 	var d net.Dialer
 	dialled, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
@@ -159,14 +159,8 @@ func takeClient(text []byte, fds []int, i int) (_ *taken, err error) {
 	if err != nil {
 		return nil, err
 	}
-	want := 3
-	for _, has := range []bool{s.Wire.Bell, s.Wire.PeerBell} {
-		if has {
-			want++
-		}
-	}
-	if len(fds) != want {
-		return nil, badState(of, "%d descriptors, want %d", len(fds), want)
+	if len(fds) < 2 {
+		return nil, badState(of, "%d descriptors, want 3 at least", len(fds))
 	}
 	next := func() (fd int) {
 		fd, fds = fds[0], fds[1:]
@@ -189,14 +183,9 @@ func takeClient(text []byte, fds []int, i int) (_ *taken, err error) {
 	if err != nil {
 		return nil, &StateError{of + ".wire", err}
 	}
-	files := wire.SHMFiles{Wire: -1, Memory: next(), Bell: -1, PeerBell: -1}
-	if s.Wire.Bell {
-		files.Bell = next()
-	}
-	if s.Wire.PeerBell {
-		files.PeerBell = next()
-	}
-	if c.port, err = wire.RestoreSHM(conn, s.Wire, files); err != nil {
+	rest := fds
+	fds = nil
+	if c.port, err = s.Wire.Restore(conn, rest); err != nil {
 		return nil, &StateError{of + ".wire", err}
 	}
 	return c, nil
