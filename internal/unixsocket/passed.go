@@ -13,8 +13,8 @@ import (
 // ErrKind is wrapped by errors about a descriptor that is no UNIX stream socket that listens.
 var ErrKind = errors.New("not a UNIX stream socket that listens")
 
-// Passed makes a listener of a descriptor that another process has passed, or that a service manager
-// has, which it closes if it is a socket. The listener does not remove its path. Passed fails with
+// Passed makes a listener of a descriptor of another process, such as a service manager. It closes the
+// descriptor if that is a socket. The listener does not remove its path. Passed fails with
 // ErrKind or an errno.
 func Passed(fd int) (*Listener, error) {
 	// Anything else may be a descriptor that this process has opened itself.

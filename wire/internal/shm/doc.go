@@ -115,8 +115,8 @@
 //
 // # Another process
 //
-// A process can give its end to another one ([Port.Pause], [State.Restore]): the socket, the file of the
-// memory, both bells, and where it is in the rings. The peer does not notice. A bell that has
+// A process can give its end to another one ([Port.Pause], [State.Restore]). It passes the socket, the
+// file of the memory, both bells, and where it is in the rings. The peer does not notice. A bell that has
 // rung rings once more for the new owner, which counts one wake-up more than the old one.
 //
 // # Trust

@@ -154,8 +154,8 @@ func (p *Port) Leave() {
 	_ = p.Close()
 }
 
-// State returns that of a paused port, and duplicates of its descriptors, which are the caller's: the
-// connection, the memory, and the bells that there are.
+// State returns that of a paused port, and duplicates of its descriptors, which are the caller's. They
+// are those of the connection, of the memory, and of the bells that there are.
 func (p *Port) State() (st State, fds []int, err error) {
 	s := p.paused
 	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Flags: s.agreed,

@@ -16,12 +16,9 @@ import (
 
 // A take-over has these steps. Until Over the old agent can go on as if nothing had been.
 //
-//	new: Replace            old: lets no program in, has all that it does pause
-//	                        old: State, and Lent for each client
-//	new: Checked            old: closes the ports of its NICs; Closed
-//	new: opens them; Opened
-//	                        old: Over
-//	new: Serving            old: leaves
+// The new agent says Replace. The old one lets no program in, and pauses. It passes State, and Lent for
+// each client. The new one says Checked. The old one closes the ports of its NICs, and says Closed. The
+// new one opens them, and says Opened. The old one says Over, and the new one Serving. The old one leaves.
 const (
 	// stepTime bounds each step, and handTime the one behind Over: the new agent does nothing there
 	// that could take long.
