@@ -49,13 +49,13 @@ const (
 
 // Kinds of messages between an agent and one that takes its place, in this order.
 const (
-	Replace = "replace" // give me all that you have
+	Replace = "replace" // give me all that you have.
 	State   = "state"   // what it is, with the socket that listens
-	Lent    = "lent"    // a client, with its descriptors
+	Lent    = "lent"    // a client, with its descriptors.
 	Checked = "checked" // all of it can be used
-	Closed  = "closed"  // the ports of the NICs are closed
+	Closed  = "closed"  // the ports of the NICs are closed.
 	Opened  = "opened"  // they are open again
-	Over    = "over"    // all of it is yours
+	Over    = "over"    // all of it is yours.
 	Serving = "serving" // it is
 )
 

@@ -20,20 +20,20 @@ import (
 // State is where a paused port is in its memory. Positions count bytes, modulo 2^32, and are
 // multiples of 64; numbers count frames.
 type State struct {
-	MTU     int    `json:"mtu"`      // largest frame of this side, in bytes
-	PeerMTU int    `json:"peer_mtu"` // that of the peer
-	Ring    int    `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing
-	Flags   uint32 `json:"flags"`    // that both sides have set in their greetings
-	Pulled  bool   `json:"pulled"`   // the peer's plug is out
+	MTU     int    `json:"mtu"`      // largest frame of this side, in bytes.
+	PeerMTU int    `json:"peer_mtu"` // that of the peer.
+	Ring    int    `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing.
+	Flags   uint32 `json:"flags"`    // that both sides have set in their greetings.
+	Pulled  bool   `json:"pulled"`   // the peer's plug is out.
 	// Of the frames to the peer.
-	Head  uint32 `json:"head"`  // position behind the last one
-	Freed uint32 `json:"freed"` // position up to which the peer is known to have taken them
-	Sent  uint32 `json:"sent"`  // number of the next one
+	Head  uint32 `json:"head"`  // position behind the last one.
+	Freed uint32 `json:"freed"` // position up to which the peer is known to have taken them.
+	Sent  uint32 `json:"sent"`  // number of the next one.
 	// Of the frames from the peer.
-	Tail     uint32 `json:"tail"`     // position behind the last one that was taken
-	Given    uint32 `json:"given"`    // position up to which the peer knows of that
-	Received uint32 `json:"received"` // number of the next one
-	Wakes    uint64 `json:"wakes"`    // how often the peer may still wake this side
+	Tail     uint32 `json:"tail"`     // position behind the last one that was taken.
+	Given    uint32 `json:"given"`    // position up to which the peer knows of that.
+	Received uint32 `json:"received"` // number of the next one.
+	Wakes    uint64 `json:"wakes"`    // how often the peer may still wake this side.
 	// Bell and PeerBell say that there are descriptors of them.
 	Bell     bool `json:"bell"`
 	PeerBell bool `json:"peer_bell"`
