@@ -103,8 +103,9 @@ func (a *Agent) Serve(ctx context.Context, l *unixsocket.Listener) error {
 		_ = l.Close() // what cannot be removed matters to the next one there
 	})
 	var running sync.WaitGroup
+	passing, end := context.WithCancel(context.WithoutCancel(ctx)) // longer than there are clients
 	for _, n := range a.nics {
-		running.Go(func() { n.run(ctx) })
+		running.Go(func() { n.run(passing) })
 	}
 	var err error
 	var clients sync.WaitGroup
@@ -133,6 +134,7 @@ func (a *Agent) Serve(ctx context.Context, l *unixsocket.Listener) error {
 	}
 	cancel()
 	clients.Wait()
+	end()
 	running.Wait()
 	<-closed
 	return err

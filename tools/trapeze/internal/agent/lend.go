@@ -68,6 +68,10 @@ func (a *Agent) lend(ctx context.Context, c *agentlink.Conn, who *identity, m *a
 	a.keep(ctx, c, l)
 	n.remove(l)
 	_ = l.port.Close()
+	if n.forgotten() { // the memory is given back at once, and else when it is collected
+		l.port.Reserve(0)
+		l.port.Receive()
+	}
 	for len(l.said) > 0 {
 		s := <-l.said
 		_ = unix.Close(s.fd)
