@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
@@ -45,7 +44,6 @@ func ask(t testing.TB, socket string, m agentlink.Message, fd int) (*agentlink.C
 
 // TestTooMuch: a request for more than there is, of anything, is refused with the field and a code.
 func TestTooMuch(t *testing.T) {
-	leaktest.Check(t)
 	socket := serve(t, local+`name = "small"
 nics = ["local"]
 vis = 8
@@ -151,7 +149,6 @@ func packet(body string) []byte {
 // TestNoMessages: what is no message ends the connection, without an answer. A message that is not whole does so in time.
 // The agent keeps no descriptor that comes with them.
 func TestNoMessages(t *testing.T) {
-	leaktest.Check(t)
 	socket := serve(t, local)
 	good := `{"kind":"list","version":1}`
 	var pipe [2]int
@@ -160,7 +157,7 @@ func TestNoMessages(t *testing.T) {
 	}
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
-	before := leaktest.Files(t)
+	before := measure(t)
 	cases := map[string]struct {
 		bytes []byte
 		fds   int
@@ -214,19 +211,22 @@ func TestNoMessages(t *testing.T) {
 	empty(t, socket)
 }
 
-// given waits until no more files are open than before.
-func given(t *testing.T, before int) {
+// given waits until no more files are open, and no more is mapped, than before.
+func given(t *testing.T, before resources) {
 	t.Helper()
-	for end := time.Now().Add(patience); leaktest.Files(t) > before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		now := measure(t)
+		if now.files <= before.files && now.mappings <= before.mappings {
+			return
+		}
 		if time.Now().After(end) {
-			t.Fatalf("%d files are open, %d before", leaktest.Files(t), before)
+			t.Fatalf("%+v, before %+v", now, before)
 		}
 	}
 }
 
 // TestBadWire: a client that has its wire and breaks the rules there is no client any more, and costs the agent nothing.
 func TestBadWire(t *testing.T) {
-	leaktest.Check(t)
 	socket := serve(t, local+"clients = 256\n")
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -244,7 +244,7 @@ func TestBadWire(t *testing.T) {
 	}
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
-	before := leaktest.Files(t)
+	before := measure(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 100 {
 		request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}

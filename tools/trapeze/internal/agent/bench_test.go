@@ -184,7 +184,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(times[0][p50]/times[1][p50], "x-own")
 }
 
-// BenchmarkFlood is a round trip of 64 bytes between two clients, through the agent, while another client is silent and while it floods the
+// BenchmarkFlood is a round trip of 64 bytes between two clients, through the agent, while another client is idle and while it floods the
 // agent, in turns. x-p99 is the ratio of the 99th percentiles, x-p50 that of the medians.
 func BenchmarkFlood(b *testing.B) {
 	for _, kind := range []string{"to nobody", "garbage"} {
