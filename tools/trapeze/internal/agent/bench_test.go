@@ -190,7 +190,7 @@ func BenchmarkFlood(b *testing.B) {
 	for _, kind := range []string{"to nobody", "garbage"} {
 		b.Run(kind, func(b *testing.B) {
 			socket := serve(b, local+"direct = false\nframes = true\n")
-			at := "agent:local?socket=" + socket
+			at := "agent:local?engine=thread&socket=" + socket
 			x, y := nic(b, at), nic(b, at)
 			c := dial(b, x, y, "victim")
 			var on atomic.Bool
