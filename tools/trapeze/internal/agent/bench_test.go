@@ -18,7 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// Both sides of a ratio are measured in one run and in turns, blocks of some hundred messages each: it holds on a busy machine too. The
+// Both sides of a ratio are measured in one run and in turns, blocks of some hundred messages each. It holds on a busy machine too. The
 // engines run inline, in the goroutine that sends and receives.
 
 // block is the number of messages of a turn.
@@ -157,7 +157,7 @@ func BenchmarkMessage(b *testing.B) {
 	b.ReportMetric(m[2]/m[1], "x-host")
 }
 
-// BenchmarkOpen opens a NIC by the agent and closes it, and one without an agent, in turns. x-own is the ratio of the medians of opening.
+// BenchmarkOpen opens a NIC by the agent and one without, in turns. x-own is the ratio of the medians of opening.
 func BenchmarkOpen(b *testing.B) {
 	addresses := []string{"agent:local?socket=" + serve(b, local+"direct = false\n"), "emu:?wire=loop"}
 	times := make([][]float64, len(addresses))
