@@ -141,8 +141,8 @@ func own(b *testing.B) (x, y *via.NIC) {
 	return nic(b, at), nic(b, at)
 }
 
-// BenchmarkMessage is one way of 64 bytes between two clients of the agent that share memory, between two NICs of the wire that
-// programs of a host share (emu: alone), and between two with a shm wire of their own. x-host and x-shm are the ratios.
+// BenchmarkMessage is one way of 64 bytes between two clients of the agent that share memory. x-host is the ratio to two NICs of
+// the wire that programs of a host share (emu: alone), x-shm to two with a shm wire of their own.
 func BenchmarkMessage(b *testing.B) {
 	x, y := own(b)
 	at, host := "agent:local?socket="+serve(b, local), fmt.Sprint("emu:?wire=host:bench", os.Getpid())
@@ -184,7 +184,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(times[0][p50]/times[1][p50], "x-own")
 }
 
-// BenchmarkFlood is a round trip of 64 bytes between two clients, through the agent, while another client is idle and while it floods the
+// BenchmarkFlood is a round trip of 64 bytes between two clients, through the agent. A third client is idle, or floods the
 // agent, in turns. x-p99 is the ratio of the 99th percentiles, x-p50 that of the medians.
 func BenchmarkFlood(b *testing.B) {
 	for _, kind := range []string{"to nobody", "garbage"} {

@@ -159,8 +159,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestFloodTakesNoTurn: beside clients that flood it with frames to all, forged ones and garbage, what a client
-// sends passes in the next round, and nothing of it is lost.
+// TestFloodTakesNoTurn: what a client sends passes in the next round, and nothing of it is lost. Others flood
+// it meanwhile with frames to all, forged ones and garbage.
 func TestFloodTakesNoTurn(t *testing.T) {
 	n := newNIC(NIC{Name: "n"}, nil)
 	victim, peer := enter(t, n, 1, Grant{Frames: true, Share: 1}), enter(t, n, 2, Grant{Frames: true, Share: 1})
