@@ -20,14 +20,14 @@ import (
 )
 
 // serve runs an agent with a file, and returns the address of its socket as an option.
-func serve(t *testing.T, text string) (socket string) {
+func serve(t testing.TB, text string) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	start(t, "socket = \""+socket+"\"\n"+text)
 	return socket
 }
 
-func start(t *testing.T, text string) (stop func()) {
+func start(t testing.TB, text string) (stop func()) {
 	t.Helper()
 	c, err := agent.Parse("agent.toml", []byte(text))
 	if err != nil {

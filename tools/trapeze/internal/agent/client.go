@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -25,11 +26,10 @@ type client struct {
 	frames, bytes, reached, dropped, lost, forged, refused, slowed atomic.Uint64
 
 	// Those of the goroutine that passes frames on.
-	deficit int  // bytes that it may still send in this round
+	deficit int  // bytes that it may still send in this round; negative after a frame to many
 	pending bool // its turn goes on
 	slow    bool
-	credit  int64 // bytes that its rate allows now
-	at      time.Time
+	due     time.Time // from then on its rate allows the next frame
 }
 
 // said is a message with a descriptor.
@@ -92,37 +92,27 @@ func (c *client) deliver(f, head []byte) {
 	c.reached.Add(1)
 }
 
-// earn adds what the rate has allowed since the last time.
-func (c *client) earn(now time.Time) {
-	rate := c.grant.Rate
-	if rate == 0 {
-		return
-	}
-	if most := max(rate*int64(rateBurst)/int64(time.Second), 2*int64(c.nic.mtu)); c.at.IsZero() || now.Sub(c.at) > time.Second {
-		c.credit = most
-	} else {
-		c.credit = min(most, c.credit+rate*int64(now.Sub(c.at))/int64(time.Second))
-	}
-	c.at = now
-}
-
-// owes returns how long the client has to wait before its next frame.
-func (c *client) owes() time.Duration {
-	if c.grant.Rate == 0 || c.credit > 0 {
-		c.slow = false
-		return 0
-	}
-	if !c.slow {
-		c.slow = true
+// waits returns how long the rate keeps the client's next frame.
+func (c *client) waits(now time.Time) time.Duration {
+	wait := c.due.Sub(now)
+	if wait > 0 && !c.slow {
 		c.slowed.Add(1)
 	}
-	return max(time.Duration(-c.credit*int64(time.Second)/c.grant.Rate), time.Microsecond)
+	c.slow = wait > 0
+	return wait
 }
 
-func (c *client) spend(n int) {
-	if c.grant.Rate != 0 {
-		c.credit -= int64(n)
+// spend takes note of n bytes that have left: the next ones are due when the rate has allowed these.
+// What a client has not sent for some time it may send at once, two frames at least.
+func (c *client) spend(now time.Time, n int) {
+	rate := speed.Path{Rate: c.grant.Rate}
+	if rate.Instant() {
+		return
 	}
+	if earliest := now.Add(-max(rateBurst, rate.Takes(2*c.nic.mtu))); c.due.Before(earliest) {
+		c.due = earliest
+	}
+	c.due = c.due.Add(rate.Takes(n))
 }
 
 // tell has the program told something. One that does not listen has to leave.

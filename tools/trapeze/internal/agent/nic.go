@@ -24,8 +24,8 @@ const (
 	// spinLooks is the number of rounds without a frame before the agent sleeps: more than those
 	// after which ports ask to be woken. yieldEvery of them give others the processor.
 	spinLooks, yieldEvery = 600, 16
-	// rest bounds a sleep.
-	rest = 100 * time.Millisecond
+	// rest bounds a sleep, and portRest one while the port has no room.
+	rest, portRest = 100 * time.Millisecond, time.Millisecond
 	// localMTU is that of a NIC without a wire to elsewhere, as that of a shm wire.
 	localMTU = descriptors.HeaderSize + 16<<10
 	// rateBurst is the time for which a client with a rate may send at once.
@@ -44,6 +44,7 @@ type nic struct {
 	table atomic.Pointer[table]
 	wake  chan struct{}
 	turns atomic.Uint64 // rounds so far: the watchdog looks whether it moves
+	runs  atomic.Bool   // whether the goroutine is there
 
 	received, unknown atomic.Uint64 // frames from the port, and those to no client
 
@@ -51,6 +52,7 @@ type nic struct {
 
 	// The goroutine's.
 	next int    // whose turn it is
+	full bool   // the port has had no room in this round
 	head []byte // a copy of the beginning of a frame
 }
 
@@ -102,12 +104,26 @@ func (n *nic) remove(c *client) {
 	n.rouse()
 }
 
+// forgotten waits until the goroutine, if there is one, has no table from before. It reports whether that
+// came soon.
+func (n *nic) forgotten() bool {
+	turn := n.turns.Load() + 2
+	for end := time.Now().Add(time.Second); n.runs.Load() && n.turns.Load() < turn; time.Sleep(100 * time.Microsecond) {
+		if n.rouse(); time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
 // run passes frames on until ctx ends.
 func (n *nic) run(ctx context.Context) {
+	n.runs.Store(true)
+	defer n.runs.Store(false)
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	for idle := 0; ctx.Err() == nil; {
-		busy, pause := n.round()
+		busy, pause := n.round(time.Now())
 		n.turns.Add(1)
 		if busy {
 			idle = 0
@@ -131,7 +147,7 @@ func (n *nic) run(ctx context.Context) {
 
 // round lets the port and each client have a turn. It reports whether a frame has passed, and for
 // how long there may be nothing to do if not.
-func (n *nic) round() (busy bool, pause time.Duration) {
+func (n *nic) round(now time.Time) (busy bool, pause time.Duration) {
 	t, port := n.table.Load(), n.port.Load()
 	pause = rest
 	if port != nil {
@@ -145,23 +161,23 @@ func (n *nic) round() (busy bool, pause time.Duration) {
 			port.Release()
 		}
 	}
-	now := time.Now()
+	n.full = false
+	first := -1 // that the port has had no room for: it goes on first
 	for range t.list {
 		if n.next++; n.next >= len(t.list) {
 			n.next = 0
 		}
-		c := t.list[n.next]
-		sent, wait, full := n.serve(t, port, c, now)
+		sent, wait := n.serve(t, port, t.list[n.next], now)
 		busy = busy || sent
 		if wait > 0 {
 			pause = min(pause, wait)
 		}
-		if full {
-			// The port has no room: this client goes on first.
-			pause = min(pause, time.Millisecond)
-			n.next--
-			break
+		if n.full && first < 0 {
+			first = n.next
 		}
+	}
+	if n.full {
+		n.next, pause = first-1, min(pause, portRest)
 	}
 	for _, c := range t.list {
 		c.port.Flush()
@@ -173,32 +189,32 @@ func (n *nic) round() (busy bool, pause time.Duration) {
 }
 
 // serve passes on what a client may send in this round (deficit round robin, Shreedhar and
-// Varghese 1995). wait is the time for which its rate keeps the next frame; full says that the port does.
-func (n *nic) serve(t *table, port *uplink, c *client, now time.Time) (sent bool, wait time.Duration, full bool) {
+// Varghese 1995). wait is the time for which its rate keeps the next frame.
+func (n *nic) serve(t *table, port *uplink, c *client, now time.Time) (sent bool, wait time.Duration) {
 	if !c.pending {
 		c.deficit += quantum * c.grant.Share
 	}
 	c.pending = false
-	c.earn(now)
 	for {
 		f := wire.ReceiveWhole(c.port)
 		if f == nil {
-			c.deficit = 0
-			return sent, 0, false
+			c.deficit = min(c.deficit, 0)
+			return sent, 0
 		}
 		cost := len(f) + frameCost
 		if cost > c.deficit {
-			return true, 0, false
+			return true, 0
 		}
-		if wait := c.owes(); wait > 0 {
+		if wait := c.waits(now); wait > 0 {
 			c.pending = true
-			return sent, wait, false
+			return sent, wait
 		}
-		if !n.forward(t, port, c, f) {
+		copies, done := n.forward(t, port, c, f, now)
+		if !done {
 			c.pending = true
-			return sent, 0, true
+			return sent, 0
 		}
-		c.deficit -= cost
+		c.deficit -= cost * max(1, copies)
 		c.port.Release()
 		sent = true
 	}
@@ -225,25 +241,17 @@ func (n *nic) arrived(t *table, f []byte) {
 	c.deliver(f, nil)
 }
 
-// forward passes a client's frame on. It reports false if the port has no room. The client can
-// change the frame meanwhile: a copy is checked, and that copy leaves.
-func (n *nic) forward(t *table, port *uplink, c *client, f []byte) bool {
+// forward passes a client's frame on, and says how many clients it was copied for. It is not done if
+// the port has no room. The client can change the frame meanwhile: a copy is checked, and that copy leaves.
+func (n *nic) forward(t *table, port *uplink, c *client, f []byte, now time.Time) (copies int, done bool) {
 	h := n.head[:copy(n.head, f)]
 	if !c.may(h) {
-		return true
+		return 0, true
 	}
 	to := descriptors.MAC(h)
 	other := t.known[to]
-	if other == nil && port != nil && to != n.mac {
-		b := port.Reserve(len(f))
-		if b == nil && port.LinkUp() && len(f) <= n.mtu {
-			return false
-		}
-		if b != nil {
-			copy(b, f)
-			copy(b, h)
-			port.Commit()
-		}
+	if other == nil && port != nil && to != n.mac && !n.raise(port, f, h) {
+		return 0, false
 	}
 	switch {
 	case to.IsMulticast():
@@ -252,6 +260,7 @@ func (n *nic) forward(t *table, port *uplink, c *client, f []byte) bool {
 				d.deliver(f, h)
 			}
 		}
+		copies = len(t.list)
 	case other != nil:
 		other.deliver(f, h)
 	case port == nil || to == n.mac:
@@ -259,6 +268,23 @@ func (n *nic) forward(t *table, port *uplink, c *client, f []byte) bool {
 	}
 	c.frames.Add(1)
 	c.bytes.Add(uint64(len(f)))
-	c.spend(len(f))
+	c.spend(now, len(f))
+	return copies, true
+}
+
+// raise gives the port a frame. It reports false if the port has no room now. Once it has had none,
+// no client comes before the first that waits for it.
+func (n *nic) raise(port *uplink, f, head []byte) bool {
+	if n.full {
+		return false
+	}
+	b := port.Reserve(len(f))
+	if b == nil {
+		n.full = port.LinkUp() && len(f) <= n.mtu
+		return !n.full // else the frame is lost
+	}
+	copy(b, f)
+	copy(b, head)
+	port.Commit()
 	return true
 }

@@ -146,6 +146,7 @@ func shared(t testing.TB, socket string) (from, to *via.NIC) {
 
 // stream is a connection on which numbered messages pass as long as it is wanted.
 type stream struct {
+	every   time.Duration // pause between two sends
 	arrived atomic.Uint64
 	gap     atomic.Int64 // longest pause between two messages, in ns
 	stop    atomic.Bool
@@ -183,6 +184,7 @@ func (s *stream) begin(t testing.TB, from, to *via.NIC) {
 		for i := uint64(0); !s.stop.Load() && err == nil; i++ {
 			b = fill(b, i)
 			err = c.Send(ctx, b)
+			time.Sleep(s.every)
 		}
 		if err == nil {
 			err = c.CloseSend(ctx)

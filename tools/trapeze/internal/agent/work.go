@@ -147,6 +147,10 @@ func (a *Agent) attend(ctx context.Context, l *client) {
 func (a *Agent) dismiss(l *client) {
 	a.leave(l)
 	_ = l.port.Close()
+	if l.nic.forgotten() { // its memory is given back at once, and else when it is collected
+		l.port.Reserve(0)
+		l.port.Receive()
+	}
 	l.conn.Close()
 	a.log.Info("client gone", "nic", l.nic.Name, "station", l.mac, "pid", l.who.pid)
 }

@@ -106,6 +106,44 @@ func TestOwnerRefused(t *testing.T) {
 	}
 }
 
+// TestOwnerNamed: of two NICs with one address, PID:PORT names each, and the error lists both.
+func TestOwnerNamed(t *testing.T) {
+	address := shownNIC(t)
+	const twice = "emu:?wire=mem:named"
+	for range 2 {
+		nic, err := via.Open(t.Context(), twice, via.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nic.Close()
+	}
+	pid := strconv.Itoa(os.Getpid())
+	for port, want := range []string{address, twice, twice} {
+		var r struct {
+			NICs []struct {
+				Address string `json:"address"`
+				Port    int    `json:"port"`
+			} `json:"nics"`
+		}
+		id := pid + ":" + strconv.Itoa(port)
+		o := run(t, "stats", id, "--json")
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || len(r.NICs) != 1 || r.NICs[0].Port != port || r.NICs[0].Address != want {
+			t.Errorf("stats %s: %v, %+v", id, err, o)
+		}
+	}
+	for _, args := range [][]string{{"log", twice}, {"log", pid}, {"log"}, {"capture", "--output", "-", "--device", twice}} {
+		o := run(t, args...)
+		if o.code != shell.ExitUsage || !strings.Contains(o.stderr, pid+":1 ("+twice+")") || !strings.Contains(o.stderr, pid+":2 ("+twice+")") {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+	for _, id := range []string{pid + ":3", pid + ":", ":0", pid + ":-1", pid + ":00"} {
+		if o := run(t, "stats", id); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "no process shows such a NIC") {
+			t.Errorf("stats %s: %+v", id, o)
+		}
+	}
+}
+
 // TestWeb: the address that web prints opens the page, its port is refused to a second one, and an
 // interrupt ends it with code 0.
 func TestWeb(t *testing.T) {

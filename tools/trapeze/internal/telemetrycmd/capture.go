@@ -52,7 +52,7 @@ const (
 func (x *commands) capture() *cobra.Command {
 	f := captureFlags{maxBytes: 1 << 30}
 	c := &cobra.Command{
-		Use:   "capture --device PID|ADDRESS --output FILE",
+		Use:   "capture --device PID|PID:PORT|ADDRESS --output FILE",
 		Short: "Write the frames of another process's NIC to a file",
 		Long: `Write the frames that cross the wire of a NIC, both ways, while another process uses it,
 to a file that tcpdump and Wireshark read, with times in nanoseconds. The NIC is one
@@ -75,7 +75,7 @@ stdout as they come.
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runCapture(ctx, &f) }),
 	}
-	c.Flags().StringVarP(&f.device, "device", "d", "", "address of the NIC, or the ID of its process (default the only one)")
+	c.Flags().StringVarP(&f.device, "device", "d", "", "address of the NIC, or the ID of its process, or PID:PORT (default the only one)")
 	c.Flags().StringVarP(&f.output.Path, "output", "o", "", "file to write frames to; - is stdout")
 	f.output.Register(c)
 	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
@@ -120,7 +120,7 @@ func (x *commands) runCapture(ctx context.Context, f *captureFlags) error {
 	}
 	s := capturing{captureFlags: f, nic: n, ring: ring, match: match, file: file, report: captureReport{Output: f.output.Path}}
 	meter := x.Meter("captured", -1)
-	x.Note("capturing frames of %s, process %d", n.Address, n.PID)
+	x.Note("capturing frames of %s, process %s", n.Address, n.id())
 	lost := s.run(ctx, meter.Add)
 	meter.Stop()
 	s.report.Dropped = ring.Dropped()

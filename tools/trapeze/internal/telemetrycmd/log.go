@@ -37,7 +37,7 @@ const logPause = 20 * time.Millisecond
 func (x *commands) log() *cobra.Command {
 	var count int
 	c := &cobra.Command{
-		Use:   "log [PID|ADDRESS]",
+		Use:   "log [PID|PID:PORT|ADDRESS]",
 		Short: "The DMA log of another process's NIC, live",
 		Long: `Show each transfer that the engines of a NIC make, while another process uses it:
 hostTx and netTx send, netRcv and hostRcv receive. The NIC keeps its log for as long

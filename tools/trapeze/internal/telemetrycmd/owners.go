@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,16 +109,17 @@ func (n *NIC) endpoints(ctx context.Context) ([]telemetry.Endpoint, error) {
 // errNoNIC: no process has the NIC that is asked for, or several have.
 var errNoNIC = errors.New("no process shows such a NIC")
 
-// choose finds the NICs that a process ID or an address stands for; all for an empty word.
+// id names one NIC of this host: two processes may have NICs of one address.
+func (n *NIC) id() string { return fmt.Sprintf("%d:%d", n.PID, n.Port) }
+
+// choose finds the NICs that PID, PID:PORT or an address stands for; all for an empty word.
 func (h *host) choose(word string) ([]*NIC, error) {
 	if word == "" && len(h.nics) > 0 {
 		return h.nics, nil
 	}
-	pid, err := strconv.Atoi(word)
-	isPID := err == nil
 	var list []*NIC
 	for _, n := range h.nics {
-		if isPID && n.PID == pid || n.Address == telemetry.Public(word) {
+		if word == n.id() || word == strconv.Itoa(n.PID) || telemetry.Public(word) == n.Address {
 			list = append(list, n)
 		}
 	}
@@ -130,16 +132,23 @@ func (h *host) choose(word string) ([]*NIC, error) {
 	return nil, fmt.Errorf("%w: %s; 'trapeze ps' lists those that there are", errNoNIC, word)
 }
 
+// maxCandidates bounds the NICs in an error.
+const maxCandidates = 8
+
 // one is choose for a command about one NIC.
 func (h *host) one(word string) (*NIC, error) {
 	list, err := h.choose(word)
 	if err != nil {
 		return nil, err
 	}
-	if len(list) > 1 {
-		return nil, option.Errorf("%d NICs are meant: give the process ID or the address of one ('trapeze ps' lists them)", len(list))
+	if len(list) == 1 {
+		return list[0], nil
 	}
-	return list[0], nil
+	var ids []string
+	for _, n := range list[:min(len(list), maxCandidates)] {
+		ids = append(ids, n.id()+" ("+n.Address+")")
+	}
+	return nil, option.Errorf("%d NICs are meant: give one as PID:PORT, such as %s; 'trapeze ps' lists all", len(list), strings.Join(ids, ", "))
 }
 
 // Inspect asks the process that has the NIC at an address what it is. It returns nil if no

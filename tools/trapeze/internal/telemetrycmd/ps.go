@@ -72,9 +72,9 @@ func printPS(w io.Writer, nics []psNIC) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "PID\tUSER\tPROGRAM\tVIS\tSENT/S\tRECEIVED/S\tNIC")
+	fmt.Fprintln(t, "PID\tPORT\tUSER\tPROGRAM\tVIS\tSENT/S\tRECEIVED/S\tNIC")
 	for _, n := range nics {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", n.PID, n.User, n.Program, n.VIs, amount(n.Sent), amount(n.Received), n.Address)
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", n.PID, n.Port, n.User, n.Program, n.VIs, amount(n.Sent), amount(n.Received), n.Address)
 	}
 	return t.Flush()
 }

@@ -37,15 +37,15 @@ type statsFlags struct {
 func (x *commands) stats() *cobra.Command {
 	var f statsFlags
 	c := &cobra.Command{
-		Use:   "stats [PID|ADDRESS]",
+		Use:   "stats [PID|PID:PORT|ADDRESS]",
 		Short: "What the NICs of other processes have counted",
-		Long: `Show the counters of NICs that other processes have open: those of a process, of an
-address, or all. Counters that are zero are left out. With --watch it shows how
+		Long: `Show the counters of NICs that other processes have open: those of a process, one of
+them (PID:PORT), those of an address, or all. Counters that are zero are left out. With --watch it shows how
 much each has grown in a second, again and again, until it is interrupted.
 
 ` + keys.Of(statsReport{}),
 		Example: `  trapeze stats
-  trapeze stats 1234 --watch
+  trapeze stats 1234:1 --watch
   trapeze stats pci:0000:03:00.0 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: command.Run(func(ctx context.Context, args []string) error { return x.runStats(ctx, &f, word(args)) }),
@@ -99,7 +99,7 @@ func (x *commands) runStats(ctx context.Context, f *statsFlags, which string) er
 func (f *statsFlags) print(w io.Writer, nics []nicStats) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, n := range nics {
-		fmt.Fprintf(t, "%s\tPID %d (%s)\n", n.Address, n.PID, n.Program)
+		fmt.Fprintf(t, "%s\tPID %s (%s)\n", n.Address, n.id(), n.Program)
 		for _, group := range []struct {
 			prefix string
 			counts map[string]uint64
@@ -132,7 +132,7 @@ func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error 
 			if gauges[i].err == nil {
 				live++
 			}
-			fmt.Fprintf(t, "%s\tPID %d (%s)\n", gauges[i].nic.Address, gauges[i].nic.PID, gauges[i].nic.Program)
+			fmt.Fprintf(t, "%s\tPID %s (%s)\n", gauges[i].nic.Address, gauges[i].nic.id(), gauges[i].nic.Program)
 			for _, name := range slices.Sorted(maps.Keys(rates)) {
 				if v := rates[name]; v != 0 || f.all {
 					fmt.Fprintf(t, "  %s\t%s/s\n", telemetry.Printable(name), amount(v))

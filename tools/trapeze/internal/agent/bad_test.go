@@ -1,0 +1,356 @@
+package agent_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
+)
+
+// patience bounds what must come, however busy the machine is.
+const patience = 30 * time.Second
+
+func connect(t testing.TB, socket string) *net.UnixConn {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.UnixConn)
+}
+
+// ask sends a request, and returns the answer and its descriptor.
+func ask(t testing.TB, socket string, m agentlink.Message, fd int) (*agentlink.Conn, agentlink.Message, int) {
+	t.Helper()
+	c := agentlink.New(connect(t, socket))
+	if err := c.Send(m, fd); err != nil {
+		t.Fatal(err)
+	}
+	answer, got, err := c.Receive(time.Now().Add(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, answer, got
+}
+
+// TestTooMuch: a request for more than there is, of anything, is refused with the field and a code.
+func TestTooMuch(t *testing.T) {
+	socket := serve(t, local+`name = "small"
+nics = ["local"]
+vis = 8
+memory = "1M"
+clients = 1
+stations = ["02:00:00:00:01:00/40"]
+[nic.other]
+address = "emu:"
+[[grant]]
+name = "no one here"
+users = ["4294967294"]
+`)
+	const open, version = agentlink.Open, agentlink.Version
+	taken, m, fd := ask(t, socket, agentlink.Message{Kind: open, Version: version, Station: "02:00:00:00:01:07"}, -1)
+	if m.Kind != agentlink.Welcome || m.VIs != 8 || m.Memory != 1<<20 || m.Station != "02:00:00:00:01:07" {
+		t.Fatalf("%+v", m)
+	}
+	defer taken.Close()
+	defer unix.Close(fd)
+	for name, c := range map[string]struct {
+		m     agentlink.Message
+		errno unix.Errno
+		says  string
+	}{
+		"VIs":                        {agentlink.Message{VIs: 9}, unix.EPERM, "vis=9: small grants 8"},
+		"memory":                     {agentlink.Message{Memory: 1<<20 + 1}, unix.EPERM, "memory=1048577: small grants 1048576"},
+		"a frame too long":           {agentlink.Message{MTU: 1 << 20}, unix.EPERM, "mtu=1048576"},
+		"a frame too short":          {agentlink.Message{MTU: 1}, unix.EPERM, "mtu=1:"},
+		"a frame of negative size":   {agentlink.Message{MTU: -1}, unix.EPERM, "mtu=-1:"},
+		"a NIC too many":             {agentlink.Message{}, unix.EAGAIN, "raise clients"},
+		"a NIC that is not there":    {agentlink.Message{NIC: "x\x1b[2J"}, unix.ENODEV, `no NIC "x[2J"`},
+		"a NIC of others":            {agentlink.Message{NIC: "other"}, unix.EPERM, "no grant lets user 0"},
+		"another version":            {agentlink.Message{Version: 7}, unix.EPERM, "version 1 of the protocol, and you 7"},
+		"a request that is none":     {agentlink.Message{Kind: "reboot"}, unix.EPERM, `no request "reboot"`},
+		"what the agent says":        {agentlink.Message{Kind: agentlink.Welcome}, unix.EPERM, `no request "welcome"`},
+		"more VIs than there can be": {agentlink.Message{VIs: 1<<32 - 1}, unix.EPERM, "vis=4294967295"},
+	} {
+		if c.m.Kind == "" {
+			c.m.Kind = open
+		}
+		if c.m.Version == 0 {
+			c.m.Version = version
+		}
+		refused(t, socket, name, c.m, c.errno, c.says)
+	}
+	socket = serve(t, local+"name = \"small\"\nstations = [\"02:00:00:00:01:00/40\"]\n")
+	for name, c := range map[string]struct {
+		station string
+		errno   unix.Errno
+		says    string
+	}{
+		"a station that is not granted": {"02:00:00:00:02:00", unix.EPERM, "does not grant it"},
+		"a group":                       {"03:00:00:00:01:00", unix.EPERM, "mac=03:00:00:00:01:00"},
+		"none":                          {"00:00:00:00:00:00", unix.EPERM, "mac=00:00:00:00:00:00"},
+		"no address":                    {"here\n", unix.EINVAL, "mac=here: it is no station"},
+		"an address of 8 bytes":         {"02:00:00:00:00:00:00:01", unix.EINVAL, "it is no station"},
+	} {
+		refused(t, socket, name, agentlink.Message{Kind: open, Version: version, Station: c.station}, c.errno, c.says)
+	}
+}
+
+func refused(t *testing.T, socket, name string, request agentlink.Message, errno unix.Errno, says string) {
+	t.Helper()
+	c, m, fd := ask(t, socket, request, -1)
+	defer c.Close()
+	if fd >= 0 || m.Kind != agentlink.Refuse || unix.Errno(m.Errno) != errno || !strings.Contains(m.Why, says) {
+		t.Errorf("%s: %+v with descriptor %d, want %v and %q", name, m, fd, errno, says)
+	}
+}
+
+// TestStationTaken: no two clients of a NIC are one station.
+func TestStationTaken(t *testing.T) {
+	socket := serve(t, local)
+	request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version, Station: "02:00:00:00:01:07"}
+	c, m, fd := ask(t, socket, request, -1)
+	if m.Kind != agentlink.Welcome {
+		t.Fatalf("%+v", m)
+	}
+	defer c.Close()
+	defer unix.Close(fd)
+	refused(t, socket, "the same station", request, unix.EADDRINUSE, "mac=02:00:00:00:01:07")
+}
+
+// empty waits until no client is left.
+func empty(t testing.TB, socket string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		c, m, _ := ask(t, socket, agentlink.Message{Kind: agentlink.List, Version: agentlink.Version}, -1)
+		c.Close()
+		if len(m.Clients) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v stay", m.Clients)
+		}
+	}
+}
+
+func packet(body string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+// TestNoMessages: what is no message ends the connection, without an answer. A message that is not whole does so in time.
+// The agent keeps no descriptor that comes with them.
+func TestNoMessages(t *testing.T) {
+	socket := serve(t, local)
+	good := `{"kind":"list","version":1}`
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	before := measure(t)
+	cases := map[string]struct {
+		bytes []byte
+		fds   int
+	}{
+		"nothing":                    {nil, 0},
+		"half a length":              {[]byte{0, 0}, 0},
+		"half a message":             {packet(good)[:20], 0},
+		"a length of zero":           {packet(""), 0},
+		"the largest length":         {[]byte("\xff\xff\xff\xff" + good), 0},
+		"a byte too much":            {binary.BigEndian.AppendUint32(nil, 1<<20+1), 0},
+		"the largest, and no more":   {binary.BigEndian.AppendUint32(nil, 1<<20), 0},
+		"no JSON":                    {packet("open the NIC"), 0},
+		"a list":                     {packet("[1,2]"), 0},
+		"a negative number of VIs":   {packet(`{"kind":"open","version":1,"vis":-1}`), 0},
+		"more memory than can be":    {packet(`{"kind":"open","version":1,"memory":18446744073709551616}`), 0},
+		"a number for a name":        {packet(`{"kind":"open","version":1,"nic":7}`), 0},
+		"depth":                      {packet(strings.Repeat("[", 100_000)), 0},
+		"two descriptors":            {packet(good), 2},
+		"as many as there can be":    {packet(good), 253},
+		"a pipe and half a message":  {packet(good)[:20], 1},
+		"descriptors and no message": {[]byte{0}, 200},
+	}
+	t.Run("all", func(t *testing.T) {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // those that wait do so at once
+				conn := connect(t, socket)
+				defer conn.Close()
+				var rights []byte
+				if c.fds > 0 {
+					fds := make([]int, c.fds)
+					for i := range fds {
+						fds[i] = pipe[i%2]
+					}
+					rights = unix.UnixRights(fds...)
+				}
+				if len(c.bytes) > 0 {
+					if _, _, err := conn.WriteMsgUnix(c.bytes, rights, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_ = conn.SetReadDeadline(time.Now().Add(patience))
+				n, err := conn.Read(make([]byte, 1))
+				if n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+					t.Errorf("%d bytes came, %v", n, err)
+				}
+			})
+		}
+	})
+	given(t, before)
+	empty(t, socket)
+}
+
+// given waits until no more files are open, and no more is mapped, than before.
+func given(t *testing.T, before resources) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		now := measure(t)
+		if now.files <= before.files && now.mappings <= before.mappings {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v, before %+v", now, before)
+		}
+	}
+}
+
+// TestBadWire: a client that has its wire and breaks the rules there is no client any more, and costs the agent nothing.
+func TestBadWire(t *testing.T) {
+	socket := serve(t, local+"clients = 256\n")
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	memory, err := unix.MemfdCreate("not sealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memory)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	before := measure(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 100 {
+		request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}
+		c, m, wire := ask(t, socket, request, []int{-1, pipe[0], memory}[i%3])
+		if m.Kind != agentlink.Welcome || wire < 0 {
+			t.Fatalf("%+v, descriptor %d", m, wire)
+		}
+		garbage := make([]byte, 1+random.IntN(200))
+		for j := range garbage {
+			garbage[j] = byte(random.Uint32())
+		}
+		var rights []byte
+		if i%4 > 0 {
+			rights = unix.UnixRights([]int{pipe[0], int(file.Fd()), memory}[:i%4]...)
+		}
+		// It may have ended already.
+		_ = unix.Sendmsg(wire, garbage, rights, nil, unix.MSG_NOSIGNAL)
+		if i%5 == 0 {
+			_ = unix.Close(wire)
+			wire = -1
+		}
+		// The agent lets go by itself: the program still has its end.
+		empty(t, socket)
+		if wire >= 0 {
+			_ = unix.Close(wire)
+		}
+		c.Close()
+	}
+	given(t, before)
+}
+
+// TestTruncates: the memory that clients have in common with the agent and with each other cannot be shortened: a
+// client that maps it and cuts it off would end the others.
+func TestTruncates(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("memory that is mapped can be opened by root only")
+	}
+	at := "agent:?engine=thread&socket=" + serve(t, local)
+	one, two := open(t, at), open(t, at)
+	exchange(t, one, two, "whole")
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for line := range strings.Lines(string(maps)) {
+		if !strings.Contains(line, "/memfd:trapeze-shm") {
+			continue
+		}
+		where, _, _ := strings.Cut(line, " ")
+		f, err := os.OpenFile("/proc/self/map_files/"+where, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int64{0, 4096, 1 << 30} {
+			if err := f.Truncate(size); !errors.Is(err, unix.EPERM) {
+				t.Errorf("%s: truncated to %d bytes: %v", where, size, err)
+			}
+		}
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: sealed against writing: %v", where, err)
+		}
+		f.Close()
+		tried++
+	}
+	if tried < 4 {
+		t.Errorf("%d mappings, want those of two clients and the agent", tried)
+	}
+	exchange(t, one, two, "still whole")
+}
+
+// FuzzRequest sends an agent what is no request, or one. It ends the connection, and keeps no client.
+func FuzzRequest(f *testing.F) {
+	for _, s := range []string{`{"kind":"open","version":1}`, `{"kind":"list","version":1}`, `{"kind":"open","version":1,"nic":"local","vis":1,"memory":4096,"mtu":1500,"station":"02:00:00:00:00:01"}`,
+		`{"kind":"open","version":2}`, `{}`, `null`, `{"kind":"open","version":1,"station":"ff:ff:ff:ff:ff:ff"}`, `{"kind":"peer","version":1,"listen":true}`} {
+		f.Add(packet(s))
+		f.Add(append(packet(s), packet(s)...))
+		f.Add(packet(s)[:len(s)/2])
+	}
+	f.Add([]byte("\xff\xff\xff\xff"))
+	var socket string
+	f.Fuzz(func(t *testing.T, b []byte) {
+		socket = serve(t, local+"vis = 8\n")
+		c := connect(t, socket)
+		defer c.Close()
+		if _, err := c.Write(b); err == nil {
+			_ = c.CloseWrite()
+		}
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		link := agentlink.New(c)
+		for {
+			m, fd, err := link.Receive(time.Now().Add(patience))
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("it does not end the connection")
+			}
+			if err != nil {
+				break
+			}
+			if (m.Kind == agentlink.Welcome) != (fd >= 0) || m.Kind == agentlink.Welcome && (m.VIs < 1 || m.VIs > 8) {
+				t.Errorf("%+v, descriptor %d", m, fd)
+			}
+		}
+		link.Close()
+		empty(t, socket)
+	})
+}

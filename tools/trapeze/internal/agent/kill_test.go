@@ -1,0 +1,223 @@
+package agent_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// The environment of a process that is a client: the NIC that it opens, and the address that it dials.
+const (
+	clientAt   = "TRAPEZE_TEST_CLIENT"
+	clientPeer = "TRAPEZE_TEST_PEER"
+)
+
+// steps are those of a client, which says each before it.
+var steps = []string{"open", "register", "dial", "send", "receive", "close"}
+
+// kills is the number of clients that are killed at each run of a test.
+func kills() int {
+	if soak.Wanted() {
+		return 1000
+	}
+	return 50
+}
+
+// small are the options of connections of which there are many at a time.
+var small = via.ConnOptions{MaxMessage: 4096, SendDepth: 4, RecvDepth: 4}
+
+// runClient opens a NIC, uses it and closes it, again and again.
+func runClient(at, peer string) error {
+	ctx := context.Background()
+	for range 1000 {
+		if err := oneLife(ctx, at, peer); err != nil {
+			return err
+		}
+	}
+	return errors.New("it was not killed")
+}
+
+func oneLife(ctx context.Context, at, peer string) error {
+	fmt.Println("open")
+	n, err := via.Open(ctx, at, via.Options{NoTelemetry: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println("register")
+	m, err := n.Alloc(ctx, 64<<10, via.MemoryAttributes{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("dial")
+	c, err := via.Dial(ctx, n, peer, small)
+	if err != nil {
+		return err
+	}
+	fmt.Println("send")
+	for i := range 8 {
+		if err := c.Send(ctx, make([]byte, 500*i)); err != nil {
+			return err
+		}
+		if i == 0 {
+			fmt.Println("receive")
+		}
+		if _, err := c.Receive(ctx); err != nil {
+			return err
+		}
+		if err := c.Release(); err != nil {
+			return err
+		}
+	}
+	fmt.Println("close")
+	return errors.Join(c.Close(), m.Close(ctx), n.Close())
+}
+
+// TestKills kills clients at random moments of each step. A NIC that is open sends on: no message of it is lost. All
+// that the agent had for those clients is given back.
+func TestKills(t *testing.T) {
+	for name, options := range map[string]string{"direct": "", "through the agent": "direct = false\n"} {
+		t.Run(name, func(t *testing.T) {
+			socket := serve(t, local+options+"vis = 1024\n")
+			at := "agent:local?engine=thread&socket=" + socket
+			peer := echo(t, at)
+			numbers := stream{every: time.Millisecond}
+			numbers.begin(t, open(t, at), open(t, at))
+			numbers.progress(t, 1)
+			victim := &victims{at: at, peer: peer}
+			before := measure(t)
+			for i := range kills() {
+				victim.kill(t, steps[i%len(steps)])
+			}
+			if options == "" {
+				runtime.GC() // a client that shared memory with those gives it back when it is collected
+			}
+			settle(t, socket, before)
+			if victim.died > 0 {
+				t.Errorf("%d clients ended by themselves: %s", victim.died, victim.said)
+			}
+			numbers.end(t)
+			// Those that are there can still come, and have room.
+			exchange(t, open(t, at), open(t, at), "after")
+		})
+	}
+}
+
+// victims are the clients that are killed.
+type victims struct {
+	at, peer string
+	died     int
+	said     string
+}
+
+// kill starts a client, and kills it some time after it has come to a step.
+func (v *victims) kill(t *testing.T, step string) {
+	t.Helper()
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), clientAt+"="+v.at, clientPeer+"="+v.peer, "TRAPEZE_TELEMETRY=off")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	for round := 1 + rand.IntN(2); round > 0 && lines.Scan(); {
+		if lines.Text() == step {
+			round--
+		}
+	}
+	time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+	_ = c.Process.Kill()
+	if !stuck.Stop() {
+		t.Errorf("a client did not come to %q", step)
+	}
+	_ = c.Wait()
+	if c.ProcessState.Exited() {
+		v.died++
+		v.said = said.String()
+	}
+}
+
+// echo has a NIC of this process send back what comes, and returns its address.
+func echo(t *testing.T, at string) string {
+	n := open(t, at+"&vis=1024")
+	l, err := via.Listen(n, "echo", via.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var answering sync.WaitGroup
+		defer answering.Wait()
+		for {
+			c, err := l.Accept(ctx)
+			if ctx.Err() != nil || errors.Is(err, via.ErrClosed) {
+				return
+			}
+			if err != nil {
+				continue // one that was killed meanwhile
+			}
+			answering.Go(func() {
+				defer c.Close()
+				for {
+					m, err := c.Receive(ctx)
+					if err != nil || c.Send(ctx, m) != nil || c.Release() != nil {
+						return
+					}
+				}
+			})
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		<-done
+	})
+	return l.Address().String()
+}
+
+// resources are what a leak would add to.
+type resources struct{ files, mappings, goroutines int }
+
+func measure(t *testing.T) resources {
+	return resources{leaktest.Files(t), leaktest.Mappings(t), runtime.NumGoroutine()}
+}
+
+// settle waits until the only clients are those of this process, and there is no more of anything than before.
+func settle(t *testing.T, socket string, before resources) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		foreign := 0
+		for _, c := range list(t, socket) {
+			if int(c.PID) != os.Getpid() {
+				foreign++
+			}
+		}
+		now := measure(t)
+		if foreign == 0 && now.files <= before.files && now.mappings <= before.mappings && now.goroutines <= before.goroutines {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d clients stay; %+v, before %+v", foreign, now, before)
+		}
+	}
+}
