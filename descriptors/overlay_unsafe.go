@@ -63,6 +63,10 @@ func (h *Header) SamePath(other *Header) bool {
 // nil if it is too short or not aligned to 4 bytes.
 func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](payload, 4) }
 
+// DirectTableAt lays the table of direct operations over b, nil if b is shorter than
+// DirectTableSize or not aligned to 64 bytes.
+func DirectTableAt(b []byte) *DirectTable { return overlay[DirectTable](b, DirectRegionSize) }
+
 // ReferencesAt lays as many whole references over b, which follows the header of a
 // frame, as it holds; nil if b is not aligned to 8 bytes.
 func ReferencesAt(b []byte) []Reference { return overlaySlice[Reference](b, 8) }
