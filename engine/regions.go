@@ -22,6 +22,7 @@ type region struct {
 	whole []byte
 	epoch uint64
 	eager *eager // nil if it is not an eager region
+	shown []byte // the memory that the peer has been told of; nil for none
 }
 
 // grants reports whether a peer may write to the region, or read it.
@@ -54,19 +55,25 @@ type regions struct {
 	free  []uint32 // slots of table, oldest first
 	ptags []ptag
 	sram  sram
+
+	direct direct
 }
 
 // clear takes back all registrations.
 func (m *regions) clear() {
 	m.table, m.free, m.ptags = nil, nil, []ptag{{live: true}}
 	m.sram.clear()
+	m.direct.clear()
 	m.renew()
 }
 
 // renew forgets the windows of an older generation of the bus.
 func (m *regions) renew() {
-	m.epoch = m.bus.Generation() + 1
 	m.stamp++
+	if epoch := m.bus.Generation() + 1; epoch != m.epoch {
+		m.epoch = epoch
+		m.republish()
+	}
 }
 
 // createPtag makes a new protection tag; its command has no body.
@@ -137,6 +144,7 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 	}
 	r.ptag, r.address, r.length, r.iova, r.access = b.Ptag, b.Address, b.Length, b.IOVA, b.Access
 	t.users++
+	m.publish(r)
 	reply.Handle = r.handle
 	return reply, refusal{}
 }
@@ -190,6 +198,7 @@ func (m *regions) deregister(handle uint32) {
 
 // leave gives back the slot of the region table that enter took.
 func (m *regions) leave(r *region) {
+	m.withdraw(r.handle)
 	i := r.handle & regionIndexMask
 	*r = region{last: r.last}
 	m.free = append(m.free, i)
@@ -242,14 +251,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 		return r.whole[off : off+n]
 	}
 	if r.epoch != m.epoch {
-		r.epoch, r.whole = m.epoch, nil
-		// The window is all of it, if the bus lets us do what the region's rights allow.
-		w, err := m.bus.Window(r.iova, r.length, false)
-		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
-			w, err = m.bus.Window(r.iova, uint64(len(w)), true)
-		}
-		if err == nil && uint64(len(w)) >= r.length {
-			r.whole = w[:r.length]
+		if r.epoch, r.whole = m.epoch, m.contiguous(r); r.whole != nil {
 			return r.whole[off : off+n]
 		}
 	}

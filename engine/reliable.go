@@ -69,6 +69,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
+		k.regions.direct.connected(ep)
 	} else {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
 			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
@@ -117,6 +118,9 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 				k.busy.add(ep)
 			}
 			return false
+		}
+		if m.frames != descriptors.FrameData && r.carry(m) {
+			continue
 		}
 		var flags descriptors.FrameFlags
 		if windowed && r.nxt-r.una == windowFrames-1 {
