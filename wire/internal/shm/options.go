@@ -75,6 +75,9 @@ type Options struct {
 	Ring int
 	// Share makes exported memory readable by the peer, if it agrees.
 	Share bool
+	// ShareWrite, beside Share, makes memory that is exported with ExportWritable writable by
+	// the peer, if it agrees: it can then write to all of it at any time.
+	ShareWrite bool
 }
 
 // Check reports what New would refuse, as an error that wraps ends.ErrOptions.
@@ -97,6 +100,8 @@ func (o *Options) complete() error {
 		return bad("role is %d", int(o.Role))
 	case o.MTU < descriptors.MinMTU || o.MTU > descriptors.MaxMTU:
 		return bad("MTU %d is not in %d..%d", o.MTU, descriptors.MinMTU, descriptors.MaxMTU)
+	case o.ShareWrite && !o.Share:
+		return bad("memory that is not shared cannot be shared for writing")
 	case o.Ring < 0 || o.Ring > MaxRing:
 		return bad("ring of %d bytes is not in 1..%d", o.Ring, MaxRing)
 	}
