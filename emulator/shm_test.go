@@ -84,7 +84,7 @@ func TestBadSharedAddresses(t *testing.T) {
 		{"wire=shm:/" + strings.Repeat("x", 120), "107"},
 		{"wire=shm:/x&role=server", "listen, connect or auto"},
 		{"wire=shm:/x&role=both", "listen, connect or auto"},
-		{"wire=shm:/x&share=yes", "on or off"},
+		{"wire=shm:/x&share=yes", "on, off or write"},
 		{"wire=shm:/x&mtu=100", "160..65344"},
 		{"wire=shm:/x&ring=4", "memif"},
 		{"wire=shm:/x&peer=127.0.0.1:9", "UDP"},
