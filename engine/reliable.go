@@ -154,7 +154,7 @@ func (r *reliable) upNext() *sending {
 		} else {
 			r.ep.send.fetched++
 		}
-		r.stalled = int32(r.limit-r.numbered) <= 0 && (r.wire == 0 || !r.moreCredit())
+		r.stalled = int32(r.limit-r.numbered) <= 0 && m.takesReceive() && (r.wire == 0 || !r.moreCredit())
 		if r.fetched = (r.stalled || m.control.bits&unlikeSends != 0) && !r.mayBegin(m); r.fetched {
 			r.ep.send.fetched-- // it counts as posted
 			return nil
