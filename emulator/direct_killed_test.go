@@ -106,7 +106,7 @@ func killWriter(t *testing.T, after time.Duration) {
 		before := received()
 		fill(b, 1)
 		time.Sleep(time.Millisecond)
-		if b[1] == 0 && received() == before { // the writer's memory is zero, and nobody polls here
+		if b[100] == 0 && received() == before { // the writer's memory is zero, and nobody polls here
 			break
 		}
 		if time.Now().After(end) {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/via"
@@ -446,5 +448,43 @@ func TestDirectScribbled(t *testing.T) {
 	}
 	if !bytes.Equal(ours[size:], guard) {
 		t.Error("a read has left its buffer")
+	}
+}
+
+// TestDirectOnly: who posts nothing else, and finds each operation complete at once, still hears
+// its peer, and is heard: neither takes the other for dead.
+func TestDirectOnly(t *testing.T) {
+	quick := func(o *emulator.Options) {
+		o.Timing = engine.DefaultTiming()
+		o.Timing.Probe, o.Timing.Dead = 20*time.Millisecond, 300*time.Millisecond
+	}
+	first, second := both, both
+	first.Path, first.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
+	second.Path, second.Role = first.Path, wire.SHMConnect
+	x, y := newSharer(t, first, quick), newSharer(t, second, quick)
+	waitLink(t, true, x.device, y.device)
+	r := newRemote(t, x, y, 4096)
+	r.waitDirect(t, true)
+	d := r.operation(t, 0, 0, 64, false)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); y.nic.Poll() {
+		for range 100 {
+			d.Rearm()
+			conform.OK(t, r.from.VI.PostSend(d))
+			for {
+				_, err := r.from.VI.SendDone()
+				if err == nil {
+					break
+				}
+				if err != via.ErrNotDone {
+					t.Fatal(err)
+				}
+				y.nic.Poll()
+			}
+		}
+	}
+	for _, vi := range []*via.VI{r.from.VI, r.to.VI} {
+		if s, err := vi.Query(t.Context()); err != nil || s.State != via.Connected {
+			t.Errorf("state %v, %v", s.State, err)
+		}
 	}
 }

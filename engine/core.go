@@ -20,6 +20,7 @@ type core struct {
 	rx       receiver
 	conns    connections
 	handed   bool // a message to the host in this round
+	carried  uint // operations since the last round that took no frame
 }
 
 // subject finds the endpoint that a command is about. What was posted to it before

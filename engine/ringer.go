@@ -47,6 +47,9 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 		if e.events&(onReady|suspended) == onReady {
 			e.tx.transmit() // at once, as the peer waits
 			e.tx.flush()
+			if e.carried >= carriedPerRound {
+				e.round() // whoever finds all complete at once need not step the engine
+			}
 		}
 		e.mu.Unlock()
 	}
