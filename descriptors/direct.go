@@ -10,9 +10,9 @@ import (
 // Sizes of the table in which a device tells its peer what the peer may carry out by itself
 // (SPEC.md 8.15).
 const (
-	// DirectEndpoints is how many endpoints the table has words for, from number 0 on.
+	// DirectEndpoints is the number of endpoints that have a word in the table, from 0 on.
 	DirectEndpoints = 4096
-	// DirectRegions is how many regions it has entries for, by the table index in their handles.
+	// DirectRegions is the number of regions that have an entry, at the index in their handles.
 	DirectRegions = 4096
 	// DirectRegionSize is the size in bytes of a DirectRegion.
 	DirectRegionSize = 64
@@ -23,7 +23,7 @@ const (
 	DirectTableSize = DirectRegionsOffset + DirectRegionSize*DirectRegions
 )
 
-// DirectRegion says of a region what a peer needs to know that copies to it or from it. It is
+// DirectRegion tells a peer of a region to which it may copy, or from which. It is
 // little-endian.
 type DirectRegion struct {
 	_ structs.HostLayout

@@ -21,7 +21,7 @@ type dma struct {
 	movers [directions]*memory.Mover
 	// policies decide where neither a program nor the host does.
 	policies [directions]pipeline.Policy
-	chosen   bool // somebody has chosen one of them
+	chosen   bool // one of them is not a default
 
 	pulses   [directions]bool
 	deadline time.Duration

@@ -204,6 +204,60 @@ func (m *regions) leave(r *region) {
 	m.free = append(m.free, i)
 }
 
+// publish tells the peer of a region, if it may read it or write to it.
+func (m *regions) publish(r *region) {
+	if m.direct.port == nil || r.handle == 0 || r.device || r.eager != nil || r.access&(descriptors.AccessRDMAWrite|descriptors.AccessRDMARead) == 0 {
+		return
+	}
+	w := m.contiguous(r)
+	if m.direct.show(descriptors.DirectRegion{Handle: r.handle, Access: r.access, Ptag: r.ptag, Address: r.address, Length: r.length}, w) {
+		r.shown = w
+	}
+}
+
+// withdraw takes a region back, and waits until the peer does not use it any more.
+func (m *regions) withdraw(handle uint32) {
+	if m.direct.hide(handle) {
+		m.direct.port.Settle()
+	}
+}
+
+// republish brings what the peer is told up to date with the bus.
+func (m *regions) republish() {
+	if m.direct.table() == nil {
+		return
+	}
+	hidden := false
+	for i := range m.table {
+		if r := &m.table[i]; r.handle != 0 && r.shown != nil {
+			if w := m.contiguous(r); w == nil || &w[0] != &r.shown[0] {
+				r.shown, hidden = nil, m.direct.hide(r.handle) || hidden
+			}
+		}
+	}
+	if hidden {
+		m.direct.port.Settle()
+	}
+	for i := range m.table {
+		if r := &m.table[i]; r.handle != 0 && r.shown == nil {
+			m.publish(r)
+		}
+	}
+}
+
+// contiguous is the memory of a region of the host's, nil if it is not in one piece for us.
+// The bus must let us do all that the region's rights allow.
+func (m *regions) contiguous(r *region) []byte {
+	w, err := m.bus.Window(r.iova, r.length, false)
+	if err == nil && r.access&descriptors.AccessReadOnly == 0 {
+		w, err = m.bus.Window(r.iova, uint64(len(w)), true)
+	}
+	if err != nil || uint64(len(w)) < r.length {
+		return nil
+	}
+	return w[:r.length]
+}
+
 // reach finds the n bytes at application address in region handle on behalf of
 // an endpoint with protection tag tag. It checks handle, tag, bounds and
 // rights, and returns nil if any of them says no.

@@ -48,7 +48,7 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 			e.tx.transmit() // at once, as the peer waits
 			e.tx.flush()
 			if e.carried >= carriedPerRound {
-				e.round() // whoever finds all complete at once need not step the engine
+				e.round() // a host that finds all complete at once does not step the engine
 			}
 		}
 		e.mu.Unlock()

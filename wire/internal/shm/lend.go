@@ -144,7 +144,7 @@ func (e *export) close() {
 	}
 }
 
-// sealAsIs keeps everybody from sealing a file, which is not sealed against writing.
+// sealAsIs keeps other processes from sealing a file, which is not sealed against writing.
 func sealAsIs(fd int, _ int64, _ int) error {
 	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err == nil && has&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
