@@ -146,6 +146,9 @@ const (
 	FaultAdminDMA uint32 = 1
 	// FaultAdminIndex: the host wrote an impossible admin index. Detail is it.
 	FaultAdminIndex uint32 = 2
+	// FaultMemory: memory that the device used has gone: its owner has unmapped it, or
+	// cut off its file. Detail is 0.
+	FaultMemory uint32 = 3
 )
 
 // Admin block. Base addresses, sizes and vector may be written only while the

@@ -22,6 +22,7 @@ var faultNames = map[uint32]string{
 	descriptors.FaultNone:       "no fault code",
 	descriptors.FaultAdminDMA:   "an admin ring could not be reached at bus address",
 	descriptors.FaultAdminIndex: "impossible admin ring index",
+	descriptors.FaultMemory:     "memory that the device used has gone (unmapped, or its file cut off), detail",
 }
 
 func (e *FaultError) Error() string {

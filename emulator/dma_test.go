@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -114,5 +116,25 @@ func TestDMAStops(t *testing.T) {
 				t.Errorf("status %#x", s)
 			}
 		})
+	}
+}
+
+// TestMemoryGoes: a program takes away the memory from which the device fetches commands.
+func TestMemoryGoes(t *testing.T) {
+	h := newAdminHost(t, newDevice(t, nil))
+	h.nop()
+	if err := unix.Mprotect(h.mem.Bytes(), unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	h.write(descriptors.RegSQProducer, h.posted+1)
+	const health = descriptors.HealthOffset
+	if f, v := read32(t, h.d, health+descriptors.RegFault), read32(t, h.d, health+descriptors.RegFaultDetail); f != descriptors.FaultMemory || v != 0 {
+		t.Errorf("fault %d, detail %#x, want %d", f, v, descriptors.FaultMemory)
+	}
+	if s := deviceStatus(t, h.d); s&descriptors.DeviceFatal == 0 {
+		t.Errorf("status %#x", s)
+	}
+	if err := unix.Mprotect(h.mem.Bytes(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -91,5 +91,5 @@ func (d *Device) guard(f func()) {
 		return
 	}
 	d.engine.Reset()
-	d.engine.Exclusive(func() { d.admin.fail(descriptors.FaultAdminDMA, 0) })
+	d.engine.Exclusive(func() { d.admin.fail(descriptors.FaultMemory, 0) })
 }
