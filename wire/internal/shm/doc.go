@@ -29,7 +29,7 @@
 //
 // Versions are the oldest and the newest that the connector speaks, 16 bits
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
-// takes part in membarrier(2), 4 wakes with bells, 8 knows that the loans of single frames
+// takes part in membarrier(2), 4 wakes with bells. Then 8 knows that the loans of single frames
 // can be void, 16 knows credit words. Further, 32 knows tables, and 64 lends memory for writing. The socket stays open: it ends with the process
 // that holds it, which tells of a peer's death.
 //
@@ -92,8 +92,8 @@
 // Ends that both have flags 1 and 32 give each other a table (SPEC.md 8.15), in a file that only its
 // owner can write. A process that is going to copy makes copying odd, which orders as a full
 // barrier does, and looks at the table behind it. At the end of the copy it makes the
-// word even. The owner of the memory takes an entry out of the table, and waits while copying
-// has the same odd value, with a full barrier between both. So no copy uses an entry that
+// word even. The owner of the memory takes an entry out of the table, makes a full barrier, and
+// waits while copying has the same odd value. So no copy uses an entry that
 // was taken away. A process that is gone copies no more. One that takes 2 s is disconnected.
 //
 // If both have flag 64 as well, c of an export is 1 where the file can be mapped for writing.
