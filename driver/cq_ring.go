@@ -39,21 +39,15 @@ func (c *CQ) take(done *Completion) error {
 		}
 		return c.take(done)
 	}
-	c.misses++
-	look := c.misses%missesPerCheck == 0
+	m := missed
+	if c.misses++; c.misses%missesPerCheck == 0 {
+		m = overdue
+	}
 	c.mu.Unlock()
-	if err != ErrNotDone {
-		return err
+	if err == ErrNotDone {
+		err = c.n.notDone("poll CQ", m)
 	}
-	if err := c.n.failed(); err != nil {
-		return c.n.error("poll CQ", err)
-	}
-	if look {
-		if err := c.n.polled(); err != nil {
-			return c.n.error("poll CQ", err)
-		}
-	}
-	return ErrNotDone
+	return err
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is

@@ -34,7 +34,7 @@ func TestSwitchCutsThrough(t *testing.T) {
 	for i := range messages {
 		f.send(1+20*i, byte(i))
 	}
-	s := ends[1].Stats()
+	s := wire.Stats(ends[1]).(wire.SwitchStats)
 	if s.Stalled != 0 || s.Broken != 0 || s.CutThrough == 0 {
 		t.Errorf("%+v after %d messages", s, messages)
 	}
@@ -59,7 +59,7 @@ func TestWireBroke(t *testing.T) {
 	copy(frame, mac[:])
 	copy(frame[6:], station[:])
 	copy(frame[12:], descriptors.EtherType[:])
-	ends[0].Publish(200)
+	ends[0].(engine.Progressive).Publish(200)
 	for end := time.Now().Add(patience); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the watchdog does not end the frame")

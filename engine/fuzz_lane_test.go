@@ -63,6 +63,7 @@ var laneScripts = [][]byte{
 	{7, 30, 0, 7, 0, 0, 7, 255, 0, 7, 30, 0x40, 7, 20, 0x20, 7, 32, 0x60, 7, 9, 0, 7, 9, 0, 7, 9, 0, 7, 9, 0}, // sends without and with credit
 	{7, 30, 0x80, 7, 30, 0x10, 7, 30, 0}, {7, 30, 0x11, 7, 30, 0}, {7, 30, 0x12, 7, 30, 0}, {7, 30, 0x18, 7, 30, 0}, {7, 30, 0x1f, 7, 30, 0},
 	{2, 0, 0, 7, 30, 0}, {2, 1, 0, 7, 30, 0}, {2, 0, 0, 3, 0, 0, 7, 30, 0}, {5, 1, 0, 7, 30, 0}, {5, 2, 0, 7, 60, 0, 7, 20, 0x20}, {3, 1, 0, 7, 30, 0},
+	{9, 30, 0, 9, 20, 0}, {9, 30, 15}, {9, 30, 0x83, 9, 0, 2}, {9, 30, 0x18}, {9, 30, 0x9f, 7, 30, 0}, {2, 0, 0, 9, 30, 3}, {9, 255, 1, 1, 50, 0}, // runs of them
 	{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0}, // nothing in it
 	{0, 100, 0, 1, 50, 2}, {0, 100, 0, 1, 50, 3}, {0, 100, 0, 1, 50, 4}, {0, 100, 0, 1, 50, 5}, {0, 100, 0, 1, 50, 6},
 	{0, 100, 0, 1, 50, 7}, {0, 100, 0, 1, 50, 8}, {0, 100, 0, 1, 50, 9}, {0, 100, 0, 1, 50, 10}, {0, 100, 0, 1, 50, 11},
@@ -193,7 +194,7 @@ func (x *victim) refused() uint64 { return x.drops() - x.dropped }
 func (x *victim) play(op [3]byte) {
 	n := x.w.b
 	size := int(op[1])
-	switch op[0] % 9 {
+	switch op[0] % 10 {
 	case 0:
 		d, buf := x.descriptor(size, op[2])
 		clear(buf)
@@ -258,6 +259,17 @@ func (x *victim) play(op [3]byte) {
 			d.Control().Control ^= 1 << (op[2] & 0xf)
 		}
 		x.p.postSend(d)
+	case 9: // a run of sends by one doorbell, of which one is in two segments
+		var run []*descriptors.Descriptor
+		for i := range 2 + op[2]%16 {
+			d, buf := x.descriptor(size, op[2]&0x80*(i&1))
+			copy(buf, pattern(size, uint64(i)))
+			run = append(run, d)
+		}
+		if op[2]&0x10 != 0 {
+			run[len(run)/2].Control().Control ^= 1 << (op[2] & 0xf)
+		}
+		x.p.postSend(run...)
 	case 8:
 		if op[1]&1 != 0 {
 			start(n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: x.p.id})

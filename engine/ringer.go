@@ -38,8 +38,12 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 			e.bells.takeCell(page) // what was stored before
 		}
 		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.plain && ep.state == descriptors.StateConnected {
-			if e.advance(ep, &ep.send, value) && !e.tx.lane(ep) {
-				e.ready.add(ep)
+			if e.advance(ep, &ep.send, value) {
+				for n := transmitQuantum; n > 0 && e.tx.lane(ep); n-- {
+				}
+				if e.tx.flush(); ep.send.posted() > 0 {
+					e.ready.add(ep)
+				}
 			}
 		} else {
 			e.rang(page, b, value)

@@ -2,13 +2,13 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// lane sends the message that the host has just posted, if all is as it mostly is. The
+// lane sends the next message that the host has just posted, if all is as it mostly is. The
 // connection is over a wire that loses nothing, and no other endpoint has something to send. The
 // message is a send of one frame, from one piece of memory. Otherwise lane returns false, and
 // nothing has happened: the message takes the way from transmit on, which ends the same.
 func (t *transmitter) lane(ep *endpoint) bool {
 	r, q := ep.rel, &ep.send
-	if r == nil || r.wire == 0 || !ep.plain || q.pushed != nil || q.posted() != 1 ||
+	if r == nil || r.wire == 0 || !ep.plain || q.pushed != nil || q.posted() == 0 ||
 		t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 || t.held || t.timed || t.checksum ||
 		r.broken || r.fetched || r.next-r.head >= uint32(len(r.messages)) ||
 		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() {
@@ -18,7 +18,8 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	if st != 0 || token.Flags != 0 || token.Address%descriptors.DescriptorAlign != 0 {
 		return false
 	}
-	host := t.regions.piece(token.Handle, ep.ptag, token.Address, descriptors.ControlSegmentSize, true)
+	// Each message has a data segment at least, or as many bytes in its place.
+	host := t.regions.piece(token.Handle, ep.ptag, token.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
 	seg := descriptors.ControlAt(host)
 	if seg == nil || seg.Front != 0 {
 		return false
@@ -31,11 +32,8 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	}
 	from := segment{token.Address + descriptors.ControlSegmentSize, token.Handle, n}
 	if bits&descriptors.ControlInline == 0 {
-		at := descriptors.DataSegmentAt(t.regions.piece(token.Handle, ep.ptag, from.address, descriptors.DataSegmentSize, false))
-		if at == nil || count != 1 {
-			return false
-		}
-		if from = (segment{at.Address, at.Handle, at.Length}); from.length != n {
+		at := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
+		if from = (segment{at.Address, at.Handle, at.Length}); from.length != n || count != 1 {
 			return false
 		}
 	} else if (n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(t.limits.Segments) {
@@ -62,7 +60,6 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	credit := head(buf, ep, m, r.nxt, 0, n, 0)
 	copy(buf[descriptors.HeaderSize:], payload)
 	t.handOver(int(n))
-	t.flush()
 	ep.kind.sent(ep, m, r.nxt, 0, n, credit, false)
 	return true
 }

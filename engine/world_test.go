@@ -57,14 +57,15 @@ type port struct {
 	out      *[][]byte
 	space    []byte
 	// spoil decides what becomes of a frame: the frames that arrive in its place.
-	spoil func(frame []byte) [][]byte
-	room  int // frames that the wire holds; zero: any number; negative: none
+	spoil   func(frame []byte) [][]byte
+	flushed int
+	room    int // frames that the wire holds; zero: any number; negative: none
 }
 
 func (p *port) MTU() int       { return p.mtu }
 func (p *port) Checksum() bool { return p.checksum }
 func (p *port) LinkUp() bool   { return true }
-func (p *port) Flush()         {}
+func (p *port) Flush()         { p.flushed++ }
 func (p *port) Reserve(n int) []byte {
 	if p.room < 0 || p.room > 0 && len(*p.out) >= p.room {
 		return nil

@@ -522,7 +522,7 @@ static int offer(struct request *r, const struct message *m)
 	socklen_t n = sizeof(a);
 	int e;
 
-	i = fi_dupinfo(r->pep->info);
+	i = libfabric.dupinfo(r->pep->info);
 	if (i == NULL)
 		return -FI_ENOMEM;
 	free(i->dest_addr);
@@ -536,7 +536,7 @@ static int offer(struct request *r, const struct message *m)
 	memcpy(r->mac, m->mac, MAC_SIZE);
 	e = eq_connection(r->pep->eq, FI_CONNREQ, &r->pep->pep.fid, i, m->data, data_size(m));
 	if (e != 0)
-		fi_freeinfo(i);
+		libfabric.freeinfo(i);
 	return e;
 }
 
@@ -705,7 +705,7 @@ static int pep_close(struct fid *fid)
 	if (p->eq != NULL)
 		__atomic_fetch_sub(&p->eq->users, 1, __ATOMIC_ACQ_REL);
 	__atomic_fetch_sub(&p->fabric->users, 1, __ATOMIC_ACQ_REL);
-	fi_freeinfo(p->info);
+	libfabric.freeinfo(p->info);
 	free(p);
 	return 0;
 }
@@ -725,10 +725,10 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **m
 	if (p == NULL)
 		return -FI_ENOMEM;
 	p->socket.fd = -1;
-	p->info = fi_dupinfo(info);
+	p->info = libfabric.dupinfo(info);
 	r = p->info == NULL ? -FI_ENOMEM : info->src_addr != NULL ? bind_socket(p, info->src_addr, info->src_addrlen) : 0;
 	if (r != 0) {
-		fi_freeinfo(p->info);
+		libfabric.freeinfo(p->info);
 		free(p);
 		return r;
 	}

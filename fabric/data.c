@@ -14,7 +14,7 @@ struct post {
 	uint16_t op;	 /* VIP_CONTROL_OP_... */
 	uint32_t data;
 	uint64_t address, key; /* of remote memory */
-	bool quiet;	       /* inject: it completes without a word */
+	bool inject;	       /* by a call that has no context: neither its end nor its failure is told */
 };
 
 /* fill writes a descriptor and says how many bytes it moves, or an error. */
@@ -66,13 +66,13 @@ static ssize_t post_to(struct ep *ep, struct work *w, bool receive, const struct
 	VIP_RETURN r;
 	ssize_t n;
 
-	if (w->posted - w->done == w->depth || cq_full(w->cq))
+	if (w->posted - w->done == w->depth || (w->cq != NULL && cq_full(w->cq)))
 		return -FI_EAGAIN;
 	n = fill(d, p, (p->flags & FI_INJECT) != 0 ? w->inject + (size_t)i * INJECT_SIZE : NULL, ep->memory);
 	if (n < 0)
 		return n;
 	*op = (struct op){.context = p->context, .buffer = receive && p->count != 0 ? p->iov[0].iov_base : NULL, .flags = p->reports,
-		.quiet = p->quiet || (w->selective && (p->flags & FI_COMPLETION) == 0)};
+		.silence = p->inject ? SILENT : w->selective && (p->flags & FI_COMPLETION) == 0 ? QUIET : TOLD};
 	w->posted++; /* before the post, which may deliver */
 	r = receive ? vip.PostRecv(ep->vi, d, ep->memory) : vip.PostSend(ep->vi, d, ep->memory);
 	if (r == VIP_SUCCESS)
@@ -128,14 +128,22 @@ void complete(struct ep *ep, VIP_DESCRIPTOR *d, bool receive)
 	struct op *op = &w->ops[i];
 	struct completion c = {.entry = {.op_context = op->context, .flags = op->flags, .buf = op->buffer}};
 
+	struct cntr *counter = (op->flags & FI_READ) != 0 ? w->reads : (op->flags & FI_WRITE) != 0 ? w->writes : w->messages;
+
 	w->done++;
+	if (counter != NULL)
+		cntr_count(counter, (status & VIP_STATUS_ERROR_MASK) != 0);
+	if (w->cq == NULL)
+		return;
+	if (op->silence == SILENT)
+		return; /* ofi_rxm would take its context for a message of its own; the end of the connection is an event */
 	if ((status & VIP_STATUS_ERROR_MASK) != 0) {
 		c.error = failure(status);
 		c.status = (int)(status & VIP_STATUS_ERROR_MASK);
 		cq_add(w->cq, &c);
 		return;
 	}
-	if (op->quiet)
+	if (op->silence == QUIET)
 		return;
 	c.entry.len = d->CS.Length;
 	if (receive && (status & VIP_STATUS_IMMEDIATE) != 0) {
@@ -222,7 +230,7 @@ static ssize_t ep_senddata(struct fid_ep *ep, const void *buf, size_t len, void 
 static ssize_t inject_post(struct fid_ep *ep, const void *buf, size_t len, uint64_t data, uint64_t flags)
 {
 	struct iovec v = {(void *)buf, len};
-	struct post p = {.iov = &v, .count = 1, .flags = FI_INJECT | flags, .reports = FI_MSG | FI_SEND, .data = (uint32_t)data, .quiet = true};
+	struct post p = {.iov = &v, .count = 1, .flags = FI_INJECT | flags, .reports = FI_MSG | FI_SEND, .data = (uint32_t)data, .inject = true};
 
 	if (data > UINT32_MAX)
 		return -FI_EINVAL;
@@ -245,11 +253,11 @@ struct fi_ops_msg msg_ops = {sizeof(msg_ops), ep_recv, ep_recvv, ep_recvmsg, ep_
 
 /* RMA. */
 
-static ssize_t rma_post(struct fid_ep *fid, const struct fi_msg_rma *m, uint64_t flags, uint16_t op, bool quiet)
+static ssize_t rma_post(struct fid_ep *fid, const struct fi_msg_rma *m, uint64_t flags, uint16_t op, bool inject)
 {
 	struct post p = {.iov = m->msg_iov, .desc = m->desc, .count = m->iov_count, .context = m->context, .flags = flags, .op = op,
 		.reports = FI_RMA | (op == VIP_CONTROL_OP_RDMAREAD ? FI_READ : FI_WRITE), .data = (uint32_t)m->data,
-		.address = m->rma_iov->addr, .key = m->rma_iov->key, .quiet = quiet};
+		.address = m->rma_iov->addr, .key = m->rma_iov->key, .inject = inject};
 
 	if (m->rma_iov_count != 1)
 		return -FI_EINVAL;

@@ -159,6 +159,7 @@ void progress(struct domain *d, const struct cq *q, size_t wanted)
 	VIP_ULONG n, i;
 	int calls;
 
+	d->polls++;
 	for (calls = 0; calls < 64; calls++) {
 		size_t have = q != NULL ? q->tail - q->head : 0, room = sizeof(done) / sizeof(*done);
 
@@ -226,14 +227,19 @@ static void failed(void *context, VIP_ERROR_DESCRIPTOR *e)
 
 static int domain_close(struct fid *fid)
 {
-	struct domain *d = (struct domain *)fid;
+	struct domain *d = (struct domain *)fid, **at;
 
+	if (in_child())
+		return -FI_EOPNOTSUPP;
 	if (__atomic_load_n(&d->users, __ATOMIC_ACQUIRE) != 0)
 		return -FI_EBUSY;
-	if (!in_child()) {
-		(void)vip.DestroyCQ(d->cq);
-		(void)vip.CloseNic(d->nic); /* which waits for handlers */
-	}
+	pthread_mutex_lock(&d->fabric->lock);
+	for (at = &d->fabric->domains; *at != d; at = &(*at)->next)
+		;
+	*at = d->next;
+	pthread_mutex_unlock(&d->fabric->lock);
+	(void)vip.DestroyCQ(d->cq);
+	(void)vip.CloseNic(d->nic); /* which waits for handlers */
 	pthread_mutex_destroy(&d->lock);
 	__atomic_fetch_sub(&d->fabric->users, 1, __ATOMIC_ACQ_REL);
 	free(d->eps);
@@ -257,12 +263,6 @@ static int no_av(struct fid_domain *d, struct fi_av_attr *a, struct fid_av **av,
 static int no_scalable(struct fid_domain *d, struct fi_info *i, struct fid_ep **ep, void *context)
 {
 	(void)d, (void)i, (void)ep, (void)context;
-	return -FI_ENOSYS;
-}
-
-static int no_counter(struct fid_domain *d, struct fi_cntr_attr *a, struct fid_cntr **c, void *context)
-{
-	(void)d, (void)a, (void)c, (void)context;
 	return -FI_ENOSYS;
 }
 
@@ -298,7 +298,7 @@ static int no_collective(struct fid_domain *d, enum fi_collective_op c, struct f
 
 static struct fi_ops domain_fid_ops = {sizeof(domain_fid_ops), domain_close, domain_bind, no_control, no_ops_open, NULL, NULL};
 static struct fi_ops_domain domain_ops = {.size = sizeof(domain_ops), .av_open = no_av, .cq_open = cq_open, .endpoint = ep_open, .scalable_ep = no_scalable,
-	.cntr_open = no_counter, .poll_open = no_poll, .stx_ctx = no_stx, .srx_ctx = no_srx, .query_atomic = no_atomic,
+	.cntr_open = cntr_open, .poll_open = no_poll, .stx_ctx = no_stx, .srx_ctx = no_srx, .query_atomic = no_atomic,
 	.query_collective = no_collective};
 
 /* open_nic opens the NIC, and what all its end points share. */
@@ -355,6 +355,10 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	d->domain.fid = (struct fid){.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops};
 	d->domain.ops = &domain_ops;
 	d->domain.mr = &mr_domain_ops;
+	pthread_mutex_lock(&d->fabric->lock);
+	d->next = d->fabric->domains;
+	d->fabric->domains = d;
+	pthread_mutex_unlock(&d->fabric->lock);
 	__atomic_fetch_add(&d->fabric->users, 1, __ATOMIC_ACQ_REL);
 	*domain = &d->domain;
 	return 0;

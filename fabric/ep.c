@@ -58,7 +58,7 @@ static int make_vi(struct ep *ep)
 
 	if ((d->attributes.ReliabilityLevelSupport & a.ReliabilityLevel) == 0)
 		return -FI_EOPNOTSUPP;
-	r = error_of(vip.CreateVi(d->nic, &a, d->cq, d->cq, &ep->vi));
+	r = error_of(vip.CreateViSized(d->nic, &a, d->cq, d->cq, ep->send.depth, ep->receive.depth, &ep->vi));
 	if (r != 0)
 		return r;
 	pthread_mutex_lock(&d->lock);
@@ -77,7 +77,8 @@ int ep_enable(struct ep *ep)
 
 	if (ep->vi != NULL)
 		return 0;
-	if (ep->send.cq == NULL || ep->receive.cq == NULL)
+	if ((ep->send.cq == NULL && ep->send.messages == NULL && ep->send.reads == NULL && ep->send.writes == NULL) ||
+	    (ep->receive.cq == NULL && ep->receive.messages == NULL))
 		return -FI_ENOCQ;
 	if (ep->eq == NULL)
 		return -FI_ENOEQ;
@@ -108,6 +109,16 @@ static void empty(struct ep *ep)
 	FI_WARN(&provider, FI_LOG_EP_CTRL, "a VI was not destroyed: what is posted does not end\n");
 }
 
+static void drop_counters(const struct work *w)
+{
+	struct cntr *all[] = {w->messages, w->reads, w->writes};
+	size_t i;
+
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (all[i] != NULL)
+			__atomic_fetch_sub(&all[i]->users, 1, __ATOMIC_ACQ_REL);
+}
+
 static int ep_close(struct fid *fid)
 {
 	struct ep *ep = (struct ep *)fid;
@@ -124,6 +135,8 @@ static int ep_close(struct fid *fid)
 		ep->send.cq->users--;
 	if (ep->receive.cq != NULL)
 		ep->receive.cq->users--;
+	drop_counters(&ep->send);
+	drop_counters(&ep->receive);
 	pthread_mutex_unlock(&d->lock);
 	if (ep->vi != NULL) {
 		(void)vip.Disconnect(ep->vi);
@@ -132,7 +145,7 @@ static int ep_close(struct fid *fid)
 	free_slab(ep);
 	if (ep->eq != NULL)
 		__atomic_fetch_sub(&ep->eq->users, 1, __ATOMIC_ACQ_REL);
-	fi_freeinfo(ep->info);
+	libfabric.freeinfo(ep->info);
 	__atomic_fetch_sub(&d->users, 1, __ATOMIC_ACQ_REL);
 	free(ep);
 	return 0;
@@ -163,6 +176,36 @@ static int bind_cq(struct ep *ep, struct cq *q, uint64_t flags)
 	return 0;
 }
 
+/* bind_counter has a counter count operations of some kinds. VIA does not tell a host what others read and
+ * write in its memory. */
+static int bind_counter(struct ep *ep, struct cntr *c, uint64_t flags)
+{
+	struct {
+		uint64_t flag;
+		struct cntr **at;
+	} kinds[] = {{FI_SEND, &ep->send.messages}, {FI_READ, &ep->send.reads}, {FI_WRITE, &ep->send.writes}, {FI_RECV, &ep->receive.messages}};
+	uint64_t known = 0;
+	size_t i;
+
+	if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
+		return -FI_ENOSYS;
+	if (c->domain != ep->domain)
+		return -FI_EDOMAIN;
+	for (i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		known |= kinds[i].flag;
+		if ((flags & kinds[i].flag) != 0 && *kinds[i].at != NULL)
+			return -FI_EINVAL;
+	}
+	if (flags == 0 || (flags & ~known) != 0)
+		return -FI_EBADFLAGS;
+	for (i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if ((flags & kinds[i].flag) != 0) {
+			*kinds[i].at = c;
+			__atomic_fetch_add(&c->users, 1, __ATOMIC_ACQ_REL);
+		}
+	return 0;
+}
+
 static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
 {
 	struct ep *ep = (struct ep *)fid;
@@ -178,6 +221,8 @@ static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
 		return 0;
 	case FI_CLASS_CQ:
 		return bind_cq(ep, (struct cq *)other, flags);
+	case FI_CLASS_CNTR:
+		return bind_counter(ep, (struct cntr *)other, flags);
 	default:
 		return -FI_ENOSYS;
 	}
@@ -272,7 +317,7 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **mad
 	ep = calloc(1, sizeof(*ep));
 	if (ep == NULL)
 		return -FI_ENOMEM;
-	ep->info = fi_dupinfo(info);
+	ep->info = libfabric.dupinfo(info);
 	if (ep->info == NULL) {
 		free(ep);
 		return -FI_ENOMEM;

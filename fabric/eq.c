@@ -191,7 +191,7 @@ static int eq_close(struct fid *fid)
 		return -FI_EBUSY;
 	while (q->first != NULL) {
 		if (!q->first->failed && q->first->type == FI_CONNREQ)
-			fi_freeinfo(((struct fi_eq_cm_entry *)q->first->entry)->info);
+			libfabric.freeinfo(((struct fi_eq_cm_entry *)q->first->entry)->info);
 		take(q);
 	}
 	if (q->fd >= 0)

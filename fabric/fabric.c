@@ -52,9 +52,26 @@ static int overdue(struct fabric *f)
 	return (int)least;
 }
 
+/* keep_alive has the NICs work whose programs have made no call since the last time. Their peers would
+ * take them for dead. The fabric's lock is held. */
+static void keep_alive(struct fabric *f)
+{
+	struct domain *d;
+
+	for (d = f->domains; d != NULL; d = d->next) {
+		if (pthread_mutex_trylock(&d->lock) != 0)
+			continue; /* it is at work */
+		if (d->polls == d->seen)
+			progress(d, NULL, SIZE_MAX);
+		d->seen = d->polls;
+		pthread_mutex_unlock(&d->lock);
+	}
+}
+
 static void *watch_all(void *argument)
 {
 	struct fabric *f = argument;
+	int64_t rested = 0;
 	bool go_on = true;
 
 	while (go_on) {
@@ -64,6 +81,11 @@ static void *watch_all(void *argument)
 
 		pthread_mutex_lock(&f->lock);
 		wait = overdue(f);
+		if (now_ms() - rested >= REST_MS) {
+			rested = now_ms();
+			keep_alive(f);
+		}
+		wait = wait < 0 || wait > REST_MS ? REST_MS : wait;
 		pthread_mutex_unlock(&f->lock);
 		n = epoll_wait(f->epoll, &e, 1, wait);
 		pthread_mutex_lock(&f->lock);
@@ -137,6 +159,8 @@ static int fabric_close(struct fid *fid)
 {
 	struct fabric *f = (struct fabric *)fid;
 
+	if (in_child())
+		return -FI_EOPNOTSUPP;
 	if (__atomic_load_n(&f->users, __ATOMIC_ACQUIRE) != 0)
 		return -FI_EBUSY;
 	if (f->watching) {
@@ -168,6 +192,9 @@ static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 		switch (fids[i]->fclass) {
 		case FI_CLASS_CQ:
 			r = ((struct cq *)fids[i])->fd < 0 ? -FI_ENOSYS : cq_arm((struct cq *)fids[i]);
+			break;
+		case FI_CLASS_CNTR:
+			r = ((struct cntr *)fids[i])->fd < 0 ? -FI_ENOSYS : cntr_arm((struct cntr *)fids[i]);
 			break;
 		case FI_CLASS_EQ:
 			r = eq_empty((struct eq *)fids[i]) ? 0 : -FI_EAGAIN;

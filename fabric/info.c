@@ -44,7 +44,7 @@ const char *device_address(void)
 /* template_info is all that the provider can do. */
 static struct fi_info *template_info(void)
 {
-	struct fi_info *i = fi_allocinfo();
+	struct fi_info *i = libfabric.dupinfo(NULL);
 
 	if (i == NULL)
 		return NULL;
@@ -58,13 +58,13 @@ static struct fi_info *template_info(void)
 		.tx_ctx_cnt = 1, .rx_ctx_cnt = 1};
 	*i->domain_attr = (struct fi_domain_attr){.threading = FI_THREAD_SAFE, .control_progress = FI_PROGRESS_AUTO,
 		.data_progress = FI_PROGRESS_MANUAL, .resource_mgmt = FI_RM_ENABLED, .av_type = FI_AV_UNSPEC, .mr_mode = MR_MODE,
-		.mr_key_size = sizeof(VIP_MEM_HANDLE), .cq_data_size = 4, .cq_cnt = 1024, .ep_cnt = 4096, .tx_ctx_cnt = 4096, .rx_ctx_cnt = 4096,
+		.mr_key_size = sizeof(VIP_MEM_HANDLE), .cq_data_size = 4, .cq_cnt = 1024, .cntr_cnt = 1024, .ep_cnt = 4096, .tx_ctx_cnt = 4096, .rx_ctx_cnt = 4096,
 		.max_ep_tx_ctx = 1, .max_ep_rx_ctx = 1, .mr_iov_limit = 1, .mr_cnt = 65536, .caps = DOMAIN_CAPS};
 	i->fabric_attr->prov_version = PROVIDER_VERSION;
 	i->fabric_attr->name = strdup("trapeze");
 	i->domain_attr->name = strdup(device_address());
 	if (i->fabric_attr->name == NULL || i->domain_attr->name == NULL) {
-		fi_freeinfo(i);
+		libfabric.freeinfo(i);
 		return NULL;
 	}
 	return i;
@@ -321,7 +321,7 @@ int get_info(uint32_t version, const char *node, const char *service, uint64_t f
 	take_hints(version, i, hints);
 	r = set_addresses(i, node, service, flags, hints);
 	if (r != 0) {
-		fi_freeinfo(i);
+		libfabric.freeinfo(i);
 		return r;
 	}
 	*info = i;
@@ -333,7 +333,6 @@ static void cleanup(void) {}
 struct fi_provider provider = {
 	.name = "trapeze",
 	.version = PROVIDER_VERSION,
-	.fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
 	.getinfo = get_info,
 	.fabric = open_fabric,
 	.cleanup = cleanup,
@@ -341,6 +340,9 @@ struct fi_provider provider = {
 
 FI_EXT_INI
 {
+	if (!find_libfabric())
+		return NULL;
+	provider.fi_version = libfabric.version(); /* programs that want a newer one than a provider has do not get it */
 	fi_param_define(&provider, "device", FI_PARAM_STRING, "address of the NIC, or a name of libvipl (default: " DEFAULT_DEVICE ")");
 	fi_param_define(&provider, "iface", FI_PARAM_STRING,
 			"interface whose IPv4 address peers connect to (default: loopback where the wire stays on this host, else the first that is up)");

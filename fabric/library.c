@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 struct library vip;
+struct libfabric libfabric;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
@@ -16,6 +17,18 @@ static bool loaded;
 /* Linux clears this page in a child, whatever has made it: see madvise(2). */
 static const int unknown = 1;
 static const volatile int *ours = &unknown;
+
+bool find_libfabric(void)
+{
+	void *l = dlopen("libfabric.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+	if (l == NULL)
+		return false;
+	libfabric.dupinfo = (__typeof__(libfabric.dupinfo))dlsym(l, "fi_dupinfo");
+	libfabric.freeinfo = (__typeof__(libfabric.freeinfo))dlsym(l, "fi_freeinfo");
+	libfabric.version = (__typeof__(libfabric.version))dlsym(l, "fi_version");
+	return libfabric.dupinfo != NULL && libfabric.freeinfo != NULL && libfabric.version != NULL;
+}
 
 static int find(void)
 {

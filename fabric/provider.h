@@ -38,12 +38,13 @@ enum {
 	MAC_SIZE = 6,	     /* of the address of a station */
 	POINT_SIZE = 16,     /* of the name of a connection point */
 	CONNECT_MS = 30000,  /* the longest that connecting may take */
+	REST_MS = 100,	     /* that a NIC rests while its program computes; peers take it for dead after 3 s */
 };
 
 /* The functions of libvipl that the provider calls; it loads the library with the first domain. */
 #define LIBRARY(F)                                                                             \
 	F(OpenNic) F(CloseNic) F(QueryNic) F(ErrorCallback) F(RegisterMem) F(DeregisterMem)    \
-	F(CreateVi) F(DestroyVi) F(QueryVi) F(ConnectWait) F(ConnectAccept) F(ConnectReject) F(ConnectRequest)  \
+	F(CreateViSized) F(DestroyVi) F(QueryVi) F(ConnectWait) F(ConnectAccept) F(ConnectReject) F(ConnectRequest)  \
 	F(Disconnect) F(PostSend) F(SendDone) F(PostRecv) F(RecvDone) F(CreateCQ) F(DestroyCQ) \
 	F(CQPoll) F(CQNotify)
 
@@ -54,6 +55,19 @@ struct library {
 };
 
 extern struct library vip;
+
+/* The functions of libfabric whose newest version the provider calls. Structures have grown since the headers
+ * of which it was made: what the running library reads, it must allocate. */
+struct libfabric {
+	struct fi_info *(*dupinfo)(const struct fi_info *info); /* NULL: a new one */
+	void (*freeinfo)(struct fi_info *info);
+	uint32_t (*version)(void);
+};
+
+extern struct libfabric libfabric;
+
+/* find_libfabric finds them in the library that has loaded the provider. */
+bool find_libfabric(void);
 extern struct fi_provider provider;
 
 /* load_library finds libvipl. It returns 0 or an error of libfabric, and logs the reason. */
@@ -154,10 +168,28 @@ bool cq_full(const struct cq *cq);
 /* cq_arm has the queue's descriptor become readable with the next completion: -FI_EAGAIN if there is one. */
 int cq_arm(struct cq *cq);
 
+/* A counter of operations that have completed. */
+struct cntr {
+	struct fid_cntr cntr;
+	struct domain *domain;
+	uint64_t value, errors;
+	int fd; /* -1 without a wait object */
+	int users;
+};
+
+int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *context);
+
+/* cntr_count counts one operation more. The domain's lock is held. */
+void cntr_count(struct cntr *c, bool failed);
+
+/* cntr_arm has the counter's descriptor become readable when it changes: -FI_EAGAIN if it just has. */
+int cntr_arm(struct cntr *c);
+
 struct fabric {
 	struct fid_fabric fabric;
 	pthread_mutex_t lock;
 	struct watched *watched; /* guarded by lock */
+	struct domain *domains;	 /* guarded by lock */
 	uint64_t next_id;
 	pthread_t watcher;
 	bool watching;
@@ -181,6 +213,9 @@ void unwatch(struct fabric *f, struct watched *w);
 struct domain {
 	struct fid_domain domain;
 	struct fabric *fabric;
+	struct domain *next; /* of the fabric's; guarded by its lock */
+	uint64_t polls;	     /* calls of progress so far */
+	uint64_t seen;	     /* of them, when the watcher looked last; guarded by the fabric's lock */
 	pthread_mutex_t lock;
 	VIP_NIC_HANDLE nic;
 	VIP_NIC_ATTRIBUTES attributes;
@@ -232,7 +267,7 @@ struct op {
 	void *context;
 	void *buffer;
 	uint64_t flags; /* of the completion */
-	bool quiet;	/* no completion unless it fails */
+	enum { TOLD, QUIET, SILENT } silence; /* of a completion: none unless it fails, or none at all */
 };
 
 /* One work queue: descriptors and what they are for, used in turns. */
@@ -241,7 +276,8 @@ struct work {
 	struct op *ops;
 	uint8_t *inject; /* INJECT_SIZE bytes each; of a send queue */
 	uint32_t depth, posted, done; /* free running */
-	struct cq *cq;
+	struct cq *cq;	/* NULL if counters tell all */
+	struct cntr *messages, *reads, *writes; /* that count its operations, NULL for none */
 	uint64_t flags; /* op_flags */
 	bool selective;
 };

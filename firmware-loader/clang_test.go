@@ -1,16 +1,15 @@
 package firmware_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/clangtest"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -19,23 +18,7 @@ import (
 // compile runs clang, if there is one with a BPF target, and returns the object.
 func compile(t *testing.T, source string, flags ...string) []byte {
 	t.Helper()
-	clang, err := exec.LookPath("clang")
-	if err != nil {
-		t.Skip("clang is not installed")
-	}
-	out := filepath.Join(t.TempDir(), "object.o")
-	args := append(flags, "-Wall", "-Werror", "-Iinternal/images/c", "-c", source, "-o", out)
-	if text, err := exec.CommandContext(t.Context(), clang, args...).CombinedOutput(); err != nil {
-		if bytes.Contains(text, []byte("No available targets")) || bytes.Contains(text, []byte("unable to create target")) {
-			t.Skip("this clang has no BPF target")
-		}
-		t.Fatalf("clang: %v\n%s", err, text)
-	}
-	b, err := firmware.ReadObject(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return clangtest.Object(t, source, append(flags, "-Iinternal/images/c")...)
 }
 
 // TestClangNow parses what the clang of this machine makes.

@@ -16,7 +16,7 @@ import (
 )
 
 // onSwitch makes NICs that are plugged into a switch, each with its plug.
-func onSwitch(t *testing.T, n int) ([]*via.NIC, []*wire.Switch) {
+func onSwitch(t *testing.T, n int) ([]*via.NIC, []wire.Port) {
 	t.Helper()
 	ports, err := wire.NewSwitch(n, wire.SwitchOptions{})
 	if err != nil {

@@ -5,6 +5,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -28,8 +29,10 @@ func attributesOf(c *C.VIP_VI_ATTRIBUTES, tag C.uintptr_t) (a viAttributes, err 
 		rdmaWrite: c.EnableRdmaWrite != 0, rdmaRead: c.EnableRdmaRead != 0}, nil
 }
 
+// trapezeCreateVi makes a VI whose queues hold so many descriptors, as many as can be for zero.
+//
 //export trapezeCreateVi
-func trapezeCreateVi(name C.uintptr_t, attributes *C.VIP_VI_ATTRIBUTES, tag, send, recv C.uintptr_t) (C.int, C.uintptr_t) {
+func trapezeCreateVi(name C.uintptr_t, attributes *C.VIP_VI_ATTRIBUTES, tag, send, recv C.uintptr_t, sends, receives C.VIP_ULONG) (C.int, C.uintptr_t) {
 	n := nics.find(handle(name))
 	if n == nil {
 		return C.VIP_INVALID_PARAMETER, 0
@@ -47,6 +50,11 @@ func trapezeCreateVi(name C.uintptr_t, attributes *C.VIP_VI_ATTRIBUTES, tag, sen
 	if err != nil {
 		return code(err), 0
 	}
+	most := C.VIP_ULONG(min(depth, n.device.via.Query().MaxDescriptors))
+	if sends > most || receives > most {
+		return C.VIP_ERROR_RESOURCE, 0
+	}
+	a.send, a.recv = int(cmp.Or(sends, most)), int(cmp.Or(receives, most))
 	v, err := n.createVI(a, tied[0], tied[1])
 	if err != nil {
 		return code(err), 0

@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// depth is the number of descriptors that each work queue holds, which programs do not say. It is
+// depth is the number of descriptors that a work queue holds if the program does not say. It is
 // MaxDescriptorsPerQueue.
 const depth = 1024
 
@@ -20,6 +20,7 @@ type viAttributes struct {
 	maxTransfer         uint32
 	ptag                handle
 	rdmaWrite, rdmaRead bool
+	send, recv          int // descriptors that its queues hold
 }
 
 func (n *nic) viAttributes(a viAttributes) (via.VIAttributes, error) {
@@ -27,9 +28,8 @@ func (n *nic) viAttributes(a viAttributes) (via.VIAttributes, error) {
 	if err != nil {
 		return via.VIAttributes{}, err
 	}
-	queue := min(depth, n.device.via.Query().MaxDescriptors)
 	return via.VIAttributes{Reliability: a.reliability, MaxTransfer: a.maxTransfer, Ptag: p.via,
-		RDMAWrite: a.rdmaWrite, RDMARead: a.rdmaRead, SendDepth: queue, RecvDepth: queue}, nil
+		RDMAWrite: a.rdmaWrite, RDMARead: a.rdmaRead, SendDepth: a.send, RecvDepth: a.recv}, nil
 }
 
 // vi is a VI.
@@ -97,6 +97,8 @@ func (v *vi) enter() error {
 
 // setAttributes changes the attributes of an idle VI.
 func (v *vi) setAttributes(a viAttributes) error {
+	now := v.via.Attributes()
+	a.send, a.recv = now.SendDepth, now.RecvDepth
 	attributes, err := v.nic.viAttributes(a)
 	if err != nil {
 		return err

@@ -175,13 +175,19 @@ static VIP_VI_ATTRIBUTES *plain(const VIP_VI_ATTRIBUTES *from, VIP_VI_ATTRIBUTES
 VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle, VIP_VI_ATTRIBUTES *ViAttribs, VIP_CQ_HANDLE SendCQHandle,
 		       VIP_CQ_HANDLE RecvCQHandle, VIP_VI_HANDLE *ViHandle)
 {
+	return VipCreateViSized(NicHandle, ViAttribs, SendCQHandle, RecvCQHandle, 0, 0, ViHandle);
+}
+
+VIP_RETURN VipCreateViSized(VIP_NIC_HANDLE NicHandle, VIP_VI_ATTRIBUTES *ViAttribs, VIP_CQ_HANDLE SendCQHandle,
+			    VIP_CQ_HANDLE RecvCQHandle, VIP_ULONG SendDepth, VIP_ULONG RecvDepth, VIP_VI_HANDLE *ViHandle)
+{
 	REFUSE_CHILD();
 	VIP_VI_ATTRIBUTES copy;
 
 	if (ViHandle == NULL)
 		return VIP_INVALID_PARAMETER;
 	struct trapezeCreateVi_return r = trapezeCreateVi(NUMBER(NicHandle), plain(ViAttribs, &copy), ptag_of(ViAttribs),
-							  NUMBER(SendCQHandle), NUMBER(RecvCQHandle));
+							  NUMBER(SendCQHandle), NUMBER(RecvCQHandle), SendDepth, RecvDepth);
 	if (r.r0 == VIP_SUCCESS)
 		*ViHandle = HANDLE(r.r1);
 	return r.r0;

@@ -322,6 +322,14 @@ VIP_RETURN VipSetMemAttributes(VIP_NIC_HANDLE NicHandle, VIP_PVOID Address, VIP_
 /* VIs. */
 VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle, VIP_VI_ATTRIBUTES *ViAttribs, VIP_CQ_HANDLE SendCQHandle,
 		       VIP_CQ_HANDLE RecvCQHandle, VIP_VI_HANDLE *ViHandle);
+
+/*
+ * VIPL has no call that says how deep the queues of a VI are to be, which this library has:
+ * VipCreateViSized. A depth is 1 to MaxDescriptorsPerQueue descriptors, and that for 0, as with
+ * VipCreateVi; for more it returns VIP_ERROR_RESOURCE. A queue may hold up to the next power of two.
+ */
+VIP_RETURN VipCreateViSized(VIP_NIC_HANDLE NicHandle, VIP_VI_ATTRIBUTES *ViAttribs, VIP_CQ_HANDLE SendCQHandle,
+			    VIP_CQ_HANDLE RecvCQHandle, VIP_ULONG SendDepth, VIP_ULONG RecvDepth, VIP_VI_HANDLE *ViHandle);
 VIP_RETURN VipDestroyVi(VIP_VI_HANDLE ViHandle);
 VIP_RETURN VipQueryVi(VIP_VI_HANDLE ViHandle, VIP_VI_STATE *State, VIP_VI_ATTRIBUTES *ViAttribs,
 		      VIP_BOOLEAN *ViSendQEmpty, VIP_BOOLEAN *ViRecvQEmpty);

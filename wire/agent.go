@@ -50,14 +50,14 @@ const (
 // agentSession is a port's part in the NIC of an agent. While the agent is away the wires to other
 // clients stay, and frames to all other stations are lost.
 type agentSession struct {
-	port    *Host
+	port    *host
 	options AgentOptions
 	grant   AgentGrant
 }
 
 // NewAgent makes a port of a NIC of the host's agent. It fails with ErrOptions or an *Error,
 // which wraps agentlink.RefusedError if the agent refuses.
-func NewAgent(ctx context.Context, o AgentOptions) (*Host, AgentGrant, error) {
+func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	if err := o.Check(); err != nil {
 		return nil, AgentGrant{}, err
 	}
@@ -67,7 +67,7 @@ func NewAgent(ctx context.Context, o AgentOptions) (*Host, AgentGrant, error) {
 	s := &agentSession{options: o}
 	c, up, err := s.ask(ctx)
 	if err != nil {
-		return nil, AgentGrant{}, &Error{Op: "open", Port: "agent:" + o.NIC, Err: err, Hint: agentHint(o.Socket, err)}
+		return nil, AgentGrant{}, &Error{Op: "open", Device: "agent:" + o.NIC, Err: err, Hint: agentHint(o.Socket, err)}
 	}
 	// Claim comes next, after which others may find the port.
 	s.port.join = func(mac descriptors.MAC) (func() error, error) {

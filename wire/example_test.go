@@ -42,6 +42,6 @@ func ExampleNewFault() {
 		b.Release()
 		n++
 	}
-	fmt.Println(n, "frames, counted:", faulty.Stats().Duplicated)
+	fmt.Println(n, "frames, counted:", wire.Stats(faulty).(wire.FaultyStats).Faults.Duplicated)
 	// Output: 2 frames, counted: 1
 }

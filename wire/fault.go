@@ -38,7 +38,7 @@ func (o *FaultOptions) validate() error {
 	return nil
 }
 
-// FaultStats says what a Fault has done so far.
+// FaultStats says what a wire with faults has done so far.
 type FaultStats struct {
 	Frames     uint64 `json:"frames" help:"Frames that were sent through this end." unit:"frames"`
 	Lost       uint64 `json:"lost" help:"Frames that were dropped." unit:"frames"`
@@ -61,9 +61,8 @@ const (
 	idleLooks = 64
 )
 
-// Fault is a wire that does wrong what a wire can do wrong, to the frames that
-// are sent through this end.
-type Fault struct {
+// fault is one end of a wire with faults.
+type fault struct {
 	inner
 	parts  engine.Progressive // inner, if frames may come in parts
 	chance FaultOptions
@@ -85,13 +84,13 @@ type heldFrame struct {
 	due uint64 // goes out once sent reaches it; zero: none is held
 }
 
-// NewFault puts faults on what is sent through a wire, which it then owns. On
-// error the caller keeps the wire.
-func NewFault(of Port, o FaultOptions) (*Fault, error) {
+// NewFault makes a wire do wrong what a wire can do wrong, to the frames that are sent through this
+// end. It owns the wire then; on error the caller keeps it. The port's [Stats] are [FaultyStats].
+func NewFault(of Port, o FaultOptions) (Port, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	f := &Fault{inner: of, chance: o, spare: alignedBytes(of.MTU()),
+	f := &fault{inner: of, chance: o, spare: alignedBytes(of.MTU()),
 		// The second word only has to differ from the first now and then.
 		rand: rand.New(rand.NewPCG(o.Seed, ^o.Seed))}
 	f.parts, _ = of.(engine.Progressive)
@@ -102,16 +101,16 @@ func NewFault(of Port, o FaultOptions) (*Fault, error) {
 }
 
 // Checksum returns true: frames may be damaged.
-func (f *Fault) Checksum() bool { return true }
+func (f *fault) Checksum() bool { return true }
 
 // Reserve is described at engine.Port.
-func (f *Fault) Reserve(n int) []byte {
+func (f *fault) Reserve(n int) []byte {
 	f.frame = f.inner.Reserve(n)
 	return f.frame
 }
 
 // Commit is described at engine.Port.
-func (f *Fault) Commit() {
+func (f *fault) Commit() {
 	p := f.frame
 	if p == nil {
 		return
@@ -150,10 +149,10 @@ func (f *Fault) Commit() {
 	f.release(f.sent)
 }
 
-func (f *Fault) draw(p float64) bool { return f.rand.Float64() < p }
+func (f *fault) draw(p float64) bool { return f.rand.Float64() < p }
 
 // hold keeps a copy of a frame back, if there is room for it.
-func (f *Fault) hold(p []byte) bool {
+func (f *fault) hold(p []byte) bool {
 	for i := range f.held {
 		if h := &f.held[i]; h.due == 0 {
 			h.n = copy(h.buf, p)
@@ -167,7 +166,7 @@ func (f *Fault) hold(p []byte) bool {
 
 // release sends the held frames that are due once until frames have been sent.
 // Those that the wire has no room for wait on. It reports whether it sent any.
-func (f *Fault) release(until uint64) bool {
+func (f *fault) release(until uint64) bool {
 	any := false
 	for i := 0; i < len(f.held) && f.waiting > 0; i++ {
 		if h := &f.held[i]; h.due != 0 && h.due <= until && f.send(h.buf[:h.n]) {
@@ -179,7 +178,7 @@ func (f *Fault) release(until uint64) bool {
 	return any
 }
 
-func (f *Fault) send(frame []byte) bool {
+func (f *fault) send(frame []byte) bool {
 	q := f.inner.Reserve(len(frame))
 	if q == nil {
 		return false
@@ -190,7 +189,7 @@ func (f *Fault) send(frame []byte) bool {
 }
 
 // Receive is described at engine.Port.
-func (f *Fault) Receive() []byte {
+func (f *fault) Receive() []byte {
 	p := receiveWhole(f.inner, f.parts)
 	if p == nil && f.waiting > 0 && f.frame == nil {
 		if f.idle++; f.idle >= idleLooks {
@@ -204,13 +203,13 @@ func (f *Fault) Receive() []byte {
 }
 
 // Claim is described at Claimer.
-func (f *Fault) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
+func (f *fault) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
 
 // Drained is described at Drainer.
-func (f *Fault) Drained() bool { return drained(f.inner) }
+func (f *fault) Drained() bool { return drained(f.inner) }
 
 // Stats may be called from any goroutine.
-func (f *Fault) Stats() FaultStats {
+func (f *fault) Stats() FaultStats {
 	return FaultStats{Frames: f.frames.Load(), Lost: f.lost.Load(), Duplicated: f.duplicated.Load(),
 		Reordered: f.reordered.Load(), Corrupted: f.corrupted.Load()}
 }

@@ -35,10 +35,8 @@ type HostStats struct {
 // elsewhere: it may go to another port. A peer that polls has taken some frames by then.
 const hostTries = 64
 
-// Host is one end of a wire that all processes of a user on this host can share. Each two of its
-// ports have shared memory between them, as a shm wire; a frame goes to the port that its
-// address names. A port that takes no frames loses them, so that it does not stop those to others.
-type Host struct {
+// host is a port of a wire that the processes of a host share.
+type host struct {
 	options HostOptions
 	mtu     int
 
@@ -84,8 +82,12 @@ type hostMember struct {
 	self bool // frames to it come back to this port
 }
 
-// NewHost makes a port, which joins the others with Claim. It fails with ErrOptions.
-func NewHost(o HostOptions) (*Host, error) {
+// NewHost makes one end of a wire that all processes of a user on this host can share. Each two of
+// its ports have shared memory between them, as a shm wire; a frame goes to the port that its
+// address names. A port that takes no frames loses them, so that it does not stop those to others.
+// The port is a [Claimer], and joins the others with Claim; its [Stats] are [HostStats]. It fails
+// with ErrOptions.
+func NewHost(o HostOptions) (Port, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -97,22 +99,22 @@ func NewHost(o HostOptions) (*Host, error) {
 	return p, nil
 }
 
-func newHost(o HostOptions) *Host {
-	p := &Host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU)}
+func newHost(o HostOptions) *host {
+	p := &host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU)}
 	p.members.Store(new([]*hostMember))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
 // MTU returns the largest frame in bytes.
-func (p *Host) MTU() int { return p.mtu }
+func (p *host) MTU() int { return p.mtu }
 
 // Checksum returns false unless frames go on to a NIC: memory does not damage them.
-func (p *Host) Checksum() bool { return p.checksum }
+func (p *host) Checksum() bool { return p.checksum }
 
 // Reserve is described at engine.Port. The frame is written into the memory of the port to
 // which the last one went: most go there too.
-func (p *Host) Reserve(n int) []byte {
+func (p *host) Reserve(n int) []byte {
 	p.reserved = nil
 	if uint(n) > uint(p.mtu) {
 		return nil
@@ -132,7 +134,7 @@ func (p *Host) Reserve(n int) []byte {
 }
 
 // Commit is described at engine.Port.
-func (p *Host) Commit() {
+func (p *host) Commit() {
 	frame := p.reserved
 	p.reserved = nil
 	if len(frame) < ethernetHeader || p.down.Load() {
@@ -169,7 +171,7 @@ func (p *Host) Commit() {
 }
 
 // copyTo sends a frame to a member, and reports whether that had room.
-func (p *Host) copyTo(m *hostMember, frame []byte) bool {
+func (p *host) copyTo(m *hostMember, frame []byte) bool {
 	b := m.wire.Reserve(len(frame))
 	if b == nil {
 		return false
@@ -182,14 +184,14 @@ func (p *Host) copyTo(m *hostMember, frame []byte) bool {
 }
 
 // Flush is described at engine.Port.
-func (p *Host) Flush() {
+func (p *host) Flush() {
 	for _, m := range *p.members.Load() {
 		m.wire.Flush()
 	}
 }
 
 // Receive is described at engine.Port. Ports take turns.
-func (p *Host) Receive() []byte {
+func (p *host) Receive() []byte {
 	if p.held != nil {
 		return receiveWhole(p.held.wire, p.held.parts)
 	}
@@ -218,7 +220,7 @@ func (p *Host) Receive() []byte {
 }
 
 // Release is described at engine.Port.
-func (p *Host) Release() {
+func (p *host) Release() {
 	if p.held != nil {
 		p.held.wire.Release()
 		p.held = nil
@@ -226,10 +228,10 @@ func (p *Host) Release() {
 }
 
 // LinkUp reports whether this end is plugged in: others may come at any time.
-func (p *Host) LinkUp() bool { return !p.down.Load() }
+func (p *host) LinkUp() bool { return !p.down.Load() }
 
 // SetWake is described at Port.
-func (p *Host) SetWake(f func()) {
+func (p *host) SetWake(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wake.Set(f)
@@ -239,7 +241,7 @@ func (p *Host) SetWake(f func()) {
 }
 
 // wakeWith has frames of a member wake the owner of this port, if that wants to be woken.
-func (p *Host) wakeWith(m *hostMember) {
+func (p *host) wakeWith(m *hostMember) {
 	if p.wake.IsSet() {
 		m.wire.SetWake(p.wake.Call)
 	} else {
@@ -248,10 +250,10 @@ func (p *Host) wakeWith(m *hostMember) {
 }
 
 // OnLink is described at Port.
-func (p *Host) OnLink(f func()) { p.link.Set(f) }
+func (p *host) OnLink(f func()) { p.link.Set(f) }
 
 // SetLink is described at Port.
-func (p *Host) SetLink(up bool) {
+func (p *host) SetLink(up bool) {
 	p.mu.Lock()
 	p.down.Store(!up || p.closed)
 	p.mu.Unlock()
@@ -260,13 +262,13 @@ func (p *Host) SetLink(up bool) {
 }
 
 // Stats may be called from any goroutine.
-func (p *Host) Stats() HostStats {
+func (p *host) Stats() HostStats {
 	return HostStats{Members: uint64(len(*p.members.Load())), Joined: p.joined.Load(), Left: p.left.Load(),
 		Refused: p.refused.Load(), Dropped: p.dropped.Load(), Copied: p.copied.Load(), Forged: p.forged.Load()}
 }
 
 // Close leaves the wire.
-func (p *Host) Close() error {
+func (p *host) Close() error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

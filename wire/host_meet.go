@@ -53,14 +53,14 @@ func (o HostOptions) Check() error {
 
 // hostMeeting is a port's place among the others.
 type hostMeeting struct {
-	port     *Host
+	port     *host
 	folder   string
 	mac      descriptors.MAC
 	listener *unixsocket.Listener
 }
 
 // Claim is described at Claimer. It joins the others.
-func (p *Host) Claim(mac descriptors.MAC) error {
+func (p *host) Claim(mac descriptors.MAC) error {
 	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
 	if err != nil {
 		return err
@@ -77,13 +77,13 @@ func (p *Host) Claim(mac descriptors.MAC) error {
 }
 
 // meetOthers joins the ports of this user's other processes.
-func (p *Host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
+func (p *host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
 	m := &hostMeeting{port: p, mac: mac}
 	if m.folder, err = runtimedir.Make("trapeze", "host", p.options.Name); err == nil {
 		err = m.join()
 	}
 	if err != nil {
-		return nil, &Error{Op: "join", Port: "host:" + p.options.Name, Err: err, Hint: "see whether other programs of this user can make files in the folder for sockets"}
+		return nil, &Error{Op: "join", Device: "host:" + p.options.Name, Err: err, Hint: "see whether other programs of this user can make files in the folder for sockets"}
 	}
 	return m.close, nil
 }
@@ -249,12 +249,12 @@ func readHello(c net.Conn) (mac descriptors.MAC, err error) {
 func (m *hostMeeting) close() error { return m.listener.Close() }
 
 // has reports whether a station is a member.
-func (p *Host) has(mac descriptors.MAC) bool {
+func (p *host) has(mac descriptors.MAC) bool {
 	return slices.ContainsFunc(*p.members.Load(), func(m *hostMember) bool { return m.mac == mac })
 }
 
 // add makes a member known. It returns false if it is one already, or the port is closed.
-func (p *Host) add(m *hostMember) bool {
+func (p *host) add(m *hostMember) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.has(m.mac) {
@@ -268,7 +268,7 @@ func (p *Host) add(m *hostMember) bool {
 }
 
 // remove forgets a member that has gone.
-func (p *Host) remove(m *hostMember) {
+func (p *host) remove(m *hostMember) {
 	p.mu.Lock()
 	members := slices.DeleteFunc(slices.Clone(*p.members.Load()), func(n *hostMember) bool { return n == m })
 	gone := len(members) < len(*p.members.Load())

@@ -23,8 +23,10 @@ func hostFolder(t *testing.T) string {
 	return filepath.Join(dir, "trapeze", "host", "w")
 }
 
+func hostStats(p wire.Port) wire.HostStats { return wire.Stats(p).(wire.HostStats) }
+
 // joinHost makes a port of the wire "w", for a station.
-func joinHost(t *testing.T, station byte) *wire.Host {
+func joinHost(t *testing.T, station byte) wire.Port {
 	t.Helper()
 	p, err := wire.NewHost(wire.HostOptions{Name: "w"})
 	if err != nil {
@@ -35,14 +37,14 @@ func joinHost(t *testing.T, station byte) *wire.Host {
 			t.Error(err)
 		}
 	})
-	if err := p.Claim(stationMAC(station)); err != nil {
+	if err := p.(wire.Claimer).Claim(stationMAC(station)); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
 // hosts makes n ports that know each other.
-func hosts(t *testing.T, n int) (ports []*wire.Host) {
+func hosts(t *testing.T, n int) (ports []wire.Port) {
 	t.Helper()
 	hostFolder(t)
 	for i := range n {
@@ -61,18 +63,18 @@ func hosts(t *testing.T, n int) (ports []*wire.Host) {
 }
 
 // hostMembers waits until a port has memory in common with n, itself included.
-func hostMembers(t *testing.T, p *wire.Host, n int) {
+func hostMembers(t *testing.T, p wire.Port, n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); p.Stats().Members != uint64(n); {
+	for end := time.Now().Add(10 * time.Second); hostStats(p).Members != uint64(n); {
 		if time.Now().After(end) {
-			t.Fatalf("%d members, want %d", p.Stats().Members, n)
+			t.Fatalf("%d members, want %d", hostStats(p).Members, n)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
 // hostReach waits until frames of p get to q.
-func hostReach(t *testing.T, p, q *wire.Host, from, to byte) {
+func hostReach(t *testing.T, p, q wire.Port, from, to byte) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		send(p, frameOf(stationMAC(to), stationMAC(from), 1))
@@ -119,9 +121,9 @@ func TestHostDelivers(t *testing.T) {
 			t.Errorf("a frame to all did not come to %d", i)
 		}
 	}
-	before := p[0].Stats().Dropped
+	before := hostStats(p[0]).Dropped
 	send(p[0], frameOf(stationMAC(9), stationMAC(0), 5))
-	if got := p[0].Stats().Dropped; got != before+1 {
+	if got := hostStats(p[0]).Dropped; got != before+1 {
 		t.Errorf("%d frames to a stranger were dropped", got-before)
 	}
 }
@@ -191,7 +193,7 @@ func TestHostLeaves(t *testing.T) {
 	again := joinHost(t, 2)
 	hostMembers(t, a, 2)
 	hostReach(t, a, again, 1, 2)
-	if s := a.Stats(); s.Joined != 3 || s.Left != 1 { // itself, and station 2 twice
+	if s := hostStats(a); s.Joined != 3 || s.Left != 1 { // itself, and station 2 twice
 		t.Errorf("%+v", s)
 	}
 	// What a killed process leaves behind is no obstacle.
@@ -217,7 +219,7 @@ func TestHostSameStation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := p.Claim(stationMAC(1)); err == nil {
+	if err := p.(wire.Claimer).Claim(stationMAC(1)); err == nil {
 		t.Error("two ports have the same station")
 	}
 }
@@ -228,7 +230,7 @@ func TestHostStrangers(t *testing.T) {
 	a := joinHost(t, 1)
 	hello := append([]byte("TPZHW\x01"), 2, 0, 0, 0, 0, 1)
 	for _, said := range [][]byte{nil, {0}, []byte("TPZHW"), hello[:11], append(hello, 0), hello, append([]byte("TPZHW\x02"), hello[6:]...), append([]byte("TPZHW\x01"), 1, 0, 0, 0, 0, 1)} {
-		before := a.Stats().Refused
+		before := hostStats(a).Refused
 		c, err := net.Dial("unixpacket", filepath.Join(folder, "020000000001"))
 		if err != nil {
 			t.Fatal(err)
@@ -239,13 +241,13 @@ func TestHostStrangers(t *testing.T) {
 			}
 		}
 		c.Close()
-		for end := time.Now().Add(10 * time.Second); a.Stats().Refused == before; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(10 * time.Second); hostStats(a).Refused == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%q was not refused", said)
 			}
 		}
 	}
-	if n := a.Stats().Members; n != 1 {
+	if n := hostStats(a).Members; n != 1 {
 		t.Errorf("%d members", n)
 	}
 }
@@ -262,7 +264,7 @@ func TestHostFolder(t *testing.T) {
 	}
 	defer p.Close()
 	var said *wire.Error
-	if err := p.Claim(stationMAC(1)); !errors.As(err, &said) {
+	if err := p.(wire.Claimer).Claim(stationMAC(1)); !errors.As(err, &said) {
 		t.Errorf("a folder that others may write to: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ type SwitchStats struct {
 type switchCounts struct{ cutThrough, waited, stalled, broken, lost atomic.Uint64 }
 
 // Stats returns the counters of the port. It may be called from any goroutine.
-func (p *Switch) Stats() SwitchStats {
+func (p *switchPort) Stats() SwitchStats {
 	c := &p.counts
 	return SwitchStats{c.cutThrough.Load(), c.waited.Load(), c.stalled.Load(), c.broken.Load(), c.lost.Load()}
 }
@@ -69,7 +69,7 @@ type path struct {
 }
 
 // Publish is described at engine.Progressive. The frame goes on once both addresses are there.
-func (p *Switch) Publish(n int) {
+func (p *switchPort) Publish(n int) {
 	f := p.frame
 	if n <= p.path.shown || n > len(f) || n < min(ethernetHeader, len(f)) {
 		return
@@ -86,7 +86,7 @@ func (p *Switch) Publish(n int) {
 }
 
 // forward lets the outputs have the first n bytes of the frame.
-func (p *Switch) forward(n int) {
+func (p *switchPort) forward(n int) {
 	live := ports(p.fabric.live())
 	if live&(1<<p.number) == 0 {
 		p.Abort()
@@ -108,14 +108,14 @@ func (p *Switch) forward(n int) {
 }
 
 // lose goes on without an output.
-func (p *Switch) lose(to int) {
+func (p *switchPort) lose(to int) {
 	p.path.targets &^= 1 << to
 	p.counts.lost.Add(1)
 	p.failed.Store(&PathError{senderOf(p.frame), p.number, to, p.path.shown, len(p.frame), ErrGone})
 }
 
 // finish ends the frame that was shown: all of it is there.
-func (p *Switch) finish() {
+func (p *switchPort) finish() {
 	p.forward(len(p.frame))
 	for to := range p.path.targets.all() {
 		p.tx[to].finish()
@@ -125,7 +125,7 @@ func (p *Switch) finish() {
 }
 
 // Abort is described at engine.Progressive.
-func (p *Switch) Abort() {
+func (p *switchPort) Abort() {
 	for to := range p.path.targets.all() {
 		p.tx[to].abort()
 		p.fabric.ports[to].wake.Call()
@@ -146,7 +146,7 @@ var started = time.Now()
 
 // hold takes note that the frame that has come first from a port holds this one, if it comes
 // in parts.
-func (p *Switch) hold(r *ring) {
+func (p *switchPort) hold(r *ring) {
 	o := &p.output
 	if o.held || r.length&parts == 0 {
 		return
@@ -156,7 +156,7 @@ func (p *Switch) hold(r *ring) {
 }
 
 // letGo frees the port for the next one.
-func (p *Switch) letGo() {
+func (p *switchPort) letGo() {
 	if !p.output.held {
 		return
 	}
@@ -170,7 +170,7 @@ func (p *Switch) letGo() {
 
 // Arrived is described at engine.Progressive. A frame that has not arrived whole when its
 // sender is closed or unplugged never will, nor does one whose sender stalls.
-func (p *Switch) Arrived() (n int, aborted bool) {
+func (p *switchPort) Arrived() (n int, aborted bool) {
 	r, o := p.rx[p.from], &p.output
 	if r == nil {
 		return 0, false

@@ -15,7 +15,7 @@ import (
 )
 
 // known makes a switch whose port i has station i.
-func known(t *testing.T, n int, o wire.SwitchOptions) []*wire.Switch {
+func known(t *testing.T, n int, o wire.SwitchOptions) []switchPort {
 	t.Helper()
 	p := newSwitch(t, n, o)
 	for i := range p {
@@ -27,7 +27,7 @@ func known(t *testing.T, n int, o wire.SwitchOptions) []*wire.Switch {
 }
 
 // begin shows the first bytes of a frame, and returns where the rest of it goes.
-func begin(t *testing.T, p *wire.Switch, frame []byte, n int) []byte {
+func begin(t *testing.T, p switchPort, frame []byte, n int) []byte {
 	t.Helper()
 	b := p.Reserve(len(frame))
 	if b == nil {
@@ -164,11 +164,11 @@ func TestSwitchWatchdog(t *testing.T) {
 // with it, holds nobody up, and begins anew with whole frames.
 func TestSwitchOutputDies(t *testing.T) {
 	for name, c := range map[string]struct {
-		die  func(p *wire.Switch) error
+		die  func(p switchPort) error
 		back bool
 	}{
-		"closed":    {(*wire.Switch).Close, false},
-		"unplugged": {func(p *wire.Switch) error { p.SetLink(false); return nil }, true},
+		"closed":    {switchPort.Close, false},
+		"unplugged": {func(p switchPort) error { p.SetLink(false); return nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := known(t, 3, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 2000, Ring: 1}})
@@ -212,10 +212,10 @@ func TestSwitchOutputDies(t *testing.T) {
 
 // TestSwitchSenderDies: what a sender has begun when it is closed, unplugged or gives up breaks off.
 func TestSwitchSenderDies(t *testing.T) {
-	for name, die := range map[string]func(p *wire.Switch){
-		"closed":    func(p *wire.Switch) { _ = p.Close() },
-		"unplugged": func(p *wire.Switch) { p.SetLink(false) },
-		"gives up":  func(p *wire.Switch) { p.Abort() },
+	for name, die := range map[string]func(p switchPort){
+		"closed":    func(p switchPort) { _ = p.Close() },
+		"unplugged": func(p switchPort) { p.SetLink(false) },
+		"gives up":  func(p switchPort) { p.Abort() },
 	} {
 		p := known(t, 3, wire.SwitchOptions{})
 		f := frameOf(stationMAC(2), stationMAC(0), 1000)

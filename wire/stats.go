@@ -6,13 +6,19 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
+// FaultyStats are the counters of a wire with faults.
+type FaultyStats struct {
+	Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
+	Wire   any        `json:"wire" help:"The counters of the wire within." unit:"frames"`
+}
+
 // Broke returns the last error of a port of a switch, nil for any other port and if no frame broke
 // off there.
 func Broke(p Port) *PathError {
 	switch p := p.(type) {
-	case *Fault:
+	case *fault:
 		return Broke(p.inner)
-	case *Switch:
+	case *switchPort:
 		return p.failed.Load()
 	}
 	return nil
@@ -24,16 +30,13 @@ func Stats(p Port) any {
 	switch p := p.(type) {
 	case interface{ Inner() Port }:
 		return Stats(p.Inner())
-	case *Fault:
-		return struct {
-			Faults FaultStats `json:"faults" help:"What was done to frames." unit:"frames"`
-			Wire   any        `json:"wire" help:"The counters of the wire within." unit:"frames"`
-		}{p.Stats(), Stats(p.inner)}
-	case *Switch:
+	case *fault:
+		return FaultyStats{p.Stats(), Stats(p.inner)}
+	case *switchPort:
 		return p.Stats()
 	case *UDP:
 		return p.Stats()
-	case *Host:
+	case *host:
 		return p.Stats()
 	case *shm.Port:
 		return p.Stats()

@@ -26,17 +26,8 @@ type SwitchOptions struct {
 // get through.
 const defaultWatchdog = 500 * time.Millisecond
 
-// Switch is one port of an Ethernet switch in memory. Frames go to the port that has
-// claimed their destination, or else at which it was heard last, and to all others if
-// it is not known or a group. No frame is dropped for want of room: a port whose ring is full
-// holds its senders up, as Trapeze's fabric does. Ports may be used at the same
-// time, each by one goroutine.
-//
-// A frame that comes in parts leaves while it still arrives (engine.Progressive) if its
-// output is free. It holds the output until its end. Frames from other ports wait, and then
-// have their turn one after the other. A watchdog ends a frame whose sender stalls: Broke of
-// the output then says whose it was.
-type Switch struct {
+// switchPort is one port of a switch.
+type switchPort struct {
 	fabric *fabric
 	number int
 	frame  []byte // reserved
@@ -59,7 +50,7 @@ type Switch struct {
 type fabric struct {
 	mtu      int
 	watchdog time.Duration
-	ports    []*Switch
+	ports    []*switchPort
 	// up and open have a bit per port: plugged in, not closed.
 	up, open atomic.Uint32
 	mu       sync.Mutex // of writers of table
@@ -72,8 +63,19 @@ type place struct {
 	claimed bool // it stays there, whatever comes from other ports
 }
 
-// NewSwitch makes a switch with n ports, 2 to MaxSwitchPorts.
-func NewSwitch(n int, o SwitchOptions) ([]*Switch, error) {
+// NewSwitch makes an Ethernet switch in memory with n ports, 2 to MaxSwitchPorts. Frames go to the
+// port that has claimed their destination, or else at which it was heard last, and to all others if
+// it is not known or a group. No frame is dropped for want of room: a port whose ring is full holds
+// its senders up, as Trapeze's fabric does. Ports may be used at the same time, each by one
+// goroutine.
+//
+// A frame that comes in parts leaves while it still arrives (engine.Progressive) if its output is
+// free. It holds the output until its end. Frames from other ports wait, and then have their turn
+// one after the other. A watchdog ends a frame whose sender stalls: Broke of the output then says
+// whose it was.
+//
+// A port has a [Claimer], and its [Stats] are [SwitchStats].
+func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
@@ -91,10 +93,12 @@ func NewSwitch(n int, o SwitchOptions) ([]*Switch, error) {
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
 	for i := range n {
-		f.ports = append(f.ports, &Switch{fabric: f, number: i, space: alignedBytes(o.MTU),
+		f.ports = append(f.ports, &switchPort{fabric: f, number: i, space: alignedBytes(o.MTU),
 			tx: make([]*ring, n), rx: make([]*ring, n)})
 	}
+	ports := make([]Port, n)
 	for i, p := range f.ports {
+		ports[i] = p
 		for j, q := range f.ports {
 			if i != j {
 				r := newPartsRing(o.Ring)
@@ -102,21 +106,21 @@ func NewSwitch(n int, o SwitchOptions) ([]*Switch, error) {
 			}
 		}
 	}
-	return f.ports, nil
+	return ports, nil
 }
 
 // live returns the ports that carry frames, a bit each.
 func (f *fabric) live() uint32 { return f.up.Load() & f.open.Load() }
 
 // MTU returns the largest frame in bytes.
-func (p *Switch) MTU() int { return p.fabric.mtu }
+func (p *switchPort) MTU() int { return p.fabric.mtu }
 
 // Checksum returns false: memory does not damage frames.
-func (p *Switch) Checksum() bool { return false }
+func (p *switchPort) Checksum() bool { return false }
 
 // Reserve is described at engine.Port. There must be room at every port, since
 // where the frame goes is not known yet.
-func (p *Switch) Reserve(n int) []byte {
+func (p *switchPort) Reserve(n int) []byte {
 	p.Abort()
 	if uint(n) > uint(len(p.space)) {
 		return nil
@@ -132,7 +136,7 @@ func (p *Switch) Reserve(n int) []byte {
 }
 
 // Commit is described at engine.Port.
-func (p *Switch) Commit() {
+func (p *switchPort) Commit() {
 	frame := p.frame
 	if frame == nil {
 		return
@@ -153,7 +157,7 @@ func (p *Switch) Commit() {
 
 // route says to which ports a frame goes, of which at least the two addresses are there if it
 // is long enough to have them.
-func (p *Switch) route(frame []byte) ports {
+func (p *switchPort) route(frame []byte) ports {
 	live := p.fabric.live()
 	if live&(1<<p.number) == 0 {
 		return 0
@@ -170,7 +174,7 @@ func (p *Switch) route(frame []byte) ports {
 }
 
 // learn notes that a station is at this port, unless another has claimed it.
-func (p *Switch) learn(mac descriptors.MAC) {
+func (p *switchPort) learn(mac descriptors.MAC) {
 	f := p.fabric
 	if mac == p.source && p.table == f.table.Load() || mac.IsMulticast() {
 		return
@@ -193,7 +197,7 @@ func (f *fabric) put(mac descriptors.MAC, at place) {
 
 // Claim is described at Claimer. Frames from other ports do not move the station, and
 // it is known even if the table is full of others. The claim ends with Close.
-func (p *Switch) Claim(mac descriptors.MAC) error {
+func (p *switchPort) Claim(mac descriptors.MAC) error {
 	f := p.fabric
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +209,7 @@ func (p *Switch) Claim(mac descriptors.MAC) error {
 }
 
 // leave forgets the stations of a port.
-func (p *Switch) leave() {
+func (p *switchPort) leave() {
 	f := p.fabric
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,7 +219,7 @@ func (p *Switch) leave() {
 }
 
 // Flush is described at engine.Port.
-func (p *Switch) Flush() {
+func (p *switchPort) Flush() {
 	for i, r := range p.tx {
 		if r != nil && r.publish() {
 			p.fabric.ports[i].wake.Call()
@@ -224,7 +228,7 @@ func (p *Switch) Flush() {
 }
 
 // Receive is described at engine.Port. Ports take turns.
-func (p *Switch) Receive() []byte {
+func (p *switchPort) Receive() []byte {
 	down := p.fabric.live()&(1<<p.number) == 0
 	if down {
 		p.output = output{}
@@ -247,7 +251,7 @@ func (p *Switch) Receive() []byte {
 }
 
 // Release is described at engine.Port.
-func (p *Switch) Release() {
+func (p *switchPort) Release() {
 	if r := p.rx[p.from]; r != nil {
 		p.letGo()
 		r.release()
@@ -256,19 +260,19 @@ func (p *Switch) Release() {
 }
 
 // LinkUp reports whether this port and at least one other are plugged in.
-func (p *Switch) LinkUp() bool {
+func (p *switchPort) LinkUp() bool {
 	live, me := p.fabric.live(), uint32(1)<<p.number
 	return live&me != 0 && live&^me != 0
 }
 
 // SetWake is described at Port.
-func (p *Switch) SetWake(f func()) { p.wake.Set(f) }
+func (p *switchPort) SetWake(f func()) { p.wake.Set(f) }
 
 // OnLink is described at Port.
-func (p *Switch) OnLink(f func()) { p.link.Set(f) }
+func (p *switchPort) OnLink(f func()) { p.link.Set(f) }
 
 // SetLink is described at Port.
-func (p *Switch) SetLink(up bool) {
+func (p *switchPort) SetLink(up bool) {
 	if up {
 		p.fabric.up.Or(1 << p.number)
 	} else {
@@ -278,7 +282,7 @@ func (p *Switch) SetLink(up bool) {
 }
 
 // Close is described at Port.
-func (p *Switch) Close() error {
+func (p *switchPort) Close() error {
 	p.fabric.open.And(^(uint32(1) << p.number))
 	p.leave()
 	p.SetWake(nil)
@@ -288,7 +292,7 @@ func (p *Switch) Close() error {
 }
 
 // tell lets every port see that a link has changed.
-func (p *Switch) tell() {
+func (p *switchPort) tell() {
 	for _, q := range p.fabric.ports {
 		q.wake.Call()
 		q.link.Call()

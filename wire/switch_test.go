@@ -8,20 +8,32 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-func newSwitch(t *testing.T, n int, o wire.SwitchOptions) []*wire.Switch {
+// switchPort is what a port of a switch can do.
+type switchPort interface {
+	wire.Port
+	wire.Claimer
+	engine.Progressive
+	Stats() wire.SwitchStats
+}
+
+func newSwitch(t *testing.T, n int, o wire.SwitchOptions) (p []switchPort) {
 	t.Helper()
-	p, err := wire.NewSwitch(n, o)
+	ports, err := wire.NewSwitch(n, o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, port := range ports {
+		p = append(p, port.(switchPort))
 	}
 	return p
 }
 
 // waiting counts the frames that wait at each port, and takes them.
-func waiting(ports []*wire.Switch) []int {
+func waiting(ports []switchPort) []int {
 	n := make([]int, len(ports))
 	for i, p := range ports {
 		for p.Receive() != nil {
@@ -85,7 +97,7 @@ func TestSwitchStationIsNotTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // twice is fine
-		if err := faulty.Claim(stationMAC(0)); err != nil {
+		if err := faulty.(wire.Claimer).Claim(stationMAC(0)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,11 +16,15 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// formats are those of packages. The two have different names for headers and for the C library.
-var formats = map[string]struct{ headers, headersSection, libc, exactly string }{
-	"deb": {"libvipl-dev", "libdevel", "libc6 (>= %s)", "libvipl1 (= %s)"},
-	"rpm": {"libvipl-devel", "devel", "glibc >= %s", "libvipl1 = %s-1"},
+// formats are those of packages. The two have different names for headers and for others' libraries.
+// The provider calls libfabric's functions of 1.17, whatever the build machine has.
+var formats = map[string]struct{ headers, headersSection, libc, exactly, libfabric string }{
+	"deb": {"libvipl-dev", "libdevel", "libc6 (>= %s)", "libvipl1 (= %s)", "libfabric1 (>= 1.17)"},
+	"rpm": {"libvipl-devel", "devel", "glibc >= %s", "libvipl1 = %s-1", "libfabric >= 1.17"},
 }
+
+// provider is the package of the provider of libfabric.
+const provider = "libfabric-trapeze"
 
 // content has files that a package installs: those of a folder that looks like the root.
 type content struct {
@@ -83,7 +87,7 @@ func (r *release) stage(arch string) error {
 		}
 	}
 	for format, f := range formats {
-		for _, name := range []string{"libvipl1", f.headers} {
+		for _, name := range []string{"libvipl1", f.headers, provider} {
 			if err := r.licence(r.library(arch, format), name); err != nil {
 				return err
 			}
@@ -104,8 +108,15 @@ func (r *release) packagesOf(arch, format string) error {
 	if err != nil {
 		return err
 	}
+	fabricLibc, err := libcVersion(filepath.Join(library, libraryFolders(arch)[format], "libfabric/libtrapeze-fi.so"))
+	if err != nil {
+		return err
+	}
 	shared := func(path string) bool {
 		return strings.Contains(path, "/libvipl.so.1") || strings.HasPrefix(path, "usr/share/doc/libvipl1/")
+	}
+	fabric := func(path string) bool {
+		return strings.Contains(path, "/libfabric/") || strings.HasPrefix(path, "usr/share/doc/"+provider+"/")
 	}
 
 	trapeze := r.described("trapeze", "net", "messages between programs without the kernel on the data path\n"+
@@ -127,6 +138,10 @@ func (r *release) packagesOf(arch, format string) error {
 		"The header, and a file for pkg-config, with which programs in C are compiled.")
 	headers.Depends = []string{fmt.Sprintf(f.exactly, r.version)}
 
+	ofi := r.described(provider, "libs", "Open MPI and others over Trapeze, by libfabric\n"+
+		"A provider of libfabric: programs that use libfabric run over Trapeze unchanged.")
+	ofi.Depends = []string{fmt.Sprintf(f.libc, fabricLibc), fmt.Sprintf(f.exactly, r.version), f.libfabric}
+
 	for _, p := range []struct {
 		*nfpm.Info
 		contents []content
@@ -134,7 +149,8 @@ func (r *release) packagesOf(arch, format string) error {
 		{trapeze, []content{{r.programRoot(arch, "trapeze"), nil}, {r.documents("trapeze"), nil}}},
 		{lab, []content{{r.programRoot(arch, "trapeze-lab"), nil}, {r.documents("trapeze-lab"), nil}}},
 		{vipl, []content{{library, shared}}},
-		{headers, []content{{library, func(path string) bool { return !shared(path) }}}},
+		{headers, []content{{library, func(path string) bool { return !shared(path) && !fabric(path) }}}},
+		{ofi, []content{{library, fabric}}},
 	} {
 		p.Arch = arch
 		for _, c := range p.contents {
@@ -160,7 +176,7 @@ func (r *release) described(name, section, description string) *nfpm.Info {
 
 // ownFolder says whether a folder is to go with the package. RPM leaves others to the packages that own them.
 func ownFolder(path string) bool {
-	return path == "etc/cdi" || strings.HasPrefix(path, "usr/share/doc/")
+	return path == "etc/cdi" || strings.HasPrefix(path, "usr/share/doc/") || strings.HasSuffix(path, "/libfabric")
 }
 
 // add lists the files of a root in a package. Files below /etc are those of the administrator.

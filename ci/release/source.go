@@ -100,7 +100,7 @@ func compiler(arch string) string {
 	return crossCompilers[arch]
 }
 
-// compile builds the programs and the C library for an architecture.
+// compile builds the programs and the libraries in C for an architecture.
 func (r *release) compile(ctx context.Context, arch string) error {
 	env := r.environment(arch)
 	for _, name := range programs {
@@ -113,10 +113,14 @@ func (r *release) compile(ctx context.Context, arch string) error {
 	if err := r.setVersion(r.program(arch, programs[0])); err != nil {
 		return err
 	}
+	// The headers of libfabric are the same for all, but a cross compiler does not look where they are.
+	env = append(env, "CPPFLAGS=-idirafter /usr/include", "CFLAGS=-O2", "LDFLAGS=-s -Wl,--build-id")
 	for format, libdir := range libraryFolders(arch) {
-		if _, err := command(ctx, filepath.Join(r.source, "vipl"), env, "make", "install", "PREFIX=/usr", "LIBDIR="+libdir,
-			"BUILD="+filepath.Join(r.build, arch, "vipl"), "DESTDIR="+r.library(arch, format)); err != nil {
-			return err
+		for _, folder := range []string{"vipl", "fabric"} {
+			if _, err := command(ctx, filepath.Join(r.source, folder), env, "make", "install", "PREFIX=/usr", "LIBDIR="+libdir,
+				"BUILD="+filepath.Join(r.build, arch, folder), "DESTDIR="+r.library(arch, format)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

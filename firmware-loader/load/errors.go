@@ -30,19 +30,16 @@ var (
 	ErrSRAM   = descriptors.CodeInvalidParameter.Finer("image needs more SRAM than a slot has")
 )
 
-// Step is a step of a load.
-type Step string
-
-// Steps in their order.
+// Steps of a load, in their order: the operation of the [failure.Error] in an Error.
 const (
-	StepIdentify Step = "look at the processor"
-	StepWrite    Step = "write the image"
-	StepReadBack Step = "read the image back"
-	StepHalt     Step = "halt the processor"
-	StepEntry    Step = "set the entry"
-	StepRun      Step = "start the image"
-	StepReady    Step = "wait for the image"
-	StepReport   Step = "compare what runs"
+	stepIdentify = "look at the processor"
+	stepWrite    = "write the image"
+	stepReadBack = "read the image back"
+	stepHalt     = "halt the processor"
+	stepEntry    = "set the entry"
+	stepRun      = "start the image"
+	stepReady    = "wait for the image"
+	stepReport   = "compare what runs"
 )
 
 // Outcome says which image runs after a failure.
@@ -63,8 +60,7 @@ const (
 
 // Error is a load or rollback that failed.
 type Error struct {
-	Step    Step
-	Err     error
+	Err     error // a *failure.Error, whose operation is the step
 	Outcome Outcome
 	// Restore is the error of putting the previous image back; nil
 	// if nothing did.
@@ -72,7 +68,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("%s: %v; %s", e.Step, e.Err, e.Outcome)
+	s := fmt.Sprintf("%v; %s", e.Err, e.Outcome)
 	if e.Restore != nil {
 		s += fmt.Sprintf(" (putting the previous image back: %v)", e.Restore)
 	}

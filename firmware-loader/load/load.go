@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // Options of Load and Rollback. The zero value is good.
@@ -31,7 +32,7 @@ type session struct {
 	nic     NIC
 	options Options
 	before  Status
-	step    Step
+	step    string
 	// halted: the processor was told to halt, so what ran before must be started
 	// again if anything fails.
 	halted bool
@@ -41,7 +42,7 @@ type session struct {
 // reports then. Errors are *Error; those of the image itself leave the NIC
 // untouched. If ctx ends, the load fails and what ran before is put back.
 func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
-	s := &session{nic: nic, options: o, step: StepIdentify}
+	s := &session{nic: nic, options: o, step: stepIdentify}
 	if err := img.check(); err != nil {
 		return Status{}, s.fail(err)
 	}
@@ -66,7 +67,7 @@ func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
 // slot, where ours have their entry. If that fails, the present one is started
 // again. Errors are *Error, with ErrNoPrevious if there is none.
 func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
-	s := &session{nic: nic, options: o, step: StepIdentify}
+	s := &session{nic: nic, options: o, step: stepIdentify}
 	if err := s.identify(); err != nil {
 		return Status{}, s.fail(err)
 	}
@@ -85,7 +86,7 @@ func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
 // The images stay in their slots.
 func Unload(nic NIC) (Status, error) {
 	if err := nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn); err != nil {
-		return Status{}, &Error{Step: StepRun, Err: err, Outcome: OutcomeUnknown}
+		return Status{}, &Error{Err: &failure.Error{Op: stepRun, Err: err}, Outcome: OutcomeUnknown}
 	}
 	return ReadStatus(nic)
 }
@@ -111,11 +112,11 @@ func (s *session) store(ctx context.Context, img *Image, base uint32) error {
 	}
 	back := make([]byte, chunk)
 	for _, pass := range []struct {
-		step Step
+		step string
 		do   func(offset uint64, p []byte) error
 	}{
-		{StepWrite, s.nic.WriteSRAM},
-		{StepReadBack, func(offset uint64, p []byte) error {
+		{stepWrite, s.nic.WriteSRAM},
+		{stepReadBack, func(offset uint64, p []byte) error {
 			got := back[:len(p)]
 			if err := s.nic.ReadSRAM(offset, got); err != nil {
 				return err
@@ -150,7 +151,7 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 	if img != nil {
 		ready = img.Ready
 	}
-	s.step, s.halted = StepHalt, true
+	s.step, s.halted = stepHalt, true
 	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorHalt); err != nil {
 		return Status{}, err
 	}
@@ -159,7 +160,7 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 	}); err != nil {
 		return Status{}, err
 	}
-	s.step = StepEntry
+	s.step = stepEntry
 	if err := s.nic.WriteProcessor(descriptors.RegProcessorEntry, entry); err != nil {
 		return Status{}, err
 	}
@@ -168,11 +169,11 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 	} else if is != entry {
 		return Status{}, fmt.Errorf("%w: PROC_ENTRY is %#x after %#x was written", ErrRegisters, is, entry)
 	}
-	s.step = StepRun
+	s.step = stepRun
 	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorRun); err != nil {
 		return Status{}, err
 	}
-	s.step = StepReady
+	s.step = stepReady
 	if err := s.await(ctx, func(state descriptors.ProcessorState) (bool, error) {
 		if state == descriptors.ProcessorFaulted {
 			fault, err := readFault(s.nic)
@@ -189,7 +190,7 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 	}); err != nil {
 		return Status{}, err
 	}
-	s.step = StepReport
+	s.step = stepReport
 	after, err := ReadStatus(s.nic)
 	if err == nil && img != nil {
 		err = img.runs(&after)
@@ -236,7 +237,7 @@ func (s *session) await(ctx context.Context, done func(descriptors.ProcessorStat
 
 // fail ends the session: it puts back what ran before, if that was interrupted.
 func (s *session) fail(cause error) error {
-	e := &Error{Step: s.step, Err: cause, Outcome: OutcomeUntouched}
+	e := &Error{Err: &failure.Error{Op: s.step, Err: cause}, Outcome: OutcomeUntouched}
 	if !s.halted {
 		if errors.Is(cause, ErrGone) {
 			e.Outcome = OutcomeUnknown

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 var brief = load.Options{Timeout: 20 * time.Millisecond}
@@ -45,56 +46,57 @@ func TestLoadRefuses(t *testing.T) {
 		name  string
 		spoil func(nic *fakeNIC, img *load.Image)
 		want  error
-		step  load.Step
+		step  string
 	}{
-		{"another ABI", func(_ *fakeNIC, img *load.Image) { img.ABI = 2 << 16 }, load.ErrABI, load.StepIdentify},
-		{"a later ABI", func(_ *fakeNIC, img *load.Image) { img.ABI++ }, load.ErrABI, load.StepIdentify},
-		{"another device", func(_ *fakeNIC, img *load.Image) { img.Device++ }, load.ErrDevice, load.StepIdentify},
-		{"too much SRAM", func(_ *fakeNIC, img *load.Image) { img.SRAM = fakeSize + 1 }, load.ErrSRAM, load.StepIdentify},
-		{"no segments", func(_ *fakeNIC, img *load.Image) { img.Segments = nil }, load.ErrImage, load.StepIdentify},
+		{"another ABI", func(_ *fakeNIC, img *load.Image) { img.ABI = 2 << 16 }, load.ErrABI, "look at the processor"},
+		{"a later ABI", func(_ *fakeNIC, img *load.Image) { img.ABI++ }, load.ErrABI, "look at the processor"},
+		{"another device", func(_ *fakeNIC, img *load.Image) { img.Device++ }, load.ErrDevice, "look at the processor"},
+		{"too much SRAM", func(_ *fakeNIC, img *load.Image) { img.SRAM = fakeSize + 1 }, load.ErrSRAM, "look at the processor"},
+		{"no segments", func(_ *fakeNIC, img *load.Image) { img.Segments = nil }, load.ErrImage, "look at the processor"},
 		{"segment outside", func(_ *fakeNIC, img *load.Image) {
 			img.Segments = []load.Segment{{Offset: 0xffffffff, Bytes: []byte{1, 2}}}
-		}, load.ErrImage, load.StepIdentify},
+		}, load.ErrImage, "look at the processor"},
 		{"segments overlap", func(_ *fakeNIC, img *load.Image) {
 			img.Segments = []load.Segment{{Offset: 0, Bytes: make([]byte, 8)}, {Offset: 4, Bytes: make([]byte, 8)}}
-		}, load.ErrImage, load.StepIdentify},
-		{"entry outside", func(_ *fakeNIC, img *load.Image) { img.Entry = img.SRAM }, load.ErrImage, load.StepIdentify},
-		{"reads back wrong", func(nic *fakeNIC, _ *load.Image) { nic.flip = true }, load.ErrReadBack, load.StepReadBack},
-		{"never ready", func(nic *fakeNIC, _ *load.Image) { nic.mute = true }, load.ErrNotReady, load.StepReady},
-		{"wrong version", func(nic *fakeNIC, _ *load.Image) { nic.wrong = true }, load.ErrReport, load.StepReport},
-		{"wrong digest", func(_ *fakeNIC, img *load.Image) { img.Digest[3] ^= 1 }, load.ErrReport, load.StepReport},
-		{"wrong ready word", func(_ *fakeNIC, img *load.Image) { img.Ready = 5 }, load.ErrNotReady, load.StepReady},
+		}, load.ErrImage, "look at the processor"},
+		{"entry outside", func(_ *fakeNIC, img *load.Image) { img.Entry = img.SRAM }, load.ErrImage, "look at the processor"},
+		{"reads back wrong", func(nic *fakeNIC, _ *load.Image) { nic.flip = true }, load.ErrReadBack, "read the image back"},
+		{"never ready", func(nic *fakeNIC, _ *load.Image) { nic.mute = true }, load.ErrNotReady, "wait for the image"},
+		{"wrong version", func(nic *fakeNIC, _ *load.Image) { nic.wrong = true }, load.ErrReport, "compare what runs"},
+		{"wrong digest", func(_ *fakeNIC, img *load.Image) { img.Digest[3] ^= 1 }, load.ErrReport, "compare what runs"},
+		{"wrong ready word", func(_ *fakeNIC, img *load.Image) { img.Ready = 5 }, load.ErrNotReady, "wait for the image"},
 		{"entry does not stick", func(nic *fakeNIC, _ *load.Image) {
 			nic.lies = map[uint32]uint32{descriptors.RegProcessorEntry: 12}
-		}, load.ErrRegisters, load.StepEntry},
+		}, load.ErrRegisters, "set the entry"},
 		{"unknown state", func(nic *fakeNIC, _ *load.Image) {
 			nic.lies = map[uint32]uint32{descriptors.RegProcessorStatus: 9}
-		}, load.ErrRegisters, load.StepIdentify},
+		}, load.ErrRegisters, "look at the processor"},
 		{"one slot", func(nic *fakeNIC, _ *load.Image) {
 			nic.lies = map[uint32]uint32{descriptors.RegSlotCount: 1}
-		}, load.ErrRegisters, load.StepIdentify},
+		}, load.ErrRegisters, "look at the processor"},
 		{"slots beyond 4 GiB", func(nic *fakeNIC, _ *load.Image) {
 			nic.lies = map[uint32]uint32{descriptors.RegSlotBase: 0xfffff000}
-		}, load.ErrRegisters, load.StepIdentify},
+		}, load.ErrRegisters, "look at the processor"},
 		{"active slot unknown", func(nic *fakeNIC, _ *load.Image) {
 			nic.lies = map[uint32]uint32{descriptors.RegActiveSlot: 2}
-		}, load.ErrRegisters, load.StepIdentify},
+		}, load.ErrRegisters, "look at the processor"},
 		{"gone", func(nic *fakeNIC, _ *load.Image) {
 			nic.before = func(int) error { return errUnplugged }
-		}, load.ErrGone, load.StepIdentify},
+		}, load.ErrGone, "look at the processor"},
 		{"damaged on the way", func(_ *fakeNIC, img *load.Image) {
 			b := append([]byte(nil), img.Segments[0].Bytes...)
 			b[200] ^= 1
 			img.Segments = []load.Segment{{Bytes: b}}
-		}, nil, load.StepReady},
+		}, nil, "wait for the image"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			nic, img := newFakeNIC(), good
 			mustLoad(t, nic, image(t, "old", "1.0", 1))
 			tt.spoil(nic, &img)
 			_, err := load.Load(context.Background(), nic, img, brief)
-			var failure *load.Error
-			if !errors.As(err, &failure) || failure.Step != tt.step {
+			var failed *load.Error
+			var at *failure.Error
+			if !errors.As(err, &failed) || !errors.As(err, &at) || at.Op != tt.step {
 				t.Fatalf("got %v, want a failure to %s", err, tt.step)
 			}
 			if tt.want != nil && !errors.Is(err, tt.want) {
@@ -105,7 +107,7 @@ func TestLoadRefuses(t *testing.T) {
 				t.Errorf("got %v, want the processor's word", err)
 			}
 			nic.lies, nic.before = nil, nil
-			nic.checkWorks(t, failure.Outcome)
+			nic.checkWorks(t, failed.Outcome)
 		})
 	}
 }

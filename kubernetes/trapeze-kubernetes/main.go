@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -113,6 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		handler = slog.NewJSONHandler(stderr, nil)
 	}
 	log := slog.New(handler)
+	klog.SetSlogLogger(log) // what the libraries of Kubernetes say
 	root := hostpci.Root(s.root)
 	o := node.Options{Root: root, Own: ours, NoWholeNICs: s.noWholeNICs, Emulated: s.emulated,
 		Drivers: append([]hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}, ethernet.HostDrivers()...)}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
-	"github.com/trapeze-nic/trapeze/tools/internal/shelltest"
 )
 
 // TestMain makes this program also the processes that bench starts.

@@ -71,23 +71,11 @@ func openAddress(ctx context.Context, a vfio.Address) (vfio.Device, error) {
 			return bad("unknown option %q", name)
 		}
 	}
-	d, err := open(ctx, a.String(), a.Path, o)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return open(ctx, a.String(), a.Path, o)
 }
 
-// Device is a device in another process. It implements vfio.Device. What is
-// mapped works without the server's help: a doorbell is a store to shared
-// memory, an interrupt an eventfd that the server writes to.
-//
-// When the server is lost, or has left one request without an answer for too long,
-// every request fails with vfio.ErrDeviceGone. All connected eventfds are then
-// signalled, so that no goroutine sleeps on. Reset then connects
-// again, to the same server or its successor: DMA mappings are made anew, and
-// mapped regions come back at their addresses. What the device held is lost.
-type Device struct {
+// client is a device in another process.
+type client struct {
 	address string
 	path    string // empty: cannot connect again
 	timeout time.Duration
@@ -112,16 +100,25 @@ type Device struct {
 }
 
 var (
-	_ vfio.Device = (*Device)(nil)
-	_ vfio.Remote = (*Device)(nil)
+	_ vfio.Device = (*client)(nil)
+	_ vfio.Remote = (*client)(nil)
 )
 
-// Open connects to the server that listens at path. Errors are *vfio.Error.
-func Open(ctx context.Context, path string, o ClientOptions) (*Device, error) {
+// Open connects to the server that listens at path. Errors are *vfio.Error. The device is a
+// [vfio.Remote], and has a method Stats that returns [ClientStats]. What is
+// mapped works without the server's help: a doorbell is a store to shared
+// memory, an interrupt an eventfd that the server writes to.
+//
+// When the server is lost, or has left one request without an answer for too long,
+// every request fails with vfio.ErrDeviceGone. All connected eventfds are then
+// signalled, so that no goroutine sleeps on. Reset then connects
+// again, to the same server or its successor: DMA mappings are made anew, and
+// mapped regions come back at their addresses. What the device held is lost.
+func Open(ctx context.Context, path string, o ClientOptions) (vfio.Device, error) {
 	return open(ctx, "vfio-user:"+path, path, o)
 }
 
-func open(ctx context.Context, address, path string, o ClientOptions) (*Device, error) {
+func open(ctx context.Context, address, path string, o ClientOptions) (vfio.Device, error) {
 	if err := unixsocket.CheckPath(path); err != nil {
 		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err), Hint: "use a shorter path, or a link to its folder"}
 	}
@@ -140,7 +137,7 @@ func open(ctx context.Context, address, path string, o ClientOptions) (*Device, 
 
 // New makes a device of a connection to a server, which it owns from then on.
 // If it is lost Reset cannot connect again. Errors are *vfio.Error.
-func New(ctx context.Context, c *net.UnixConn, o ClientOptions) (*Device, error) {
+func New(ctx context.Context, c *net.UnixConn, o ClientOptions) (vfio.Device, error) {
 	d := newDevice("vfio-user:", o)
 	if err := d.begin(ctx, c); err != nil {
 		d.end()
@@ -149,18 +146,18 @@ func New(ctx context.Context, c *net.UnixConn, o ClientOptions) (*Device, error)
 	return d, nil
 }
 
-func newDevice(address string, o ClientOptions) *Device {
+func newDevice(address string, o ClientOptions) *client {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	d := &Device{address: address, timeout: o.Timeout, unsealed: o.MapUnsealed, mappings: map[*mappedPart]struct{}{}}
+	d := &client{address: address, timeout: o.Timeout, unsealed: o.MapUnsealed, mappings: map[*mappedPart]struct{}{}}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.device.Store(&description{})
 	return d
 }
 
 // begin takes a connection into use.
-func (d *Device) begin(ctx context.Context, c *net.UnixConn) error {
+func (d *client) begin(ctx context.Context, c *net.UnixConn) error {
 	l, found, err := d.greet(ctx, c)
 	if err != nil {
 		return err
@@ -171,7 +168,7 @@ func (d *Device) begin(ctx context.Context, c *net.UnixConn) error {
 }
 
 // dial connects to the server.
-func (d *Device) dial(ctx context.Context) (*net.UnixConn, error) {
+func (d *client) dial(ctx context.Context) (*net.UnixConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	var dialer net.Dialer
@@ -202,7 +199,7 @@ func connectHint(err error) string {
 }
 
 // Info is described at vfio.Device.
-func (d *Device) Info() vfio.Info {
+func (d *client) Info() vfio.Info {
 	info := d.device.Load().info
 	info.Address, info.Backend = d.address, "vfio-user"
 	return info
@@ -217,18 +214,18 @@ type ClientStats struct {
 }
 
 // Stats returns what the client has done so far. It may be called at any time.
-func (d *Device) Stats() ClientStats {
+func (d *client) Stats() ClientStats {
 	return ClientStats{Messages: d.stats.sent.snapshot(), Requests: d.stats.requests.Load()}
 }
 
 // Lost is described at vfio.Remote.
-func (d *Device) Lost() <-chan struct{} { return d.link.Load().gone }
+func (d *client) Lost() <-chan struct{} { return d.link.Load().gone }
 
 // GiveUp is described at vfio.Remote. Reset connects again.
-func (d *Device) GiveUp(why error) { d.link.Load().fail(why) }
+func (d *client) GiveUp(why error) { d.link.Load().fail(why) }
 
 // Close is described at vfio.Device. The server forgets all about this client.
-func (d *Device) Close() error {
+func (d *client) Close() error {
 	if d.closed.Swap(true) {
 		return nil
 	}
@@ -247,20 +244,20 @@ func (d *Device) Close() error {
 }
 
 // discard closes the files of a description that is not, or soon not, in use.
-func (d *Device) discard(x *description) {
+func (d *client) discard(x *description) {
 	d.signals.Lock()
 	defer d.signals.Unlock()
 	x.close()
 }
 
 // ask is link.ask on the present connection.
-func (d *Device) ask(ctx context.Context, c protocol.Command, payload []byte, fds ...int) ([]byte, error) {
+func (d *client) ask(ctx context.Context, c protocol.Command, payload []byte, fds ...int) ([]byte, error) {
 	return d.link.Load().ask(ctx, c, payload, fds...)
 }
 
-func (d *Device) fail(op string, err error) error { return d.failHint(op, err, "") }
+func (d *client) fail(op string, err error) error { return d.failHint(op, err, "") }
 
-func (d *Device) failHint(op string, err error, hint string) error {
+func (d *client) failHint(op string, err error, hint string) error {
 	if d.closed.Load() {
 		err, hint = vfio.ErrClosed, ""
 	}

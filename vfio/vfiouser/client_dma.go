@@ -24,7 +24,7 @@ var clientIOVAs = []vfio.IOVARange{
 }
 
 // IOVARanges is described at vfio.Device.
-func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
+func (d *client) IOVARanges() ([]vfio.IOVARange, error) {
 	if d.closed.Load() {
 		return nil, d.fail("list IOVA ranges", vfio.ErrClosed)
 	}
@@ -32,7 +32,7 @@ func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 }
 
 // MapDMA is described at vfio.Device. The server gets the memory's file.
-func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
+func (d *client) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) error {
 	const op = "map DMA"
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +71,7 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 }
 
 // checkIOVA checks a new mapping. mu is held.
-func (d *Device) checkIOVA(m dmaMapping) error {
+func (d *client) checkIOVA(m dmaMapping) error {
 	x := d.device.Load()
 	// The smallest page size is the lowest bit.
 	page := x.capabilities.PageSizes & -x.capabilities.PageSizes
@@ -100,7 +100,7 @@ func mapDMA(ctx context.Context, l *link, m dmaMapping) error {
 
 // UnmapDMA is described at vfio.Device. If the server is lost there is nothing
 // to tell it, and that is no error.
-func (d *Device) UnmapDMA(iova, size uint64) error {
+func (d *client) UnmapDMA(iova, size uint64) error {
 	const op = "unmap DMA"
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +223,7 @@ func (t *dmaTable) pieces(iova, n uint64, need vfio.DMAFlags) ([][]byte, error) 
 
 // serve carries out a request of the server: DMA to memory that it could not or
 // would not map.
-func (d *Device) serve(m *protocol.Message) (reply, error) {
+func (d *client) serve(m *protocol.Message) (reply, error) {
 	d.stats.requests.Add(1)
 	c := m.Header.Command
 	switch {

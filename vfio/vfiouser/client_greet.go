@@ -71,7 +71,7 @@ func (x *description) withoutEmpty() []region {
 }
 
 // greet agrees with the server on a version and asks it about its device.
-func (d *Device) greet(ctx context.Context, c *net.UnixConn) (_ *link, _ *description, err error) {
+func (d *client) greet(ctx context.Context, c *net.UnixConn) (_ *link, _ *description, err error) {
 	conn := protocol.NewConn(c, clientMaxPayload, clientMaxFDs)
 	l := newLink(conn, d.timeout, &d.stats.sent, d.serve, d.events.wake)
 	x := &description{}

@@ -13,7 +13,7 @@ import (
 )
 
 // findIRQ returns interrupt index index.
-func (d *Device) findIRQ(index int) (vfio.IRQInfo, error) {
+func (d *client) findIRQ(index int) (vfio.IRQInfo, error) {
 	if d.closed.Load() {
 		return vfio.IRQInfo{}, vfio.ErrClosed
 	}
@@ -25,7 +25,7 @@ func (d *Device) findIRQ(index int) (vfio.IRQInfo, error) {
 }
 
 // IRQ is described at vfio.Device.
-func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
+func (d *client) IRQ(index int) (vfio.IRQInfo, error) {
 	info, err := d.findIRQ(index)
 	if err != nil {
 		return info, d.fail("describe interrupt", err)
@@ -35,7 +35,7 @@ func (d *Device) IRQ(index int) (vfio.IRQInfo, error) {
 
 // SetIRQs is described at vfio.Device. If the server fails half-way, some
 // vectors are connected and others not.
-func (d *Device) SetIRQs(index, start int, eventfds []int) error {
+func (d *client) SetIRQs(index, start int, eventfds []int) error {
 	const op = "connect interrupts"
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +71,7 @@ func sameKind(eventfds []int, most int) int {
 }
 
 // setSomeIRQs is SetIRQs for one message. mu is held.
-func (d *Device) setSomeIRQs(index, start int, eventfds []int) error {
+func (d *client) setSomeIRQs(index, start int, eventfds []int) error {
 	own, err := duplicate(eventfds)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (d *Device) setSomeIRQs(index, start int, eventfds []int) error {
 }
 
 // DisableIRQs is described at vfio.Device.
-func (d *Device) DisableIRQs(index int) error {
+func (d *client) DisableIRQs(index int) error {
 	const op = "disconnect interrupts"
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +108,7 @@ func (d *Device) DisableIRQs(index int) error {
 	return nil
 }
 
-func (d *Device) disable(index int) error {
+func (d *client) disable(index int) error {
 	m := protocol.SetIRQs{Data: protocol.IRQDataNone, Action: protocol.IRQActionTrigger, Index: uint32(index)}
 	_, err := d.ask(d.life, protocol.CommandSetIRQs, m.Append(nil))
 	if err == nil {

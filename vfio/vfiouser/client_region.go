@@ -14,7 +14,7 @@ import (
 )
 
 // find returns region index.
-func (d *Device) find(index int) (*region, error) {
+func (d *client) find(index int) (*region, error) {
 	if d.closed.Load() {
 		return nil, vfio.ErrClosed
 	}
@@ -26,7 +26,7 @@ func (d *Device) find(index int) (*region, error) {
 }
 
 // part returns region index if it has size bytes at offset.
-func (d *Device) part(index int, offset, size uint64) (*region, error) {
+func (d *client) part(index int, offset, size uint64) (*region, error) {
 	r, err := d.find(index)
 	if err == nil && (offset > r.Size || size > r.Size-offset) {
 		err = fmt.Errorf("%w: %d bytes at %#x, region %d has %#x", vfio.ErrOutOfRange, size, offset, index, r.Size)
@@ -37,7 +37,7 @@ func (d *Device) part(index int, offset, size uint64) (*region, error) {
 // Region is described at vfio.Device. A region that the server lets be mapped,
 // but whose file it could cut off, is not shown as one that can be mapped unless
 // ClientOptions.MapUnsealed says so.
-func (d *Device) Region(index int) (vfio.RegionInfo, error) {
+func (d *client) Region(index int) (vfio.RegionInfo, error) {
 	r, err := d.find(index)
 	if err != nil {
 		return vfio.RegionInfo{}, d.fail("describe region", err)
@@ -46,12 +46,12 @@ func (d *Device) Region(index int) (vfio.RegionInfo, error) {
 }
 
 // ReadRegion is described at vfio.Device.
-func (d *Device) ReadRegion(index int, offset uint64, p []byte) error {
+func (d *client) ReadRegion(index int, offset uint64, p []byte) error {
 	return d.ReadRegionContext(d.life, index, offset, p)
 }
 
 // ReadRegionContext is described at vfio.Remote.
-func (d *Device) ReadRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
+func (d *client) ReadRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "read region"
 	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
 		return d.fail(op, err)
@@ -77,12 +77,12 @@ func (d *Device) ReadRegionContext(ctx context.Context, index int, offset uint64
 }
 
 // WriteRegion is described at vfio.Device.
-func (d *Device) WriteRegion(index int, offset uint64, p []byte) error {
+func (d *client) WriteRegion(index int, offset uint64, p []byte) error {
 	return d.WriteRegionContext(d.life, index, offset, p)
 }
 
 // WriteRegionContext is described at vfio.Remote.
-func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
+func (d *client) WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error {
 	const op = "write region"
 	if _, err := d.part(index, offset, uint64(len(p))); err != nil {
 		return d.fail(op, err)
@@ -108,14 +108,14 @@ func (d *Device) WriteRegionContext(ctx context.Context, index int, offset uint6
 
 // pieceOf returns how much of p one message can carry. Pieces do not cut
 // registers.
-func (d *Device) pieceOf(p []byte) uint32 {
+func (d *client) pieceOf(p []byte) uint32 {
 	most := min(d.device.Load().capabilities.MaxDataXferSize, clientMaxData) &^ 7
 	return uint32(min(uint64(len(p)), uint64(most)))
 }
 
 // signalRegion does a write to region index by signalling an eventfd, if there
 // is one for it, and reports whether that is so.
-func (d *Device) signalRegion(index int, offset uint64, p []byte) (bool, error) {
+func (d *client) signalRegion(index int, offset uint64, p []byte) (bool, error) {
 	d.signals.RLock()
 	defer d.signals.RUnlock()
 	for _, e := range d.device.Load().regions[index].events {
@@ -150,7 +150,7 @@ type mappedPart struct {
 
 // MapRegion is described at vfio.Device. The mapping stays valid when the server
 // is lost, and after Reset it is that of the new server.
-func (d *Device) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error) {
+func (d *client) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error) {
 	const op = "map region"
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,7 +181,7 @@ func (d *Device) MapRegion(index int, offset, size uint64) (*vfio.Mapping, error
 	return vfio.NewMapping(b, func() error { return d.unmapRegion(m) }), nil
 }
 
-func (d *Device) unmapRegion(m *mappedPart) error {
+func (d *client) unmapRegion(m *mappedPart) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.mappings, m)

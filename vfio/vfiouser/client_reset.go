@@ -11,7 +11,7 @@ import (
 
 // Reset is described at vfio.Device. If the server is lost it connects again,
 // and fails with ErrOtherDevice if another device is found there.
-func (d *Device) Reset(ctx context.Context) error {
+func (d *client) Reset(ctx context.Context) error {
 	const op = "reset"
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -44,7 +44,7 @@ func (d *Device) Reset(ctx context.Context) error {
 }
 
 // resetAlive resets a device whose server is there. mu is held.
-func (d *Device) resetAlive(ctx context.Context) error {
+func (d *client) resetAlive(ctx context.Context) error {
 	// Some servers leave interrupts connected.
 	for index := range d.events.indexes() {
 		if index == vfio.IRQErr || index == vfio.IRQReq {
@@ -59,7 +59,7 @@ func (d *Device) resetAlive(ctx context.Context) error {
 }
 
 // reconnect finds the server again. mu is held.
-func (d *Device) reconnect(ctx context.Context) error {
+func (d *client) reconnect(ctx context.Context) error {
 	c, err := d.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", vfio.ErrDeviceGone, err)

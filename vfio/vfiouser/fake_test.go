@@ -18,7 +18,7 @@ import (
 type fakeServer struct {
 	t       testing.TB
 	conn    *protocol.Conn
-	client  *vfiouser.Device
+	client  client
 	regions [9][]byte
 	maxData uint32
 	options vfiouser.ClientOptions
@@ -51,9 +51,9 @@ func newFake(t testing.TB, setup func(f *fakeServer)) (*fakeServer, error) {
 		f.conn.Close()
 		done.Wait()
 	})
-	var err error
-	f.client, err = vfiouser.New(context.Background(), there, f.options)
+	d, err := vfiouser.New(context.Background(), there, f.options)
 	if err == nil {
+		f.client = d.(client)
 		t.Cleanup(func() {
 			if err := f.client.Close(); err != nil {
 				t.Error(err)

@@ -127,8 +127,15 @@ func serveAt(t testing.TB, path string, o vfiouser.ServerOptions) *running {
 	return r
 }
 
+// client is what a device in another process can do.
+type client interface {
+	vfio.Device
+	vfio.Remote
+	Stats() vfiouser.ClientStats
+}
+
 // open opens the server's device through its address.
-func (r *running) open(t testing.TB) *vfiouser.Device {
+func (r *running) open(t testing.TB) client {
 	t.Helper()
 	d, err := vfio.Open(context.Background(), "vfio-user:"+r.path)
 	if err != nil {
@@ -139,7 +146,7 @@ func (r *running) open(t testing.TB) *vfiouser.Device {
 			t.Error(err)
 		}
 	})
-	return d.(*vfiouser.Device)
+	return d.(client)
 }
 
 // idle waits until the server has no client and nothing of one.

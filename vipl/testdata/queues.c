@@ -257,6 +257,37 @@ static void full(void)
 	free(many);
 }
 
+/* Queues that are to hold fewer. */
+static void sized(void)
+{
+	VIP_VI_ATTRIBUTES wants = {0}, has;
+	VIP_ULONG most = b.about.MaxDescriptorsPerQueue;
+	VIP_VI_HANDLE vi;
+	VIP_VI_STATE state;
+	VIP_BOOLEAN s, r;
+	VIP_DESCRIPTOR *d;
+	int i;
+
+	wants.ReliabilityLevel = VIP_SERVICE_RELIABLE_DELIVERY;
+	wants.MaxTransferSize = 4096;
+	wants.Ptag = b.ptag;
+	IS(VipCreateViSized(b.nic, &wants, NULL, NULL, most + 1, 1, &vi), VIP_ERROR_RESOURCE);
+	IS(VipCreateViSized(b.nic, &wants, NULL, NULL, 1, (VIP_ULONG)-1, &vi), VIP_ERROR_RESOURCE);
+	IS(VipCreateViSized(b.nic, &wants, NULL, NULL, 1, 1, NULL), VIP_INVALID_PARAMETER);
+	OK(VipCreateViSized(b.nic, &wants, NULL, NULL, 2, 4, &vi));
+	wants.MaxTransferSize = 8192;
+	OK(VipSetViAttributes(vi, &wants)); /* the depths stay */
+	for (i = 0; i < 4; i++)
+		OK(VipPostRecv(vi, describe(&b, i, 0, 8), b.memory));
+	IS(VipPostRecv(vi, describe(&b, 4, 0, 8), b.memory), VIP_ERROR_RESOURCE);
+	OK(VipQueryVi(vi, &state, &has, &s, &r));
+	CHECK(has.MaxTransferSize == 8192 && s == VIP_TRUE && r == VIP_FALSE);
+	OK(VipDisconnect(vi));
+	for (i = 0; i < 4; i++)
+		IS(VipRecvDone(vi, &d), VIP_DESCRIPTOR_ERROR);
+	OK(VipDestroyVi(vi));
+}
+
 #define MANY 20
 
 /* One call takes what several VIs have completed, and no more than there is room for. */
@@ -474,6 +505,7 @@ int main(int argc, char **argv)
 	good_descriptors();
 	posts();
 	full();
+	sized();
 	bad_descriptors();
 	completion_queues();
 	handlers();

@@ -13,9 +13,7 @@ void refused_calls(void)
 	struct side s;
 	struct iovec v;
 	struct fi_mr_attr device = {.mr_iov = &v, .iov_count = 1, .access = FI_SEND, .iface = FI_HMEM_CUDA};
-	struct fi_cntr_attr counter = {.events = FI_CNTR_EVENTS_COMP};
 	struct fi_atomic_attr atomic;
-	struct fid_cntr *c;
 	struct fid_mr *mr;
 	struct fid_ep *ep;
 
@@ -33,7 +31,6 @@ void refused_calls(void)
 	device.iface = FI_HMEM_SYSTEM;
 	WANT(fi_mr_regattr(s.domain, &device, 0, &mr), -FI_EINVAL);
 	WANT(fi_query_atomic(s.domain, FI_UINT64, FI_SUM, &atomic, 0), -FI_EOPNOTSUPP);
-	WANT(fi_cntr_open(s.domain, &counter, &c, NULL), -FI_ENOSYS);
 	s.info->ep_attr->type = FI_EP_RDM;
 	WANT(fi_endpoint(s.domain, s.info, &ep, NULL), -FI_EINVAL);
 	s.info->ep_attr->type = FI_EP_MSG;

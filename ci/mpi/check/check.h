@@ -87,6 +87,16 @@ void post_send(struct side *s, size_t at, size_t n);
 
 int64_t milliseconds(void);
 
+/* processes.c */
+void forked(void);
+void peers(void);
+
+/* counters.c */
+void counters(void);
+void refused_counters(void);
+void failed_injects(void);
+void serialized(void);
+
 /* bad.c */
 void refused_calls(void);
 void unread_queue(void);

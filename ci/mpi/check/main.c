@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 int checks;
@@ -399,65 +398,6 @@ static void threads(void)
 	side_close(&server);
 }
 
-/* A child of a process that has opened a domain gets errors, and the parent goes on. */
-static void forked(void)
-{
-	struct side client, server;
-	struct fi_cq_data_entry e;
-	int status;
-	pid_t child;
-
-	section = "fork";
-	side_open(&server, true, FI_WAIT_NONE);
-	side_open(&client, false, FI_WAIT_NONE);
-	connect_sides(&client, &server);
-	child = fork();
-	if (child == 0)
-		_exit(fi_cq_read(client.cq, &e, 1) == -FI_EOPNOTSUPP && fi_send(client.ep, client.memory, 1, NULL, 0, NULL) == -FI_EOPNOTSUPP ? 0 : 1);
-	WANT(waitpid(child, &status, 0), child);
-	WANT(status, 0);
-	post_receive(&server, 0, 8);
-	post_send(&client, 0, 8);
-	WANT(next(&server, &e), 0);
-	side_close(&client);
-	side_close(&server);
-}
-
-/* A server in another process, which is killed: this is before anything is opened here. */
-static void killed(void)
-{
-	struct side client;
-	struct sockaddr_in a;
-	int ends_of[2], error;
-	pid_t child;
-
-	section = "a killed peer";
-	WANT(pipe(ends_of), 0);
-	child = fork();
-	if (child == 0) {
-		struct side server;
-		struct fi_cq_data_entry e;
-
-		side_open(&server, true, FI_WAIT_NONE);
-		a = address_of(&server);
-		WANT(write(ends_of[1], &a, sizeof(a)), sizeof(a));
-		ep_make(&server, server_request(&server, NULL, NULL), 0);
-		WANT(fi_accept(server.ep, NULL, 0), 0);
-		for (;;)
-			(void)fi_cq_read(server.cq, &e, 1);
-	}
-	WANT(read(ends_of[0], &a, sizeof(a)), sizeof(a));
-	side_open(&client, false, FI_WAIT_NONE);
-	ep_make(&client, client.info, 0);
-	WANT(fi_connect(client.ep, &a, NULL, 0), 0);
-	WANT(event(&client, NULL, NULL, &error), FI_CONNECTED);
-	WANT(kill(child, SIGKILL), 0);
-	WANT(waitpid(child, NULL, 0), child);
-	WANT(event(&client, NULL, NULL, &error), FI_SHUTDOWN);
-	WANT(fi_send(client.ep, client.memory, 1, fi_mr_desc(client.mr), 0, NULL), -FI_ENOTCONN);
-	side_close(&client);
-}
-
 int main(int argc, char **argv)
 {
 	int count = argc > 2 ? atoi(argv[2]) : 0;
@@ -474,7 +414,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s [time MESSAGES BYTES [DEVICE DEVICE] | connections COUNT]\n", argv[0]);
 		return 2;
 	}
-	killed();
+	peers();
 	refused_hints();
 	refused_calls();
 	connection_data();
@@ -482,6 +422,10 @@ int main(int argc, char **argv)
 	messages();
 	rma();
 	selective();
+	counters();
+	refused_counters();
+	failed_injects();
+	serialized();
 	waiting();
 	ends();
 	unread_queue();

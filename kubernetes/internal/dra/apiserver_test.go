@@ -1,151 +1,205 @@
 package dra_test
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"errors"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
-	"github.com/trapeze-nic/trapeze/internal/hostpci"
+	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/kubernetes/names"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
-// TestAPIServer runs the driver against a real API server, on etcd: TRAPEZE_KUBE_APISERVER and
-// TRAPEZE_ETCD name the programs, which ci/kubernetes/run builds.
+// TestAPIServer runs the driver against a real API server, on etcd, with what kubernetes/deploy and
+// kubernetes/examples have. ci/kubernetes/run builds the programs that the variables name.
 func TestAPIServer(t *testing.T) {
-	server, etcd := os.Getenv("TRAPEZE_KUBE_APISERVER"), os.Getenv("TRAPEZE_ETCD")
-	if server == "" || etcd == "" {
-		t.Skip("TRAPEZE_KUBE_APISERVER and TRAPEZE_ETCD name no programs: ci/kubernetes/run does")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), wait)
-	defer cancel()
-	client := startAPIServer(ctx, t, server, etcd)
-	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
+	c := startCluster(t)
+	needsPods(t)
+	image := buildTrapeze(t)
+	if _, err := c.admin.CoreV1().Nodes().Create(c.ctx, readyNode(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	c.kubectl("apply", "--server-side", "--validate=strict", "-k", "../../deploy")
+	c.kubectl("apply", "--server-side", "--validate=strict", "-f", c.program("TRAPEZE_MPI_OPERATOR"))
+	// kubectl fails at once while the definition has no conditions.
+	c.eventually("jobs of MPI", func() bool { return c.try("wait", "--for=condition=Established", "crd/mpijobs.kubeflow.org") == nil })
+	for _, example := range []string{"file.yaml", "mpi.yaml"} {
+		c.kubectl("apply", "--server-side", "--validate=strict", "-f", "../../examples/"+example)
+	}
+	startProgram(t, c.program("TRAPEZE_KUBE_SCHEDULER"), "--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0", gates)
 	r := &rig{}
-	r.run(t, client)
+	r.run(t, c.admin, c.as("trapeze-nic", "trapeze-nic"))
+	t.Run("devices", func(t *testing.T) { devicesAtServer(r.in(t)) })
+	t.Run("whole", func(t *testing.T) { wholeAtServer(r.in(t), image) })
+	t.Run("share", func(t *testing.T) { shareAtServer(r.in(t), image) })
+	t.Run("example", func(t *testing.T) { fileExample(r.in(t), image) })
+	t.Run("names", func(t *testing.T) { namesAtServer(t, c) })
+	t.Run("away", func(t *testing.T) { serverAway(r.in(t), c) })
+}
+
+// in is the rig for a subtest.
+func (r *rig) in(t *testing.T) *rig {
+	whole := r.t
+	r.t = t
+	t.Cleanup(func() { r.t = whole })
+	return r
+}
+
+// devicesAtServer: the server keeps devices and taints as the driver has made them, and events.
+func devicesAtServer(r *rig) {
 	r.eventually("slices", func() bool {
 		return r.device(whole) != nil && r.device("agent-port0") != nil && r.device("emulated-1") != nil
 	})
-	uid := r.claim("c1", opaque(`{"apiVersion":"nic.trapeze-nic.github.io/v1","kind":"NICParameters","port":9000}`),
-		resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})
-	ids, err := r.prepare("c1", uid)
-	if err != nil {
-		t.Fatal(err)
+	if a := r.device("agent-port0"); value(a, "vis") != 100 || a.Capacity["vis"].RequestPolicy == nil || a.AllowMultipleAllocations == nil {
+		r.t.Errorf("the share is %+v", a)
 	}
-	// The pod is a process that has what the file says, and no more.
-	pod := exec.CommandContext(ctx, "env")
-	pod.Env = r.edits(ids).Env
-	out, err := pod.Output()
-	lines := strings.Fields(string(out))
-	slices.Sort(lines)
-	if want := []string{"TRAPEZE_DEVICE=emu:?wire=udp://0.0.0.0:9000", "TRAPEZE_DEVICE_EM=emu:?wire=udp://0.0.0.0:9000"}; err != nil || !slices.Equal(lines, want) {
-		t.Errorf("the pod has %q, %v", lines, err)
+	r.awaitCondition("agent-port0", "agent-gone", resourceapi.DeviceTaintEffectNoSchedule)
+	r.fatalErrors(0)
+	r.awaitHealth(whole, drahealth.HealthStatus_HEALTHY)
+	r.tree.File("sys/class/net/ens1/carrier", "0\n")
+	r.awaitCondition(whole, "no-link", resourceapi.DeviceTaintEffectNoSchedule)
+	r.tree.File("sys/class/net/ens1/carrier", "1\n")
+	r.awaitWell(whole)
+}
+
+// wholeAtServer: the scheduler gives no NIC away that the node needs.
+func wholeAtServer(r *rig, image string) {
+	r.tree.File("proc/net/route", "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\nens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	r.eventually("a NIC that is not safe", func() bool { d := r.device(whole); return d != nil && !*d.Attributes["safe"].BoolValue })
+	r.createPod("whole", oneDevice("whole", nil), podOf("whole"))
+	r.awaitUnschedulable("whole")
+	r.tree.Remove("proc/net/route")
+	uid, devices := r.awaitScheduled("whole")
+	ids, err := r.prepare("whole", uid)
+	if err != nil || !slices.Equal(devices, []string{whole}) {
+		r.t.Fatal(devices, err)
 	}
-	nic := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if _, err := r.prepare("c2", nic); err != nil {
-		t.Fatal(err)
+	if got := r.output(ids, image, shell(`ls /dev/vfio && env | grep TRAPEZE | sort`)...); got != "12\nvfio\nTRAPEZE_DEVICE=pci:0000:03:00.0\nTRAPEZE_DEVICE_NIC=pci:0000:03:00.0\n" {
+		r.t.Errorf("the pod has %q", got)
 	}
-	for name, uid := range map[string]string{"c1": uid, "c2": nic} {
-		if err := r.unprepare(name, uid); err != nil {
-			t.Error(err)
-		}
+	if err := r.unprepare("whole", uid); err != nil {
+		r.t.Error(err)
 	}
-	if d, err := hostpci.DriverOf(r.tree.Root(), "0000:03:00.0"); err != nil || d != hostpcitestDriver {
-		t.Errorf("%q has the NIC, %v", d, err)
+	if d := r.driverOf(); d != hostpcitestDriver {
+		r.t.Errorf("%q has the NIC", d)
 	}
 }
 
-// startAPIServer starts etcd and an API server, which end with the test, and waits until it is ready.
-func startAPIServer(ctx context.Context, t *testing.T, server, etcd string) kubernetes.Interface {
-	t.Helper()
-	folder := t.TempDir()
-	file := func(name string, text []byte) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
+// shareAtServer: the scheduler waits for the agent, and gives no more away than the NIC has.
+func shareAtServer(r *rig, image string) {
+	r.createPod("share", oneDevice("share", map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("8")}), podOf("share"))
+	r.awaitUnschedulable("share")
+	kill := r.startAgent(image)
+	defer kill(syscall.SIGTERM)
+	r.awaitWell("agent-port0")
+	uid, devices := r.awaitScheduled("share")
+	ids, err := r.prepare("share", uid)
+	if err != nil || !slices.Equal(devices, []string{"agent-port0"}) {
+		r.t.Fatal(devices, err)
+	}
+	if got := r.output(ids, image, shell(`echo $TRAPEZE_DEVICE; trapeze info --device "$TRAPEZE_DEVICE"`)...); !strings.HasPrefix(got, "agent:port0?memory=67108864&vis=8\n") {
+		r.t.Errorf("the pod says %q", got)
+	}
+	// Of 100 VIs 92 are left.
+	r.createPod("more", oneDevice("share", map[resourceapi.QualifiedName]resource.Quantity{"vis": resource.MustParse("93")}), podOf("more"))
+	r.awaitUnschedulable("more")
+	if err := r.unprepare("share", uid); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// fileExample runs the two pods of examples/file.yaml. Claims are made of their templates, and pods
+// of the jobs, by hand. There is no DNS of a cluster: the sender gets the receiver's address.
+func fileExample(r *rig, image string) {
+	port := freeUDPPort(r.t)
+	ids, commands := map[string][]string{}, map[string][]string{}
+	for _, name := range []string{"receiver", "sender"} {
+		template, err := r.client.ResourceV1().ResourceClaimTemplates("default").Get(r.ctx, name+"-nic", metav1.GetOptions{})
+		if err != nil {
+			r.t.Fatal(err)
 		}
-		return path
+		job, err := r.client.BatchV1().Jobs("default").Get(r.ctx, name, metav1.GetOptions{})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		raw := &template.Spec.Spec.Devices.Config[0].Opaque.Parameters.Raw
+		*raw = []byte(strings.NewReplacer("receiver:9000", "127.0.0.1:"+port, `"port":9000`, `"port":`+port).Replace(string(*raw)))
+		pod := job.Spec.Template.Spec
+		commands[name] = pod.Containers[0].Command
+		pod.ResourceClaims[0].ResourceClaimTemplateName, pod.ResourceClaims[0].ResourceClaimName = nil, &name
+		r.createPod(name, template.Spec.Spec, pod)
+		uid, _ := r.awaitScheduled(name)
+		if ids[name], err = r.prepare(name, uid); err != nil {
+			r.t.Fatal(err)
+		}
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyFile := file("key.pem", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
-	token := rand.Text()
-	tokens := file("tokens.csv", []byte(token+",tester,1,system:masters\n"))
-	store, peer, port := freePort(t), freePort(t), freePort(t)
-	run(t, file, etcd, "--data-dir="+filepath.Join(folder, "etcd"), "--listen-client-urls=http://"+store, "--advertise-client-urls=http://"+store,
-		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
-	_, number, err := net.SplitHostPort(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, file, server, "--etcd-servers=http://"+store, "--bind-address=127.0.0.1", "--secure-port="+number, "--cert-dir="+filepath.Join(folder, "certs"),
-		"--token-auth-file="+tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+keyFile, "--service-account-signing-key-file="+keyFile, "--service-cluster-ip-range=10.0.0.0/24",
-		"--disable-admission-plugins=ServiceAccount", "--feature-gates=DRAConsumableCapacity=true,DRADeviceTaints=true")
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://" + port, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &kubelet{t: t, ctx: ctx}
-	k.eventually("a ready API server", func() bool {
-		_, err := client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
-		return err == nil
+	r.transfer(image, ids["sender"], ids["receiver"], commands["sender"], commands["receiver"])
+}
+
+// namesAtServer: programs with the role trapeze-names publish and find names.
+func namesAtServer(t *testing.T, c *cluster) {
+	c.kubectl("create", "serviceaccount", "program")
+	c.kubectl("create", "rolebinding", "program", "--clusterrole=trapeze-names", "--serviceaccount=default:program")
+	conform.NameService(t, func(t *testing.T) conform.NameServiceEnds {
+		var cut atomic.Bool
+		open := func(client kubernetes.Interface) via.NameService {
+			// Names of one test are not those of the next.
+			namespace := strings.ToLower(strings.Trim(notInNames.ReplaceAllString(t.Name(), "-"), "-"))
+			if _, err := c.admin.CoreV1().Namespaces().Get(c.ctx, namespace, metav1.GetOptions{}); err != nil {
+				c.kubectl("create", "namespace", namespace)
+				c.kubectl("create", "rolebinding", "program", "-n", namespace, "--clusterrole=trapeze-names", "--serviceaccount=default:program")
+			}
+			s, err := names.New(names.Options{Client: client, Namespace: namespace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		way := c.config("default", "program")
+		way.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(q *http.Request) (*http.Response, error) {
+				if cut.Load() {
+					return nil, errors.New("the API server is away")
+				}
+				return next.RoundTrip(q)
+			})
+		})
+		return conform.NameServiceEnds{One: open(c.client(way)), Other: open(c.as("default", "program")), Cut: func() { cut.Store(true) }}
 	})
-	return client
 }
 
-// run starts a program, whose end is asked for when the test ends, and shows what it has said if
-// the test fails.
-func run(t *testing.T, file func(string, []byte) string, program string, arguments ...string) {
-	t.Helper()
-	log := file(filepath.Base(program)+".log", nil)
-	out, err := os.OpenFile(log, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	c := exec.Command(program, arguments...)
-	c.Stdout, c.Stderr = out, out
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		_ = c.Wait() // its exit code is that of the signal
-		if t.Failed() {
-			text, err := os.ReadFile(log)
-			t.Logf("%s, %v:\n%s", program, err, text[max(0, len(text)-4000):])
-		}
-	})
-}
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// freePort is an address of this host that was free just now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// serverAway: the server ends and comes back. What changes meanwhile is in the slices then.
+func serverAway(r *rig, c *cluster) {
+	uid := r.claim("away", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if _, err := r.prepare("away", uid); err != nil {
+		r.t.Fatal(err)
 	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr())
+	c.stopServer()
+	r.fatalErrors(7)
+	r.awaitHealth(whole, drahealth.HealthStatus_UNHEALTHY)
+	if err := r.unprepare("away", uid); err != nil {
+		r.t.Error(err)
+	}
+	if d := r.driverOf(); d != hostpcitestDriver {
+		r.t.Errorf("%q has the NIC", d)
+	}
+	c.startServer()
+	r.awaitTaint(whole, "fatal-error", resourceapi.DeviceTaintEffectNoExecute)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/utils/ptr"
 
@@ -56,6 +60,8 @@ const (
 	refresh = 10 * time.Second
 	// apiTime bounds one request to the API server.
 	apiTime = 10 * time.Second
+	// mostEvents are written of one node at once; further ones are combined.
+	mostEvents = 256
 )
 
 // Driver is the driver of one node.
@@ -63,6 +69,7 @@ type Driver struct {
 	options Options
 	claims  *claims
 	log     *slog.Logger
+	events  record.EventRecorder
 
 	mu      sync.Mutex
 	devices []node.Device
@@ -83,11 +90,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	d.look(ctx)
+	// Events are written apart: an API server that is away must not keep the driver from looking.
+	recorder := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: mostEvents, MaxEvents: mostEvents}))
+	defer recorder.Shutdown()
+	recorder.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Client.CoreV1().Events("")})
+	d.events = recorder.NewRecorder(scheme.Scheme, corev1.EventSource{Component: DriverName, Host: o.NodeName})
 	folder := filepath.Join(o.Plugins, DriverName)
 	if err := errors.Join(os.MkdirAll(folder, 0o750), os.MkdirAll(o.CDI, 0o755)); err != nil {
 		return err
 	}
+	d.look()
 	h, err := kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(DriverName), kubeletplugin.NodeName(o.NodeName),
 		kubeletplugin.KubeClient(o.Client), kubeletplugin.PluginDataDirectoryPath(folder),
 		kubeletplugin.RegistrarDirectoryPath(o.Registry), kubeletplugin.RollingUpdate(o.PodUID))
@@ -95,36 +107,25 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve the kubelet: %w", err)
 	}
 	defer h.Stop()
-	if err := d.publish(ctx, h); err != nil {
-		return err
-	}
-	tick, sweep := time.NewTicker(cmp.Or(o.Interval, interval)), time.NewTicker(sweepEvery)
+	tick := time.NewTicker(cmp.Or(o.Interval, interval))
 	defer tick.Stop()
-	defer sweep.Stop()
-	d.sweep(ctx)
-	for {
+	for changed, swept := true, (time.Time{}); ; changed = d.look() {
+		if changed {
+			// It fails if writing the slices cannot begin.
+			if err := h.PublishResources(ctx, d.resources()); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		if now := o.Node.Now(); now.Sub(swept) >= sweepEvery {
+			swept = now
+			d.sweep(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-sweep.C:
-			d.sweep(ctx)
 		case <-tick.C:
-			if d.look(ctx) {
-				if err := d.publish(ctx, h); err != nil {
-					return err
-				}
-			}
 		}
 	}
-}
-
-// publish has the slices of the last look written. It fails if that cannot begin.
-func (d *Driver) publish(ctx context.Context, h *kubeletplugin.Helper) error {
-	err := h.PublishResources(ctx, d.resources())
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 func newDriver(o Options) (*Driver, error) {
@@ -151,56 +152,57 @@ func (d *Driver) find(name string) (node.Device, bool) {
 }
 
 // look reads the devices, and says whether the slices have to change.
-func (d *Driver) look(ctx context.Context) bool {
+func (d *Driver) look() bool {
 	now, err := d.options.Node.Devices()
-	if err != nil {
+	lost, e := d.lost(now)
+	now = append(now, lost...)
+	if err = errors.Join(err, e); err != nil {
 		d.log.Warn("some devices could not be read", "error", err)
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	same := reflect.DeepEqual(now, d.devices)
-	var events []node.Device
 	for _, v := range now {
 		was := d.since[v.Name]
 		if v.Health.Condition != was.Condition {
-			d.since[v.Name] = condition{v.Health.Condition, metav1.NewTime(time.Now().Truncate(time.Second))}
-			if was.Condition != "" || v.Health.Condition != "" {
-				events = append(events, v)
-			}
+			d.since[v.Name] = condition{v.Health.Condition, metav1.NewTime(d.options.Node.Now().Truncate(time.Second))}
+			d.tell(v)
 		}
 	}
-	d.devices = now
 	if !same {
+		d.devices = now
 		close(d.changed)
 		d.changed = make(chan struct{})
-	}
-	d.mu.Unlock()
-	for _, v := range events {
-		d.tell(ctx, v)
 	}
 	return !same
 }
 
-// tell writes an event of the node: what has happened to a device.
-func (d *Driver) tell(ctx context.Context, v node.Device) {
-	kind, reason, message := corev1.EventTypeNormal, "NICHealthy", v.Name+" is well again"
-	if v.Health.Condition != "" {
-		kind, reason = corev1.EventTypeWarning, "NICUnhealthy"
-		message = fmt.Sprintf("%s: %s: %s", v.Name, v.Health.Condition, v.Health.Detail)
+// lost are the functions that claims have and sysfs has not: without them in the slices their pods
+// would not learn of it.
+func (d *Driver) lost(now []node.Device) (list []node.Device, err error) {
+	claims, err := d.claims.store.all()
+	for _, c := range claims {
+		for _, p := range c.Devices {
+			if p.Function == "" || slices.ContainsFunc(now, func(v node.Device) bool { return v.Name == p.Device }) {
+				continue
+			}
+			list = append(list, node.Device{Name: p.Device, Kind: node.WholeNIC, Function: hostpci.Function{Address: p.Function, IOMMUGroup: -1, NUMANode: -1},
+				Health: node.Health{Condition: node.Gone, Detail: "sysfs has no such function any more"}})
+		}
 	}
+	return list, err
+}
+
+// tell has an event of the node written: what has happened to a device.
+func (d *Driver) tell(v node.Device) {
 	d.log.Info("health of a device has changed", "device", v.Name, "condition", v.Health.Condition, "detail", v.Health.Detail)
-	within, cancel := context.WithTimeout(ctx, apiTime)
-	defer cancel()
-	now := metav1.Now()
-	_, err := d.options.Client.CoreV1().Events(metav1.NamespaceDefault).Create(within, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("trapeze-nic.%x", now.UnixNano()), Namespace: metav1.NamespaceDefault},
-		// The name stands for the UID in events of nodes, as the kubelet writes them.
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.options.NodeName, UID: types.UID(d.options.NodeName)},
-		Type:           kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: DriverName, Host: d.options.NodeName},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		d.log.Warn("the event could not be written", "error", err)
+	// The name stands for the UID in events of nodes, as the kubelet writes them.
+	of := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.options.NodeName, UID: types.UID(d.options.NodeName)}
+	if v.Health.Condition == "" {
+		d.events.Eventf(of, corev1.EventTypeNormal, "NICHealthy", "%s is well again", v.Name)
+		return
 	}
+	d.events.Eventf(of, corev1.EventTypeWarning, "NICUnhealthy", "%s: %s: %s", v.Name, v.Health.Condition, v.Health.Detail)
 }
 
 // PrepareResourceClaims is described at kubeletplugin.DRAPlugin.
@@ -247,7 +249,11 @@ func (d *Driver) sweep(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, apiTime)
 		now, err := d.options.Client.ResourceV1().ResourceClaims(c.Namespace).Get(within, c.Name, metav1.GetOptions{})
 		cancel()
-		if err != nil && !apierrors.IsNotFound(err) || err == nil && now.UID == c.UID {
+		if err != nil && !apierrors.IsNotFound(err) {
+			d.log.Warn("prepared claims cannot be looked for, all stay", "error", err)
+			return // the others would wait as long
+		}
+		if err == nil && now.UID == c.UID {
 			continue
 		}
 		err = d.claims.unprepare(ctx, c.UID)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,10 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
 	"tags.cncf.io/container-device-interface/specs-go"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
@@ -43,10 +40,15 @@ type rig struct {
 	*kubelet
 	tree   *hostpcitest.Tree
 	kernel *hostpcitest.Kernel
-	client kubernetes.Interface
-	away   atomic.Bool // the API server is
+	client kubernetes.Interface // of the test
+	own    kubernetes.Interface // of the driver
+	away   atomic.Bool          // the API server is
+	later  atomic.Int64         // by how much the driver's clock is ahead, in nanoseconds
 	stop   func()
 }
+
+// pass has the driver's clock go on by d.
+func (r *rig) pass(d time.Duration) { r.later.Add(int64(d)) }
 
 // newRig makes one with client-go's fake API server.
 func newRig(t *testing.T) *rig {
@@ -55,13 +57,13 @@ func newRig(t *testing.T) *rig {
 	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return r.away.Load(), nil, errors.New("the API server is away")
 	})
-	r.run(t, client)
+	r.run(t, client, client)
 	return r
 }
 
 // run starts all but the API server.
-func (r *rig) run(t *testing.T, client kubernetes.Interface) {
-	r.kubelet, r.tree, r.client = newKubelet(t), hostpcitest.New(t), client
+func (r *rig) run(t *testing.T, client, own kubernetes.Interface) {
+	r.kubelet, r.tree, r.client, r.own = newKubelet(t), hostpcitest.New(t), client, own
 	nic := hostpcitest.NIC()
 	nic.Driver, nic.Netdev = "trapeze-nic", "ens1"
 	r.tree.Function(nic)
@@ -78,14 +80,15 @@ func (r *rig) run(t *testing.T, client kubernetes.Interface) {
 func (r *rig) start() {
 	r.t.Helper()
 	n, err := node.New(node.Options{Root: r.tree.Root(), Drivers: drivers, Own: "trapeze", Emulated: 2,
-		Agents: []node.Agent{{Name: "port0", Socket: "/run/trapeze/agent.sock", VIs: 100, Memory: 1 << 30}}})
+		Agents: []node.Agent{{Name: "port0", Socket: "/run/trapeze/agent.sock", VIs: 100, Memory: 1 << 30}},
+		Now:    func() time.Time { return time.Now().Add(time.Duration(r.later.Load())) }})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.client, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
+		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.own, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
 			CDI: r.cdi, Plugins: r.plugins, Registry: r.registry, Interval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	r.stop = func() {
@@ -102,12 +105,23 @@ func (r *rig) start() {
 func (r *rig) claim(name string, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
 	r.t.Helper()
 	c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+	for _, result := range results {
+		request := &resourceapi.ExactDeviceRequest{DeviceClassName: "nic.example", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}
+		if len(result.ConsumedCapacity) > 0 {
+			request.Capacity = &resourceapi.CapacityRequirements{Requests: result.ConsumedCapacity}
+		}
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourceapi.DeviceRequest{Name: result.Request, Exactly: request})
+	}
+	return r.allocate(c, config, results...)
+}
+
+// allocate makes a claim with what was allocated for it, and returns its UID.
+func (r *rig) allocate(c *resourceapi.ResourceClaim, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
+	r.t.Helper()
 	for i := range results {
 		results[i].Driver, results[i].Pool = dra.DriverName, "n1"
-		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourceapi.DeviceRequest{Name: results[i].Request,
-			Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "nic.example", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1}})
 	}
-	claims := r.client.ResourceV1().ResourceClaims("default")
+	claims := r.client.ResourceV1().ResourceClaims(c.Namespace)
 	c, err := claims.Create(r.ctx, c, metav1.CreateOptions{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -372,55 +386,4 @@ func TestNeverUnprepared(t *testing.T) {
 	r.away.Store(false)
 	r.start()
 	r.eventually("the NIC is given back", func() bool { return r.driverOf() == hostpcitestDriver })
-}
-
-// TestAPIServerAway: claims that are prepared can be taken back without it, and the slices come
-// once it is there.
-func TestAPIServerAway(t *testing.T) {
-	r := newRig(t)
-	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
-	if _, err := r.prepare("c1", uid); err != nil {
-		t.Fatal(err)
-	}
-	r.away.Store(true)
-	if err := r.unprepare("c1", uid); err != nil {
-		t.Error(err)
-	}
-	if d := r.driverOf(); d != hostpcitestDriver {
-		t.Errorf("%q has the NIC", d)
-	}
-	r.away.Store(false)
-	r.eventually("slices", func() bool { return r.device(whole) != nil })
-}
-
-// TestHealth: what happens to a device is told to the kubelet, in a taint, and in an event.
-func TestHealth(t *testing.T) {
-	r := newRig(t)
-	r.awaitHealth("agent-port0", drahealth.HealthStatus_UNHEALTHY)
-	if err := os.MkdirAll(r.tree.Root().Path("run/trapeze"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	// The path of a socket has 107 bytes at most: the test would not run in longer folders.
-	l, err := net.Listen("unix", r.tree.Root().Path("run/trapeze/agent.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.awaitHealth("agent-port0", drahealth.HealthStatus_HEALTHY)
-	l.Close()
-	r.awaitHealth("agent-port0", drahealth.HealthStatus_UNHEALTHY)
-	r.awaitHealth(whole, drahealth.HealthStatus_HEALTHY)
-	aer := hostpcitest.Dir("0000:03:00.0") + "/aer_dev_fatal"
-	r.tree.File(aer, "Undefined 1\nTOTAL_ERR_FATAL 1\n")
-	r.awaitHealth(whole, drahealth.HealthStatus_UNHEALTHY)
-	r.eventually("taints", func() bool {
-		w, a := r.device(whole), r.device("agent-port0")
-		return w != nil && len(w.Taints) == 1 && w.Taints[0].Value == "fatal-error" && w.Taints[0].Effect == resourceapi.DeviceTaintEffectNoExecute &&
-			len(a.Taints) == 1 && a.Taints[0].Value == "agent-gone" && a.Taints[0].Effect == resourceapi.DeviceTaintEffectNoSchedule
-	})
-	r.eventually("events", func() bool {
-		list, err := r.client.CoreV1().Events("").List(r.ctx, metav1.ListOptions{})
-		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
-			return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "fatal-error") && e.InvolvedObject.Name == "n1"
-		})
-	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
 )
 
-// wait bounds each wait of a test.
-const wait = 60 * time.Second
+// wait bounds the waits of a test together.
+const wait = 3 * time.Minute
 
 // kubelet stands for a kubelet as a driver sees it: a folder in which sockets appear, and calls.
 type kubelet struct {

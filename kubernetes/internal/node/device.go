@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
@@ -77,6 +78,8 @@ type Options struct {
 	Agents      []Agent
 	// Emulated counts the emulated NICs, 0 to MostEmulated.
 	Emulated int
+	// Now is the clock by which health is judged; nil is time.Now.
+	Now func() time.Time
 }
 
 // MostEmulated bounds the emulated NICs of a node.
@@ -101,8 +104,14 @@ func New(o Options) (*Node, error) {
 			return nil, fmt.Errorf("the agent's NIC %q is named twice", a.Name)
 		}
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Node{options: o, health: map[string]*history{}}, nil
 }
+
+// Now is the time by which health is judged.
+func (n *Node) Now() time.Time { return n.options.Now() }
 
 func (a Agent) check() error {
 	switch {

@@ -60,7 +60,7 @@ func (n *Node) functionHealth(f hostpci.Function) Health {
 		h = &history{}
 		n.health[f.Address] = h
 	}
-	now := time.Now()
+	now := n.Now()
 	if mute(n.options.Root, f) {
 		if h.quiet.IsZero() {
 			h.quiet = now

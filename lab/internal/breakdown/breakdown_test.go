@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
@@ -30,8 +31,11 @@ func TestMain(m *testing.M) {
 
 func TestRun(t *testing.T) {
 	sizes := []int{0, 64, 8 << 10, breakdown.MaxBytes}
-	if testing.Short() { // under the race detector each takes a minute
+	switch {
+	case testing.Short(): // under the race detector each takes a minute
 		sizes = sizes[2:3]
+	case !soak.Wanted():
+		sizes = []int{0, breakdown.MaxBytes}
 	}
 	for _, bytes := range sizes {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
@@ -59,7 +60,8 @@ func builtIn(t *testing.T) fit.Parameters {
 }
 
 // TestProfilesAreAMinimum: moving any parameter of the built-in profiles by a tenth
-// does not make the fit noticeably better, so the files hold a fit and not a guess.
+// does not make the fit noticeably better, so the files hold a fit and not a guess. Of the
+// parameters of one platform each, an ordinary run moves those of the first.
 func TestProfilesAreAMinimum(t *testing.T) {
 	all := rows(t)
 	base := builtIn(t)
@@ -81,7 +83,11 @@ func TestProfilesAreAMinimum(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range fit.Names() {
+	names := fit.Names()
+	if !soak.Wanted() {
+		names = names[:1]
+	}
+	for _, name := range names {
 		for i, field := range []string{"Read", "Write", "Overhead", "Host"} {
 			for _, factor := range []float64{0.97, 1.03} {
 				p := base

@@ -3,9 +3,9 @@ package ends
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
 // Port is one end of a wire: what an engine needs, and what the owner of the
@@ -46,23 +46,6 @@ var ErrNobody = errors.New("nobody listens at the socket")
 // ErrGone: the peer's end was closed, or its process ended.
 var ErrGone = errors.New("the peer is gone")
 
-// Error says what could not be done at which port, why, and what may help.
-type Error struct {
-	// Op is what was under way, such as "listen" or "connect".
-	Op string
-	// Port names the kind of wire, the address, and the peer if it is known.
-	Port string
-	Err  error
-	Hint string // may be empty
-}
-
-func (e *Error) Error() string {
-	s := fmt.Sprintf("%s %s: %v", e.Op, e.Port, e.Err)
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-// Unwrap returns Err.
-func (e *Error) Unwrap() error { return e.Err }
+// Error says what could not be done, why, and what may help. Its device is the kind of wire, the
+// address, and the peer if it is known.
+type Error = failure.Error

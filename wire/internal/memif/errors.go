@@ -36,5 +36,5 @@ func (p *Port) fail(op, peer string, err error, hint string) *ends.Error {
 	if peer != "" {
 		port += fmt.Sprintf(", peer %q", peer)
 	}
-	return &ends.Error{Op: op, Port: port, Err: err, Hint: hint}
+	return &ends.Error{Op: op, Device: port, Err: err, Hint: hint}
 }

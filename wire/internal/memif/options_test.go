@@ -70,7 +70,7 @@ func TestSocketErrors(t *testing.T) {
 	} {
 		p, err := memif.New(memif.Options{Socket: socket, Role: memif.Server})
 		var e *wire.Error
-		if p != nil || !errors.Is(err, want) || !errors.As(err, &e) || e.Op != "listen" || !strings.Contains(e.Port, socket) || errors.Is(err, wire.ErrOptions) {
+		if p != nil || !errors.Is(err, want) || !errors.As(err, &e) || e.Op != "listen" || !strings.Contains(e.Device, socket) || errors.Is(err, wire.ErrOptions) {
 			t.Errorf("%s: error %v, want %v", socket, err, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -246,7 +247,10 @@ func TestUseAfterClose(t *testing.T) {
 // ends run.
 func TestTwoThreads(t *testing.T) {
 	ends(t, func(t *testing.T, a, b *memif.Port) {
-		const frames = 10000
+		frames := 2000
+		if soak.Wanted() {
+			frames = 10000
+		}
 		size := func(i int) int { return 8 + i*37%(min(a.MTU(), 5000)-8) }
 		var failed atomic.Bool
 		var all sync.WaitGroup

@@ -27,7 +27,7 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 	s, err := p.greetOver(ctx, c)
 	if err != nil {
 		p.discard()
-		return nil, &ends.Error{Op: "adopt", Port: "shm:" + o.Path, Err: err, Hint: hint(err)}
+		return nil, &ends.Error{Op: "adopt", Device: "shm:" + o.Path, Err: err, Hint: hint(err)}
 	}
 	p.makeScratch()
 	p.begin(s)

@@ -19,7 +19,7 @@ import (
 // open starts the port in its role.
 func (p *Port) open(ctx context.Context) error {
 	fail := func(op string, err error) error {
-		return &ends.Error{Op: op, Port: "shm:" + p.options.Path, Err: err, Hint: hint(err)}
+		return &ends.Error{Op: op, Device: "shm:" + p.options.Path, Err: err, Hint: hint(err)}
 	}
 	if p.options.Role == RoleListen {
 		if err := p.listen(ctx); err != nil {

@@ -162,7 +162,7 @@ func TestCannotOpen(t *testing.T) {
 	} {
 		p, err := shm.New(context.Background(), tt.o)
 		var e *wire.Error
-		if p != nil || !errors.Is(err, tt.err) || !errors.As(err, &e) || e.Port != "shm:"+tt.o.Path || e.Hint == "" {
+		if p != nil || !errors.Is(err, tt.err) || !errors.As(err, &e) || e.Device != "shm:"+tt.o.Path || e.Hint == "" {
 			t.Errorf("%s: a port: %v, error %v, want %v with a hint", tt.name, p != nil, err, tt.err)
 		}
 	}

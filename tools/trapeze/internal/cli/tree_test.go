@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
-	"github.com/trapeze-nic/trapeze/tools/internal/shelltest"
 )
 
 // program is trapeze, to the tests of all programs.

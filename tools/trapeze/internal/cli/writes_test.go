@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/tools/internal/shelltest"
+	"github.com/trapeze-nic/trapeze/ci/kit/shelltest"
 )
 
 // written are all commands and flags that write files. fw keygen has none: it replaces no

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // writes matches the usage of a flag for a file that a command writes.
@@ -33,7 +31,7 @@ func (p Program) TestNotReplaced(t *testing.T, writers []Writer) {
 		}
 		args := append(append(strings.Fields(c.Command), c.Args...), "--"+c.Flag, path)
 		o := p.Run(t, args...)
-		if o.Code != shell.ExitFailure || o.Stdout != "" || !strings.HasPrefix(o.Stderr, p.Name+": --"+c.Flag+": ") ||
+		if o.Code != exitFailure || o.Stdout != "" || !strings.HasPrefix(o.Stderr, p.Name+": --"+c.Flag+": ") ||
 			!strings.Contains(o.Stderr, "file already exists (choose another name, or replace it with --force)") {
 			t.Errorf("%v: %+v", args, o)
 		}
@@ -43,7 +41,7 @@ func (p Program) TestNotReplaced(t *testing.T, writers []Writer) {
 		if !c.Quick {
 			continue
 		}
-		if o := p.Run(t, append(args, "--force")...); o.Code != shell.ExitOK {
+		if o := p.Run(t, append(args, "--force")...); o.Code != exitOK {
 			t.Errorf("%v --force: %+v", args, o)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) == "mine" {

@@ -9,8 +9,13 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+)
 
-	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+// Exit codes that the help of every program lists.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
 )
 
 // Program is a program to test.
@@ -36,7 +41,7 @@ type Described struct {
 func (p Program) describe(t *testing.T, path []string) (d Described) {
 	t.Helper()
 	o := p.Run(t, append(slices.Clone(path), "--help", "--json")...)
-	if err := json.Unmarshal([]byte(o.Stdout), &d); err != nil || o.Code != shell.ExitOK {
+	if err := json.Unmarshal([]byte(o.Stdout), &d); err != nil || o.Code != exitOK {
 		t.Fatalf("%v --help: %v, %+v", path, err, o)
 	}
 	return d
@@ -101,12 +106,12 @@ func (p Program) command(t *testing.T, path []string, d Described) {
 		Error    string
 		ExitCode int `json:"exit_code"`
 	}
-	if err := json.Unmarshal([]byte(o.Stdout), &r); err != nil || o.Code != shell.ExitUsage || r.ExitCode != shell.ExitUsage ||
+	if err := json.Unmarshal([]byte(o.Stdout), &r); err != nil || o.Code != exitUsage || r.ExitCode != exitUsage ||
 		!strings.HasSuffix(r.Error, "unknown flag: --no-such-flag (see '"+name+" --help')") {
 		t.Errorf("%s: a bad flag: %v, %+v", name, err, o)
 	}
 	if len(d.Commands) > 0 {
-		if o := p.Run(t, append(slices.Clone(path), "no-such-command")...); o.Code != shell.ExitUsage || !strings.Contains(o.Stderr, "(see '"+name+" --help')") {
+		if o := p.Run(t, append(slices.Clone(path), "no-such-command")...); o.Code != exitUsage || !strings.Contains(o.Stderr, "(see '"+name+" --help')") {
 			t.Errorf("%s: a bad command: %+v", name, o)
 		}
 	}
@@ -116,7 +121,7 @@ func (p Program) command(t *testing.T, path []string, d Described) {
 func (p Program) TestColumns(t *testing.T) {
 	p.Tree(t, func(path []string, d Described) {
 		o := p.Run(t, append(slices.Clone(path), "--help")...)
-		if !strings.Contains(o.Stdout, "\n") || o.Code != shell.ExitOK {
+		if !strings.Contains(o.Stdout, "\n") || o.Code != exitOK {
 			t.Errorf("%s: %+v", d.Command, o)
 		}
 		Fits(t, d.Command+" --help", o.Stdout)
@@ -168,7 +173,7 @@ func (p Program) TestExamples(t *testing.T) {
 func (p Program) TestJSON(t *testing.T, commands [][]string) {
 	t.Helper()
 	for _, args := range commands {
-		p.TestFailingJSON(t, shell.ExitOK, args...)
+		p.TestFailingJSON(t, exitOK, args...)
 	}
 }
 
@@ -176,7 +181,7 @@ func (p Program) TestJSON(t *testing.T, commands [][]string) {
 func (p Program) TestFailingJSON(t *testing.T, code int, args ...string) {
 	t.Helper()
 	o := p.Run(t, append([]string{"--json"}, args...)...)
-	if o.Code != code || code == shell.ExitOK && o.Stderr != "" {
+	if o.Code != code || code == exitOK && o.Stderr != "" {
 		t.Errorf("%v: %+v", args, o)
 	}
 	var v any

@@ -1,0 +1,97 @@
+package dra_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+)
+
+// TestClaimsAtOnce: of many claims to one NIC that are prepared at once, one has it.
+func TestClaimsAtOnce(t *testing.T) {
+	r := newRig(t)
+	const claims = 8
+	uids, errs := make([]string, claims), make([]error, claims)
+	for i := range claims {
+		uids[i] = r.claim(fmt.Sprintf("c%d", i), nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	}
+	var all sync.WaitGroup
+	for i := range claims {
+		all.Go(func() { _, errs[i] = r.prepare(fmt.Sprintf("c%d", i), uids[i]) })
+	}
+	all.Wait()
+	have := 0
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			have++
+		case !strings.Contains(err.Error(), "another claim has the device"):
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+	if have != 1 {
+		t.Errorf("%d claims have the NIC", have)
+	}
+	for i := range claims {
+		all.Go(func() { errs[i] = r.unprepare(fmt.Sprintf("c%d", i), uids[i]) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+	if d := r.driverOf(); d != hostpcitestDriver {
+		t.Errorf("%q has the NIC", d)
+	}
+}
+
+// TestCorruptState: what a file of a claim does not tell is not guessed. No NIC is given away that a
+// claim may have; what needs no NIC goes on.
+func TestCorruptState(t *testing.T) {
+	r := newRig(t)
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if _, err := r.prepare("c1", uid); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(r.cdi, "trapeze-"+uid+".json")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	for i, text := range []string{"", "{", string(good[:len(good)/2]), strings.ReplaceAll(string(good), uid, "another"),
+		strings.ReplaceAll(string(good), uid, "../../etc/x"), `{"annotations":{"trapeze-nic.github.io/claim":"{}"}}`} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for name, uid := range map[string]string{"c1": uid, "c2": other} {
+			if ids, err := r.prepare(name, uid); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("file %d, claim %s: %v, %v", i, name, ids, err)
+			}
+		}
+		if err := r.unprepare("c1", uid); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("file %d: %v", i, err)
+		}
+		emulated := fmt.Sprintf("e%d", i)
+		if _, err := r.prepare(emulated, r.claim(emulated, nil, resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})); err != nil {
+			t.Error(err)
+		}
+	}
+	if d := r.driverOf(); d != "vfio-pci" {
+		t.Errorf("%q has the NIC of a claim", d)
+	}
+	if err := os.WriteFile(path, good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.unprepare("c1", uid); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.prepare("c2", other); err != nil {
+		t.Error(err)
+	}
+}
