@@ -37,8 +37,8 @@ func succeeded(ds []*descriptors.Descriptor) (n int) {
 	return n
 }
 
-// TestRunOfPosts: what one doorbell tells of is one publication on the wire, up to the message that is
-// no short one, and each message arrives once, in order.
+// TestRunOfPosts: what one doorbell tells of is one publication on the wire, up to a message of
+// several segments. Each message arrives once, in order.
 func TestRunOfPosts(t *testing.T) {
 	for name, long := range map[string]int{"short ones": -1, "one of two pieces": 2} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,8 @@ type (
 	SHMOptions = shm.Options
 	// SHMRole says which end makes the socket.
 	SHMRole = shm.Role
+	// SHMState is where a port is that goes to another process.
+	SHMState = shm.State
 )
 
 // Roles of a port of shared memory.

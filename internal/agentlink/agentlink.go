@@ -1,7 +1,8 @@
 // Package agentlink has what programs and the agent of their host say to each other (docs/agent.md).
 //
 // They meet at a UNIX stream socket. Each message is a length of 4 bytes, big-endian, and JSON of
-// that length. A message may pass one descriptor (SCM_RIGHTS, unix(7)).
+// that length. A message may pass one descriptor (SCM_RIGHTS, unix(7)), and more of them between an
+// agent and the one that takes its place.
 package agentlink
 
 import (
@@ -12,6 +13,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +47,21 @@ const (
 	Refuse  = "refuse"  // no, and why
 )
 
+// Kinds of messages between an agent and one that takes its place, in this order.
+const (
+	Replace = "replace" // give me all that you have.
+	State   = "state"   // what it is, with the socket that listens
+	Lent    = "lent"    // a client, with its descriptors.
+	Checked = "checked" // all of it can be used
+	Closed  = "closed"  // the ports of the NICs are closed.
+	Opened  = "opened"  // they are open again
+	Over    = "over"    // all of it is yours.
+	Serving = "serving" // it is
+)
+
+// MaxPassed bounds the descriptors that a message between agents passes.
+const MaxPassed = 5
+
 // Message is one of any kind. Fields that its kind does not have are zero.
 type Message struct {
 	Kind    string `json:"kind"`
@@ -64,6 +82,9 @@ type Message struct {
 	// Of Refuse.
 	Why   string `json:"why,omitempty"`
 	Errno uint32 `json:"errno,omitempty"`
+
+	// Of State and Lent, in the form that the agent gives it.
+	State json.RawMessage `json:"state,omitempty"`
 
 	// Of the answer to List.
 	Clients []Client `json:"clients,omitempty"`
@@ -120,13 +141,47 @@ func Socket() string {
 type Conn struct {
 	c       *net.UnixConn
 	control []byte
+
+	mu          sync.Mutex // of deadlines
+	interrupted bool
 }
 
 // New makes one of a connection, which it owns.
-func New(c *net.UnixConn) *Conn { return &Conn{c, passedfd.NewControl()} }
+func New(c *net.UnixConn) *Conn { return &Conn{c: c, control: passedfd.NewControl()} }
 
-// Send sends a message, with a descriptor unless fd is negative.
-func (c *Conn) Send(m Message, fd int) error {
+// Interrupt has Send and Receive fail with os.ErrDeadlineExceeded from now on, until Continue.
+func (c *Conn) Interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = true
+	_ = c.c.SetDeadline(time.Unix(1, 0))
+}
+
+// Continue ends Interrupt.
+func (c *Conn) Continue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = false
+}
+
+// limit sets a deadline, unless the connection is interrupted.
+func (c *Conn) limit(set func(time.Time) error, until time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupted {
+		return os.ErrDeadlineExceeded
+	}
+	return set(until)
+}
+
+// Socket returns the connection, which stays that of c.
+func (c *Conn) Socket() *net.UnixConn { return c.c }
+
+// Leave closes the connection here, and not for a process to which it was passed.
+func (c *Conn) Leave() { _ = c.c.Close() }
+
+// Send sends a message, with descriptors unless they are negative.
+func (c *Conn) Send(m Message, fds ...int) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -136,10 +191,10 @@ func (c *Conn) Send(m Message, fd int) error {
 	}
 	packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
+	if fds = slices.DeleteFunc(slices.Clone(fds), func(fd int) bool { return fd < 0 }); len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
-	if err := c.c.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+	if err := c.limit(c.c.SetWriteDeadline, time.Now().Add(sendTime)); err != nil {
 		return err
 	}
 	// The descriptor goes with the first bytes, and the rest may take more than one call.
@@ -153,41 +208,57 @@ func (c *Conn) Send(m Message, fd int) error {
 // Receive waits for a message until a time, or for ever if that is zero. The descriptor is the
 // caller's, -1 if there is none. It fails with ErrMessage, io.EOF, or an error of the socket.
 func (c *Conn) Receive(until time.Time) (m Message, fd int, err error) {
-	if err := c.c.SetReadDeadline(until); err != nil {
+	m, fds, err := c.ReceiveMany(until, 1)
+	if len(fds) == 0 {
 		return m, -1, err
 	}
-	var fds []int
+	return m, fds[0], err
+}
+
+// ReceiveMany is Receive for a message of another agent, with up to most descriptors. If it fails it
+// leaves sockets among them as they are for who has passed them.
+func (c *Conn) ReceiveMany(until time.Time, most int) (m Message, fds []int, err error) {
+	if err := c.limit(c.c.SetReadDeadline, until); err != nil {
+		return m, nil, err
+	}
 	defer func() {
-		if err != nil {
+		switch {
+		case err == nil:
+			return
+		case most == 1:
 			_ = passedfd.Close(fds...)
+		default:
+			Drop(fds)
 		}
+		fds = nil
 	}()
 	var size [4]byte
-	if err := c.read(size[:], &fds); err != nil {
-		return m, -1, err
+	if err := c.read(size[:], &fds, most); err != nil {
+		return m, fds, err
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n == 0 || n > maxMessage {
-		return m, -1, fmt.Errorf("%w: it has %d bytes, at most %d", ErrMessage, n, maxMessage)
+		return m, fds, fmt.Errorf("%w: it has %d bytes, at most %d", ErrMessage, n, maxMessage)
 	}
 	body := make([]byte, n)
-	if err := c.read(body, &fds); err != nil {
-		return m, -1, err
+	if err := c.read(body, &fds, most); err != nil {
+		return m, fds, err
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
-		return m, -1, fmt.Errorf("%w: %w", ErrMessage, err)
+		return m, fds, fmt.Errorf("%w: %w", ErrMessage, err)
 	}
-	switch len(fds) {
-	case 0:
-		return m, -1, nil
-	case 1:
-		return m, fds[0], nil
+	return m, fds, nil
+}
+
+// Drop closes descriptors here, and not for a process that has passed them.
+func Drop(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
 	}
-	return m, -1, fmt.Errorf("%w: it passes %d descriptors", ErrMessage, len(fds))
 }
 
 // read fills p, and collects descriptors.
-func (c *Conn) read(p []byte, fds *[]int) error {
+func (c *Conn) read(p []byte, fds *[]int, most int) error {
 	for len(p) > 0 {
 		n, oobn, _, _, err := c.c.ReadMsgUnix(p, c.control)
 		*fds = append(*fds, passedfd.Parse(c.control[:oobn])...)
@@ -196,7 +267,7 @@ func (c *Conn) read(p []byte, fds *[]int) error {
 			return err
 		case n == 0:
 			return io.EOF
-		case len(*fds) > 1:
+		case len(*fds) > most:
 			return fmt.Errorf("%w: it passes %d descriptors", ErrMessage, len(*fds))
 		}
 		p = p[n:]
@@ -208,15 +279,20 @@ func (c *Conn) read(p []byte, fds *[]int) error {
 func (c *Conn) Close() { passedfd.CloseConn(c.c) }
 
 // Seqpacket makes a connection of a descriptor of a SOCK_SEQPACKET socket, which it owns.
-func Seqpacket(fd int) (*net.UnixConn, error) {
+func Seqpacket(fd int) (*net.UnixConn, error) { return connection(fd, unix.SOCK_SEQPACKET) }
+
+// Stream makes a connection of a descriptor of a SOCK_STREAM socket, which it owns.
+func Stream(fd int) (*net.UnixConn, error) { return connection(fd, unix.SOCK_STREAM) }
+
+func connection(fd, want int) (*net.UnixConn, error) {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	domain, derr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil || derr != nil || kind != unix.SOCK_SEQPACKET || domain != unix.AF_UNIX {
+	if err != nil || derr != nil || kind != want || domain != unix.AF_UNIX {
 		_ = passedfd.Close(fd)
-		return nil, fmt.Errorf("%w: its descriptor is no wire", ErrMessage)
+		return nil, fmt.Errorf("%w: its descriptor is no connection of the kind that it has to be", ErrMessage)
 	}
 	unix.CloseOnExec(fd)
-	file := os.NewFile(uintptr(fd), "wire")
+	file := os.NewFile(uintptr(fd), "connection")
 	c, err := net.FileConn(file) // of a duplicate
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err

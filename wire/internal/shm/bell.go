@@ -31,7 +31,16 @@ func newBell() (*bell, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("timerfd_create", err)
 	}
-	b := &bell{file: os.NewFile(uintptr(fd), "timerfd")}
+	return bellOf(fd)
+}
+
+// bellOf makes one of a timerfd, which it owns.
+func bellOf(fd int) (b *bell, err error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	b = &bell{file: os.NewFile(uintptr(fd), "timerfd")}
 	// Fails if the runtime cannot poll the descriptor.
 	if err = b.file.SetReadDeadline(time.Time{}); err == nil {
 		b.raw, err = b.file.SyscallConn()
@@ -43,7 +52,10 @@ func newBell() (*bell, error) {
 	return b, nil
 }
 
-// listen calls rung each time that the bell rings, until the bell is closed. It
+// quit ends listen.
+func (b *bell) quit() { _ = b.file.SetReadDeadline(time.Unix(1, 0)) }
+
+// listen calls rung each time that the bell rings, until quit. It
 // calls ready as soon as no ring goes unheard.
 func (b *bell) listen(ready, rung func()) {
 	heard := ready
@@ -117,16 +129,21 @@ func (b *peerBell) close() {
 // atOnce is the shortest time that does not stop a timer.
 var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 
-// offerBell gives the peer a bell to wake this side with. Without one, as there may
-// be no descriptors left, the peer sends messages. withdraw ends the use of this bell
-// and of the peer's.
-func (p *Port) offerBell(s *session) (withdraw func()) {
+// offerBell gives the peer a bell to wake this side with, unless it has one. Without one, as there may
+// be no descriptors left, the peer sends messages. quit ends the use of this bell until the next call.
+func (p *Port) offerBell(s *session) (quit func()) {
 	if !s.bells {
 		return func() {}
 	}
-	b, err := newBell()
-	if err != nil {
-		return s.bell.close
+	b, offered := s.own, s.own != nil
+	if !offered {
+		var err error
+		if b, err = newBell(); err != nil {
+			return func() {}
+		}
+		s.own = b
+	} else if b.file.SetReadDeadline(time.Time{}) != nil {
+		return func() {} // it worked before
 	}
 	ready, listens := context.WithCancel(context.Background())
 	var listening sync.WaitGroup
@@ -142,13 +159,14 @@ func (p *Port) offerBell(s *session) (withdraw func()) {
 		})
 	})
 	<-ready.Done()
-	if err := b.give(func(fd int) error { return s.conn.send(message{kind: kindBell}, fd) }); err != nil {
+	if offered {
+		p.wake.Call() // it may have rung before
+	} else if err := b.give(func(fd int) error { return s.conn.send(message{kind: kindBell}, fd) }); err != nil {
 		s.end(err)
 	}
 	return func() {
-		b.close()
+		b.quit()
 		listening.Wait()
-		s.bell.close()
 	}
 }
 

@@ -122,6 +122,7 @@ func (p *Port) next(retry *time.Duration) *session {
 				s.end(vfio.ErrClosed)
 				s.conn.close()
 				s.memory.unmap()
+				s.closeFiles()
 			}
 			return nil
 		}

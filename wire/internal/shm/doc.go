@@ -126,6 +126,12 @@
 // Frames that a peer has sent before it left arrive, as they may say why: as many as
 // fit into the ring at most, and none of them once another peer has come.
 //
+// # Another process
+//
+// A process can give its end to another one ([Port.Pause], [State.Restore]). It passes the socket, the
+// file of the memory, both bells, and where it is in the rings. The peer does not notice. A bell that has
+// rung rings once more for the new owner, which counts one wake-up more than the old one.
+//
 // # Trust
 //
 // The peer may write anything at any time. Where a frame lies is computed here,

@@ -126,6 +126,7 @@ func (p *Port) welcome(c *conn) (*session, error) {
 		c.close()
 		if s != nil {
 			s.memory.unmap()
+			s.closeFiles()
 		}
 		return nil, err
 	}
@@ -160,7 +161,11 @@ func (p *Port) agree(c *conn) (*session, error) {
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
-	defer unix.Close(fd)
+	defer func() {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}()
 	version := min(theirs.newest, newest)
 	ours := p.greet(version, version, ring)
 	s := newSession(c, memory, ring, true, ours, theirs)
@@ -176,6 +181,9 @@ func (p *Port) agree(c *conn) (*session, error) {
 	}
 	if m.kind != kindReady {
 		return s, &PeerError{"kind of the second message", uint64(m.kind), "3"}
+	}
+	if p.options.Transferable {
+		s.file, fd = fd, -1
 	}
 	return s, nil
 }

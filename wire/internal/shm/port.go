@@ -60,6 +60,8 @@ type Port struct {
 	offers  map[uint32]*export
 	lastID  uint32
 	lastErr error
+
+	paused *session // between Pause and Resume; of the goroutine that keeps it, and then of who pauses
 }
 
 var (

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
@@ -29,7 +31,13 @@ type session struct {
 	fence   atomic.Uint32
 	// bells: both sides wake with them instead of messages, once they have them.
 	bells bool
+	own   *bell // nil if there is none
 	bell  peerBell
+	// agreed are the flags of both sides, and file is that of the memory: -1 unless the port is
+	// transferable.
+	agreed  uint32
+	file    int
+	pausing atomic.Bool // for Port.Resume, and not for the end
 	// slept counts how often this side asked to be woken, woken how often the peer
 	// did it.
 	slept *atomic.Uint64
@@ -55,16 +63,17 @@ func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs gree
 	if !listening {
 		first, second = second, first
 	}
+	agreed := ours.flags & theirs.flags
 	// Both processes take part in membarrier, or senders make barriers.
-	light := ours.flags&theirs.flags&flagBarrier != 0
+	light := agreed&flagBarrier != 0
 	slept := &atomic.Uint64{}
-	has := func(flags uint32) bool { return ours.flags&theirs.flags&flags == flags }
+	has := func(flags uint32) bool { return agreed&flags == flags }
 	return &session{conn: c, memory: m,
 		tx:     sender{half: first, light: light},
 		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
-		shared: ours.flags&theirs.flags&flagShare != 0, single: ours.flags&theirs.flags&flagSingle != 0,
+		shared: agreed&flagShare != 0, single: agreed&flagSingle != 0, agreed: agreed, file: -1,
 		direct: has(flagShare | flagDirect), writes: has(flagShare | flagDirect | flagWrite),
-		bells: ours.flags&theirs.flags&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
+		bells: agreed&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
 
@@ -143,13 +152,22 @@ func (s *session) answered(k kind, id uint32) bool {
 	return true
 }
 
-// serve keeps a session that has begun until it ends.
+// serve keeps a session that has begun until it ends, or is paused.
 func (p *Port) serve(s *session) {
 	stop := context.AfterFunc(p.ctx, func() { s.end(vfio.ErrClosed) })
 	defer stop()
 	p.link.Call()
-	withdraw := p.offerBell(s)
-	s.end(p.converse(s))
+	quit := p.offerBell(s)
+	why := p.converse(s)
+	quit()
+	if !p.pause(s) {
+		p.finish(s, why)
+	}
+}
+
+// finish ends a session because of why, and lets the peer know.
+func (p *Port) finish(s *session, why error) {
+	s.end(why)
 	p.lose(s)
 	if s.broken() {
 		p.counts.violations.Add(1)
@@ -157,8 +175,20 @@ func (p *Port) serve(s *session) {
 	p.link.Call()
 	p.endLoans()
 	s.conn.trySend(message{kind: kindGoodbye})
-	withdraw()
+	s.closeFiles()
 	s.conn.close()
+}
+
+// closeFiles closes the descriptors of a session but for its connection.
+func (s *session) closeFiles() {
+	if s.own != nil {
+		s.own.close()
+	}
+	s.bell.close()
+	if s.file >= 0 {
+		unix.Close(s.file)
+		s.file = -1
+	}
 }
 
 // begin tells a new peer what it has to know, and takes the link up.

@@ -1,6 +1,9 @@
 package shm
 
-import "github.com/trapeze-nic/trapeze/wire/internal/ends"
+import (
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
 
 // The state of the link is changed by the goroutines that keep the connection,
 // and by the owner of the plug. The data path looks at one word, and acts on
@@ -190,6 +193,10 @@ func (p *Port) Close() error {
 		}
 	})
 	p.running.Wait()
+	if s := p.paused; s != nil {
+		p.paused = nil
+		p.finish(s, vfio.ErrClosed)
+	}
 	p.closeOffers()
 	return nil
 }

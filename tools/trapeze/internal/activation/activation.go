@@ -10,8 +10,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // ErrEnvironment is wrapped by errors about variables that make no sense.
@@ -19,6 +20,9 @@ var ErrEnvironment = errors.New("bad environment of a service manager")
 
 // firstFD is the first descriptor that is handed over (SD_LISTEN_FDS_START).
 const firstFD = 3
+
+// notifyTime bounds the wait for a service manager that does not read.
+const notifyTime = 5 * time.Second
 
 // maxSockets is more than anybody hands over.
 const maxSockets = 1024
@@ -28,7 +32,7 @@ type Socket struct {
 	// Name as the service manager has it (FileDescriptorName=); "unknown" if it
 	// has none.
 	Name     string
-	Listener *net.UnixListener
+	Listener *unixsocket.Listener
 }
 
 // Sockets returns the sockets that were handed to this process, none if it was
@@ -76,7 +80,7 @@ func take(first, n int, names string) (sockets []Socket, err error) {
 		if i < len(list) && list[i] != "" {
 			name = list[i]
 		}
-		l, lerr := listener(first+i, name)
+		l, lerr := listener(first + i)
 		if lerr != nil {
 			err = errors.Join(err, fmt.Errorf("socket %d %q: %w", i, name, lerr))
 			continue
@@ -93,42 +97,12 @@ func take(first, n int, names string) (sockets []Socket, err error) {
 }
 
 // listener makes a listener of a descriptor, which it closes if it is a socket.
-func listener(fd int, name string) (*net.UnixListener, error) {
-	// Anything else may be a descriptor that this process has opened itself.
-	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	if err != nil {
-		return nil, os.NewSyscallError("getsockopt", err)
+func listener(fd int) (*unixsocket.Listener, error) {
+	l, err := unixsocket.Passed(fd)
+	if errors.Is(err, unixsocket.ErrKind) {
+		err = fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
-	unix.CloseOnExec(fd)
-	file := os.NewFile(uintptr(fd), name)
-	if err := checkListening(fd, kind); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	l, err := net.FileListener(file) // of a duplicate
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	ours, ok := l.(*net.UnixListener)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("%w: it is no UNIX stream socket", ErrEnvironment), l.Close())
-	}
-	ours.SetUnlinkOnClose(false) // the service manager removes the path
-	return ours, nil
-}
-
-// checkListening refuses sockets that a listener can be made of, but not used.
-func checkListening(fd, kind int) error {
-	if kind != unix.SOCK_STREAM {
-		return fmt.Errorf("%w: it is no stream socket: ListenStream= makes one", ErrEnvironment)
-	}
-	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
-	if err != nil {
-		return os.NewSyscallError("getsockopt", err)
-	}
-	if listening == 0 {
-		return fmt.Errorf("%w: it does not listen: use Accept=no", ErrEnvironment)
-	}
-	return nil
+	return l, err
 }
 
 // Ready tells the service manager that the server is ready. It reports false if
@@ -152,7 +126,9 @@ func Notify(state string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("notify the service manager: %w", err)
 	}
-	_, err = c.Write([]byte(state))
+	if err = c.SetWriteDeadline(time.Now().Add(notifyTime)); err == nil {
+		_, err = c.Write([]byte(state))
+	}
 	if err := errors.Join(err, c.Close()); err != nil {
 		return false, fmt.Errorf("notify the service manager: %w", err)
 	}

@@ -15,9 +15,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
@@ -34,40 +34,50 @@ const (
 
 // Agent is one that has its NICs open.
 type Agent struct {
-	config *Config
-	log    *slog.Logger
-	nics   []*nic
+	config   *Config
+	log      *slog.Logger
+	nics     []*nic
+	listener *unixsocket.Listener
 
-	waiting chan struct{}
+	waiting  chan struct{}
+	guests   sync.WaitGroup // programs that have connected, until they have a NIC
+	visiting atomic.Int32   // how many these are
+	ended    chan error
+
+	replacing sync.Mutex // held during a take-over
+	successor int32      // the process that has taken over, or -1 if that is in another PID namespace
 
 	mu      sync.Mutex
+	work    *work     // nil while there is none
 	clients []*client // also those that are about to come
 }
 
-// New opens the NICs of a file. Errors are a *vfio.Error.
-func New(ctx context.Context, c *Config, log *slog.Logger) (_ *Agent, err error) {
-	a := &Agent{config: c, log: log, waiting: make(chan struct{}, maxWaiting)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}()
+func newAgent(c *Config, log *slog.Logger) *Agent {
+	a := &Agent{config: c, log: log, waiting: make(chan struct{}, maxWaiting), ended: make(chan error, 1)}
 	for _, n := range c.NICs {
-		port, err := emulator.OpenWire(ctx, n.Address)
-		if err != nil {
-			return nil, err
+		a.nics = append(a.nics, newNIC(n))
+	}
+	return a
+}
+
+// New opens the NICs of a file. Errors are a *vfio.Error.
+func New(ctx context.Context, c *Config, log *slog.Logger) (*Agent, error) {
+	a := newAgent(c, log)
+	for _, n := range a.nics {
+		if err := n.open(ctx, false); err != nil {
+			return nil, errors.Join(err, a.Close())
 		}
-		a.nics = append(a.nics, newNIC(n, port))
 	}
 	return a, nil
 }
 
-// Close closes the NICs. No Serve runs any more.
+// Close closes the NICs. No Serve runs any more, or has begun.
 func (a *Agent) Close() (err error) {
+	for _, c := range a.all() {
+		a.dismiss(c)
+	}
 	for _, n := range a.nics {
-		if n.port != nil {
-			err = errors.Join(err, n.port.Close())
-		}
+		err = errors.Join(err, n.shut())
 	}
 	return err
 }
@@ -93,50 +103,33 @@ func Listen(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 	return l, nil
 }
 
-// Serve gives NICs to programs until ctx ends, which is no error, or the listener fails. It closes
-// the listener, and when it returns no client is left.
-func (a *Agent) Serve(ctx context.Context, l *unixsocket.Listener) error {
+// Serve gives NICs to programs until ctx ends or another agent has taken over, which are no errors, or
+// the listener fails. It closes the listener, and when it returns no client is left.
+func (a *Agent) Serve(ctx context.Context, l *unixsocket.Listener) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	closed := make(chan struct{})
-	context.AfterFunc(ctx, func() {
-		defer close(closed)
-		_ = l.Close() // what cannot be removed matters to the next one there
-	})
-	var running sync.WaitGroup
-	for _, n := range a.nics {
-		running.Go(func() { n.run(ctx) })
-	}
-	var err error
-	var clients sync.WaitGroup
-	for ctx.Err() == nil {
-		var c *net.UnixConn
-		if err = passedfd.ErrFull; !passedfd.Full() {
-			c, err = l.AcceptUnix()
-		}
-		switch {
-		case err == nil:
-			clients.Go(func() { a.serve(ctx, c) })
-			continue
-		case errors.Is(err, net.ErrClosed):
-		default: // out of descriptors, or the like
-			a.log.Warn("cannot accept a client", "error", err)
-			select {
-			case <-time.After(acceptPause):
-			case <-ctx.Done():
-			}
-			continue
-		}
-		break
-	}
-	if ctx.Err() != nil {
-		err = nil
+	a.listener = l
+	a.start(ctx)
+	select {
+	case <-ctx.Done():
+	case err = <-a.ended:
 	}
 	cancel()
-	clients.Wait()
-	running.Wait()
-	<-closed
+	a.pause()
+	a.guests.Wait()
+	a.pause() // what a take-over that has failed has begun
+	for _, c := range a.all() {
+		a.dismiss(c)
+	}
+	if a.successor != 0 {
+		return errors.Join(err, l.Leave())
+	}
+	_ = l.Close() // what cannot be removed matters to the next one there
 	return err
 }
+
+// Successor returns the process that has taken over, and false if there is none. Its number is -1 if it
+// is in another PID namespace. It may be called after Serve.
+func (a *Agent) Successor() (pid int32, ok bool) { return a.successor, a.successor != 0 }
 
 // Moves returns how often each NIC has looked for frames: of one that is stuck, the number stays.
 func (a *Agent) Moves() (turns []uint64) {
@@ -146,16 +139,36 @@ func (a *Agent) Moves() (turns []uint64) {
 	return turns
 }
 
-// serve serves one program until it leaves.
+// serve hears what a program wants.
 func (a *Agent) serve(ctx context.Context, found *net.UnixConn) {
+	a.visiting.Add(1)
+	defer a.visiting.Add(-1)
 	c := agentlink.New(found)
-	defer c.Close()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		c.Interrupt()
+	})
+	lent := a.answer(ctx, c)
+	if !stop() {
+		<-interrupted
+	}
+	switch {
+	case lent == nil:
+		c.Close()
+	case !a.enter(lent):
+		a.dismiss(lent)
+	}
+}
+
+// answer answers a program. It returns the client that it is, nil if it is none.
+func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 	select {
 	case a.waiting <- struct{}{}:
 	default:
-		return
+		return nil
 	}
-	who, err := identify(found)
+	who, err := identify(c.Socket())
 	var m agentlink.Message
 	fd := -1
 	if err == nil {
@@ -167,24 +180,27 @@ func (a *Agent) serve(ctx context.Context, found *net.UnixConn) {
 	}
 	if err != nil {
 		a.log.Debug("a client has said nothing that can be read", "error", err)
-		return
+		return nil
 	}
 	switch {
 	case m.Version != agentlink.Version:
 		err = refuse(fmt.Sprintf("it speaks version %d of the protocol, and you %d", agentlink.Version, m.Version))
 	case m.Kind == agentlink.List:
-		_ = c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version, Clients: a.list(who)}, -1)
-		return
+		_ = c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version, Clients: a.list(who)})
+		return nil
 	case m.Kind == agentlink.Open:
-		err = a.lend(ctx, c, who, &m)
+		lent, err = a.lend(ctx, c, who, &m)
+	case m.Kind == agentlink.Replace:
+		err = a.handOver(ctx, c, who)
 	default:
 		err = refuse(fmt.Sprintf("it knows no request %q", m.Kind))
 	}
 	var no *agentlink.RefusedError
 	if errors.As(err, &no) {
 		a.log.Info("refused", "pid", who.pid, "uid", who.uid, "nic", m.NIC, "why", no.Why)
-		_ = c.Send(agentlink.Message{Kind: agentlink.Refuse, Version: agentlink.Version, Why: no.Why, Errno: uint32(no.Errno)}, -1)
+		_ = c.Send(agentlink.Message{Kind: agentlink.Refuse, Version: agentlink.Version, Why: no.Why, Errno: uint32(no.Errno)})
 	}
+	return lent
 }
 
 // list has the clients that someone may see: root and the agent's user all, others their own.

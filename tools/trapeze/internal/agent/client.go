@@ -15,8 +15,10 @@ type client struct {
 	grant   *Grant
 	mac     descriptors.MAC
 	vis     uint32
+	memory  uint64 // bytes that it may register; 0: no limit
 	who     *identity
 	program string
+	conn    *agentlink.Conn
 	port    *wire.SHM
 	said    chan said // what the program is still to be told
 
@@ -146,7 +148,5 @@ func (c *client) report(all []*client) agentlink.Client {
 		}
 	}
 	return agentlink.Client{NIC: c.nic.Name, Station: c.mac.String(), PID: c.who.pid, UID: c.who.uid, Program: c.program,
-		Grant: c.grant.Name, VIs: c.vis, Direct: direct, ClientStats: agentlink.ClientStats{
-			Frames: c.frames.Load(), Bytes: c.bytes.Load(), Arrived: c.reached.Load(), Dropped: c.dropped.Load(), Lost: c.lost.Load(),
-			Forged: c.forged.Load(), Refused: c.refused.Load(), Slowed: c.slowed.Load()}}
+		Grant: c.grant.Name, VIs: c.vis, Direct: direct, ClientStats: c.stats()}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -43,7 +44,7 @@ func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
 	var file string
 	var check string
-	var verbose bool
+	var replace, verbose bool
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Share NICs among programs without rights",
@@ -55,67 +56,109 @@ The command serves until it is interrupted, and ends with code 0 then. Clients l
 again when it is gone: connections live on if the next one comes within 3 seconds. A service manager
 may hand over the socket (systemd socket activation), is told when the agent is ready, and may watch it.
 
+With --replace the agent takes over from the one that runs, which ends with code 0. Clients go on
+with the memory and the connections that they have. If that fails the old one goes on, and both say why.
+
 ` + keys.Of(agentReport{}) + `
 It prints them when it is ready, or with --check at once.`,
 		Example: `  trapeze agent --check examples/agent.toml
   trapeze agent --file examples/agent.toml
+  trapeze agent --replace --file examples/agent.toml
   trapeze agent list`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error {
 			if check != "" {
-				file = check
+				return x.check(file)
 			}
-			return x.run(ctx, file, check != "", verbose)
+			return x.run(ctx, file, replace, verbose)
 		}),
 	}
 	c.Flags().StringVar(&file, "file", DefaultFile, "file with NICs and grants")
 	c.Flags().StringVar(&check, "check", "", "check this file and open nothing")
+	c.Flags().BoolVar(&replace, "replace", false, "take over from the agent at the socket of the file, which ends")
+	c.MarkFlagsMutuallyExclusive("check", "replace")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log on stderr clients that come, go and are refused")
 	c.AddCommand(x.list())
 	return c
 }
 
-func (x *commands) run(ctx context.Context, file string, check, verbose bool) (err error) {
+func (x *commands) check(file string) error {
 	config, err := Load(file)
 	if err != nil {
 		return err
 	}
-	report := agentReport{config.Socket, config.NICs, len(config.Grants)}
-	if check {
-		return x.Printf(report, "%s: %d NICs, %d grants, socket %s\n", file, len(config.NICs), len(config.Grants), config.Socket)
+	return x.Printf(reportOf(config), "%s: %d NICs, %d grants, socket %s\n", file, len(config.NICs), len(config.Grants), config.Socket)
+}
+
+func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, len(c.Grants)} }
+
+func (x *commands) run(ctx context.Context, file string, replace, verbose bool) (err error) {
+	config, err := Load(file)
+	if err != nil {
+		return err
 	}
 	level := slog.LevelWarn
 	if verbose {
 		level = slog.LevelInfo
 	}
 	log := command.Logger(ctx, level)
-	l, err := listener(ctx, config)
+	a, l, err := begin(ctx, config, log, replace)
 	if err != nil {
 		return err
 	}
-	a, err := New(ctx, config, log)
-	if err != nil {
-		return errors.Join(&command.DeviceError{Err: err}, l.Close())
-	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+	// At once: after a take-over clients wait.
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx, l) }()
 	leave := a.show(log)
 	defer leave()
-	if err := x.ready(report); err != nil {
-		return errors.Join(err, l.Close())
-	}
 	watched, stop := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		watch(watched, a, log)
-	}()
-	err = a.Serve(ctx, l)
-	stop()
-	<-watching
-	if _, serr := activation.Stopping(); serr != nil {
-		log.Warn("cannot tell the service manager", "error", serr)
+	var watching sync.WaitGroup
+	watching.Go(func() { watch(watched, a, log) })
+	if err := x.ready(reportOf(config)); err != nil {
+		a.end(err)
 	}
+	err = <-served
+	stop()
+	watching.Wait()
+	x.stopping(a, log)
 	return err
+}
+
+// begin opens what the file says, or takes it over.
+func begin(ctx context.Context, c *Config, log *slog.Logger, replace bool) (*Agent, *unixsocket.Listener, error) {
+	if replace {
+		a, l, err := TakeOver(ctx, c, log)
+		if err != nil {
+			return nil, nil, &command.DeviceError{Err: fmt.Errorf("take over at %s: %w", c.Socket, err)}
+		}
+		return a, l, nil
+	}
+	l, err := listener(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := New(ctx, c, log)
+	if err != nil {
+		return nil, nil, errors.Join(&command.DeviceError{Err: err}, l.Close())
+	}
+	return a, l, nil
+}
+
+// stopping tells users and the service manager that the agent ends, or which process goes on for it.
+func (x *commands) stopping(a *Agent, log *slog.Logger) {
+	state := "STOPPING=1"
+	pid, replaced := a.Successor()
+	if replaced {
+		state = fmt.Sprintf("MAINPID=%d", pid)
+		x.Note("process %d serves in place of this one", pid)
+	}
+	if replaced && pid < 0 {
+		return // in another PID namespace, of which the service manager does not know
+	}
+	if _, err := activation.Notify(state); err != nil {
+		log.Warn("cannot tell the service manager", "error", err)
+	}
 }
 
 // listener is the socket of the service manager, or else of the file.
@@ -133,7 +176,7 @@ func listener(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 		return l, nil
 	case 1:
 		c.Socket = handed[0].Listener.Addr().String()
-		return unixsocket.Own(handed[0].Listener), nil
+		return handed[0].Listener, nil
 	}
 	for _, s := range handed {
 		err = errors.Join(err, s.Listener.Close())

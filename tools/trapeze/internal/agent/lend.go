@@ -6,13 +6,11 @@ import (
 	"net"
 	"os"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
-	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -28,52 +26,43 @@ func refuseWith(errno unix.Errno, why string) error {
 	return &agentlink.RefusedError{Why: why, Errno: errno}
 }
 
-// lend gives a program a NIC, until it leaves.
-func (a *Agent) lend(ctx context.Context, c *agentlink.Conn, who *identity, m *agentlink.Message) error {
+// lend prepares a NIC for a program.
+func (a *Agent) lend(ctx context.Context, c *agentlink.Conn, who *identity, m *agentlink.Message) (*client, error) {
 	l, err := a.admit(who, m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer a.forget(l)
-	n, g := l.nic, l.grant
-	memory := g.Memory
-	if m.Memory != 0 {
-		memory = m.Memory
+	l.conn = c
+	if l.port, err = l.connect(ctx, m); err != nil {
+		a.forget(l)
+		return nil, err
 	}
+	return l, nil
+}
+
+// connect gives the program its end of the wire, and makes the agent's.
+func (l *client) connect(ctx context.Context, m *agentlink.Message) (*wire.SHM, error) {
+	n := l.nic
 	mtu := n.mtu
 	if m.MTU != 0 {
 		mtu = m.MTU
 	}
 	ours, theirs, err := pair()
 	if err != nil {
-		return refuseWith(unix.EMFILE, "it has no descriptors left")
+		return nil, refuseWith(unix.EMFILE, "it has no descriptors left")
 	}
-	err = c.Send(agentlink.Message{Kind: agentlink.Welcome, Version: agentlink.Version, NIC: n.Name, Station: l.mac.String(),
-		MTU: mtu, VIs: l.vis, Memory: memory, Checksum: n.checksum}, theirs)
+	err = l.conn.Send(agentlink.Message{Kind: agentlink.Welcome, Version: agentlink.Version, NIC: n.Name, Station: l.mac.String(),
+		MTU: mtu, VIs: l.vis, Memory: l.memory, Checksum: n.checksum}, theirs)
 	_ = unix.Close(theirs)
 	if err != nil {
 		_ = unix.Close(ours)
-		return err
+		return nil, err
 	}
 	conn, err := agentlink.Seqpacket(ours)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if l.port, err = wire.AdoptSHM(ctx, conn, wire.SHMOptions{Role: wire.SHMListen, MTU: mtu}); err != nil {
-		return err
-	}
-	l.port.SetWake(n.rouse)
-	a.enter(l)
-	a.log.Info("client", "nic", n.Name, "station", l.mac, "pid", who.pid, "uid", who.uid, "program", l.program, "grant", g.Name)
-	a.keep(ctx, c, l)
-	n.remove(l)
-	_ = l.port.Close()
-	for len(l.said) > 0 {
-		s := <-l.said
-		_ = unix.Close(s.fd)
-	}
-	a.log.Info("client gone", "nic", n.Name, "station", l.mac, "pid", who.pid)
-	return nil
+	return wire.AdoptSHM(ctx, conn, wire.SHMOptions{Role: wire.SHMListen, MTU: mtu, Transferable: true})
 }
 
 // admit takes note of a client that may have what it wants.
@@ -84,9 +73,12 @@ func (a *Agent) admit(who *identity, m *agentlink.Message) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &client{nic: n, grant: g, vis: g.VIs, who: who, program: printable(m.Program), said: make(chan said, maxClients+1)}
+	l := &client{nic: n, grant: g, vis: g.VIs, memory: g.Memory, who: who, program: printable(m.Program), said: make(chan said, maxClients+1)}
 	if m.VIs != 0 {
 		l.vis = m.VIs
+	}
+	if m.Memory != 0 {
+		l.memory = m.Memory
 	}
 	if l.mac, err = a.station(n, g, m.Station); err != nil {
 		return nil, err
@@ -178,16 +170,25 @@ func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, e
 	return mac, nil
 }
 
-// enter has a client's frames pass, and has it and those with which it may share memory meet.
-func (a *Agent) enter(l *client) {
+// enter has a client's frames pass, and has it and those with which it may share memory meet. It reports
+// false if the agent does not work any more.
+func (a *Agent) enter(l *client) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	w := a.work
+	if w == nil {
+		return false
+	}
+	l.port.SetWake(l.nic.rouse)
 	for _, d := range l.nic.table.Load().list {
 		if l.direct(d) {
 			introduce(l, d)
 		}
 	}
 	l.nic.add(l)
+	w.group.Go(func() { a.attend(w.ctx, l) })
+	a.log.Info("client", "nic", l.nic.Name, "station", l.mac, "pid", l.who.pid, "uid", l.who.uid, "program", l.program, "grant", l.grant.Name)
+	return true
 }
 
 // introduce has two clients share memory. Without it, their frames go through the agent.
@@ -208,32 +209,6 @@ func introduce(l, d *client) {
 func pair() (ours, theirs int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	return fds[0], fds[1], os.NewSyscallError("socketpair", err)
-}
-
-// keep tells a client who comes, until it goes.
-func (a *Agent) keep(ctx context.Context, c *agentlink.Conn, l *client) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		// A program says nothing more. Its end, and what it should not say, end its use of the NIC.
-		if _, fd, err := c.Receive(time.Time{}); err == nil && fd >= 0 {
-			_ = passedfd.Close(fd)
-		}
-	}()
-	for more := true; more; {
-		select {
-		case s := <-l.said:
-			err := c.Send(s.m, s.fd)
-			_ = unix.Close(s.fd)
-			more = err == nil
-		case <-ended:
-			more = false
-		case <-ctx.Done():
-			more = false
-		}
-	}
-	c.Close()
-	<-ended
 }
 
 // printable has what a program says about itself in a form that a terminal can show.

@@ -35,11 +35,12 @@ const (
 // nic is a NIC with the clients that share it. One goroutine passes their frames on.
 type nic struct {
 	NIC
-	port     wire.Port // nil: clients have each other, and no more
+	local    bool // clients have each other, and no more
 	mac      descriptors.MAC
 	mtu      int
 	checksum bool
 
+	port  atomic.Pointer[uplink] // nil: there is none, or it is lost
 	table atomic.Pointer[table]
 	wake  chan struct{}
 	turns atomic.Uint64 // rounds so far: the watchdog looks whether it moves
@@ -59,15 +60,11 @@ type table struct {
 	known map[descriptors.MAC]*client
 }
 
-func newNIC(c NIC, port wire.Port) *nic {
-	n := &nic{NIC: c, port: port, mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
-	if port != nil {
-		n.mtu, n.checksum = port.MTU(), port.Checksum()
-		port.SetWake(n.rouse)
-	}
-	if p, ok := port.(interface{ MAC() descriptors.MAC }); ok {
-		n.mac = p.MAC()
-	}
+// uplink is the port of a NIC.
+type uplink struct{ wire.Port }
+
+func newNIC(c NIC) *nic {
+	n := &nic{NIC: c, mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
 	n.table.Store(&table{known: map[descriptors.MAC]*client{}})
 	return n
 }
@@ -135,17 +132,17 @@ func (n *nic) run(ctx context.Context) {
 // round lets the port and each client have a turn. It reports whether a frame has passed, and for
 // how long there may be nothing to do if not.
 func (n *nic) round() (busy bool, pause time.Duration) {
-	t := n.table.Load()
+	t, port := n.table.Load(), n.port.Load()
 	pause = rest
-	if n.port != nil {
+	if port != nil {
 		for range uplinkBurst {
-			f := wire.ReceiveWhole(n.port)
+			f := wire.ReceiveWhole(port.Port)
 			if f == nil {
 				break
 			}
 			busy = true
 			n.arrived(t, f)
-			n.port.Release()
+			port.Release()
 		}
 	}
 	now := time.Now()
@@ -154,7 +151,7 @@ func (n *nic) round() (busy bool, pause time.Duration) {
 			n.next = 0
 		}
 		c := t.list[n.next]
-		sent, wait, full := n.serve(t, c, now)
+		sent, wait, full := n.serve(t, port, c, now)
 		busy = busy || sent
 		if wait > 0 {
 			pause = min(pause, wait)
@@ -169,15 +166,15 @@ func (n *nic) round() (busy bool, pause time.Duration) {
 	for _, c := range t.list {
 		c.port.Flush()
 	}
-	if n.port != nil {
-		n.port.Flush()
+	if port != nil {
+		port.Flush()
 	}
 	return busy, pause
 }
 
 // serve passes on what a client may send in this round (deficit round robin, Shreedhar and
 // Varghese 1995). wait is the time for which its rate keeps the next frame; full says that the port does.
-func (n *nic) serve(t *table, c *client, now time.Time) (sent bool, wait time.Duration, full bool) {
+func (n *nic) serve(t *table, port *uplink, c *client, now time.Time) (sent bool, wait time.Duration, full bool) {
 	if !c.pending {
 		c.deficit += quantum * c.grant.Share
 	}
@@ -197,7 +194,7 @@ func (n *nic) serve(t *table, c *client, now time.Time) (sent bool, wait time.Du
 			c.pending = true
 			return sent, wait, false
 		}
-		if !n.forward(t, c, f) {
+		if !n.forward(t, port, c, f) {
 			c.pending = true
 			return sent, 0, true
 		}
@@ -230,22 +227,22 @@ func (n *nic) arrived(t *table, f []byte) {
 
 // forward passes a client's frame on. It reports false if the port has no room. The client can
 // change the frame meanwhile: a copy is checked, and that copy leaves.
-func (n *nic) forward(t *table, c *client, f []byte) bool {
+func (n *nic) forward(t *table, port *uplink, c *client, f []byte) bool {
 	h := n.head[:copy(n.head, f)]
 	if !c.may(h) {
 		return true
 	}
 	to := descriptors.MAC(h)
 	other := t.known[to]
-	if other == nil && n.port != nil && to != n.mac {
-		b := n.port.Reserve(len(f))
-		if b == nil && n.port.LinkUp() && len(f) <= n.mtu {
+	if other == nil && port != nil && to != n.mac {
+		b := port.Reserve(len(f))
+		if b == nil && port.LinkUp() && len(f) <= n.mtu {
 			return false
 		}
 		if b != nil {
 			copy(b, f)
 			copy(b, h)
-			n.port.Commit()
+			port.Commit()
 		}
 	}
 	switch {
@@ -257,7 +254,7 @@ func (n *nic) forward(t *table, c *client, f []byte) bool {
 		}
 	case other != nil:
 		other.deliver(f, h)
-	case n.port == nil || to == n.mac:
+	case port == nil || to == n.mac:
 		c.lost.Add(1)
 	}
 	c.frames.Add(1)

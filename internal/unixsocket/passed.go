@@ -1,0 +1,92 @@
+package unixsocket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrKind is wrapped by errors about a descriptor that is no UNIX stream socket that listens.
+var ErrKind = errors.New("not a UNIX stream socket that listens")
+
+// Passed makes a listener of a descriptor of another process, such as a service manager. It closes the
+// descriptor if that is a socket. The listener does not remove its path. Passed fails with
+// ErrKind or an errno.
+func Passed(fd int) (*Listener, error) {
+	// Anything else may be a descriptor that this process has opened itself.
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return nil, os.NewSyscallError("getsockopt", err)
+	}
+	unix.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "listener")
+	if err := checkListening(fd, kind); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	l, err := net.FileListener(file) // of a duplicate
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	ours, ok := l.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(ErrKind, l.Close())
+	}
+	ours.SetUnlinkOnClose(false)
+	return Own(ours), nil
+}
+
+// checkListening refuses sockets that a listener can be made of, but not used.
+func checkListening(fd, kind int) error {
+	if kind != unix.SOCK_STREAM {
+		return fmt.Errorf("%w: ListenStream= makes one", ErrKind)
+	}
+	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if listening == 0 {
+		return fmt.Errorf("%w: use Accept=no", ErrKind)
+	}
+	return nil
+}
+
+// Removes reports whether Close removes the socket's path.
+func (l *Listener) Removes() bool { return l.file != nil }
+
+// Remove has Close remove the path at which the socket is, as another process would have that has
+// passed it.
+func (l *Listener) Remove() (err error) {
+	if l.path = l.Addr().String(); l.path == "" || l.path[0] == '@' {
+		return nil
+	}
+	l.file, err = os.Lstat(l.path)
+	return err
+}
+
+// Duplicate returns another descriptor of the socket, which is the caller's.
+func (l *Listener) Duplicate() (fd int, err error) { return duplicate(l.UnixListener) }
+
+// Leave closes the socket here, and leaves it and its path to a process to which it was passed.
+func (l *Listener) Leave() error {
+	l.remove.Do(func() {})
+	return l.UnixListener.Close()
+}
+
+// Duplicate returns another descriptor of a connection, which is the caller's.
+func Duplicate(c *net.UnixConn) (fd int, err error) { return duplicate(c) }
+
+func duplicate(c syscall.Conn) (fd int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	cerr := raw.Control(func(from uintptr) { fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(cerr, os.NewSyscallError("dup", err)); err != nil {
+		return -1, err
+	}
+	return fd, nil
+}

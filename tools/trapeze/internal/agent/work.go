@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+)
+
+// work is what an agent does between two take-overs. It ends with ctx, and closes nothing then.
+type work struct {
+	ctx   context.Context
+	stop  context.CancelFunc
+	shut  context.CancelFunc // lets no more programs in
+	group sync.WaitGroup
+}
+
+// start has NICs pass frames on, clients be heard, and programs be let in.
+func (a *Agent) start(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	w := &work{}
+	w.ctx, w.stop = context.WithCancel(ctx)
+	entrance, shut := context.WithCancel(w.ctx)
+	w.shut = shut
+	a.work = w
+	for _, n := range a.nics {
+		w.group.Go(func() { n.run(w.ctx) })
+		if !n.local && n.port.Load() == nil {
+			w.group.Go(func() { a.mend(w.ctx, n) })
+		}
+		for _, l := range n.table.Load().list {
+			w.group.Go(func() { a.attend(w.ctx, l) })
+		}
+	}
+	w.group.Go(func() { a.accept(ctx, entrance) })
+}
+
+// pause ends what start has begun.
+func (a *Agent) pause() {
+	a.mu.Lock()
+	w := a.work
+	a.work = nil
+	a.mu.Unlock()
+	if w != nil {
+		w.stop()
+		w.group.Wait()
+	}
+}
+
+// accept lets programs in until entrance ends. They are served until ctx ends.
+func (a *Agent) accept(ctx, entrance context.Context) {
+	l := a.listener
+	_ = l.SetDeadline(time.Time{})
+	ended := make(chan struct{})
+	stop := context.AfterFunc(entrance, func() {
+		defer close(ended)
+		_ = l.SetDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-ended
+		}
+	}()
+	for entrance.Err() == nil {
+		c, err := (*net.UnixConn)(nil), passedfd.ErrFull
+		if !passedfd.Full() {
+			c, err = l.AcceptUnix()
+		}
+		switch {
+		case err == nil:
+			a.guests.Go(func() { a.serve(ctx, c) })
+		case errors.Is(err, net.ErrClosed):
+			if entrance.Err() == nil {
+				a.end(err)
+			}
+			return
+		default: // out of descriptors, or the like
+			a.log.Warn("cannot accept a client", "error", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-entrance.Done():
+			}
+		}
+	}
+}
+
+// end has Serve return.
+func (a *Agent) end(err error) {
+	select {
+	case a.ended <- err:
+	default:
+	}
+}
+
+// attend tells a client who comes, until it leaves, or until ctx ends.
+func (a *Agent) attend(ctx context.Context, l *client) {
+	l.conn.Continue()
+	interrupted, ended := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		l.conn.Interrupt()
+	})
+	var why error
+	go func() {
+		defer close(ended)
+		// A program says nothing more. Its end, and what it should not say, end its use of the NIC.
+		var fd int
+		if _, fd, why = l.conn.Receive(time.Time{}); why == nil && fd >= 0 {
+			_ = passedfd.Close(fd)
+		}
+	}()
+	gone := false
+	for more := true; more; {
+		select {
+		case s := <-l.said:
+			err := l.conn.Send(s.m, s.fd)
+			_ = unix.Close(s.fd)
+			gone = err != nil && ctx.Err() == nil
+			more = err == nil
+		case <-ended:
+			gone = !errors.Is(why, os.ErrDeadlineExceeded) || ctx.Err() == nil
+			more = false
+		}
+	}
+	if gone && stop() {
+		l.conn.Interrupt()
+	} else {
+		<-interrupted
+	}
+	<-ended
+	if gone {
+		a.dismiss(l)
+	}
+}
+
+// dismiss ends a client's use of its NIC.
+func (a *Agent) dismiss(l *client) {
+	a.leave(l)
+	_ = l.port.Close()
+	l.conn.Close()
+	a.log.Info("client gone", "nic", l.nic.Name, "station", l.mac, "pid", l.who.pid)
+}
+
+// leave forgets a client, and what it was to be told.
+func (a *Agent) leave(l *client) {
+	a.mu.Lock()
+	l.nic.remove(l)
+	a.mu.Unlock()
+	a.forget(l)
+	for len(l.said) > 0 {
+		s := <-l.said
+		_ = unix.Close(s.fd)
+	}
+}
+
+// all returns the clients that have a NIC.
+func (a *Agent) all() (all []*client) {
+	for _, n := range a.nics {
+		all = append(all, n.table.Load().list...)
+	}
+	return all
+}

@@ -1,0 +1,271 @@
+package shm
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
+
+// A port that was made by Adopt with Options.Transferable can go to another process, and its peer
+// does not notice. Pause stops it. State has what the other process makes a port of with
+// Restore, paused as well. One of both calls Resume, and the other one Leave.
+
+// State is where a paused port is in its memory. Positions count bytes, modulo 2^32, and are
+// multiples of 64; numbers count frames.
+type State struct {
+	MTU     int    `json:"mtu"`      // largest frame of this side, in bytes.
+	PeerMTU int    `json:"peer_mtu"` // that of the peer.
+	Ring    int    `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing.
+	Flags   uint32 `json:"flags"`    // that both sides have set in their greetings.
+	Pulled  bool   `json:"pulled"`   // the peer's plug is out.
+	// Of the frames to the peer.
+	Head  uint32 `json:"head"`  // position behind the last one.
+	Freed uint32 `json:"freed"` // position up to which the peer is known to have taken them.
+	Sent  uint32 `json:"sent"`  // number of the next one.
+	// Of the frames from the peer.
+	Tail     uint32 `json:"tail"`     // position behind the last one that was taken.
+	Given    uint32 `json:"given"`    // position up to which the peer knows of that.
+	Received uint32 `json:"received"` // number of the next one.
+	Wakes    uint64 `json:"wakes"`    // how often the peer may still wake this side.
+	// Bell and PeerBell say that there are descriptors of them.
+	Bell     bool `json:"bell"`
+	PeerBell bool `json:"peer_bell"`
+}
+
+// knownFlags are those that a port which was handed over may have.
+const knownFlags = flagBarrier | flagBell | flagSingle | flagCredits
+
+// StateError says which field of a State cannot be.
+type StateError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+// In returns the field.
+func (e *StateError) In() string { return e.Field }
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("%s is %v, want %s", e.Field, e.Value, e.Want)
+}
+
+// Check fails with a *StateError if no port can be in this state. The first call in a process waits for
+// all processors (membarrier(2)).
+func (st State) Check() error {
+	barriers := hasBarrier()
+	mtu := fmt.Sprintf("%d to %d", descriptors.MinMTU, descriptors.MaxMTU)
+	ring := uint32(st.Ring)
+	switch {
+	case st.MTU < descriptors.MinMTU || st.MTU > descriptors.MaxMTU:
+		return &StateError{"mtu", st.MTU, mtu}
+	case st.PeerMTU < descriptors.MinMTU || st.PeerMTU > descriptors.MaxMTU:
+		return &StateError{"peer_mtu", st.PeerMTU, mtu}
+	case st.Ring > MaxRing || st.Ring < MinRing || st.Ring&(st.Ring-1) != 0 || st.Ring < ringFor(0, max(st.MTU, st.PeerMTU)):
+		return &StateError{"ring", st.Ring, "a power of two that holds four of the largest frames"}
+	case st.Flags&^knownFlags != 0:
+		return &StateError{"flags", st.Flags, fmt.Sprintf("some of %#x", knownFlags)}
+	case st.Flags&flagBarrier != 0 && !barriers:
+		return &StateError{"flags", st.Flags, "no barriers, which this process cannot make"}
+	case st.Head%lineSize != 0:
+		return &StateError{"head", st.Head, "a multiple of 64"}
+	case st.Freed%lineSize != 0 || st.Head-st.Freed > ring:
+		return &StateError{"freed", st.Freed, "a multiple of 64, at most a ring before head"}
+	case st.Tail%lineSize != 0:
+		return &StateError{"tail", st.Tail, "a multiple of 64"}
+	case st.Given%lineSize != 0 || st.Tail-st.Given > ring:
+		return &StateError{"given", st.Given, "a multiple of 64, at most a ring before tail"}
+	case (st.Bell || st.PeerBell) && st.Flags&flagBell == 0:
+		return &StateError{"bell", true, "none without the flag 4"}
+	}
+	return nil
+}
+
+// Pause stops the port until Resume, Leave or Close. The caller's goroutine that sends and receives
+// does not use it meanwhile. Pause fails with ends.ErrGone if there is no peer, and with
+// ends.ErrOptions if the port is not transferable.
+func (p *Port) Pause() error {
+	if !p.options.Transferable || p.listener != nil {
+		return fmt.Errorf("%w: the port is not transferable", ends.ErrOptions)
+	}
+	p.mu.Lock()
+	s := p.live
+	p.mu.Unlock()
+	if s == nil {
+		return ends.ErrGone
+	}
+	s.pausing.Store(true)
+	_ = s.conn.c.SetReadDeadline(time.Unix(1, 0))
+	p.running.Wait()
+	if p.paused == nil {
+		return ends.ErrGone
+	}
+	p.Abort()
+	p.Flush()
+	if p.state.Load()&stateFresh != 0 {
+		p.turn()
+	}
+	return nil
+}
+
+// pause keeps a session for Resume whose conversation was interrupted. It reports whether that
+// was Pause, and the session goes on.
+func (p *Port) pause(s *session) bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+	}
+	if !s.pausing.Load() || p.ctx.Err() != nil {
+		return false
+	}
+	p.paused = s
+	return true
+}
+
+// Resume has a paused port go on.
+func (p *Port) Resume() {
+	s := p.paused
+	p.paused = nil
+	s.pausing.Store(false)
+	_ = s.conn.c.SetReadDeadline(time.Time{})
+	p.running.Go(func() { p.serve(s) })
+}
+
+// Leave closes a paused port of which another process has the files: the peer does not notice.
+func (p *Port) Leave() {
+	s := p.paused
+	p.paused = nil
+	p.state.Or(stateClosed | stateLost)
+	p.mu.Lock()
+	p.live = nil
+	p.mu.Unlock()
+	s.memory.unmap()
+	p.session, p.tx, p.rx, p.CreditEnd = nil, sender{}, receiver{}, ends.CreditEnd{}
+	s.end(vfio.ErrClosed)
+	s.closeFiles()
+	_ = s.conn.c.Close() // without a shutdown, which would be the other process's too
+	_ = p.Close()
+}
+
+// State returns that of a paused port, and duplicates of its descriptors, which are the caller's. They
+// are those of the connection, of the memory, and of the bells that there are.
+func (p *Port) State() (st State, fds []int, err error) {
+	s := p.paused
+	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Flags: s.agreed,
+		Pulled: p.state.Load()&statePeerPulled != 0,
+		Head:   p.tx.head, Freed: p.tx.freedSeen, Sent: p.tx.number, Tail: p.rx.tail, Given: p.rx.freedLast, Received: p.rx.number,
+		Wakes: s.slept.Load() - min(s.slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+	dup := func(fd int) error {
+		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			fds = append(fds, fd)
+		}
+		return os.NewSyscallError("dup", err)
+	}
+	if cerr := s.conn.raw.Control(func(fd uintptr) { err = dup(int(fd)) }); cerr != nil {
+		err = cerr
+	}
+	if err == nil {
+		err = dup(s.file)
+	}
+	if err == nil && st.Bell {
+		err = s.own.give(dup)
+	}
+	if err == nil && st.PeerBell {
+		err = dup(s.bell.fd)
+	}
+	if err != nil {
+		closeAll(fds)
+		return st, nil, err
+	}
+	return st, fds, nil
+}
+
+// closeAll closes descriptors. passedfd would shut connections down, which another process has too.
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Restore makes a paused port of what another process has passed: a connection, and the descriptors
+// behind it. It owns them. It fails with a *StateError, or an error that wraps ErrMemory.
+func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
+	defer func() {
+		if err != nil {
+			_ = c.Close() // the process that has passed it goes on with it
+			closeAll(fds)
+		}
+	}()
+	if err := st.Check(); err != nil {
+		return nil, err
+	}
+	want := 1
+	for _, has := range []bool{st.Bell, st.PeerBell} {
+		if has {
+			want++
+		}
+	}
+	if len(fds) != want {
+		return nil, &StateError{"bell", len(fds), fmt.Sprintf("%d descriptors", want)}
+	}
+	for _, fd := range fds[1:] {
+		var timer unix.ItimerSpec
+		if unix.TimerfdGettime(fd, &timer) != nil {
+			return nil, &StateError{"bell", fd, "a descriptor of a timer"}
+		}
+	}
+	p, err := newPort(Options{Path: "@adopted", Role: RoleListen, MTU: st.MTU, Ring: st.Ring, Transferable: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.cancel()
+		}
+	}()
+	conn, err := newConn(c)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring, st.Flags&flagCredits != 0))
+	if err != nil {
+		return nil, err
+	}
+	memory.number = *numberIn(memory.mem)
+	s := newSession(conn, memory, st.Ring, true, greeting{flags: st.Flags}, greeting{flags: st.Flags, mtu: st.PeerMTU})
+	bells := fds[1:]
+	if st.Bell {
+		own, err := bellOf(bells[0])
+		if err != nil {
+			memory.unmap()
+			fds = append(fds[:1:1], bells[1:]...)
+			return nil, err
+		}
+		s.own, bells = own, bells[1:]
+	}
+	if st.PeerBell {
+		s.bell.fd = bells[0]
+	}
+	s.file = fds[0]
+	s.tx.head, s.tx.freedSeen, s.tx.number = st.Head, st.Freed, st.Sent
+	s.rx.tail, s.rx.freedLast, s.rx.number = st.Tail, st.Given, st.Received
+	// A bell that has rung before rings once more for a new listener.
+	s.slept.Store(st.Wakes + 1)
+	s.pausing.Store(true)
+	p.makeScratch()
+	p.enter(s)
+	if st.Pulled {
+		p.state.Or(statePeerPulled)
+	}
+	p.turn()
+	p.paused = s
+	return p, nil
+}

@@ -1,0 +1,302 @@
+package shm_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// adopted makes both ends of a wire of a connection that exists. The first is transferable.
+func adopted(t testing.TB) (ours, theirs *shm.Port) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan error, 1)
+	go func() {
+		var err error
+		theirs, err = shm.Adopt(t.Context(), connection(t, fds[1]), shm.Options{Role: shm.RoleConnect})
+		made <- err
+	}()
+	ours, err = shm.Adopt(t.Context(), connection(t, fds[0]), shm.Options{Role: shm.RoleListen, Transferable: true})
+	if err := errors.Join(err, <-made); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closePort(t, theirs) })
+	return ours, theirs
+}
+
+// connection makes one of a descriptor, which it owns.
+func connection(t testing.TB, fd int) *net.UnixConn {
+	t.Helper()
+	file := os.NewFile(uintptr(fd), "wire")
+	c, err := net.FileConn(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Error(err)
+		return nil
+	}
+	return c.(*net.UnixConn)
+}
+
+// transfer has another port take the place of one, as another process would.
+func transfer(t testing.TB, p *shm.Port) *shm.Port {
+	t.Helper()
+	if err := p.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	st, fds, err := p.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := st.Restore(connection(t, fds[0]), fds[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Leave()
+	next.Resume()
+	return next
+}
+
+// TestTransfer: frames that wait in either direction arrive once and in order while the port goes
+// from one process to the next, also one that is held.
+func TestTransfer(t *testing.T) {
+	checkLeaks(t)
+	ours, theirs := adopted(t)
+	sent, got := uint32(0), [2]uint32{}
+	receive := func(side int, p *shm.Port, release bool) {
+		t.Helper()
+		var f []byte
+		eventually(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+		if n := binary.LittleEndian.Uint32(f); n != got[side] {
+			t.Fatalf("side %d: frame %d, want %d", side, n, got[side])
+		}
+		if release {
+			p.Release()
+			got[side]++
+		}
+	}
+	for round := range 200 {
+		for range round%7 + 1 {
+			for _, p := range []*shm.Port{ours, theirs} {
+				b := p.Reserve(3000)
+				if b == nil {
+					t.Fatal("no room")
+				}
+				binary.LittleEndian.PutUint32(b, sent)
+				p.Commit()
+				p.Flush()
+			}
+			sent++
+		}
+		receive(0, ours, round%2 == 0)
+		if round%3 == 0 {
+			ours.Reserve(100) // it is never sent
+		}
+		ours = transfer(t, ours)
+		for got[0] < sent {
+			receive(0, ours, true)
+		}
+		for got[1] < sent {
+			receive(1, theirs, true)
+		}
+	}
+	if s := theirs.Stats(); s.Sessions != 1 || s.Violations != 0 || !theirs.LinkUp() {
+		t.Errorf("the peer has noticed: %+v", s)
+	}
+	closePort(t, ours)
+	eventually(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
+}
+
+// sleeper waits for frames as an owner does that sleeps.
+type sleeper chan struct{}
+
+func (w sleeper) await(t *testing.T, p *shm.Port) {
+	t.Helper()
+	end := time.After(patience)
+	for p.Receive() == nil {
+		p.SetWake(func() {
+			select {
+			case w <- struct{}{}:
+			default:
+			}
+		})
+		if p.Receive() != nil {
+			break
+		}
+		select {
+		case <-w:
+		case <-end:
+			t.Error("no frame wakes a sleeper")
+			return
+		}
+	}
+	p.Release()
+}
+
+// TestTransferWakes: the port that has taken the other's place wakes a peer that sleeps, and is
+// woken by it, also while it changes hands.
+func TestTransferWakes(t *testing.T) {
+	checkLeaks(t)
+	ours, theirs := adopted(t)
+	for i := range 100 {
+		var sent sync.WaitGroup
+		sent.Go(func() {
+			if i%2 == 0 {
+				time.Sleep(time.Duration(i) * 10 * time.Microsecond) // either is right
+			}
+			sendTo(t, theirs, []byte("to who sleeps"))
+		})
+		ours.SetWake(func() {}) // asleep
+		ours = transfer(t, ours)
+		make(sleeper, 1).await(t, ours)
+		sent.Wait()
+		sent.Go(func() { make(sleeper, 1).await(t, theirs) })
+		sendTo(t, ours, []byte("to the peer that sleeps"))
+		sent.Wait()
+		theirs.SetWake(nil)
+		ours.SetWake(nil)
+	}
+	if s := theirs.Stats(); s.Violations != 0 || s.Sessions != 1 {
+		t.Errorf("%+v", s)
+	}
+	closePort(t, ours)
+}
+
+// TestPauseResume: a transfer that comes to nothing leaves the port as it was, also if another has
+// been made of it meanwhile.
+func TestPauseResume(t *testing.T) {
+	checkLeaks(t)
+	ours, theirs := adopted(t)
+	for i := range 20 {
+		if err := ours.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		st, fds, err := ours.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sendTo(t, theirs, []byte{byte(i)})
+		if i%2 == 0 {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		} else if next, err := st.Restore(connection(t, fds[0]), fds[1:]); err != nil {
+			t.Error(err)
+		} else {
+			next.Leave()
+		}
+		ours.Resume()
+		var got []byte
+		eventually(t, "the frame of meanwhile", func() bool { got = ours.Receive(); return got != nil })
+		if !bytes.Equal(got, []byte{byte(i)}) {
+			t.Fatalf("%d: %v", i, got)
+		}
+		ours.Release()
+		bounce(t, ours, theirs, 1000+i)
+	}
+	if err := ours.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	closePort(t, ours) // of a paused port
+	eventually(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
+	if err := ours.Pause(); !errors.Is(err, ends.ErrGone) {
+		t.Errorf("a closed port: %v", err)
+	}
+}
+
+// TestPauseOfAnEnd: a peer that leaves meanwhile is gone afterwards.
+func TestPauseOfAnEnd(t *testing.T) {
+	checkLeaks(t)
+	ours, theirs := adopted(t)
+	if err := ours.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	closePort(t, theirs)
+	ours.Resume()
+	eventually(t, "the end", func() bool { return !ours.LinkUp() })
+	closePort(t, ours)
+	if _, err := shm.New(t.Context(), shm.Options{Path: socket(t), Transferable: true}); !errors.Is(err, ends.ErrOptions) {
+		t.Errorf("a port that may connect: %v", err)
+	}
+	a, _ := pair(t, shm.Options{})
+	if err := a.Pause(); !errors.Is(err, ends.ErrOptions) {
+		t.Errorf("not transferable: %v", err)
+	}
+}
+
+// TestRestoreRefuses: what another process passes is checked, and what is left of it closed.
+func TestRestoreRefuses(t *testing.T) {
+	checkLeaks(t)
+	ours, _ := adopted(t)
+	eventually(t, "the peer's bell", func() bool {
+		if err := ours.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		st, fds, err := ours.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		if !st.PeerBell {
+			ours.Resume()
+		}
+		return st.PeerBell
+	})
+	for field, change := range map[string]func(s *shm.State){
+		"mtu":      func(s *shm.State) { s.MTU = 1 << 20 },
+		"peer_mtu": func(s *shm.State) { s.PeerMTU = 0 },
+		"ring":     func(s *shm.State) { s.Ring += 4096 },
+		"flags":    func(s *shm.State) { s.Flags |= 1 << 20 },
+		"head":     func(s *shm.State) { s.Head++ },
+		"freed":    func(s *shm.State) { s.Freed = s.Head + 64 },
+		"tail":     func(s *shm.State) { s.Tail += 32 },
+		"given":    func(s *shm.State) { s.Given = s.Tail - uint32(s.Ring) - 64 },
+		"bell":     func(s *shm.State) { s.Bell = !s.Bell },
+	} {
+		st, fds, err := ours.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&st)
+		var bad *shm.StateError
+		if _, err := st.Restore(connection(t, fds[0]), fds[1:]); !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for what, change := range map[string]func(fds []int){
+		"memory that shrinks": func(fds []int) {
+			unix.Close(fds[1])
+			fds[1], _ = unix.Dup(sealedFile(t, 1<<20, unix.F_SEAL_GROW))
+		},
+		"short memory": func(fds []int) {
+			unix.Close(fds[1])
+			fds[1], _ = unix.Dup(sealedFile(t, page, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK))
+		},
+		"a bell that is none": func(fds []int) { unix.Close(fds[2]); fds[2], _ = unix.Dup(fds[1]) },
+		"the peer's":          func(fds []int) { unix.Close(fds[3]); fds[3], _ = unix.Dup(fds[1]) },
+	} {
+		st, fds, err := ours.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(fds)
+		if _, err := st.Restore(connection(t, fds[0]), fds[1:]); err == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+	ours.Resume()
+	closePort(t, ours)
+}
