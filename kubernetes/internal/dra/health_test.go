@@ -96,7 +96,7 @@ func TestHealthOfErrors(t *testing.T) {
 }
 
 // TestHealthOfLost: a function that leaves the bus stays in the slices for as long as a claim has
-// it, also for a driver that was started later.
+// it. A driver that is started later knows that, too.
 func TestHealthOfLost(t *testing.T) {
 	r := newRig(t)
 	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
