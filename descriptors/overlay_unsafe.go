@@ -14,11 +14,11 @@ func ControlAt(b []byte) *ControlSegment {
 	return overlay[ControlSegment](b, DescriptorAlign)
 }
 
-// AddressSegmentAt lays an address segment over the first 16 bytes of b, or
+// AddressSegmentAt lays an address segment over the first 16 bytes of b. It
 // returns nil if b is too short or not aligned to 8 bytes.
 func AddressSegmentAt(b []byte) *AddressSegment { return overlay[AddressSegment](b, 8) }
 
-// DataSegmentAt lays a data segment over the first 16 bytes of b, or returns
+// DataSegmentAt lays a data segment over the first 16 bytes of b. It returns
 // nil if b is too short or not aligned to 8 bytes.
 func DataSegmentAt(b []byte) *DataSegment { return overlay[DataSegment](b, 8) }
 
@@ -42,7 +42,7 @@ func RingSlotsAt(b []byte) []RingSlot { return overlaySlice[RingSlot](b, Descrip
 // if b is not aligned to 8 bytes.
 func RingPlacesAt(b []byte) []RingPlace { return overlaySlice[RingPlace](b, 8) }
 
-// HeaderAt lays a wire header over the first 64 bytes of a frame, or returns
+// HeaderAt lays a wire header over the first 64 bytes of a frame. It returns
 // nil if the frame is too short or not aligned to 4 bytes.
 func HeaderAt(frame []byte) *Header { return overlay[Header](frame, 4) }
 
@@ -62,6 +62,10 @@ func (h *Header) SamePath(other *Header) bool {
 // ConnectBodyAt lays a connection body over the payload of a frame, or returns
 // nil if it is too short or not aligned to 4 bytes.
 func ConnectBodyAt(payload []byte) *ConnectBody { return overlay[ConnectBody](payload, 4) }
+
+// DirectTableAt lays the table of direct operations over b, nil if b is shorter than
+// DirectTableSize or not aligned to 64 bytes.
+func DirectTableAt(b []byte) *DirectTable { return overlay[DirectTable](b, DirectRegionSize) }
 
 // ReferencesAt lays as many whole references over b, which follows the header of a
 // frame, as it holds; nil if b is not aligned to 8 bytes.

@@ -124,7 +124,7 @@ func New(o Options) (_ *Device, err error) {
 	}
 	limits := d.engine.Limits()
 	d.msix = newMSIX(int(limits.Vectors), func() { d.engine.AddCounter(descriptors.CounterInterrupts, 1) })
-	d.admin = newAdminQueue(d.engine, &d.iommu, d.msix.raise, d.errorEvent.signal)
+	d.admin = newAdminQueue(sharer{d.engine, d}, &d.iommu, d.msix.raise, d.errorEvent.signal)
 	d.bars = layBARs(limits, o.SRAM)
 	if d.config, err = pciconfig.New(d.function()); err != nil {
 		return nil, d.fail(op, err)

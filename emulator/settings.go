@@ -61,8 +61,7 @@ var settingTable = []setting{
 		map[string]bool{"poll": true, "interrupt": false})},
 	{"secret", []wireKind{wireMemif}, text(func(s *settings) *string { return &s.memif.Secret }, wire.MemifMaxSecret,
 		fmt.Sprintf("it has 1 to %d bytes", wire.MemifMaxSecret))},
-	{"share", []wireKind{wireShared}, choice(func(s *settings) *bool { return &s.shared.Share }, "on or off",
-		map[string]bool{"on": true, "off": false})},
+	{"share", []wireKind{wireShared}, parseShare},
 	{"socket", []wireKind{wireAgent}, text(func(s *settings) *string { return &s.agent.Socket }, 107, "it is the path of the agent's socket")},
 	{"memory", []wireKind{wireAgent}, parseMemory},
 	{"promiscuous", []wireKind{wireNIC}, choice(func(s *settings) *bool { return &s.nic.Promiscuous }, "on or off",
@@ -183,6 +182,18 @@ func parseMemory(s *settings, v string) error {
 	}
 	s.agent.Memory = uint64(n)
 	return err
+}
+
+func parseShare(s *settings, v string) error {
+	switch v {
+	case "on", "write":
+		s.shared.Share, s.shared.ShareWrite = true, v == "write"
+	case "off":
+		s.shared.Share, s.shared.ShareWrite = false, false
+	default:
+		return errors.New("it is on, off or write")
+	}
+	return nil
 }
 
 func parseMAC(s *settings, v string) error {

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -13,6 +14,8 @@ import (
 type Sharing struct {
 	// On says that this end of the wire shares memory.
 	On bool
+	// Writing says that it does so for writing.
+	Writing bool
 	// Exported and Copied count mappings that the peer may read, and those that it
 	// could not be given.
 	Exported, Copied int
@@ -26,6 +29,9 @@ type sharing struct {
 	to      *wire.SHM           // nil: the wire shares nothing
 	exports map[uint64]uint32   // by IOVA
 	kept    map[uint64]struct{} // IOVAs of memory that could not be exported
+	// waiting is memory that may be for the peer to write, by IOVA: the first registration
+	// says so. It is not nil if the wire shares memory for writing.
+	waiting map[uint64]*vfio.Memory
 	err     error
 }
 
@@ -34,13 +40,16 @@ func (d *Device) Sharing() Sharing {
 	d.maps.Lock()
 	defer d.maps.Unlock()
 	s := &d.sharing
-	return Sharing{On: s.to != nil, Exported: len(s.exports), Copied: len(s.kept), Err: s.err}
+	return Sharing{On: s.to != nil, Writing: s.waiting != nil, Exported: len(s.exports), Copied: len(s.kept), Err: s.err}
 }
 
 func newSharing(w wire.Port) sharing {
 	s := sharing{exports: map[uint64]uint32{}, kept: map[uint64]struct{}{}}
 	if p, ok := w.(*wire.SHM); ok && p.Shares() {
 		s.to = p
+		if p.SharesWriting() {
+			s.waiting = map[uint64]*vfio.Memory{}
+		}
 	}
 	return s
 }
@@ -56,7 +65,15 @@ func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 		s.kept[iova] = struct{}{}
 		return
 	}
-	id, err := s.to.Export(mem.FD(), 0, mem.Bytes())
+	if s.waiting != nil && flags&vfio.DMAWrite != 0 {
+		s.waiting[iova] = mem
+		return
+	}
+	s.export(mem, iova, s.to.Export)
+}
+
+func (s *sharing) export(mem *vfio.Memory, iova uint64, with func(fd int, offset int64, mem []byte) (uint32, error)) {
+	id, err := with(mem.FD(), 0, mem.Bytes())
 	if err != nil {
 		s.err = err
 		s.kept[iova] = struct{}{}
@@ -65,11 +82,47 @@ func (d *Device) share(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) {
 	s.exports[iova] = id
 }
 
+// Execute carries out a command of the admin queue, for which a sharer stands before the
+// engine. Where a wire shares memory for writing, a region's memory becomes the peer's before
+// the engine knows the region: to write if that is the region's right, else to read.
+func (s sharer) Execute(cmd *descriptors.Command) {
+	if cmd.Opcode == descriptors.OpRegisterMemory {
+		s.d.shareRegion(descriptors.Body[descriptors.RegisterMemoryBody](cmd))
+	}
+	s.Engine.Execute(cmd)
+}
+
+// sharer is an engine whose commands share memory.
+type sharer struct {
+	*engine.Engine
+	d *Device
+}
+
+// shareRegion shares the memory that a region lies in.
+func (d *Device) shareRegion(b *descriptors.RegisterMemoryBody) {
+	d.maps.Lock()
+	defer d.maps.Unlock()
+	s := &d.sharing
+	for iova, mem := range s.waiting {
+		if b.IOVA-iova >= mem.Size() {
+			continue
+		}
+		delete(s.waiting, iova)
+		with := s.to.Export
+		if b.Access&descriptors.AccessRDMAWrite != 0 {
+			with = s.to.ExportWritable
+		}
+		s.export(mem, iova, with)
+		return
+	}
+}
+
 // unshare takes memory back from the peer, after the engine has ceased to use it. Once
 // it has returned, nothing that the peer reads there is delivered. maps is held.
 func (d *Device) unshare(iova uint64) {
 	s := &d.sharing
 	delete(s.kept, iova)
+	delete(s.waiting, iova)
 	id, ok := s.exports[iova]
 	if !ok {
 		return
@@ -83,6 +136,7 @@ func (d *Device) unshare(iova uint64) {
 // unshareAll takes back all memory. maps is held.
 func (d *Device) unshareAll() {
 	clear(d.sharing.kept)
+	clear(d.sharing.waiting)
 	for iova := range d.sharing.exports {
 		d.unshare(iova)
 	}

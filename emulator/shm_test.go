@@ -39,6 +39,7 @@ func TestSharedDevices(t *testing.T) {
 		{"defaults", "wire=shm:" + path, "wire=shm:" + path, true},
 		{"abstract, listen and connect", "role=connect&wire=shm:" + abstract, "role=listen&wire=shm:" + abstract, true},
 		{"shared", "share=on&wire=shm:" + path, "share=on&wire=shm:" + path, true},
+		{"shared for writing", "share=write&wire=shm:" + path, "share=write&wire=shm:" + path, true},
 		{"MTUs", "mtu=65344&wire=shm:" + path, "mtu=1500&wire=shm:" + path, true},
 		{"threads", "engine=thread&wire=shm:" + path, "engine=thread&role=auto&wire=shm:" + path, false},
 		{"faults", "engine=thread&loss=0.2&wire=shm:" + path, "engine=thread&loss=0.2&seed=4&wire=shm:" + path, false},
@@ -84,7 +85,7 @@ func TestBadSharedAddresses(t *testing.T) {
 		{"wire=shm:/" + strings.Repeat("x", 120), "107"},
 		{"wire=shm:/x&role=server", "listen, connect or auto"},
 		{"wire=shm:/x&role=both", "listen, connect or auto"},
-		{"wire=shm:/x&share=yes", "on or off"},
+		{"wire=shm:/x&share=yes", "on, off or write"},
 		{"wire=shm:/x&mtu=100", "160..65344"},
 		{"wire=shm:/x&ring=4", "memif"},
 		{"wire=shm:/x&peer=127.0.0.1:9", "UDP"},
@@ -127,13 +128,16 @@ func TestSharedConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs all of VIA's suite")
 	}
-	open := func(t *testing.T) (a, b *via.NIC) {
-		address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
-		return conform.OpenNIC(t, address, via.Options{}), conform.OpenNIC(t, address, via.Options{})
+	open := func(options string) func(t *testing.T) (a, b *via.NIC) {
+		return func(t *testing.T) (a, b *via.NIC) {
+			address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w") + options
+			return conform.OpenNIC(t, address, via.Options{}), conform.OpenNIC(t, address, via.Options{})
+		}
 	}
-	conform.VIs().Run(t, "shm", open)
-	conform.Rings().Run(t, "shm", open)
-	conform.Channels().Run(t, "shm", open)
+	conform.VIs().Run(t, "shm", open(""))
+	conform.VIs().Run(t, "shm, for writing", open("&share=write"))
+	conform.Rings().Run(t, "shm", open(""))
+	conform.Channels().Run(t, "shm", open(""))
 }
 
 // sharedChild, if set, is the socket at which the test program meets the one that

@@ -20,6 +20,7 @@ type core struct {
 	rx       receiver
 	conns    connections
 	handed   bool // a message to the host in this round
+	carried  uint // operations since the last round that took no frame
 }
 
 // subject finds the endpoint that a command is about. What was posted to it before
@@ -57,3 +58,14 @@ type connections struct {
 // rememberedEnds bounds departed. Peers learn of an end within a probe time or so
 // (SPEC.md 8.5), so this covers an application that ends a hundred connections at once.
 const rememberedEnds = 128
+
+// welcome lets the peer carry out operations, unless a program, the host or a viewer has a say
+// in them. Each change of that calls it.
+func (c *core) welcome() {
+	d := &c.regions.direct
+	if d.port == nil {
+		return
+	}
+	d.open = c.hooks == 0 && !c.timed && !c.dma.chosen && !c.dma.log.on && c.dma.pulses == [directions]bool{}
+	d.port.Welcome(d.open)
+}

@@ -21,6 +21,7 @@ type dma struct {
 	movers [directions]*memory.Mover
 	// policies decide where neither a program nor the host does.
 	policies [directions]pipeline.Policy
+	chosen   bool // one of them is not a default
 
 	pulses   [directions]bool
 	deadline time.Duration
@@ -37,7 +38,7 @@ type dma struct {
 func (d *dma) clear() error {
 	policies := [directions]pipeline.Policy{d.config.Send, d.config.Receive}
 	*d = dma{clock: d.clock, program: d.program, regions: d.regions, config: d.config, timed: d.timed,
-		policies: policies, deadline: descriptors.PulseDeadlineReset * time.Microsecond}
+		policies: policies, chosen: d.config.chosen, deadline: descriptors.PulseDeadlineReset * time.Microsecond}
 	clock := func() int64 { return int64(d.clock.read()) * psPerNS }
 	for i, policy := range policies {
 		m, err := memory.New(memory.Config{Policy: policy, Clock: clock, Slow: d.timed})

@@ -51,6 +51,7 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	if !ep.kind.connects() {
 		return // nobody is at the other end
 	}
+	c.regions.direct.disconnected(ep)
 	ep.ended = ended{remote: ep.remote, id: ep.id, reason: reason}
 	r := ep.rel
 	if r != nil {

@@ -34,7 +34,7 @@ func New(c Config) (*Engine, error) {
 	p.bells.rangChannel = e.rangChannel
 	p.received.config = c.Cells
 	p.program.clock = &p.clock
-	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits}
+	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits, direct: newDirect(&p.link)}
 	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
 	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline, timed: p.timed}
 	e.tx = transmitter{core: p, pace: pace{bus: c.Pipeline.bus()}}
@@ -66,6 +66,7 @@ func (e *Engine) clear() {
 	e.bells.clear()
 	e.requests.clear()
 	e.conns.departed, e.conns.departedAt = [rememberedEnds]ended{}, 0
+	e.welcome()
 }
 
 // Limits returns the engine's limits.

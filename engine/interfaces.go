@@ -127,6 +127,32 @@ type Lender interface {
 	Return() (valid bool)
 }
 
+// Direct is implemented by Lenders whose peer may carry out RDMA operations by itself, as this
+// end may those on the peer's memory (SPEC.md 8.15). New looks for it once. All of it is the
+// goroutine's that uses the port.
+type Direct interface {
+	// Table is the table that the peer can read and not write, nil if there is none. Once it
+	// is nil it stays so, as after the port is closed.
+	Table() *descriptors.DirectTable
+	// Welcome says whether the peer may carry out operations; at first it may not. If not, it
+	// waits as Settle does.
+	Welcome(ok bool)
+	// Where does what Lend does, whether the peer has mapped the memory yet or not.
+	Where(b []byte) (id uint32, offset uint64, ok bool)
+	// Settle waits until a copy has ended that the peer has begun before. What was taken out of
+	// the table before it is not used any more then. A peer that takes seconds is disconnected.
+	Settle()
+	// Begin says that this end copies, and returns the peer's table. A peer that keeps to the
+	// rules takes nothing back until End. Begin returns nil if wire is not the number of the
+	// wire, or the peer does not let this end copy. Then there is nothing to end.
+	Begin(wire uint32) *descriptors.DirectTable
+	// Reach returns n bytes of the peer's memory id from offset on, for writing or for reading,
+	// or nil if it cannot. They stay until End.
+	Reach(id uint32, offset, n uint64, write bool) []byte
+	// End ends what Begin began.
+	End()
+}
+
 // Memory is host memory as the device sees it, by bus address. It is used by
 // the goroutine that steps the engine or runs Exclusive.
 type Memory interface {

@@ -54,10 +54,13 @@ func (m *regions) modify(b *descriptors.ModifyMemoryBody) refusal {
 		return why
 	}
 	j := reply.Handle & regionIndexMask
+	m.withdraw(reply.Handle)
+	m.withdraw(old.handle)
 	r := m.table[j]
 	r.handle, r.last = old.handle, old.last
-	r.access, r.eager = b.Access, old.eager
+	r.access, r.eager, r.shown = b.Access, old.eager, nil
 	m.table[i] = r
+	m.publish(&m.table[i])
 	m.table[j] = region{last: reply.Handle}
 	m.free = append(m.free, j)
 	m.ptag(old.ptag).users--

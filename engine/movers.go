@@ -44,6 +44,7 @@ func (e *Engine) SetPulses(d Direction, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dma.setPulses(d, on)
+	e.welcome()
 }
 
 // SetPulseDeadline bounds the time for which a frame waits for the host.
@@ -93,7 +94,8 @@ func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
 	if _, err := pipeline.NewDevice(p, 1); err != nil {
 		return err
 	}
-	e.dma.policies[d] = p
+	e.dma.policies[d], e.dma.chosen = p, true
+	e.welcome()
 	e.dma.choosePolicy(d)
 	return nil
 }
@@ -114,6 +116,7 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 		g.sides[d].first = m.Started()
 		m.SetLog(&g.sides[d])
 	}
+	e.welcome()
 	return true
 }
 
@@ -122,6 +125,7 @@ func (e *Engine) StopLog() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dma.stopLog()
+	e.welcome()
 }
 
 // TakeLog tells how many records of the log the host has taken, free-running. It

@@ -51,6 +51,8 @@ type Pipeline struct {
 	// Setup is the time that it takes to begin a transfer of either, at most 100 us: of hostTx
 	// each frame, of hostRcv each piece.
 	Setup time.Duration
+
+	chosen bool // one of the policies is not a default
 }
 
 const (
@@ -67,6 +69,7 @@ func (p *Pipeline) setDefaults(pieces bool) {
 	if pieces {
 		policy = pipeline.Eager{MinPulse: DefaultMinPulse}
 	}
+	p.chosen = p.Send != nil || p.Receive != nil
 	if p.Send == nil {
 		p.Send = policy
 	}

@@ -21,6 +21,7 @@ func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
 	for d := range directions {
 		e.dma.choosePolicy(d)
 	}
+	e.welcome()
 }
 
 // Suspend has what the present hooks would be asked about wait: on the wire, and in

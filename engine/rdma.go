@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // mayBegin reports whether m, the next message, may begin: it has credit or needs none,
 // its fence is open, and there are not too many reads.
@@ -122,4 +126,68 @@ func (c *connections) refuse(ep *endpoint, psn uint32, code descriptors.EventCod
 // refused reports that the peer was not allowed what it wanted.
 func (c *connections) refused(ep *endpoint, code descriptors.EventCode, what *segment) {
 	c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: what.handle, Descriptor: what.address})
+}
+
+// carriedPerRound is after how many operations without a frame the doorbell does a round: the
+// peer is to be heard, and told that this end lives.
+const carriedPerRound = 32
+
+// carry carries out m, an operation that has begun, if nothing before it is under way and the
+// peer lets this end copy. It returns false if m has to go in frames.
+func (r *reliable) carry(m *sending) bool {
+	d := &r.nic.regions.direct
+	if !d.open || r.wire == 0 || r.next-r.head != 1 || m.cut != 0 && m.frames != descriptors.FrameReadRequest ||
+		m.allCut || m.total == 0 || m.takesReceive() {
+		return false
+	}
+	table := d.port.Begin(r.wire)
+	if table == nil {
+		return false
+	}
+	done := r.copy(table, m)
+	d.port.End()
+	if !done {
+		return false
+	}
+	if m.frames == descriptors.FrameReadRequest {
+		r.reading--
+		m.awaits = 0
+	}
+	m.allCut = true
+	r.nic.carried++
+	r.delivered(m)
+	return true
+}
+
+// copy does so, after the checks that the peer's engine makes.
+func (r *reliable) copy(table *descriptors.DirectTable, m *sending) bool {
+	to, at, ep := &r.ep.remote, m.target(), r.ep
+	i := at.handle & regionIndexMask
+	if to.endpoint >= descriptors.DirectEndpoints || i >= descriptors.DirectRegions || at.handle == 0 {
+		return false
+	}
+	word := atomic.LoadUint64(&table.Endpoints[to.endpoint])
+	entry := &table.Regions[i]
+	var e descriptors.DirectRegion
+	if uint32(word>>32) != to.theirKey || !entry.Load(at.handle, &e) || e.Ptag != uint32(word) {
+		return false
+	}
+	write := m.frames == descriptors.FrameWrite
+	right := descriptors.AccessRDMARead
+	if write {
+		right = descriptors.AccessRDMAWrite
+	}
+	off, n := at.address-e.Address, uint64(m.total)
+	if e.Access&right == 0 || off > e.Length || n > e.Length-off || e.Offset+off < off {
+		return false
+	}
+	theirs := r.nic.regions.direct.port.Reach(e.Memory, e.Offset+off, n, write)
+	if theirs == nil {
+		return false
+	}
+	if write {
+		return r.nic.regions.gather(theirs, &m.layout, 0, ep.ptag) == 0
+	}
+	_, st := r.nic.regions.scatter(theirs, &m.layout, 0, ep.ptag)
+	return st == 0 && entry.Load(at.handle, &e)
 }

@@ -22,6 +22,7 @@ type region struct {
 	whole []byte
 	epoch uint64
 	eager *eager // nil if it is not an eager region
+	shown []byte // the memory that the peer has been told of; nil for none
 }
 
 // grants reports whether a peer may write to the region, or read it.
@@ -54,19 +55,25 @@ type regions struct {
 	free  []uint32 // slots of table, oldest first
 	ptags []ptag
 	sram  sram
+
+	direct direct
 }
 
 // clear takes back all registrations.
 func (m *regions) clear() {
 	m.table, m.free, m.ptags = nil, nil, []ptag{{live: true}}
 	m.sram.clear()
+	m.direct.clear()
 	m.renew()
 }
 
 // renew forgets the windows of an older generation of the bus.
 func (m *regions) renew() {
-	m.epoch = m.bus.Generation() + 1
 	m.stamp++
+	if epoch := m.bus.Generation() + 1; epoch != m.epoch {
+		m.epoch = epoch
+		m.republish()
+	}
 }
 
 // createPtag makes a new protection tag; its command has no body.
@@ -137,6 +144,7 @@ func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors
 	}
 	r.ptag, r.address, r.length, r.iova, r.access = b.Ptag, b.Address, b.Length, b.IOVA, b.Access
 	t.users++
+	m.publish(r)
 	reply.Handle = r.handle
 	return reply, refusal{}
 }
@@ -190,9 +198,64 @@ func (m *regions) deregister(handle uint32) {
 
 // leave gives back the slot of the region table that enter took.
 func (m *regions) leave(r *region) {
+	m.withdraw(r.handle)
 	i := r.handle & regionIndexMask
 	*r = region{last: r.last}
 	m.free = append(m.free, i)
+}
+
+// publish tells the peer of a region, if it may read it or write to it.
+func (m *regions) publish(r *region) {
+	if m.direct.port == nil || r.handle == 0 || r.device || r.eager != nil || r.access&(descriptors.AccessRDMAWrite|descriptors.AccessRDMARead) == 0 {
+		return
+	}
+	w := m.contiguous(r)
+	if m.direct.show(descriptors.DirectRegion{Handle: r.handle, Access: r.access, Ptag: r.ptag, Address: r.address, Length: r.length}, w) {
+		r.shown = w
+	}
+}
+
+// withdraw takes a region back, and waits until the peer does not use it any more.
+func (m *regions) withdraw(handle uint32) {
+	if m.direct.hide(handle) {
+		m.direct.port.Settle()
+	}
+}
+
+// republish brings what the peer is told up to date with the bus.
+func (m *regions) republish() {
+	if m.direct.table() == nil {
+		return
+	}
+	hidden := false
+	for i := range m.table {
+		if r := &m.table[i]; r.handle != 0 && r.shown != nil {
+			if w := m.contiguous(r); w == nil || &w[0] != &r.shown[0] {
+				r.shown, hidden = nil, m.direct.hide(r.handle) || hidden
+			}
+		}
+	}
+	if hidden {
+		m.direct.port.Settle()
+	}
+	for i := range m.table {
+		if r := &m.table[i]; r.handle != 0 && r.shown == nil {
+			m.publish(r)
+		}
+	}
+}
+
+// contiguous is the memory of a region of the host's, nil if it is not in one piece for us.
+// The bus must let us do all that the region's rights allow.
+func (m *regions) contiguous(r *region) []byte {
+	w, err := m.bus.Window(r.iova, r.length, false)
+	if err == nil && r.access&descriptors.AccessReadOnly == 0 {
+		w, err = m.bus.Window(r.iova, uint64(len(w)), true)
+	}
+	if err != nil || uint64(len(w)) < r.length {
+		return nil
+	}
+	return w[:r.length]
 }
 
 // reach finds the n bytes at application address in region handle on behalf of
@@ -242,14 +305,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 		return r.whole[off : off+n]
 	}
 	if r.epoch != m.epoch {
-		r.epoch, r.whole = m.epoch, nil
-		// The window is all of it, if the bus lets us do what the region's rights allow.
-		w, err := m.bus.Window(r.iova, r.length, false)
-		if err == nil && r.access&descriptors.AccessReadOnly == 0 {
-			w, err = m.bus.Window(r.iova, uint64(len(w)), true)
-		}
-		if err == nil && uint64(len(w)) >= r.length {
-			r.whole = w[:r.length]
+		if r.epoch, r.whole = m.epoch, m.contiguous(r); r.whole != nil {
 			return r.whole[off : off+n]
 		}
 	}

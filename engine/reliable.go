@@ -69,6 +69,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
+		k.regions.direct.connected(ep)
 	} else {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
 			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
@@ -118,6 +119,9 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 			}
 			return false
 		}
+		if m.frames != descriptors.FrameData && r.carry(m) {
+			continue
+		}
 		var flags descriptors.FrameFlags
 		if windowed && r.nxt-r.una == windowFrames-1 {
 			flags = descriptors.FrameAckRequest
@@ -150,7 +154,7 @@ func (r *reliable) upNext() *sending {
 		} else {
 			r.ep.send.fetched++
 		}
-		r.stalled = int32(r.limit-r.numbered) <= 0 && (r.wire == 0 || !r.moreCredit())
+		r.stalled = int32(r.limit-r.numbered) <= 0 && m.takesReceive() && (r.wire == 0 || !r.moreCredit())
 		if r.fetched = (r.stalled || m.control.bits&unlikeSends != 0) && !r.mayBegin(m); r.fetched {
 			r.ep.send.fetched-- // it counts as posted
 			return nil

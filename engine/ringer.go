@@ -51,6 +51,9 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 		if e.events&(onReady|suspended) == onReady {
 			e.tx.transmit() // at once, as the peer waits
 			e.tx.flush()
+			if e.carried >= carriedPerRound {
+				e.round() // a host that finds all complete at once does not step the engine
+			}
 		}
 		e.mu.Unlock()
 	}

@@ -11,8 +11,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	if r == nil || r.wire == 0 || !ep.plain || q.pushed != nil || q.posted() == 0 ||
 		t.events&(onReady|suspended) != 0 || t.hooks|t.waiting != 0 || t.held || t.timed || t.checksum ||
 		r.broken || r.fetched || r.next-r.head >= uint32(len(r.messages)) ||
-		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() ||
-		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
+		r.head != r.next && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due() {
 		return false
 	}
 	token, st := t.regions.token(q, q.fetched)
@@ -27,7 +26,8 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	}
 	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
 	const sound = descriptors.ControlInline | descriptors.ControlImmediate
-	if bits&^sound != descriptors.OpSend || n == 0 || n > min(t.oneBurst, ep.maxTransfer, ep.maxPayload) || n >= lendFrom || n < ep.shortest {
+	if bits&^sound != descriptors.OpSend || n == 0 || n > min(t.oneBurst, ep.maxTransfer, ep.maxPayload) || n >= lendFrom || n < ep.shortest ||
+		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
 	from := segment{token.Address + descriptors.ControlSegmentSize, token.Handle, n}

@@ -21,6 +21,7 @@ const afterFrames = onUnsettled | onAcks | brokenQueue | unflushed | interrupts
 // round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
 func (e *Engine) round() (worked bool) {
+	e.carried = 0
 	if e.step++; e.step >= e.nextLook {
 		e.look()
 	}

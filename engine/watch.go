@@ -18,5 +18,6 @@ func (e *Engine) Watch(show func(sent bool, frame []byte)) bool {
 	if e.hooks &^= watching; show != nil {
 		e.hooks |= watching
 	}
+	e.welcome()
 	return true
 }

@@ -20,13 +20,13 @@ import (
 // an identifier which another file declares: a method, a field and an embedded type count.
 const engineOrder = `
 channelbell.go pace.go clock.go fields_unsafe.go internal/memory/mover.go liveness.go interfaces.go
-celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go
+celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go direct.go
 requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma.go
 transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
 channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go
 channelkernel.go reliable.go acks.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
-lossless.go lend.go sendlane.go cellwire.go ringer.go connect.go engine.go watch.go unreliable.go processor.go movers.go
-path.go steer.go raw.go ring.go dispatch.go recovery.go step.go channel.go objects.go
+lossless.go lend.go sendlane.go cellwire.go connect.go engine.go watch.go unreliable.go processor.go movers.go
+path.go steer.go raw.go ring.go dispatch.go recovery.go step.go ringer.go channel.go objects.go
 modify.go lane.go run.go admin.go
 `
 

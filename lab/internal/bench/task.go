@@ -53,24 +53,25 @@ func (p *path) remove() {
 	}
 }
 
+// sharedMemory makes paths in memory that two processes share, with a value of option share.
+func sharedMemory(share string) func(t *Task) (*path, error) {
+	return func(t *Task) (*path, error) {
+		return t.sockets(func(folder string) (echo, source string) {
+			at := "emu:?wire=shm:" + filepath.Join(folder, "wire") + t.option() + "&share=" + share
+			return at + "&role=listen", at + "&role=connect"
+		})
+	}
+}
+
 // wires make paths.
 var wires = map[string]func(t *Task) (*path, error){
 	"memory": func(t *Task) (*path, error) {
 		a := "emu:?wire=mem:trapeze-bench" + t.option()
 		return &path{echo: a, source: a, single: true}, nil
 	},
-	"shm": func(t *Task) (*path, error) {
-		return t.sockets(func(folder string) (echo, source string) {
-			at := "emu:?wire=shm:" + filepath.Join(folder, "wire") + t.option()
-			return at + "&role=listen", at + "&role=connect"
-		})
-	},
-	"shm-share": func(t *Task) (*path, error) {
-		return t.sockets(func(folder string) (echo, source string) {
-			at := "emu:?wire=shm:" + filepath.Join(folder, "wire") + t.option() + "&share=on"
-			return at + "&role=listen", at + "&role=connect"
-		})
-	},
+	"shm":       sharedMemory("off"),
+	"shm-share": sharedMemory("on"),
+	"shm-write": sharedMemory("write"),
 	"memif": func(t *Task) (*path, error) {
 		return t.sockets(func(folder string) (echo, source string) {
 			at := "emu:?wire=memif:" + filepath.Join(folder, "wire") + "&mode=poll" + t.option()

@@ -53,7 +53,7 @@ polls, one way too; get an RDMA read, from the post to the completion. Each is
 repeated; the table has medians and their spread.
 
 Wires: shm (shared memory between processes), shm-share (the same, with bytes
-handed over by reference), memif, udp, vfio-user (both engines in a third
+handed over by reference), shm-write (and RDMA by copies), memif, udp, vfio-user (both engines in a third
 process), memory (both NICs in one process and one goroutine), veth and veth-9000
 (AF_XDP on two interfaces of Linux in network namespaces of their own, with that MTU,
 which takes root).

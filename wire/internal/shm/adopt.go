@@ -18,6 +18,7 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 	}
 	p, err := newPort(o)
 	if err == nil && o.Role == RoleAuto {
+		p.discard()
 		err = errors.Join(ends.ErrOptions, errors.New("an adopted connection has a role"))
 	}
 	if err != nil {
@@ -25,7 +26,7 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 	}
 	s, err := p.greetOver(ctx, c)
 	if err != nil {
-		p.cancel()
+		p.discard()
 		return nil, &ends.Error{Op: "adopt", Device: "shm:" + o.Path, Err: err, Hint: hint(err)}
 	}
 	p.makeScratch()

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ type borrowed struct {
 	id     uint32
 	memory *mapping
 	mem    []byte
+	write  bool // we may write to it
 }
 
 // Borrow is described at engine.Lender: bytes at offset of the memory that the
@@ -29,8 +31,18 @@ type borrowed struct {
 func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 	if !p.borrowed {
 		p.borrowed = true
-		p.loan.inUse.Store(true)
+		atomic.StoreUint32(&p.loan.inUse, 1)
 	}
+	bytes := p.Reach(id, offset, n, false)
+	if bytes != nil {
+		p.counts.borrowed.Add(1)
+		p.counts.borrowedBytes.Add(n)
+	}
+	return bytes
+}
+
+// Reach is described at engine.Direct.
+func (p *Port) Reach(id uint32, offset, n uint64, write bool) []byte {
 	// After inUse is set: what is in the table now is not unmapped.
 	t := p.loan.theirs.Load()
 	if t == nil {
@@ -40,11 +52,9 @@ func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 		// A frame of a session that has ended means nothing of the peer that has
 		// come since. Before the first frame there is no session here.
 		if b := &(*t)[i]; b.id == id && (b.of == p.session || p.session == nil) {
-			if size := uint64(len(b.mem)); offset > size || n > size-offset {
+			if size := uint64(len(b.mem)); offset > size || n > size-offset || write && !b.write {
 				return nil
 			}
-			p.counts.borrowed.Add(1)
-			p.counts.borrowedBytes.Add(n)
 			return b.mem[offset : offset+n : offset+n]
 		}
 	}
@@ -68,7 +78,12 @@ func (p *Port) Return() (valid bool) {
 // giveBack ends the use of what was borrowed.
 func (p *Port) giveBack() {
 	p.borrowed = false
-	p.loan.inUse.Store(false)
+	p.endUse()
+}
+
+// endUse ends the use of the peer's memory.
+func (p *Port) endUse() {
+	atomicmem.Store32(&p.loan.inUse, 0)
 	if p.loan.waiting.Load() {
 		select {
 		case p.loan.idle <- struct{}{}:
@@ -90,6 +105,8 @@ func (p *Port) takeOffer(s *session, m message, fd int) error {
 		return &PeerError{"descriptors of an export", 0, "1"}
 	case len(t) >= maxExports:
 		return &PeerError{"number of exports", uint64(len(t)) + 1, fmt.Sprintf("at most %d", maxExports)}
+	case m.c&^exportWritable != 0 || m.c != 0 && !s.writes:
+		return &PeerError{"flags of an export", m.c, "0, or 1 if both let the other write"}
 	case slices.ContainsFunc(t, func(b borrowed) bool { return b.id == m.id }):
 		return &PeerError{"number of an export", uint64(m.id), "a new one"}
 	}
@@ -127,11 +144,15 @@ func (p *Port) mapOffer(s *session, m message, fd int) (borrowed, error) {
 		// The pages are there: reading shall not stop for each of them.
 		flags = unix.MAP_POPULATE
 	}
-	memory, err := p.maps.mapFile(fd, int64(offset), int(n), unix.PROT_READ, flags)
+	write, protection := m.c&exportWritable != 0, unix.PROT_READ
+	if write {
+		protection |= unix.PROT_WRITE
+	}
+	memory, err := p.maps.mapFile(fd, int64(offset), int(n), protection, flags)
 	if err != nil {
 		return borrowed{}, err
 	}
-	return borrowed{s, m.id, memory, memory.mem}, nil
+	return borrowed{s, m.id, memory, memory.mem, write}, nil
 }
 
 // takeBack unmaps what the peer exports no more.
@@ -161,13 +182,16 @@ func (p *Port) unmapUnused(m []*mapping) error {
 	l.stuck = append(l.stuck, m...)
 	l.waiting.Store(true)
 	defer l.waiting.Store(false)
-	timer := time.NewTimer(lendTime)
-	defer timer.Stop()
-	for l.inUse.Load() {
+	// Its end may be seen here before waiting is seen there: so this looks again and again.
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(lendTime); atomic.LoadUint32(&l.inUse) != 0; {
 		select {
 		case <-l.idle:
-		case <-timer.C:
-			return errInUse
+		case now := <-again.C:
+			if now.After(end) {
+				return errInUse
+			}
 		case <-p.ctx.Done():
 			return vfio.ErrClosed
 		}
@@ -192,6 +216,9 @@ func (p *Port) endLoans() {
 		old = append(old, b.memory)
 	}
 	p.loan.theirs.Store(nil)
+	if t := p.theirTable.Load(); t != nil {
+		old = append(old, t.memory)
+	}
 	// What is still in use stays mapped until a later try, or until the port is
 	// collected.
 	_ = p.unmapUnused(old)

@@ -25,11 +25,12 @@
 //	11    wake        both
 //	12    goodbye     both
 //	13    bell        both                                                  + timerfd
+//	14    table       both               bytes                              + file
 //
 // Versions are the oldest and the newest that the connector speaks, 16 bits
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
-// takes part in membarrier(2), 4 wakes with bells, 8 knows that the loans of single frames
-// can be void, 16 knows credit words. The socket stays open: it ends with the process
+// takes part in membarrier(2), 4 wakes with bells. Then 8 knows that the loans of single frames
+// can be void, 16 knows credit words. Further, 32 knows tables, and 64 lends memory for writing. The socket stays open: it ends with the process
 // that holds it, which tells of a peer's death.
 //
 // # Memory
@@ -43,6 +44,7 @@
 //	128        asleep    u32: not 0 if the receiver wants a wake message
 //	256        void      u64: which loans of the sender's have been revoked
 //	384        number    u32: of the wire, drawn by the listener (first part, flag 8)
+//	512        copying   u32: odd while the sender copies to or from lent memory (flag 32)
 //	4096       words     u64 for each frame, R/64 of them
 //	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
 //
@@ -84,6 +86,17 @@
 // the R/64 before it that can be on their way. If both ends have flag 8, the loans of
 // one frame are void by bit 33 of its word, too, which the receiver reads after void: so
 // other frames on the wire keep theirs.
+//
+// # Copies
+//
+// Ends that both have flags 1 and 32 give each other a table (SPEC.md 8.15), in a file that only its
+// owner can write. A process that is going to copy makes copying odd, which orders as a full
+// barrier does, and looks at the table behind it. At the end of the copy it makes the
+// word even. The owner of the memory takes an entry out of the table, makes a full barrier, and
+// waits while copying has the same odd value. So no copy uses an entry that
+// was taken away. A process that is gone copies no more. One that takes 2 s is disconnected.
+//
+// If both have flag 64 as well, c of an export is 1 where the file can be mapped for writing.
 //
 // # Frames that wait
 //
@@ -131,4 +144,7 @@
 // file is sealed (F_SEAL_FUTURE_WRITE, Linux 5.1), so that opening it anew does not
 // help. What cannot be sealed is not exported. It is for processes that may know
 // all of each other, and off unless both switch it on.
+//
+// [Options].ShareWrite goes further. The peer can write to all of a file that ExportWritable
+// exports, whenever it likes. No entry in a table, or its end, keeps it from that.
 package shm

@@ -11,6 +11,7 @@ const (
 	asleepOffset = 128 // off freed's cache line, and off the one that is fetched along with it
 	voidOffset   = 256
 	numberOffset = 384 // in the first direction's part
+	copyOffset   = 512
 	wordsOffset  = descriptors.PageSize
 	lineSize     = 64
 	wordSize     = 8
@@ -25,9 +26,12 @@ type half struct {
 	// credits are behind both directions' parts; none if one end knows of none.
 	credits ends.Credits
 	// void says which frames' loans have been revoked. The sender writes it.
-	void   *uint64
-	words  []uint64 // by frame number
-	frames []byte   // a power of two
+	void *uint64
+	// copying is odd while the sender copies to memory of the receiver's, or from it. The
+	// sender writes it.
+	copying *uint32
+	words   []uint64 // by frame number
+	frames  []byte   // a power of two
 }
 
 // numberIn is where the number of the wire is, which the listener writes before there is
@@ -63,11 +67,12 @@ func layHalves(mem []byte, ring int) (first, second half) {
 func layHalf(mem []byte, ring int) half {
 	framesOffset := wordsOffset + ring/lineSize*wordSize
 	return half{
-		freed:  descriptors.IndexAt(mem[freedOffset:]),
-		asleep: descriptors.IndexAt(mem[asleepOffset:]),
-		void:   &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
-		words:  wordsAt(mem[wordsOffset:framesOffset]),
-		frames: mem[framesOffset : framesOffset+ring : framesOffset+ring],
+		freed:   descriptors.IndexAt(mem[freedOffset:]),
+		asleep:  descriptors.IndexAt(mem[asleepOffset:]),
+		void:    &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
+		copying: descriptors.IndexAt(mem[copyOffset:]),
+		words:   wordsAt(mem[wordsOffset:framesOffset]),
+		frames:  mem[framesOffset : framesOffset+ring : framesOffset+ring],
 	}
 }
 

@@ -24,6 +24,8 @@ type export struct {
 	offset int64
 	mem    []byte
 	seen   bool // the peer of the live session has mapped it
+	// writable is the file opened for writing, ours, for peers that may write; -1: none may.
+	writable int
 }
 
 // lent is an export that the peer has mapped, as the data path sees it.
@@ -38,13 +40,17 @@ type loan struct {
 	theirs atomic.Pointer[[]borrowed] // the peer's
 	// inUse is set while the data path may be reading what is theirs. A caller
 	// who waits for the end of that sets waiting, and is told through idle.
-	inUse, waiting atomic.Bool
-	idle           chan struct{}
-	stuck          []*mapping // that could not be unmapped yet; the run goroutine's
+	inUse   uint32
+	waiting atomic.Bool
+	idle    chan struct{}
+	stuck   []*mapping // that could not be unmapped yet; the run goroutine's
 }
 
 // Shares reports whether this side is willing to share memory.
 func (p *Port) Shares() bool { return p.options.Share }
+
+// SharesWriting reports whether it is willing to let the peer write, too.
+func (p *Port) SharesWriting() bool { return p.options.ShareWrite }
 
 // Export makes memory of this process readable by the peer, and by each peer to
 // come, until Unexport. mem is a mapping of the file fd that starts at offset, a
@@ -59,7 +65,18 @@ func (p *Port) Shares() bool { return p.options.Share }
 // Errors are ErrNotShared, ErrClosed, or wrap ErrMemory. At most 64 regions can
 // be exported at a time. Any goroutine may call it.
 func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
-	if !p.options.Share {
+	return p.export(fd, offset, mem, false)
+}
+
+// ExportWritable is Export for memory that the peer may write to, if both have
+// Options.ShareWrite: the file is not sealed against it, and must not be already. It fails
+// with ErrNotShared without that option.
+func (p *Port) ExportWritable(fd int, offset int64, mem []byte) (id uint32, err error) {
+	return p.export(fd, offset, mem, true)
+}
+
+func (p *Port) export(fd int, offset int64, mem []byte, write bool) (id uint32, err error) {
+	if !p.options.Share || write && !p.options.ShareWrite {
 		return 0, ErrNotShared
 	}
 	if len(mem) == 0 || offset < 0 || offset%int64(os.Getpagesize()) != 0 {
@@ -68,12 +85,23 @@ func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
 	if _, err := checkFile(fd, unix.F_SEAL_SHRINK, uint64(offset)+uint64(len(mem))); err != nil {
 		return 0, err
 	}
-	if err := sealWrites(fd, offset, len(mem)); err != nil {
+	seal := sealWrites
+	if write {
+		seal = sealAsIs
+	}
+	if err := seal(fd, offset, len(mem)); err != nil {
 		return 0, err
 	}
 	only, err := readOnly(fd)
 	if err != nil {
 		return 0, err
+	}
+	e := &export{fd: only, offset: offset, mem: mem, writable: -1}
+	if write {
+		if e.writable, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			unix.Close(only)
+			return 0, fmt.Errorf("%w: %w", ErrMemory, os.NewSyscallError("fcntl", err))
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,20 +112,51 @@ func (p *Port) Export(fd int, offset int64, mem []byte) (id uint32, err error) {
 		err = fmt.Errorf("%w: %d regions are exported, and not more can be", ErrMemory, maxExports)
 	}
 	if err != nil {
-		unix.Close(only)
+		e.close()
 		return 0, err
 	}
 	for p.lastID++; p.lastID == 0 || p.offers[p.lastID] != nil; {
 		p.lastID++
 	}
-	e := &export{id: p.lastID, fd: only, offset: offset, mem: mem}
+	e.id = p.lastID
 	p.offers[e.id] = e
 	if s := p.live; s != nil && s.offered && s.shared {
-		if err := s.conn.send(e.message(), e.fd); err != nil {
+		if err := s.offer(e); err != nil {
 			s.end(err)
 		}
 	}
 	return e.id, nil
+}
+
+// offer gives the peer of s what is exported.
+func (s *session) offer(e *export) error {
+	m, fd := message{kind: kindExport, id: e.id, a: uint64(e.offset), b: uint64(len(e.mem))}, e.fd
+	if s.writes && e.writable >= 0 {
+		m.c, fd = exportWritable, e.writable
+	}
+	return s.conn.send(m, fd)
+}
+
+func (e *export) close() {
+	unix.Close(e.fd)
+	if e.writable >= 0 {
+		unix.Close(e.writable)
+	}
+}
+
+// sealAsIs keeps other processes from sealing a file, which is not sealed against writing.
+func sealAsIs(fd int, _ int64, _ int) error {
+	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err == nil && has&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
+		return fmt.Errorf("%w: it has been sealed against writing", ErrMemory)
+	}
+	if err == nil && has&unix.F_SEAL_SEAL == 0 {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: it cannot be sealed: %w", ErrMemory, os.NewSyscallError("fcntl", err))
+	}
+	return nil
 }
 
 // sealWrites keeps every process from writing to a file but through mappings that are
@@ -143,10 +202,6 @@ func readOnly(fd int) (int, error) {
 	return only, nil
 }
 
-func (e *export) message() message {
-	return message{kind: kindExport, id: e.id, a: uint64(e.offset), b: uint64(len(e.mem))}
-}
-
 // Unexport ends what Export began. It returns when the peer has confirmed that
 // it has unmapped the memory, or is gone. If it does neither for some seconds it
 // is disconnected, and the error wraps ErrMemory: it may be reading still. Like
@@ -162,7 +217,7 @@ func (p *Port) Unexport(id uint32) error {
 	delete(p.offers, id)
 	p.listLent()
 	p.mu.Unlock()
-	defer unix.Close(e.fd)
+	defer e.close()
 	if s == nil || !s.shared {
 		return nil
 	}
@@ -235,7 +290,7 @@ func (p *Port) offerAll(s *session) error {
 	defer p.mu.Unlock()
 	s.offered = true
 	for _, e := range p.offers {
-		if err := s.conn.send(e.message(), e.fd); err != nil {
+		if err := s.offer(e); err != nil {
 			return err
 		}
 	}
@@ -266,8 +321,12 @@ func (p *Port) closeOffers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, e := range p.offers {
-		unix.Close(e.fd)
+		e.close()
 		delete(p.offers, id)
 	}
 	p.listLent()
+	if p.tableFD >= 0 {
+		unix.Close(p.tableFD)
+		p.tableFD = -1
+	}
 }

@@ -190,7 +190,8 @@ func (p *Port) agree(c *conn) (*session, error) {
 
 // createRings makes and maps the memory of a connection, of size bytes.
 func (p *Port) createRings(size int) (fd int, m *mapping, err error) {
-	fd, err = createFile(size)
+	// Nor shall the peer seal it in a way that one of us could not map it.
+	fd, err = createFile(size, fileSeals|unix.F_SEAL_SEAL)
 	if err != nil {
 		return -1, nil, err
 	}

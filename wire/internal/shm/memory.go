@@ -13,9 +13,8 @@ import (
 // be a bus error.
 const fileSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// createFile makes the file of a connection, of so many bytes, all of them
-// there.
-func createFile(size int) (fd int, err error) {
+// createFile makes a file of so many bytes, all of them there, with seals.
+func createFile(size, seals int) (fd int, err error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err = unix.MemfdCreate("trapeze-shm", flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // the flag is new in Linux 6.3
@@ -41,8 +40,7 @@ func createFile(size int) (fd int, err error) {
 			return -1, os.NewSyscallError("fallocate", err)
 		}
 	}
-	// Nor shall the peer seal it in a way that one of us could not map it.
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, fileSeals|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		return -1, os.NewSyscallError("seal", err)
 	}
 	return fd, nil

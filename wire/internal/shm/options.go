@@ -75,6 +75,9 @@ type Options struct {
 	Ring int
 	// Share makes exported memory readable by the peer, if it agrees.
 	Share bool
+	// ShareWrite, beside Share, makes memory that is exported with ExportWritable writable by
+	// the peer, if it agrees: it can then write to all of it at any time.
+	ShareWrite bool
 	// Transferable keeps the file of the memory open, so that Adopt's port can go to another
 	// process (Port.Pause). It is for RoleListen, without Share.
 	Transferable bool
@@ -100,6 +103,8 @@ func (o *Options) complete() error {
 		return bad("role is %d", int(o.Role))
 	case o.MTU < descriptors.MinMTU || o.MTU > descriptors.MaxMTU:
 		return bad("MTU %d is not in %d..%d", o.MTU, descriptors.MinMTU, descriptors.MaxMTU)
+	case o.ShareWrite && !o.Share:
+		return bad("memory that is not shared cannot be shared for writing")
 	case o.Transferable && (o.Role != RoleListen || o.Share):
 		return bad("only a port that listens and shares nothing is transferable")
 	case o.Ring < 0 || o.Ring > MaxRing:

@@ -11,7 +11,8 @@ import (
 )
 
 // Port is one end of a wire between two processes. It implements wire.Port,
-// engine.Progressive, engine.Lossless and engine.Lender. It lends memory if Options.Share is set.
+// engine.Progressive, engine.Lossless, engine.Lender and engine.Direct. It lends memory if
+// Options.Share is set.
 //
 // While no peer is connected the link is down. A port looks for a peer, or waits
 // for one, until it is closed.
@@ -26,6 +27,8 @@ type Port struct {
 	scratch  []byte   // takes frames that are lost
 	retired  *mapping // of a session before, in which a frame is still reserved
 	borrowed bool     // bytes of the peer's memory are in use
+	copies   uint32   // how often copying was written
+	welcomes bool     // the peer may carry out operations
 
 	// state says, if it is not zero, why the data path has to look up.
 	state atomic.Uint32
@@ -36,8 +39,12 @@ type Port struct {
 	wake    ends.Hook
 	link    ends.Hook
 	loan    loan
-	counts  counts
-	maps    *mappings
+	table   directTable // ours; nothing is in it if there is none
+	tableFD int         // for the peer; negative: there is none
+	// theirTable is that of the last session that had one, nil for none.
+	theirTable atomic.Pointer[directTable]
+	counts     counts
+	maps       *mappings
 
 	ctx      context.Context // over when the port is closed
 	cancel   context.CancelFunc
@@ -62,6 +69,7 @@ var (
 	_ engine.Progressive = (*Port)(nil)
 	_ engine.Lossless    = (*Port)(nil)
 	_ engine.Lender      = (*Port)(nil)
+	_ engine.Direct      = (*Port)(nil)
 )
 
 // Bits of Port.state.
@@ -94,7 +102,7 @@ func New(ctx context.Context, o Options) (*Port, error) {
 		return nil, err
 	}
 	if err := p.open(ctx); err != nil {
-		p.cancel()
+		p.discard()
 		return nil, err
 	}
 	p.makeScratch()
@@ -110,6 +118,7 @@ func newPort(o Options) (*Port, error) {
 	p.loan.idle = make(chan struct{}, 1)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.state.Store(stateLost)
+	p.makeTable()
 	return p, nil
 }
 

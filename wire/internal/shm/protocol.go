@@ -20,7 +20,12 @@ const (
 	flagBell    = 4
 	flagSingle  = 8
 	flagCredits = 16
+	flagDirect  = 32
+	flagWrite   = 64
 	flagsShift  = 32
+
+	// exportWritable in an export says that the peer may write.
+	exportWritable = 1
 )
 
 type kind uint32
@@ -39,6 +44,7 @@ const (
 	kindWake
 	kindGoodbye
 	kindBell
+	kindTable
 )
 
 // Reasons of a refusal.
@@ -110,7 +116,10 @@ func greetingOf(m message) (greeting, error) {
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
 	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle | flagCredits}
 	if p.options.Share {
-		g.flags |= flagShare
+		g.flags |= flagShare | flagDirect
+	}
+	if p.options.ShareWrite {
+		g.flags |= flagWrite
 	}
 	if hasBarrier() {
 		g.flags |= flagBarrier

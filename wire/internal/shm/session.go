@@ -24,6 +24,8 @@ type session struct {
 	rx     receiver
 	shared bool // both agree to share memory
 	single bool // both know that loans of single frames can be void
+	direct bool // both share memory, and know of tables
+	writes bool // and let the other write
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
 	fence   atomic.Uint32
@@ -65,10 +67,12 @@ func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs gree
 	// Both processes take part in membarrier, or senders make barriers.
 	light := agreed&flagBarrier != 0
 	slept := &atomic.Uint64{}
+	has := func(flags uint32) bool { return agreed&flags == flags }
 	return &session{conn: c, memory: m,
 		tx:     sender{half: first, light: light},
 		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
 		shared: agreed&flagShare != 0, single: agreed&flagSingle != 0, agreed: agreed, file: -1,
+		direct: has(flagShare | flagDirect), writes: has(flagShare | flagDirect | flagWrite),
 		bells: agreed&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
@@ -199,7 +203,7 @@ func (p *Port) begin(s *session) {
 	if p.wake.IsSet() {
 		s.memory.use(func() { s.rx.setAsleep(true, s.tx.light) })
 	}
-	if err = errors.Join(err, p.offerAll(s)); err != nil {
+	if err = errors.Join(err, p.offerTable(s), p.offerAll(s)); err != nil {
 		s.end(err) // serve will see
 	}
 }
@@ -207,7 +211,7 @@ func (p *Port) begin(s *session) {
 // converse takes the peer's messages until there are no more.
 func (p *Port) converse(s *session) error {
 	for {
-		m, fd, err := s.conn.receive(kindExport, kindBell)
+		m, fd, err := s.conn.receive(kindExport, kindBell, kindTable)
 		if err != nil {
 			return err
 		}
@@ -245,8 +249,10 @@ func (p *Port) take(s *session, m message, fd int) error {
 		return ends.ErrGone
 	case kindBell:
 		return s.takeBell(m, fd)
+	case kindTable:
+		return p.takeTable(s, m, fd)
 	}
-	return &PeerError{"kind of a message", uint64(m.kind), "5 to 13"}
+	return &PeerError{"kind of a message", uint64(m.kind), "5 to 14"}
 }
 
 // peerPlug notes that the peer's plug was pulled or put back.

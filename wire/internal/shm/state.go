@@ -22,6 +22,9 @@ func (p *Port) settleReceive() bool {
 		return true
 	case state&(stateLost|stateClosed) != 0:
 		p.leave()
+		if state&stateClosed != 0 {
+			p.dropTable()
+		}
 		return false
 	case state&statePlugs != 0:
 		return false
@@ -56,6 +59,7 @@ func (p *Port) turn() {
 	p.leave()
 	p.session, p.tx, p.rx = s, s.tx, s.rx
 	p.CreditEnd = ends.CreditEnd{Receives: s.rx.credits, Sends: s.tx.credits}
+	p.openTable()
 }
 
 // leave gives up the memory of a session that has ended. A frame that is held is
@@ -66,6 +70,10 @@ func (p *Port) leave() {
 		return
 	}
 	s.void() // it cannot be told later
+	if s.direct {
+		p.closeTable()
+		s.settle(p.rx.copying)
+	}
 	if p.tx.reserved || p.tx.open {
 		// A goroutine may be writing into it.
 		p.retired = s.memory

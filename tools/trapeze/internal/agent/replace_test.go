@@ -26,7 +26,7 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 // replacePatience ends what does not end by itself.
-const replacePatience = 2 * time.Minute
+const replacePatience = 5 * time.Minute
 
 // running is an agent that serves.
 type running struct {

@@ -1,0 +1,131 @@
+package emulator_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// writerChild, if set, is the socket at which the test program meets the one that has started it.
+const writerChild = "TRAPEZE_TEST_WRITER"
+
+const writtenSize = 64 << 10
+
+// writeForEver writes to the memory that a message tells of until somebody kills the process.
+func writeForEver(t *testing.T, nic *via.NIC) {
+	ctx := conform.Context(t)
+	e := conform.NewEnd(t, nic, conform.Setup{Memory: writtenSize, Segments: 2,
+		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize}})
+	conform.OK(t, e.VI.PostRecv(e.Prepare(t, e.Recv[0], 0, 12)))
+	to := via.Address{Discriminator: "written"}
+	to.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a}
+	if _, err := conform.Request(ctx, e.VI, to); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.VI.RecvWait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	address, handle := binary.LittleEndian.Uint64(e.Memory.Bytes()), binary.LittleEndian.Uint32(e.Memory.Bytes()[8:])
+	for {
+		d := e.Prepare(t, e.Send[0], 0, writtenSize)
+		conform.OK(t, d.SetRDMAWrite(address, handle))
+		if err := e.VI.PostSend(d); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.VI.SendWait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWriterKilled: a peer that is killed at any time leaves memory that can be taken back soon,
+// and stays as it is then.
+func TestWriterKilled(t *testing.T) {
+	if path := os.Getenv(writerChild); path != "" {
+		writeForEver(t, conform.OpenNIC(t, "emu:?share=write&wire=shm:"+path, via.Options{}))
+		return
+	}
+	rounds := 12
+	if testing.Short() {
+		rounds = 2
+	}
+	random := rand.New(rand.NewPCG(3, 1))
+	for range rounds {
+		killWriter(t, time.Duration(random.IntN(3000))*time.Microsecond)
+	}
+}
+
+// killWriter has a process write to memory of this one, and kills it after some time.
+func killWriter(t *testing.T, after time.Duration) {
+	o := both
+	o.Path, o.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
+	s := newSharer(t, o, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
+	self, err := os.Executable()
+	conform.OK(t, err)
+	ctx := conform.Context(t)
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestWriterKilled$", "-test.timeout=2m")
+	cmd.Env = append(os.Environ(), writerChild+"="+o.Path)
+	conform.OK(t, cmd.Start())
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+
+	rights := via.MemoryAttributes{RDMAWrite: true}
+	whole, err := s.nic.Alloc(ctx, writtenSize, rights)
+	conform.OK(t, err)
+	target, err := s.nic.Register(ctx, whole.Bytes(), rights)
+	conform.OK(t, err)
+	e := conform.NewEnd(t, s.nic, conform.Setup{Memory: 4096,
+		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize, RDMAWrite: true}})
+	c, err := s.nic.ConnectWait(ctx, "written")
+	conform.OK(t, err)
+	_, err = c.Accept(ctx, e.VI)
+	conform.OK(t, err)
+	binary.LittleEndian.PutUint64(e.Memory.Bytes(), target.Address())
+	binary.LittleEndian.PutUint32(e.Memory.Bytes()[8:], target.Handle())
+	conform.OK(t, e.VI.PostSend(e.Prepare(t, e.Send[0], 0, 12)))
+	_, err = e.VI.SendWait(ctx)
+	conform.OK(t, err)
+
+	b := whole.Bytes()
+	received := func() uint64 {
+		stats, err := s.nic.Stats()
+		conform.OK(t, err)
+		return stats.FramesReceived
+	}
+	for end := time.Now().Add(patience); ; s.nic.Poll() {
+		before := received()
+		fill(b, 1)
+		time.Sleep(time.Millisecond)
+		if b[100] == 0 && received() == before { // the writer's memory is zero, and nobody polls here
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nothing is written without a frame")
+		}
+	}
+	time.Sleep(after)
+	conform.OK(t, cmd.Process.Kill())
+	conform.OK(t, target.Close(ctx))
+	fill(b, 9)
+	want := bytes.Clone(b)
+	_ = cmd.Wait()
+	for end := time.Now().Add(patience); s.port.LinkUp(); s.nic.Poll() {
+		if time.Now().After(end) {
+			t.Fatal("the death of the writer is not noticed")
+		}
+	}
+	if !bytes.Equal(b, want) {
+		t.Error("memory was written after it had been taken back")
+	}
+	conform.OK(t, s.nic.Close())
+}

@@ -1,0 +1,490 @@
+package emulator_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/engine"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/wire"
+)
+
+// both has a wire lend for reading and writing.
+var both = wire.SHMOptions{Share: true, ShareWrite: true}
+
+// newWriters makes a pair whose wires have options of their own.
+func newWriters(t testing.TB, first, second wire.SHMOptions) (a, b *sharer) {
+	t.Helper()
+	first.Path, first.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
+	second.Path, second.Role = first.Path, wire.SHMConnect
+	a, b = newSharer(t, first, nil), newSharer(t, second, nil)
+	waitLink(t, true, a.device, b.device)
+	return a, b
+}
+
+// remote is a connection from x to y, with memory of y's that x may write and read.
+type remote struct {
+	p        *conform.World
+	x, y     *sharer
+	from, to *conform.End
+	memory   *via.Memory
+}
+
+func newRemote(t testing.TB, x, y *sharer, size int) *remote {
+	t.Helper()
+	p := conform.NewWorld(t, x.nic, y.nic)
+	r := &remote{p: p, x: x, y: y}
+	r.from, r.to = p.Connect(conform.Setup{Memory: 2 * size, Segments: 2,
+		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: uint32(size), RDMAWrite: true, RDMARead: true}})
+	memory, err := y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.memory = memory
+	return r
+}
+
+// operation makes descriptor i of x a write to n bytes at offset of y's memory, or a read of
+// them.
+func (r *remote) operation(t testing.TB, i, offset, n int, write bool) *via.Descriptor {
+	t.Helper()
+	d := r.from.Prepare(t, r.from.Send[i], 0, n)
+	set := d.SetRDMARead
+	if write {
+		set = d.SetRDMAWrite
+	}
+	if err := set(r.memory.Address()+uint64(offset), r.memory.Handle()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// do carries an operation out, with both NICs at work.
+func (r *remote) do(t testing.TB, offset, n int, write bool) error {
+	t.Helper()
+	if err := r.from.VI.PostSend(r.operation(t, 0, offset, n, write)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.p.Take(r.from.VI.SendDone)
+	return err
+}
+
+// frames is how many frames x has sent.
+func frames(t testing.TB, s *sharer) uint64 {
+	t.Helper()
+	counters, err := s.nic.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counters.FramesSent
+}
+
+// direct reports whether an operation is carried out without a frame.
+func (r *remote) direct(t testing.TB, write bool) bool {
+	t.Helper()
+	before := frames(t, r.x)
+	if err := r.do(t, 0, 64, write); err != nil {
+		t.Fatal(err)
+	}
+	return frames(t, r.x) == before
+}
+
+// waitDirect waits until operations are.
+func (r *remote) waitDirect(t testing.TB, write bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !r.direct(t, write); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("operations go in frames: %+v, %+v", r.x.device.Sharing(), r.y.device.Sharing())
+		}
+	}
+}
+
+// TestDirect: which ends carry out what, and that the bytes are right.
+func TestDirect(t *testing.T) {
+	on, off := wire.SHMOptions{Share: true}, wire.SHMOptions{}
+	for _, tt := range []struct {
+		name          string
+		first, second wire.SHMOptions
+		read, write   bool
+	}{
+		{"both lend for writing", both, both, true, true},
+		{"the target only for reading", both, on, true, false},
+		{"the initiator only for reading", on, both, true, false},
+		{"both only for reading", on, on, true, false},
+		{"the target lends nothing", both, off, false, false},
+		{"the initiator lends nothing", off, both, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x, y := newWriters(t, tt.first, tt.second)
+			const size = 70_000
+			r := newRemote(t, x, y, size)
+			if tt.read {
+				r.waitDirect(t, false)
+			}
+			if tt.write {
+				r.waitDirect(t, true)
+			}
+			if r.direct(t, false) != tt.read || r.direct(t, true) != tt.write {
+				t.Errorf("carried out by itself: reads %v, writes %v", r.direct(t, false), r.direct(t, true))
+			}
+			ours, theirs := r.from.Memory.Bytes(), r.memory.Bytes()
+			for i, n := range []int{1, 63, 64, 4096, 4097, 65_536} {
+				fill(theirs, byte(i))
+				fill(ours, byte(i+100))
+				if err := r.do(t, i, n, true); err != nil {
+					t.Fatal(err)
+				}
+				want := make([]byte, size)
+				fill(want, byte(i))
+				copy(want[i:], ours[:n])
+				if !bytes.Equal(theirs, want) {
+					t.Fatalf("a write of %d bytes did not land where it should", n)
+				}
+				clear(ours)
+				if err := r.do(t, i, n, false); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(ours[:n], want[i:i+n]) || ours[n] != 0 {
+					t.Fatalf("a read of %d bytes brought something else", n)
+				}
+			}
+		})
+	}
+}
+
+func fill(b []byte, seed byte) {
+	for i := range b {
+		b[i] = seed + byte(i) + byte(i>>8)
+	}
+}
+
+// TestDirectRefused: what a target does not allow is refused as over any wire, and nothing is
+// written.
+func TestDirectRefused(t *testing.T) {
+	const size = 8192
+	for _, tt := range []struct {
+		name  string
+		write bool
+		bad   func(t *testing.T, r *remote, d *via.Descriptor, set func(uint64, uint32) error) error
+	}{
+		{"behind the end", true, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			return set(r.memory.Address()+size-63, r.memory.Handle())
+		}},
+		{"before the start", false, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			return set(r.memory.Address()-1, r.memory.Handle())
+		}},
+		{"an address that wraps", false, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			return set(math.MaxUint64-10, r.memory.Handle())
+		}},
+		{"another generation of the handle", true, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			return set(r.memory.Address(), r.memory.Handle()+1<<20)
+		}},
+		{"a handle beyond the table", true, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			return set(r.memory.Address(), r.memory.Handle()|0xfffff)
+		}},
+		{"handle zero", false, func(_ *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			return set(r.memory.Address(), 0)
+		}},
+		{"no right to write", true, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMARead: true}))
+			return set(r.memory.Address(), r.memory.Handle())
+		}},
+		{"no right to read", false, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{RDMAWrite: true}))
+			return set(r.memory.Address(), r.memory.Handle())
+		}},
+		{"another tag", true, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			other, err := r.y.nic.CreatePtag(t.Context())
+			conform.OK(t, err)
+			conform.OK(t, r.memory.SetAttributes(t.Context(), via.MemoryAttributes{Ptag: other, RDMAWrite: true, RDMARead: true}))
+			return set(r.memory.Address(), r.memory.Handle())
+		}},
+		{"memory that is gone", true, func(t *testing.T, r *remote, _ *via.Descriptor, set func(uint64, uint32) error) error {
+			address, handle := r.memory.Address(), r.memory.Handle()
+			conform.OK(t, r.memory.Close(t.Context()))
+			return set(address, handle)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x, y := newWriters(t, both, both)
+			r := newRemote(t, x, y, size)
+			r.waitDirect(t, true)
+			r.waitDirect(t, false)
+			theirs := r.memory.Bytes()
+			fill(theirs, 3)
+			want := bytes.Clone(theirs)
+			d := r.from.Prepare(t, r.from.Send[0], 0, 64)
+			set := d.SetRDMARead
+			if tt.write {
+				set = d.SetRDMAWrite
+			}
+			fill(r.from.Memory.Bytes(), 77)
+			conform.OK(t, tt.bad(t, r, d, set))
+			conform.OK(t, r.from.VI.PostSend(d))
+			_, err := r.p.Take(r.from.VI.SendDone)
+			if !errors.Is(err, via.ErrDescriptor) || d.Status()&via.StatusRDMAProtection == 0 {
+				t.Errorf("error %v, status %v", err, d.Status())
+			}
+			if m := r.memory.Bytes(); m != nil && !bytes.Equal(m, want) {
+				t.Error("it has been written")
+			}
+		})
+	}
+}
+
+// TestDirectOff: who wants a say at either end sees operations as frames, from the return of the
+// call that says so until it ends.
+func TestDirectOff(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		on, off func(t *testing.T, s *sharer)
+	}{
+		{"watched", func(_ *testing.T, s *sharer) { s.device.Watch(func(bool, []byte) {}) },
+			func(_ *testing.T, s *sharer) { s.device.Watch(nil) }},
+		{"a policy", func(t *testing.T, s *sharer) { conform.OK(t, s.nic.SetPolicy(via.Policy{Name: "store-and-forward"})) }, nil},
+		{"the host's pulses", func(t *testing.T, s *sharer) {
+			conform.OK(t, s.nic.SetPolicy(via.Policy{Name: "auto", At: via.AtHost}))
+		}, nil},
+		{"the log", func(t *testing.T, s *sharer) { conform.OK(t, s.nic.EnableDMALog(64)) },
+			func(t *testing.T, s *sharer) { conform.OK(t, s.nic.DisableDMALog()) }},
+		{"a program", func(t *testing.T, s *sharer) {
+			shipped, err := firmware.BuildShipped("count")
+			conform.OK(t, err)
+			image, err := load.Flat(shipped.Link())
+			conform.OK(t, err)
+			_, err = s.nic.LoadProgram(t.Context(), image, load.Options{})
+			conform.OK(t, err)
+		}, func(t *testing.T, s *sharer) {
+			_, err := s.nic.UnloadProgram()
+			conform.OK(t, err)
+		}},
+	} {
+		for _, target := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/target=%v", tt.name, target), func(t *testing.T) {
+				x, y := newWriters(t, both, both)
+				r := newRemote(t, x, y, 4096)
+				r.waitDirect(t, true)
+				s := x
+				if target {
+					s = y
+				}
+				tt.on(t, s)
+				if r.direct(t, true) || r.direct(t, false) {
+					t.Error("operations are carried out without a frame")
+				}
+				if tt.off != nil {
+					tt.off(t, s)
+					r.waitDirect(t, true)
+				}
+			})
+		}
+	}
+}
+
+// TestDirectAfterDisconnect: a connection that its target has ended lets nothing in, before the
+// initiator knows of its end.
+func TestDirectAfterDisconnect(t *testing.T) {
+	x, y := newWriters(t, both, both)
+	r := newRemote(t, x, y, 4096)
+	r.waitDirect(t, true)
+	conform.OK(t, r.to.VI.Disconnect(t.Context()))
+	fill(r.memory.Bytes(), 9)
+	want := bytes.Clone(r.memory.Bytes())
+	fill(r.from.Memory.Bytes(), 77)
+	if err := r.from.VI.PostSend(r.operation(t, 0, 0, 64, true)); err == nil {
+		if _, err := r.p.Take(r.from.VI.SendDone); !errors.Is(err, via.ErrDescriptor) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if !bytes.Equal(r.memory.Bytes(), want) {
+		t.Error("it has been written")
+	}
+}
+
+// TestDirectAfterDeregistration: once a registration has ended, nothing is written to its memory,
+// while the peer writes as fast as it can. The memory is registered twice, so that it is still
+// there to be looked at.
+func TestDirectAfterDeregistration(t *testing.T) {
+	x, y := newWriters(t, both, both)
+	const size = 64 << 10
+	rounds := 40
+	if testing.Short() {
+		rounds = 5
+	}
+	whole, err := y.nic.Alloc(t.Context(), size, via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
+	conform.OK(t, err)
+	for round := range rounds {
+		r := newRemote(t, x, y, size)
+		conform.OK(t, r.memory.Close(t.Context()))
+		r.memory, err = y.nic.Register(t.Context(), whole.Bytes(), via.MemoryAttributes{RDMAWrite: true, RDMARead: true})
+		conform.OK(t, err)
+		r.waitDirect(t, true)
+		fill(r.from.Memory.Bytes(), 77)
+		begun, ended := make(chan struct{}), make(chan error)
+		go func() {
+			for i := 0; ; i++ {
+				d := r.operation(t, 0, 0, size, true)
+				if err := r.from.VI.PostSend(d); err != nil {
+					ended <- nil // the connection has ended
+					return
+				}
+				for {
+					_, err := r.from.VI.SendDone()
+					if err == nil {
+						break
+					}
+					if err != via.ErrNotDone {
+						ended <- err
+						return
+					}
+					runtime.Gosched()
+				}
+				if i == round {
+					close(begun)
+				}
+			}
+		}()
+		<-begun
+		conform.OK(t, r.memory.Close(t.Context()))
+		fill(whole.Bytes(), 1)
+		for stop := time.Now().Add(patience); ; y.nic.Poll() {
+			select {
+			case err = <-ended:
+			default:
+				if time.Now().After(stop) {
+					t.Fatal("the writer does not notice")
+				}
+				continue
+			}
+			break
+		}
+		if err != nil && !errors.Is(err, via.ErrDescriptor) {
+			t.Fatal(err)
+		}
+		for i, b := range whole.Bytes() {
+			if b != 1+byte(i)+byte(i>>8) {
+				t.Fatalf("round %d: byte %d was written after the end", round, i)
+			}
+		}
+	}
+}
+
+// TestDirectScribbled: a target that writes anything into its table has bytes of its own moved,
+// and no others.
+func TestDirectScribbled(t *testing.T) {
+	x, y := newWriters(t, both, both)
+	const size = 4096
+	r := newRemote(t, x, y, size)
+	r.waitDirect(t, true)
+	rounds := 200_000
+	if testing.Short() {
+		rounds = 10_000
+	}
+	table, good := y.port.Table(), descriptors.DirectRegion{}
+	at := &table.Regions[r.memory.Handle()&0xfffff]
+	if !at.Load(r.memory.Handle(), &good) {
+		t.Fatal("the region is not in the table")
+	}
+	random := rand.New(rand.NewPCG(31, 5))
+	near := func(v uint64) uint64 {
+		switch random.IntN(4) {
+		case 0:
+			return random.Uint64()
+		case 1:
+			return v + uint64(random.IntN(3*size)) - size
+		case 2:
+			return -v
+		}
+		return v
+	}
+	ours := r.from.Memory.Bytes()
+	fill(ours, 50)
+	guard := bytes.Clone(ours[size:])
+	sent, carried := frames(t, x), 0
+	for range rounds {
+		bad := good
+		switch random.IntN(7) {
+		case 0:
+			bad.Handle = uint32(near(uint64(good.Handle)))
+		case 1:
+			bad.Access = descriptors.Access(random.Uint32())
+		case 2:
+			bad.Ptag = uint32(near(uint64(good.Ptag)))
+		case 3:
+			bad.Memory = uint32(random.IntN(12))
+		case 4:
+			bad.Address, bad.Length = near(good.Address), near(good.Length)
+		case 5:
+			bad.Offset, bad.Length = near(good.Offset), near(good.Length)
+		case 6:
+			table.Endpoints[random.IntN(8)] = near(table.Endpoints[1])
+		}
+		at.Clear()
+		at.Store(&bad)
+		n := 1 + random.IntN(size-1)
+		if err := r.do(t, random.IntN(size-n), n, random.IntN(2) == 0); err != nil {
+			t.Fatal(err)
+		}
+		if now := frames(t, x); now == sent {
+			carried++
+		} else {
+			sent = now
+		}
+	}
+	if carried == 0 || carried == rounds {
+		t.Errorf("%d of %d operations were carried out without a frame", carried, rounds)
+	}
+	if !bytes.Equal(ours[size:], guard) {
+		t.Error("a read has left its buffer")
+	}
+}
+
+// TestDirectOnly: who posts nothing else, and finds each operation complete at once, still hears
+// its peer, and is heard: neither takes the other for dead.
+func TestDirectOnly(t *testing.T) {
+	quick := func(o *emulator.Options) {
+		o.Timing = engine.DefaultTiming()
+		o.Timing.Probe, o.Timing.Dead = 20*time.Millisecond, 300*time.Millisecond
+	}
+	first, second := both, both
+	first.Path, first.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
+	second.Path, second.Role = first.Path, wire.SHMConnect
+	x, y := newSharer(t, first, quick), newSharer(t, second, quick)
+	waitLink(t, true, x.device, y.device)
+	r := newRemote(t, x, y, 4096)
+	r.waitDirect(t, true)
+	d := r.operation(t, 0, 0, 64, false)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); y.nic.Poll() {
+		for range 100 {
+			d.Rearm()
+			conform.OK(t, r.from.VI.PostSend(d))
+			for {
+				_, err := r.from.VI.SendDone()
+				if err == nil {
+					break
+				}
+				if err != via.ErrNotDone {
+					t.Fatal(err)
+				}
+				y.nic.Poll()
+			}
+		}
+	}
+	for _, vi := range []*via.VI{r.from.VI, r.to.VI} {
+		if s, err := vi.Query(t.Context()); err != nil || s.State != via.Connected {
+			t.Errorf("state %v, %v", s.State, err)
+		}
+	}
+}

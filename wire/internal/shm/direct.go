@@ -1,0 +1,218 @@
+package shm
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+)
+
+// directTable is the table of one end (SPEC.md 8.15): ours, which the peer cannot write, or
+// the peer's, which we cannot.
+type directTable struct {
+	*descriptors.DirectTable
+	memory *mapping
+	of     *session // whose peer's it is; nil: ours
+}
+
+// copyTime bounds the wait for the end of a copy of the peer's. The largest takes a
+// millisecond; a processor may be taken away in the middle of it.
+const copyTime = 2 * time.Second
+
+// makeTable makes the table that the peer gets. Where the system cannot keep the peer from
+// writing to it, there is none.
+func (p *Port) makeTable() {
+	p.tableFD = -1
+	if !p.options.Share {
+		return
+	}
+	fd, err := createFile(descriptors.DirectTableSize, fileSeals)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	m, err := p.maps.mapFile(fd, 0, descriptors.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	if err != nil {
+		return
+	}
+	if sealWrites(fd, 0, descriptors.DirectTableSize) != nil {
+		m.unmap()
+		return
+	}
+	if p.tableFD, err = readOnly(fd); err != nil {
+		m.unmap()
+		return
+	}
+	p.table.DirectTable, p.table.memory = descriptors.DirectTableAt(m.mem), m
+}
+
+// dropTable ends what makeTable and takeTable began. The data path uses no table any more.
+func (p *Port) dropTable() {
+	if t := p.theirTable.Load(); t != nil {
+		t.memory.unmap()
+	}
+	if p.table.DirectTable != nil {
+		p.table.memory.unmap()
+		p.table = directTable{}
+	}
+}
+
+// offerTable gives the peer of s the table.
+func (p *Port) offerTable(s *session) error {
+	if !s.direct || p.tableFD < 0 {
+		return nil
+	}
+	return s.conn.send(message{kind: kindTable, a: descriptors.DirectTableSize}, p.tableFD)
+}
+
+// takeTable maps the peer's table.
+func (p *Port) takeTable(s *session, m message, fd int) error {
+	if fd >= 0 {
+		defer passedfd.Close(fd)
+	}
+	has := p.theirTable.Load()
+	switch {
+	case !s.direct || has != nil && has.of == s:
+		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both have said that they know of them"}
+	case fd < 0:
+		return &PeerError{"descriptors of a table", 0, "1"}
+	case m.a != descriptors.DirectTableSize:
+		return &PeerError{"size of a table", m.a, "299008"}
+	}
+	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, descriptors.DirectTableSize)
+	if err != nil || !whole {
+		return &PeerError{"pages of a table", 0, "all of them in a file that is sealed against shrinking"}
+	}
+	memory, err := p.maps.mapFile(fd, 0, descriptors.DirectTableSize, unix.PROT_READ, unix.MAP_POPULATE)
+	if err != nil {
+		return nil // operations go in frames
+	}
+	p.theirTable.Store(&directTable{descriptors.DirectTableAt(memory.mem), memory, s})
+	return nil
+}
+
+// discard ends a port that was never used.
+func (p *Port) discard() {
+	p.cancel()
+	p.closeOffers()
+	p.dropTable()
+}
+
+// Table is described at engine.Direct.
+func (p *Port) Table() *descriptors.DirectTable { return p.table.DirectTable }
+
+// Welcome is described at engine.Direct.
+func (p *Port) Welcome(ok bool) {
+	if p.welcomes == ok {
+		return
+	}
+	if p.welcomes = ok; ok {
+		p.openTable()
+		return
+	}
+	p.closeTable()
+	p.Settle()
+}
+
+// openTable lets the peer of the session that the data path uses carry out operations, if it
+// is welcome to.
+func (p *Port) openTable() {
+	if s := p.session; p.welcomes && s != nil && s.direct && p.table.DirectTable != nil {
+		atomic.StoreUint32(&p.table.Wire, s.memory.number)
+	}
+}
+
+// closeTable keeps every peer from beginning an operation.
+func (p *Port) closeTable() {
+	if p.table.DirectTable != nil {
+		atomic.StoreUint32(&p.table.Wire, 0)
+	}
+}
+
+// Where is described at engine.Direct.
+func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.offers {
+		if at, in := within(b, e.mem); in {
+			return e.id, at, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Settle is described at engine.Direct.
+func (p *Port) Settle() {
+	if s := p.session; s != nil && s.direct {
+		s.settle(p.rx.copying)
+	}
+}
+
+// settle waits for the end of a copy that the peer has begun, as its word says. What was
+// taken back before, by an atomic store, no later copy uses. A peer that is gone has ended
+// its copies. One that takes too long is disconnected.
+func (s *session) settle(word *uint32) {
+	began := atomic.LoadUint32(word)
+	if began&1 == 0 {
+		return
+	}
+	end := time.Now().Add(copyTime)
+	for turn := 0; atomic.LoadUint32(word) == began; turn++ {
+		if s.gone() {
+			return
+		}
+		if turn < 64 {
+			runtime.Gosched()
+			continue
+		}
+		if time.Now().After(end) {
+			s.end(&PeerError{"word of a copy", uint64(began), "another one after two seconds"})
+			return
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// gone reports whether a session has ended in a way after which its peer copies no more, or
+// cannot be waited for.
+func (s *session) gone() bool {
+	select {
+	case <-s.done:
+		return s.broken() || errors.Is(s.why, ends.ErrGone)
+	default:
+		return false
+	}
+}
+
+// Begin is described at engine.Direct.
+func (p *Port) Begin(wire uint32) *descriptors.DirectTable {
+	s := p.session
+	if p.state.Load() != 0 || s == nil || !s.direct || s.memory.number != wire {
+		return nil
+	}
+	atomicmem.Store32(&p.loan.inUse, 1)
+	p.copies++
+	// It keeps the order of this store, and the one before, and of all loads behind.
+	atomic.StoreUint32(p.tx.copying, p.copies)
+	if t := p.theirTable.Load(); t != nil && t.of == s && atomic.LoadUint32(&t.Wire) == wire {
+		return t.DirectTable
+	}
+	p.End()
+	return nil
+}
+
+// End is described at engine.Direct.
+func (p *Port) End() {
+	p.copies++
+	atomicmem.Store32(p.tx.copying, p.copies)
+	if !p.borrowed {
+		p.endUse()
+	}
+}

@@ -1,0 +1,306 @@
+package shm_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// Of the protocol: a table, the flags about it, and where an end says that it copies.
+const (
+	msgTable   = 14
+	flagDirect = 32 << 32
+	flagWrite  = 64 << 32
+	copyOffset = 512
+)
+
+// copying is the word in which a raw peer says that it copies.
+func (r *raw) copying() *uint32 { return descriptors.IndexAt(r.ours[copyOffset:]) }
+
+// readUntil reads messages until one of a kind comes, whose descriptor it returns. Kind 0 is the
+// end of the connection.
+func (r *raw) readUntil(want uint32) (fd int, a, c uint64) {
+	r.t.Helper()
+	for {
+		kind, _, a, _, c, fd := r.read()
+		if kind == want {
+			return fd, a, c
+		}
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		if kind == 0 {
+			r.t.Fatalf("the connection has ended, no message of kind %d", want)
+		}
+	}
+}
+
+// TestTable: only a peer that knows of tables gets one, and it cannot write to it.
+func TestTable(t *testing.T) {
+	for _, tt := range []struct {
+		flags uint64
+		table bool
+	}{{0, false}, {flagShare, false}, {flagDirect, false}, {flagShare | flagDirect, true}, {flagShare | flagDirect | flagWrite, true}} {
+		t.Run(fmt.Sprintf("flags %#x", tt.flags>>32), func(t *testing.T) {
+			checkLeaks(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
+			r := joinRaw(t, path, tt.flags)
+			up(t, p)
+			fd, mem := lendable(t, page)
+			if _, err := p.Export(fd, 0, mem); err != nil {
+				t.Fatal(err)
+			}
+			if !tt.table {
+				// An export is the first that comes, if anything does.
+				if tt.flags&flagShare != 0 {
+					if kind, _, _, _, _, got := r.read(); kind != msgExport {
+						t.Errorf("message of kind %d", kind)
+					} else {
+						unix.Close(got)
+					}
+				}
+				return
+			}
+			got, size, _ := r.readUntil(msgTable)
+			defer unix.Close(got)
+			if size != descriptors.DirectTableSize {
+				t.Errorf("a table of %d bytes", size)
+			}
+			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return // by others than root, say
+			}
+			defer unix.Close(again)
+			for what, err := range map[string]error{"map it for writing": mapped(again, page), "write": written(again),
+				"truncate": unix.Ftruncate(again, 0), "punch a hole": unix.Fallocate(again, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, page)} {
+				if err == nil {
+					t.Errorf("the peer can %s", what)
+				}
+			}
+		})
+	}
+}
+
+// tableFile is a file of n bytes with seals.
+func tableFile(t *testing.T, n int64, seals int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("lent", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Ftruncate(fd, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fallocate(fd, 0, 0, n); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// TestBadTables: what is no table, or could be cut off under a reader, ends the connection.
+func TestBadTables(t *testing.T) {
+	const size, good = descriptors.DirectTableSize, flagShare | flagDirect
+	for _, tt := range []struct {
+		name  string
+		flags uint64
+		send  func(t *testing.T, r *raw)
+	}{
+		{"none was agreed on", flagShare, func(t *testing.T, r *raw) {
+			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
+		}},
+		{"no descriptor", good, func(_ *testing.T, r *raw) { r.send(msgTable, 0, size, 0, 0) }},
+		{"another size", good, func(t *testing.T, r *raw) {
+			r.send(msgTable, 0, size+page, 0, 0, tableFile(t, size+page, unix.F_SEAL_SHRINK))
+		}},
+		{"a file that is shorter", good, func(t *testing.T, r *raw) {
+			r.send(msgTable, 0, size, 0, 0, tableFile(t, size-page, unix.F_SEAL_SHRINK))
+		}},
+		{"a file that can be truncated", good, func(t *testing.T, r *raw) {
+			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_GROW))
+		}},
+		{"two of them", good, func(t *testing.T, r *raw) {
+			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
+			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
+		}},
+		{"an export for writing that was not agreed on", good, func(t *testing.T, r *raw) {
+			r.send(msgExport, 1, 0, page, 1, tableFile(t, page, unix.F_SEAL_SHRINK))
+		}},
+		{"unknown flags of an export", good | flagWrite, func(t *testing.T, r *raw) {
+			r.send(msgExport, 1, 0, page, 2, tableFile(t, page, unix.F_SEAL_SHRINK))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkLeaks(t)
+			path := socket(t)
+			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
+			r := joinRaw(t, path, tt.flags)
+			up(t, p)
+			tt.send(t, r)
+			eventually(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
+		})
+	}
+}
+
+// TestSettle: a copy that has begun is waited for, one that begins later is not, and a peer that
+// never ends one is disconnected.
+func TestSettle(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare|flagDirect)
+	up(t, p)
+	p.Receive() // the data path turns to the session
+	p.Settle()
+	word := r.copying()
+	atomic.StoreUint32(word, 7)
+	var ended atomic.Bool
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		ended.Store(true)
+		atomic.StoreUint32(word, 9) // the next one has begun at once
+	}()
+	if p.Settle(); !ended.Load() {
+		t.Error("a copy is not waited for")
+	}
+	if !p.LinkUp() {
+		t.Fatal("the connection has ended")
+	}
+	p.Settle()
+	eventually(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
+}
+
+// TestSettleWhenPeerDies: who dies within a copy is not waited for.
+func TestSettleWhenPeerDies(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
+	r := joinRaw(t, path, flagShare|flagDirect)
+	up(t, p)
+	p.Receive()
+	atomic.StoreUint32(r.copying(), 1)
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		_ = r.c.Close()
+	}()
+	p.Settle()
+	eventually(t, "the link is down", func() bool { return !p.LinkUp() })
+	if n := p.Stats().Violations; n != 0 {
+		t.Errorf("%d violations", n)
+	}
+}
+
+// TestBegin: an end copies only over the wire that the peer's table names, within what it has
+// been given, and says so meanwhile.
+func TestBegin(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
+	const all = flagShare | flagDirect | flagWrite | 8<<32
+	r := joinRaw(t, path, all)
+	up(t, p)
+	p.Receive()
+	number := p.Wire()
+	if number == 0 || p.Begin(number) != nil {
+		t.Fatalf("begun over wire %#x without a table", number)
+	}
+	fd := tableFile(t, descriptors.DirectTableSize, unix.F_SEAL_SHRINK)
+	table, err := unix.Mmap(fd, 0, descriptors.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(table)
+	r.send(msgTable, 0, descriptors.DirectTableSize, 0, 0, fd)
+	for id, writable := range []uint64{0, 1} {
+		r.send(msgExport, uint32(1+id), 0, 2*page, writable, tableFile(t, 2*page, unix.F_SEAL_SHRINK))
+		r.readUntil(msgExported)
+	}
+	theirs := descriptors.IndexAt(r.theirs[copyOffset:])
+	random := rand.New(rand.NewPCG(8, 15))
+	for range 1000 {
+		v := random.Uint32()
+		binary.LittleEndian.PutUint32(table, v)
+		if p.Begin(number) != nil && v != number {
+			t.Fatalf("begun where the table says %#x", v)
+		}
+	}
+	binary.LittleEndian.PutUint32(table, number)
+	if p.Begin(number+1) != nil {
+		t.Error("begun over another wire")
+	}
+	if atomic.LoadUint32(theirs)&1 != 0 {
+		t.Error("it says that it copies, and does not")
+	}
+	if p.Begin(number) == nil {
+		t.Fatal("not begun")
+	}
+	if atomic.LoadUint32(theirs)&1 == 0 {
+		t.Error("it does not say that it copies")
+	}
+	for _, tt := range []struct {
+		id        uint32
+		offset, n uint64
+		write, ok bool
+	}{{1, 0, 2 * page, false, true}, {1, 0, 1, true, false}, {2, page, page, true, true}, {2, page, page + 1, true, false},
+		{2, 1 << 63, 1 << 63, false, false}, {2, ^uint64(0), 2, false, false}, {3, 0, 1, false, false}, {0, 0, 1, false, false}} {
+		if b := p.Reach(tt.id, tt.offset, tt.n, tt.write); (b != nil) != tt.ok || tt.ok && uint64(len(b)) != tt.n {
+			t.Errorf("%+v: %d bytes", tt, len(b))
+		}
+	}
+	p.End()
+	if atomic.LoadUint32(theirs)&1 != 0 {
+		t.Error("it says that it copies still")
+	}
+}
+
+// TestExportWritable: a peer that has agreed writes, one that has not gets what it cannot write by
+// the descriptor that it has, and a sealed file is refused.
+func TestExportWritable(t *testing.T) {
+	checkLeaks(t)
+	for _, agreed := range []bool{true, false} {
+		path := socket(t)
+		p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
+		flags := uint64(flagShare | flagDirect)
+		if agreed {
+			flags |= flagWrite
+		}
+		r := joinRaw(t, path, flags)
+		up(t, p)
+		fd, mem := lendable(t, page)
+		if _, err := p.ExportWritable(fd, 0, mem); err != nil {
+			t.Fatal(err)
+		}
+		got, _, writable := r.readUntil(msgExport)
+		defer unix.Close(got)
+		if err := mapped(got, page); (err == nil) != agreed || (writable == 1) != agreed {
+			t.Errorf("agreed %v: flags %d, mapping says %v", agreed, writable, err)
+		}
+		if err := unix.Ftruncate(got, 0); err == nil {
+			t.Error("the peer can truncate it")
+		}
+		sealed, its := lendable(t, page)
+		if _, err := p.Export(sealed, 0, its); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.ExportWritable(sealed, 0, its); err == nil {
+			t.Error("what is sealed against writing was exported for it")
+		}
+	}
+	on := open(t, shm.Options{Path: socket(t), Role: shm.RoleListen, Share: true})
+	fd, mem := lendable(t, page)
+	if _, err := on.ExportWritable(fd, 0, mem); err == nil {
+		t.Error("exported for writing without the option")
+	}
+}
