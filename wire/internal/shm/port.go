@@ -189,6 +189,19 @@ func (p *Port) Wire() uint32 {
 // Mark is described at engine.Lossless.
 func (p *Port) Mark() uint32 { return p.tx.head }
 
+// Fill returns the memory for frames that the peer has not released: size bytes, of which those from
+// freed to head are used. Positions are free-running, as Mark's. size is 0 without a peer.
+func (p *Port) Fill() (freed, head, size uint32) {
+	if p.state.Load()&^statePlugs != 0 {
+		return 0, 0, 0
+	}
+	if p.tx.look(); p.tx.fault != nil {
+		p.drop(p.tx.fault)
+		return 0, 0, 0
+	}
+	return p.tx.freedSeen, p.tx.head, uint32(len(p.tx.frames))
+}
+
 // Taken is described at engine.Lossless.
 func (p *Port) Taken() uint32 { return p.tx.taken }
 

@@ -187,14 +187,14 @@ func BenchmarkOpen(b *testing.B) {
 // BenchmarkFlood is a round trip of 64 bytes between two clients, through the agent. A third client is idle, or floods the
 // agent, in turns. x-p99 is the ratio of the 99th percentiles, x-p50 that of the medians.
 func BenchmarkFlood(b *testing.B) {
-	for _, kind := range []string{"to nobody", "garbage"} {
+	for _, kind := range []string{"to nobody", "garbage", "at the victim"} {
 		b.Run(kind, func(b *testing.B) {
 			socket := serve(b, local+"direct = false\nframes = true\n")
 			at := "agent:local?engine=thread&socket=" + socket
 			x, y := nic(b, at), nic(b, at)
 			c := dial(b, x, y, "victim")
 			var on atomic.Bool
-			stop := flood(b, socket, kind, &on)
+			stop := flood(b, socket, kind, y.Query().Address, &on)
 			defer stop()
 			var times [2][]float64
 			for b.Loop() {
@@ -222,7 +222,7 @@ func BenchmarkFlood(b *testing.B) {
 }
 
 // flood is a client that sends as much as it can while on is true.
-func flood(b *testing.B, socket, kind string, on *atomic.Bool) (stop func()) {
+func flood(b *testing.B, socket, kind string, victim descriptors.MAC, on *atomic.Bool) (stop func()) {
 	c, m, fd := ask(b, socket, agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}, -1)
 	if m.Kind != agentlink.Welcome {
 		b.Fatalf("%+v", m)
@@ -236,8 +236,11 @@ func flood(b *testing.B, socket, kind string, on *atomic.Bool) (stop func()) {
 		b.Fatal(err)
 	}
 	to, from := descriptors.MAC{2, 0, 0, 0, 9, 9}, descriptors.MAC{}
-	if kind == "to nobody" { // else it is the station of no one
+	if kind != "garbage" { // whose station is no one's
 		from = macOf(b, m.Station)
+	}
+	if kind == "at the victim" {
+		to = victim
 	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -30,6 +30,7 @@ type client struct {
 	pending bool // its turn goes on
 	slow    bool
 	due     time.Time // from then on its rate allows the next frame
+	claims  claims    // of frames that wait for it
 }
 
 // said is a message with a descriptor.
@@ -78,9 +79,14 @@ func (c *client) grants(h []byte) bool {
 	return true
 }
 
-// deliver gives the client a frame, unless it has no room: it does not hold up others. head, if
-// there is any, replaces its beginning.
-func (c *client) deliver(f, head []byte) {
+// deliver gives the client a frame, unless it has no room for more of that sender: it does not hold up
+// others. head, if there is any, replaces its beginning.
+func (c *client) deliver(from *client, f, head []byte) {
+	freed, at, size := c.port.Fill()
+	if size != 0 && !c.claims.admit(from, freed, at, size) {
+		c.dropped.Add(1)
+		return
+	}
 	b := c.port.Reserve(len(f))
 	if b == nil {
 		c.dropped.Add(1)
@@ -89,6 +95,9 @@ func (c *client) deliver(f, head []byte) {
 	copy(b, f)
 	copy(b, head)
 	c.port.Commit()
+	if size != 0 {
+		c.claims.add(from, at, c.port.Mark())
+	}
 	c.reached.Add(1)
 }
 

@@ -229,7 +229,7 @@ func (n *nic) arrived(t *table, f []byte) {
 	to := descriptors.MAC(f)
 	if to.IsMulticast() {
 		for _, c := range t.list {
-			c.deliver(f, nil)
+			c.deliver(nil, f, nil)
 		}
 		return
 	}
@@ -238,7 +238,7 @@ func (n *nic) arrived(t *table, f []byte) {
 		n.unknown.Add(1)
 		return
 	}
-	c.deliver(f, nil)
+	c.deliver(nil, f, nil)
 }
 
 // forward passes a client's frame on, and says how many clients it was copied for. It is not done if
@@ -257,12 +257,12 @@ func (n *nic) forward(t *table, port *uplink, c *client, f []byte, now time.Time
 	case to.IsMulticast():
 		for _, d := range t.list {
 			if d != c {
-				d.deliver(f, h)
+				d.deliver(c, f, h)
 			}
 		}
 		copies = len(t.list)
 	case other != nil:
-		other.deliver(f, h)
+		other.deliver(c, f, h)
 	case port == nil || to == n.mac:
 		c.lost.Add(1)
 	}

@@ -266,6 +266,56 @@ func TestFullPort(t *testing.T) {
 	}
 }
 
+// TestFullClient: clients that flood one that takes nothing do not keep others from it. What it has taken makes room
+// for all again.
+func TestFullClient(t *testing.T) {
+	n := newNIC(NIC{Name: "n"})
+	g := Grant{Frames: true, Share: 1}
+	target, quiet := enter(t, n, 1, g), enter(t, n, 2, g)
+	defer target.leave()
+	defer quiet.leave()
+	var floods []*station
+	for i := range 3 {
+		floods = append(floods, enter(t, n, byte(3+i), g))
+		defer floods[i].leave()
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		count, size := rapid.IntRange(1, len(floods)).Draw(t, "floods"), rapid.IntRange(64, 4000).Draw(t, "size")
+		for range rapid.IntRange(1, 200).Draw(t, "rounds") {
+			for _, f := range floods[:count] {
+				for f.post(target.mac, f.mac, size) {
+				}
+			}
+			n.round(time.Time{})
+		}
+		for range 3 { // what is quiet has little there
+			before := target.reached.Load()
+			if !quiet.post(target.mac, quiet.mac, 1000) {
+				t.Fatal("the quiet client has no room")
+			}
+			n.round(time.Time{})
+			if target.reached.Load() == before {
+				t.Fatalf("a frame of the quiet client is lost beside %d floods", count)
+			}
+		}
+		if got := target.take(); uint64(got) < 3 {
+			t.Fatalf("%d frames", got)
+		}
+		for busy := true; busy; target.take() { // what the floods had no turn for
+			busy, _ = n.round(time.Time{})
+		}
+		for _, f := range append(floods, quiet) {
+			for range 3 {
+				f.post(target.mac, f.mac, size)
+			}
+			n.round(time.Time{})
+			if got := target.take(); got != 3 {
+				t.Fatalf("%d of 3 frames into memory that is free", got)
+			}
+		}
+	})
+}
+
 // TestRate: what a client sends in any time is what its rate allows, with one burst and one frame, however often the
 // agent looks. What it may send is not lost to rounding.
 func TestRate(t *testing.T) {
