@@ -38,7 +38,7 @@ func Fabric(root hostpci.Root, env func(string) string) FabricReport {
 	r := FabricReport{Findings: []Finding{
 		c.found("libfabric", fabricLibrary, "fi_getinfo", c.folders(), "programs cannot use libfabric", "apt-get install libfabric1"),
 		c.found("provider", fabricProvider, "fi_prov_ini", c.providers(), "libfabric does not list trapeze",
-			"make -C fabric install", "or set FI_PROVIDER_PATH to the folder that has it"),
+			"install the package libfabric-trapeze, or make -C fabric install", "or set FI_PROVIDER_PATH to the folder that has it"),
 		c.found("libvipl", viplLibrary, "VipCQDone", c.folders(), "the provider is listed, but can open no domain", "make -C vipl install"),
 		c.filter(),
 		c.device(),

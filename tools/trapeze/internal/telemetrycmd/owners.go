@@ -127,7 +127,7 @@ func (h *host) choose(word string) ([]*NIC, error) {
 	case len(list) > 0:
 		return list, nil
 	case word == "":
-		return nil, fmt.Errorf("%w: no process of this host has a NIC open that this user may look at", errNoNIC)
+		return nil, fmt.Errorf("%w: this user may look at none of this host; 'trapeze ping --count 0' opens two", errNoNIC)
 	}
 	return nil, fmt.Errorf("%w: %s; 'trapeze ps' lists those that there are", errNoNIC, word)
 }
