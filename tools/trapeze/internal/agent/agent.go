@@ -26,8 +26,8 @@ import (
 const (
 	// firstMessage bounds how long a program may take to say what it wants.
 	firstMessage = 2 * time.Second
-	// maxWaiting bounds programs that have connected and not been answered.
-	maxWaiting = 64
+	// maxWaiting and maxWaitingOfUser bound programs that have connected and said nothing yet.
+	maxWaiting, maxWaitingOfUser = 512, 64
 	// acceptPause is the pause when there are no descriptors for another client.
 	acceptPause = 100 * time.Millisecond
 )
@@ -39,7 +39,6 @@ type Agent struct {
 	nics     []*nic
 	listener *unixsocket.Listener
 
-	waiting  chan struct{}
 	guests   sync.WaitGroup // programs that have connected, until they have a NIC
 	visiting atomic.Int32   // how many these are
 	ended    chan error
@@ -48,12 +47,14 @@ type Agent struct {
 	successor int32      // the process that has taken over, or -1 if that is in another PID namespace
 
 	mu      sync.Mutex
-	work    *work     // nil while there is none
-	clients []*client // also those that are about to come
+	work    *work          // nil while there is none
+	clients []*client      // also those that are about to come
+	waiting map[uint32]int // programs of each user that have said nothing yet
+	silent  int            // all of those
 }
 
 func newAgent(c *Config, log *slog.Logger) *Agent {
-	a := &Agent{config: c, log: log, waiting: make(chan struct{}, maxWaiting), ended: make(chan error, 1)}
+	a := &Agent{config: c, log: log, waiting: map[uint32]int{}, ended: make(chan error, 1)}
 	for _, n := range c.NICs {
 		a.nics = append(a.nics, newNIC(n))
 	}
@@ -161,20 +162,39 @@ func (a *Agent) serve(ctx context.Context, found *net.UnixConn) {
 	}
 }
 
+// hears reports whether one more program of a user may say what it wants. heard is called then.
+func (a *Agent) hears(uid uint32) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.silent >= maxWaiting || a.waiting[uid] >= maxWaitingOfUser {
+		return false
+	}
+	a.silent++
+	a.waiting[uid]++
+	return true
+}
+
+func (a *Agent) heard(uid uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent--
+	if a.waiting[uid]--; a.waiting[uid] == 0 {
+		delete(a.waiting, uid)
+	}
+}
+
 // answer answers a program. It returns the client that it is, nil if it is none.
 func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
-	select {
-	case a.waiting <- struct{}{}:
-	default:
-		return nil
-	}
 	who, err := identify(c.Socket())
 	var m agentlink.Message
 	fd := -1
 	if err == nil {
+		if !a.hears(who.uid) {
+			return nil
+		}
 		m, fd, err = c.Receive(time.Now().Add(firstMessage))
+		a.heard(who.uid)
 	}
-	<-a.waiting
 	if fd >= 0 {
 		_ = passedfd.Close(fd) // no message has one
 	}

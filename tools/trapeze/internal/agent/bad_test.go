@@ -3,10 +3,12 @@ package agent_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -353,4 +355,56 @@ func FuzzRequest(f *testing.F) {
 		link.Close()
 		empty(t, socket)
 	})
+}
+
+// TestMuteUser: a user whose programs connect and say nothing keeps no other user out.
+func TestMuteUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be two users")
+	}
+	const nobody, most = 65534, 64
+	socket := fmt.Sprintf("@trapeze-test-mute-%d", os.Getpid())
+	start(t, "socket = \""+socket+"\"\n"+local)
+	mute := make(chan []net.Conn)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine, as another user
+		var list []net.Conn
+		defer func() { mute <- list }()
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+			t.Error(errno)
+			return
+		}
+		for range most + 1 {
+			c, err := net.Dial("unix", socket)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			list = append(list, c)
+		}
+	}()
+	list := <-mute
+	for _, c := range list {
+		defer c.Close()
+	}
+	refused := func() bool { // one of them, whichever came last
+		for _, c := range list {
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+				return true
+			}
+		}
+		return false
+	}
+	for end := time.Now().Add(patience); !refused(); {
+		if time.Now().After(end) {
+			t.Fatalf("all of %d programs of a user may be silent", len(list))
+		}
+	}
+	c, m, fd := ask(t, socket, agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}, -1)
+	if m.Kind != agentlink.Welcome {
+		t.Errorf("another user is told %+v", m)
+	}
+	c.Close()
+	_ = unix.Close(fd)
 }
