@@ -66,9 +66,9 @@ func TestBadAgent(t *testing.T) {
 		says string
 	}{
 		"no descriptor":           {says(welcome, -1), agentlink.ErrMessage, "with a descriptor"},
-		"a file":                  {says(welcome, int(file.Fd())), agentlink.ErrMessage, "no wire"},
-		"memory":                  {says(welcome, memory), agentlink.ErrMessage, "no wire"},
-		"a stream":                {says(welcome, stream[0]), agentlink.ErrMessage, "no wire"},
+		"a file":                  {says(welcome, int(file.Fd())), agentlink.ErrMessage, "no connection"},
+		"memory":                  {says(welcome, memory), agentlink.ErrMessage, "no connection"},
+		"a stream":                {says(welcome, stream[0]), agentlink.ErrMessage, "no connection"},
 		"two wires":               {writes("\x00\x00\x00\x02{}", packets[0], packets[1]), agentlink.ErrMessage, "2 descriptors"},
 		"another version":         {says(with(func(m *agentlink.Message) { m.Version = 2 }), packets[0]), agentlink.ErrMessage, "version 2"},
 		"another kind":            {says(with(func(m *agentlink.Message) { m.Kind = agentlink.List }), packets[0]), agentlink.ErrMessage, `kind "list"`},

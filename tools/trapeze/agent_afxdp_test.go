@@ -168,6 +168,11 @@ func shared(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for d := filepath.Dir(dir); d != "/"; d = filepath.Dir(d) {
+		if s, err := os.Stat(d); err != nil || s.Mode().Perm()&1 == 0 {
+			t.Skipf("other users may not pass %s (%v): set TMPDIR to a folder that lets them in", d, err)
+		}
+	}
 	for _, d := range []string{dir, filepath.Dir(trapeze)} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
