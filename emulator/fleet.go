@@ -91,10 +91,7 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 func (s *settings) fleetWires(ctx context.Context, n int) (ports []wire.Port, err error) {
 	if n > 1 && s.kind != wireMemif {
 		ends, err := wire.NewSwitch(n, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: s.mtu}})
-		for _, end := range ends {
-			ports = append(ports, end)
-		}
-		return ports, err
+		return ends, err
 	}
 	for range n {
 		p, err := s.wire(ctx)
