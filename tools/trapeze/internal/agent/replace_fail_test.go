@@ -75,7 +75,7 @@ func TestReplaceBroken(t *testing.T) {
 					take(t, c, step.await)
 				}
 				fail(c)
-				c.Close()
+				c.Leave() // as TakeOver
 				s.progress(t, 50)
 				if _, ok := a.agent.Successor(); ok {
 					t.Fatalf("replaced after step %d", reach)
@@ -278,6 +278,11 @@ func TestReplaceState(t *testing.T) {
 	}
 	defer l.Close()
 	config := parse(t, "socket = \""+socket+"\"\n"+local)
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agentlink.Drop(ends[:])
 	for _, b := range badStates {
 		text := strings.Replace(goodState, b.from, b.to, 1)
 		said := make(chan string, 1)
@@ -293,6 +298,7 @@ func TestReplaceState(t *testing.T) {
 			fd, _ := l.Duplicate()
 			_ = c.Send(agentlink.Message{Kind: agentlink.State, State: json.RawMessage(text)}, fd)
 			unix.Close(fd)
+			_ = c.Send(agentlink.Message{Kind: agentlink.Lent}, ends[0])
 			m, _, err := c.Receive(time.Now().Add(20 * time.Second))
 			said <- fmt.Sprint(m.Kind, " ", m.Why, " ", err)
 		}()
@@ -300,6 +306,9 @@ func TestReplaceState(t *testing.T) {
 		check(err, text, b.field)
 		if got := <-said; !strings.Contains(got, "refuse ") || !strings.Contains(got, b.field) {
 			t.Errorf("the old agent is told %q, want %s", got, b.field)
+		}
+		if _, err := unix.Write(ends[0], []byte{1}); err != nil {
+			t.Fatalf("a connection of a client that was passed is cut: %v", err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TakeOver(ctx context.Context, c *Config, log *slog.Logger) (_ *Agent, _ *un
 		return nil, nil, fmt.Errorf("%w: no agent is to be replaced there; start this one without --replace", err)
 	}
 	t := &takeover{agent: newAgent(c, log), conn: agentlink.New(found.(*net.UnixConn))}
-	defer t.conn.Close()
+	defer t.conn.Leave() // Close would shut down what the old agent has passed and this one has not read
 	stop := context.AfterFunc(ctx, t.conn.Interrupt)
 	defer stop()
 	if err := t.run(ctx); err != nil {
