@@ -201,7 +201,7 @@ func TestBadClients(t *testing.T) {
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)
 			tt.do(t, r)
-			eventually(t, "it is counted", func() bool { return tt.count(server.Stats()) == 1 })
+			eventually(t, "it is counted", func() bool { s := server.Stats(); return tt.count(s) == 1 && s.Err != nil })
 			r.wantEnd()
 			var e *wire.Error
 			if err := server.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
