@@ -21,7 +21,7 @@ const writerChild = "TRAPEZE_TEST_WRITER"
 
 const writtenSize = 64 << 10
 
-// writeForEver writes to the memory that a message tells of until somebody kills the process.
+// writeForEver writes to the memory that a message tells of until the process is killed.
 func writeForEver(t *testing.T, nic *via.NIC) {
 	ctx := conform.Context(t)
 	e := conform.NewEnd(t, nic, conform.Setup{Memory: writtenSize, Segments: 2,
@@ -106,7 +106,7 @@ func killWriter(t *testing.T, after time.Duration) {
 		before := received()
 		fill(b, 1)
 		time.Sleep(time.Millisecond)
-		if b[100] == 0 && received() == before { // the writer's memory is zero, and nobody polls here
+		if b[100] == 0 && received() == before { // the writer's memory is zero, and this end is not polled here
 			break
 		}
 		if time.Now().After(end) {

@@ -81,7 +81,7 @@ func (r *remote) do(t testing.TB, offset, n int, write bool) error {
 	return err
 }
 
-// frames is how many frames x has sent.
+// frames counts the frames that x has sent.
 func frames(t testing.TB, s *sharer) uint64 {
 	t.Helper()
 	counters, err := s.nic.Stats()

@@ -22,7 +22,7 @@ ip link set port up
 ip link set far up
 exec "$@"`
 
-// client is how a program runs that has the agent's socket and nothing else.
+// client says how to run a program that has the agent's socket and nothing else.
 type client struct {
 	station string
 	folder  string // for what it receives

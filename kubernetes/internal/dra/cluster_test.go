@@ -35,7 +35,7 @@ type cluster struct {
 	server     *exec.Cmd
 }
 
-// program is what a variable names; without it the test is skipped.
+// program returns the program that a variable names; without it the test is skipped.
 func (c *cluster) program(variable string) string {
 	path := os.Getenv(variable)
 	if path == "" {

@@ -60,7 +60,7 @@ func (r *rig) pod(ids []string, image string, command ...string) *exec.Cmd {
 	return c
 }
 
-// output is what a pod says; the test fails if the pod does.
+// output returns what a pod prints; the test fails if the pod does.
 func (r *rig) output(ids []string, image string, command ...string) string {
 	r.t.Helper()
 	out, err := r.pod(ids, image, command...).CombinedOutput()

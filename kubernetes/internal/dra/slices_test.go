@@ -65,7 +65,7 @@ func BenchmarkSlices(b *testing.B) {
 	b.ReportMetric(float64((processorTime(b)-began).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
-// processorTime is what this process has used.
+// processorTime returns the time of processors that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
