@@ -1,7 +1,7 @@
 // Package names publishes addresses of NICs in a Kubernetes namespace, and finds those of others:
 // it is a via.NameService. Each entry is a Lease (coordination.k8s.io/v1), which its program
 // renews, and an EndpointSlice (discovery.k8s.io/v1) with the label kubernetes.io/service-name,
-// which goes with the Lease. kubectl shows both. Leases run out by the clocks of the nodes, which may
+// which goes with the Lease. The address is an annotation of the slice. kubectl shows both. Leases run out by the clocks of the nodes, which may
 // differ by a second.
 package names
 
@@ -36,8 +36,6 @@ const (
 	addressKey = "trapeze-nic.github.io/address"
 	// termKey is the annotation with the term of a Lease.
 	termKey = "trapeze-nic.github.io/term"
-	// domain makes a MAC the name that an EndpointSlice needs. No resolver is asked for it.
-	domain = ".nic.trapeze-nic.github.io"
 	// poll is between two looks of Watch at the leases: they run out without an event.
 	poll = time.Second
 	// skew is by how much the clocks of two nodes may differ.
@@ -147,25 +145,37 @@ func (s *service) owner() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: s.o.PodName, UID: types.UID(s.o.PodUID)}}
 }
 
-// enter makes the EndpointSlice of an entry, or finds it.
+// enter makes the EndpointSlice of an entry, or replaces it. The slice has no endpoints: the address
+// of a NIC is no IP address, and kube-proxy must not send packets of a Service with this name there.
 func (s *service) enter(ctx context.Context, name string, a via.Address, l *coordination.Lease) error {
 	slices := s.o.Client.DiscoveryV1().EndpointSlices(s.o.Namespace)
-	mac := strings.ReplaceAll(a.MAC.String(), ":", "-")
 	e := &discovery.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Namespace: s.o.Namespace,
 			Labels:          map[string]string{discovery.LabelServiceName: name, discovery.LabelManagedBy: manager},
 			Annotations:     map[string]string{addressKey: a.String()},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: l.Name, UID: l.UID}}},
-		AddressType: discovery.AddressTypeFQDN,
-		Endpoints:   []discovery.Endpoint{{Addresses: []string{mac + domain}, Conditions: discovery.EndpointConditions{Ready: ptr.To(true)}}},
+		AddressType: discovery.AddressTypeIPv6,
+		Endpoints:   []discovery.Endpoint{},
 	}
-	_, err := slices.Create(ctx, e, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		return err
+	again := func(err error) bool {
+		return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	}
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.OnError(retry.DefaultRetry, again, func() error {
+		e.ResourceVersion = ""
+		_, err := slices.Create(ctx, e, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
 		old, err := slices.Get(ctx, l.Name, metav1.GetOptions{})
 		if err != nil {
+			return err
+		}
+		if old.AddressType != e.AddressType { // it cannot be changed: earlier versions wrote FQDN
+			only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}}
+			if err := slices.Delete(ctx, l.Name, only); err != nil {
+				return err
+			}
+			_, err = slices.Create(ctx, e, metav1.CreateOptions{})
 			return err
 		}
 		e.ResourceVersion = old.ResourceVersion

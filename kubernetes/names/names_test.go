@@ -45,6 +45,48 @@ func TestNames(t *testing.T) {
 	})
 }
 
+// TestEntriesOfBefore: an entry with the address type FQDN, as earlier versions wrote it, is found, and
+// is replaced when it is published again.
+func TestEntriesOfBefore(t *testing.T) {
+	api := fake.NewClientset()
+	s := open(t, api)
+	a := via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 1}}
+	first, err := s.Publish(t.Context(), "cache", a, via.LeastLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Withdraw()
+	slices := api.DiscoveryV1().EndpointSlices("default")
+	e := onlySlice(t, api, "cache")
+	e.AddressType, e.Endpoints = discovery.AddressTypeFQDN, []discovery.Endpoint{{Addresses: []string{"02-00-00-00-00-01.nic.example"}}}
+	if _, err := slices.Update(t.Context(), e, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Resolve(t.Context(), "cache"); err != nil || len(got) != 1 || got[0].String() != a.String() {
+		t.Errorf("of before: %v, %v", got, err)
+	}
+	p, err := s.Publish(t.Context(), "cache", a, via.LeastLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := onlySlice(t, api, "cache"); e.AddressType != discovery.AddressTypeIPv6 || len(e.Endpoints) != 0 {
+		t.Errorf("%+v", e)
+	}
+	if err := p.Withdraw(); err != nil {
+		t.Error(err)
+	}
+}
+
+// onlySlice is the one that a name has.
+func onlySlice(t *testing.T, api kubernetes.Interface, name string) *discovery.EndpointSlice {
+	t.Helper()
+	list, err := api.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{LabelSelector: discovery.LabelServiceName + "=" + name})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatal(list, err)
+	}
+	return &list.Items[0]
+}
+
 // TestNonsense: entries of others that make no sense are left out.
 func TestNonsense(t *testing.T) {
 	api := fake.NewClientset()
@@ -57,16 +99,11 @@ func TestNonsense(t *testing.T) {
 		}
 		defer p.Withdraw()
 	}
-	slices := api.DiscoveryV1().EndpointSlices("default")
-	list, err := slices.List(t.Context(), metav1.ListOptions{LabelSelector: discovery.LabelServiceName + "=other"})
-	if err != nil || len(list.Items) != 1 {
-		t.Fatal(list, err)
-	}
-	e := list.Items[0]
+	e := onlySlice(t, api, "other")
 	for key := range e.Annotations {
 		e.Annotations[key] = "ff:ff:ff:ff:ff:ff/x"
 	}
-	if _, err := slices.Update(t.Context(), &e, metav1.UpdateOptions{}); err != nil {
+	if _, err := api.DiscoveryV1().EndpointSlices("default").Update(t.Context(), e, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Resolve(t.Context(), "other"); err != nil || len(got) != 0 {

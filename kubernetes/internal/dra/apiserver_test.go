@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	discovery "k8s.io/api/discovery/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,6 +152,7 @@ func fileExample(r *rig, image string) {
 func namesAtServer(t *testing.T, c *cluster) {
 	c.kubectl("create", "serviceaccount", "program")
 	c.kubectl("create", "rolebinding", "program", "--clusterrole=trapeze-names", "--serviceaccount=default:program")
+	entryOfBefore(t, c)
 	conform.NameService(t, func(t *testing.T) conform.NameServiceEnds {
 		var cut atomic.Bool
 		open := func(client kubernetes.Interface) via.NameService {
@@ -177,6 +179,42 @@ func namesAtServer(t *testing.T, c *cluster) {
 		})
 		return conform.NameServiceEnds{One: open(c.client(way)), Other: open(c.as("default", "program")), Cut: func() { cut.Store(true) }}
 	})
+}
+
+// entryOfBefore: the server takes the new address type in the place of FQDN, which earlier versions
+// wrote and which cannot be changed.
+func entryOfBefore(t *testing.T, c *cluster) {
+	s, err := names.New(names.Options{Client: c.as("default", "program"), Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices, a := c.admin.DiscoveryV1().EndpointSlices("default"), via.Address{MAC: via.MAC{2, 0, 0, 0, 0, 9}}
+	for _, of := range []discovery.AddressType{discovery.AddressTypeFQDN, discovery.AddressTypeIPv6} {
+		p, err := s.Publish(c.ctx, "before", a, via.MostLease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Withdraw()
+		list, err := slices.List(c.ctx, metav1.ListOptions{LabelSelector: discovery.LabelServiceName + "=before"})
+		if err != nil || len(list.Items) != 1 || list.Items[0].AddressType != discovery.AddressTypeIPv6 {
+			t.Fatal(list, err)
+		}
+		if of == discovery.AddressTypeIPv6 {
+			continue
+		}
+		old := list.Items[0]
+		if err := slices.Delete(c.ctx, old.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		old.ResourceVersion, old.UID, old.AddressType = "", "", of
+		old.Endpoints = []discovery.Endpoint{{Addresses: []string{"02-00-00-00-00-09.nic.example"}}}
+		if _, err := slices.Create(c.ctx, &old, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := s.Resolve(c.ctx, "before"); err != nil || len(found) != 1 {
+			t.Errorf("an entry of before: %v, %v", found, err)
+		}
+	}
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)

@@ -131,7 +131,16 @@ func (c *cluster) config(namespace, account string) *rest.Config {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.way(r.Status.Token)
+	way := c.way(r.Status.Token)
+	way.WarningHandler = warnings{c.t}
+	return way
+}
+
+// warnings has a test fail if the server warns of what our programs ask.
+type warnings struct{ t *testing.T }
+
+func (w warnings) HandleWarningHeader(_ int, _, text string) {
+	w.t.Errorf("the API server warns: %s", text)
 }
 
 // as is the client of a service account.
