@@ -25,6 +25,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/deviceplugin"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
@@ -71,6 +72,7 @@ type settings struct {
 	emulated                           int
 	noWholeNICs, devicePlugin, json    bool
 	agents                             []string
+	agent                              dra.Agent
 	interval                           time.Duration
 }
 
@@ -80,6 +82,8 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringVar(&s.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node in the cluster")
 	f.BoolVar(&s.noWholeNICs, "no-whole-nics", false, "leave PCI functions to the node")
 	f.StringArrayVar(&s.agents, "agent", nil, "a NIC of trapeze agent, as name=NAME[,socket=PATH][,vis=N][,memory=BYTES][,bandwidth=BYTES a second]; may be given again")
+	f.StringVar(&s.agent.Claims, "agent-claims", agentlink.DefaultClaims, "folder in which the agent looks for claims (claims in its file)")
+	f.StringVar(&s.agent.Cgroups, "cgroup-root", "/", "control group above those of pods, as the kubelet's --cgroup-root")
 	f.IntVar(&s.emulated, "emulated", 0, "how many emulated NICs to offer")
 	f.BoolVar(&s.devicePlugin, "device-plugin", false, "be a device plugin (v1beta1)")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "how to reach the API server; in a pod its service account is used")
@@ -139,7 +143,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the API server cannot be found: %w: give --kubeconfig outside of a pod", err)
 	}
-	return dra.Run(ctx, dra.Options{NodeName: s.nodeName, Client: client, Node: n, Root: root, CDI: s.cdi, Plugins: s.kubelet + "/plugins",
+	return dra.Run(ctx, dra.Options{NodeName: s.nodeName, Client: client, Node: n, Root: root, Agent: s.agent, CDI: s.cdi, Plugins: s.kubelet + "/plugins",
 		Registry: s.kubelet + "/plugins_registry", Interval: s.interval, PodUID: types.UID(s.podUID), Logger: log})
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
 // CDIKind is the kind of the devices in our files of the Container Device Interface.
@@ -41,6 +43,8 @@ type prepared struct {
 	// Function that only this claim may have; Bound says that the driver has given it to VFIO.
 	Function string `json:"function,omitempty"`
 	Bound    bool   `json:"bound,omitempty"`
+	// Share of an agent's NIC, without the control groups of its pods.
+	Share *agentlink.Claim `json:"limits,omitempty"`
 	// The runtime makes these edits to the container.
 	edits specs.ContainerEdits
 }

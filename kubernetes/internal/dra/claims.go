@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
 )
@@ -39,6 +41,7 @@ type claims struct {
 	store   store
 	pool    string
 	root    hostpci.Root
+	agent   Agent
 	options hostpci.Options // for Bind and Unbind
 	// find looks for a device.
 	find func(name string) (node.Device, bool)
@@ -52,6 +55,9 @@ func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		return claimState{}, fmt.Errorf("claim %s/%s has no UID or no allocation", claim.Namespace, claim.Name)
 	}
 	was, found, err := c.store.load(claim.UID)
+	if err == nil && found {
+		err = c.bind(claim, was)
+	}
 	if err != nil || found {
 		return was, err
 	}
@@ -76,7 +82,11 @@ func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		err = fmt.Errorf("device %s of request %s: %w", r.Device, r.Request, err)
 		return claimState{}, errors.Join(err, c.giveBack(ctx, s))
 	}
-	if err := c.store.save(s); err != nil {
+	err = c.bind(claim, s)
+	if err == nil {
+		err = c.store.save(s)
+	}
+	if err != nil {
 		return claimState{}, errors.Join(err, c.giveBack(ctx, s))
 	}
 	return s, nil
@@ -121,6 +131,8 @@ func (c *claims) prepareDevice(ctx context.Context, claim *resourceapi.ResourceC
 			granted[name] = v
 		}
 		p.address = share(d.Address, granted)
+		p.Share = &agentlink.Claim{NIC: d.Agent.Name, VIs: uint32(min(granted[capacityVIs], math.MaxUint32)), Memory: uint64(granted[capacityMemory]),
+			Rate: granted[capacityBandwidth]}
 		// The folder, as the agent makes its socket anew when it is replaced.
 		p.edits.Mounts = []*specs.Mount{{HostPath: filepath.Dir(d.Agent.Socket), ContainerPath: filepath.Dir(agentSocket),
 			Options: []string{"ro", "nosuid", "nodev", "noexec", "bind"}}}
@@ -210,9 +222,13 @@ func (c *claims) unprepare(ctx context.Context, uid types.UID) error {
 	return c.store.remove(uid)
 }
 
-// giveBack gives the functions of a claim back to the kernel, if the driver has taken them.
+// giveBack gives the functions of a claim back to the kernel, if the driver has taken them, and
+// withdraws its shares.
 func (c *claims) giveBack(ctx context.Context, s claimState) (err error) {
-	for _, d := range s.Devices {
+	for i, d := range s.Devices {
+		if d.Share != nil {
+			err = errors.Join(err, agentlink.WithdrawClaim(c.agent.Claims, cdiName(s.UID, i)))
+		}
 		if !d.Bound {
 			continue
 		}

@@ -40,6 +40,8 @@ type Options struct {
 	// Root is where sys, proc and dev are; Bind says how functions are given to VFIO.
 	Root hostpci.Root
 	Bind hostpci.Options
+	// Agent is told of the shares of its NICs.
+	Agent Agent
 	// CDI is the folder of the runtime for files of the Container Device Interface.
 	CDI string
 	// Plugins and Registry are the folders of the kubelet.
@@ -55,6 +57,8 @@ const (
 	interval = 5 * time.Second
 	// sweepEvery is between two searches for prepared claims that have been deleted.
 	sweepEvery = 10 * time.Minute
+	// bindEvery is between two looks for further pods of claims with shares: the kubelet does not tell.
+	bindEvery = 30 * time.Second
 	// refresh is between two reports of health. After 30 s without one the kubelet takes the health
 	// for unknown.
 	refresh = 10 * time.Second
@@ -109,16 +113,21 @@ func Run(ctx context.Context, o Options) error {
 	defer h.Stop()
 	tick := time.NewTicker(cmp.Or(o.Interval, interval))
 	defer tick.Stop()
-	for changed, swept := true, (time.Time{}); ; changed = d.look() {
+	var swept, bound time.Time
+	for changed := true; ; changed = d.look() {
 		if changed {
 			// It fails if writing the slices cannot begin.
 			if err := h.PublishResources(ctx, d.resources()); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
-		if now := o.Node.Now(); now.Sub(swept) >= sweepEvery {
-			swept = now
-			d.sweep(ctx)
+		switch now := o.Node.Now(); {
+		case now.Sub(swept) >= sweepEvery:
+			swept, bound = now, now
+			d.sweep(ctx, func(claimState) bool { return true })
+		case now.Sub(bound) >= bindEvery:
+			bound = now
+			d.sweep(ctx, claimState.shares)
 		}
 		select {
 		case <-ctx.Done():
@@ -136,7 +145,7 @@ func newDriver(o Options) (*Driver, error) {
 		o.Logger = slog.Default()
 	}
 	d := &Driver{options: o, log: o.Logger, since: map[string]condition{}, changed: make(chan struct{})}
-	d.claims = &claims{store: store{o.CDI}, pool: o.NodeName, root: o.Root, options: o.Bind, find: d.find}
+	d.claims = &claims{store: store{o.CDI}, pool: o.NodeName, root: o.Root, agent: o.Agent, options: o.Bind, find: d.find}
 	return d, nil
 }
 
@@ -238,14 +247,17 @@ func (d *Driver) UnprepareResourceClaims(ctx context.Context, list []kubeletplug
 	return result, nil
 }
 
-// sweep takes back what claims have that were deleted and never unprepared. Where the API server
-// does not answer, all stays.
-func (d *Driver) sweep(ctx context.Context) {
+// sweep takes back what claims have that were deleted and never unprepared, and tells the agent of
+// further pods of the others. Where the API server does not answer, all stays.
+func (d *Driver) sweep(ctx context.Context, which func(claimState) bool) {
 	list, err := d.claims.store.all()
 	if err != nil {
 		d.log.Warn("some prepared claims could not be read", "error", err)
 	}
 	for _, c := range list {
+		if !which(c) {
+			continue
+		}
 		within, cancel := context.WithTimeout(ctx, apiTime)
 		now, err := d.options.Client.ResourceV1().ResourceClaims(c.Namespace).Get(within, c.Name, metav1.GetOptions{})
 		cancel()
@@ -254,6 +266,9 @@ func (d *Driver) sweep(ctx context.Context) {
 			return // the others would wait as long
 		}
 		if err == nil && now.UID == c.UID {
+			if err := d.claims.rebind(now); err != nil {
+				d.log.Warn("shares of a claim cannot be bound", "claim", c.Namespace+"/"+c.Name, "error", err)
+			}
 			continue
 		}
 		err = d.claims.unprepare(ctx, c.UID)

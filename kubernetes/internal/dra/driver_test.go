@@ -38,13 +38,14 @@ var drivers = []hostpci.Driver{{Name: "trapeze", Vendor: 0x1234, Device: 0x7250}
 // rig is a driver with a node, a kubelet and an API server, none of which is real.
 type rig struct {
 	*kubelet
-	tree   *hostpcitest.Tree
-	kernel *hostpcitest.Kernel
-	client kubernetes.Interface // of the test
-	own    kubernetes.Interface // of the driver
-	away   atomic.Bool          // the API server is
-	later  atomic.Int64         // by how much the driver's clock is ahead, in nanoseconds
-	stop   func()
+	tree        *hostpcitest.Tree
+	kernel      *hostpcitest.Kernel
+	client      kubernetes.Interface // of the test
+	own         kubernetes.Interface // of the driver
+	away        atomic.Bool          // the API server is
+	agentClaims string
+	later       atomic.Int64 // by how much the driver's clock is ahead, in nanoseconds
+	stop        func()
 }
 
 // pass has the driver's clock go on by d.
@@ -64,6 +65,7 @@ func newRig(t *testing.T) *rig {
 // run starts all but the API server.
 func (r *rig) run(t *testing.T, client, own kubernetes.Interface) {
 	r.kubelet, r.tree, r.client, r.own = newKubelet(t), hostpcitest.New(t), client, own
+	r.agentClaims = filepath.Join(t.TempDir(), "claims")
 	nic := hostpcitest.NIC()
 	nic.Driver, nic.Netdev = "trapeze-nic", "ens1"
 	r.tree.Function(nic)
@@ -89,7 +91,7 @@ func (r *rig) start() {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.own, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
-			CDI: r.cdi, Plugins: r.plugins, Registry: r.registry, Interval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+			Agent: dra.Agent{Claims: r.agentClaims, Cgroups: "/" + podGroup}, CDI: r.cdi, Plugins: r.plugins, Registry: r.registry, Interval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	r.stop = func() {
 		cancel()
@@ -115,6 +117,9 @@ func (r *rig) claim(name string, config []resourceapi.DeviceAllocationConfigurat
 	return r.allocate(c, config, results...)
 }
 
+// podUID is the pod of a claim.
+func podUID(claim string) types.UID { return types.UID("pod-" + claim) }
+
 // allocate makes a claim with what was allocated for it, and returns its UID.
 func (r *rig) allocate(c *resourceapi.ResourceClaim, config []resourceapi.DeviceAllocationConfiguration, results ...resourceapi.DeviceRequestAllocationResult) string {
 	r.t.Helper()
@@ -127,6 +132,7 @@ func (r *rig) allocate(c *resourceapi.ResourceClaim, config []resourceapi.Device
 		r.t.Fatal(err)
 	}
 	c.Status.Allocation = &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: results, Config: config}}
+	c.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: c.Name, UID: podUID(c.Name)}}
 	if _, err := claims.UpdateStatus(r.ctx, c, metav1.UpdateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,7 +50,8 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 type Config struct {
 	Socket string
 	Mode   fs.FileMode
-	GID    int // of the socket; -1 for that of the process
+	GID    int    // of the socket; -1 for that of the process
+	Claims string // folder
 	NICs   []NIC
 	Grants []*Grant
 }
@@ -78,6 +81,9 @@ type Grant struct {
 	// locally administered.
 	Stations                        []stations
 	Rings, Channels, Frames, Direct bool
+	// Claimed is for programs with a claim only. Claim is the name of the claim that narrows the grant.
+	Claimed bool
+	Claim   string
 }
 
 // stations are those whose first bits are those of a station.
@@ -90,6 +96,7 @@ type rawConfig struct {
 	Socket string            `toml:"socket"`
 	Mode   string            `toml:"mode"`
 	Group  string            `toml:"group"`
+	Claims string            `toml:"claims"`
 	NIC    map[string]rawNIC `toml:"nic"`
 	Grant  []rawGrant        `toml:"grant"`
 }
@@ -114,6 +121,7 @@ type rawGrant struct {
 	Channels *bool    `toml:"channels"`
 	Frames   *bool    `toml:"frames"`
 	Direct   *bool    `toml:"direct"`
+	Claimed  bool     `toml:"claimed"`
 }
 
 // The defaults and bounds of a grant. A NIC has room for maxClients, each of which has 512 KiB in
@@ -210,7 +218,10 @@ func (r *reader) line(table string, n int, key string) (at int) {
 }
 
 func (r *reader) config(raw *rawConfig) *Config {
-	c := &Config{Socket: raw.Socket, Mode: 0o660, GID: -1}
+	c := &Config{Socket: raw.Socket, Mode: 0o660, GID: -1, Claims: cmp.Or(raw.Claims, agentlink.DefaultClaims)}
+	if !filepath.IsAbs(c.Claims) {
+		r.bad("", 0, "claims", "%q is no absolute path", c.Claims)
+	}
 	if c.Socket == "" {
 		c.Socket = agentlink.DefaultSocket
 	}
@@ -255,7 +266,7 @@ func (r *reader) config(raw *rawConfig) *Config {
 
 func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	bad := func(key, format string, a ...any) { r.bad("grant", i, key, format, a...) }
-	g := &Grant{Name: raw.Name, Cgroups: raw.Cgroups, NICs: raw.NICs, Clients: defaultClients, VIs: defaultVIs, Share: 1}
+	g := &Grant{Name: raw.Name, Cgroups: raw.Cgroups, NICs: raw.NICs, Clients: defaultClients, VIs: defaultVIs, Share: 1, Claimed: raw.Claimed}
 	if g.Name == "" {
 		g.Name = fmt.Sprintf("grant[%d]", i)
 	}

@@ -67,9 +67,10 @@ func (l *client) connect(ctx context.Context, m *agentlink.Message) (*wire.SHM, 
 
 // admit takes note of a client that may have what it wants.
 func (a *Agent) admit(who *identity, m *agentlink.Message) (*client, error) {
+	grants := a.grantsOf(who)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n, g, err := a.choose(who, m)
+	n, g, err := a.choose(who, m, grants)
 	if err != nil {
 		return nil, err
 	}
@@ -94,16 +95,12 @@ func (a *Agent) forget(l *client) {
 }
 
 // choose finds the NIC, and the grant by which a program may have it.
-func (a *Agent) choose(who *identity, m *agentlink.Message) (*nic, *Grant, error) {
-	known, full := false, false
+func (a *Agent) choose(who *identity, m *agentlink.Message, grants []*Grant) (*nic, *Grant, error) {
+	full, known := false, slices.ContainsFunc(a.nics, func(n *nic) bool { return n.Name == m.NIC })
 	var tooMuch error
-	for _, g := range a.config.Grants {
+	for _, g := range grants {
 		for _, n := range a.nics {
-			if m.NIC != "" && m.NIC != n.Name {
-				continue
-			}
-			known = true
-			if !g.grants(n.Name) || !g.fits(who) {
+			if m.NIC != "" && m.NIC != n.Name || !g.grants(n.Name) {
 				continue
 			}
 			switch {
@@ -113,7 +110,7 @@ func (a *Agent) choose(who *identity, m *agentlink.Message) (*nic, *Grant, error
 				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
 			case m.MTU != 0 && (m.MTU < descriptors.MinMTU || m.MTU > n.mtu):
 				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.mtu))
-			case a.count(func(c *client) bool { return c.grant == g && c.who.uid == who.uid }) >= g.Clients:
+			case a.count(func(c *client) bool { return c.has(g, who) }) >= g.Clients:
 				full = true
 			case a.count(func(c *client) bool { return c.nic == n }) >= maxClients:
 				full = true
@@ -126,11 +123,20 @@ func (a *Agent) choose(who *identity, m *agentlink.Message) (*nic, *Grant, error
 	case tooMuch != nil:
 		return nil, nil, tooMuch
 	case full:
-		return nil, nil, refuseWith(unix.EAGAIN, fmt.Sprintf("user %d has as many NICs open as its grant allows, or the NIC has no room: close one, or raise clients", who.uid))
+		return nil, nil, refuseWith(unix.EAGAIN, fmt.Sprintf("user %d or its claim has as many NICs open as its grant allows, or the NIC has no room: close one, or raise clients", who.uid))
 	case !known && m.NIC != "":
 		return nil, nil, refuseWith(unix.ENODEV, fmt.Sprintf("it has no NIC %q", printable(m.NIC)))
 	}
 	return nil, nil, refuse(fmt.Sprintf("no grant lets user %d have the NIC", who.uid))
+}
+
+// has reports whether a client counts against what a grant allows a program: all of a claim do, and
+// else those of its user.
+func (c *client) has(g *Grant, who *identity) bool {
+	if g.Claim != "" {
+		return c.grant.Claim == g.Claim
+	}
+	return c.grant == g && c.who.uid == who.uid
 }
 
 // count counts clients of a kind. mu is held.

@@ -42,6 +42,7 @@ func (a *Agent) start(ctx context.Context) {
 			w.group.Go(func() { a.attend(w.ctx, l) })
 		}
 	}
+	w.group.Go(func() { a.withdraw(w.ctx) })
 	w.group.Go(func() { a.accept(ctx, entrance) })
 }
 

@@ -1,0 +1,177 @@
+package agent_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/cgrouptest"
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/via"
+)
+
+// claimedAddress, if set, has TestClaimedProcess open a NIC.
+const claimedAddress = "TRAPEZE_TEST_CLAIMED"
+
+// TestClaimedProcess is a program in a control group of other tests. It says what it has got.
+func TestClaimedProcess(t *testing.T) {
+	address := os.Getenv(claimedAddress)
+	if address == "" {
+		t.Skip("it is for other tests")
+	}
+	n, err := via.Open(t.Context(), address, via.Options{NoTelemetry: true})
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	fmt.Println("open")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = n.Close()
+}
+
+// claimed starts a program in a control group, and returns what it says and what ends it.
+func claimed(t *testing.T, in func(*exec.Cmd), address string) (said string, end func()) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestClaimedProcess$")
+	c.Env = append(os.Environ(), claimedAddress+"="+address)
+	in(c)
+	hold, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			_ = hold.Close()
+			_ = c.Wait()
+		}
+	}
+	t.Cleanup(end)
+	return line, end
+}
+
+// TestClaim: a claim narrows what the file grants to the programs of its control group, whatever they
+// ask for, and to no others. Once it is withdrawn, so is the NIC.
+func TestClaim(t *testing.T) {
+	group := fmt.Sprintf("/trapeze-test-%d", os.Getpid())
+	in := cgrouptest.Make(t, group+"/pod")
+	claims := filepath.Join(t.TempDir(), "claims")
+	socket := serve(t, "claims = \""+claims+"\"\n"+local+"vis = 16\nmemory = \"64M\"\n")
+	want := agentlink.Claim{NIC: "local", Cgroups: []string{group + "/other", group + "/pod"}, VIs: 4, Memory: 1 << 20, Rate: 1 << 30}
+	write := func(c agentlink.Claim) {
+		t.Helper()
+		if err := agentlink.WriteClaim(claims, "c1", c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(want)
+	at := func(options string) string { return "agent:?" + options + "socket=" + socket }
+	for options, says := range map[string]string{
+		"vis=5&": "vis=5: claim c1 grants 4 at most", "memory=2M&": "memory=2097152: claim c1 grants 1048576 bytes",
+	} {
+		if said, _ := claimed(t, in, at(options)); !strings.Contains(said, says) {
+			t.Errorf("%s: %q", options, said)
+		}
+	}
+	open(t, at("vis=16&memory=64M&")) // of this program, which is in another group
+	said, end := claimed(t, in, at(""))
+	if said != "open\n" {
+		t.Fatal(said)
+	}
+	var has *agentlink.Client
+	for _, c := range list(t, socket) {
+		if c.Grant == "claim c1" {
+			has = &c
+		}
+	}
+	if has == nil || has.VIs != 4 || has.Direct != 0 {
+		t.Errorf("the client has %+v", has)
+	}
+	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "as many NICs open") {
+		t.Errorf("a second NIC: %q", said)
+	}
+	end()
+	if said, end = claimed(t, in, at("")); said != "open\n" {
+		t.Errorf("after the first: %q", said)
+	}
+	// Of a NIC that the claim is not about there is none.
+	write(agentlink.Claim{NIC: "another", Cgroups: want.Cgroups})
+	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "no grant") {
+		t.Errorf("another NIC: %q", said)
+	}
+	if err := agentlink.WithdrawClaim(claims, "c1"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, socket, "the NIC is withdrawn", func(all []agentlink.Client) bool {
+		for _, c := range all {
+			if c.Grant == "claim c1" {
+				return false
+			}
+		}
+		return true
+	})
+	end()
+}
+
+func await(t *testing.T, socket, what string, is func([]agentlink.Client) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(list(t, socket)); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited until ", what)
+		}
+	}
+}
+
+// TestClaimedOnly: a grant for claimed programs is for no others. Claims that cannot be used, or that
+// others could have written, are none.
+func TestClaimedOnly(t *testing.T) {
+	group := fmt.Sprintf("/trapeze-test-only-%d", os.Getpid())
+	in := cgrouptest.Make(t, group)
+	claims := filepath.Join(t.TempDir(), "claims")
+	socket := serve(t, "claims = \""+claims+"\"\n"+local+"claimed = true\n")
+	wants := func(what, says string) {
+		t.Helper()
+		said, end := claimed(t, in, "agent:?socket="+socket)
+		if !strings.Contains(said, says) {
+			t.Errorf("%s: %q, want %q", what, said, says)
+		}
+		end()
+	}
+	wants("no claim", "no grant")
+	if err := agentlink.WriteClaim(claims, "c1", agentlink.Claim{NIC: "local", Cgroups: []string{group}}); err != nil {
+		t.Fatal(err)
+	}
+	wants("a claim", "open")
+	if _, err := via.Open(t.Context(), "agent:?socket="+socket, via.Options{NoTelemetry: true}); err == nil || !strings.Contains(err.Error(), "no grant") {
+		t.Errorf("another group: %v", err)
+	}
+	if err := os.Chmod(claims, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	wants("a folder of everyone", "no grant")
+	if err := os.Chmod(claims, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(claims, "c1.json"), []byte(`{"nic":"local"`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wants("a file that is cut off", "no grant")
+}
