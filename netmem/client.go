@@ -54,7 +54,14 @@ var (
 // answered. The NIC stays open when the client is closed. Errors: ErrOption, ErrUnavailable,
 // ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
-	addresses, err := resolve(ctx, nic, servers)
+	name := ""
+	var addresses []via.Address
+	var err error
+	if len(servers) == 1 && o.Copies > 1 && !isAddress(servers[0]) {
+		name = servers[0]
+	} else {
+		addresses, err = resolve(ctx, nic, servers)
+	}
 	if err == nil && o.Cooperation != nil {
 		with := *o.Cooperation
 		with.addresses, err = resolve(ctx, nic, with.Hosts)
@@ -63,7 +70,16 @@ func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Clie
 	if err != nil {
 		return nil, err
 	}
+	if name != "" {
+		p, err := openNamed(ctx, nic, onNIC{nic}, name, func(ctx context.Context) ([]via.Address, error) { return resolve(ctx, nic, servers) }, &o)
+		return begin(ctx, p, o, err)
+	}
 	return open(ctx, nic, onNIC{nic}, addresses, o)
+}
+
+func isAddress(server string) bool {
+	_, err := via.ParseAddress(server)
+	return err == nil
 }
 
 // resolve reads the addresses of servers. A name may stand for several.
@@ -83,6 +99,11 @@ func resolve(ctx context.Context, nic *via.NIC, servers []string) (list []via.Ad
 
 func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o Options) (*Client, error) {
 	p, err := openPool(ctx, nic, f, servers, &o)
+	return begin(ctx, p, o, err)
+}
+
+// begin makes the client of a pool, unless opening that has failed.
+func begin(ctx context.Context, p *pool, o Options, err error) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 // line is one connection with a server. What fails on it ends it: a link gets a new one.
 type line struct {
 	conn        conn
+	to          *place
 	incarnation uint64
 	// record is that of the server's pool, as the server said last.
 	record atomic.Pointer[protocol.Record]
@@ -23,6 +24,8 @@ type line struct {
 	// has this record.
 	opened time.Time
 	heard  atomic.Int64
+	// self is the server's number in its record, as it said last; -1: it has said none.
+	self atomic.Int32
 	// incomplete: the server would not adopt a record in which it is a member.
 	incomplete atomic.Bool
 	// plain: the server is older than the cooperative cache, and knows nothing of it.
@@ -42,7 +45,7 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 	if err != nil {
 		return nil, protocol.Description{}, err
 	}
-	l := &line{conn: c, timeout: timeout, opened: time.Now()}
+	l := &line{conn: c, to: placeOf(to), timeout: timeout, opened: time.Now()}
 	l.record.Store(&protocol.Record{})
 	d, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe})
 	if err != nil {
@@ -104,6 +107,7 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 		l.incarnation = r.Incarnation
 	}
 	if q.Operation != protocol.Witness {
+		l.self.Store(int32(min(r.Client, protocol.MaxServers+1)) - 1)
 		l.record.Store(&d.Record)
 		l.heard.Store(int64(sent))
 	}
@@ -128,7 +132,7 @@ func (l *line) adopt(ctx context.Context, r protocol.Record, self int, how proto
 // it should have.
 func (l *line) lacks(r protocol.Record, number int) bool {
 	has := l.record.Load()
-	return l.incomplete.Load() && has.Epoch < r.Epoch && has.State(number) == protocol.Joining
+	return l.incomplete.Load() && has.Epoch < r.Epoch && has.State(number) != protocol.Member
 }
 
 // blank says that the server belongs to no pool: it is new, or has lost what it had.

@@ -13,17 +13,31 @@ import (
 
 // link is a server as a client knows it: connected or not.
 type link struct {
-	pool    *pool
-	address via.Address
-	name    string
-	number  int                  // in the record of the pool
-	now     atomic.Pointer[line] // nil while there is no connection
-	wake    chan struct{}        // the keeper looks again
+	pool   *pool
+	at     atomic.Pointer[place] // nil: the server of this number is not known
+	number int                   // in the record of the pool
+	now    atomic.Pointer[line]  // nil while there is no connection
+	wake   chan struct{}         // the keeper looks again
 
 	mu   sync.Mutex
 	err  error     // why there is no connection
 	away time.Time // since when there is none
+}
 
+// place is where a server is.
+type place struct {
+	address via.Address
+	name    string
+}
+
+func placeOf(a via.Address) *place { return &place{a, a.String()} }
+
+// name is the server's, for errors.
+func (k *link) name() string {
+	if at := k.at.Load(); at != nil {
+		return at.name
+	}
+	return fmt.Sprintf("server %d", k.number)
 }
 
 // use returns the line if there is one, and else why there is none.
@@ -121,10 +135,13 @@ func (k *link) keep(ctx context.Context) {
 
 // dial connects again, and checks that the server still is what it was.
 func (k *link) dial(ctx context.Context) error {
-	p := k.pool
+	p, at := k.pool, k.at.Load()
+	if at == nil {
+		return errNoPlace
+	}
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
-	l, d, err := dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
+	l, d, err := dialLine(within, p.fabric, at.address, p.options.Depth, p.options.Timeout)
 	if err != nil {
 		return err
 	}
@@ -142,6 +159,12 @@ func (k *link) dial(ctx context.Context) error {
 			return err
 		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.at.Load() != at {
+		l.close()
+		return errNoPlace
+	}
 	k.now.Store(l)
 	p.changes.tell()
 	return nil
@@ -150,7 +173,7 @@ func (k *link) dial(ctx context.Context) error {
 // fits says what is wrong with what a server lends now.
 func (p *pool) fits(k *link, d protocol.Description) error {
 	fail := func(err error, hint string) error {
-		return &Error{Op: "connect", Device: k.name, Err: err, Hint: hint}
+		return &Error{Op: "connect", Device: k.name(), Err: err, Hint: hint}
 	}
 	switch r := p.record(); {
 	case int(d.Page) != p.page || d.Span/uint64(d.Page) != p.pages:
@@ -158,7 +181,7 @@ func (p *pool) fits(k *link, d protocol.Description) error {
 			fmt.Sprintf("%d bytes by pages of %d, as at the other servers", p.pages*uint64(p.page), p.page)), "")
 	case d.Pool != 0 && d.Pool != r.Pool:
 		return fail(ErrOtherPool, "another client has begun anew with it; restart the servers, or open another client")
-	case d.Pool != 0 && d.Members != p.members:
+	case d.Pool != 0 && !d.SameMembers(p.members):
 		return fail(ErrOtherPool, "all clients of a pool name the same servers, copies and witness")
 	}
 	return nil

@@ -21,7 +21,7 @@ func (p *pool) tend(ctx context.Context) {
 	compare := time.Now()
 	for {
 		p.tendOnce(ctx)
-		if v := p.view.Load(); p.outside(v.Record) == 0 && p.told(v) && (time.Now().After(compare) || p.differs.Swap(false)) {
+		if v := p.view.Load(); p.outside(v.Record) == 0 && !v.Moving() && p.told(v) && (time.Now().After(compare) || p.differs.Swap(false)) {
 			if p.reconcile(ctx, v) {
 				compare = time.Now().Add(reconcileEvery)
 			}
@@ -62,13 +62,16 @@ func (p *pool) tendOnce(ctx context.Context) {
 	for _, k := range p.links {
 		l, s := k.now.Load(), v.State(k.number)
 		switch {
-		case l == nil || s == protocol.Out:
+		case l == nil || !v.in(k) || v.Named() && s == protocol.Joining && !v.newest(l.to):
 		case l.record.Load().Epoch < v.Epoch && !(s == protocol.Member && v.resigned(k, l)):
 			p.give(ctx, k, l, v.Record)
-		case s == protocol.Joining && p.told(v) && p.copyTo(ctx, v, k, l) && l.adopt(ctx, v.Record, k.number, protocol.Exactly) == nil:
+		case s == protocol.Joining && !v.Named() && p.told(v) && p.copyTo(ctx, v, k, l) && l.adopt(ctx, v.Record, k.number, protocol.Exactly) == nil:
 			p.change(ctx, v, v.With(k.number, protocol.Member))
 			return
 		}
+	}
+	if v.Named() && p.view.Load() == v {
+		p.relocate(ctx, v)
 	}
 	p.changes.tell()
 }
@@ -77,7 +80,7 @@ func (p *pool) tendOnce(ctx context.Context) {
 // has made the pool may have died meanwhile.
 func (p *pool) form(ctx context.Context, v *view) {
 	for _, k := range p.links {
-		if l := k.now.Load(); l != nil && l.blank() && p.unused(v, k, l) {
+		if l := k.now.Load(); v.in(k) && l != nil && l.blank() && p.unused(v, k, l) {
 			p.give(ctx, k, l, v.Record)
 		}
 	}
@@ -93,15 +96,20 @@ func (p *pool) form(ctx context.Context, v *view) {
 func (p *pool) unused(v *view, blank *link, since *line) bool {
 	return !slices.ContainsFunc(p.links, func(k *link) bool {
 		l := k.now.Load()
-		return k != blank && (l == nil || !l.blank() && (!v.has(k) || l.opened.Add(time.Duration(l.heard.Load())).Before(since.opened)))
+		return v.in(k) && k != blank && (l == nil || !l.blank() && (!v.has(k) || l.opened.Add(time.Duration(l.heard.Load())).Before(since.opened)))
 	})
 }
 
 // next is the record that the pool needs because of what a server does; false if it needs none.
 func (p *pool) next(v *view, k *link) (protocol.Record, bool) {
 	l, s := k.now.Load(), v.State(k.number)
-	room := p.outside(v.Record) < p.placement.Copies()-1 // each page is left a member
+	room := p.outside(v.Record) < p.options.Copies-1 // each page is left a member
 	dead := l == nil && time.Since(k.awaySince()) >= p.options.Timeout
+	if v.Named() {
+		// What is out comes back as another server. Without a witness only what has no pages goes.
+		left := (dead || p.names.left(k)) && p.options.Witness != nil || l != nil && v.resigned(k, l)
+		return v.With(k.number, protocol.Out), s == protocol.Member && left && room
+	}
 	switch {
 	case s == protocol.Member && dead && room && p.options.Witness != nil:
 		return v.With(k.number, protocol.Out), true
@@ -121,7 +129,7 @@ func (p *pool) change(ctx context.Context, v *view, next protocol.Record) {
 	defer cancel()
 	if w := p.options.Witness; w != nil {
 		now, err := w.Swap(within, p.nic, next, p.allHave(v))
-		if err == nil && now.Pool == next.Pool && now.Members == next.Members {
+		if err == nil && now.SamePool(next) {
 			p.learn(now)
 		}
 		p.setWitnessError(err)

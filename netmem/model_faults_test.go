@@ -282,7 +282,7 @@ func (s *schedule) differs(c *Client) string {
 		var first []byte
 		var stamp protocol.Stamp
 		for i, k := range c.pool.places(v, page, room[:0]) {
-			lent := s.serves[string(k.address.Discriminator)].server.storage
+			lent := s.serves[string(k.at.Load().address.Discriminator)].server.storage
 			m, ok := lent.(*memoryStorage)
 			if !ok {
 				m = lent.(*disk).memoryStorage

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -20,21 +19,22 @@ const maxCopies = 8
 // pool is the servers of a client together: where pages are, and how they are fetched and
 // written there.
 type pool struct {
-	nic       *via.NIC // for the witness
-	fabric    fabric
-	options   Options
-	links     []*link
-	placement *placement.Placement
-	page      int    // bytes
-	pages     uint64 // that are lent
-	lasting   bool
-	readOnly  bool
-	members   uint64 // Record.Members
-	client    uint64
-	newest    atomic.Uint64 // version that a write built on nothing was refused for
-	view      atomic.Pointer[view]
-	wake      chan struct{} // the record may have to be changed
-	differs   atomic.Bool   // two copies of a page do
+	nic      *via.NIC // for the witness
+	fabric   fabric
+	options  Options
+	links    []*link // one for each number, if the pool has a name
+	fixed    *layout // nil if it has
+	names    *naming // nil if it has none
+	page     int     // bytes
+	pages    uint64  // that are lent
+	lasting  bool
+	readOnly bool
+	members  uint64 // Record.Members
+	client   uint64
+	newest   atomic.Uint64 // version that a write built on nothing was refused for
+	view     atomic.Pointer[view]
+	wake     chan struct{} // the record may have to be changed
+	differs  atomic.Bool   // two copies of a page do
 
 	witnessMu  sync.Mutex
 	witnessErr error // what the witness has said last
@@ -58,28 +58,46 @@ func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address
 	if err := o.check(len(servers)); err != nil {
 		return nil, err
 	}
-	p := &pool{nic: nic, fabric: f, options: *o, client: draw(), wake: make(chan struct{}, 1)}
-	p.view.Store(&view{})
+	p := newPool(nic, f, o)
 	var names []string
 	for _, a := range servers {
-		p.links = append(p.links, &link{pool: p, address: a, name: a.String(), wake: make(chan struct{}, 1)})
-		names = append(names, a.String())
+		k := p.link()
+		k.at.Store(placeOf(a))
+		names = append(names, k.name())
 	}
 	var err error
-	if p.placement, err = placement.New(names, o.Copies); err != nil {
+	if p.fixed, err = newLayout(p.links, names, o.Copies); err != nil {
 		return nil, &Error{Op: "place pages", Err: fmt.Errorf("%w: %w", ErrOption, err)}
 	}
 	p.number(names)
+	return p, p.begin(ctx, p.connect)
+}
+
+func newPool(nic *via.NIC, f fabric, o *Options) *pool {
+	p := &pool{nic: nic, fabric: f, options: *o, client: draw(), wake: make(chan struct{}, 1)}
+	p.view.Store(&view{})
+	return p
+}
+
+// link adds one.
+func (p *pool) link() *link {
+	k := &link{pool: p, wake: make(chan struct{}, 1), err: errNoPlace, away: time.Now()}
+	p.links = append(p.links, k)
+	return k
+}
+
+// begin connects with servers.
+func (p *pool) begin(ctx context.Context, connect func(context.Context) error) error {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.connect(ctx); err != nil {
+	if err := connect(ctx); err != nil {
 		p.cancel()
-		return nil, err
+		return err
 	}
-	return p, nil
+	return nil
 }
 
 // alone says that no server holds copies for another.
-func (p *pool) alone() bool { return p.placement.Copies() == 1 }
+func (p *pool) alone() bool { return p.options.Copies == 1 }
 
 // record is the newest record of the pool that this client knows.
 func (p *pool) record() protocol.Record { return p.view.Load().Record }
@@ -107,7 +125,7 @@ func (p *pool) connect(ctx context.Context) error {
 	var late *time.Timer // ends the wait for the others
 	for i, k := range p.links {
 		wait.Go(func() {
-			lines[i], found[i], k.err = dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
+			lines[i], found[i], k.err = dialLine(within, p.fabric, k.at.Load().address, p.options.Depth, p.options.Timeout)
 			if k.err == nil && found[i].Pool != 0 && !p.alone() {
 				first.Do(func() { late = time.AfterFunc(othersLater, cancel) })
 			}
@@ -138,10 +156,10 @@ func (p *pool) connect(ctx context.Context) error {
 // agree finds out which pool the servers are, or makes them one.
 func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Description) error {
 	var away error
-	for i, k := range p.links {
+	for i, k := range p.links[:len(lines)] {
 		switch d := found[i]; {
 		case lines[i] == nil:
-			away = &Error{Op: "connect", Device: k.name, Err: k.err}
+			away = &Error{Op: "connect", Device: k.name(), Err: k.err}
 		case p.page == 0:
 			p.page, p.pages, p.lasting = int(d.Page), d.Span/uint64(d.Page), d.Lasting
 			fallthrough
@@ -170,8 +188,12 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 
 // create makes new servers a pool, unless another client is faster.
 func (p *pool) create(ctx context.Context, lines []*line) error {
-	first := protocol.FirstRecord(draw(), uint64(time.Now().UnixNano()), p.members, p.placement.Copies())
-	for n := range p.links { // in the order of their numbers: the first decides between two clients
+	pool, base := draw(), uint64(time.Now().UnixNano())
+	first := protocol.FirstRecord(pool, base, p.members, p.options.Copies)
+	if p.names != nil {
+		first = protocol.FirstNamed(pool, base, p.members, p.options.Copies, len(lines))
+	}
+	for n := range lines { // in the order of their numbers: the first decides between two clients
 		i := slices.IndexFunc(p.links, func(k *link) bool { return k.number == n })
 		k, l := p.links[i], lines[i]
 		err := l.adopt(ctx, first, n, 0)
@@ -186,7 +208,7 @@ func (p *pool) create(ctx context.Context, lines []*line) error {
 			_, err = p.options.Witness.Swap(ctx, p.nic, first, true)
 		}
 		if err != nil && !errors.Is(err, ErrEpoch) { // a newer one: others use the pool already
-			return &Error{Op: "connect", Device: k.name, Err: err}
+			return &Error{Op: "connect", Device: k.name(), Err: err}
 		}
 		p.learn(*l.record.Load())
 	}
@@ -206,6 +228,9 @@ func (p *pool) start() error {
 	}
 	for _, k := range p.links {
 		p.running.Go(func() { k.keep(p.ctx) })
+	}
+	if p.names != nil {
+		p.running.Go(func() { p.watchNames(p.ctx) })
 	}
 	if !p.alone() {
 		p.running.Go(func() { p.tend(p.ctx) })

@@ -29,7 +29,7 @@ func TestBlankServer(t *testing.T) {
 	}
 	var room [maxCopies]*link
 	v := c.pool.view.Load()
-	last := c.pool.last(v, c.pool.places(v, 0, room[:0])).address.Discriminator
+	last := c.pool.last(v, c.pool.places(v, 0, room[:0])).at.Load().address.Discriminator
 	over := make(chan bool)
 	t.Cleanup(func() { close(over) })
 	d.setLoss(func(_ string, q *protocol.Request, _ func()) bool {

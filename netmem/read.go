@@ -51,7 +51,7 @@ func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int,
 	k := p.places(v, page, room[:0])[0]
 	l, err := k.use()
 	if l == nil {
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: err})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: err})
 	}
 	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into, find)
 	if err == nil && r.Flags&protocol.Unwritten != 0 && l.blank() {
@@ -81,12 +81,12 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 	l, err := k.use()
 	switch {
 	case l == nil:
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: err, Hint: p.waitsFor()})
-	case l.blank() && p.outside(v.Record) == p.placement.Copies()-1:
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()})
+	case l.blank() && p.outside(v.Record) == p.options.Copies-1:
 		return protocol.Reply{}, &Error{Op: onPage("fetch", page), Err: ErrLost}
 	case l.blank():
 		p.attend()
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name, Err: errBlank})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: errBlank})
 	}
 	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into, find)
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *pool) bring(ctx context.Context, v *view, page uint64, r protocol.Reply
 		return true
 	}
 	l := to.now.Load()
-	return l != nil && p.copyPage(ctx, v, page, from, to, l, protocol.Exactly)
+	return l != nil && p.copyPage(ctx, v, page, from, to, l, protocol.Exactly) == nil
 }
 
 // fetchFrom fetches from one server.
@@ -144,7 +144,7 @@ func (p *pool) lost(ctx context.Context, op string, page uint64, k *link, l *lin
 		err = given
 	}
 	err = k.down(l, err)
-	last := &Error{Op: onPage(op, page), Device: k.name, Err: err}
+	last := &Error{Op: onPage(op, page), Device: k.name(), Err: err}
 	if given != nil {
 		return last
 	}
@@ -160,5 +160,5 @@ func (p *pool) refused(op string, page uint64, k *link, r protocol.Result) error
 		p.attend()
 		err = unavailable(op, page, err)
 	}
-	return &Error{Op: onPage(op, page), Device: k.name, Err: err}
+	return &Error{Op: onPage(op, page), Device: k.name(), Err: err}
 }

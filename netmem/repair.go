@@ -12,15 +12,8 @@ import (
 // first that have been members longest, and else as the placement has it. So the copy that is
 // written last has nothing that another one has not.
 func (p *pool) places(v *view, page uint64, into []*link) []*link {
-	var room [maxCopies]int
-	at := room[:p.placement.Copies()]
-	p.placement.Of(page, at)
-	for _, n := range at {
-		into = append(into, p.links[n])
-		for i := len(into) - 1; i > 0 && v.Rank(into[i-1].number) > v.Rank(into[i].number); i-- {
-			into[i-1], into[i] = into[i], into[i-1]
-		}
-	}
+	into = v.layout.of(page, into)
+	slices.SortStableFunc(into, func(a, b *link) int { return v.Rank(a.number) - v.Rank(b.number) })
 	return into
 }
 
@@ -47,7 +40,7 @@ func (p *pool) runs(ctx context.Context, v *view, list []*link, f func(first uin
 // stamps fetches the stamps of n pages of a server.
 func (p *pool) stamps(ctx context.Context, v *view, k *link, first uint64, n int) ([]protocol.Stamp, bool) {
 	l := k.now.Load()
-	if l == nil || l.blank() {
+	if l == nil || l.blank() && v.in(k) {
 		return nil, false
 	}
 	frame, free, err := p.scratch(ctx)
@@ -86,7 +79,7 @@ func (p *pool) copyTo(ctx context.Context, v *view, to *link, l *line) bool {
 			if from == nil || stamps[from][i].Same(have) {
 				continue
 			}
-			if !p.copyPage(ctx, v, page, from, to, l, protocol.Exactly) {
+			if p.copyPage(ctx, v, page, from, to, l, protocol.Exactly) != nil {
 				return false
 			}
 		}
@@ -97,7 +90,7 @@ func (p *pool) copyTo(ctx context.Context, v *view, to *link, l *line) bool {
 // present is the servers that are not out.
 func (p *pool) present(v *view) (list []*link) {
 	for _, k := range p.links {
-		if v.State(k.number) != protocol.Out {
+		if v.in(k) {
 			list = append(list, k)
 		}
 	}
@@ -128,9 +121,9 @@ func (p *pool) lastConnected(v *view, places []*link, other *link) *link {
 // of a page has it then, and others do not.
 func (p *pool) reconcile(ctx context.Context, v *view) bool {
 	return p.runs(ctx, v, p.present(v), func(first uint64, stamps map[*link][]protocol.Stamp) bool {
-		n := len(stamps[p.links[0]])
+		n := min(uint64(p.page/protocol.StampSize), p.pages-first)
 		for i := range n {
-			page := first + uint64(i)
+			page := first + i
 			var room [maxCopies]*link
 			places := p.places(v, page, room[:0])
 			newest := places[0]
@@ -156,35 +149,36 @@ func (p *pool) mend(ctx context.Context, v *view, page uint64, from, to *link, h
 		condition = protocol.Exactly
 	}
 	l := to.now.Load()
-	return l != nil && p.copyPage(ctx, v, page, from, to, l, condition)
+	return l != nil && p.copyPage(ctx, v, page, from, to, l, condition) == nil
 }
 
-// copyPage copies a page from one server to another.
-func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *link, l *line, condition protocol.Condition) bool {
+// copyPage copies a page from one server to another, unless that one has a newer one.
+func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *link, l *line, condition protocol.Condition) error {
 	source := from.now.Load()
 	if source == nil || source.blank() {
-		return false
+		return errBlank
 	}
 	frame, free, err := p.scratch(ctx)
 	if err != nil {
-		return false
+		return err
 	}
 	defer free()
 	r, err := source.fetch(ctx, v.Epoch, page, 0, frame)
 	if err != nil {
-		from.down(source, err)
-		return false
+		return from.down(source, err)
 	}
 	if r.Result != protocol.OK {
-		return false
+		return refusal(r.Result)
 	}
 	p.counters.repaired.Add(1)
 	w, err := l.write(ctx, v.Epoch, page, frame, condition, 0, Version(r.Version), r.Client)
 	if err != nil {
-		to.down(l, err)
-		return false
+		return to.down(l, err)
 	}
-	return w.Result == protocol.OK || w.Result == protocol.VersionConflict // it has a newer one
+	if w.Result == protocol.OK || w.Result == protocol.VersionConflict {
+		return nil
+	}
+	return refusal(w.Result)
 }
 
 // scratch lends a frame for a page on its way from one server to another.

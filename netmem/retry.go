@@ -58,6 +58,9 @@ func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err
 		return err
 	}
 	a.restarted = restarted
+	if v.Moving() && p.missing(v) == nil {
+		a.start = time.Now() // the call waits for as long as pages move
+	}
 	limit := p.options.Timeout
 	if !p.alone() && p.options.Witness != nil {
 		limit = 2*limit + 4*lease

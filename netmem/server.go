@@ -58,6 +58,9 @@ type ServerOptions struct {
 	// connection is ended, as nobody writes to pages that are being sent. Zero is
 	// 5 s.
 	Timeout time.Duration
+	// Lease, if it is not nil, ends the server when it is closed, with ErrLease: via.Publication.Lost
+	// of the name under which clients find it. Others may then go on without it.
+	Lease <-chan struct{}
 	// Strangers is how many clients may be connected that have never asked for a page, as each
 	// takes memory: one more ends the connection of the oldest. Zero is 16.
 	Strangers int
@@ -167,6 +170,9 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	}
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
+	if o.Lease != nil {
+		s.running.Go(s.fence)
+	}
 	return s, nil
 }
 
@@ -184,6 +190,23 @@ func newServer(ctx context.Context, f fabric, lent storage, o ServerOptions) (*S
 		s.rooms, err = newStampRooms(ctx, f, o.Page)
 	}
 	return s, err
+}
+
+// fence ends the server when its lease does.
+func (s *Server) fence() {
+	select {
+	case <-s.ctx.Done():
+	case <-s.options.Lease:
+		s.fail(ErrLease)
+	}
+}
+
+// fail ends the server because of err.
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	s.failed = err
+	s.mu.Unlock()
+	s.cancel()
 }
 
 // release gives back the memory that is lent.
@@ -264,10 +287,7 @@ func (s *Server) accept() {
 		r, err := s.listener.Accept(s.ctx)
 		if err != nil {
 			if s.ctx.Err() == nil {
-				s.mu.Lock()
-				s.failed = err
-				s.mu.Unlock()
-				s.cancel()
+				s.fail(err)
 			}
 			return
 		}

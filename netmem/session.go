@@ -175,7 +175,11 @@ func (x *session) stat(q replier, r *protocol.Reply) {
 }
 
 func (x *session) describe(q replier, r *protocol.Reply) {
-	x.describeIn(q, r, x.server.membership.Load().Record)
+	m := x.server.membership.Load()
+	if m.Pool != 0 {
+		r.Client = uint64(m.self) + 1
+	}
+	x.describeIn(q, r, m.Record)
 }
 
 // describeIn describes the server with the record of a pool.

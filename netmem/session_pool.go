@@ -28,7 +28,7 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 	now := s.membership.Load()
 	switch {
 	case now.Pool == 0:
-	case now.Pool != to.Pool, now.Members != to.Members:
+	case !to.SamePool(now.Record):
 		r.Version = now.Pool
 		return protocol.OtherPool
 	case to.Record == now.Record:
@@ -39,7 +39,7 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 	case to.Epoch <= now.Epoch:
 		r.Version = now.Epoch
 		return protocol.OtherEpoch
-	case now.state() == protocol.Joining && to.state() == protocol.Member && !now.complete:
+	case to.state() == protocol.Member && !now.has(to):
 		return protocol.NotMember
 	}
 	if s.storage.save(*to) != nil {
@@ -47,6 +47,18 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 	}
 	s.membership.Store(to)
 	return protocol.OK
+}
+
+// has says whether a server that is now has all pages that it should have as member to. In a pool
+// with a name another server may have had its number since: all members know of each move.
+func (m *membership) has(to *membership) bool {
+	switch m.state() {
+	case protocol.Member:
+		return !to.Named() || m.self == to.self && to.Generation()-m.Generation() <= 1
+	case protocol.Joining:
+		return m.complete && m.self == to.self && to.Generation()-m.Generation() <= 1
+	}
+	return !to.Named()
 }
 
 // stamps answers with the stamps of a run of pages.
@@ -84,7 +96,7 @@ func (x *session) witness(q replier, request *protocol.Request, r *protocol.Repl
 	}
 	s.mu.Lock()
 	now, known := s.witnessed[to.Pool]
-	room := known && now.Members == to.Members || !known && len(s.witnessed) < mostWitnessed
+	room := known && to.SameMembers(now.Members) || !known && len(s.witnessed) < mostWitnessed
 	if room && follows(now, to, request.Condition == protocol.IfOlder) {
 		now = to
 		s.witnessed[to.Pool] = to

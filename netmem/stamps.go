@@ -11,7 +11,7 @@ import (
 type stamps struct {
 	// base is the version of pages that were never written.
 	base uint64
-	// joins counts how often the server has begun to join a pool; joining: it does now.
+	// joins counts how often the server has begun to join a pool, or pages to move; joining: it joins now.
 	joins   uint32
 	joining bool
 	pages   []stamp
@@ -73,12 +73,13 @@ func (s *stamps) run(first uint64, into []protocol.Stamp) {
 	}
 }
 
-// become notes the state that the server has in its pool.
-func (s *stamps) become(base uint64, as protocol.State) {
-	if s.base = base; as == protocol.Joining && !s.joining {
+// become notes what the server is in its pool. While pages move, none is fresh.
+func (s *stamps) become(m *membership) {
+	joins := m.state() == protocol.Joining
+	if s.base = m.Base; joins && !s.joining || m.Moving() {
 		s.joins++
 	}
-	s.joining = as == protocol.Joining
+	s.joining = joins
 }
 
 // next is the stamp that a page gets by a write, if its condition holds.

@@ -81,9 +81,12 @@ func (c *Client) Stats() Stats {
 	s.Failovers, s.Repaired = n.failovers.Load(), n.repaired.Load()
 	v := c.pool.view.Load()
 	for _, k := range c.pool.links {
+		if v.State(k.number) == protocol.Vacant && v.Named() {
+			continue
+		}
 		l, err := k.use()
 		complete := l != nil && l.record.Load().Pool == v.Pool && (c.pool.alone() || v.State(k.number) == protocol.Member && v.has(k))
-		s.Servers = append(s.Servers, ServerState{k.name, l != nil, complete, err})
+		s.Servers = append(s.Servers, ServerState{k.name(), l != nil, complete, err})
 	}
 	return s
 }

@@ -115,7 +115,7 @@ func (s *fileStorage) save(m membership) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	after := stamps{joins: s.file.joins, joining: s.file.joining}
-	after.become(m.Base, m.state())
+	after.become(&m)
 	to := s.file.state
 	to.record, to.base, to.joins = m.append(nil), after.base, after.joins
 	if err := s.file.save(to, true); err != nil {

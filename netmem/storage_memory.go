@@ -138,7 +138,7 @@ func (s *memoryStorage) load() (membership, error) { return membership{}, nil }
 func (s *memoryStorage) save(m membership) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.become(m.Base, m.state())
+	s.become(&m)
 	return nil
 }
 

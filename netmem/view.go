@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -24,6 +25,33 @@ type view struct {
 	// nanoseconds after opened; 0: it does not know yet.
 	since  atomic.Int64
 	opened time.Time
+	// safe: none is out that was not before, when the record held.
+	safe bool
+	// layout says where pages are, and next where they move to; that is nil unless they do.
+	layout, next *layout
+}
+
+// layout places pages on servers.
+type layout struct {
+	*placement.Placement
+	links []*link
+}
+
+// newLayout fails if there are fewer servers than copies, or two of one name.
+func newLayout(links []*link, names []string, copies int) (*layout, error) {
+	p, err := placement.New(names, copies)
+	return &layout{p, links}, err
+}
+
+// of appends the servers of a page to into.
+func (l *layout) of(page uint64, into []*link) []*link {
+	var room [maxCopies]int
+	at := room[:l.Copies()]
+	l.Of(page, at)
+	for _, n := range at {
+		into = append(into, l.links[n])
+	}
+	return into
 }
 
 // number gives the links the numbers that they have in records: the order of their names.
@@ -35,8 +63,10 @@ func (p *pool) number(names []string) {
 		digest.Write([]byte{0, byte(p.options.Copies)})
 	}
 	p.members = digest.Sum64()
-	for _, k := range p.links {
-		k.number = slices.Index(sorted, k.name)
+	for i, k := range p.links {
+		if k.number = i; p.names == nil {
+			k.number = slices.Index(sorted, k.name())
+		}
 	}
 }
 
@@ -54,12 +84,33 @@ func (p *pool) learn(r protocol.Record) {
 		if r.Epoch <= now.Epoch {
 			return
 		}
-		if p.view.CompareAndSwap(now, &view{Record: r, opened: time.Now()}) {
+		next := p.newView(r)
+		if next.layout == nil {
+			return // it is no record of this pool
+		}
+		next.safe = r.Named() && now.Epoch > 0 && p.settled(now) && !slices.ContainsFunc(p.links, func(k *link) bool {
+			return r.State(k.number) == protocol.Out && now.State(k.number) != protocol.Out
+		})
+		if p.view.CompareAndSwap(now, next) {
 			p.changes.tell()
 			p.attend()
 			return
 		}
 	}
+}
+
+func (p *pool) newView(r protocol.Record) *view {
+	v := &view{Record: r, opened: time.Now(), layout: p.fixed}
+	switch {
+	case r.Named() != (p.names != nil):
+		v.layout = nil
+	case p.names != nil:
+		v.layout = p.layoutOf(r, protocol.Member, protocol.Out)
+		if r.Moving() {
+			v.next = p.layoutOf(r, protocol.Member, protocol.Joining)
+		}
+	}
+	return v
 }
 
 // attend has the pool look after its members.
@@ -73,7 +124,7 @@ func (p *pool) attend() {
 // has says that a server is connected and has the record.
 func (v *view) has(k *link) bool {
 	l := k.now.Load()
-	return l != nil && *l.record.Load() == v.Record
+	return l != nil && *l.record.Load() == v.Record && (!v.Named() || int(l.self.Load()) == k.number)
 }
 
 // resigned says that a server, on its line, has said itself that it is no member any more.
@@ -85,20 +136,28 @@ func (v *view) forming() bool { return v.Epoch == 1 && v.Copies() > 1 }
 // told says that all servers but those that are out have the record.
 func (p *pool) told(v *view) bool {
 	for _, k := range p.links {
-		if v.State(k.number) != protocol.Out && !v.has(k) {
+		if v.in(k) && !v.has(k) {
 			return false
 		}
 	}
 	return true
 }
 
+// in says that a server is in the pool, and not out.
+func (v *view) in(k *link) bool {
+	s := v.State(k.number)
+	return s == protocol.Member || s == protocol.Joining
+}
+
 // settled says whether the record holds: all servers but those that are out have been told, and
 // a lease has gone by if there are such. Until then a client that does not know of it may read
 // from one that is out. Without a witness no server is out but by its own word.
 func (p *pool) settled(v *view) bool {
-	if v.forming() {
-		return false
-	}
+	return !v.forming() && !v.Moving() && p.expired(v)
+}
+
+// expired says that no client without the record reads from a server that is out.
+func (p *pool) expired(v *view) bool {
 	if p.options.Witness == nil {
 		return true
 	}
@@ -108,7 +167,7 @@ func (p *pool) settled(v *view) bool {
 			return false
 		}
 		since = max(1, time.Since(v.opened))
-		if !p.anyOut(v.Record) {
+		if v.safe || !p.anyOut(v.Record) {
 			since = -lease
 		}
 		v.since.Store(int64(since))
@@ -151,11 +210,11 @@ func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) erro
 // none.
 func (p *pool) missing(v *view) error {
 	for _, k := range p.links {
-		if v.State(k.number) == protocol.Out {
+		if !v.in(k) {
 			continue
 		}
 		if l, err := k.use(); l == nil {
-			return &Error{Op: "reach", Device: k.name, Err: err, Hint: p.waitsFor()}
+			return &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()}
 		}
 	}
 	return nil
@@ -173,7 +232,7 @@ func (p *pool) waitsFor() string {
 // client can have gone on without that server. sure asks the other servers where what they
 // have said is older than a lease.
 func (p *pool) confirmed(ctx context.Context, v *view, from *link) bool {
-	if p.options.Witness == nil || p.outside(v.Record) == p.placement.Copies()-1 {
+	if p.options.Witness == nil || p.outside(v.Record) == p.options.Copies-1 {
 		return true // nobody goes on without one more server
 	}
 	for _, k := range p.links {
@@ -192,10 +251,11 @@ func (p *pool) confirmed(ctx context.Context, v *view, from *link) bool {
 	return false
 }
 
-// outside is how many servers of a record are no members.
+// outside is how many servers of a record are no members. One that joins a pool with a name has no
+// pages of it yet.
 func (p *pool) outside(r protocol.Record) (n int) {
 	for i := range p.links {
-		if r.State(i) != protocol.Member {
+		if s := r.State(i); s == protocol.Out || s == protocol.Joining && !r.Named() {
 			n++
 		}
 	}

@@ -84,7 +84,7 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 				err = errBlank
 			}
 			if l == nil || blank {
-				return unavailable("write", c.page, &Error{Op: "reach", Device: k.name, Err: err, Hint: p.waitsFor()})
+				return unavailable("write", c.page, &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()})
 			}
 			targets = append(targets, target{k, l})
 		}
@@ -101,7 +101,7 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 			p.differs.Store(true)
 			p.attend()
 		}
-		return &Error{Op: onPage("write", c.page), Device: targets[0].name, Err: &ConflictError{c.page, c.base, Version(r.Version)}}
+		return &Error{Op: onPage("write", c.page), Device: targets[0].name(), Err: &ConflictError{c.page, c.base, Version(r.Version)}}
 	case r.Result != protocol.OK:
 		return p.refused("write", c.page, targets[0].link, r.Result)
 	}
@@ -171,7 +171,7 @@ func (p *pool) follow(ctx context.Context, v *view, t target, c *change, version
 	case r.Result == protocol.VersionConflict:
 		p.differs.Store(true)
 		p.attend()
-		return unavailable("write a copy of", c.page, &Error{Op: onPage("write", c.page), Device: t.name, Err: ErrConflict})
+		return unavailable("write a copy of", c.page, &Error{Op: onPage("write", c.page), Device: t.name(), Err: ErrConflict})
 	}
 	return p.refused("write a copy of", c.page, t.link, r.Result)
 }

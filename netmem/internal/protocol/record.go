@@ -15,6 +15,8 @@ const (
 	Joining State = 1
 	// Out: the others go on without it.
 	Out State = 2
+	// Vacant: no server has the number, in a pool with a name.
+	Vacant State = 3
 )
 
 func (s State) String() string {
@@ -23,6 +25,8 @@ func (s State) String() string {
 		return "member"
 	case Joining:
 		return "joining"
+	case Vacant:
+		return "vacant"
 	}
 	return "out"
 }
@@ -34,10 +38,11 @@ type Record struct {
 	// Base is the version of pages that nobody has written.
 	Base uint64
 	// Members stands for the names of the servers and the witness (Digest in package netmem):
-	// clients that name others do not use the pool.
+	// clients that name others do not use the pool. In a pool with a name the upper half stands for
+	// that name and the witness, and the lower half for the server that has come last.
 	Members uint64
-	// States has two bits for each server, in the order of their names, and from bit 32 on how many
-	// servers hold each page.
+	// States has two bits for each server, in the order of their names; 8 bits from bit 32 on, how
+	// many servers hold each page; and from bit 40 on the generation of a pool with a name.
 	States uint64
 	// Ranks has four bits for each server: those that began to join later have larger ones. Of the
 	// copies of a page the one of the lowest rank decides, and the one of the highest is read.
@@ -45,9 +50,70 @@ type Record struct {
 }
 
 // Copies is on how many servers each page is.
-func (r Record) Copies() int { return int(r.States >> copiesShift) }
+func (r Record) Copies() int { return int(r.States >> copiesShift & 0xff) }
 
-const copiesShift = 32
+const (
+	copiesShift     = 32
+	generationShift = 40
+	newestMask      = 1<<32 - 1 // of Members
+)
+
+// Generation of a pool with a name counts its moves: it grows by one when pages begin to move, and
+// when they have. It is odd in between. That of a pool without a name is 0.
+func (r Record) Generation() uint64 { return r.States >> generationShift }
+
+// Named says that the pool has a name.
+func (r Record) Named() bool { return r.Generation() != 0 }
+
+// Moving says that pages move: none is read or written.
+func (r Record) Moving() bool { return r.Generation()%2 == 1 }
+
+// Newest stands for the server of a pool with a name that has come last.
+func (r Record) Newest() uint32 { return uint32(r.Members) }
+
+// SamePool says that two records are of one pool.
+func (r Record) SamePool(o Record) bool { return r.Pool == o.Pool && r.SameMembers(o.Members) }
+
+// SameMembers says that Members stands for the same, but for which server has come last.
+func (r Record) SameMembers(members uint64) bool {
+	return r.Members == members || r.Named() && (r.Members^members)&^newestMask == 0
+}
+
+// FirstNamed is the first record of a pool with a name, of so many servers.
+func FirstNamed(pool, base, members uint64, copies, servers int) Record {
+	r := FirstRecord(pool, base, members, copies)
+	r.States |= 2<<generationShift | uint64(1<<32-1)&^(1<<(2*servers)-1)
+	return r
+}
+
+// Move is the next record, in which the pages of servers that are out begin to move. If newcomer is
+// not negative, that number, which was vacant, is of the server that newest stands for.
+func (r Record) Move(newcomer int, newest uint32) Record {
+	r.States += 1 << generationShift
+	if newcomer < 0 {
+		return r.With(0, r.State(0))
+	}
+	r.Members = r.Members&^newestMask | uint64(newest)
+	ranks := r.Ranks
+	r = r.With(newcomer, Joining)
+	r.Ranks = ranks // all copies of a page are the same when a move has ended
+	return r
+}
+
+// Moved is the next record, in which pages have moved; without done, all is as before the move.
+func (r Record) Moved(done bool) Record {
+	r.Epoch++
+	r.States += 1 << generationShift
+	for i := range MaxServers {
+		switch s := r.State(i); {
+		case s == Joining && done:
+			r.States &^= 3 << (2 * i)
+		case s == Joining, s == Out && done:
+			r.States |= 3 << (2 * i)
+		}
+	}
+	return r
+}
 
 // FirstRecord is that of a new pool.
 func FirstRecord(pool, base, members uint64, copies int) Record {
@@ -93,9 +159,9 @@ func (r Record) With(server int, s State) Record {
 // Check says what is wrong with a record. Errors are *FormatError.
 func (r Record) Check() error {
 	switch {
-	case r.Pool != 0 && (r.States>>copiesShift == 0 || r.States>>copiesShift > MaxServers):
-		return &FormatError{"copies of the record", r.States >> copiesShift, "1 to 16"}
-	case r.States&(r.States>>1)&0x55555555 != 0:
+	case r.Pool != 0 && (r.Copies() == 0 || r.Copies() > MaxServers):
+		return &FormatError{"copies of the record", uint64(r.Copies()), "1 to 16"}
+	case !r.Named() && r.States&(r.States>>1)&0x55555555 != 0:
 		return &FormatError{"state of a server", r.States, "0 to 2 each"}
 	case (r.Pool == 0) != (r.Epoch == 0):
 		return &FormatError{"epoch of the record", r.Epoch, "more than 0 of a pool, and 0 of none"}
