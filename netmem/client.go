@@ -51,35 +51,34 @@ var (
 // are as via.Dial has them, and a name stands for all that have it (via.NIC.ResolveAll). Which
 // servers they are is fixed when the first client makes them a pool, and needs all of them. Others,
 // with Copies above 1, need those that are left, and wait a second for the rest once one has
-// answered. The NIC stays open when the client is closed. Errors: ErrOption, ErrUnavailable,
-// ErrOtherPool.
+// answered. With Copies above 1, one name alone is that of the pool: pages move to servers that have
+// it later, and with a Witness away from those that lose it. The NIC stays open when the client is
+// closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
-	name := ""
-	var addresses []via.Address
-	var err error
-	if len(servers) == 1 && o.Copies > 1 && !isAddress(servers[0]) {
-		name = servers[0]
-	} else {
-		addresses, err = resolve(ctx, nic, servers)
-	}
-	if err == nil && o.Cooperation != nil {
+	if o.Cooperation != nil {
 		with := *o.Cooperation
-		with.addresses, err = resolve(ctx, nic, with.Hosts)
+		var err error
+		if with.addresses, err = resolve(ctx, nic, with.Hosts); err != nil {
+			return nil, err
+		}
 		o.Cooperation = &with
 	}
+	p, err := openServers(ctx, nic, servers, &o)
+	return begin(ctx, p, o, err)
+}
+
+// openServers opens the pool of some servers, or of a name.
+func openServers(ctx context.Context, nic *via.NIC, servers []string, o *Options) (*pool, error) {
+	if len(servers) == 1 && o.Copies > 1 {
+		if _, err := via.ParseAddress(servers[0]); err != nil {
+			return openNamed(ctx, nic, onNIC{nic}, servers[0], func(ctx context.Context) ([]via.Address, error) { return resolve(ctx, nic, servers) }, o)
+		}
+	}
+	addresses, err := resolve(ctx, nic, servers)
 	if err != nil {
 		return nil, err
 	}
-	if name != "" {
-		p, err := openNamed(ctx, nic, onNIC{nic}, name, func(ctx context.Context) ([]via.Address, error) { return resolve(ctx, nic, servers) }, &o)
-		return begin(ctx, p, o, err)
-	}
-	return open(ctx, nic, onNIC{nic}, addresses, o)
-}
-
-func isAddress(server string) bool {
-	_, err := via.ParseAddress(server)
-	return err == nil
+	return openPool(ctx, nic, onNIC{nic}, addresses, o)
 }
 
 // resolve reads the addresses of servers. A name may stand for several.

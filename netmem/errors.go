@@ -36,8 +36,6 @@ var (
 	// ErrNoWitness: a server is away, and the witness of the pool, without which the others must
 	// not go on, does not answer.
 	ErrNoWitness = errors.New("the witness of the pool does not answer")
-	// ErrLease: the lease of the server's name has ended, so that it answers no more.
-	ErrLease = errors.New("the lease of the server's name has ended")
 	// ErrProtocol: the other end does not keep to the protocol.
 	ErrProtocol = errors.New("the other end breaks the protocol of network memory")
 	// ErrVersionLimit: the page has been written 2^64-2 times, or a client has said so.

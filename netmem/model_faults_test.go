@@ -24,6 +24,10 @@ func (s *schedule) trouble() {
 			s.loseOne()
 			continue
 		}
+		if s.named != nil && s.r.IntN(3) == 0 {
+			s.comeOrGo()
+			continue
+		}
 		switch s.r.IntN(8) {
 		case 0:
 			s.killClient()
@@ -188,17 +192,34 @@ func (s *schedule) settledRecord() *protocol.Record {
 	s.starting.Lock()
 	defer s.starting.Unlock()
 	var r *protocol.Record
+	members := 0
 	for i, n := range s.servers {
+		if s.named != nil && !s.hasName(n) {
+			continue
+		}
 		if n.now == nil {
 			return nil
 		}
-		has := n.now.server.membership.Load().Record
+		m := n.now.server.membership.Load()
+		has := m.Record
+		if s.named != nil {
+			i = m.self
+		}
+		members++
 		if r == nil {
 			r = &has
 		}
 		if has != *r || has.Pool == 0 || has.State(i) != protocol.Member {
 			return nil
 		}
+	}
+	for i := range protocol.MaxServers {
+		if s.named != nil && (r == nil || r.State(i) == protocol.Member) {
+			members--
+		}
+	}
+	if s.named != nil && (members != 0 || r.Moving()) {
+		return nil
 	}
 	return r
 }
@@ -220,6 +241,11 @@ func (s *schedule) finish() {
 	})
 	for _, n := range s.all() {
 		s.start(n)
+		s.set(func() {
+			if s.named != nil && n != s.witness {
+				s.named[n.node] = true
+			}
+		})
 	}
 	p := s.process("healer", 0)
 	c, err := s.open(p, 2*time.Second)
@@ -246,6 +272,7 @@ func (s *schedule) finish() {
 	}
 	r := s.settledRecord()
 	atomic.AddInt64(&s.counts.Epochs, int64(r.Epoch))
+	atomic.AddInt64(&s.counts.Moves, int64(r.Generation()/2))
 	atomic.AddInt64(&s.counts.Joins, int64(c.pool.counters.repaired.Load()))
 	w := &modelWorker{s: s, c: c, p: p, known: map[uint64]modelKnown{}, who: "healer"}
 	m := p.take(modelPage)
@@ -266,13 +293,13 @@ func (s *schedule) differs(c *Client) string {
 		why := "servers are not members:"
 		for _, n := range s.servers {
 			m := n.now.server.membership.Load()
-			why += fmt.Sprintf(" %s has epoch %d, states %x, complete %v;", n.node, m.Epoch, uint32(m.States), m.complete)
+			why += fmt.Sprintf(" %s is %d, has epoch %d, states %x, complete %v;", n.node, m.self, m.Epoch, m.States, m.complete)
 		}
 		r := c.pool.record()
-		why += fmt.Sprintf(" the client has epoch %d, states %x", r.Epoch, uint32(r.States))
+		why += fmt.Sprintf(" the client has epoch %d, states %x", r.Epoch, r.States)
 		if s.witness != nil {
 			w := s.witness.now.server.witnessed[r.Pool]
-			why += fmt.Sprintf(", the witness epoch %d, states %x, %v", w.Epoch, uint32(w.States), c.pool.witnessError())
+			why += fmt.Sprintf(", the witness epoch %d, states %x, %v", w.Epoch, w.States, c.pool.witnessError())
 		}
 		return why
 	}

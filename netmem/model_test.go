@@ -33,7 +33,9 @@ var (
 //
 // A seed stands for the same schedule each time, but for what goroutines do at one instant: some 1
 // of 20 go another way the next time. One that has failed is to be run a few times.
-func TestModel(t *testing.T) {
+func TestModel(t *testing.T) { runModel(t, newSchedule) }
+
+func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
 	n, end := uint64(60), time.Now().Add(4*time.Second)
 	if soak.Wanted() {
 		n, end = 1000, end.Add(time.Hour)
@@ -46,13 +48,13 @@ func TestModel(t *testing.T) {
 	l := newLender(t)
 	var sum modelCounts
 	for seed := *firstSeed; seed < *firstSeed+n && (time.Now().Before(end) || seed < *firstSeed+10); seed++ {
-		s := newSchedule(t, l, seed)
+		s := make(t, l, seed)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, s.run)
 			s.history.check(t, s.witness != nil)
 		})
 		if !ok {
-			t.Fatalf("schedule %d of %d: -run TestModel -schedules 1 -seed %d -events", seed-*firstSeed+1, n, seed)
+			t.Fatalf("schedule %d of %d: -run %s -schedules 1 -seed %d -events", seed-*firstSeed+1, n, t.Name(), seed)
 		}
 		sum.add(&s.counts)
 	}
@@ -60,7 +62,7 @@ func TestModel(t *testing.T) {
 }
 
 // modelCounts are what happened.
-type modelCounts struct{ Reads, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins int64 }
+type modelCounts struct{ Reads, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins, Moves int64 }
 
 func (c *modelCounts) add(o *modelCounts) {
 	c.Reads += o.Reads
@@ -71,6 +73,7 @@ func (c *modelCounts) add(o *modelCounts) {
 	c.Deaths += o.Deaths
 	c.Epochs += o.Epochs
 	c.Joins += o.Joins
+	c.Moves += o.Moves
 }
 
 // modelPage is the size of a page.
@@ -85,7 +88,9 @@ type schedule struct {
 	witness *modelServer // nil if there is none
 	clients []*modelClient
 	pages   int
-	loses   bool // servers lose their memory, and then nothing else happens to servers
+	named   map[string]bool // which servers have the name, if the pool has one; guarded by the network
+	opens   int             // of clients by the name; guarded by the network
+	loses   bool            // servers lose their memory, and then nothing else happens to servers
 	history history
 	counts  modelCounts
 	ending  atomic.Bool
@@ -273,17 +278,29 @@ func (s *schedule) kill(n *modelServer) {
 
 // open opens a client of the model.
 func (s *schedule) open(p *process, timeout time.Duration) (*Client, error) {
-	var list []via.Address
-	for _, n := range s.servers {
-		list = append(list, addressOf(n.node))
-	}
 	o := Options{Copies: 2, Cache: leastFrames * modelPage, Timeout: timeout, ReadAhead: -1, Workers: 1}
 	if s.witness != nil {
 		o.Witness = modelWitness{p}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return open(ctx, nil, p, list, o)
+	if s.named != nil {
+		pool, err := openNamed(ctx, nil, p, "pool", s.lookup(p), &o)
+		return begin(ctx, pool, o, err)
+	}
+	return open(ctx, nil, p, s.addresses(), o)
+}
+
+// addresses are those of the servers; with a name, of those that have it.
+func (s *schedule) addresses() (list []via.Address) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.servers {
+		if s.named == nil || s.named[n.node] {
+			list = append(list, addressOf(n.node))
+		}
+	}
+	return list
 }
 
 // live runs a client, again and again as it dies or is closed, until the end.

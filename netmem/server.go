@@ -58,9 +58,6 @@ type ServerOptions struct {
 	// connection is ended, as nobody writes to pages that are being sent. Zero is
 	// 5 s.
 	Timeout time.Duration
-	// Lease, if it is not nil, ends the server when it is closed, with ErrLease: via.Publication.Lost
-	// of the name under which clients find it. Others may then go on without it.
-	Lease <-chan struct{}
 	// Strangers is how many clients may be connected that have never asked for a page, as each
 	// takes memory: one more ends the connection of the oldest. Zero is 16.
 	Strangers int
@@ -88,6 +85,7 @@ type Server struct {
 	// for reading while a page is written, so that no write of an older record lands later.
 	membership atomic.Pointer[membership]
 	adopting   sync.RWMutex
+	lease      atomic.Pointer[<-chan struct{}] // of the server's name; nil: it needs none
 
 	mu        sync.Mutex
 	failed    error
@@ -170,9 +168,6 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	}
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
-	if o.Lease != nil {
-		s.running.Go(s.fence)
-	}
 	return s, nil
 }
 
@@ -192,21 +187,23 @@ func newServer(ctx context.Context, f fabric, lent storage, o ServerOptions) (*S
 	return s, err
 }
 
-// fence ends the server when its lease does.
-func (s *Server) fence() {
-	select {
-	case <-s.ctx.Done():
-	case <-s.options.Lease:
-		s.fail(ErrLease)
-	}
-}
+// Fence has the server refuse pages once lost is closed: via.Publication.Lost of the name under which
+// clients find it. Others go on without it then. It keeps what it has, and answers again when Fence is
+// called for another publication.
+func (s *Server) Fence(lost <-chan struct{}) { s.lease.Store(&lost) }
 
-// fail ends the server because of err.
-func (s *Server) fail(err error) {
-	s.mu.Lock()
-	s.failed = err
-	s.mu.Unlock()
-	s.cancel()
+// fenced says that the server must not answer.
+func (s *Server) fenced() bool {
+	lost := s.lease.Load()
+	if lost == nil {
+		return false
+	}
+	select {
+	case <-*lost:
+		return true
+	default:
+		return false
+	}
 }
 
 // release gives back the memory that is lent.
@@ -287,7 +284,10 @@ func (s *Server) accept() {
 		r, err := s.listener.Accept(s.ctx)
 		if err != nil {
 			if s.ctx.Err() == nil {
-				s.fail(err)
+				s.mu.Lock()
+				s.failed = err
+				s.mu.Unlock()
+				s.cancel()
 			}
 			return
 		}

@@ -126,6 +126,11 @@ func (x *session) handle(b, payload []byte, q replier) {
 		h.handle(x, q, request, r, payload)
 		return
 	}
+	if request.Operation != protocol.Describe && x.server.fenced() {
+		r.Result = protocol.NotMember
+		x.answer(q, r, protocol.ReplySize, nil)
+		return
+	}
 	switch request.Operation {
 	case protocol.Describe:
 		x.describe(q, r)

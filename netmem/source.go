@@ -19,11 +19,7 @@ type poolSource struct {
 // OpenSource connects with servers as Open does, for pages without a cache. Of the options those about
 // the cache are ignored. The source is an io.Closer, which ends the connections.
 func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) (PageSource, error) {
-	addresses, err := resolve(ctx, nic, servers)
-	if err != nil {
-		return nil, err
-	}
-	p, err := openPool(ctx, nic, onNIC{nic}, addresses, &o)
+	p, err := openServers(ctx, nic, servers, &o)
 	if err != nil {
 		return nil, err
 	}

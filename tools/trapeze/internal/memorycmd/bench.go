@@ -96,7 +96,7 @@ func (x *commands) runBench(ctx context.Context, f benchFlags) error {
 		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
 	}
 	if f.device != "" {
-		return with(ctx, f.device, func(nic *via.NIC) error { return x.benchWith(ctx, nic, servers, f) })
+		return f.with(ctx, func(nic *via.NIC) error { return x.benchWith(ctx, nic, servers, f) })
 	}
 	f.write = true
 	return withPair(ctx, func(near, far *via.NIC) error {

@@ -59,6 +59,8 @@ type clientFlags struct {
 	servers []string
 	copies  int
 	witness string
+	pool    string
+	names   string
 	timeout time.Duration
 	// clients, name, cache and lend are of a cooperative cache: none without clients.
 	clients     []string
@@ -74,6 +76,8 @@ func (f *clientFlags) register(c *cobra.Command, device string) {
 
 func (f *clientFlags) registerCopies(c *cobra.Command) {
 	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
+	c.Flags().StringVar(&f.pool, "pool", "", "in the place of --server: all servers that publish this name, now and later")
+	c.Flags().StringVar(&f.names, "names", "", "file of names for --pool (default the DNS)")
 	c.Flags().StringVar(&f.witness, "witness", "", "who decides that the pool goes on without a server: file:PATH, or a server that is none of the pool's")
 }
 
@@ -129,6 +133,12 @@ func (f *clientFlags) addresses() (list []string, err error) {
 	if f.timeout <= 0 {
 		return nil, &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
+	if f.pool != "" {
+		if f.copies < 2 {
+			return nil, &option.Error{Option: "--copies", Value: fmt.Sprint(f.copies), Allowed: "2 or more with --pool: pages move from one copy to another"}
+		}
+		return []string{f.pool}, nil
+	}
 	for _, s := range f.servers {
 		a, err := parseServer("--server", s)
 		if err != nil {
@@ -158,6 +168,21 @@ func parseServer(flag, s string) (string, error) {
 // logged: what happens to a NIC shows in the calls that suffer from it.
 func logged(ctx context.Context) via.Options {
 	return via.Options{Logger: command.Logger(ctx, command.Quiet)}
+}
+
+// with is with, for what flags say about servers.
+func (f *clientFlags) with(ctx context.Context, use func(*via.NIC) error) error {
+	return with(ctx, f.device, func(nic *via.NIC) error {
+		f.useNames(nic)
+		return use(nic)
+	})
+}
+
+// useNames has a NIC look up the pool's name where the flags say.
+func (f *clientFlags) useNames(nic *via.NIC) {
+	if f.names != "" {
+		nic.UseNames(via.FileNames(f.names))
+	}
 }
 
 // with opens a NIC for use.

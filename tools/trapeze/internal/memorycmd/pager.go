@@ -43,6 +43,9 @@ func (f *clientFlags) command() ([]string, error) {
 	if f.witness != "" {
 		list = append(list, "--witness", f.witness)
 	}
+	if f.pool != "" {
+		list = append(list, "--pool", f.pool, "--names", f.names)
+	}
 	for _, s := range f.servers {
 		list = append(list, "--server", s)
 	}
@@ -77,6 +80,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
+	f.useNames(nic)
 	if o.Cooperation == nil {
 		s, err := netmem.OpenSource(ctx, nic, servers, o)
 		if err != nil {
