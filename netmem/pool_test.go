@@ -252,6 +252,41 @@ func TestCompleteAfterRestart(t *testing.T) {
 	}
 }
 
+// TestOldMember: a server of a pool with a name that has missed a move, or has come under another number,
+// is no member by its old record. It may join.
+func TestOldMember(t *testing.T) {
+	d := newDirect(t, "a")
+	s := d.server("a")
+	adopt := func(r Record, self int, c protocol.Condition) protocol.Result {
+		q := protocol.Request{Operation: protocol.Adopt, Condition: c}
+		q.SetRecord(r, self)
+		return s.adopt(&q, &protocol.Reply{})
+	}
+	first := protocol.FirstNamed(1, 1, 1<<32, 2, 3)
+	without := first.With(0, protocol.Out).Move(-1, 0).Moved(true)
+	another := without.Move(0, 5)
+	again := another.Moved(true).With(1, protocol.Out).Move(3, 6)
+	for _, step := range []struct {
+		what      string
+		record    Record
+		self      int
+		condition protocol.Condition
+		want      protocol.Result
+	}{
+		{"a member", first, 0, 0, protocol.OK},
+		{"whose number another has", another.Moved(true), 0, 0, protocol.NotMember},
+		{"or that has another number", first.With(1, protocol.Out), 2, 0, protocol.NotMember},
+		{"joins", again, 3, 0, protocol.OK},
+		{"and has not all yet", again.Moved(true), 3, 0, protocol.NotMember},
+		{"and then has", again, 3, protocol.Exactly, protocol.OK},
+		{"is a member", again.Moved(true), 3, 0, protocol.OK},
+	} {
+		if got := adopt(step.record, step.self, step.condition); got != step.want {
+			t.Errorf("%s: %v, not %v", step.what, got, step.want)
+		}
+	}
+}
+
 // TestServerThatIsGone: calls that wait for a server which is not there ask for it now and then.
 func TestServerThatIsGone(t *testing.T) {
 	d := newDirect(t, "a", "b")

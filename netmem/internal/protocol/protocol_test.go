@@ -157,6 +157,33 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestMove: a move changes who has pages at its end, or nothing.
+func TestMove(t *testing.T) {
+	states := func(r Record) (s string) {
+		for i := range 5 {
+			s += r.State(i).String()[:1]
+		}
+		return s
+	}
+	first := FirstNamed(1, 1, 7<<32, 2, 3)
+	out := first.With(1, Out)
+	move := out.Move(3, 9)
+	for want, r := range map[string]Record{"mmmvv": first, "momvv": out, "momjv": move, "mvmmv": move.Moved(true)} {
+		if states(r) != want || r.Check() != nil || !r.SamePool(first) || r.Copies() != 2 || r.Ranks != 0 || r.Moving() != (want == "momjv") {
+			t.Errorf("%s: %+v, %v", want, r, r.Check())
+		}
+	}
+	if r := move.Moved(false); states(r) != states(out) || r.Generation() != out.Generation()+2 || r.Epoch != move.Epoch+1 {
+		t.Errorf("a move that was not done: %+v", r)
+	}
+	if move.Newest() != 9 || out.Move(-1, 0).Members != out.Members {
+		t.Error("who has come last is not told")
+	}
+	if other := FirstNamed(1, 1, 8<<32, 2, 3); other.SamePool(first) {
+		t.Error("two names are the same pool")
+	}
+}
+
 // TestDocument compares the numbers of PROTOCOL.md with ours.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../netmem/PROTOCOL.md")
@@ -167,7 +194,7 @@ func TestDocument(t *testing.T) {
 		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "adopt": int(Adopt), "stat": int(Stat), "stamps": int(Stamps), "witness": int(Witness),
 		"find": int(Find), "move": int(Move), "get": int(Get), "put": int(Put), "ages": int(Ages), "found": FoundSize, "summary": SummarySize, "Held": Held, "Left": Left, "NotHeld": int(NotHeld),
 		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Exactly": int(Exactly), "Unwritten": Unwritten, "Fresh": Fresh, "Damaged": Damaged,
-		"member": int(Member), "joining": int(Joining), "out": int(Out), "record": RecordSize, "stamp": StampSize,
+		"member": int(Member), "joining": int(Joining), "out": int(Out), "vacant": int(Vacant), "record": RecordSize, "stamp": StampSize,
 		"request": RequestSize, "reply": ReplySize, "description": DescribeSize, "counters": StatSize,
 		"OK": int(OK), "BadRequest": int(BadRequest), "BadOperation": int(BadOperation), "OutsideExport": int(OutsideExport),
 		"BadLength": int(BadLength), "OtherIncarnation": int(OtherIncarnation), "VersionConflict": int(VersionConflict), "Full": int(Full),
