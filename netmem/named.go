@@ -20,7 +20,7 @@ const lookEvery = time.Second
 // errNoPlace: it is not known, or not any more, which server has a number of the pool.
 var errNoPlace = errors.New("no server that has the name says that it has this number")
 
-// naming is what a client knows of the servers that have the pool's name.
+// naming has what a client knows of the servers that have the pool's name.
 type naming struct {
 	name   string
 	lookup func(context.Context) ([]via.Address, error)
@@ -58,7 +58,7 @@ func (n *naming) left(k *link) bool {
 	return at != nil && n.asked.Sub(n.seen[at.name]) >= n.grace && !n.seen[at.name].IsZero()
 }
 
-// stands is what stands for an address in a record.
+// stands returns the number that stands for an address in a record.
 func stands(a via.Address) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(a.String())) // it never fails

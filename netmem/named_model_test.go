@@ -29,7 +29,7 @@ func newNamedSchedule(t *testing.T, l *lender, seed uint64) *schedule {
 	return s
 }
 
-// lookup is what a client is told of the name.
+// lookup returns how a client asks for the name.
 func (s *schedule) lookup(p *process) func(context.Context) ([]via.Address, error) {
 	var opens int
 	s.set(func() { s.opens++; opens = s.opens })

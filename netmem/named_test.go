@@ -27,7 +27,7 @@ type nameService struct {
 
 var errAway = errors.New("the service is away")
 
-// publish enters a server, and returns what is closed when its lease ends, and what ends it.
+// publish enters a server, and returns a channel that is closed when its lease ends, and a function that ends it.
 func (s *nameService) publish(a via.Address) (lost chan struct{}, end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func TestMembersByName(t *testing.T) {
 		t.Error("no page has moved to the server that has come")
 	}
 	r.names.mu.Lock()
-	r.names.away = true // nobody has left because of that
+	r.names.away = true // no server has left because of that
 	r.names.mu.Unlock()
 	copy(want[8*namedPage:], randomBytes(2, 8*namedPage))
 	r.write(c, want[8*namedPage:16*namedPage], 8*namedPage)

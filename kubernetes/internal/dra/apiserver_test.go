@@ -25,9 +25,10 @@ import (
 // TestAPIServer runs the driver against a real API server, on etcd, with what kubernetes/deploy and
 // kubernetes/examples have. ci/kubernetes/run builds the programs that the variables name.
 func TestAPIServer(t *testing.T) {
-	c := startCluster(t)
+	(&cluster{t: t}).program("TRAPEZE_ETCD")
 	needsPods(t)
-	image := buildTrapeze(t)
+	image := buildTrapeze(t) // before the time of the cluster begins
+	c := startCluster(t)
 	if _, err := c.admin.CoreV1().Nodes().Create(c.ctx, readyNode(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

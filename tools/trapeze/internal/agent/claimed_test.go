@@ -68,8 +68,8 @@ func claimed(t *testing.T, in func(*exec.Cmd), address string) (said string, end
 	return line, end
 }
 
-// TestClaim: a claim narrows what the file grants to the programs of its control group, whatever they
-// ask for, and to no others. Once it is withdrawn, so is the NIC.
+// TestClaim: a claim narrows what the file grants to the programs of its control group, also
+// if they ask for more, and to no others. Once it is withdrawn, so is the NIC.
 func TestClaim(t *testing.T) {
 	group := fmt.Sprintf("/trapeze-test-%d", os.Getpid())
 	in := cgrouptest.Make(t, group+"/pod")
