@@ -298,7 +298,10 @@ func (s *schedule) differs(c *Client) string {
 		r := c.pool.record()
 		why += fmt.Sprintf(" the client has epoch %d, states %x", r.Epoch, r.States)
 		if s.witness != nil {
-			w := s.witness.now.server.witnessed[r.Pool]
+			at := s.witness.now.server
+			at.mu.Lock()
+			w := at.witnessed[r.Pool]
+			at.mu.Unlock()
 			why += fmt.Sprintf(", the witness epoch %d, states %x, %v", w.Epoch, w.States, c.pool.witnessError())
 		}
 		return why
