@@ -154,9 +154,9 @@ func (c *CQ) Done() (done Completion, err error) {
 
 // Take is Done that writes the completion to done, which with an error means nothing.
 func (c *CQ) Take(done *Completion) error {
-	err := c.take(done)
+	err := c.TakeReady(done)
 	if err == ErrNotDone && c.n.progress() {
-		err = c.take(done)
+		err = c.TakeReady(done)
 	}
 	return err
 }

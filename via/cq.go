@@ -66,6 +66,17 @@ func (c *CQ) Done() (done Completion, err error) {
 	return done, err
 }
 
+// Ready is Done for who takes several: it takes what has completed, but does not run a NIC
+// that works in its callers' calls. Such a NIC has acknowledgements to send by then, which a
+// reply would carry.
+func (c *CQ) Ready() (done Completion, err error) {
+	var e driver.Completion
+	if err = c.d.TakeReady(&e); err == nil {
+		done.say(&e)
+	}
+	return done, err
+}
+
 // Wait waits for a completion until ctx ends, and takes it as Done does.
 func (c *CQ) Wait(ctx context.Context) (done Completion, err error) {
 	e, err := c.d.Wait(ctx)
