@@ -57,88 +57,14 @@ static ssize_t fill(VIP_DESCRIPTOR *d, const struct post *p, uint8_t *inject, VI
 	return (ssize_t)total;
 }
 
-/* post_error is the error of libfabric for what a post has returned. */
-static int post_error(VIP_RETURN r)
+int post_error(VIP_RETURN r)
 {
 	return r == VIP_ERROR_RESOURCE ? -FI_EAGAIN : r == VIP_INVALID_PARAMETER || r == VIP_DESCRIPTOR_ERROR ? -FI_EINVAL : error_of(r);
 }
 
-static VIP_DESCRIPTOR *descriptor(const struct work *w, uint32_t index)
+VIP_DESCRIPTOR *descriptor(const struct work *w, uint32_t index)
 {
 	return (VIP_DESCRIPTOR *)((char *)w->descriptors + (size_t)(index % w->depth) * STRIDE);
-}
-
-/* hand gives the NIC the receives of an end point that it has not got yet, in their order, up to one that it refuses. */
-static VIP_RETURN hand(struct ep *ep)
-{
-	struct work *w = &ep->receive;
-	VIP_RETURN r = VIP_SUCCESS;
-
-	while (w->handed != w->posted) {
-		r = vip.PostRecv(ep->vi, descriptor(w, w->handed), ep->memory);
-		if (r != VIP_SUCCESS)
-			break;
-		w->handed++;
-	}
-	return r;
-}
-
-/* post_receive hands over the receive that was posted last. While the NIC has enough of them it may wait until the
- * next look: who has taken a message posts its receive again, and a reply is to leave before. */
-static int post_receive(struct ep *ep)
-{
-	struct work *w = &ep->receive;
-	struct domain *d = ep->domain;
-	VIP_RETURN r;
-
-	if (w->handed - w->done > w->depth / 2) {
-		if (!ep->waiting) {
-			ep->waiting = true;
-			ep->next_waiting = d->waiting;
-			d->waiting = ep;
-		}
-		return 0;
-	}
-	r = hand(ep);
-	if (r == VIP_SUCCESS || w->handed != w->posted - 1)
-		return 0; /* the one that was refused is told of later */
-	w->posted--;
-	return post_error(r);
-}
-
-void drop_receives(struct ep *ep)
-{
-	struct ep **at = &ep->domain->waiting;
-
-	while (*at != NULL && *at != ep)
-		at = &(*at)->next_waiting;
-	if (*at == ep)
-		*at = ep->next_waiting;
-	ep->waiting = false;
-}
-
-void hand_receives(struct domain *d)
-{
-	struct ep **at = &d->waiting;
-
-	while (*at != NULL) {
-		struct ep *ep = *at;
-		struct work *w = &ep->receive;
-
-		while (hand(ep) != VIP_SUCCESS && w->handed == w->done) {
-			/* It is the oldest: its turn to complete, without the NIC. */
-			VIP_DESCRIPTOR *refused = descriptor(w, w->handed++);
-
-			refused->CS.Status = VIP_STATUS_DONE | VIP_STATUS_FORMAT_ERROR;
-			complete(ep, refused, true);
-		}
-		if (w->handed != w->posted) {
-			at = &ep->next_waiting;
-			continue;
-		}
-		*at = ep->next_waiting;
-		ep->waiting = false;
-	}
 }
 
 /* post_to posts to one of the queues; the domain's lock is held. */

@@ -316,8 +316,16 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 int ep_enable(struct ep *ep);
 void complete(struct ep *ep, VIP_DESCRIPTOR *d, bool receive);
 
-/* hand_receives gives the NIC the receives that it has not got yet; drop_receives forgets those of an end
- * point. The domain's lock is held. */
+/* descriptor is that of an operation, by its free-running number. */
+VIP_DESCRIPTOR *descriptor(const struct work *w, uint32_t index);
+
+/* post_error is the error of libfabric for what a post has returned. */
+int post_error(VIP_RETURN r);
+
+/* post_receive hands over the receive that was posted last, or has it wait: while it does, half of the queue and more
+ * is with the NIC. hand_receives gives the NIC all that wait; drop_receives forgets those of an end point. The
+ * domain's lock is held. */
+int post_receive(struct ep *ep);
 void hand_receives(struct domain *d);
 void drop_receives(struct ep *ep);
 
