@@ -20,10 +20,10 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// TakeReady is Take that does not run the device: it says what completed before. The
-// queue of the descriptor then knows it to be reported. Results are written where the caller
-// wants them: to copy them from call to call takes longer than to find them.
-func (c *CQ) TakeReady(done *Completion) error {
+// take takes the oldest completion whose descriptor is still in its queue, which
+// then knows it to be reported. Results are written where the caller wants them: to copy
+// them from call to call takes longer than to find them.
+func (c *CQ) take(done *Completion) error {
 	var e entry
 	c.mu.Lock()
 	err := c.oldest(&e)
@@ -37,7 +37,7 @@ func (c *CQ) TakeReady(done *Completion) error {
 		if e.takeShared(done) {
 			return nil
 		}
-		return c.TakeReady(done)
+		return c.take(done)
 	}
 	m := missed
 	if c.misses++; c.misses%missesPerCheck == 0 {

@@ -149,7 +149,7 @@ func (c *CQ) begin(op string) error {
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
 	defer w.stop()
-	for err = c.TakeReady(&done); err == ErrNotDone; err = c.TakeReady(&done) {
+	for err = c.take(&done); err == ErrNotDone; err = c.take(&done) {
 		if err := w.pause(c, c.vec, nil); err != nil {
 			return done, c.n.error("wait for CQ", err)
 		}
