@@ -148,14 +148,15 @@ func (c *CQ) Entries() int {
 // with ErrNotDone, ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
 // impossible entry, or what is wrong with the device.
 func (c *CQ) Done() (done Completion, err error) {
-	err = c.Take(&done)
+	err = c.Take(&done, true)
 	return done, err
 }
 
-// Take is Done that writes the completion to done, which with an error means nothing.
-func (c *CQ) Take(done *Completion) error {
+// Take is Done that writes the completion to done, which with an error means nothing. Without
+// run it does not step a device that needs it.
+func (c *CQ) Take(done *Completion, run bool) error {
 	err := c.take(done)
-	if err == ErrNotDone && c.n.progress() {
+	if err == ErrNotDone && run && c.n.progress() {
 		err = c.take(done)
 	}
 	return err

@@ -57,11 +57,21 @@ static ssize_t fill(VIP_DESCRIPTOR *d, const struct post *p, uint8_t *inject, VI
 	return (ssize_t)total;
 }
 
+int post_error(VIP_RETURN r)
+{
+	return r == VIP_ERROR_RESOURCE ? -FI_EAGAIN : r == VIP_INVALID_PARAMETER || r == VIP_DESCRIPTOR_ERROR ? -FI_EINVAL : error_of(r);
+}
+
+VIP_DESCRIPTOR *descriptor(const struct work *w, uint32_t index)
+{
+	return (VIP_DESCRIPTOR *)((char *)w->descriptors + (size_t)(index % w->depth) * STRIDE);
+}
+
 /* post_to posts to one of the queues; the domain's lock is held. */
 static ssize_t post_to(struct ep *ep, struct work *w, bool receive, const struct post *p)
 {
 	uint32_t i = w->posted % w->depth;
-	VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)((char *)w->descriptors + (size_t)i * STRIDE);
+	VIP_DESCRIPTOR *d = descriptor(w, i);
 	struct op *op = &w->ops[i];
 	VIP_RETURN r;
 	ssize_t n;
@@ -74,11 +84,12 @@ static ssize_t post_to(struct ep *ep, struct work *w, bool receive, const struct
 	*op = (struct op){.context = p->context, .buffer = receive && p->count != 0 ? p->iov[0].iov_base : NULL, .flags = p->reports,
 		.silence = p->inject ? SILENT : w->selective && (p->flags & FI_COMPLETION) == 0 ? QUIET : TOLD};
 	w->posted++; /* before the post, which may deliver */
-	r = receive ? vip.PostRecv(ep->vi, d, ep->memory) : vip.PostSend(ep->vi, d, ep->memory);
-	if (r == VIP_SUCCESS)
-		return 0;
-	w->posted--;
-	return r == VIP_ERROR_RESOURCE ? -FI_EAGAIN : r == VIP_INVALID_PARAMETER || r == VIP_DESCRIPTOR_ERROR ? -FI_EINVAL : error_of(r);
+	if (receive)
+		return post_receive(ep);
+	r = vip.PostSend(ep->vi, d, ep->memory);
+	if (r != VIP_SUCCESS)
+		w->posted--;
+	return post_error(r);
 }
 
 static ssize_t post(struct fid_ep *fid, bool receive, const struct post *p)

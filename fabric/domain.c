@@ -155,24 +155,24 @@ static void took(struct domain *d, VIP_VI_HANDLE vi, bool receive)
 
 void progress(struct domain *d, const struct cq *q, size_t wanted)
 {
-	VIP_CQ_COMPLETION done[16];
-	VIP_ULONG n, i;
+	enum { ROOM = 16 };
+	VIP_CQ_COMPLETION done[ROOM];
+	VIP_ULONG n = ROOM, i;
 	int calls;
 
 	d->polls++;
-	for (calls = 0; calls < 64; calls++) {
-		size_t have = q != NULL ? q->tail - q->head : 0, room = sizeof(done) / sizeof(*done);
-
-		if (calls != 0 && have >= wanted)
-			return;
-		/* No more than is wanted: a call that finds less has the NIC work once more. */
-		if (have < wanted && wanted - have < room)
-			room = wanted - have;
-		if (vip.CQPoll(d->cq, done, room, &n) != VIP_SUCCESS)
+	d->answer = false;
+	if (d->waiting != NULL)
+		hand_receives(d);
+	/* A call that is not filled has found all. One more would have the NIC send acknowledgements that the
+	 * user's next message can carry. */
+	for (calls = 0; calls < 64 && n == ROOM && (calls == 0 || q == NULL || q->tail - q->head < wanted); calls++) {
+		if (vip.CQPoll(d->cq, done, ROOM, &n) != VIP_SUCCESS)
 			return;
 		for (i = 0; i < n; i++) {
 			struct ep *ep = d->eps[slot(d, done[i].ViHandle)];
 
+			d->answer = d->answer || done[i].RecvQueue;
 			if (ep != NULL && done[i].DescriptorPtr != NULL)
 				complete(ep, done[i].DescriptorPtr, done[i].RecvQueue);
 		}

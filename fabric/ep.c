@@ -131,6 +131,7 @@ static int ep_close(struct fid *fid)
 	ep->state = EP_ENDED;
 	if (ep->vi != NULL)
 		domain_remove(d, ep);
+	drop_receives(ep);
 	if (ep->send.cq != NULL)
 		ep->send.cq->users--;
 	if (ep->receive.cq != NULL)

@@ -224,6 +224,8 @@ struct domain {
 	struct ep **eps;  /* by VI: a hash table with room */
 	size_t mask, entries;
 	bool armed;
+	bool answer;	  /* a receive has completed: a reply may come before the next look */
+	struct ep *waiting; /* end points with receives that the NIC has not got yet */
 	int users;
 };
 
@@ -276,6 +278,7 @@ struct work {
 	struct op *ops;
 	uint8_t *inject; /* INJECT_SIZE bytes each; of a send queue */
 	uint32_t depth, posted, done; /* free running */
+	uint32_t handed; /* of a receive queue, free running: what the NIC has got */
 	struct cq *cq;	/* NULL if counters tell all */
 	struct cntr *messages, *reads, *writes; /* that count its operations, NULL for none */
 	uint64_t flags; /* op_flags */
@@ -294,6 +297,8 @@ struct ep {
 	void *slab;
 	size_t slab_size;
 	struct work send, receive;
+	struct ep *next_waiting; /* of the domain's end points with receives that wait */
+	bool waiting;
 	bool remote_data; /* FI_RX_CQ_DATA: a write with data takes a receive */
 
 	enum state state; /* guarded by the domain's lock */
@@ -310,6 +315,19 @@ struct ep {
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int ep_enable(struct ep *ep);
 void complete(struct ep *ep, VIP_DESCRIPTOR *d, bool receive);
+
+/* descriptor is that of an operation, by its free-running number. */
+VIP_DESCRIPTOR *descriptor(const struct work *w, uint32_t index);
+
+/* post_error is the error of libfabric for what a post has returned. */
+int post_error(VIP_RETURN r);
+
+/* post_receive hands over the receive that was posted last, or has it wait: while it does, half of the queue and more
+ * is with the NIC. hand_receives gives the NIC all that wait; drop_receives forgets those of an end point. The
+ * domain's lock is held. */
+int post_receive(struct ep *ep);
+void hand_receives(struct domain *d);
+void drop_receives(struct ep *ep);
 
 /* ended tells once that the connection is no more. The domain's lock is held. */
 void ended(struct ep *ep);

@@ -125,7 +125,10 @@ func trapezeCQPoll(name, into C.uintptr_t, count C.VIP_ULONG) (r C.int, taken C.
 	}
 	room := unsafe.Slice((*completion)(outside(uintptr(into))), int(count))
 	for taken < count {
-		e, err := c.via.Done()
+		e, err := c.via.Ready()
+		if err == via.ErrNotDone && taken == 0 {
+			e, err = c.via.Done()
+		}
 		if err != nil && taken > 0 {
 			return C.VIP_SUCCESS, taken // the next call says the reason
 		}

@@ -106,6 +106,41 @@ void lost_memory(void)
 	side_close(&server);
 }
 
+void waiting_receives(void)
+{
+	enum { COUNT = 100 }; /* more than half of a queue: the rest waits in the provider */
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	int i;
+
+	section = "receives that wait in the provider";
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	connect_sides(&client, &server);
+	for (i = 0; i < COUNT; i++) {
+		post_receive(&server, 8 * (size_t)i, 8);
+		client.memory[8 * i] = (char)(i + 1);
+		post_send(&client, 8 * (size_t)i, 8);
+	}
+	for (i = 0; i < COUNT; i++) {
+		WANT(next(&server, &e), 0);
+		WANT((char *)e.op_context - server.memory, 8 * i);
+		WANT(e.len, 8);
+		WANT(server.memory[8 * i], (char)(i + 1));
+		WANT(next(&client, &e), 0);
+	}
+	for (i = 0; i < COUNT; i++)
+		post_receive(&server, 8 * (size_t)i, 8);
+	WANT(fi_close(&client.ep->fid), 0);
+	client.ep = NULL;
+	for (i = 0; i < COUNT; i++) {
+		WANT(next(&server, &e), FI_ECANCELED);
+		WANT((char *)e.op_context - server.memory, 8 * i);
+	}
+	side_close(&client);
+	side_close(&server);
+}
+
 static volatile sig_atomic_t alarms;
 
 static void count_alarm(int signal)

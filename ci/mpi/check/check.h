@@ -101,6 +101,7 @@ void serialized(void);
 void refused_calls(void);
 void unread_queue(void);
 void lost_memory(void);
+void waiting_receives(void);
 void signals(void);
 
 /* measure_messages prints the time of count messages, between two devices or the usual ones for NULL.

@@ -430,6 +430,7 @@ int main(int argc, char **argv)
 	ends();
 	unread_queue();
 	lost_memory();
+	waiting_receives();
 	threads();
 	signals();
 	forked();
