@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -148,7 +149,7 @@ func TestManyWaiters(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the device has many", func() bool {
+	waittest.Until(t, "the device has many", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.admin.unanswered) >= 256

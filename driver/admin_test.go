@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -104,7 +105,7 @@ func TestSpuriousReply(t *testing.T) {
 		d.tamper = nil
 		d.post(last)
 	})
-	eventually(t, "the second reply is noticed", func() bool {
+	waittest.Until(t, "the second reply is noticed", func() bool {
 		_, err := n.CreatePtag(contextFor(t))
 		return errors.Is(err, driver.ErrProtocol)
 	})

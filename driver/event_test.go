@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -112,7 +113,7 @@ func TestEventLogLevels(t *testing.T) {
 		d.with(func() { d.event(c.event) })
 		n.Poll()
 		line := ""
-		eventually(t, "the event is logged", func() bool {
+		waittest.Until(t, "the event is logged", func() bool {
 			all := strings.Split(strings.TrimSpace(log.String()), "\n")
 			line = all[len(all)-1]
 			return strings.Contains(line, c.want[1]) && strings.Contains(line, c.want[0])

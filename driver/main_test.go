@@ -54,13 +54,3 @@ func descriptor(t testing.TB, m *driver.Memory, offset, length int) *descriptors
 	}
 	return d
 }
-
-// eventually waits until f is true.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -109,7 +110,7 @@ func TestCloseWithHeldFrame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, a, b := newDeaf(t, time.Minute)
 			postOne(t, a, b)
-			eventually(t, "a frame is held", func() bool {
+			waittest.Until(t, "a frame is held", func() bool {
 				a.Poll()
 				return d.engine(t, descriptors.EngineNetTx) == descriptors.DMAWaits
 			})

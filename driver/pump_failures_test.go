@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -73,7 +74,7 @@ func TestPumpFallsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newPumpRig(t, driver.Policy{})
 			bad := descriptors.Progress{Length: 100, Arrived: 200, Flags: descriptors.ProgressActive}
-			eventually(t, "the pump gives up", func() bool {
+			waittest.Until(t, "the pump gives up", func() bool {
 				r.d.with(func() {
 					if r.d.get(descriptors.DMAOffset+descriptors.RegDMAControl) != 0 {
 						bad.Frame++
@@ -86,7 +87,7 @@ func TestPumpFallsBack(t *testing.T) {
 				return r.d.dmaRegister(descriptors.RegDMAControl) == 0
 			})
 			var s driver.PolicyState
-			eventually(t, "the state says so", func() bool { s = mustState(t, r.n); return s.Fallback != nil })
+			waittest.Until(t, "the state says so", func() bool { s = mustState(t, r.n); return s.Fallback != nil })
 			if s.At != driver.AtNIC || !errors.Is(s.Fallback, driver.ErrProtocol) || !strings.Contains(s.Fallback.Error(), "length 100, arrived 200") ||
 				s.Send.Name != "amp" || s.Send.MinPulse != 4096 {
 				t.Errorf("%+v", s)

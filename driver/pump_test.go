@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -44,7 +45,7 @@ func (r *pumpRig) do(f func()) {
 // until polls, as an application does, until f is true of the device.
 func (r *pumpRig) until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	eventually(t, what, func() (ok bool) {
+	waittest.Until(t, what, func() (ok bool) {
 		r.n.Poll()
 		r.d.with(func() { ok = f() })
 		return ok
@@ -55,7 +56,7 @@ func (r *pumpRig) until(t *testing.T, what string, f func() bool) {
 func (r *pumpRig) left(t *testing.T, n uint64) driver.PolicyState {
 	t.Helper()
 	var s driver.PolicyState
-	eventually(t, "the host sees that frames have left", func() bool {
+	waittest.Until(t, "the host sees that frames have left", func() bool {
 		r.n.Poll()
 		s = mustState(t, r.n)
 		return s.Pump.Frames >= n
@@ -132,7 +133,7 @@ func TestPumpAlone(t *testing.T) {
 		time.Sleep(3 * time.Millisecond) // long enough for the pump to be asleep
 		for _, l := range r.lanes {
 			r.d.with(func() { l.frame(1000, 0); l.arrive(1000) })
-			eventually(t, "the frame has left", func() (left bool) {
+			waittest.Until(t, "the frame has left", func() (left bool) {
 				r.d.with(func() {
 					if l.waiting() > 0 {
 						l.carry(l.waiting())

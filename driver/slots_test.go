@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 )
@@ -90,7 +91,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 			for range many {
 				go func() { ends <- fill(ctx, n, v) }()
 			}
-			eventually(t, "many of them are with the device", func() bool { return count(full) >= 500 })
+			waittest.Until(t, "many of them are with the device", func() bool { return count(full) >= 500 })
 			for op, try := range kinds {
 				if op == full {
 					continue
@@ -98,7 +99,7 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 				one, stop := context.WithCancel(t.Context())
 				end := make(chan error, 1)
 				go func() { end <- try(one, n, v) }()
-				eventually(t, op.String()+" gets through", func() bool { return count(op) == 1 })
+				waittest.Until(t, op.String()+" gets through", func() bool { return count(op) == 1 })
 				stop()
 				if err := <-end; !errors.Is(err, context.Canceled) {
 					t.Errorf("%v: %v", op, err)

@@ -108,8 +108,11 @@ type inspected interface {
 }
 
 func badAddress(a vfio.Address, err error) error {
-	return &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err),
-		Hint: "options of emu:, eth: and agent: are " + strings.Join(OptionNames(), ", ")}
+	e := &vfio.Error{Op: "open", Device: a.String(), Err: fmt.Errorf("%w: %w", vfio.ErrBadAddress, err)}
+	if unknown, ok := errors.AsType[*unknownOption](err); ok {
+		e.Hint = unknown.hint(a.Scheme)
+	}
+	return e
 }
 
 // settings are those of an address.
@@ -164,7 +167,7 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(a.Options)) {
 		i := slices.IndexFunc(settingTable, func(o setting) bool { return o.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown option %q", name)
+			return nil, &unknownOption{name, a.Options.Get("wire")}
 		}
 		given = append(given, &settingTable[i])
 		if err := settingTable[i].parse(s, a.Options.Get(name)); err != nil {

@@ -131,7 +131,12 @@ func TestBadAddresses(t *testing.T) {
 	checkFiles(t)
 	tests := []struct{ address, says string }{
 		{"emu:nic0", "nic0"},
-		{"emu:?wrie=loop", `unknown option "wrie"`},
+		{"emu:?wrie=loop", `unknown option "wrie" (did you mean wire?)`},
+		{"emu:?wire=mem:x&rolle=auto", "with a memory wire, emu: has the options wire, engine, core,"},
+		{"emu:?wire=shm:/tmp/x&rolle=auto", "did you mean role?"},
+		{"emu:?wire=mem:x&colour=green", ", burst, rate, delay, setup, bus, sram, vis, cqs, regions)"},
+		{"eth:eth0?colour=green", "with a NIC as wire, eth: has the options engine, core, doorbells, mtu, mac, loss, duplicate, reorder, corrupt, seed, rate, delay, setup, bus, promiscuous,"},
+		{"agent:?colour=green", "with a NIC of the agent, agent: has the options engine, "},
 		{"emu:?wire=tap0", "loop, mem:NAME, host:NAME, udp://HOST:PORT, memif:PATH"},
 		{"emu:?wire=mem:", "mem:NAME"},
 		{"emu:?wire=udp://127.0.0.1", "HOST:PORT"},

@@ -80,6 +80,53 @@ func OptionNames() (names []string) {
 	return names
 }
 
+// unknownOption refuses an option that no address has. wire is the option of that name, "" without it.
+type unknownOption struct{ name, wire string }
+
+func (e *unknownOption) Error() string { return fmt.Sprintf("unknown option %q", e.name) }
+
+// hint names the option that differs in one or two letters, or else those of the address's wire. Only
+// in addresses of Scheme the wire is an option itself.
+func (e *unknownOption) hint(scheme string) string {
+	var s settings
+	_ = parseWire(&s, e.wire) // an address with a bad wire gets the options of a loop
+	best, nearest, names := min(3, len(e.name)), "", []string(nil)
+	for _, o := range settingTable {
+		if o.wires != nil && !slices.Contains(o.wires, s.kind) || o.name == "wire" && scheme != Scheme {
+			continue
+		}
+		names = append(names, o.name)
+		if d := differences(e.name, o.name); d < best {
+			best, nearest = d, o.name
+		}
+	}
+	if nearest != "" {
+		return "did you mean " + nearest + "?"
+	}
+	_, called := s.kind.form()
+	return fmt.Sprintf("with %s, %s: has the options %s", called, scheme, strings.Join(names, ", "))
+}
+
+// differences counts the letters that have to be put in, left out or replaced to make b of a.
+func differences(a, b string) int {
+	row := make([]int, len(b)+1) // for what has been read of a
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := corner
+			if a[i] != b[j] {
+				replaced++
+			}
+			corner, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
 // limits are those of the device, to be changed.
 func (s *settings) limits() *engine.Limits {
 	if s.device.Limits == (engine.Limits{}) {

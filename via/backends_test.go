@@ -99,7 +99,7 @@ func (w when) skip() bool {
 }
 
 // part returns what this run takes of a suite over the i-th back end. An ordinary run takes all of it
-// where whole is true, and elsewhere a quarter, which differs from one back end to the next. The soak takes the rest.
+// where whole is true, and elsewhere a sixth, which differs from one back end to the next. The soak takes the rest.
 func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	switch {
 	case w == inSoak && soak.Wanted():
@@ -109,7 +109,7 @@ func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	case whole:
 		return s
 	}
-	return sample(s, i, 4)
+	return sample(s, i, 6)
 }
 
 // sample returns the part of all that an ordinary run takes for the i-th of several subjects: each n-th
@@ -123,8 +123,8 @@ func sample[S ~[]E, E any](all S, i, n int) (part S) {
 	return part
 }
 
-// wholly says over which back ends an ordinary run takes the suites whole: vfio-user is not among them, as
-// ci/commands puts 'trapeze conform' through all checks over it.
+// wholly says over which back ends an ordinary run takes the suites whole: vfio-user is not among them. Of
+// its checks ci/commands has 'trapeze conform' take five sections.
 func wholly(name string) bool {
 	return name == "thread, mapped doorbells" || name == "inline" && !testing.Short()
 }

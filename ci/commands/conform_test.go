@@ -24,7 +24,7 @@ func TestConform(t *testing.T) {
 		{"vfio-user", func(t *testing.T) (device, peer string) {
 			devices := served(t, 2)
 			return devices[0], devices[1]
-		}, nil},
+		}, []string{"connection", "send-receive", "cq", "errors", "rings"}},
 		{"shm", func(t *testing.T) (device, peer string) {
 			// The engine has a thread: a NIC of this wire that nobody polls is given up.
 			address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")

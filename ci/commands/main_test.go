@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/programtest"
 )
 
 // trapeze and lab are the programs under test.
@@ -39,41 +39,13 @@ func run(m *testing.M) (int, error) {
 	if testing.Short() {
 		return m.Run(), nil
 	}
-	if err := readSources("../.."); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "trapeze-commands-")
+	dir, err := programtest.Build("trapeze", "trapeze-lab")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	trapeze, lab = filepath.Join(dir, "trapeze"), filepath.Join(dir, "trapeze-lab")
-	// As .ci/release compiles them.
-	build := exec.Command("go", "build", "-buildvcs=false", "-pgo=auto", "-trimpath", "-o", dir, "../../tools/trapeze", "../../tools/trapeze-lab")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("go build: %w\n%s", err, out)
-	}
 	return m.Run(), nil
-}
-
-// readSources opens every source file of the module. The program is built
-// behind the back of go test, which would otherwise repeat an old result after
-// a change: it remembers which files a test has opened.
-func readSources(root string) error {
-	return fs.WalkDir(os.DirFS(root), ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			if p != "." && strings.HasPrefix(d.Name(), ".") {
-				return fs.SkipDir
-			}
-			return err
-		}
-		switch filepath.Ext(p) {
-		case ".go", ".s", ".mod", ".sum":
-			_, err = os.ReadFile(filepath.Join(root, p))
-		}
-		return err
-	})
 }
 
 func needsProgram(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -18,15 +19,6 @@ func echo(t *testing.T, p *wire.Memif, n int) {
 	frames := makeFrames(n, 2048)
 	sendAll(t, p, frames)
 	wantFrames(t, "echo", receiveAll(t, p, n), frames)
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // TestPeerDies kills testpmd with frames under way, and starts it again.
@@ -52,9 +44,9 @@ func TestPeerDies(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					eventually(t, "the link goes down", func() bool { return !p.LinkUp() })
+					waittest.Until(t, "the link goes down", func() bool { return !p.LinkUp() })
 				}
-				eventually(t, "it is counted", func() bool { return p.Stats().Disconnects >= rounds })
+				waittest.Until(t, "it is counted", func() bool { return p.Stats().Disconnects >= rounds })
 				if s := p.Stats(); s.Connections != rounds || s.Violations+s.Malformed+s.BadMemory != 0 {
 					t.Errorf("stats %+v", s)
 				}
@@ -175,7 +167,7 @@ func TestInterrupts(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, "interrupts are counted", func() bool { return p.Stats().Interrupts > 0 })
+			waittest.Until(t, "interrupts are counted", func() bool { return p.Stats().Interrupts > 0 })
 		})
 	}
 }

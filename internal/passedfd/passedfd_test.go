@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
@@ -30,16 +31,6 @@ func within(t *testing.T, what string, f func()) {
 	case <-done:
 	case <-time.After(patience):
 		t.Fatalf("%s does not return", what)
-	}
-}
-
-// eventually waits until f returns true.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
 	}
 }
 
@@ -185,7 +176,7 @@ func TestUnanswered(t *testing.T) {
 	}
 	passedfd.Close(fd)
 	release()
-	eventually(t, "files closed", func() bool { return leaktest.Files(t) <= before && !passedfd.Full() })
+	waittest.Until(t, "files closed", func() bool { return leaktest.Files(t) <= before && !passedfd.Full() })
 }
 
 func TestTakeEventfd(t *testing.T) {

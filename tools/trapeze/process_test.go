@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/programtest"
 )
 
 // trapeze is the binary under test.
@@ -27,19 +29,13 @@ var trapeze string
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "trapeze-test-")
+	dir, err := programtest.Build("trapeze")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
 	trapeze = filepath.Join(dir, "trapeze")
-	build := exec.Command("go", "build", "-pgo=auto", "-trimpath", "-o", trapeze, ".") // as .ci/release compiles it
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
 	return m.Run()
 }
 

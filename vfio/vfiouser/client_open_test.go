@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -138,7 +139,7 @@ func TestIOEventfd(t *testing.T) {
 	if err := d.WriteRegion(0, regKick+4, []byte{7, 0}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "four kicks arrive", func() bool { return read32(t, d, regCopies) == 4 })
+	waittest.Until(t, "four kicks arrive", func() bool { return read32(t, d, regCopies) == 4 })
 	if n := d.Stats().Messages[protocol.CommandRegionWrite]; n != before {
 		t.Errorf("%d messages", n-before)
 	}

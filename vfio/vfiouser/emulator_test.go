@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -156,7 +157,7 @@ func TestEmulatorTruncation(t *testing.T) {
 			if err := unix.Ftruncate(h.fd, 0); err != nil {
 				h.t.Fatal(err)
 			}
-			eventually(h.t, "the reply hits the hole", h.fatal)
+			waittest.Until(h.t, "the reply hits the hole", h.fatal)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestEmulatorTruncation(t *testing.T) {
 			// The same client can go on after a reset.
 			h.ok(cmdReset, nil)
 			h.ok(cmdDMAUnmap, dmaUnmap(2, 0, 0))
-			eventually(t, "the device is ready", func() bool {
+			waittest.Until(t, "the device is ready", func() bool {
 				h.ok(cmdRegionWrite, pack(uint64(vfio.ConfigCommand), vfio.RegionConfig, 2, uint16(vfio.CommandMemory)))
 				return h.get(descriptors.HealthOffset+descriptors.RegStatus)&descriptors.DeviceReady != 0
 			})
@@ -253,7 +254,7 @@ func TestEmulatorDataPath(t *testing.T) {
 		accepted <- err
 	}()
 	to := via.Address{MAC: b.nic.Query().Address, Discriminator: "counting"}
-	eventually(t, "connection", func() bool {
+	waittest.Until(t, "connection", func() bool {
 		_, err := a.vi.ConnectRequest(ctx, to, "")
 		return err == nil
 	})
@@ -276,7 +277,7 @@ func TestEmulatorDataPath(t *testing.T) {
 		return [2]vfiouser.ServerStats{servers[0].Stats(), servers[1].Stats()}
 	}
 	before := stats()
-	eventually(t, "what was set up has settled", func() bool {
+	waittest.Until(t, "what was set up has settled", func() bool {
 		last := before
 		time.Sleep(20 * time.Millisecond)
 		before = stats()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -59,16 +60,6 @@ func memoryMappings(t testing.TB) int {
 		t.Fatal(err)
 	}
 	return bytes.Count(b, []byte("/memfd:")) + bytes.Count(b, []byte("/dev/shm/"))
-}
-
-// eventually waits until f returns true.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 // quiet is for servers whose log nobody reads.
@@ -152,7 +143,7 @@ func (r *running) open(t testing.TB) client {
 // idle waits until the server has no client and nothing of one.
 func (r *running) idle(t testing.TB) {
 	t.Helper()
-	eventually(t, "device renewed", func() bool {
+	waittest.Until(t, "device renewed", func() bool {
 		r.dev.mu.Lock()
 		defer r.dev.mu.Unlock()
 		return uint64(r.dev.renewed) == r.Stats().Clients

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 
@@ -33,7 +34,7 @@ func (x *rawClient) register(at int) uint32 {
 func (x *rawClient) copies(n uint32) {
 	x.t.Helper()
 	first := x.register(regCopies)
-	eventually(x.t, "copies go on", func() bool { return x.register(regCopies)-first >= n })
+	waittest.Until(x.t, "copies go on", func() bool { return x.register(regCopies)-first >= n })
 }
 
 // leave ends the connection and waits until nothing is left of it.
@@ -88,7 +89,7 @@ func TestTruncation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the device has met the hole", func() bool { return x.register(regFaults) > 0 })
+			waittest.Until(t, "the device has met the hole", func() bool { return x.register(regFaults) > 0 })
 			x.alive()
 			// What is left can still be used, and the file cannot be mapped again.
 			if a := x.ask(cmdDMAMap, dmaMap(3, 0, 0x900000, 64*page), fd); unix.Errno(a.errno) != unix.EINVAL {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -58,7 +59,7 @@ func TestCrowd(t *testing.T) {
 	for range 40 {
 		crowd = append(crowd, connect(t, r, false))
 	}
-	eventually(t, "most are sent away", func() bool { return r.Stats().Refused >= 20 })
+	waittest.Until(t, "most are sent away", func() bool { return r.Stats().Refused >= 20 })
 	first.alive()
 	for _, x := range crowd {
 		if err := x.c.Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 
@@ -76,7 +77,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 		if err := errors.Join(unix.Close(fd), unix.Close(parcel), second.Close()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the second client is refused", func() bool { return r.Stats().Refused == 1 })
+		waittest.Until(t, "the second client is refused", func() bool { return r.Stats().Refused == 1 })
 		x.leave(r)
 		connect(t, r, true).alive()
 		r.stop()
@@ -108,5 +109,5 @@ func TestDescriptorsThatNeverClose(t *testing.T) {
 	release()
 	_ = unix.Close(fd) // the file system has gone, and it says so
 	// The server's socket has gone, the last client's end is still open.
-	eventually(t, "all files closed", func() bool { return leaktest.Files(t) <= before })
+	waittest.Until(t, "all files closed", func() bool { return leaktest.Files(t) <= before })
 }

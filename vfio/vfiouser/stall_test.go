@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -53,7 +54,7 @@ func (m *stallingNIC) resume(t *testing.T) int {
 	m.left = never
 	close(m.resumed)
 	m.mu.Unlock()
-	eventually(t, "the client is gone", func() bool {
+	waittest.Until(t, "the client is gone", func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.renewed == m.Stats().Clients
@@ -225,7 +226,7 @@ type openNIC struct {
 func openStalled(t *testing.T, timeout time.Duration) *openNIC {
 	t.Helper()
 	s := &openNIC{stallingNIC: serveStalling(t)}
-	eventually(t, "the NIC is open", func() bool {
+	waittest.Until(t, "the NIC is open", func() bool {
 		err := s.set(t.Context(), timeout)
 		if err != nil && s.n != nil {
 			_ = s.n.Close()

@@ -14,8 +14,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
 )
 
-// Environment variables: where QEMU is, a program or the folder of a Debian root as
-// ci/vm/root makes it, and that tests fail without one.
+// Environment variables: where QEMU is, a program, the folder of a Debian root as ci/vm/root makes it,
+// or newest; and that tests fail without one.
 const (
 	variable = "TRAPEZE_QEMU"
 	required = "TRAPEZE_REQUIRE_QEMU"
@@ -29,7 +29,7 @@ func Start(t testing.TB, devices ...string) *qtest.Machine {
 	t.Helper()
 	m, err := qtest.Start(t.Context(), qtest.Options{Devices: devices, QEMU: Command(t)})
 	var exit *qtest.ExitError
-	if errors.As(err, &exit) && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == "" {
+	if errors.As(err, &exit) && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == newest {
 		missing(t, fmt.Sprintf("this QEMU is too old or has been built without a model: %v", err))
 	}
 	if err != nil {
@@ -47,28 +47,40 @@ func Start(t testing.TB, devices ...string) *qtest.Machine {
 	return m
 }
 
-// Command returns how QEMU's command line begins. It takes the first of: what
-// TRAPEZE_QEMU names; the root that ci/vm/run has made; qemu-system-x86_64 of the
-// machine. It skips or fails as Start does.
+// newest asks for the newest root that ci/vm/run has made, or else for qemu-system-x86_64 of the machine.
+const newest = "newest"
+
+// Command returns how QEMU's command line begins: of what TRAPEZE_QEMU names. It skips or fails as Start
+// does. Without the variable it skips: the step qtest of .ci/run has these tests.
 func Command(t testing.TB) []string {
 	t.Helper()
-	if named := os.Getenv(variable); named != "" {
+	switch named := os.Getenv(variable); named {
+	case "":
+		missing(t, "runs on QEMU's models: set "+variable+"=newest, or run .ci/run qtest")
+	case newest:
+		return find(t)
+	default:
 		if command := inRoot(named); command != nil {
 			return command
 		}
 		return []string{named}
 	}
+	return nil
+}
+
+func find(t testing.TB) []string {
+	t.Helper()
 	// The name of a root holds a digest: the newest is the one in use.
-	var newest os.FileInfo
+	var latest os.FileInfo
 	var command []string
 	roots, _ := filepath.Glob(filepath.Join(cache(), "trapeze/vm/root-*/complete"))
 	for _, complete := range roots {
 		info, err := os.Stat(complete)
-		if err != nil || newest != nil && info.ModTime().Before(newest.ModTime()) {
+		if err != nil || latest != nil && info.ModTime().Before(latest.ModTime()) {
 			continue
 		}
 		if c := inRoot(filepath.Dir(complete)); c != nil {
-			newest, command = info, c
+			latest, command = info, c
 		}
 	}
 	if command != nil {
@@ -77,7 +89,7 @@ func Command(t testing.TB) []string {
 	if path, err := exec.LookPath("qemu-system-x86_64"); err == nil {
 		return []string{path}
 	}
-	missing(t, "there is no QEMU: run ci/vm/run once, install qemu-system-x86 of version 8 or later, or set "+variable)
+	missing(t, "there is no QEMU: run ci/vm/run once, or install qemu-system-x86 of version 8 or later")
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -105,7 +106,7 @@ func TestSharedMemory(t *testing.T) {
 	// b receives into the second half of what a sends from the first half of.
 	binary.LittleEndian.PutUint64(b.ram[0x100:], b.base+0x200800)
 	a.sendAt(a.base+0x100000, len(f))
-	eventually(t, "the frame arrives", func() bool { return b.received() != 0 })
+	waittest.Until(t, "the frame arrives", func() bool { return b.received() != 0 })
 	if !bytes.Equal(mem.Bytes()[0x800:][:len(f)], f) {
 		t.Errorf("% x arrived", mem.Bytes()[0x800:][:len(f)])
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -86,7 +87,7 @@ func (i *igb) ring(at uint64, address uint64) {
 func (i *igb) linkUp() {
 	i.t.Helper()
 	i.set(igbMDIC, 1<<26|1<<21|0x1200)
-	eventually(i.t, "the link is up", func() bool { return i.get(igbSTATUS)&linkUp != 0 })
+	waittest.Until(i.t, "the link is up", func() bool { return i.get(igbSTATUS)&linkUp != 0 })
 }
 
 // send sends a frame.
@@ -140,7 +141,7 @@ func TestFrames(t *testing.T) {
 	out := frameOf("out")
 	i.send(out)
 	var got []byte
-	eventually(t, "a frame comes out", func() bool { got = u.Receive(); return got != nil })
+	waittest.Until(t, "a frame comes out", func() bool { got = u.Receive(); return got != nil })
 	if !bytes.Equal(got, out) {
 		t.Errorf("% x came out of % x", got, out)
 	}
@@ -150,7 +151,7 @@ func TestFrames(t *testing.T) {
 	in := frameOf("in")
 	copy(u.Reserve(len(in)), in)
 	u.Commit()
-	eventually(t, "a frame comes in", func() bool { return i.received() != 0 })
+	waittest.Until(t, "a frame comes in", func() bool { return i.received() != 0 })
 	if n := i.received(); n != len(in)+4 || !bytes.Equal(i.ram[0x2000:][:len(in)], in) { // with a check sequence
 		t.Errorf("%d bytes came in: % x", n, i.ram[0x2000:][:n])
 	}
@@ -164,7 +165,7 @@ func TestFrames(t *testing.T) {
 	if err := m.SetLink(t.Context(), 0, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the link is up again", func() bool { return i.get(igbSTATUS)&linkUp != 0 })
+	waittest.Until(t, "the link is up again", func() bool { return i.get(igbSTATUS)&linkUp != 0 })
 }
 
 // TestTwoDevices: they are cabled to each other, and have memory of their own.
@@ -179,7 +180,7 @@ func TestTwoDevices(t *testing.T) {
 	b.linkUp()
 	f := frameOf("from a to b")
 	a.send(f)
-	eventually(t, "the frame arrives", func() bool { return b.received() != 0 })
+	waittest.Until(t, "the frame arrives", func() bool { return b.received() != 0 })
 	if !bytes.Equal(b.ram[0x2000:][:len(f)], f) || a.received() != 0 {
 		t.Errorf("% x arrived", b.ram[0x2000:][:len(f)])
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -69,7 +70,7 @@ func TestInterrupts(t *testing.T) {
 	if err := d.SetIRQs(vfio.IRQMSIX, first, fds[:1]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an interrupt after they were disabled", func() bool {
+	waittest.Until(t, "an interrupt after they were disabled", func() bool {
 		i.set(igbEIMS, 1<<first)
 		i.set(igbEICS, 1<<first)
 		return signalled(0, 50*time.Millisecond)

@@ -75,13 +75,3 @@ func write32(t testing.TB, d vfio.Device, region int, offset uint64, v uint32) {
 		t.Fatal(err)
 	}
 }
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not in time: " + what)
-		}
-	}
-}

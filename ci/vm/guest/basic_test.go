@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -103,7 +104,7 @@ func TestRegisters(t *testing.T) {
 	for n, want := uint32(0), uint32(1); n <= 12; n++ {
 		want *= max(n, 1)
 		e.write(eduFactorial, n)
-		eventually(t, "the end of a computation", func() bool { return e.read(eduStatus)&eduComputing == 0 })
+		waittest.Until(t, "the end of a computation", func() bool { return e.read(eduStatus)&eduComputing == 0 })
 		if got := e.read(eduFactorial); got != want {
 			t.Errorf("%d! is %d, not %d", n, got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
@@ -173,7 +174,7 @@ func (e *edu) start(source, target uint64, count, command uint32) {
 func (e *edu) copy(source, target uint64, count, command uint32) {
 	e.t.Helper()
 	e.start(source, target, count, command)
-	eventually(e.t, "the end of a DMA transfer", func() bool { return e.read(eduDMAStart)&eduRun == 0 })
+	waittest.Until(e.t, "the end of a DMA transfer", func() bool { return e.read(eduDMAStart)&eduRun == 0 })
 	mmio.FromDevice()
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 )
@@ -72,7 +73,7 @@ func TestIGBPort(t *testing.T) {
 		for range 200 {
 			sendOne(t, p, ethernet.MAC{2, 0, 0, 0, 0, 9}, "to nobody")
 		}
-		eventually(t, "all is sent", func() bool {
+		waittest.Until(t, "all is sent", func() bool {
 			n, err := p.Queue(0).Unsent()
 			return n == 0 && err == nil
 		})
@@ -147,7 +148,7 @@ func TestIGBVirtual(t *testing.T) {
 		t.Fatal(err)
 	}
 	sendOne(t, ports[1], other, "to the new address, which was asked for before a restart")
-	eventually(t, "it comes", func() bool {
+	waittest.Until(t, "it comes", func() bool {
 		n, err := ports[0].Queue(0).Receive(frames)
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +165,7 @@ func TestIGBVirtual(t *testing.T) {
 func up(t *testing.T, function string) {
 	t.Helper()
 	var name string
-	eventually(t, "the NIC has an interface", func() bool {
+	waittest.Until(t, "the NIC has an interface", func() bool {
 		list, err := os.ReadDir(filepath.Join(pciDevices, function, "net"))
 		if errors.Is(err, fs.ErrNotExist) || len(list) == 0 {
 			return false

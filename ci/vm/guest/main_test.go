@@ -84,16 +84,3 @@ func within(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
-
-// eventually calls f until it returns true, for 20 s. Between two calls no more than 100 ms
-// count: beyond that the guest was not run.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	looked, spent := time.Now(), time.Duration(0)
-	for ; !f(); time.Sleep(time.Millisecond) {
-		if spent += min(time.Since(looked), 100*time.Millisecond); spent > 20*time.Second {
-			t.Fatalf("%s did not happen", what)
-		}
-		looked = time.Now()
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
 
@@ -79,7 +80,7 @@ func (l *peer) pinged(count int, args ...string) (received int) {
 // waitEcho waits for the first answer.
 func (l *peer) waitEcho() {
 	l.t.Helper()
-	eventually(l.t, "an answer comes", func() bool { return l.pinged(1, "-W", "1") == 1 })
+	waittest.Until(l.t, "an answer comes", func() bool { return l.pinged(1, "-W", "1") == 1 })
 }
 
 // TestPairEcho has the command answer Linux's ping, which sends the next request as soon as

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -174,7 +175,7 @@ func drain(t *testing.T, port ethernet.Port, l *peer) {
 	last := number(make([]byte, 1514), port.MAC(), l.mac, math.MaxUint32)
 	binary.BigEndian.PutUint16(last[12:], floodType)
 	q, frames, sent := port.Queue(0), make([]ethernet.Frame, 32), time.Time{}
-	eventually(t, "the frame after all that Linux has sent", func() bool {
+	waittest.Until(t, "the frame after all that Linux has sent", func() bool {
 		if time.Since(sent) > 100*time.Millisecond {
 			sent = time.Now()
 			if _, err := unix.Write(fd, last); err != nil && !again(err) {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -397,7 +398,7 @@ func TestPairSums(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			got, come := make([]byte, 2048), false
-			eventually(t, "Linux has taken or dropped it", func() bool {
+			waittest.Until(t, "Linux has taken or dropped it", func() bool {
 				n, err := unix.Read(in, got)
 				come = err == nil && bytes.Equal(got[:n], payload)
 				return come || l.badSums() > before
@@ -478,7 +479,7 @@ func TestPairSpread(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "all frames come", func() bool {
+		waittest.Until(t, "all frames come", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return total == flows*each

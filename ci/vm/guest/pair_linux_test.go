@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -57,7 +58,7 @@ func newPeer(t *testing.T, function, driver string) *peer {
 	bind(t, function, driver)
 	t.Cleanup(func() { bind(t, function, "none") })
 	l := &peer{t: t, function: function}
-	eventually(t, "the NIC has an interface", func() bool {
+	waittest.Until(t, "the NIC has an interface", func() bool {
 		list, _ := filepath.Glob(filepath.Join(pciDevices, function, "net/*"))
 		if len(list) == 0 { // virtio's is one level deeper
 			list, _ = filepath.Glob(filepath.Join(pciDevices, function, "virtio*/net/*"))
@@ -93,7 +94,7 @@ func newPeer(t *testing.T, function, driver string) *peer {
 	l.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
 	l.run("ip", "addr", "add", theirIP+"/24", "dev", l.name)
 	l.run("ip", "link", "set", l.name, "up")
-	eventually(t, "Linux's link is up", l.isUp)
+	waittest.Until(t, "Linux's link is up", l.isUp)
 	return l
 }
 
@@ -109,12 +110,12 @@ func (l *peer) isUp() bool {
 func (l *peer) settled(sockets ...int) {
 	l.t.Helper()
 	for _, fd := range sockets {
-		eventually(l.t, "Linux has sent what it was given", func() bool {
+		waittest.Until(l.t, "Linux has sent what it was given", func() bool {
 			left, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 			return err == nil && left == 0
 		})
 	}
-	eventually(l.t, "Linux's link is up", l.isUp)
+	waittest.Until(l.t, "Linux's link is up", l.isUp)
 }
 
 // linkChanges counts how often Linux's link has come and gone.

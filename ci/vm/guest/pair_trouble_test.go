@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -64,7 +65,7 @@ func loop(t *testing.T, port ethernet.Port, l *peer) (*worker, *atomic.Uint64) {
 func more(t *testing.T, what string, n *atomic.Uint64, by uint64) {
 	t.Helper()
 	from := n.Load()
-	eventually(t, what, func() bool { return n.Load() >= from+by })
+	waittest.Until(t, what, func() bool { return n.Load() >= from+by })
 }
 
 // TestPairFlaps pulls the cable again and again, with frames under way.
@@ -93,9 +94,9 @@ func TestPairFlaps(t *testing.T) {
 		for range 3 {
 			more(t, "frames come", n, 100)
 			monitor("set_link " + p.cable + " off")
-			eventually(t, "the link goes down", func() bool { return !isUp() })
+			waittest.Until(t, "the link goes down", func() bool { return !isUp() })
 			monitor("set_link " + p.cable + " on")
-			eventually(t, "the link comes up", isUp)
+			waittest.Until(t, "the link comes up", isUp)
 		}
 		for range 10 { // faster than the NIC sees it
 			monitor("set_link " + p.cable + " off")
@@ -104,10 +105,10 @@ func TestPairFlaps(t *testing.T) {
 		stop()
 		// QEMU obeys in order: when the other end has lost its link all flaps are over.
 		monitor("set_link " + p.end + " off")
-		eventually(t, "Linux's link goes down", func() bool { return !l.isUp() })
+		waittest.Until(t, "Linux's link goes down", func() bool { return !l.isUp() })
 		monitor("set_link " + p.end + " on")
-		eventually(t, "Linux's link comes up", l.isUp)
-		eventually(t, "the link comes up", isUp)
+		waittest.Until(t, "Linux's link comes up", l.isUp)
+		waittest.Until(t, "the link comes up", isUp)
 		if err := w.end(); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ func (p pair) anew(t *testing.T, l *peer, add func()) {
 	t.Helper()
 	want := len(find(t, p.id)) + 1
 	added := time.Time{}
-	eventually(t, "the NIC is there again", func() bool {
+	waittest.Until(t, "the NIC is there again", func() bool {
 		if time.Since(added) > time.Second {
 			added = time.Now()
 			add()
@@ -238,7 +239,7 @@ func TestPairUnplug(t *testing.T) {
 			more(t, "frames come", n, 100)
 			monitor("device_del " + p.cable)
 			goes(t, port, w)
-			eventually(t, "it is gone", func() bool {
+			waittest.Until(t, "it is gone", func() bool {
 				_, err := os.Stat(filepath.Join(pciDevices, function))
 				return errors.Is(err, os.ErrNotExist)
 			})

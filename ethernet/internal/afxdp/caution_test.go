@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
 )
@@ -75,7 +76,7 @@ func TestDeafQueues(t *testing.T) {
 					t.Fatal("not sent")
 				}
 				frames := make([]ethernet.Frame, 1)
-				eventually(t, "a frame", func() bool {
+				waittest.Until(t, "a frame", func() bool {
 					for q := range got {
 						n, err := right.Queue(q).Receive(frames)
 						if err != nil {
@@ -187,9 +188,9 @@ func TestLateBuffers(t *testing.T) {
 	if n := porttest.Send(t, sender.Queue(0), 0, 60); n != 60 { // more than 10
 		t.Fatalf("%d are sent", n)
 	}
-	eventually(t, "all are sent", func() bool { n, err := sender.Queue(0).Unsent(); return n == 0 && err == nil })
+	waittest.Until(t, "all are sent", func() bool { n, err := sender.Queue(0).Unsent(); return n == 0 && err == nil })
 	got := 0
-	eventually(t, "all frames", func() bool {
+	waittest.Until(t, "all frames", func() bool {
 		n, err := q.Receive(frames)
 		if err != nil {
 			t.Fatal(err)

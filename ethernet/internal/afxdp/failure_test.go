@@ -19,6 +19,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -194,7 +195,7 @@ func TestClose(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "frames", func() bool { return left.Stats().Queues[0].SentFrames > 200 })
+		waittest.Until(t, "frames", func() bool { return left.Stats().Queues[0].SentFrames > 200 })
 		for range 2 {
 			if err := left.Close(); err != nil {
 				t.Error(err)
@@ -232,7 +233,7 @@ func TestDeleted(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "an error", func() bool {
+		waittest.Until(t, "an error", func() bool {
 			n := q.Cache().Alloc(frames)
 			for i := range frames[:n] {
 				frames[i].Length = 60
@@ -285,7 +286,7 @@ func TestHostileRings(t *testing.T) {
 			exchange(t, left.Queue(0), right.Queue(0), 64, 64)
 			exchange(t, right.Queue(0), left.Queue(0), 64, 64)
 			spoil(left)
-			eventually(t, "a restart", func() bool {
+			waittest.Until(t, "a restart", func() bool {
 				frames := make([]ethernet.Frame, 8)
 				n, err := left.Queue(0).Receive(frames)
 				if n != 0 || err != nil {
@@ -299,7 +300,7 @@ func TestHostileRings(t *testing.T) {
 			exchange(t, left.Queue(0), right.Queue(0), 300, 64)
 			exchange(t, right.Queue(0), left.Queue(0), 300, 64)
 			// Again and again.
-			eventually(t, "the end", func() bool {
+			waittest.Until(t, "the end", func() bool {
 				spoil(left)
 				_, rerr := left.Queue(0).Receive(make([]ethernet.Frame, 8))
 				_, uerr := left.Queue(0).Unsent()
@@ -327,7 +328,7 @@ func TestStandstill(t *testing.T) {
 	right := open(t, "afxdp:"+b, ethernet.Options{Pool: pool})
 	// Without this flag nobody wakes it.
 	afxdp.Spoil(left, 0, 3, afxdp.Flags, 0)
-	eventually(t, "a restart", func() bool {
+	waittest.Until(t, "a restart", func() bool {
 		porttest.Send(t, left.Queue(0), 0, 32)
 		return left.Stats().Queues[0].Restarts == 1
 	})
@@ -480,7 +481,7 @@ func TestNamespace(t *testing.T) {
 	})
 	settle(t, p.Queue(0), right.Queue(0)) // Linux may have sent frames of its own
 	afxdp.Spoil(p, 0, 2, afxdp.Producer, 1<<31)
-	eventually(t, "a restart", func() bool {
+	waittest.Until(t, "a restart", func() bool {
 		_, err := p.Queue(0).Receive(make([]ethernet.Frame, 1))
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
 )
@@ -57,7 +58,7 @@ func TestJumbo(t *testing.T) {
 					if _, err := unix.Write(kernel, want); err != nil {
 						t.Fatal(err)
 					}
-					eventually(t, "a frame", func() bool {
+					waittest.Until(t, "a frame", func() bool {
 						n, err := q.Receive(f)
 						if err != nil {
 							t.Fatal(err)
@@ -69,7 +70,7 @@ func TestJumbo(t *testing.T) {
 					}
 					q.Cache().Free(f)
 				}
-				eventually(t, "all are sent", func() bool { n, err := q.Unsent(); return n == 0 && err == nil })
+				waittest.Until(t, "all are sent", func() bool { n, err := q.Unsent(); return n == 0 && err == nil })
 			})
 		}
 	}
@@ -90,7 +91,7 @@ func TestLargeMTU(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the short frame", func() bool {
+		waittest.Until(t, "the short frame", func() bool {
 			n, err := q.Receive(f)
 			if err != nil {
 				t.Fatal(err)

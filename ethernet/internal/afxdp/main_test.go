@@ -17,6 +17,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
 )
@@ -174,7 +175,7 @@ func settle(t testing.TB, from, to ethernet.Queue) {
 	last, want := 1<<20, make([]byte, 1514)
 	var again time.Time
 	frames := make([]ethernet.Frame, 32)
-	eventually(t, "the last frame", func() bool {
+	waittest.Until(t, "the last frame", func() bool {
 		if _, err := from.Unsent(); err != nil {
 			t.Fatal(err)
 		}
@@ -214,14 +215,4 @@ func raw(t testing.TB, name string) int {
 		t.Fatal(err)
 	}
 	return fd
-}
-
-// eventually waits until what is so.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -63,7 +64,7 @@ func TestLengths(t *testing.T) {
 		if _, err := unix.Write(kernel, want); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a frame", func() bool {
+		waittest.Until(t, "a frame", func() bool {
 			n, err := q.Receive(f)
 			if err != nil {
 				t.Fatal(err)
@@ -156,7 +157,7 @@ func TestBadFrames(t *testing.T) {
 	}
 	got := 0
 	frames := make([]ethernet.Frame, 8)
-	eventually(t, "the good frames", func() bool {
+	waittest.Until(t, "the good frames", func() bool {
 		n, err := right.Queue(0).Receive(frames)
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +186,7 @@ func TestLongFrames(t *testing.T) {
 		if _, err := unix.Write(kernel, make([]byte, []int{1519, 3000}[sent%2])); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the frame is counted", func() bool {
+		waittest.Until(t, "the frame is counted", func() bool {
 			if n, err := p.Queue(0).Receive(make([]ethernet.Frame, 8)); n != 0 || err != nil {
 				t.Fatal(n, err)
 			}
@@ -198,7 +199,7 @@ func TestLongFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := make([]ethernet.Frame, 1)
-	eventually(t, "a frame", func() bool { n, _ := p.Queue(0).Receive(f); return n == 1 })
+	waittest.Until(t, "a frame", func() bool { n, _ := p.Queue(0).Receive(f); return n == 1 })
 	p.Queue(0).Cache().Free(f)
 }
 
@@ -217,13 +218,13 @@ func TestNoBuffers(t *testing.T) {
 		}
 	}
 	q, f := p.Queue(0), make([]ethernet.Frame, 80)
-	eventually(t, "NoBuffers counted", func() bool {
+	waittest.Until(t, "NoBuffers counted", func() bool {
 		if n, err := q.Receive(f); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
 		return p.Stats().Queues[0].NoBuffers > 0
 	})
-	eventually(t, "Missed counted", func() bool { return p.Stats().Device.Missed > 0 })
+	waittest.Until(t, "Missed counted", func() bool { return p.Stats().Device.Missed > 0 })
 	if err := q.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestWait(t *testing.T) {
 			porttest.Fill(frame, 0)
 			for range 50 {
 				go unix.Write(kernel, frame)
-				eventually(t, "a frame", func() bool {
+				waittest.Until(t, "a frame", func() bool {
 					if err := q.Wait(t.Context()); err != nil {
 						t.Fatal(err)
 					}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/programtest"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakemqnic"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -28,12 +29,12 @@ func buildTrapeze(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds and runs the command: not with -short")
 	}
-	path := filepath.Join(t.TempDir(), "trapeze")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-pgo=off", "-o", path, "../../../tools/trapeze")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	folder, err := programtest.Build("trapeze")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return path
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return filepath.Join(folder, "trapeze")
 }
 
 // output is what a command has printed; its methods may be called while it runs.

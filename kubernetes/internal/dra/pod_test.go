@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/programtest"
 )
 
 // needsPods skips a test where no process can have mounts of its own.
@@ -96,12 +98,11 @@ var sumOf = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 // buildTrapeze builds the command trapeze, and returns its folder.
 func buildTrapeze(t *testing.T) string {
 	t.Helper()
-	folder := t.TempDir()
-	c := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", folder, "./tools/trapeze")
-	c.Dir = "../../.."
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
+	folder, err := programtest.Build("trapeze")
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return folder
 }
 

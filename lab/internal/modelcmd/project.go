@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -130,9 +131,8 @@ store_and_forward_us, latency_us  one way, a lone payload, without and with the 
 reduction_percent  by how much the second is less than the first
 bandwidth_mb_s     of a stream with the policy
 
-JSON keys, in an array: bus, link_mb_s, store_and_forward_us, latency_us,
-reduction_percent, bandwidth_mb_s. With --output the file has a picture of the reductions,
-and stdout file, bytes.`,
+` + keys.Array(report.Projected{}) + ` With --output the file has a picture of the
+reductions, and stdout file, bytes.`,
 		Example: `  trapeze-lab model project --profile alcor --bus 1..8 --link 1..8
   trapeze-lab model project --pcie --policy auto --output project.svg`,
 		Args: cobra.NoArgs,

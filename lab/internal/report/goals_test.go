@@ -51,16 +51,17 @@ func (g *gaps) String() string {
 // payloads from 1 to 64 KiB: how far auto's latency is from the best schedule that
 // search finds and how much of that no receiver could make up for, its bandwidth
 // against store and forward's, and its use of the bus against AMP's. The document's
-// table holds these figures. Outside the soak it takes every third payload.
+// table holds these figures. Outside the soak it takes one payload of each
+// profile, others of the next, and the mean is not held.
 func TestAutoAgainstTheBest(t *testing.T) {
 	table := documented(t)
 	var all gaps
 	t.Run("profiles", func(t *testing.T) {
-		for _, name := range profile.Names() {
+		for k, name := range profile.Names() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for i, payload := range report.GoalPayloads {
-					if slow && payload != 1024 || !soak.Wanted() && i%3 > 0 {
+					if slow && payload != 1024 || !slow && !soak.Wanted() && (i+k)%7 > 0 {
 						continue
 					}
 					g, err := report.Against(context.Background(), load(t, name), payload)
@@ -81,7 +82,7 @@ func TestAutoAgainstTheBest(t *testing.T) {
 		}
 	})
 	t.Log(&all)
-	if all.cases-all.close > 1 || !slow && all.sum > 0.0025*float64(all.cases) {
+	if all.cases-all.close > 1 || soak.Wanted() && all.sum > 0.0025*float64(all.cases) {
 		t.Error(&all)
 	}
 }
@@ -114,7 +115,7 @@ func documented(t *testing.T) map[string][]float64 {
 }
 
 // TestAutoOnOtherPlatforms: on platforms whose costs are random, and which were not
-// looked at when auto was made, it is as good.
+// looked at when auto was made, it is as good. Outside the soak it varies each profile once.
 func TestAutoOnOtherPlatforms(t *testing.T) {
 	var all gaps
 	t.Run("profiles", func(t *testing.T) {
@@ -122,8 +123,8 @@ func TestAutoOnOtherPlatforms(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(4) {
-					if slow && seed > 0 {
-						break
+					if !soak.Wanted() && seed != uint64(i)%4 {
+						continue
 					}
 					payload := 700 + (7919*(4*i+int(seed)))%24000
 					g, err := report.Against(context.Background(), report.Varied(load(t, name), seed), payload)
@@ -146,12 +147,12 @@ func TestAutoOnOtherPlatforms(t *testing.T) {
 
 // TestAutoAfterAChange: 200 frames after one engine got half or twice the bandwidth or
 // overhead, auto's latency is within 3 % of the best schedule for the new costs. Outside the soak
-// it takes every third profile.
+// it takes every sixth profile.
 func TestAutoAfterAChange(t *testing.T) {
 	var all gaps
 	t.Run("profiles", func(t *testing.T) {
 		for i, name := range profile.Names() {
-			if !soak.Wanted() && i%3 > 0 && !slow {
+			if !soak.Wanted() && i%6 > 0 && !slow {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {

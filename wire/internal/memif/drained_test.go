@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
 // TestDrained: a port knows when its peer has taken all frames, or is gone.
@@ -32,7 +33,7 @@ func TestDrained(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		eventually(t, "link down", func() bool { return !a.LinkUp() })
+		waittest.Until(t, "link down", func() bool { return !a.LinkUp() })
 		if !a.Drained() {
 			t.Errorf("%s: there is nobody to take it", k.name)
 		}

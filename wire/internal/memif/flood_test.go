@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 )
@@ -56,7 +57,7 @@ func TestFloodOfMessages(t *testing.T) {
 		r.wantEnd()
 		r.close()
 	}
-	eventually(t, "it is counted", func() bool { return malformed(server.Stats()) == 3 })
+	waittest.Until(t, "it is counted", func() bool { return malformed(server.Stats()) == 3 })
 	stillWorks(t, server, o)
 }
 
@@ -94,7 +95,7 @@ func TestManyRegionsAndRings(t *testing.T) {
 		}
 		r.close()
 	}
-	eventually(t, "it is counted", func() bool { return malformed(server.Stats()) == 3 })
+	waittest.Until(t, "it is counted", func() bool { return malformed(server.Stats()) == 3 })
 	stillWorks(t, server, memif.Options{Socket: o.Socket})
 }
 
@@ -114,7 +115,7 @@ func TestSlowClient(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "it is counted", func() bool { return timeouts(server.Stats()) == 1 })
+	waittest.Until(t, "it is counted", func() bool { return timeouts(server.Stats()) == 1 })
 	r.close()
 	stillWorks(t, server, memif.Options{Socket: o.Socket})
 }
@@ -148,7 +149,7 @@ func TestSecrets(t *testing.T) {
 	server := newPort(t, o)
 	for _, secret := range []string{"", "open sesam", "open sesame!", "x"} {
 		client := newPort(t, memif.Options{Socket: o.Socket, Role: memif.Client, Secret: secret})
-		eventually(t, "it is sent away", func() bool { return errors.Is(client.Stats().Err, memif.ErrRefused) })
+		waittest.Until(t, "it is sent away", func() bool { return errors.Is(client.Stats().Err, memif.ErrRefused) })
 		if client.LinkUp() || server.LinkUp() {
 			t.Errorf("secret %q opens", secret)
 		}
@@ -177,7 +178,7 @@ func TestFullEventfd(t *testing.T) {
 	}
 	r.send(protocol.Connect{}, -1)
 	want[protocol.Connected](r)
-	eventually(t, "link up", server.LinkUp)
+	waittest.Until(t, "link up", server.LinkUp)
 	if err := unix.SetNonblock(full, false); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestFullEventfd(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the sender waits for ever")
 	}
-	eventually(t, "the client is cut off", func() bool { return violations(server.Stats()) == 1 })
+	waittest.Until(t, "the client is cut off", func() bool { return violations(server.Stats()) == 1 })
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
@@ -223,7 +224,7 @@ func TestInterruptStorm(t *testing.T) {
 	}
 	r.send(protocol.Connect{}, -1)
 	want[protocol.Connected](r)
-	eventually(t, "many interrupts for nothing", func() bool {
+	waittest.Until(t, "many interrupts for nothing", func() bool {
 		for range 100 {
 			_, _ = unix.Write(event, binary.NativeEndian.AppendUint64(nil, 1))
 		}

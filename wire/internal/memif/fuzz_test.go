@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -70,7 +71,7 @@ func FuzzConversation(f *testing.F) {
 			_, bye := body.(protocol.Disconnect)
 			ended = err != nil || bye
 			if _, connected := body.(protocol.Connected); connected {
-				eventually(t, "the link comes up", func() bool { return server.LinkUp() || server.Stats().Connections > 0 })
+				waittest.Until(t, "the link comes up", func() bool { return server.LinkUp() || server.Stats().Connections > 0 })
 				r.sends = r.layout.Sender(r.memory, ring.Scratch(), 0)
 				r.sends.Reserve(20)
 				r.sends.Commit()
@@ -79,7 +80,7 @@ func FuzzConversation(f *testing.F) {
 			use(server)
 		}
 		r.close()
-		eventually(t, "the server is free again", func() bool {
+		waittest.Until(t, "the server is free again", func() bool {
 			use(server)
 			return !server.LinkUp()
 		})

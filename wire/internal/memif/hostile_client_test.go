@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -31,7 +32,7 @@ func stillWorks(t *testing.T, server *memif.Port, o memif.Options) {
 	t.Helper()
 	o.Role = memif.Client
 	client := newPort(t, o)
-	eventually(t, "an honest client is let in", func() bool { return client.LinkUp() && server.LinkUp() })
+	waittest.Until(t, "an honest client is let in", func() bool { return client.LinkUp() && server.LinkUp() })
 	for i := range 10 {
 		for _, way := range [][2]*memif.Port{{client, server}, {server, client}} {
 			f := pattern(i, 100)
@@ -44,7 +45,7 @@ func stillWorks(t *testing.T, server *memif.Port, o memif.Options) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the link goes down", func() bool { return !server.LinkUp() })
+	waittest.Until(t, "the link goes down", func() bool { return !server.LinkUp() })
 	server.Receive()
 	server.Reserve(1)
 }
@@ -201,7 +202,7 @@ func TestBadClients(t *testing.T) {
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)
 			tt.do(t, r)
-			eventually(t, "it is counted", func() bool { s := server.Stats(); return tt.count(s) == 1 && s.Err != nil })
+			waittest.Until(t, "it is counted", func() bool { s := server.Stats(); return tt.count(s) == 1 && s.Err != nil })
 			r.wantEnd()
 			var e *wire.Error
 			if err := server.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {

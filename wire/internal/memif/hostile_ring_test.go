@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
@@ -47,7 +48,7 @@ func TestRawClientExchangesFrames(t *testing.T) {
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)
 			r.connect(v.flags)
-			eventually(t, "link up", server.LinkUp)
+			waittest.Until(t, "link up", server.LinkUp)
 			s := newSleeper(server, 300)
 			for i := range 200 {
 				n := 1 + i*13%1500 // in several buffers too
@@ -76,7 +77,7 @@ func TestRawClientExchangesFrames(t *testing.T) {
 			}
 			server.SetWake(nil)
 			r.close()
-			eventually(t, "the link goes down", func() bool { return !server.LinkUp() })
+			waittest.Until(t, "the link goes down", func() bool { return !server.LinkUp() })
 			use(server)
 		})
 	}
@@ -130,16 +131,16 @@ func TestRingViolations(t *testing.T) {
 				server := newPort(t, o)
 				r := dialRaw(t, o.Socket)
 				r.connect(v.flags)
-				eventually(t, "link up", server.LinkUp)
+				waittest.Until(t, "link up", server.LinkUp)
 				poke(r)
-				eventually(t, "the link goes down", func() bool {
+				waittest.Until(t, "the link goes down", func() bool {
 					use(server)
 					return !server.LinkUp()
 				})
 				if reason := r.wantEnd(); reason == "" {
 					t.Error("the client is not told why")
 				}
-				eventually(t, "it is counted", func() bool { return violations(server.Stats()) == 1 })
+				waittest.Until(t, "it is counted", func() bool { return violations(server.Stats()) == 1 })
 				var violation *ring.Violation
 				if err := server.Stats().Err; !errors.Is(err, memif.ErrViolation) || !errors.As(err, &violation) {
 					t.Errorf("error %v", err)
@@ -165,7 +166,7 @@ func TestMemoryVanishes(t *testing.T) {
 			server := newPort(t, o)
 			r := dialRaw(t, o.Socket)
 			r.connect(0)
-			eventually(t, "link up", server.LinkUp)
+			waittest.Until(t, "link up", server.LinkUp)
 			send(server, pattern(0, 100))
 			copy(r.sends.Reserve(300), pattern(1, 300))
 			r.sends.Commit()
@@ -190,9 +191,9 @@ func TestMemoryVanishes(t *testing.T) {
 			}
 			if name == "while nobody does anything" {
 				r.close()
-				eventually(t, "the end", func() bool { return !server.LinkUp() })
+				waittest.Until(t, "the end", func() bool { return !server.LinkUp() })
 			} else {
-				eventually(t, "it is counted", func() bool { use(server); return badMemory(server.Stats()) == 1 })
+				waittest.Until(t, "it is counted", func() bool { use(server); return badMemory(server.Stats()) == 1 })
 				if err := server.Stats().Err; !errors.Is(err, memif.ErrMemory) {
 					t.Errorf("error %v", err)
 				}
@@ -211,7 +212,7 @@ func TestMemoryIsSealed(t *testing.T) {
 	server := newPort(t, o)
 	r := dialRaw(t, o.Socket)
 	r.connect(unix.MFD_ALLOW_SEALING)
-	eventually(t, "link up", server.LinkUp)
+	waittest.Until(t, "link up", server.LinkUp)
 	if err := unix.Ftruncate(r.file, 0); !errors.Is(err, unix.EPERM) {
 		t.Errorf("truncating gives %v", err)
 	}
@@ -233,7 +234,7 @@ func TestMemoryVanishesEarly(t *testing.T) {
 	}
 	r.send(protocol.Connect{}, -1)
 	r.wantEnd()
-	eventually(t, "it is counted", func() bool { return badMemory(server.Stats()) == 1 })
+	waittest.Until(t, "it is counted", func() bool { return badMemory(server.Stats()) == 1 })
 	r.close()
 	stillWorks(t, server, o)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -107,7 +108,7 @@ func TestBadServers(t *testing.T) {
 			client := newPort(t, o)
 			r := acceptRaw(t, l)
 			tt.do(t, r)
-			eventually(t, "it is counted", func() bool { return tt.count(client.Stats()) >= 1 })
+			waittest.Until(t, "it is counted", func() bool { return tt.count(client.Stats()) >= 1 })
 			var e *wire.Error
 			if err := client.Stats().Err; !errors.As(err, &e) || !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v, want one of %q that says %q", err, tt.err, tt.says)
@@ -123,7 +124,7 @@ func TestBadServers(t *testing.T) {
 func serverWorks(t *testing.T, client *memif.Port, socket string) {
 	t.Helper()
 	server := newPort(t, memif.Options{Socket: socket, Role: memif.Server})
-	eventually(t, "the client has found an honest server", func() bool { return client.LinkUp() && server.LinkUp() })
+	waittest.Until(t, "the client has found an honest server", func() bool { return client.LinkUp() && server.LinkUp() })
 	for i := range 10 {
 		for _, way := range [][2]*memif.Port{{client, server}, {server, client}} {
 			f := pattern(i, 100)
@@ -136,7 +137,7 @@ func serverWorks(t *testing.T, client *memif.Port, socket string) {
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the link goes down", func() bool { return !client.LinkUp() })
+	waittest.Until(t, "the link goes down", func() bool { return !client.LinkUp() })
 	use(client)
 }
 
@@ -156,7 +157,7 @@ func TestRawServerExchangesFrames(t *testing.T) {
 			client := newPort(t, o)
 			r := acceptRaw(t, l)
 			r.serve(hello)
-			eventually(t, "link up", client.LinkUp)
+			waittest.Until(t, "link up", client.LinkUp)
 			for i := range 100 {
 				f := pattern(i, 1+i*19%2048)
 				if !send(client, f) {
@@ -201,14 +202,14 @@ func TestServerViolations(t *testing.T) {
 			client := newPort(t, o)
 			r := acceptRaw(t, l)
 			r.serve(goodHello)
-			eventually(t, "link up", client.LinkUp)
+			waittest.Until(t, "link up", client.LinkUp)
 			poke(r)
-			eventually(t, "the link goes down", func() bool {
+			waittest.Until(t, "the link goes down", func() bool {
 				use(client)
 				return !client.LinkUp()
 			})
 			r.wantEnd()
-			eventually(t, "it is counted", func() bool { return violations(client.Stats()) == 1 })
+			waittest.Until(t, "it is counted", func() bool { return violations(client.Stats()) == 1 })
 			r.close()
 			stop()
 			serverWorks(t, client, o.Socket)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
@@ -66,16 +67,6 @@ func newPort(t testing.TB, o memif.Options) *memif.Port {
 	return p
 }
 
-// eventually waits until what is so.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // waitUp waits for a peer.
 func waitUp(p *memif.Port) {
 	for end := time.Now().Add(patience); !p.LinkUp() && time.Now().Before(end); {
@@ -95,7 +86,7 @@ func connected(t testing.TB, a, b memif.Options) (*memif.Port, *memif.Port) {
 	}
 	b.Socket, b.Role = a.Socket, memif.Client+memif.Server-a.Role
 	p, q := newPort(t, a), newPort(t, b)
-	eventually(t, "link up", func() bool { return p.LinkUp() && q.LinkUp() })
+	waittest.Until(t, "link up", func() bool { return p.LinkUp() && q.LinkUp() })
 	return p, q
 }
 

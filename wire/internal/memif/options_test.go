@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -89,7 +90,7 @@ func TestSharedSocket(t *testing.T) {
 			if p, err := memif.New(memif.Options{Socket: socket, Role: memif.Server, ID: 1}); p != nil || !errors.Is(err, wire.ErrOptions) {
 				t.Errorf("an ID twice: error %v", err)
 			}
-			eventually(t, "all links are up", func() bool {
+			waittest.Until(t, "all links are up", func() bool {
 				for i := range servers {
 					if !servers[i].LinkUp() || !clients[i].LinkUp() {
 						return false
@@ -110,10 +111,10 @@ func TestSharedSocket(t *testing.T) {
 				if err := servers[i].Close(); err != nil {
 					t.Error(err)
 				}
-				eventually(t, "the link goes down", func() bool { return !clients[i].LinkUp() })
+				waittest.Until(t, "the link goes down", func() bool { return !clients[i].LinkUp() })
 				if i < 2 {
 					again := newPort(t, memif.Options{Socket: socket, Role: memif.Server, ID: uint32(i)})
-					eventually(t, "link up again", func() bool { return clients[i].LinkUp() && again.LinkUp() })
+					waittest.Until(t, "link up again", func() bool { return clients[i].LinkUp() && again.LinkUp() })
 					if err := again.Close(); err != nil {
 						t.Error(err)
 					}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -74,7 +75,7 @@ func TestFrameStaysUntilRelease(t *testing.T) {
 		one, two := pattern(1, 100), pattern(2, 200)
 		send(a, one)
 		send(a, two)
-		eventually(t, "a frame", func() bool { return b.Receive() != nil })
+		waittest.Until(t, "a frame", func() bool { return b.Receive() != nil })
 		for range 2 {
 			if !bytes.Equal(b.Receive(), one) {
 				t.Error("Receive without Release gave another frame")
@@ -163,9 +164,9 @@ func TestLinkDownLosesFrames(t *testing.T) {
 		if !send(a, f) {
 			t.Error("a wire without plug holds its sender up")
 		}
-		eventually(t, "the peer sees it", func() bool { return !b.LinkUp() })
+		waittest.Until(t, "the peer sees it", func() bool { return !b.LinkUp() })
 		a.SetLink(true)
-		eventually(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
+		waittest.Until(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
 		g := pattern(5, 71)
 		send(a, g)
 		if got := receive(b); !bytes.Equal(got, g) {
@@ -196,12 +197,12 @@ func TestOnLink(t *testing.T) {
 			}
 		}
 		a.SetLink(false)
-		eventually(t, "down", told(false))
+		waittest.Until(t, "down", told(false))
 		a.SetLink(true)
-		eventually(t, "up", told(false, true))
+		waittest.Until(t, "up", told(false, true))
 		b.OnLink(nil)
 		a.SetLink(false)
-		eventually(t, "down", func() bool { return !b.LinkUp() })
+		waittest.Until(t, "down", func() bool { return !b.LinkUp() })
 		if !told(false, true)() {
 			t.Error("told after OnLink(nil)")
 		}
@@ -213,7 +214,7 @@ func TestUseAfterClose(t *testing.T) {
 		f := pattern(6, 100)
 		send(b, f)
 		reserved := a.Reserve(100)
-		eventually(t, "a frame", func() bool { return a.Receive() != nil })
+		waittest.Until(t, "a frame", func() bool { return a.Receive() != nil })
 		held := a.Receive()
 		for range 2 { // closing twice is fine
 			if err := a.Close(); err != nil {
@@ -234,7 +235,7 @@ func TestUseAfterClose(t *testing.T) {
 			t.Error("a closed end is alive")
 		}
 		a.Release()
-		eventually(t, "the peer sees it", func() bool { return !b.LinkUp() })
+		waittest.Until(t, "the peer sees it", func() bool { return !b.LinkUp() })
 		send(b, f)
 		if b.Receive() != nil {
 			t.Error("a frame from nowhere")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
@@ -95,7 +96,7 @@ func TestOtherProcess(t *testing.T) {
 			})
 			for round := range 4 {
 				kill := startEcho(t, memif.Client+memif.Server-role, socket)
-				eventually(t, "link up", p.LinkUp)
+				waittest.Until(t, "link up", p.LinkUp)
 				const frames, window = 3000, 16
 				size := func(i int) int { return 1 + i*53%4096 }
 				moved := time.Now()
@@ -137,13 +138,13 @@ func TestOtherProcess(t *testing.T) {
 					send(p, pattern(i, 1000))
 				}
 				kill()
-				eventually(t, "link down", func() bool { return !p.LinkUp() })
+				waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
 				for p.Receive() != nil { // what had come before
 					p.Release()
 				}
 			}
 			// The last end may not have been noted yet.
-			eventually(t, "it is counted", func() bool { return p.Stats().Disconnects == 4 })
+			waittest.Until(t, "it is counted", func() bool { return p.Stats().Disconnects == 4 })
 			if s := p.Stats(); s.Connections != 4 || s.Violations+s.BadMemory+s.Malformed != 0 || !errors.Is(s.Err, wire.ErrGone) && !errors.Is(s.Err, wire.ErrNobody) {
 				t.Errorf("stats %+v", s)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/ring"
 )
@@ -26,7 +27,7 @@ type rawPeer struct {
 func acceptRaw(t testing.TB, l *protocol.Listener) *rawPeer {
 	t.Helper()
 	r := &rawPeer{t: t, file: -1}
-	eventually(t, "a client", func() bool {
+	waittest.Until(t, "a client", func() bool {
 		conn, err := l.Accept()
 		if err != nil && !errors.Is(err, protocol.ErrAgain) {
 			t.Fatal(err)
@@ -42,7 +43,7 @@ func acceptRaw(t testing.TB, l *protocol.Listener) *rawPeer {
 func dialRaw(t testing.TB, socket string) *rawPeer {
 	t.Helper()
 	var conn *protocol.Conn
-	eventually(t, "room in the server's queue", func() bool {
+	waittest.Until(t, "room in the server's queue", func() bool {
 		var err error
 		conn, err = protocol.Dial(socket)
 		if err != nil && !errors.Is(err, unix.EAGAIN) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
@@ -46,7 +47,7 @@ func TestReconnect(t *testing.T) {
 				files := 0
 				for i := range rounds {
 					comes := newPort(t, memif.Options{Socket: socket, Role: memif.Client + memif.Server - role, Queues: 2})
-					eventually(t, "link up", func() bool { return stays.LinkUp() && comes.LinkUp() })
+					waittest.Until(t, "link up", func() bool { return stays.LinkUp() && comes.LinkUp() })
 					for stays.Receive() != nil {
 						stays.Release()
 					}
@@ -56,8 +57,8 @@ func TestReconnect(t *testing.T) {
 					if err := comes.Close(); err != nil {
 						t.Error(err)
 					}
-					eventually(t, "link down", func() bool { return !stays.LinkUp() })
-					eventually(t, "the end of the connection", func() bool {
+					waittest.Until(t, "link down", func() bool { return !stays.LinkUp() })
+					waittest.Until(t, "the end of the connection", func() bool {
 						s := stays.Stats()
 						return s.Disconnects >= uint64(i+1)
 					})
@@ -87,9 +88,9 @@ func TestMappingsAreGivenBack(t *testing.T) {
 	before := mappings(t)
 	for range 20 {
 		a.SetLink(false)
-		eventually(t, "link down", func() bool { return !b.LinkUp() })
+		waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 		a.SetLink(true)
-		eventually(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
+		waittest.Until(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
 		exchange(t, a, b)
 	}
 	// The runtime makes mappings of its own now and then.
@@ -130,7 +131,7 @@ func TestUnplugWhileBusy(t *testing.T) {
 				t.Error("link is up with the plug out")
 			}
 			p.SetLink(true)
-			eventually(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
+			waittest.Until(t, "link up", func() bool { return a.LinkUp() && b.LinkUp() })
 		}
 		close(stop)
 		busy.Wait()
@@ -172,8 +173,8 @@ func TestClientFirst(t *testing.T) {
 	leaktest.Check(t)
 	socket := socketPath(t)
 	client := newPort(t, memif.Options{Socket: socket, Role: memif.Client})
-	eventually(t, "it has tried", func() bool { return errors.Is(client.Stats().Err, wire.ErrNobody) })
+	waittest.Until(t, "it has tried", func() bool { return errors.Is(client.Stats().Err, wire.ErrNobody) })
 	server := newPort(t, memif.Options{Socket: socket, Role: memif.Server})
-	eventually(t, "link up", func() bool { return client.LinkUp() && server.LinkUp() })
+	waittest.Until(t, "link up", func() bool { return client.LinkUp() && server.LinkUp() })
 	exchange(t, client, server)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
 
@@ -116,14 +117,14 @@ func TestNobodyToWake(t *testing.T) {
 			t.Errorf("%s: %d interrupts without anybody to wake", k.name, s.InterruptsSent)
 		}
 		b.SetWake(func() {})
-		eventually(t, "interrupts are asked for", func() bool {
+		waittest.Until(t, "interrupts are asked for", func() bool {
 			send(a, pattern(1, 64))
 			receive(b)
 			return a.Stats().InterruptsSent > 0
 		})
 		b.SetWake(nil)
 		// Once the port has noticed, it asks for none again.
-		eventually(t, "no more interrupts", func() bool {
+		waittest.Until(t, "no more interrupts", func() bool {
 			before := a.Stats().InterruptsSent
 			for i := range 100 {
 				send(a, pattern(i, 64))

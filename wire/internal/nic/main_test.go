@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
 )
 
@@ -48,18 +49,8 @@ func pair(t testing.TB, o nic.Options) (a, b *nic.Port) {
 	t.Helper()
 	o.Address = cable.Scheme + ":" + t.Name()
 	a, b = open(t, o), open(t, o)
-	eventually(t, "the link is up", func() bool { return a.LinkUp() && b.LinkUp() })
+	waittest.Until(t, "the link is up", func() bool { return a.LinkUp() && b.LinkUp() })
 	return a, b
-}
-
-// eventually waits until f is true.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(200 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // put commits a frame of n bytes, all of which are number, and reports whether there was
@@ -80,7 +71,7 @@ func put(p *nic.Port, number byte, n int) bool {
 func get(t testing.TB, p *nic.Port, number byte, n int) {
 	t.Helper()
 	var b []byte
-	eventually(t, "a frame comes", func() bool { b = p.Receive(); return b != nil })
+	waittest.Until(t, "a frame comes", func() bool { b = p.Receive(); return b != nil })
 	if len(b) != n || b[0] != number || b[n-1] != number {
 		t.Fatalf("frame %d: %d bytes from % x", number, len(b), b[:14])
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -91,7 +92,7 @@ func TestFullRing(t *testing.T) {
 		t.Error("all was sent")
 	}
 	end.SetFull(false)
-	eventually(t, "there is room", func() bool { return put(a, byte(n), 64+n) })
+	waittest.Until(t, "there is room", func() bool { return put(a, byte(n), 64+n) })
 	held := a.Reserve(100)
 	for i := range held {
 		held[i] = 255
@@ -106,7 +107,7 @@ func TestFullRing(t *testing.T) {
 		get(t, b, byte(i), 64+i)
 	}
 	get(t, b, 255, 100)
-	eventually(t, "all is sent", a.Drained)
+	waittest.Until(t, "all is sent", a.Drained)
 }
 
 // TestFullRingWakes: whoever sleeps with frames that the NIC had no room for is woken.
@@ -118,7 +119,7 @@ func TestFullRingWakes(t *testing.T) {
 	end.SetFull(true)
 	put(a, 1, 64)
 	a.Flush()
-	eventually(t, "the sender is woken", func() bool { return woken.Load() > 3 })
+	waittest.Until(t, "the sender is woken", func() bool { return woken.Load() > 3 })
 	end.SetFull(false)
 	a.Receive()
 	get(t, b, 1, 64)
@@ -157,7 +158,7 @@ func TestFailure(t *testing.T) {
 	broken := errors.New("a fuse has blown")
 	for round := range uint64(2) {
 		cable.End(t.Name(), 0).Fail(broken, 2)
-		eventually(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() && changes.Load() > 0 })
+		waittest.Until(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() && changes.Load() > 0 })
 		changes.Store(0)
 		if err := a.Stats().Err; !errors.Is(err, broken) {
 			t.Errorf("failed because of %v", err)
@@ -170,7 +171,7 @@ func TestFailure(t *testing.T) {
 		if n := a.Stats().Lost; n != lost+1 {
 			t.Errorf("%d frames lost, before %d", n, lost)
 		}
-		eventually(t, "the NIC works again", func() bool { return a.LinkUp() && changes.Load() > 0 })
+		waittest.Until(t, "the NIC works again", func() bool { return a.LinkUp() && changes.Load() > 0 })
 		changes.Store(0)
 		put(a, 2, 64)
 		a.Flush()
@@ -185,7 +186,7 @@ func TestFailure(t *testing.T) {
 func TestGone(t *testing.T) {
 	p := open(t, nic.Options{Address: "pci:0000:00:00.0"})
 	g := gone.Load()
-	eventually(t, "it is closed", func() bool { p.Receive(); return g.isClosed() })
+	waittest.Until(t, "it is closed", func() bool { p.Receive(); return g.isClosed() })
 	if err := p.Stats().Err; p.LinkUp() || !errors.Is(err, ethernet.ErrDeviceGone) {
 		t.Errorf("link up: %v, error %v", p.LinkUp(), err)
 	}
@@ -208,7 +209,7 @@ func TestFailureWhileSending(t *testing.T) {
 	if n := a.Stats().Lost; n != 2 {
 		t.Errorf("%d frames lost", n)
 	}
-	eventually(t, "the NIC works again", a.LinkUp)
+	waittest.Until(t, "the NIC works again", a.LinkUp)
 	put(a, 3, 64)
 	a.Flush()
 	get(t, b, 3, 64)
@@ -221,11 +222,11 @@ func TestLink(t *testing.T) {
 	b.OnLink(func() { changes.Add(1) })
 	for i := range int32(3) {
 		cable.End(t.Name(), 0).SetLink(false)
-		eventually(t, "both links are down", func() bool { return !a.LinkUp() && !b.LinkUp() && changes.Load() == 2*i+1 })
+		waittest.Until(t, "both links are down", func() bool { return !a.LinkUp() && !b.LinkUp() && changes.Load() == 2*i+1 })
 		put(a, 1, 64)
 		a.Flush()
 		cable.End(t.Name(), 0).SetLink(true)
-		eventually(t, "both links are up", func() bool { return a.LinkUp() && b.LinkUp() && changes.Load() == 2*i+2 })
+		waittest.Until(t, "both links are up", func() bool { return a.LinkUp() && b.LinkUp() && changes.Load() == 2*i+2 })
 		put(a, 2, 64)
 		a.Flush()
 		get(t, b, 2, 64)
@@ -245,7 +246,7 @@ func TestCloseKeepsFrames(t *testing.T) {
 		put(a, 8, 100)
 		a.Flush()
 		var in []byte
-		eventually(t, "a frame comes", func() bool { in = b.Receive(); return in != nil })
+		waittest.Until(t, "a frame comes", func() bool { in = b.Receive(); return in != nil })
 		out := b.Reserve(1514)
 		for _, p := range []*nic.Port{a, b} {
 			if err := p.Close(); err != nil {

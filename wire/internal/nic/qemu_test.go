@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/conform"
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -77,7 +78,7 @@ func startModels(t *testing.T) *qtest.Machine {
 func openModels(t *testing.T) (a, b *nic.Port) {
 	t.Helper()
 	a, b = open(t, nic.Options{Address: "qemu:0"}), open(t, nic.Options{Address: "qemu:1"})
-	eventually(t, "the link is up", func() bool { return a.LinkUp() && b.LinkUp() })
+	waittest.Until(t, "the link is up", func() bool { return a.LinkUp() && b.LinkUp() })
 	return a, b
 }
 
@@ -110,7 +111,7 @@ func TestQEMUFlush(t *testing.T) {
 		}
 		for i := range n {
 			var f []byte
-			eventually(t, "a frame comes", func() bool { f = b.Receive(); return f != nil })
+			waittest.Until(t, "a frame comes", func() bool { f = b.Receive(); return f != nil })
 			if len(f) != 100+i || f[14] != byte(i) {
 				t.Fatalf("frame %d of %d: %d bytes, number %d", i, n, len(f), f[14])
 			}
@@ -160,7 +161,7 @@ func TestQEMULink(t *testing.T) {
 		if err := m.SetLink(ctx, 0, up); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, fmt.Sprintf("the link is up: %v", up), func() bool { return a.LinkUp() == up })
+		waittest.Until(t, fmt.Sprintf("the link is up: %v", up), func() bool { return a.LinkUp() == up })
 	}
 }
 
@@ -192,8 +193,8 @@ func TestQEMURemoved(t *testing.T) {
 	if err := m.Unplug(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() })
-	eventually(t, "the reason is known", func() bool { return a.Stats().Err != nil })
+	waittest.Until(t, "the link is down", func() bool { a.Receive(); return !a.LinkUp() })
+	waittest.Until(t, "the reason is known", func() bool { return a.Stats().Err != nil })
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
 		if put(a, 1, 64) {
 			a.Flush()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -35,7 +36,7 @@ func ring(t *testing.T, fd int) {
 func rang(t *testing.T, fd int) {
 	t.Helper()
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	eventually(t, "the bell rings", func() bool {
+	waittest.Until(t, "the bell rings", func() bool {
 		n, err := unix.Poll(p, 1000)
 		return n == 1 && err == nil
 	})
@@ -135,7 +136,7 @@ func TestBadBells(t *testing.T) {
 			r, _, theirs := joinBells(t, path)
 			up(t, p)
 			tt.do(t, r, theirs, p)
-			eventually(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
+			waittest.Until(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
 			var e *shm.PeerError
 			if err := p.Err(); !errors.As(err, &e) || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("error %v, want one about %q", err, tt.says)
@@ -161,7 +162,7 @@ func TestBellThatIsNone(t *testing.T) {
 	defer unix.Close(fd)
 	r := joinRaw(t, path, flagBell)
 	r.send(msgBell, 0, 0, 0, 0, fd)
-	eventually(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
+	waittest.Until(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
 	// Its own bell is still on the way to it.
 	if kind, _, _, _, _, theirs := r.read(); kind == msgBell {
 		unix.Close(theirs)

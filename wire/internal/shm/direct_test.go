@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -149,7 +150,7 @@ func TestBadTables(t *testing.T) {
 			r := joinRaw(t, path, tt.flags)
 			up(t, p)
 			tt.send(t, r)
-			eventually(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
+			waittest.Until(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
 		})
 	}
 }
@@ -179,7 +180,7 @@ func TestSettle(t *testing.T) {
 		t.Fatal("the connection has ended")
 	}
 	p.Settle()
-	eventually(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
+	waittest.Until(t, "the peer is sent away", func() bool { p.Receive(); return p.Stats().Violations == 1 })
 }
 
 // TestSettleWhenPeerDies: who dies within a copy is not waited for.
@@ -196,7 +197,7 @@ func TestSettleWhenPeerDies(t *testing.T) {
 		_ = r.c.Close()
 	}()
 	p.Settle()
-	eventually(t, "the link is down", func() bool { return !p.LinkUp() })
+	waittest.Until(t, "the link is down", func() bool { return !p.LinkUp() })
 	if n := p.Stats().Violations; n != 0 {
 		t.Errorf("%d violations", n)
 	}

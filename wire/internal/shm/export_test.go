@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -115,7 +116,7 @@ func TestBorrowedMemoryCannotBeWritten(t *testing.T) {
 		t.Error("lent before the peer has mapped it")
 	}
 	r.send(msgExported, id, uint64(unix.ENOMEM), 0, 0)
-	eventually(t, "the peer's trouble is known", func() bool { return errors.Is(p.Err(), unix.ENOMEM) })
+	waittest.Until(t, "the peer's trouble is known", func() bool { return errors.Is(p.Err(), unix.ENOMEM) })
 	if _, _, ok := p.Lend(mem); ok {
 		t.Error("lent though the peer cannot map it")
 	}
@@ -190,5 +191,5 @@ func TestUnexportFromHungPeer(t *testing.T) {
 	if err := p.Unexport(id); !errors.Is(err, shm.ErrMemory) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	eventually(t, "disconnected", func() bool { return !p.LinkUp() })
+	waittest.Until(t, "disconnected", func() bool { return !p.LinkUp() })
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -93,7 +94,7 @@ func FuzzRings(f *testing.F) {
 // healthy checks that a peer can come, and that frames pass.
 func healthy(t *testing.T, p *shm.Port, path string) {
 	t.Helper()
-	eventually(t, "the peer is gone", func() bool { p.Receive(); p.Release(); return !p.LinkUp() })
+	waittest.Until(t, "the peer is gone", func() bool { p.Receive(); p.Release(); return !p.LinkUp() })
 	r := joinRaw(t, path, 0)
 	up(t, p)
 	for i := range 3 {
@@ -104,7 +105,7 @@ func healthy(t *testing.T, p *shm.Port, path string) {
 		}
 	}
 	r.close()
-	eventually(t, "the peer is gone", func() bool { return !p.LinkUp() })
+	waittest.Until(t, "the peer is gone", func() bool { return !p.LinkUp() })
 	p.Reserve(0)
 	p.Receive()
 }

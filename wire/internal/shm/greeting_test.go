@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -51,7 +52,7 @@ func TestBadGreetings(t *testing.T) {
 			if tt.reason == 0 && kind != 0 || tt.reason != 0 && (kind != msgRefuse || a != tt.reason || uint32(versions) != versionOne) {
 				t.Errorf("answer of kind %d, reason %d, versions %#x", kind, a, versions)
 			}
-			eventually(t, "counted", func() bool { return p.Stats().Refused > refused })
+			waittest.Until(t, "counted", func() bool { return p.Stats().Refused > refused })
 			if p.Err() == nil {
 				t.Error("no reason")
 			}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -77,7 +78,7 @@ func TestTransfer(t *testing.T) {
 	receive := func(side int, p *shm.Port, release bool) {
 		t.Helper()
 		var f []byte
-		eventually(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+		waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
 		if n := binary.LittleEndian.Uint32(f); n != got[side] {
 			t.Fatalf("side %d: frame %d, want %d", side, n, got[side])
 		}
@@ -115,7 +116,7 @@ func TestTransfer(t *testing.T) {
 		t.Errorf("the peer has noticed: %+v", s)
 	}
 	closePort(t, ours)
-	eventually(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
+	waittest.Until(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
 }
 
 // sleeper waits for frames as an owner does that sleeps.
@@ -198,7 +199,7 @@ func TestPauseResume(t *testing.T) {
 		}
 		ours.Resume()
 		var got []byte
-		eventually(t, "the frame of meanwhile", func() bool { got = ours.Receive(); return got != nil })
+		waittest.Until(t, "the frame of meanwhile", func() bool { got = ours.Receive(); return got != nil })
 		if !bytes.Equal(got, []byte{byte(i)}) {
 			t.Fatalf("%d: %v", i, got)
 		}
@@ -209,7 +210,7 @@ func TestPauseResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	closePort(t, ours) // of a paused port
-	eventually(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
+	waittest.Until(t, "the peer sees the end", func() bool { return !theirs.LinkUp() })
 	if err := ours.Pause(); !errors.Is(err, ends.ErrGone) {
 		t.Errorf("a closed port: %v", err)
 	}
@@ -224,7 +225,7 @@ func TestPauseOfAnEnd(t *testing.T) {
 	}
 	closePort(t, theirs)
 	ours.Resume()
-	eventually(t, "the end", func() bool { return !ours.LinkUp() })
+	waittest.Until(t, "the end", func() bool { return !ours.LinkUp() })
 	closePort(t, ours)
 	if _, err := shm.New(t.Context(), shm.Options{Path: socket(t), Transferable: true}); !errors.Is(err, ends.ErrOptions) {
 		t.Errorf("a port that may connect: %v", err)
@@ -239,7 +240,7 @@ func TestPauseOfAnEnd(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	checkLeaks(t)
 	ours, _ := adopted(t)
-	eventually(t, "the peer's bell", func() bool {
+	waittest.Until(t, "the peer's bell", func() bool {
 		if err := ours.Pause(); err != nil {
 			t.Fatal(err)
 		}

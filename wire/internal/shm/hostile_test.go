@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -71,7 +72,7 @@ func TestBrokenRules(t *testing.T) {
 			r := joinRaw(t, path, 0)
 			up(t, p)
 			tt.do(r, p)
-			eventually(t, "disconnected", func() bool {
+			waittest.Until(t, "disconnected", func() bool {
 				if f := p.Receive(); f != nil {
 					if _, aborted := p.Arrived(); aborted {
 						p.Release()
@@ -130,7 +131,7 @@ func TestFreedJumps(t *testing.T) {
 			if p.Reserve(4096) != nil {
 				t.Error("room for a frame")
 			}
-			eventually(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
+			waittest.Until(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
 			if p.Reserve(4096) == nil {
 				t.Error("Reserve holds up while the link is down")
 			}
@@ -148,7 +149,7 @@ func TestPeerChangesFrames(t *testing.T) {
 	copy(r.frames(), bytes.Repeat([]byte{1}, 200))
 	r.put(0, 200, 200, 1)
 	var f []byte
-	eventually(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+	waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
 	r.putWord(0, 1<<64-1) // after it was read
 	r.frames()[199] = 9
 	if g := p.Receive(); len(f) != 200 || len(g) != 200 || &f[0] != &g[0] || g[199] != 9 {
@@ -182,7 +183,7 @@ func TestWritesAfterItsEnd(t *testing.T) {
 	if err := r.c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "link down", func() bool { return !p.LinkUp() })
+	waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
 	n := 0
 	for ; n <= r.ring; n++ {
 		r.put(n+1, 64, 64, ended)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -65,7 +66,7 @@ func lendable(t testing.TB, size int) (fd int, mem []byte) {
 // lentAt waits until the peer has mapped what b lies in.
 func lentAt(t testing.TB, p *shm.Port, b []byte) (id uint32, offset uint64) {
 	t.Helper()
-	eventually(t, "the peer maps it", func() (ok bool) { id, offset, ok = p.Lend(b); return ok })
+	waittest.Until(t, "the peer maps it", func() (ok bool) { id, offset, ok = p.Lend(b); return ok })
 	return id, offset
 }
 
@@ -184,9 +185,9 @@ func TestLendOverSessions(t *testing.T) {
 			t.Error("other bytes")
 		}
 		closePort(t, b) // with borrowed bytes
-		eventually(t, "link down", func() bool { return !a.LinkUp() })
+		waittest.Until(t, "link down", func() bool { return !a.LinkUp() })
 	}
-	eventually(t, "nobody to lend to", func() bool { _, _, ok := a.Lend(m.Bytes()); return !ok })
+	waittest.Until(t, "nobody to lend to", func() bool { _, _, ok := a.Lend(m.Bytes()); return !ok })
 	if err := a.Unexport(id); err != nil {
 		t.Error(err)
 	}
@@ -206,7 +207,7 @@ func TestUnexportWaits(t *testing.T) {
 		lent := b.Borrow(id, 0, 4*page)
 		done := make(chan error, 1)
 		go func() { done <- a.Unexport(id) }()
-		eventually(t, "no more of it can be borrowed", func() bool { return b.Borrow(id, 0, 1) == nil })
+		waittest.Until(t, "no more of it can be borrowed", func() bool { return b.Borrow(id, 0, 1) == nil })
 		select {
 		case err := <-done:
 			t.Fatalf("Unexport returned %v while the memory was in use", err)
@@ -267,7 +268,7 @@ func TestLendWhilePeersDie(t *testing.T) {
 		b := open(t, shm.Options{Path: path, Role: shm.RoleConnect, Share: true})
 		up(t, b)
 		before := read.Load()
-		eventually(t, "something is lent", func() bool {
+		waittest.Until(t, "something is lent", func() bool {
 			if m := b.Borrow(current.Load(), 0, 64*page); m != nil {
 				read.Add(uint32(len(m) - bytes.Count(m, []byte{1})))
 			}

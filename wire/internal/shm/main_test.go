@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -163,20 +164,10 @@ func closePort(t testing.TB, p *shm.Port) {
 // socket is a path for a socket.
 func socket(t testing.TB) string { return filepath.Join(t.TempDir(), "wire") }
 
-// eventually waits until what it waits for is so.
-func eventually(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !so(); time.Sleep(200 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func up(t testing.TB, ports ...*shm.Port) {
 	t.Helper()
 	for _, p := range ports {
-		eventually(t, "link up", p.LinkUp)
+		waittest.Until(t, "link up", p.LinkUp)
 	}
 }
 

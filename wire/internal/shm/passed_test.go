@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/passedfdtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -76,7 +77,7 @@ func closeInTime(t *testing.T, p *shm.Port, before int) {
 	t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close() }()
-	eventually(t, "the port is closed", func() bool {
+	waittest.Until(t, "the port is closed", func() bool {
 		select {
 		case err := <-closed:
 			return err == nil || errors.Is(err, net.ErrClosed)
@@ -85,5 +86,5 @@ func closeInTime(t *testing.T, p *shm.Port, before int) {
 		}
 	})
 	const left = 3
-	eventually(t, "all files closed", func() bool { return leaktest.Files(t) <= before+left })
+	waittest.Until(t, "all files closed", func() bool { return leaktest.Files(t) <= before+left })
 }

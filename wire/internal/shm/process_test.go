@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -58,7 +59,7 @@ func TestTwoProcesses(t *testing.T) {
 				received++
 			}
 			c.finish()
-			eventually(t, "link down", func() bool { return !p.LinkUp() })
+			waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
 		})
 	}
 }
@@ -123,7 +124,7 @@ func TestKilledListener(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		c.kill()
-		eventually(t, "link down", func() bool { return !p.LinkUp() })
+		waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -136,7 +137,7 @@ func TestBorrowOverSessions(t *testing.T) {
 		}
 		b.Return()
 		closePort(t, a)
-		eventually(t, "link down", func() bool { return !b.LinkUp() })
+		waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 	}
 	if ids[0] != ids[1] {
 		t.Fatalf("regions %d and %d", ids[0], ids[1])

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -70,7 +71,7 @@ func TestWhoComesFirst(t *testing.T) {
 				up(t, a, b)
 				bounce(t, a, b, 100)
 				closePort(t, a)
-				eventually(t, "link down", func() bool { return !b.LinkUp() })
+				waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 				closePort(t, b)
 				if _, err := os.Lstat(o.Path); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("the socket is left: %v", err)
@@ -250,7 +251,7 @@ func sendTo(t testing.TB, p wire.Port, frame []byte) {
 func receiveFrom(t testing.TB, p wire.Port) []byte {
 	t.Helper()
 	var f []byte
-	eventually(t, "a frame", func() bool { f = p.Receive(); return f != nil })
+	waittest.Until(t, "a frame", func() bool { f = p.Receive(); return f != nil })
 	c := append([]byte{}, f...)
 	p.Release()
 	return c

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -63,7 +64,7 @@ func TestPeerComesAndGoes(t *testing.T) {
 				sendTo(t, comes, []byte("on the wire when it ends"))
 				stays.Reserve(100) // a frame that is never finished
 				closePort(t, comes)
-				eventually(t, "link down", func() bool { return !stays.LinkUp() })
+				waittest.Until(t, "link down", func() bool { return !stays.LinkUp() })
 				// What it has sent arrives, once.
 				if f := stays.Receive(); string(f) != "on the wire when it ends" {
 					t.Errorf("a peer that has left said %q", f)
@@ -76,7 +77,7 @@ func TestPeerComesAndGoes(t *testing.T) {
 					t.Errorf("the link went down because of %v", err)
 				}
 			}
-			eventually(t, "all changes told", func() bool {
+			waittest.Until(t, "all changes told", func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				return len(seen) == 2*times
@@ -101,13 +102,13 @@ func TestHeldOverReconnect(t *testing.T) {
 			sent := bytes.Repeat([]byte{7}, 4000)
 			sendTo(t, first, sent)
 			var held []byte
-			eventually(t, "a frame", func() bool { held = stays.Receive(); return held != nil })
+			waittest.Until(t, "a frame", func() bool { held = stays.Receive(); return held != nil })
 			space := stays.Reserve(3000)
 			stays.Publish(shown)
 			closePort(t, first)
 			second := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 			up(t, second)
-			eventually(t, "link up again", func() bool { return stays.LinkUp() && stays.Stats().Sessions == 2 })
+			waittest.Until(t, "link up again", func() bool { return stays.LinkUp() && stays.Stats().Sessions == 2 })
 			if !bytes.Equal(held, sent) {
 				t.Error("a frame changed while it was held")
 			}
@@ -137,8 +138,8 @@ func TestPlugs(t *testing.T) {
 	a := open(t, shm.Options{Path: path, Role: shm.RoleListen})
 	a.SetLink(false)
 	b := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
-	eventually(t, "a session", func() bool { return a.Stats().Sessions == 1 })
-	eventually(t, "the other end knows of the plug", func() bool { return !b.LinkUp() })
+	waittest.Until(t, "a session", func() bool { return a.Stats().Sessions == 1 })
+	waittest.Until(t, "the other end knows of the plug", func() bool { return !b.LinkUp() })
 	if a.LinkUp() {
 		t.Error("link is up with the plug out")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -81,7 +82,7 @@ func TestSleepBeforeThePeer(t *testing.T) {
 	for range 3 {
 		a := open(t, shm.Options{Path: path, Role: shm.RoleConnect})
 		up(t, a, b)
-		eventually(t, "woken", func() bool {
+		waittest.Until(t, "woken", func() bool {
 			sendTo(t, a, make([]byte, 64))
 			select {
 			case <-woken:
@@ -91,7 +92,7 @@ func TestSleepBeforeThePeer(t *testing.T) {
 			}
 		})
 		closePort(t, a)
-		eventually(t, "link down", func() bool { return !b.LinkUp() })
+		waittest.Until(t, "link down", func() bool { return !b.LinkUp() })
 		b.Receive()
 	}
 }

@@ -33,7 +33,7 @@ func kills() int {
 	if soak.Wanted() {
 		return 1000
 	}
-	return 50
+	return 3 * len(steps)
 }
 
 // small are the options of connections of which there are many at a time.

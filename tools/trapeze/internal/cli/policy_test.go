@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
@@ -143,17 +144,6 @@ func followed(t *testing.T, records []dmalog.Record, bytes int, engines ...dmalo
 	return once
 }
 
-// eventually repeats what a busy machine may disturb.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for range 20 {
-		if f() {
-			return
-		}
-	}
-	t.Errorf("never: %s", what)
-}
-
 var allEngines = []dmalog.Engine{dmalog.HostTx, dmalog.NetTx, dmalog.NetRcv, dmalog.HostRcv}
 
 // logged is what the commands say of their log.
@@ -168,7 +158,7 @@ type logged struct {
 func TestPingLog(t *testing.T) {
 	const count, size = 3, 30000
 	for _, flags := range [][]string{{}, {"--policy-at", "host"}, {"--policy", "store-and-forward"}} {
-		eventually(t, "every frame is sent once", func() bool {
+		waittest.Until(t, "every frame is sent once", func() bool {
 			log := filepath.Join(t.TempDir(), "log")
 			var r logged
 			decode(t, run(t, append([]string{"ping", "--json", "-c", "3", "-i", "0", "--size", "30000", "--wait", "20s", "--dma-log", log}, flags...)...), &r)
@@ -201,7 +191,7 @@ func TestLogFull(t *testing.T) {
 func TestTransferLogs(t *testing.T) {
 	input, content := file(t, "in", 1_000_000)
 	for _, flags := range [][]string{{}, {"--policy", "schedule"}} {
-		eventually(t, "every frame is sent once", func() bool {
+		waittest.Until(t, "every frame is sent once", func() bool {
 			dir := t.TempDir()
 			sent, received := filepath.Join(dir, "sent"), filepath.Join(dir, "received")
 			out := filepath.Join(t.TempDir(), "out")

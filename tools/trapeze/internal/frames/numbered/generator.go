@@ -105,9 +105,6 @@ func NewGenerator(o Options) (*Generator, error) {
 	return g, nil
 }
 
-// Made returns how many frames were made.
-func (g *Generator) Made() uint32 { return g.next }
-
 // Next makes the next frame in b, which is as long as the longest, and returns its length.
 func (g *Generator) Next(b []byte) int {
 	b = b[:g.sizes.at(g.next)]

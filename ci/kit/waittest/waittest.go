@@ -1,0 +1,28 @@
+// Package waittest has tests wait for what happens on other goroutines and in other processes.
+package waittest
+
+import (
+	"testing"
+	"time"
+)
+
+// Longest is how long Until waits. Nothing is meant to take so long, but CI machines are busy.
+const Longest = time.Minute
+
+const (
+	pause = 200 * time.Microsecond
+	// A machine that stood still for longer than this between two looks is charged this much only.
+	still = 100 * time.Millisecond
+)
+
+// Until waits until holds returns true. It fails the test with what was waited for after Longest.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	looked, spent := time.Now(), time.Duration(0)
+	for ; !holds(); time.Sleep(pause) {
+		if spent += min(time.Since(looked), still); spent > Longest {
+			t.Fatalf("not within %v: %s", Longest, what)
+		}
+		looked = time.Now()
+	}
+}
