@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
-	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // This file is about NICs with Trapeze's own data sheet. A client has a part of one, which is a PCI function behind
@@ -42,20 +42,29 @@ func (n *nic) most() int {
 	return maxClients
 }
 
-// openDevice opens a PCI function. If it was open before it has to be the same one.
-func (n *nic) openDevice(ctx context.Context, again bool) error {
+// openDevice opens a PCI function. It need not be the one from before, whose clients have gone.
+func (n *nic) openDevice(ctx context.Context) error {
 	d, err := share.Open(ctx, n.Address, n.log)
-	if err != nil {
-		return err
+	if err == nil {
+		n.whole.Store(d)
 	}
-	if again && (d.MAC() != n.mac || d.MTU() != n.mtu) {
-		return errors.Join(fmt.Errorf("%w: NIC %s is another one now: it is %v, and was %v", wire.ErrGone, n.Name, d.MAC(), n.mac), d.Close())
+	return err
+}
+
+// station is that of the NIC; of a PCI function that has failed it is zero.
+func (n *nic) station() descriptors.MAC {
+	if d := n.whole.Load(); d != nil {
+		return d.MAC()
 	}
-	if !again {
-		n.mac, n.mtu = d.MAC(), d.MTU()
+	return n.mac
+}
+
+// frame is the largest frame of the NIC in bytes.
+func (n *nic) frame() int {
+	if d := n.whole.Load(); d != nil {
+		return d.MTU()
 	}
-	n.whole.Store(d)
-	return nil
+	return n.mtu
 }
 
 // tend looks after a PCI function until ctx ends: one that has failed is opened anew, once its clients have gone.
@@ -107,8 +116,8 @@ func (a *Agent) cut(l *client) error {
 	if err != nil {
 		return refuseWith(unix.EMFILE, "it has no descriptors or memory left")
 	}
-	err = l.conn.Send(agentlink.Message{Kind: agentlink.Welcome, Version: agentlink.Version, NIC: l.nic.Name, Station: l.mac.String(),
-		MTU: l.nic.mtu, VIs: l.vis, Memory: l.memory, Device: true})
+	err = l.conn.Send(agentlink.Message{Kind: agentlink.Welcome, Version: agentlink.Version, NIC: l.nic.Name, Station: l.device.MAC().String(),
+		MTU: l.device.MTU(), VIs: l.vis, Memory: l.memory, Device: true})
 	if err != nil {
 		return errors.Join(err, part.Close())
 	}

@@ -116,10 +116,10 @@ func (a *Agent) choose(who *identity, m *agentlink.Message) (*nic, *Grant, error
 				tooMuch = refuse(fmt.Sprintf("vis=%d: %s grants %d at most", m.VIs, g.Name, g.VIs))
 			case g.Memory != 0 && m.Memory > g.Memory:
 				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
-			case n.device() && m.MTU != 0 && m.MTU != n.mtu:
-				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d, and that is the device's", m.MTU, n.Name, n.mtu))
-			case m.MTU != 0 && (m.MTU < descriptors.MinMTU || m.MTU > n.mtu):
-				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.mtu))
+			case n.device() && m.MTU != 0 && m.MTU != n.frame():
+				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d, and that is the device's", m.MTU, n.Name, n.frame()))
+			case m.MTU != 0 && (m.MTU < descriptors.MinMTU || m.MTU > n.frame()):
+				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.frame()))
 			case a.count(func(c *client) bool { return c.grant == g && c.who.uid == who.uid }) >= g.Clients:
 				full = true
 			case a.count(func(c *client) bool { return c.nic == n }) >= n.most():
@@ -153,10 +153,11 @@ func (a *Agent) count(is func(c *client) bool) (n int) {
 // station finds the one that the client is to be.
 func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, err error) {
 	if n.device() {
-		if wanted != "" && wanted != n.mac.String() {
-			return mac, refuse(fmt.Sprintf("mac=%s: all clients of NIC %s are %v, which is the device's", printable(wanted), n.Name, n.mac))
+		mac = n.station()
+		if wanted != "" && wanted != mac.String() {
+			return mac, refuse(fmt.Sprintf("mac=%s: all clients of NIC %s are %v, which is the device's", printable(wanted), n.Name, mac))
 		}
-		return n.mac, nil
+		return mac, nil
 	}
 	taken := func(mac descriptors.MAC) bool {
 		return mac == n.mac || a.count(func(c *client) bool { return c.nic == n && c.mac == mac }) > 0

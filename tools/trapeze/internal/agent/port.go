@@ -24,7 +24,7 @@ const (
 // *vfio.Error, or wrap wire.ErrGone.
 func (n *nic) open(ctx context.Context, again bool) error {
 	if n.device() {
-		return n.openDevice(ctx, again)
+		return n.openDevice(ctx)
 	}
 	port, err := emulator.OpenWire(ctx, n.Address)
 	if err != nil {
