@@ -110,24 +110,3 @@ func (n *NIC) OnInterrupt(f func()) (vector uint16, leave func()) {
 		v.calls = slices.DeleteFunc(slices.Clone(v.calls), func(g *func()) bool { return g == &f })
 	}
 }
-
-// LinkUp reports whether the wire has a peer at its other end, as far as the device can tell.
-func (n *NIC) LinkUp() bool {
-	if n.begin(n.background, "look at the link") != nil {
-		return false
-	}
-	defer n.end()
-	status, err := n.regs.status()
-	return err == nil && status&descriptors.DeviceLinkUp != 0
-}
-
-// Config returns the first bytes of the device's configuration space, vfio.ConfigSize of them.
-func (n *NIC) Config() ([]byte, error) {
-	const op = "read configuration space"
-	if err := n.begin(n.background, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	b := make([]byte, vfio.ConfigSize)
-	return b, n.error(op, n.dev.ReadRegion(vfio.RegionConfig, 0, b))
-}

@@ -29,10 +29,9 @@ var ErrFull = errors.New("the NIC has as many clients as it can have")
 
 // NIC is one that clients share.
 type NIC struct {
-	nic    *driver.NIC
-	id     driver.Identity
-	config []byte
-	log    *slog.Logger
+	nic *driver.NIC
+	id  driver.Identity
+	log *slog.Logger
 
 	parts  atomic.Pointer[[]*Part] // replaced with mu held
 	relay  relay
@@ -52,11 +51,12 @@ func Open(ctx context.Context, address string, log *slog.Logger) (*NIC, error) {
 	}
 	n := &NIC{nic: d, id: d.Identity(), log: log, failed: make(chan struct{}), names: map[descriptors.Discriminator]*Part{}}
 	n.parts.Store(&[]*Part{})
-	if n.config, err = d.Config(); err != nil {
+	d.OnEvent(n.event)
+	h, err := d.Health(ctx)
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	d.OnEvent(n.event)
-	n.up.Store(d.LinkUp())
+	n.up.Store(h.LinkUp)
 	n.relay.start(n)
 	return n, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +62,7 @@ func (n *NIC) Part(l Limits) (*Part, error) {
 	for i := range vectors {
 		p.irqs.fds[i], p.real[i] = -1, descriptors.NoVector
 	}
-	p.config = partConfig(n.config)
+	p.config = n.config()
 	p.begin()
 	var err error
 	if p.file, p.bells.bar, err = newDoorbells(n.doorbellSize()); err != nil {
@@ -103,22 +102,17 @@ func newDoorbells(size uint64) (fd int, b []byte, err error) {
 	return fd, b, nil
 }
 
-// partConfig is the configuration space of a part: the device's, without its addresses and with vectors of its own.
-func partConfig(device []byte) []byte {
-	b := slices.Clone(device)
+// config is the configuration space of a part, without capabilities (PCI Local Bus 3.0, 6.1): a client has the part
+// from a server that tells all that they would.
+func (n *NIC) config() []byte {
+	b := make([]byte, vfio.ConfigSize)
 	le := binary.LittleEndian
-	le.PutUint16(b[vfio.ConfigCommand:], 0)
-	const bars, endOfBARs, kind = 0x10, 0x28, 0xf // PCI Local Bus 3.0, 6.2.5.1
-	for i := bars; i < endOfBARs; i += 4 {
-		le.PutUint32(b[i:], le.Uint32(b[i:])&kind)
-	}
-	if c, err := vfio.ParseConfig(device); err == nil {
-		for _, at := range c.Capabilities {
-			if at.ID == vfio.CapabilityMSIX && at.Offset+4 <= len(b) {
-				le.PutUint16(b[at.Offset+2:], vectors-1) // message control: PCI Local Bus 3.0, 6.8.2.3
-			}
-		}
-	}
+	const revision, subsystem = 0x08, 0x2c
+	le.PutUint16(b, n.id.PCI.Vendor)
+	le.PutUint16(b[2:], n.id.PCI.Device)
+	le.PutUint32(b[revision:], descriptors.PCIClass<<8|uint32(descriptors.PCIRevision))
+	le.PutUint16(b[subsystem:], descriptors.PCISubsystemVendorID)
+	le.PutUint16(b[subsystem+2:], descriptors.PCISubsystemID)
 	return b
 }
 
@@ -316,7 +310,7 @@ func (p *Part) RegionFile(index int) (fd int, offset uint64, err error) {
 func (p *Part) Reset(context.Context) error {
 	err := p.stop()
 	p.mu.Lock()
-	p.config = partConfig(p.nic.config)
+	p.config = p.nic.config()
 	p.mu.Unlock()
 	return errors.Join(err, p.DisableIRQs(vfio.IRQMSIX))
 }
