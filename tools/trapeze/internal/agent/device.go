@@ -34,7 +34,7 @@ func (c *Config) passable() error {
 	return nil
 }
 
-// most is how many clients the NIC has at most.
+// most bounds the clients of the NIC.
 func (n *nic) most() int {
 	if n.device() {
 		return share.MaxParts
@@ -82,7 +82,7 @@ func (a *Agent) tend(ctx context.Context, n *nic) {
 		}
 		a.log.Error("a NIC has failed; its clients are let go", "nic", n.Name)
 		a.mu.Lock()
-		n.whole.Store(nil) // nobody has a part of it from now on
+		n.whole.Store(nil) // no program gets a part of it from now on
 		a.mu.Unlock()
 		for a.users(d) > 0 {
 			time.Sleep(firstMend) // serveDevice lets them go

@@ -157,7 +157,7 @@ func (p *Part) touch(f func()) bool {
 	return false
 }
 
-// room is how many more entries there may be, behind a reply to each command that is outstanding.
+// room counts the further entries that there may be, behind a reply to each command that is outstanding.
 func (a *adminQueue) room() uint32 {
 	return 1<<a.acqLog2 - (a.written - a.taken) - uint32(len(a.outstanding))
 }

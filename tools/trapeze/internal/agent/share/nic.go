@@ -20,7 +20,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// MaxParts is how many clients share a NIC at most: each may then wait for the network with as many commands of a
+// MaxParts bounds the clients that share a NIC: each may then wait for the network with as many commands of a
 // kind as maxWaits says.
 const MaxParts = 32
 

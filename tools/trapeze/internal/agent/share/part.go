@@ -18,7 +18,7 @@ import (
 // vectors is the number of interrupt vectors of a part: as many as a driver of ours takes.
 const vectors = 8
 
-// Limits are what a client may have at a time.
+// Limits bound the objects that a client has at a time.
 type Limits struct {
 	VIs uint32
 }
@@ -83,7 +83,7 @@ func (n *NIC) doorbellSize() uint64 {
 	return size
 }
 
-// newDoorbells makes memory in a file that nobody can cut off.
+// newDoorbells makes memory in a file that cannot be cut off.
 func newDoorbells(size uint64) (fd int, b []byte, err error) {
 	fd, err = unix.MemfdCreate("trapeze-doorbells", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	// spinLooks looks without a doorbell come before the first sleep, and each yieldEvery give others the processor.
 	spinLooks, yieldEvery = 1024, 8
-	// A store to memory wakes nobody: sleeps are short, and after shortSleeps of them longer.
+	// A store to memory does not wake the relay: sleeps are short, and after shortSleeps of them longer.
 	shortSleep, longSleep, shortSleeps = 20 * time.Microsecond, time.Millisecond, 128
 	// noClients bounds a sleep while there are no clients.
 	noClients = 100 * time.Millisecond
