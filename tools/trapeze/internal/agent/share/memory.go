@@ -18,6 +18,9 @@ func (p *Part) MapWindow(iova uint64, b []byte, flags vfio.DMAFlags) error {
 
 // MapFile is described at vfiouser.FileDevice. The device has the memory at another bus address than the client says.
 func (p *Part) MapFile(iova uint64, b []byte, flags vfio.DMAFlags, fd int, offset uint64) (err error) {
+	if p.nic.isBroken() { // what it still knows at a bus address must not become this memory
+		return vfio.ErrDeviceGone
+	}
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err
