@@ -162,7 +162,7 @@ func (p *switchPort) letGo() {
 	}
 	p.output = output{}
 	for i, r := range p.rx {
-		if r != nil && i != p.from && r.published.Load() != r.taken {
+		if i != p.from && r.published.Load() != r.taken {
 			p.counts.waited.Add(1)
 		}
 	}

@@ -32,7 +32,7 @@ type switchPort struct {
 	number int
 	frame  []byte // reserved
 	space  []byte
-	tx, rx []*ring // to and from each other port; nil for itself
+	tx, rx []*ring // to and from each port
 	from   int     // of rx: where the last frame came from, and the search goes on
 	// source was heard at this port last, and table is the knowledge of that time: with both
 	// the same there is nothing to learn.
@@ -65,7 +65,8 @@ type place struct {
 
 // NewSwitch makes an Ethernet switch in memory with n ports, 2 to MaxSwitchPorts. Frames go to the
 // port that has claimed their destination, or else at which it was heard last, and to all others if
-// it is not known or a group. No frame is dropped for want of room: a port whose ring is full holds
+// it is not known or a group. What a station sends to itself comes back, if its port has claimed it
+// (reflective relay, IEEE 802.1Qbg): programs that share a NIC reach each other so. No frame is dropped for want of room: a port whose ring is full holds
 // its senders up, as Trapeze's fabric does. Ports may be used at the same time, each by one
 // goroutine.
 //
@@ -100,10 +101,8 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 	for i, p := range f.ports {
 		ports[i] = p
 		for j, q := range f.ports {
-			if i != j {
-				r := newPartsRing(o.Ring)
-				p.tx[j], q.rx[i] = r, r
-			}
+			r := newPartsRing(o.Ring)
+			p.tx[j], q.rx[i] = r, r
 		}
 	}
 	return ports, nil
@@ -127,7 +126,7 @@ func (p *switchPort) Reserve(n int) []byte {
 	}
 	live := p.fabric.live()
 	for i, r := range p.tx {
-		if r != nil && live&(1<<i) != 0 && r.reserve(n) == nil {
+		if live&(1<<i) != 0 && r.reserve(n) == nil {
 			return nil
 		}
 	}
@@ -167,6 +166,9 @@ func (p *switchPort) route(frame []byte) ports {
 		to, from := descriptors.MAC(frame), descriptors.MAC(frame[6:])
 		p.learn(from)
 		if at, ok := (*p.fabric.table.Load())[to]; ok && !to.IsMulticast() {
+			if to == from && at.claimed && at.port == p.number {
+				return ports(1 << p.number)
+			}
 			targets &= 1 << at.port
 		}
 	}
@@ -221,7 +223,7 @@ func (p *switchPort) leave() {
 // Flush is described at engine.Port.
 func (p *switchPort) Flush() {
 	for i, r := range p.tx {
-		if r != nil && r.publish() {
+		if r.publish() {
 			p.fabric.ports[i].wake.Call()
 		}
 	}
@@ -236,7 +238,6 @@ func (p *switchPort) Receive() []byte {
 	for range p.rx {
 		r := p.rx[p.from]
 		switch {
-		case r == nil:
 		case down:
 			r.discard()
 		default:
@@ -252,11 +253,9 @@ func (p *switchPort) Receive() []byte {
 
 // Release is described at engine.Port.
 func (p *switchPort) Release() {
-	if r := p.rx[p.from]; r != nil {
-		p.letGo()
-		r.release()
-		p.from = (p.from + 1) % len(p.rx)
-	}
+	p.letGo()
+	p.rx[p.from].release()
+	p.from = (p.from + 1) % len(p.rx)
 }
 
 // LinkUp reports whether this port and at least one other are plugged in.

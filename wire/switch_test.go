@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -210,4 +211,37 @@ func numbered(from int, n uint32) []byte {
 	f := frameOf(descriptors.Broadcast, stationMAC(byte(from)), 8)
 	f[descriptors.HeaderSize], f[descriptors.HeaderSize+1] = byte(n), byte(n>>8)
 	return f
+}
+
+// TestSwitchReflects: what a station sends to itself comes back at the port that has claimed it, and goes nowhere else. It
+// does not for a station that was only heard there.
+func TestSwitchReflects(t *testing.T) {
+	p := newSwitch(t, 3, wire.SwitchOptions{})
+	frame := func(to, from descriptors.MAC) {
+		b := p[1].Reserve(64)
+		copy(b, to[:])
+		copy(b[6:], from[:])
+		p[1].Commit()
+		p[1].Flush()
+	}
+	one, two := stationMAC(1), stationMAC(2)
+	check := func(what string, want ...int) {
+		t.Helper()
+		if got := waiting(p); !slices.Equal(got, want) {
+			t.Errorf("%s: frames at the ports %v, want %v", what, got, want)
+		}
+	}
+	frame(one, two)
+	check("not known", 1, 0, 1)
+	frame(two, two)
+	check("heard", 0, 0, 0)
+	if err := p[1].Claim(one); err != nil {
+		t.Fatal(err)
+	}
+	frame(one, one)
+	check("claimed", 0, 1, 0)
+	frame(one, two)
+	check("another of the port", 0, 0, 0)
+	frame(descriptors.Broadcast, one)
+	check("all", 1, 0, 1)
 }

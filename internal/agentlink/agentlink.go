@@ -74,6 +74,8 @@ type Message struct {
 	VIs      uint32 `json:"vis,omitempty"`
 	Memory   uint64 `json:"memory,omitempty"` // bytes that may be registered; 0: no limit
 	Checksum bool   `json:"checksum,omitempty"`
+	// Device says that the NIC is a PCI function: the connection carries vfio-user from then on.
+	Device bool `json:"device,omitempty"`
 	Program  string `json:"program,omitempty"`
 
 	// Listen says that the receiver of Peer makes the memory of the wire.

@@ -56,7 +56,9 @@ type Agent struct {
 func newAgent(c *Config, log *slog.Logger) *Agent {
 	a := &Agent{config: c, log: log, waiting: map[uint32]int{}, ended: make(chan error, 1)}
 	for _, n := range c.NICs {
-		a.nics = append(a.nics, newNIC(n))
+		made := newNIC(n)
+		made.log = log
+		a.nics = append(a.nics, made)
 	}
 	return a
 }
@@ -135,6 +137,10 @@ func (a *Agent) Successor() (pid int32, ok bool) { return a.successor, a.success
 // Moves returns how often each NIC has looked for frames: of one that is stuck, the number stays.
 func (a *Agent) Moves() (turns []uint64) {
 	for _, n := range a.nics {
+		if d := n.whole.Load(); d != nil {
+			turns = append(turns, d.Turns())
+			continue
+		}
 		turns = append(turns, n.turns.Load())
 	}
 	return turns

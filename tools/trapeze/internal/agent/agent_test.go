@@ -258,7 +258,7 @@ func TestFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"x = 1": "f:1: x", "[nic.a": "f:1", local + "vis = 0": "f:5: grant[0].vis", local + "rate = \"1\"": "f:5: grant[0].rate",
 		local + "nics = [\"b\"]": "f:5: grant[0].nics", local + "users2 = 1": "f:5: grant.users2", "mode = \"9\"\n" + local: "f:1: mode",
-		local + "rate = \"1M\"\ndirect = true": "f:6: grant[0].direct", "[nic.a]\naddress = \"pci:1\"\n": "f:2: nic.a.address",
+		local + "rate = \"1M\"\ndirect = true": "f:6: grant[0].direct", "[nic.a]\naddress = \"usb:1\"\n": "f:2: nic.a.address",
 		local + "stations = [\"ff:ff:ff:ff:ff:ff\"]": "grant[0].stations", "": "nic", "[nic.a]\naddress = \"emu:\"": "grant",
 	} {
 		_, err := agent.Parse("f", []byte(text))

@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/speed"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -21,7 +22,9 @@ type client struct {
 	program string
 	conn    *agentlink.Conn
 	port    *wire.SHM
-	said    chan said // what the program is still to be told
+	part    *share.Part // of a PCI function, in place of port
+	device  *share.NIC  // whose part it is; guarded by the agent's mu
+	said    chan said   // what the program is still to be told
 
 	frames, bytes, reached, dropped, lost, forged, refused, slowed atomic.Uint64
 
@@ -136,7 +139,7 @@ func (c *client) tell(m agentlink.Message, fd int) bool {
 
 // direct reports whether a client may share memory with another.
 func (c *client) direct(d *client) bool {
-	return c != d && c.grant.Direct && d.grant.Direct && c.port.MTU() == d.port.MTU()
+	return c != d && c.part == nil && d.part == nil && c.grant.Direct && d.grant.Direct && c.port.MTU() == d.port.MTU()
 }
 
 func (c *client) report(all []*client) agentlink.Client {

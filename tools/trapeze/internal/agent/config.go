@@ -62,6 +62,12 @@ type NIC struct {
 	Address string `json:"address"`
 }
 
+// device reports whether it is a PCI function with Trapeze's own data sheet.
+func (n *NIC) device() bool {
+	scheme, _, _ := strings.Cut(n.Address, ":")
+	return scheme == "pci" || scheme == "vfio-user"
+}
+
 // Grant says who may have what. A client has to be one of each of users, groups and control groups
 // that are stated.
 type Grant struct {
@@ -245,10 +251,8 @@ func (r *reader) config(raw *rawConfig) *Config {
 		switch {
 		case !nicNames.MatchString(name):
 			r.bad("nic."+name, 0, "address", "name %q: it has 1 to 32 letters, digits, dots, dashes and underscores", name)
-		case scheme == "pci" || scheme == "vfio-user":
-			r.bad("nic."+name, 0, "address", "%q: only Ethernet NICs can be shared, as eth:%s; one with Trapeze's own data sheet is one program's", n.Address, n.Address)
-		case scheme != "eth" && scheme != "emu":
-			r.bad("nic."+name, 0, "address", "%q is not as eth:eth0, eth:pci:0000:03:00.0 or emu:", n.Address)
+		case scheme != "eth" && scheme != "emu" && !n.device():
+			r.bad("nic."+name, 0, "address", "%q is not as eth:eth0, eth:pci:0000:03:00.0 or emu:, nor, with Trapeze's own data sheet, as pci:0000:03:00.0", n.Address)
 		}
 		c.NICs = append(c.NICs, n)
 	}
@@ -337,6 +341,22 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	g.Rings, g.Channels, g.Frames = isOr(raw.Rings, true), isOr(raw.Channels, true), isOr(raw.Frames, false)
 	limited := g.Rate != 0 || !g.Rings || !g.Channels
 	g.Direct = isOr(raw.Direct, !limited)
+	for _, n := range c.NICs {
+		if !n.device() || !g.grants(n.Name) {
+			continue
+		}
+		const why = "NIC %s sends by itself, and this cannot be kept there: name other NICs in nics, and have a grant of its own for it"
+		switch {
+		case g.Rate != 0:
+			bad("rate", why, n.Name)
+		case raw.Share != nil:
+			bad("share", why, n.Name)
+		case g.Stations != nil:
+			bad("stations", why, n.Name)
+		case g.Frames:
+			bad("frames", why, n.Name)
+		}
+	}
 	if g.Direct && limited {
 		bad("direct", "frames that do not pass the agent cannot be limited: leave out direct, or rate, rings and channels")
 	}

@@ -92,7 +92,7 @@ func TestKills(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			socket := serve(t, local+options+"vis = 1024\n")
 			at := "agent:local?engine=thread&socket=" + socket
-			peer := echo(t, at)
+			peer := echo(t, at+"&vis=1024")
 			numbers := stream{every: time.Millisecond}
 			numbers.begin(t, open(t, at), open(t, at))
 			numbers.progress(t, 1)
@@ -118,6 +118,7 @@ func TestKills(t *testing.T) {
 // victims are the clients that are killed.
 type victims struct {
 	at, peer string
+	change   func(*exec.Cmd) // unless nil
 	died     int
 	said     string
 }
@@ -127,6 +128,9 @@ func (v *victims) kill(t *testing.T, step string) {
 	t.Helper()
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), clientAt+"="+v.at, clientPeer+"="+v.peer, "TRAPEZE_TELEMETRY=off")
+	if v.change != nil {
+		v.change(c)
+	}
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +161,7 @@ func (v *victims) kill(t *testing.T, step string) {
 
 // echo has a NIC of this process send back what comes, and returns its address.
 func echo(t *testing.T, at string) string {
-	n := open(t, at+"&vis=1024")
+	n := open(t, at)
 	l, err := via.Listen(n, "echo", via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)

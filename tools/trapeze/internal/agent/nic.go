@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -35,12 +37,14 @@ const (
 // nic is a NIC with the clients that share it. One goroutine passes their frames on.
 type nic struct {
 	NIC
+	log      *slog.Logger
 	local    bool // clients have each other, and no more
 	mac      descriptors.MAC
 	mtu      int
 	checksum bool
 
-	port  atomic.Pointer[uplink] // nil: there is none, or it is lost
+	port  atomic.Pointer[uplink]    // nil: there is none, or it is lost
+	whole atomic.Pointer[share.NIC] // of a PCI function, in place of port
 	table atomic.Pointer[table]
 	wake  chan struct{}
 	turns atomic.Uint64 // rounds so far: the watchdog looks whether it moves
@@ -66,7 +70,7 @@ type table struct {
 type uplink struct{ wire.Port }
 
 func newNIC(c NIC) *nic {
-	n := &nic{NIC: c, mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
+	n := &nic{NIC: c, log: slog.New(slog.DiscardHandler), mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
 	n.table.Store(&table{known: map[descriptors.MAC]*client{}})
 	return n
 }
@@ -95,7 +99,7 @@ func (n *nic) remove(c *client) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old := n.table.Load()
-	if old.known[c.mac] != c {
+	if !slices.Contains(old.list, c) {
 		return
 	}
 	now := &table{slices.DeleteFunc(slices.Clone(old.list), func(d *client) bool { return d == c }), maps.Clone(old.known)}

@@ -1,0 +1,112 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// This file has what VIA's kernel agent needs: a program that owns the NIC and has others use
+// parts of it. The agent says what each may do; nothing here checks it.
+
+// Execute carries out a command for a program that shares the NIC, and returns the reply. The
+// driver gives it an ID. A command that the device refuses fails with a *CommandError. One that
+// waits for the network is aborted when ctx ends, and fails with the context's error.
+func (n *NIC) Execute(ctx context.Context, cmd descriptors.Command) (*descriptors.AdminEntry, error) {
+	op := "execute " + cmd.Opcode.String()
+	if err := n.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	defer n.end()
+	run := n.execute
+	if c, ok := waits[cmd.Opcode]; ok {
+		run = func(ctx context.Context, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+			return n.connect(ctx, c, cmd)
+		}
+	}
+	reply, err := run(ctx, &cmd)
+	if err != nil {
+		return nil, n.error(op, err)
+	}
+	return reply, nil
+}
+
+// waits has the commands that wait for the network.
+var waits = map[descriptors.Opcode]class{
+	descriptors.OpConnectWait: classWait, descriptors.OpConnectAccept: classAccept, descriptors.OpConnectRequest: classRequest,
+}
+
+// Doorbell returns a function that stores to the doorbell at an offset of BAR2. What the caller has
+// read from memory before is seen by the device. It is for one goroutine, and not to be
+// called once Close has begun. It fails with vfio.ErrOutOfRange or vfio.ErrMisaligned.
+func (n *NIC) Doorbell(offset uint64) (func(value uint32) error, error) {
+	const op = "find doorbell"
+	switch {
+	case offset >= (uint64(n.identity.MaxEndpoints)+uint64(n.identity.MaxCQs))*descriptors.PageSize:
+		return nil, n.error(op, fmt.Errorf("%w: %#x", vfio.ErrOutOfRange, offset))
+	case offset%4 != 0:
+		return nil, n.error(op, fmt.Errorf("%w: %#x", vfio.ErrMisaligned, offset))
+	}
+	b := n.doorbellAt(offset)
+	return b.ring, nil
+}
+
+// Share lets the device access memory of a program that shares the NIC, and returns its bus address.
+// It fails with ErrNotSupported without an IOMMU, where a program could have the device access all memory.
+func (n *NIC) Share(mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err error) {
+	const op = "share memory"
+	if err := n.begin(n.background, op); err != nil {
+		return 0, err
+	}
+	defer n.end()
+	if n.physical != nil {
+		return 0, n.error(op, fmt.Errorf("%w: there is no IOMMU", ErrNotSupported))
+	}
+	if iova, err = n.place(mem); err != nil {
+		return 0, n.error(op, err)
+	}
+	if err := n.bound(n.background, patience, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
+		_ = n.displace(iova, mem)
+		return 0, n.error(op, err)
+	}
+	return iova, nil
+}
+
+// Unshare ends what Share has begun. The device must have said that it does not use the memory any
+// more; if it has failed, the bus address is not used again.
+func (n *NIC) Unshare(mem *vfio.Memory, iova uint64) error {
+	const op = "unshare memory"
+	if err := n.beginAny(n.background, op); err != nil {
+		return err
+	}
+	defer n.end()
+	if err := n.dev.UnmapDMA(iova, mem.Size()); err != nil {
+		return n.error(op, err)
+	}
+	if n.failed() != nil {
+		return nil
+	}
+	return n.error(op, n.displace(iova, mem))
+}
+
+// OnInterrupt has f called at each interrupt of one of the NIC's vectors, until leave is called, and returns
+// the number of that vector: descriptors.NoVector if there is none. f returns at once. Other queues
+// may use the vector too.
+func (n *NIC) OnInterrupt(f func()) (vector uint16, leave func()) {
+	v := n.pickVector()
+	if v == nil {
+		return descriptors.NoVector, func() {}
+	}
+	v.interrupted(n)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.calls = append(slices.Clone(v.calls), &f)
+	return v.number, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.calls = slices.DeleteFunc(slices.Clone(v.calls), func(g *func()) bool { return g == &f })
+	}
+}
