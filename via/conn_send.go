@@ -34,7 +34,8 @@ type sendSide struct {
 // posting returns the same one.
 func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 	for {
-		b, err := c.buffer()
+		// A look finds all that has completed, of which a wait would find one.
+		b, err := c.TryAcquire()
 		if b != nil || err != nil {
 			return b, err
 		}
