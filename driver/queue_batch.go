@@ -8,14 +8,23 @@ import (
 // pollBatch takes the oldest descriptors that have completed, as many as into has
 // room for. One that completed in error comes alone.
 func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pollBatchHeld(into)
+}
+
+// pollBatchHeld is pollBatch with mu held.
+func (q *workQueue) pollBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	if len(into) == 0 {
 		return 0, nil
 	}
 	if n := q.takeSound(into); n > 0 {
-		q.vi.timeSend()
+		if q.vi.send.timing() {
+			q.vi.send.timeSendFrom(q)
+		}
 		return n, nil
 	}
-	d, err := q.poll()
+	d, err := q.pollHeld()
 	switch {
 	case d == nil:
 		return 0, err
@@ -28,11 +37,9 @@ func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
 }
 
 // takeSound takes what has completed well, up to what has not: poll says what that
-// is.
+// is. mu is held.
 func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
-	q.mu.Lock()
 	if q.closed {
-		q.mu.Unlock()
 		return 0
 	}
 	q.passQuiet()
@@ -59,7 +66,6 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 		n++
 	}
 	q.pass(uint32(n))
-	q.mu.Unlock()
 	return n
 }
 
