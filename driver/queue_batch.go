@@ -2,6 +2,7 @@ package driver
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -24,7 +25,7 @@ func (q *workQueue) pollBatchHeld(into []*descriptors.Descriptor) (int, error) {
 		}
 		return n, nil
 	}
-	d, err := q.pollHeld()
+	d, err := q.pollHeld(true)
 	switch {
 	case d == nil:
 		return 0, err
@@ -68,6 +69,27 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	q.pass(uint32(n))
 	return n
 }
+
+// Held is a queue of a VI for one who keeps something of his own beside it: its lock is the lock
+// of both. It must not be held across anything that blocks.
+type Held struct {
+	*hotlock.Mutex
+	q *workQueue
+}
+
+// Held returns the queues of the VI.
+func (v *VI) Held() (send, recv Held) {
+	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
+}
+
+// Post is PostSendBatch, or PostRecvBatch, with the lock held.
+func (h Held) Post(ds []*descriptors.Descriptor) (posted int, err error) { return h.q.postHeld(ds) }
+
+// Done is SendDone, or RecvDone, with the lock held, but not while it finds out what an error means.
+func (h Held) Done() (*descriptors.Descriptor, error) { return h.q.pollHeld(true) }
+
+// DoneBatch is SendDoneBatch, or RecvDoneBatch, as Done is.
+func (h Held) DoneBatch(into []*descriptors.Descriptor) (int, error) { return h.q.pollBatchHeld(into) }
 
 // tooLong reports whether a completion says more than its descriptor has room for. An RDMA
 // write of the peer has gone elsewhere.

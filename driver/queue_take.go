@@ -11,14 +11,7 @@ import (
 func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d, m, err := q.take()
-	if q.vi.send.timing() {
-		q.vi.send.timeSendFrom(q)
-	}
-	if m == 0 && err == nil {
-		return d, nil
-	}
-	return q.explain(d, m, err)
+	return q.pollHeld(false)
 }
 
 // miss says that nothing has completed: comparing errors costs as much as looking.
@@ -107,13 +100,13 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pollHeld()
+	return q.pollHeld(true)
 }
 
-// pollHeld is poll with mu held, also while it steps.
-func (q *workQueue) pollHeld() (*descriptors.Descriptor, error) {
+// pollHeld is poll, or done, with mu held, also while it steps.
+func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
 	d, m, err := q.take()
-	if m != 0 && q.vi.n.progress() {
+	if m != 0 && steps && q.vi.n.progress() {
 		d, m, err = q.take()
 	}
 	if q.vi.send.timing() {

@@ -65,12 +65,45 @@ func (m *regions) mapRing(q *workQueue) bool {
 	return true
 }
 
-// fetch takes the next token of a queue, and copies the descriptor that it names into l.
-// What is wrong with them, or with a segment, shows in l.status.
+// fetch takes the next token of a queue, and copies the descriptor that it names into l. What most
+// tokens name is a send or a receive of one piece of memory; fetchAny begins anew with the others.
 func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
-	if m.fetchShort(ep, q, l) {
+	if q.pushed != nil || q.epoch != m.epoch {
+		m.fetchAny(ep, q, l)
 		return
 	}
+	t := q.tokens[q.fetched&q.mask] // once: the host may be writing
+	// Each message has a data segment at least, or as many bytes in its place.
+	host := m.near(&q.described, t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
+	seg := descriptors.ControlAt(host)
+	if seg == nil || t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 && !q.named || seg.Front != 0 {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
+	from, at, limit := segment{t.Address + descriptors.ControlSegmentSize, t.Handle, n}, &q.described, ep.maxTransfer
+	inline := bits&^descriptors.ControlImmediate == descriptors.OpSend|descriptors.ControlInline && !q.receive
+	if !inline {
+		data := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
+		if from, at = (segment{data.Address, data.Handle, data.Length}), &q.paid; q.receive {
+			limit = m.limits.Transfer
+		}
+	}
+	memory := m.near(at, from.handle, ep.ptag, from.address, uint64(n), q.receive)
+	if memory == nil || n > limit || inline && ((n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(m.limits.Segments)) ||
+		!inline && (bits&^descriptors.ControlImmediate != descriptors.OpSend || from.length != n || count != 1) {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	q.fetched++
+	l.token, l.control, l.status, l.total = t, control{bits, immediate}, 0, n
+	l.segments, l.at, l.base, l.eager, l.front, l.described, l.pushed = append(l.segments[:0], from), 0, 0, 0, 0, nil, nil
+	l.memory, l.descriptor, l.stamp = memory, seg, m.stamp
+}
+
+// fetchAny is fetch for any token. What is wrong with it, with the descriptor or with a segment
+// shows in l.status.
+func (m *regions) fetchAny(ep *endpoint, q *workQueue, l *layout) {
 	l.segments, l.total, l.at, l.base, l.descriptor, l.control = l.segments[:0], 0, 0, 0, nil, control{}
 	l.eager, l.front, l.described = 0, 0, nil
 	l.token, l.status = m.token(q, q.fetched)
@@ -98,52 +131,6 @@ func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 			l.status = ep.allows(op)
 		}
 	}
-}
-
-// fetchShort is fetch for what most tokens name: a send or a receive of one piece of memory. Where
-// there is more to say it returns false, and fetch begins anew.
-func (m *regions) fetchShort(ep *endpoint, q *workQueue, l *layout) bool {
-	if q.pushed != nil || q.epoch != m.epoch {
-		return false
-	}
-	t := q.tokens[q.fetched&q.mask] // once: the host may be writing
-	if t.Flags != 0 && !q.named {
-		return false
-	}
-	// Each message has a data segment at least, or as many bytes in its place.
-	host := m.near(&q.described, t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
-	seg := descriptors.ControlAt(host)
-	if seg == nil || t.Address%descriptors.DescriptorAlign != 0 || seg.Front != 0 {
-		return false
-	}
-	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
-	from := segment{t.Address + descriptors.ControlSegmentSize, t.Handle, n}
-	at, limit := &q.described, ep.maxTransfer
-	switch bits &^ descriptors.ControlImmediate {
-	case descriptors.OpSend:
-		data := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
-		if from = (segment{data.Address, data.Handle, data.Length}); from.length != n || count != 1 {
-			return false
-		}
-		if at = &q.paid; q.receive {
-			limit = m.limits.Transfer
-		}
-	case descriptors.OpSend | descriptors.ControlInline:
-		if q.receive || (n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(m.limits.Segments) {
-			return false
-		}
-	default:
-		return false
-	}
-	memory := m.near(at, from.handle, ep.ptag, from.address, uint64(n), q.receive)
-	if memory == nil || n > limit {
-		return false
-	}
-	q.fetched++
-	l.token, l.control, l.status, l.total = t, control{bits, immediate}, 0, n
-	l.segments, l.at, l.base, l.eager, l.front, l.described, l.pushed = append(l.segments[:0], from), 0, 0, 0, 0, nil, nil
-	l.memory, l.descriptor, l.stamp = memory, seg, m.stamp
-	return true
 }
 
 // copyDescriptor copies the descriptor that l.token names, of an endpoint with protection
