@@ -70,16 +70,40 @@ func (c *CQ) oldest(e *entry) (err error) {
 		if q != nil && q != e.q {
 			descriptors.StoreIndex(&q.reported, q.found)
 		}
-		q = e.q
-		if !e.tookBack() {
+		if q = e.q; !e.tookBack() {
 			break
 		}
+		c.passOver(q)
 	}
 	if q != nil {
 		descriptors.StoreIndex(&q.reported, q.found)
 		descriptors.StoreIndex(c.index, c.consumer)
 	}
 	return err
+}
+
+// passOver takes the next entries of q, of which an entry was found last, as far as the
+// descriptors have been taken back and next would have nothing to say. mu is held.
+func (c *CQ) passOver(q *workQueue) {
+	if q.shared {
+		return
+	}
+	number, side, taken := q.vi.number, descriptors.CompletionReceive, descriptors.LoadIndex(&q.taken)
+	if q.sends {
+		side = 0
+	}
+	from, found := c.consumer, q.found
+	for c.consumer != c.written && int32(found-taken) < 0 {
+		s := &c.ring[c.consumer&c.mask]
+		if s.Endpoint != number || s.Index != found || s.LoadFlags()&^descriptors.CompletionPhase != side ||
+			s.Status&uint32(descriptors.StatusReserved|descriptors.StatusDone) != uint32(descriptors.StatusDone) {
+			break
+		}
+		found++
+		c.consumer++
+	}
+	c.read += uint64(c.consumer - from)
+	q.found = found
 }
 
 // lookahead is how many entries look looks at, at most.
@@ -111,27 +135,38 @@ func (c *CQ) next(e *entry) error {
 		return ErrNotDone
 	}
 	shared := &c.ring[c.consumer&c.mask]
-	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
+	endpoint, index, status, flags := shared.Endpoint, shared.Index, descriptors.Status(shared.Status), shared.LoadFlags()
 	q := c.queueOf(endpoint, flags)
-	several := q != nil && q.shared
-	if q == nil || !several && (index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || several && !q.find(index) ||
-		flags&descriptors.CompletionFlagsReserved != 0 ||
-		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
-		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
-		return c.failed
+	if q == nil || !q.awaits(index) || flags&descriptors.CompletionFlagsReserved != 0 ||
+		status&(descriptors.StatusReserved|descriptors.StatusDone) != descriptors.StatusDone {
+		return c.impossible(endpoint, index, status, flags)
 	}
 	q.found++
 	c.consumer++
 	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
-	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, descriptors.Status(status)
-	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
-	if several {
+	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, status
+	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && status&descriptors.StatusErrorMask == 0
+	if q.shared {
 		e.by = c.n.VI(endpoint)
 	}
 	return nil
+}
+
+// awaits reports whether the next entry of q may say that descriptor index has completed.
+func (q *workQueue) awaits(index uint32) bool {
+	if q.shared {
+		return q.find(index)
+	}
+	return index == q.found && index != descriptors.LoadIndex(&q.producer)
+}
+
+// impossible notes that the next entry is one that a sound device does not write.
+func (c *CQ) impossible(endpoint, index uint32, status descriptors.Status, flags uint32) error {
+	c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
+		ErrProtocol, c.consumer, c.number, endpoint, index, uint32(status), flags))
+	return c.failed
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none

@@ -69,19 +69,17 @@ func (s *latencySampler) taken(to uint32) {
 // timing reports whether a send is being timed. It is small enough to be inlined.
 func (q *workQueue) timing() bool { return q.sampler != nil && q.sampler.running.Load() }
 
-// timeSend looks whether the send that is timed has completed: programs take sends back long
-// after, such as when they need a buffer. It is called without a lock, and never waits for one.
-func (v *VI) timeSend() {
-	if v.send.timing() {
-		v.send.tryTimeSend()
-	}
-}
-
-func (q *workQueue) tryTimeSend() {
-	if q.mu.TryLock() {
+// timeSendFrom looks whether the send that is timed has completed: programs take sends back long
+// after, such as when they need a buffer. It is called with the lock of held, either of the VI's
+// queues, and never waits for another.
+func (q *workQueue) timeSendFrom(held *workQueue) {
+	if q != held {
+		if !q.mu.TryLock() {
+			return
+		}
 		defer q.mu.Unlock() // also if the memory of the descriptor is gone, as in take
-		q.timeSend()
 	}
+	q.timeSend()
 }
 
 // timeSend is called with mu held.

@@ -98,12 +98,17 @@ const missesPerCheck = 1 << 16
 // post posts descriptors until one is refused, and rings once. A device that does not
 // take that has failed: then none is posted.
 func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
-	if i := slices.Index(ds, nil); i >= 0 {
-		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
-	}
 	// Reading a descriptor may panic, see take.
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.postHeld(ds)
+}
+
+// postHeld is post with mu held.
+func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
+	if i := slices.Index(ds, nil); i >= 0 {
+		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
+	}
 	n, err := q.put(ds)
 	for err == ErrPosted && q.regain(ds[n]) {
 		var more int

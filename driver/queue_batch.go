@@ -2,20 +2,30 @@ package driver
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // pollBatch takes the oldest descriptors that have completed, as many as into has
 // room for. One that completed in error comes alone.
 func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pollBatchHeld(into)
+}
+
+// pollBatchHeld is pollBatch with mu held.
+func (q *workQueue) pollBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	if len(into) == 0 {
 		return 0, nil
 	}
 	if n := q.takeSound(into); n > 0 {
-		q.vi.timeSend()
+		if q.vi.send.timing() {
+			q.vi.send.timeSendFrom(q)
+		}
 		return n, nil
 	}
-	d, err := q.poll()
+	d, err := q.pollHeld(true)
 	switch {
 	case d == nil:
 		return 0, err
@@ -28,11 +38,9 @@ func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
 }
 
 // takeSound takes what has completed well, up to what has not: poll says what that
-// is.
+// is. mu is held.
 func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
-	q.mu.Lock()
 	if q.closed {
-		q.mu.Unlock()
 		return 0
 	}
 	q.passQuiet()
@@ -59,9 +67,29 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 		n++
 	}
 	q.pass(uint32(n))
-	q.mu.Unlock()
 	return n
 }
+
+// Held is a queue of a VI for one who keeps something of his own beside it: its lock is the lock
+// of both. It must not be held across anything that blocks.
+type Held struct {
+	*hotlock.Mutex
+	q *workQueue
+}
+
+// Held returns the queues of the VI.
+func (v *VI) Held() (send, recv Held) {
+	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
+}
+
+// Post is PostSendBatch, or PostRecvBatch, with the lock held.
+func (h Held) Post(ds []*descriptors.Descriptor) (posted int, err error) { return h.q.postHeld(ds) }
+
+// Done is SendDone, or RecvDone, with the lock held, but not while it finds out what an error means.
+func (h Held) Done() (*descriptors.Descriptor, error) { return h.q.pollHeld(true) }
+
+// DoneBatch is SendDoneBatch, or RecvDoneBatch, as Done is.
+func (h Held) DoneBatch(into []*descriptors.Descriptor) (int, error) { return h.q.pollBatchHeld(into) }
 
 // tooLong reports whether a completion says more than its descriptor has room for. An RDMA
 // write of the peer has gone elsewhere.

@@ -9,15 +9,9 @@ import (
 
 // done takes the oldest descriptor if it has completed.
 func (q *workQueue) done() (*descriptors.Descriptor, error) {
-	d, m, err := q.take()
-	q.vi.timeSend()
-	if m != 0 {
-		return nil, q.vi.n.notDone(q.side, m)
-	}
-	if d != nil && err != nil {
-		err = q.completedBadly(d, err.(*badCompletion))
-	}
-	return d, err
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pollHeld(false)
 }
 
 // miss says that nothing has completed: comparing errors costs as much as looking.
@@ -61,11 +55,9 @@ type badCompletion struct {
 
 func (*badCompletion) Error() string { return "completed in error" }
 
-// take is done, but for how it says that nothing has completed, and what has failed. The memory of a descriptor
-// may be the program's own, and gone: the lock is given back also if reading it panics.
+// take is done, but for how it says that nothing has completed, and what has failed. mu is held. The memory
+// of a descriptor may be the program's own, and gone: callers give the lock back also if reading it panics.
 func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for {
 		if q.closed {
 			return nil, 0, q.closedAs
@@ -106,17 +98,42 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 // poll is done, but where something must be stepped it does that and looks
 // again.
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pollHeld(true)
+}
+
+// pollHeld is poll, or done, with mu held, also while it steps.
+func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
 	d, m, err := q.take()
-	if m != 0 && q.vi.n.progress() {
+	if m != 0 && steps && q.vi.n.progress() {
 		d, m, err = q.take()
 	}
-	q.vi.timeSend()
-	if m != 0 {
-		return nil, q.vi.n.notDone(q.side, m)
+	if q.vi.send.timing() {
+		q.vi.send.timeSendFrom(q)
 	}
-	if d != nil && err != nil {
+	if m == 0 && err == nil {
+		return d, nil
+	}
+	return q.explain(d, m, err)
+}
+
+// explain is what done says if take has found nothing, or an error. mu is held, but not while the
+// device or the VI is asked.
+func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
+	switch {
+	case m == missed && q.vi.n.failed() == nil:
+		return nil, ErrNotDone
+	case m == 0 && d == nil:
+		return nil, err
+	}
+	q.mu.Unlock()
+	if m != 0 {
+		err = q.vi.n.notDone(q.side, m)
+	} else {
 		err = q.completedBadly(d, err.(*badCompletion))
 	}
+	q.mu.Lock()
 	return d, err
 }
 

@@ -19,6 +19,9 @@ type workQueue struct {
 	epoch     uint64
 	pushed    *eager // the ring in device memory, nil without EndpointEager
 
+	// Where the descriptor, and the payload, of a token lay that was fetched last.
+	described, paid near
+
 	// Of a VI that shares a receive queue: where the tokens in tokens come from.
 	source *endpoint
 	// named says that the host has named each token, in its Flags.
@@ -62,9 +65,45 @@ func (m *regions) mapRing(q *workQueue) bool {
 	return true
 }
 
-// fetch takes the next token of a queue, and copies the descriptor that it names into l.
-// What is wrong with them, or with a segment, shows in l.status.
+// fetch takes the next token of a queue, and copies the descriptor that it names into l. What most
+// tokens name is a send or a receive of one piece of memory; fetchAny begins anew with the others.
 func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
+	if q.pushed != nil || q.epoch != m.epoch {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	t := q.tokens[q.fetched&q.mask] // once: the host may be writing
+	// Each message has a data segment at least, or as many bytes in its place.
+	host := m.near(&q.described, t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
+	seg := descriptors.ControlAt(host)
+	if seg == nil || t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 && !q.named || seg.Front != 0 {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
+	from, at, limit := segment{t.Address + descriptors.ControlSegmentSize, t.Handle, n}, &q.described, ep.maxTransfer
+	inline := bits&^descriptors.ControlImmediate == descriptors.OpSend|descriptors.ControlInline && !q.receive
+	if !inline {
+		data := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
+		if from, at = (segment{data.Address, data.Handle, data.Length}), &q.paid; q.receive {
+			limit = m.limits.Transfer
+		}
+	}
+	memory := m.near(at, from.handle, ep.ptag, from.address, uint64(n), q.receive)
+	if memory == nil || n > limit || inline && ((n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(m.limits.Segments)) ||
+		!inline && (bits&^descriptors.ControlImmediate != descriptors.OpSend || from.length != n || count != 1) {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	q.fetched++
+	l.token, l.control, l.status, l.total = t, control{bits, immediate}, 0, n
+	l.segments, l.at, l.base, l.eager, l.front, l.described, l.pushed = append(l.segments[:0], from), 0, 0, 0, 0, nil, nil
+	l.memory, l.descriptor, l.stamp = memory, seg, m.stamp
+}
+
+// fetchAny is fetch for any token. What is wrong with it, with the descriptor or with a segment
+// shows in l.status.
+func (m *regions) fetchAny(ep *endpoint, q *workQueue, l *layout) {
 	l.segments, l.total, l.at, l.base, l.descriptor, l.control = l.segments[:0], 0, 0, 0, nil, control{}
 	l.eager, l.front, l.described = 0, 0, nil
 	l.token, l.status = m.token(q, q.fetched)

@@ -275,6 +275,33 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*reg
 	return r, off
 }
 
+// near is a region in which something of a queue was found, good as long as stamp is that of the
+// regions.
+type near struct {
+	stamp   uint64
+	handle  uint32
+	write   bool // it may be written to
+	address uint64
+	memory  []byte
+}
+
+// near is the n bytes that reach finds, if they are in one piece of the host's memory of which that
+// is known; else nil. It looks at the region in which it found some last before it looks for another.
+func (m *regions) near(last *near, handle, tag uint32, address, n uint64, write bool) []byte {
+	if last.handle != handle || last.stamp != m.stamp {
+		r, _ := m.reach(handle, tag, address, n, write)
+		if r == nil || r.eager != nil || r.device || r.epoch != m.epoch || r.whole == nil {
+			return nil
+		}
+		*last = near{m.stamp, handle, r.access&descriptors.AccessReadOnly == 0, r.address, r.whole}
+	}
+	off := address - last.address
+	if size := uint64(len(last.memory)); off > size || n > size-off || write && !last.write {
+		return nil
+	}
+	return last.memory[off : off+n]
+}
+
 // at returns the memory that reach finds, n bytes or as many as are contiguous. It is
 // nil if reach or the bus says no.
 func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {

@@ -122,6 +122,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	if c.vi, err = n.CreateVI(ctx, a, nil, nil); err != nil {
 		return nil, err
 	}
+	c.out.mu, c.in.mu = c.vi.d.Held()
 	// Buffers start on cache lines of their own.
 	const line = 64
 	c.stride = (o.MaxMessage + line - 1) &^ (line - 1)

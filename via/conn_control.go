@@ -144,9 +144,10 @@ func (c *Conn) postControl(kind uint32) error {
 	} else {
 		descriptors.StoreIndex(&s.grants, s.grants+1)
 	}
-	d := c.control[s.controlPosted%uint32(len(c.control))]
+	at := s.controlPosted % uint32(len(c.control))
+	d := c.control[at]
 	s.controlPosted++
 	d.Prepare()
 	d.SetImmediate(c.word(kind))
-	return c.post(d)
+	return c.post(c.control[at : at+1])
 }

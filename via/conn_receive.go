@@ -193,23 +193,12 @@ func (c *Conn) repostLocked() error {
 		for _, d := range batch {
 			d.Rearm()
 		}
-		n, err := c.postReceives(batch)
+		n, err := s.mu.Post(batch)
 		descriptors.StoreIndex(&s.reposted, s.reposted+uint32(n))
 		if err != nil {
 			return err
 		}
 	}
-}
-
-// postReceives returns how many it has posted.
-func (c *Conn) postReceives(batch []*Descriptor) (int, error) {
-	if len(batch) > 1 {
-		return c.vi.PostRecvBatch(batch)
-	}
-	if err := c.vi.PostRecv(batch[0]); err != nil {
-		return 0, err
-	}
-	return 1, nil
 }
 
 // lookIn takes note of what has come.
@@ -225,7 +214,7 @@ func (c *Conn) lookInLocked() error {
 	if s.busy || s.failed != nil || c.closed.Load() {
 		return s.failed
 	}
-	n, err := c.vi.RecvDoneBatch(s.look[:])
+	n, err := s.mu.DoneBatch(s.look[:])
 	if err != nil {
 		return c.nothing(err)
 	}
@@ -244,7 +233,7 @@ func (c *Conn) lookForOne() error {
 	if s.busy || s.failed != nil || c.closed.Load() {
 		return s.failed
 	}
-	d, err := c.vi.RecvDone()
+	d, err := s.mu.Done()
 	if err == nil {
 		if err = c.accept(d); err == nil {
 			return nil
@@ -313,7 +302,7 @@ func (c *Conn) accept(d *Descriptor) error {
 	case kindGrant:
 		descriptors.StoreIndex(&s.noticed, s.noticed+1)
 		d.Rearm()
-		err = c.vi.PostRecv(d)
+		_, err = s.mu.Post([]*Descriptor{d})
 	case kindEnd:
 		s.finished = true
 	default:

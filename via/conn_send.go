@@ -34,7 +34,8 @@ type sendSide struct {
 // posting returns the same one.
 func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 	for {
-		b, err := c.buffer()
+		// A look finds all that has completed, of which a wait would find one.
+		b, err := c.TryAcquire()
 		if b != nil || err != nil {
 			return b, err
 		}
@@ -211,13 +212,7 @@ func (c *Conn) postAdded() error {
 		word &^= grantMask // granted once
 	}
 	s.posted = s.added
-	if n == 1 {
-		return c.post(batch[0])
-	}
-	if _, err := c.vi.PostSendBatch(batch); err != nil {
-		return c.lose(err)
-	}
-	return nil
+	return c.post(batch)
 }
 
 // describe makes d, which has buffer i, the next message.
@@ -237,9 +232,9 @@ func (c *Conn) describe(d *Descriptor, i int, word uint32) (err error) {
 
 // post is called with out.mu held, so that messages go out in the order in which their
 // words were made: what these say counts on.
-func (c *Conn) post(d *Descriptor) error {
-	if err := c.vi.PostSend(d); err != nil {
-		// The other side counts messages: there is no going on without this one.
+func (c *Conn) post(ds []*Descriptor) error {
+	if _, err := c.out.mu.Post(ds); err != nil {
+		// The other side counts messages: there is no going on without these.
 		return c.lose(err)
 	}
 	return nil
@@ -312,7 +307,7 @@ func (c *Conn) lookOutLocked() error {
 	if s.busy || !s.outstanding() || c.broken() != nil {
 		return c.broken()
 	}
-	n, err := c.vi.SendDoneBatch(s.look[:])
+	n, err := s.mu.DoneBatch(s.look[:])
 	if err == ErrNotDone {
 		return nil
 	}

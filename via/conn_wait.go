@@ -3,13 +3,13 @@ package via
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"github.com/trapeze-nic/trapeze/driver"
 )
 
 // turns lets several goroutines wait for one queue of a Conn: one at a time waits in
 // the NIC, the others for what it finds.
 type turns struct {
-	mu      hotlock.Mutex // never held while waiting
+	mu      driver.Held   // the queue and its lock, never held while waiting
 	busy    bool          // somebody waits in the NIC
 	changed chan struct{} // closed when he has looked; nil if nobody waits for that
 }
