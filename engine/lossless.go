@@ -11,6 +11,21 @@ import (
 // peer has placed.
 type losslessVI struct{ reliableVI }
 
+// way is a wire that loses nothing: that of the port, or the one to a peer.
+type way struct {
+	Lossless
+	seen   uint32 // its number at the last look
+	users  int    // connections over it
+	flight flight
+	aloft  bool // it is in ways.aloft
+}
+
+// ways are those over which there are connections.
+type ways struct {
+	all   []*way
+	aloft []*way // with messages under way
+}
+
 // flight are the messages that have left over a wire that loses nothing, oldest first:
 // it takes frames in the order of their marks.
 type flight struct {
@@ -35,70 +50,133 @@ func (f *flight) push(m flying) {
 	f.messages = append(f.messages, m)
 }
 
-// clearFlight forgets the messages under way.
-func (c *core) clearFlight() {
-	c.flight.messages, c.flight.first = c.flight.messages[:0], 0
-	c.events &^= inFlight
-}
+// clear forgets the messages under way.
+func (f *flight) clear() { f.messages, f.first = f.messages[:0], 0 }
 
-// wire is the number of the wire if it loses nothing, else zero.
-func (c *core) wire() uint32 {
-	if c.lossless == nil {
-		return 0
+// wayTo is the wire to a station if it loses nothing, else nil.
+func (l *link) wayTo(station descriptors.MAC) Lossless {
+	if l.peers == nil || l.checksum {
+		return l.lossless
 	}
-	return c.lossless.Wire()
+	w, _ := l.peers.Peer(station)
+	return w
 }
 
-// offered is the number of the wire if nothing is lost on it, else zero: a program that
-// may drop frames counts as part of it. Once both sides have agreed, what such a program
-// drops ends the connection.
-func (c *core) offered() uint32 {
+// wire is the number of the wire to a station if it loses nothing, else zero.
+func (l *link) wire(station descriptors.MAC) uint32 {
+	if w := l.wayTo(station); w != nil {
+		return w.Wire()
+	}
+	return 0
+}
+
+// offered is the number of the wire to a station if nothing is lost on it, else zero: a
+// program that may drop frames counts as part of it. Once both sides have agreed, what such
+// a program drops ends the connection.
+func (c *core) offered(station descriptors.MAC) uint32 {
 	if c.hooks&dropping != 0 {
 		return 0
 	}
-	return c.wire()
+	return c.wire(station)
 }
 
-// takeFlight takes note of what the peer has placed up to position taken.
-func (c *core) takeFlight(taken uint32) {
-	for f := &c.flight; f.first < len(f.messages); f.first++ {
+// use has one more connection use a wire, whose number is seen.
+func (w *ways) use(wire Lossless, seen uint32) *way {
+	for _, u := range w.all {
+		if u.Lossless == wire {
+			u.users++
+			return u
+		}
+	}
+	u := &way{Lossless: wire, seen: seen, users: 1}
+	w.all = append(w.all, u)
+	return u
+}
+
+// leave ends what use began.
+func (w *ways) leave(u *way) {
+	if u.users--; u.users == 0 {
+		w.all = slices.DeleteFunc(w.all, func(other *way) bool { return other == u })
+	}
+}
+
+// takeFlights takes note of what peers have placed, and of wires that were set up anew.
+func (c *core) takeFlights() {
+	changed, left := false, c.ways.aloft[:0]
+	for _, w := range c.ways.aloft {
+		if changed = w.changed() || changed; !w.takeFlight() {
+			left = append(left, w)
+		}
+	}
+	clear(c.ways.aloft[len(left):])
+	if c.ways.aloft = left; len(left) == 0 {
+		c.events &^= inFlight
+	}
+	if changed {
+		c.failOld()
+	}
+}
+
+// takeFlight takes note of what the peer has placed. It reports whether that is all.
+func (w *way) takeFlight() bool {
+	taken := w.Taken()
+	for f := &w.flight; f.first < len(f.messages); f.first++ {
 		m := &f.messages[f.first]
 		if int32(taken-m.mark) < 0 {
-			return
+			return false
 		}
 		if r := m.ep.rel; m.ep.era == m.era && r != nil {
 			r.arrivedUpTo(m.psn)
 		}
 	}
-	c.clearFlight()
+	w.flight.clear()
+	w.aloft = false
+	return true
 }
 
-// checkWire ends the connections over a wire that has been set up anew since: what was
-// under way on it is lost.
-func (c *core) checkWire() {
-	now := c.wire()
-	if now == c.wireSeen {
-		return
+// changed reports whether a wire has been set up anew: what was under way on it is lost.
+func (w *way) changed() bool {
+	now := w.Wire()
+	if now == w.seen {
+		return false
 	}
-	c.wireSeen = now
-	c.clearFlight()
+	w.seen = now
+	w.flight.clear()
+	return true
+}
+
+// checkWires ends the connections over wires that have been set up anew since.
+func (c *core) checkWires() {
+	changed := false
+	for _, w := range c.ways.all {
+		changed = w.changed() || changed
+	}
+	if changed {
+		c.failOld()
+	}
+}
+
+// failOld does so once that has been noted.
+func (c *core) failOld() {
 	for _, ep := range c.living {
-		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
+		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != ep.rel.way.seen {
 			c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 		}
 	}
 }
 
-// askFlight asks the peer for an answer to the newest message under way, as nobody will
+// askFlight asks peers for an answer to the newest message under way, as nobody will
 // look for a while at how far the wire is: the answer wakes whoever waits.
 func (c *core) askFlight() {
-	for _, m := range slices.Backward(c.flight.messages[c.flight.first:]) {
-		if r := m.ep.rel; r != nil && m.ep.era == m.era {
-			if r.pending == 0 && int32(m.psn-r.una) > 0 {
-				c.conns.probe(m.ep, &r.liveness)
-				c.tx.flush()
+	for _, w := range c.ways.aloft {
+		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {
+			if r := m.ep.rel; r != nil && m.ep.era == m.era {
+				if r.pending == 0 && int32(m.psn-r.una) > 0 {
+					c.conns.probe(m.ep, &r.liveness)
+					c.tx.flush()
+				}
+				break
 			}
-			return
 		}
 	}
 }
@@ -115,8 +193,13 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 	m.cut += n
 	if m.cut == m.total {
 		m.allCut, m.lastPSN = true, psn
-		k.flight.push(flying{ep, ep.era, r.nxt, k.lossless.Mark()})
+		w := r.way
+		w.flight.push(flying{ep, ep.era, r.nxt, w.Mark()})
 		k.events |= inFlight
+		if !w.aloft {
+			w.aloft = true
+			k.ways.aloft = append(k.ways.aloft, w)
+		}
 	}
 	r.tell(credit)
 }

@@ -43,7 +43,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	if payload == nil {
 		return false
 	}
-	buf := t.reserve(descriptors.HeaderSize + int(n))
+	buf := t.reserve(&ep.remote.mac, descriptors.HeaderSize+int(n))
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
 		return false
 	}

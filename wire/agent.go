@@ -155,7 +155,7 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		_ = passedfd.Close(fd)
 		return nil, err
 	}
-	w, err := adopt(ctx, fd, shm.RoleConnect, m.MTU)
+	w, err := adopt(ctx, fd, shm.Options{Role: shm.RoleConnect, MTU: m.MTU})
 	if err != nil {
 		return nil, err
 	}
@@ -165,16 +165,16 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory}
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
 	}
-	return &hostMember{many: true, wire: w, parts: w, leave: c.Close}, nil
+	return &hostMember{many: true, wire: w, parts: w, shared: w, mark: noMark, leave: c.Close}, nil
 }
 
 // adopt makes a wire of a descriptor that the agent has passed.
-func adopt(ctx context.Context, fd int, role shm.Role, mtu int) (*shm.Port, error) {
+func adopt(ctx context.Context, fd int, o shm.Options) (*shm.Port, error) {
 	c, err := agentlink.Seqpacket(fd)
 	if err != nil {
 		return nil, err
 	}
-	return shm.Adopt(ctx, c, shm.Options{Role: role, MTU: mtu})
+	return shm.Adopt(ctx, c, o)
 }
 
 func parseStation(text string) (mac descriptors.MAC, err error) {
@@ -228,6 +228,7 @@ func (s *agentSession) follow(c *agentlink.Conn) {
 			s.port.refused.Add(1)
 			continue
 		}
+		s.port.meet(mac)
 		s.port.running.Go(func() { s.share(mac, fd, m.Listen) })
 	}
 }
@@ -240,11 +241,14 @@ func (s *agentSession) share(mac descriptors.MAC, fd int, listen bool) {
 	}
 	ctx, cancel := context.WithTimeout(s.port.ctx, agentPatience)
 	defer cancel()
-	w, err := adopt(ctx, fd, role, s.port.mtu)
+	defer s.port.met(mac)
+	member, err := s.port.member(mac, shm.Options{Role: role, MTU: s.port.mtu},
+		func(o shm.Options) (*shm.Port, error) { return adopt(ctx, fd, o) })
 	if err != nil {
 		s.port.refused.Add(1)
 		return
 	}
+	w := member.shared
 	gone := make(chan struct{}, 1)
 	w.OnLink(func() {
 		select {
@@ -252,11 +256,11 @@ func (s *agentSession) share(mac descriptors.MAC, fd int, listen bool) {
 		default:
 		}
 	})
-	member := &hostMember{mac: mac, wire: w, parts: w, leave: func() {}}
 	if w.MTU() < s.port.mtu || !s.port.add(member) {
-		_ = w.Close()
+		_ = s.port.drop(member)
 		return
 	}
+	s.port.met(mac)
 	for w.LinkUp() {
 		select {
 		case <-gone:
