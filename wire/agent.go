@@ -43,6 +43,8 @@ type AgentGrant struct {
 const (
 	// agentPatience bounds what the agent may take to answer, and a wire to be set up.
 	agentPatience = 5 * time.Second
+	// agentNames bounds the wait for names of other clients.
+	agentNames = 20 * time.Millisecond
 	// agentRetry and agentLastRetry bound the pause before the agent is looked for again.
 	agentRetry, agentLastRetry = 10 * time.Millisecond, 500 * time.Millisecond
 )
@@ -53,6 +55,8 @@ type agentSession struct {
 	port    *host
 	options AgentOptions
 	grant   AgentGrant
+	told    chan struct{} // has one for each client that the agent has named, up to peers
+	peers   int           // are going to be named
 }
 
 // NewAgent makes a port of a NIC of the host's agent. It fails with ErrOptions or an *Error,
@@ -64,7 +68,7 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	if o.Socket == "" {
 		o.Socket = agentlink.Socket()
 	}
-	s := &agentSession{options: o}
+	s := &agentSession{options: o, told: make(chan struct{}, hostMembers)}
 	c, up, err := s.ask(ctx)
 	if err != nil {
 		return nil, AgentGrant{}, &Error{Op: "open", Device: "agent:" + o.NIC, Err: err, Hint: agentHint(o.Socket, err)}
@@ -78,7 +82,22 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	}
 	s.port.add(up)
 	s.port.running.Go(func() { s.keep(c, up) })
+	s.meet(ctx)
 	return s.port, s.grant, nil
+}
+
+// meet waits until the agent has named the clients with which memory is to be shared, so that connections
+// to them wait for that.
+func (s *agentSession) meet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, agentNames)
+	defer cancel()
+	for range min(s.peers, hostMembers) {
+		select {
+		case <-s.told:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Check reports what NewAgent would refuse, as an error that wraps ErrOptions.
@@ -162,6 +181,7 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 	if s.port == nil {
 		s.port = newHost(HostOptions{MTU: m.MTU})
 		s.port.checksum = m.Checksum
+		s.peers = m.Peers
 		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory}
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
 	}
@@ -229,6 +249,10 @@ func (s *agentSession) follow(c *agentlink.Conn) {
 			continue
 		}
 		s.port.meet(mac)
+		select {
+		case s.told <- struct{}{}:
+		default:
+		}
 		s.port.running.Go(func() { s.share(mac, fd, m.Listen) })
 	}
 }

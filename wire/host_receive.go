@@ -15,6 +15,7 @@ type hostLooks struct {
 	at     []*hostMember  // are looked at
 	marked []*hostMember  // by number, those that mark themselves
 	held   *hostMember    // whose frame Receive has returned
+	uplink *hostMember    // of known, nil if there is none
 	turn   int            // of at
 	other  int            // of known, to be looked at in turn though it dozes
 	vain   int            // calls in vain, in a row
@@ -25,6 +26,8 @@ const (
 	// hostDoze is how many looks in vain, in a row, there are at a member until it is asked to mark
 	// itself: one that answers at once does not come to that.
 	hostDoze = 8
+	// hostOther is how many calls in vain there are to each look at a member that dozes.
+	hostOther = 4
 	// hostKeep is how many members are looked at in any case: few looks cost less than a mark.
 	hostKeep = 4
 	// hostRest is how many calls of Receive in vain, in a row, there are until all members are to
@@ -44,7 +47,7 @@ func (p *host) Receive() []byte {
 	if l.known != p.members.Load() || l.all.Load() {
 		p.lookAtAll()
 	}
-	if p.marks != nil {
+	if len(l.at) < len(*l.known) {
 		p.lookAtMarked()
 	}
 	for left := len(l.at); left > 0; left-- {
@@ -56,12 +59,18 @@ func (p *host) Receive() []byte {
 			m.vain, l.vain = 0, 0
 			return f
 		}
-		if m.vain++; m.over || m.vain >= hostDoze && len(l.at) > hostKeep && m.mark >= 0 && m.shared.Doze() {
+		if m.vain++; m.vain >= hostDoze && p.mayDoze(m) || m.over {
 			p.lookAway(l.turn)
 			l.turn--
 		}
 	}
 	return p.receiveOther()
+}
+
+// mayDoze reports whether a member need not be looked at all the time. Of itself a port knows when it
+// has sent, and an uplink is looked at often all the same.
+func (p *host) mayDoze(m *hostMember) bool {
+	return m.self || m.many || len(p.looks.at) > hostKeep && m.mark >= 0 && m.shared.Doze()
 }
 
 // receive takes a frame of a member.
@@ -91,23 +100,26 @@ func (p *host) Release() {
 // be going to sleep.
 func (p *host) receiveOther() []byte {
 	l := &p.looks
-	if len(l.at) == len(*l.known) {
-		return nil
-	}
 	if l.vain++; l.vain == hostRest && p.wake.IsSet() {
 		for _, m := range *l.known {
-			if !m.looked {
+			if !m.looked && !m.self {
 				m.shared.Arm()
 				p.look(m)
 			}
 		}
 		return nil
 	}
+	if l.vain%hostOther != 0 || len(l.at) == len(*l.known) {
+		return nil
+	}
 	if l.other++; l.other >= len(*l.known) {
 		l.other = 0
 	}
 	m := (*l.known)[l.other]
-	if m.looked {
+	if l.vain%(2*hostOther) == 0 && l.uplink != nil {
+		m = l.uplink
+	}
+	if m.looked || m.mark >= 0 && m.shared.Doze() {
 		return nil
 	}
 	f := p.receive(m)
@@ -159,9 +171,11 @@ func (p *host) lookAtAll() {
 	old, now := l.known, p.members.Load()
 	l.known = now
 	clear(l.marked)
-	l.marked = l.marked[:0]
+	l.marked, l.uplink = l.marked[:0], nil
 	for _, m := range *now {
-		p.look(m)
+		if p.look(m); m.many {
+			l.uplink = m
+		}
 		if m.mark >= 0 {
 			for len(l.marked) <= m.mark {
 				l.marked = append(l.marked, nil)

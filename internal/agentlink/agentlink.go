@@ -75,6 +75,8 @@ type Message struct {
 	Memory   uint64 `json:"memory,omitempty"` // bytes that may be registered; 0: no limit
 	Checksum bool   `json:"checksum,omitempty"`
 	Program  string `json:"program,omitempty"`
+	// Peers is how many messages of kind Peer follow a Welcome at once.
+	Peers int `json:"peers,omitempty"`
 
 	// Listen says that the receiver of Peer makes the memory of the wire.
 	Listen bool `json:"listen,omitempty"`

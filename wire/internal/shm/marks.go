@@ -155,8 +155,8 @@ func (s *session) unmap() {
 }
 
 // Doze asks the peer to mark itself with its next frame, so that nobody need call Receive before.
-// It returns false if the peer cannot, if a frame is there, or if the peer has not released all
-// that was sent. A mark may get lost: call Receive now and then all the same. It is the data path's.
+// It returns false if the peer cannot, or if a frame is there. Else Taken is up to date. A mark may
+// get lost, and Taken moves without one: call it again now and then. It is the data path's.
 func (p *Port) Doze() bool {
 	s := p.session
 	if s == nil || p.state.Load() != 0 || !s.marked.Load() {
@@ -165,9 +165,6 @@ func (p *Port) Doze() bool {
 	if p.tx.freedSeen != p.tx.head {
 		if p.tx.look(); p.tx.fault != nil {
 			p.drop(p.tx.fault)
-			return false
-		}
-		if p.tx.freedSeen != p.tx.head {
 			return false
 		}
 	}
