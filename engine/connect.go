@@ -24,7 +24,7 @@ const (
 type setup struct {
 	command   uint16
 	accepting bool
-	noMatch   bool // somebody said that nobody waits
+	noMatch   bool // a server said that none waits
 	deadline  time.Duration
 	began     time.Duration // by clock.present
 	sent      time.Duration // when the frame was sent last

@@ -44,6 +44,23 @@ func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
 	return l
 }
 
+// wayTo is the wire to a station if it loses nothing, else nil.
+func (l *link) wayTo(station descriptors.MAC) Lossless {
+	if l.peers == nil || l.checksum {
+		return l.lossless
+	}
+	w, _ := l.peers.Peer(station)
+	return w
+}
+
+// wire is the number of the wire to a station if it loses nothing, else zero.
+func (l *link) wire(station descriptors.MAC) uint32 {
+	if w := l.wayTo(station); w != nil {
+		return w.Wire()
+	}
+	return 0
+}
+
 // sign fills in what is the same in all frames of this NIC.
 func (l *link) sign(h *descriptors.Header) {
 	h.Source, h.EtherType, h.Version = l.mac, descriptors.EtherType, descriptors.WireVersion

@@ -11,65 +11,6 @@ import (
 // peer has placed.
 type losslessVI struct{ reliableVI }
 
-// way is a wire that loses nothing: that of the port, or the one to a peer.
-type way struct {
-	Lossless
-	seen   uint32 // its number at the last look
-	users  int    // connections over it
-	flight flight
-	aloft  bool // it is in ways.aloft
-}
-
-// ways are those over which there are connections.
-type ways struct {
-	all   []*way
-	aloft []*way // with messages under way
-}
-
-// flight are the messages that have left over a wire that loses nothing, oldest first:
-// it takes frames in the order of their marks.
-type flight struct {
-	messages []flying
-	first    int // the oldest of them
-}
-
-// flying is a message that has left.
-type flying struct {
-	ep   *endpoint
-	era  uint32 // of ep when it left
-	psn  uint32 // behind its last frame
-	mark uint32 // of the wire behind its last frame
-}
-
-// push appends a message. There are about as many as the wire has room for frames, for
-// which memory is made once.
-func (f *flight) push(m flying) {
-	if len(f.messages) == cap(f.messages) && f.first > len(f.messages)/2 {
-		f.messages, f.first = f.messages[:copy(f.messages, f.messages[f.first:])], 0
-	}
-	f.messages = append(f.messages, m)
-}
-
-// clear forgets the messages under way.
-func (f *flight) clear() { f.messages, f.first = f.messages[:0], 0 }
-
-// wayTo is the wire to a station if it loses nothing, else nil.
-func (l *link) wayTo(station descriptors.MAC) Lossless {
-	if l.peers == nil || l.checksum {
-		return l.lossless
-	}
-	w, _ := l.peers.Peer(station)
-	return w
-}
-
-// wire is the number of the wire to a station if it loses nothing, else zero.
-func (l *link) wire(station descriptors.MAC) uint32 {
-	if w := l.wayTo(station); w != nil {
-		return w.Wire()
-	}
-	return 0
-}
-
 // offered is the number of the wire to a station if nothing is lost on it, else zero: a
 // program that may drop frames counts as part of it. Once both sides have agreed, what such
 // a program drops ends the connection.
@@ -78,26 +19,6 @@ func (c *core) offered(station descriptors.MAC) uint32 {
 		return 0
 	}
 	return c.wire(station)
-}
-
-// use has one more connection use a wire, whose number is seen.
-func (w *ways) use(wire Lossless, seen uint32) *way {
-	for _, u := range w.all {
-		if u.Lossless == wire {
-			u.users++
-			return u
-		}
-	}
-	u := &way{Lossless: wire, seen: seen, users: 1}
-	w.all = append(w.all, u)
-	return u
-}
-
-// leave ends what use began.
-func (w *ways) leave(u *way) {
-	if u.users--; u.users == 0 {
-		w.all = slices.DeleteFunc(w.all, func(other *way) bool { return other == u })
-	}
 }
 
 // takeFlights takes note of what peers have placed, and of wires that were set up anew.
@@ -165,8 +86,8 @@ func (c *core) failOld() {
 	}
 }
 
-// askFlight asks peers for an answer to the newest message under way, as nobody will
-// look for a while at how far the wire is: the answer wakes whoever waits.
+// askFlight asks peers for an answer to the newest message under way, as the engine
+// does not look for a while at how far the wire is: the answer wakes its thread.
 func (c *core) askFlight() {
 	for _, w := range c.ways.aloft {
 		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {

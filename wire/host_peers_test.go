@@ -112,7 +112,7 @@ func TestHostPlug(t *testing.T) {
 	}
 }
 
-// TestHostIdle: frames of ports that were silent for long are found, whatever is written where they mark themselves.
+// TestHostIdle: frames of ports that were idle for long are found, whatever is written where they mark themselves.
 func TestHostIdle(t *testing.T) {
 	const n = 9
 	p := hosts(t, n)
@@ -141,7 +141,7 @@ func TestHostIdle(t *testing.T) {
 				writeMemory(t, at, w[:])
 			}
 			found := false
-			for range 4 * 4 * n { // looks at ports that doze have a bound
+			for range 4 * 4 * n { // looks at ports that are idle have a bound
 				if got := p[0].Receive(); got != nil {
 					if found = bytes.Equal(got, f); !found {
 						t.Fatal("another frame")
@@ -157,7 +157,7 @@ func TestHostIdle(t *testing.T) {
 	}
 }
 
-// TestHostMarks: frames of ports that were silent for long are found by the next look.
+// TestHostMarks: frames of ports that were idle for long are found by the next look.
 func TestHostMarks(t *testing.T) {
 	const n = 9
 	p := hosts(t, n)

@@ -17,16 +17,16 @@ type hostLooks struct {
 	held   *hostMember    // whose frame Receive has returned
 	uplink *hostMember    // of known, nil if there is none
 	turn   int            // of at
-	other  int            // of known, to be looked at in turn though it dozes
+	other  int            // of known, to be looked at in turn though it is idle
 	vain   int            // calls in vain, in a row
 	all    atomic.Bool    // look at all of them
 }
 
 const (
-	// hostDoze is how many looks in vain, in a row, there are at a member until it is asked to mark
+	// hostIdle is how many looks in vain, in a row, there are at a member until it is asked to mark
 	// itself: one that answers at once does not come to that.
-	hostDoze = 8
-	// hostOther is how many calls in vain there are to each look at a member that dozes.
+	hostIdle = 8
+	// hostOther is how many calls in vain there are to each look at a member that is idle.
 	hostOther = 4
 	// hostKeep is how many members are looked at in any case: few looks cost less than a mark.
 	hostKeep = 4
@@ -59,7 +59,7 @@ func (p *host) Receive() []byte {
 			m.vain, l.vain = 0, 0
 			return f
 		}
-		if m.vain++; m.vain >= hostDoze && p.mayDoze(m) || m.over {
+		if m.vain++; m.vain >= hostIdle && p.mayIdle(m) || m.over {
 			p.lookAway(l.turn)
 			l.turn--
 		}
@@ -67,10 +67,10 @@ func (p *host) Receive() []byte {
 	return p.receiveOther()
 }
 
-// mayDoze reports whether a member need not be looked at all the time. Of itself a port knows when it
+// mayIdle reports whether a member need not be looked at all the time. Of itself a port knows when it
 // has sent, and an uplink is looked at often all the same.
-func (p *host) mayDoze(m *hostMember) bool {
-	return m.self || m.many || len(p.looks.at) > hostKeep && m.mark >= 0 && m.shared.Doze()
+func (p *host) mayIdle(m *hostMember) bool {
+	return m.self || m.many || len(p.looks.at) > hostKeep && m.mark >= 0 && m.shared.Idle()
 }
 
 // receive takes a frame of a member.
@@ -96,7 +96,7 @@ func (p *host) Release() {
 	}
 }
 
-// receiveOther looks at one of the members that doze, and has them wake the port's owner once it may
+// receiveOther looks at one of the members that are idle, and has them wake the port's owner once it may
 // be going to sleep.
 func (p *host) receiveOther() []byte {
 	l := &p.looks
@@ -119,7 +119,7 @@ func (p *host) receiveOther() []byte {
 	if l.vain%(2*hostOther) == 0 && l.uplink != nil {
 		m = l.uplink
 	}
-	if m.looked || m.mark >= 0 && m.shared.Doze() {
+	if m.looked || m.mark >= 0 && m.shared.Idle() {
 		return nil
 	}
 	f := p.receive(m)

@@ -19,13 +19,13 @@ const MaxMarks = 64 * lineSize / wordSize
 const (
 	// marksSize is the size of the file of marks in bytes, a page.
 	marksSize = descriptors.PageSize
-	// asleepMark in asleep has the peer mark itself with its next frame, and wake nobody.
+	// asleepMark in asleep has the peer mark itself with its next frame, and send no wake-up.
 	asleepMark = 2
 )
 
-// Marks is memory in which the peers of several ports of a process say that they have sent a frame,
-// so that nobody need look at ports to which none has come. All of them can write to it: a mark says
-// nothing for sure, and a mark that is missing says nothing either.
+// Marks is memory in which the peers of several ports of a process say that they have sent a frame.
+// The process need not look at the other ports. All peers can write to it: a mark says nothing for
+// sure, and a mark that is missing says nothing either.
 type Marks struct {
 	fd    int
 	maps  *mappings
@@ -154,10 +154,10 @@ func (s *session) unmap() {
 	}
 }
 
-// Doze asks the peer to mark itself with its next frame, so that nobody need call Receive before.
+// Idle asks the peer to mark itself with its next frame, so that no call of Receive is needed before.
 // It returns false if the peer cannot, or if a frame is there. Else Taken is up to date. A mark may
 // get lost, and Taken moves without one: call it again now and then. It is the data path's.
-func (p *Port) Doze() bool {
+func (p *Port) Idle() bool {
 	s := p.session
 	if s == nil || p.state.Load() != 0 || !s.marked.Load() {
 		return false

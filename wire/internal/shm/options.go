@@ -81,7 +81,7 @@ type Options struct {
 	// Transferable keeps the file of the memory open, so that Adopt's port can go to another
 	// process (Port.Pause). It is for RoleListen, without Share.
 	Transferable bool
-	// Marks, unless it is nil, is where the peer can mark itself, by number Mark; see Doze.
+	// Marks, unless it is nil, is where the peer can mark itself, by number Mark; see Idle.
 	Marks *Marks
 	Mark  int
 }
