@@ -71,8 +71,8 @@ type Paced interface {
 	Left() (busy, all time.Duration)
 }
 
-// Peers is implemented by ports of wires with many ends, where frames to some stations go through
-// memory that only the two of them use. New looks for it once. All of it is the goroutine's that uses
+// Peers is implemented by ports of wires with many ends. Frames to some stations go through memory
+// that only the two of them use. New looks for it once. All of it is the goroutine's that uses
 // the port.
 type Peers interface {
 	// Toward says to which station the frames go that are reserved next: Reserve returns nil while

@@ -30,8 +30,8 @@ const (
 	hostOther = 4
 	// hostKeep is how many members are looked at in any case: few looks cost less than a mark.
 	hostKeep = 4
-	// hostRest is how many calls of Receive in vain, in a row, there are until all members are to
-	// wake this port's owner: as for a shm wire, fewer than an engine's thread makes before it sleeps.
+	// hostRest is how many calls of Receive in vain, in a row, there are until an owner that can be woken
+	// may be going to sleep: with the looks of a shm wire behind them, fewer than an engine's thread makes.
 	hostRest = 64
 )
 
@@ -70,8 +70,13 @@ func (p *host) Receive() []byte {
 // mayIdle reports whether a member need not be looked at all the time. Of itself a port knows when it
 // has sent, and an uplink is looked at often all the same.
 func (p *host) mayIdle(m *hostMember) bool {
-	return m.self || m.many || len(p.looks.at) > hostKeep && m.mark >= 0 && m.shared.Idle()
+	l := &p.looks
+	return m.self || !p.resting() && (m.many || len(l.at) > hostKeep && m.mark >= 0 && m.shared.Idle())
 }
+
+// resting reports whether the port's owner may be going to sleep until it is woken. Each member is looked
+// at then, as often as a shm wire takes to ask its peer for that.
+func (p *host) resting() bool { return p.looks.vain >= hostRest && p.wake.IsSet() }
 
 // receive takes a frame of a member.
 func (p *host) receive(m *hostMember) []byte {
@@ -96,14 +101,12 @@ func (p *host) Release() {
 	}
 }
 
-// receiveOther looks at one of the members that are idle, and has them wake the port's owner once it may
-// be going to sleep.
+// receiveOther looks at one of the members that are idle, or has all of them looked at.
 func (p *host) receiveOther() []byte {
 	l := &p.looks
-	if l.vain++; l.vain == hostRest && p.wake.IsSet() {
+	if l.vain++; p.resting() {
 		for _, m := range *l.known {
 			if !m.looked && !m.self {
-				m.shared.Arm()
 				p.look(m)
 			}
 		}

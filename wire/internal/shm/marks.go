@@ -177,14 +177,6 @@ func (p *Port) Idle() bool {
 	return true
 }
 
-// Arm has the peer wake this end with its next frame, if SetWake has set whom: no look in vain is
-// needed before. It is the data path's.
-func (p *Port) Arm() {
-	if p.session != nil && p.wake.IsSet() {
-		p.rx.setAsleep(true, p.tx.light)
-	}
-}
-
 // Left reports whether there are frames to receive of a peer that has gone. It is the data path's.
 func (p *Port) Left() bool {
 	state := p.state.Load()
