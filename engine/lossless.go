@@ -86,8 +86,8 @@ func (c *core) failOld() {
 	}
 }
 
-// askFlight asks peers for an answer to the newest message under way, as the engine
-// does not look for a while at how far the wire is: the answer wakes its thread.
+// askFlight asks peers for an answer to the newest message under way. The engine does
+// not look for a while at how far the wire is: the answer wakes its thread.
 func (c *core) askFlight() {
 	for _, w := range c.ways.aloft {
 		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {

@@ -41,7 +41,7 @@ type host struct {
 	mtu     int
 
 	// The data path's: one goroutine's at a time.
-	scratch  []byte                          // for a frame of which it is not known where it goes
+	scratch  []byte                          // for a frame of which it is not known where it goes.
 	station  descriptors.MAC                 // that frames go to, as Toward has said
 	to       *hostMember                     // in whose memory the next frame is reserved; nil: in scratch
 	table    *[]*hostMember                  // as members was then
@@ -95,7 +95,7 @@ type hostMember struct {
 	number uint32 // of the wire, as it was last
 	begun  bool   // has frames that were not flushed
 	looked bool   // is looked at
-	held   bool   // Receive has returned a frame of it
+	held   bool   // Receive has returned a frame of it.
 	over   bool   // it has gone
 	vain   int    // looks in vain, in a row
 }

@@ -11,10 +11,10 @@ import (
 // hostLooks says which members a port looks at for frames. Most of a wire with many members say
 // nothing for long: those mark themselves with the next frame (shm.Marks).
 type hostLooks struct {
-	known  *[]*hostMember // as members was at the last look
-	at     []*hostMember  // are looked at
-	marked []*hostMember  // by number, those that mark themselves
-	held   *hostMember    // whose frame Receive has returned
+	known  *[]*hostMember // as members was at the last look.
+	at     []*hostMember  // are looked at.
+	marked []*hostMember  // by number, those that mark themselves.
+	held   *hostMember    // whose frame Receive has returned.
 	uplink *hostMember    // of known, nil if there is none
 	turn   int            // of at
 	other  int            // of known, to be looked at in turn though it is idle
@@ -30,8 +30,8 @@ const (
 	hostOther = 4
 	// hostKeep is how many members are looked at in any case: few looks cost less than a mark.
 	hostKeep = 4
-	// hostRest is how many calls of Receive in vain, in a row, there are until an owner that can be woken
-	// may be going to sleep: with the looks of a shm wire behind them, fewer than an engine's thread makes.
+	// hostRest is how many calls of Receive in vain there are, in a row, until an owner that can be
+	// woken may be going to sleep: with the looks of a shm wire behind them, fewer than an engine's thread makes.
 	hostRest = 64
 )
 
