@@ -20,7 +20,7 @@ func (w *cellMover) stop(l *cellLink, stopped bool) {
 // say sends a frame of no payload to the peer of a link, in the name of any of its channels.
 // It returns false if the wire takes no more now.
 func (w *cellMover) say(l *cellLink, what descriptors.FrameType) bool {
-	buf := w.tx.reserve(descriptors.HeaderSize)
+	buf := w.tx.reserve(&l.members[0].remote.mac, descriptors.HeaderSize)
 	if buf == nil {
 		return false
 	}

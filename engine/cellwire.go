@@ -10,9 +10,13 @@ import (
 // cellBudget bounds the cells that one round stores and sends.
 const cellBudget = 256
 
+// cellTries is how often, in a row, a wire with many ends has no room for a frame until that is lost:
+// the channels of other peers wait for it. A peer that polls has taken some frames by then.
+const cellTries = 64
+
 func (w *cellMover) clear() {
 	w.links, w.busy, w.holding = map[descriptors.MAC]*cellLink{}, nil, 0
-	w.filled, w.payloads, w.urgent, w.low, w.ahead, w.levels = nil, nil, false, false, lowFlight{}, CellLevels{}
+	w.filled, w.payloads, w.urgent, w.low, w.tries, w.ahead, w.levels = nil, nil, false, false, 0, lowFlight{}, CellLevels{}
 	w.received.clear()
 }
 
@@ -213,10 +217,16 @@ func (w *cellMover) launch() bool {
 		return true
 	}
 	n := len(w.filled) * descriptors.CellSize
-	buf := w.tx.reserve(descriptors.HeaderSize + n)
+	buf := w.tx.reserve(&w.head.Destination, descriptors.HeaderSize+n)
 	if buf == nil {
-		return false
+		if w.tries++; w.peers == nil || w.tries < cellTries {
+			return false
+		}
+		w.count(descriptors.CounterCellsDropped, uint64(len(w.filled)))
+		w.filled, w.urgent, w.low, w.tries = w.filled[:0], false, false, 0
+		return true
 	}
+	w.tries = 0
 	w.head.Length = uint16(n)
 	*descriptors.HeaderAt(buf) = w.head
 	out := descriptors.CellsAt(buf[descriptors.HeaderSize:])

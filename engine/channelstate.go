@@ -172,6 +172,7 @@ type cellMover struct {
 	urgent   bool // its last cell was of high priority
 	low      bool // it has cells of low priority
 	ahead    lowFlight
+	tries    int // to send it, in a row
 }
 
 // lowFlight marks the frames under way at low priority, over a wire that loses nothing: an urgent

@@ -24,7 +24,7 @@ const (
 type setup struct {
 	command   uint16
 	accepting bool
-	noMatch   bool // somebody said that nobody waits
+	noMatch   bool // a server said that none waits
 	deadline  time.Duration
 	began     time.Duration // by clock.present
 	sent      time.Duration // when the frame was sent last
@@ -79,7 +79,7 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
 	s := &setup{command: id, accepting: true, to: r.from.mac, path: path{mtu: r.mtu, came: r.longest}}
-	if c.mayAgree(ep) && r.body.Wire == c.offered() {
+	if c.mayAgree(ep) && r.body.Wire == c.offered(r.from.mac) {
 		s.wire = r.body.Wire
 	}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
@@ -127,12 +127,16 @@ func (c *setups) request(id uint16, b *descriptors.ConnectRequestBody) refusal {
 // send sends the frame that an endpoint's set-up repeats.
 func (c *setups) send(ep *endpoint) {
 	s := ep.setup
+	if !s.accepting && c.soon(s.to) {
+		s.again = c.now + tickEvery
+		return
+	}
 	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
 	s.body.Wire = 0
 	switch {
 	case !s.accepting && c.mayAgree(ep):
-		s.body.Wire = c.offered()
-	case s.accepting && s.wire == c.wire():
+		s.body.Wire = c.offered(s.to)
+	case s.accepting && s.wire == c.wire(s.to):
 		s.body.Wire = s.wire
 	}
 	longest := setupRarely
@@ -150,6 +154,16 @@ func (c *setups) send(ep *endpoint) {
 	}
 	s.sent, s.again = c.now, c.now+min(max((c.present()-s.began)/4, setupEvery), longest)
 	c.tx.send(&h, &s.body)
+}
+
+// soon reports whether a wire to a station that loses nothing is being set up: a connection is better
+// set up after it.
+func (c *setups) soon(station descriptors.MAC) bool {
+	if c.peers == nil {
+		return false
+	}
+	_, soon := c.peers.Peer(station)
+	return soon
 }
 
 // start begins to connect ep, to whom it is as far as that is known. It returns false, and
@@ -343,6 +357,9 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 			c.send(r.by)
 		}
 		return taken
+	}
+	if c.soon(h.Source) {
+		return refused // the client will repeat it, and may say more of the wire then
 	}
 	c.look() // the client's time begins now
 	lost, ok := c.requests.arrived(from, &body, h)

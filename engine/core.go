@@ -15,6 +15,7 @@ type core struct {
 	cqs      completions
 	dma      dma
 	requests requests
+	ways     ways
 	received cellFIFO
 	tx       transmitter
 	rx       receiver

@@ -114,6 +114,9 @@ func (c *connections) unlink(ep *endpoint) {
 		c.requests.end(ep.request)
 		ep.request = nil
 	}
+	if r := ep.rel; r != nil && r.way != nil {
+		c.ways.leave(r.way)
+	}
 	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
 	ep.era++
 }
@@ -131,7 +134,7 @@ func (c *connections) sendDisconnect(p *ended) bool {
 // answerUnknown tells the sender of a frame that its connection does not exist, or no
 // longer. It returns false if the wire takes no more now.
 func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
-	if c.lossless != nil {
+	if c.lossless != nil || c.peers != nil {
 		defer c.tx.flush() // as in end
 	}
 	if p := c.lastOf(ep, h); p != nil {

@@ -77,7 +77,6 @@ type endpoints struct {
 	acks      list // have to acknowledge something, or to tell the peer of the end
 	unsettled list // have been acknowledged, but for settleAll
 	busy      list // have frames under way that may be lost, or wait for credit there
-	flight    flight
 }
 
 // enter gives ep, which has a number, its place.

@@ -63,6 +63,7 @@ func (e *Engine) clear() {
 	e.program.clear()
 	_ = e.dma.clear() // its policies were good when the engine was made
 	e.endpoints.clear(e.limits.Endpoints)
+	e.ways = ways{}
 	e.bells.clear()
 	e.requests.clear()
 	e.conns.departed, e.conns.departedAt = [rememberedEnds]ended{}, 0

@@ -12,7 +12,7 @@ type link struct {
 	lender      Lender      // the port, if it is one
 	paced       Paced       // the port, if it is one
 	lossless    Lossless    // the port, if it is one
-	wireSeen    uint32      // number of the wire at the last look
+	peers       Peers       // the port, if it is one
 	mtu         uint32      // of the port
 	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -32,6 +32,7 @@ func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
 		l.departs |= leaving
 	}
 	l.timed = l.paced != nil || !p.bus().Instant()
+	l.peers, _ = port.(Peers)
 	if !l.checksum {
 		l.lossless, _ = port.(Lossless)
 	}
@@ -41,6 +42,23 @@ func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
 		l.oneBurst = uint32(p.Burst)
 	}
 	return l
+}
+
+// wayTo is the wire to a station if it loses nothing, else nil.
+func (l *link) wayTo(station descriptors.MAC) Lossless {
+	if l.peers == nil || l.checksum {
+		return l.lossless
+	}
+	w, _ := l.peers.Peer(station)
+	return w
+}
+
+// wire is the number of the wire to a station if it loses nothing, else zero.
+func (l *link) wire(station descriptors.MAC) uint32 {
+	if w := l.wayTo(station); w != nil {
+		return w.Wire()
+	}
+	return 0
 }
 
 // sign fills in what is the same in all frames of this NIC.

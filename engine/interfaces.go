@@ -71,9 +71,22 @@ type Paced interface {
 	Left() (busy, all time.Duration)
 }
 
+// Peers is implemented by ports of wires with many ends. Frames to some stations go through memory
+// that only the two of them use. New looks for it once. All of it is the goroutine's that uses
+// the port.
+type Peers interface {
+	// Toward says to which station the frames go that are reserved next: Reserve returns nil while
+	// there is no room on the way there. The zero station stands for one that is not known yet.
+	Toward(station descriptors.MAC)
+	// Peer returns the way to a station if nothing is lost on it, else nil. Soon says that there may
+	// be one in a moment.
+	Peer(station descriptors.MAC) (way Lossless, soon bool)
+}
+
 // Lossless is implemented by ports of wires with two ends that neither lose, double,
 // reorder nor damage a frame: while the link is down frames wait, and Reserve may return
-// nil. New looks for it once. All of it is the goroutine's that uses the port.
+// nil. New looks for it once. On a wire with many ends a way to a peer may be one (Peers); Receive is
+// the port's then. All of it is the goroutine's that uses the port.
 //
 // Between two such ports of one wire connections do without acknowledgements: a frame
 // that the peer's engine has released is where it belongs (SPEC.md 8.12).

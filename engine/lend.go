@@ -30,7 +30,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 		return frameCopied
 	}
 	at := headerSize(m.frames)
-	buf := t.reserve(at + count*descriptors.ReferenceSize)
+	buf := t.reserve(&ep.remote.mac, at+count*descriptors.ReferenceSize)
 	if buf == nil {
 		return frameWaiting
 	}

@@ -11,94 +11,93 @@ import (
 // peer has placed.
 type losslessVI struct{ reliableVI }
 
-// flight are the messages that have left over a wire that loses nothing, oldest first:
-// it takes frames in the order of their marks.
-type flight struct {
-	messages []flying
-	first    int // the oldest of them
-}
-
-// flying is a message that has left.
-type flying struct {
-	ep   *endpoint
-	era  uint32 // of ep when it left
-	psn  uint32 // behind its last frame
-	mark uint32 // of the wire behind its last frame
-}
-
-// push appends a message. There are about as many as the wire has room for frames, for
-// which memory is made once.
-func (f *flight) push(m flying) {
-	if len(f.messages) == cap(f.messages) && f.first > len(f.messages)/2 {
-		f.messages, f.first = f.messages[:copy(f.messages, f.messages[f.first:])], 0
-	}
-	f.messages = append(f.messages, m)
-}
-
-// clearFlight forgets the messages under way.
-func (c *core) clearFlight() {
-	c.flight.messages, c.flight.first = c.flight.messages[:0], 0
-	c.events &^= inFlight
-}
-
-// wire is the number of the wire if it loses nothing, else zero.
-func (c *core) wire() uint32 {
-	if c.lossless == nil {
-		return 0
-	}
-	return c.lossless.Wire()
-}
-
-// offered is the number of the wire if nothing is lost on it, else zero: a program that
-// may drop frames counts as part of it. Once both sides have agreed, what such a program
-// drops ends the connection.
-func (c *core) offered() uint32 {
+// offered is the number of the wire to a station if nothing is lost on it, else zero: a
+// program that may drop frames counts as part of it. Once both sides have agreed, what such
+// a program drops ends the connection.
+func (c *core) offered(station descriptors.MAC) uint32 {
 	if c.hooks&dropping != 0 {
 		return 0
 	}
-	return c.wire()
+	return c.wire(station)
 }
 
-// takeFlight takes note of what the peer has placed up to position taken.
-func (c *core) takeFlight(taken uint32) {
-	for f := &c.flight; f.first < len(f.messages); f.first++ {
+// takeFlights takes note of what peers have placed, and of wires that were set up anew.
+func (c *core) takeFlights() {
+	changed, left := false, c.ways.aloft[:0]
+	for _, w := range c.ways.aloft {
+		if changed = w.changed() || changed; !w.takeFlight() {
+			left = append(left, w)
+		}
+	}
+	clear(c.ways.aloft[len(left):])
+	if c.ways.aloft = left; len(left) == 0 {
+		c.events &^= inFlight
+	}
+	if changed {
+		c.failOld()
+	}
+}
+
+// takeFlight takes note of what the peer has placed. It reports whether that is all.
+func (w *way) takeFlight() bool {
+	taken := w.Taken()
+	for f := &w.flight; f.first < len(f.messages); f.first++ {
 		m := &f.messages[f.first]
 		if int32(taken-m.mark) < 0 {
-			return
+			return false
 		}
 		if r := m.ep.rel; m.ep.era == m.era && r != nil {
 			r.arrivedUpTo(m.psn)
 		}
 	}
-	c.clearFlight()
+	w.flight.clear()
+	w.aloft = false
+	return true
 }
 
-// checkWire ends the connections over a wire that has been set up anew since: what was
-// under way on it is lost.
-func (c *core) checkWire() {
-	now := c.wire()
-	if now == c.wireSeen {
-		return
+// changed reports whether a wire has been set up anew: what was under way on it is lost.
+func (w *way) changed() bool {
+	now := w.Wire()
+	if now == w.seen {
+		return false
 	}
-	c.wireSeen = now
-	c.clearFlight()
+	w.seen = now
+	w.flight.clear()
+	return true
+}
+
+// checkWires ends the connections over wires that have been set up anew since.
+func (c *core) checkWires() {
+	changed := false
+	for _, w := range c.ways.all {
+		changed = w.changed() || changed
+	}
+	if changed {
+		c.failOld()
+	}
+}
+
+// failOld does so once that has been noted.
+func (c *core) failOld() {
 	for _, ep := range c.living {
-		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
+		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != ep.rel.way.seen {
 			c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
 		}
 	}
 }
 
-// askFlight asks the peer for an answer to the newest message under way, as nobody will
-// look for a while at how far the wire is: the answer wakes whoever waits.
+// askFlight asks peers for an answer to the newest message under way. The engine does
+// not look for a while at how far the wire is: the answer wakes its thread.
 func (c *core) askFlight() {
-	for _, m := range slices.Backward(c.flight.messages[c.flight.first:]) {
-		if r := m.ep.rel; r != nil && m.ep.era == m.era {
-			if r.pending == 0 && int32(m.psn-r.una) > 0 {
-				c.conns.probe(m.ep, &r.liveness)
-				c.tx.flush()
+	for _, w := range c.ways.aloft {
+		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {
+			if r := m.ep.rel; r != nil && m.ep.era == m.era {
+				if r.pending == 0 && int32(m.psn-r.una) > 0 {
+					c.conns.probe(m.ep, &r.liveness)
+					c.tx.flush()
+				}
+				break
 			}
-			return
 		}
 	}
 }
@@ -115,8 +114,13 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 	m.cut += n
 	if m.cut == m.total {
 		m.allCut, m.lastPSN = true, psn
-		k.flight.push(flying{ep, ep.era, r.nxt, k.lossless.Mark()})
+		w := r.way
+		w.flight.push(flying{ep, ep.era, r.nxt, w.Mark()})
 		k.events |= inFlight
+		if !w.aloft {
+			w.aloft = true
+			k.ways.aloft = append(k.ways.aloft, w)
+		}
 	}
 	r.tell(credit)
 }

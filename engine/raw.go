@@ -48,7 +48,7 @@ func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
 		return frameWaiting
 	}
 	if st == 0 {
-		buf := t.frame(0, max(int(m.total), descriptors.MinFrame))
+		buf := t.frame(&ep.remote.mac, 0, max(int(m.total), descriptors.MinFrame))
 		if buf == nil {
 			return frameWaiting
 		}

@@ -70,7 +70,7 @@ const (
 // clear forgets the frame in progress. What is left of it is still waited for; on a wire
 // that loses nothing its sender is told that nobody wants it.
 func (r *receiver) clear() {
-	r.incoming = incoming{held: r.held, buf: r.buf, seen: r.seen, judged: r.lossless == nil, grew: r.present()}
+	r.incoming = incoming{held: r.held, buf: r.buf, seen: r.seen, judged: r.lossless == nil && r.peers == nil, grew: r.present()}
 }
 
 // receive takes frames off the wire. It reports whether there were any.
@@ -191,29 +191,36 @@ func (r *receiver) refuse() {
 // release gives a frame back to the wire, and reports whether it has. If its connection is
 // no more the peer is told first, for which there may be no room yet: then the frame stays.
 func (r *receiver) release(buf []byte) bool {
-	if r.lossless != nil && !r.told() {
+	if (r.lossless != nil || r.peers != nil) && !r.told() {
 		if !r.untold {
 			r.held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, true, r.present()
 		}
-		if r.present()-r.grew <= r.timing.Dead {
+		patience := r.timing.Dead
+		if r.peers != nil {
+			patience /= deadProbes // the frames of others wait
+		}
+		if r.present()-r.grew <= patience {
 			return false
 		}
 		// The peer takes nothing, perhaps since it waits as this end does.
-		r.lossless.Break()
+		if w := r.wayTo(r.header.Source); w != nil {
+			w.Break()
+		}
 	}
 	r.untold, r.held = false, false
 	r.port.Release()
 	return true
 }
 
-// told reports whether the peer has been told if the frame's connection is no more.
+// told reports whether the peer has been told if the frame's connection is no more. One from which
+// frames may be lost is not waited for.
 func (r *receiver) told() bool {
 	ep := r.endpoint(r.header.DestinationEndpoint)
-	if ep != nil && ep.ended.due {
-		return false
+	if ep != nil && ep.ended.due && ep.ended.mac == r.header.Source {
+		return r.wire(r.header.Source) == 0
 	}
 	r.unanswered = r.unanswered && !r.conns.answerUnknown(ep, &r.header)
-	return !r.unanswered
+	return !r.unanswered || r.wire(r.header.Source) == 0
 }
 
 // countReceived counts a frame that stands for n bytes of payload.

@@ -39,6 +39,7 @@ type reliable struct {
 
 	liveness
 	wire    uint32             // number of the wire that loses nothing; zero: window is there
+	way     *way               // that wire
 	inbound descriptors.Header // what the peer's data frames over it have in common
 	*window
 
@@ -64,7 +65,8 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 	if ep.rights&descriptors.AccessRDMARead != 0 {
 		r.serving = &serving{}
 	}
-	if k.checkWire(); peer.Wire != 0 && peer.Wire == k.wire() {
+	if k.checkWires(); peer.Wire != 0 && peer.Wire == k.wire(ep.remote.mac) {
+		r.way = k.ways.use(k.wayTo(ep.remote.mac), peer.Wire)
 		ep.kind, r.wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
 		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
@@ -259,7 +261,7 @@ func (r *reliable) takeCredit(h *descriptors.Header) bool {
 // moreCredit looks at the credit that the peer gives, and asks for more unless there is.
 func (r *reliable) moreCredit() bool {
 	to, was := &r.ep.remote, r.limit
-	r.limit = r.nic.lossless.TakeCredit(to.endpoint, to.theirKey, was)
+	r.limit = r.way.TakeCredit(to.endpoint, to.theirKey, was)
 	return r.limit != was
 }
 

@@ -199,7 +199,7 @@ func (r *reliable) doubles(credit uint32) bool {
 // giveCredit has the peer find its credit. A peer that waits for more is told, as is one that
 // cannot look.
 func (r *reliable) giveCredit() {
-	asked, asks, ok := r.nic.lossless.GiveCredit(r.ep.id, r.ep.remote.ourKey, r.credit())
+	asked, asks, ok := r.way.GiveCredit(r.ep.id, r.ep.remote.ourKey, r.credit())
 	if !ok {
 		r.doubles(r.offered)
 		return

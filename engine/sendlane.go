@@ -20,7 +20,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	n, buf := m.total, []byte(nil)
 	if m.status == 0 && m.control.bits&unlikeSends == 0 && n != 0 && n <= min(t.oneBurst, ep.maxPayload, lendFrom-1) && n >= ep.shortest &&
 		t.regions.inOnePiece(&m.layout) && m.pushed == nil && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) {
-		buf = t.reserve(descriptors.HeaderSize + int(n))
+		buf = t.reserve(&ep.remote.mac, descriptors.HeaderSize+int(n))
 	}
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
 		q.fetched-- // it counts as posted

@@ -51,8 +51,7 @@ func (e *Engine) round() (worked bool) {
 	}
 	if e.events&inFlight != 0 && !e.rx.behind {
 		// What the peer had to say before it took frames, or left, has been heard.
-		e.checkWire()
-		e.takeFlight(e.lossless.Taken())
+		e.takeFlights()
 	}
 	if e.events&afterFrames != 0 || e.now >= e.nextTick {
 		worked = e.finish() || worked
@@ -96,7 +95,7 @@ func (e *Engine) tick() {
 	e.cells.tick()
 	if e.due(&e.nextIdle, idleEvery) {
 		if !e.rx.behind {
-			e.checkWire()
+			e.checkWires()
 		}
 		for _, ep := range e.living {
 			l := ep.liveness()

@@ -150,9 +150,9 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 	}
 	var buf []byte
 	if t.timed {
-		buf = t.frame(at, int(n))
+		buf = t.frame(&ep.remote.mac, at, int(n))
 	} else {
-		buf = t.reserve(at + int(n))
+		buf = t.reserve(&ep.remote.mac, at+int(n))
 	}
 	if buf == nil {
 		return frameWaiting
@@ -329,11 +329,11 @@ func (t *transmitter) drop() {
 	t.dma.report(Transmit)
 }
 
-// frame returns room for a data frame of n bytes of payload behind at others. It is nil if
-// the wire takes no more now, or the NIC no other frame.
-func (t *transmitter) frame(at, n int) []byte {
+// frame returns room for a data frame to a station, of n bytes of payload behind at others. It is
+// nil if the wire takes no more now, or the NIC no other frame.
+func (t *transmitter) frame(to *descriptors.MAC, at, n int) []byte {
 	if !t.timed || n == 0 {
-		return t.reserve(at + n)
+		return t.reserve(to, at+n)
 	}
 	if t.held || t.waiting&filterTransmit != 0 || t.busy && t.dma.movers[Transmit].Alone() {
 		return nil
@@ -371,6 +371,7 @@ func (t *transmitter) mayMove() bool {
 	}
 	if t.out == nil || !t.published {
 		// Other frames may have been sent since.
+		t.toward(&t.ep.remote.mac)
 		t.out = t.port.Reserve(len(t.buf))
 	}
 	return t.out != nil
@@ -409,13 +410,21 @@ func (t *transmitter) watch() (ended bool) {
 	return ended
 }
 
-// reserve reserves room on the wire for a frame of n bytes. It returns nil if the wire
-// takes no more now, or if a frame is held of which the wire has a part.
-func (t *transmitter) reserve(n int) []byte {
+// reserve reserves room on the wire for a frame of n bytes to a station. It returns nil if
+// the wire takes no more now, or if a frame is held of which the wire has a part.
+func (t *transmitter) reserve(to *descriptors.MAC, n int) []byte {
 	if t.held && (!t.timed || t.published) || t.waiting&filterTransmit != 0 {
 		return nil
 	}
+	t.toward(to)
 	return t.port.Reserve(n)
+}
+
+// toward says to which station the next frame goes.
+func (t *transmitter) toward(to *descriptors.MAC) {
+	if t.peers != nil {
+		t.peers.Toward(*to)
+	}
 }
 
 // send sends a frame of no established connection, with a body unless that is nil, and
@@ -424,7 +433,7 @@ func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody)
 	if body != nil {
 		h.Length = max(h.Length, descriptors.ConnectBodySize)
 	}
-	buf := t.reserve(descriptors.HeaderSize + int(h.Length))
+	buf := t.reserve(&h.Destination, descriptors.HeaderSize+int(h.Length))
 	if buf == nil {
 		return false
 	}
@@ -441,7 +450,7 @@ func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody)
 // sendAck sends an acknowledgement or a probe, which on an unreliable connection
 // only say that this end lives. It returns false if the wire takes no more now.
 func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
-	buf := t.reserve(descriptors.HeaderSize)
+	buf := t.reserve(&ep.remote.mac, descriptors.HeaderSize)
 	if buf == nil {
 		return false
 	}

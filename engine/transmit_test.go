@@ -90,7 +90,7 @@ func TestTransmitWaits(t *testing.T) {
 		t.Fatalf("a frame was sent that a program was to see")
 	}
 	tx.waiting = 0
-	if tx.held = true; tx.reserve(0) != nil {
+	if tx.held = true; tx.reserve(&descriptors.MAC{}, 0) != nil {
 		t.Fatal("there is room while a frame is held")
 	}
 	if tx.held = false; !tx.transmit() || left != 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -79,6 +80,13 @@ func onCable(t testing.TB, options string, opts via.Options) (a, b *via.NIC) {
 func cableAddresses(testing.TB) (first, second string) {
 	address := fmt.Sprintf("eth:%s:via-%d", cable.Scheme, wires.Add(1))
 	return address, address
+}
+
+// onHost opens two NICs of a wire that programs of a host share.
+func onHost(t testing.TB, options string, opts via.Options) (a, b *via.NIC) {
+	t.Helper()
+	address := fmt.Sprintf("emu:?wire=host:via-%d-%d", os.Getpid(), wires.Add(1)) + options
+	return openBoth(t, address, address, opts)
 }
 
 // when a back end is tested.
@@ -166,6 +174,7 @@ var backends = []struct {
 	{"Ethernet, lossy", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
 		return onCable(t, "?loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1", opts)
 	}, inSoak},
+	{"wire of the host", func(t testing.TB, opts via.Options) (a, b *via.NIC) { return onHost(t, "&engine=thread", opts) }, notShort},
 	{"static policy in the NIC", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
 		return conform.OnMemory(t, "", withPolicy(opts, via.Policy{Name: "static", MinPulseSend: 700, MinPulseReceive: 1000}))
 	}, always},

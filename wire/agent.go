@@ -46,6 +46,8 @@ type AgentGrant struct {
 const (
 	// agentPatience bounds what the agent may take to answer, and a wire to be set up.
 	agentPatience = 5 * time.Second
+	// agentNames bounds the wait for names of other clients.
+	agentNames = 20 * time.Millisecond
 	// agentRetry and agentLastRetry bound the pause before the agent is looked for again.
 	agentRetry, agentLastRetry = 10 * time.Millisecond, 500 * time.Millisecond
 )
@@ -56,6 +58,8 @@ type agentSession struct {
 	port    *host
 	options AgentOptions
 	grant   AgentGrant
+	told    chan struct{} // has one for each client that the agent has named, up to peers
+	peers   int           // are going to be named
 }
 
 // NewAgent makes a port of a NIC of the host's agent, or says that it is a PCI function. It fails with ErrOptions or an *Error,
@@ -67,7 +71,7 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	if o.Socket == "" {
 		o.Socket = agentlink.Socket()
 	}
-	s := &agentSession{options: o}
+	s := &agentSession{options: o, told: make(chan struct{}, hostMembers)}
 	c, up, err := s.ask(ctx)
 	if err != nil {
 		return nil, AgentGrant{}, &Error{Op: "open", Device: "agent:" + o.NIC, Err: err, Hint: agentHint(o.Socket, err)}
@@ -84,7 +88,22 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	}
 	s.port.add(up)
 	s.port.running.Go(func() { s.keep(c, up) })
+	s.meet(ctx)
 	return s.port, s.grant, nil
+}
+
+// meet waits until the agent has named the clients with which memory is to be shared, so that connections
+// to them wait for that.
+func (s *agentSession) meet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, agentNames)
+	defer cancel()
+	for range min(s.peers, hostMembers) {
+		select {
+		case <-s.told:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Check reports what NewAgent would refuse, as an error that wraps ErrOptions.
@@ -163,17 +182,18 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		_ = passedfd.Close(fd)
 		return nil, err
 	}
-	w, err := adopt(ctx, fd, shm.RoleConnect, m.MTU)
+	w, err := adopt(ctx, fd, shm.Options{Role: shm.RoleConnect, MTU: m.MTU})
 	if err != nil {
 		return nil, err
 	}
 	if s.port == nil {
 		s.port = newHost(HostOptions{MTU: m.MTU})
 		s.port.checksum = m.Checksum
+		s.peers = m.Peers
 		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory}
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
 	}
-	return &hostMember{many: true, wire: w, parts: w, leave: c.Close}, nil
+	return &hostMember{many: true, wire: w, parts: w, shared: w, mark: noMark, leave: c.Close}, nil
 }
 
 // takeDevice takes the connection for a PCI function.
@@ -189,12 +209,12 @@ func (s *agentSession) takeDevice(c *agentlink.Conn, m *agentlink.Message) error
 }
 
 // adopt makes a wire of a descriptor that the agent has passed.
-func adopt(ctx context.Context, fd int, role shm.Role, mtu int) (*shm.Port, error) {
+func adopt(ctx context.Context, fd int, o shm.Options) (*shm.Port, error) {
 	c, err := agentlink.Seqpacket(fd)
 	if err != nil {
 		return nil, err
 	}
-	return shm.Adopt(ctx, c, shm.Options{Role: role, MTU: mtu})
+	return shm.Adopt(ctx, c, o)
 }
 
 func parseStation(text string) (mac descriptors.MAC, err error) {
@@ -248,6 +268,11 @@ func (s *agentSession) follow(c *agentlink.Conn) {
 			s.port.refused.Add(1)
 			continue
 		}
+		s.port.meet(mac)
+		select {
+		case s.told <- struct{}{}:
+		default:
+		}
 		s.port.running.Go(func() { s.share(mac, fd, m.Listen) })
 	}
 }
@@ -260,11 +285,14 @@ func (s *agentSession) share(mac descriptors.MAC, fd int, listen bool) {
 	}
 	ctx, cancel := context.WithTimeout(s.port.ctx, agentPatience)
 	defer cancel()
-	w, err := adopt(ctx, fd, role, s.port.mtu)
+	defer s.port.met(mac)
+	member, err := s.port.member(mac, shm.Options{Role: role, MTU: s.port.mtu},
+		func(o shm.Options) (*shm.Port, error) { return adopt(ctx, fd, o) })
 	if err != nil {
 		s.port.refused.Add(1)
 		return
 	}
+	w := member.shared
 	gone := make(chan struct{}, 1)
 	w.OnLink(func() {
 		select {
@@ -272,11 +300,11 @@ func (s *agentSession) share(mac descriptors.MAC, fd int, listen bool) {
 		default:
 		}
 	})
-	member := &hostMember{mac: mac, wire: w, parts: w, leave: func() {}}
 	if w.MTU() < s.port.mtu || !s.port.add(member) {
-		_ = w.Close()
+		_ = s.port.drop(member)
 		return
 	}
+	s.port.met(mac)
 	for w.LinkUp() {
 		select {
 		case <-gone:

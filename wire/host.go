@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -31,9 +32,8 @@ type HostStats struct {
 	Forged  uint64 `json:"forged" help:"Frames that said that they come from another port than they did, and were dropped." unit:"frames"`
 }
 
-// hostTries is how many calls of Reserve find no room, in a row, until a frame is made room for
-// elsewhere: it may go to another port. A peer that polls has taken some frames by then.
-const hostTries = 64
+// hostMeets bounds the time for which connections to a station wait until memory is shared with it.
+const hostMeets = 200 * time.Millisecond
 
 // host is a port of a wire that the processes of a host share.
 type host struct {
@@ -41,20 +41,23 @@ type host struct {
 	mtu     int
 
 	// The data path's: one goroutine's at a time.
-	scratch  []byte      // for a frame of which it is not known where it goes
-	to       *hostMember // in whose memory the reserved frame is; nil: in scratch
-	station  descriptors.MAC
-	table    *[]*hostMember // as members was when frames to station went to "to"
+	scratch  []byte                          // for a frame of which it is not known where it goes.
+	station  descriptors.MAC                 // that frames go to, as Toward has said
+	to       *hostMember                     // in whose memory the next frame is reserved; nil: in scratch
+	table    *[]*hostMember                  // as members was then
+	stations map[descriptors.MAC]*hostMember // of table
+	uplink   *hostMember                     // of table, nil if there is none
 	reserved []byte
-	full     int         // calls of Reserve in a row without room
-	held     *hostMember // whose frame Receive has returned
-	turn     int         // of the members, to be asked for frames
+	begun    []*hostMember // have frames that were not flushed
+	looks    hostLooks
 
 	members atomic.Pointer[[]*hostMember]
-	down    atomic.Bool // the plug is out, or the port is closed
+	pulled  atomic.Bool // the plug is out
+	down    atomic.Bool // that, or the port is closed
 
-	wake Hook
-	link Hook
+	wake  Hook
+	link  Hook
+	marks *shm.Marks // of other ports at this one; nil: there are none
 
 	joined, left, refused, dropped, copied, forged atomic.Uint64
 
@@ -66,25 +69,52 @@ type host struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex // of changes
-	closed bool
-	leave  func() error // nil until Claim
+	mu      sync.Mutex // of changes
+	closed  bool
+	leave   func() error // nil until Claim
+	meeting map[descriptors.MAC]time.Time
 }
 
 // hostMember is another port, or this one itself, and the memory on the way to it.
 type hostMember struct {
-	mac   descriptors.MAC
-	wire  Port
-	parts engine.Progressive // wire, if frames may come in parts
-	leave func()             // has the other process know that this port is gone
+	engine.Lossless // wire, nil if others are behind it
+	mac             descriptors.MAC
+	wire            Port
+	parts           engine.Progressive // wire, if frames may come in parts
+	shared          *shm.Port          // wire, if it is one
+	mark            int                // at which the other port marks itself; negative: there is none
+	leave           func()             // has the other process know that this port is gone
 	// many says that all stations without a member of their own are behind this one.
 	many bool
 	self bool // frames to it come back to this port
+
+	// drained is closed by the data path once it has all frames of a port that has gone.
+	drained chan struct{}
+
+	// The data path's.
+	number uint32 // of the wire, as it was last
+	begun  bool   // has frames that were not flushed
+	looked bool   // is looked at
+	held   bool   // Receive has returned a frame of it.
+	over   bool   // it has gone
+	vain   int    // looks in vain, in a row
+}
+
+// Wire is described at engine.Lossless. The wire of a port that has gone ends with its last frame,
+// which may say why.
+func (m *hostMember) Wire() uint32 {
+	now := m.Lossless.Wire()
+	if now == 0 && m.number != 0 && (m.held || m.shared != nil && m.shared.Left()) {
+		return m.number
+	}
+	m.number = now
+	return now
 }
 
 // NewHost makes one end of a wire that all processes of a user on this host can share. Each two of
 // its ports have shared memory between them, as a shm wire; a frame goes to the port that its
-// address names. A port that takes no frames loses them, so that it does not stop those to others.
+// address names. Frames to a port that takes none wait, and do not stop those to others, if
+// engine.Peers has said where they go; else they are lost.
 // The port is a [Claimer], and joins the others with Claim; its [Stats] are [HostStats]. It fails
 // with ErrOptions.
 func NewHost(o HostOptions) (Port, error) {
@@ -100,7 +130,8 @@ func NewHost(o HostOptions) (Port, error) {
 }
 
 func newHost(o HostOptions) *host {
-	p := &host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU)}
+	p := &host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU), meeting: map[descriptors.MAC]time.Time{}}
+	p.marks, _ = shm.NewMarks() // without, all are looked at
 	p.members.Store(new([]*hostMember))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -112,24 +143,41 @@ func (p *host) MTU() int { return p.mtu }
 // Checksum returns false unless frames go on to a NIC: memory does not damage them.
 func (p *host) Checksum() bool { return p.checksum }
 
-// Reserve is described at engine.Port. The frame is written into the memory of the port to
-// which the last one went: most go there too.
+// Toward is described at engine.Peers.
+func (p *host) Toward(station descriptors.MAC) {
+	members := p.members.Load()
+	if p.table == members && p.station == station {
+		return
+	}
+	if p.table != members {
+		p.table, p.uplink, p.stations = members, nil, map[descriptors.MAC]*hostMember{}
+		for _, m := range *members {
+			if m.many {
+				p.uplink = m
+			} else {
+				p.stations[m.mac] = m
+			}
+		}
+	}
+	p.station, p.to = station, nil
+	if !station.IsMulticast() {
+		if p.to = p.stations[station]; p.to == nil {
+			p.to = p.uplink
+		}
+	}
+}
+
+// Reserve is described at engine.Port. The frame is written where Toward has said; else it is
+// copied, and is lost if there is no room.
 func (p *host) Reserve(n int) []byte {
 	p.reserved = nil
-	if uint(n) > uint(p.mtu) {
-		return nil
+	switch {
+	case uint(n) > uint(p.mtu) || p.pulled.Load():
+	case p.to != nil:
+		p.reserved = p.to.wire.Reserve(n)
+	default:
+		p.reserved = p.scratch[:n]
 	}
-	if p.to != nil {
-		if p.reserved = p.to.wire.Reserve(n); p.reserved != nil {
-			p.full = 0
-			return p.reserved
-		}
-		if p.full++; p.full < hostTries {
-			return nil
-		}
-		p.full, p.to = 0, nil
-	}
-	p.reserved = p.scratch[:n]
 	return p.reserved
 }
 
@@ -140,15 +188,16 @@ func (p *host) Commit() {
 	if len(frame) < ethernetHeader || p.down.Load() {
 		return
 	}
-	to, members := descriptors.MAC(frame), p.members.Load()
-	if p.to != nil && p.station == to && p.table == members {
-		p.to.wire.Commit()
+	to := descriptors.MAC(frame)
+	if p.to != nil && p.station == to {
+		p.commitTo(p.to)
 		return
 	}
 	// The frame may stand where a copy for the same port would go.
 	if p.to != nil {
 		frame = p.scratch[:copy(p.scratch, frame)]
 	}
+	members := p.members.Load()
 	sent, known, uplink := false, false, (*hostMember)(nil)
 	for _, m := range *members {
 		if m.many {
@@ -162,11 +211,17 @@ func (p *host) Commit() {
 			sent = p.copyTo(m, frame) || sent
 		}
 	}
-	if p.station, p.table = to, members; to.IsMulticast() {
-		p.table = nil // the next one goes to all too
-	}
 	if !sent {
 		p.dropped.Add(1)
+	}
+}
+
+// commitTo sends the frame that a member has reserved.
+func (p *host) commitTo(m *hostMember) {
+	m.wire.Commit()
+	if !m.begun {
+		m.begun = true
+		p.begun = append(p.begun, m)
 	}
 }
 
@@ -177,58 +232,45 @@ func (p *host) copyTo(m *hostMember, frame []byte) bool {
 		return false
 	}
 	copy(b, frame)
-	m.wire.Commit()
-	p.to = m
+	p.commitTo(m)
 	p.copied.Add(1)
 	return true
 }
 
 // Flush is described at engine.Port.
 func (p *host) Flush() {
-	for _, m := range *p.members.Load() {
+	for i, m := range p.begun {
 		m.wire.Flush()
+		m.begun, p.begun[i] = false, nil
+		p.look(m) // it will say what it has taken
 	}
-}
-
-// Receive is described at engine.Port. Ports take turns.
-func (p *host) Receive() []byte {
-	if p.held != nil {
-		return receiveWhole(p.held.wire, p.held.parts)
-	}
-	members := *p.members.Load()
-	for range members {
-		if p.turn++; p.turn >= len(members) {
-			p.turn = 0
-		}
-		m := members[p.turn]
-		f := receiveWhole(m.wire, m.parts)
-		if f != nil && p.down.Load() {
-			m.wire.Release()
-			continue
-		}
-		if f != nil && !m.many && (len(f) < ethernetHeader || descriptors.MAC(f[6:]) != m.mac) {
-			p.forged.Add(1)
-			m.wire.Release()
-			continue
-		}
-		if f != nil {
-			p.held = m
-			return f
-		}
-	}
-	return nil
-}
-
-// Release is described at engine.Port.
-func (p *host) Release() {
-	if p.held != nil {
-		p.held.wire.Release()
-		p.held = nil
-	}
+	p.begun = p.begun[:0]
 }
 
 // LinkUp reports whether this end is plugged in: others may come at any time.
 func (p *host) LinkUp() bool { return !p.down.Load() }
+
+// Peer is described at engine.Peers.
+func (p *host) Peer(station descriptors.MAC) (way engine.Lossless, soon bool) {
+	for _, m := range *p.members.Load() {
+		if m.mac == station && m.Lossless != nil {
+			return m, m.Wire() == 0 && p.meets(station)
+		}
+	}
+	return nil, p.meets(station)
+}
+
+// meets reports whether a station is being met.
+func (p *host) meets(station descriptors.MAC) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	began, ok := p.meeting[station]
+	if ok && time.Since(began) > hostMeets {
+		delete(p.meeting, station)
+		return false
+	}
+	return ok
+}
 
 // SetWake is described at Port.
 func (p *host) SetWake(f func()) {
@@ -238,6 +280,7 @@ func (p *host) SetWake(f func()) {
 	for _, m := range *p.members.Load() {
 		p.wakeWith(m)
 	}
+	p.looks.all.Store(true) // they do not mark themselves any more
 }
 
 // wakeWith has frames of a member wake the owner of this port, if that wants to be woken.
@@ -252,9 +295,10 @@ func (p *host) wakeWith(m *hostMember) {
 // OnLink is described at Port.
 func (p *host) OnLink(f func()) { p.link.Set(f) }
 
-// SetLink is described at Port.
+// SetLink is described at Port. While the plug is out frames wait.
 func (p *host) SetLink(up bool) {
 	p.mu.Lock()
+	p.pulled.Store(!up)
 	p.down.Store(!up || p.closed)
 	p.mu.Unlock()
 	p.link.Call()
@@ -290,5 +334,8 @@ func (p *host) Close() error {
 		err = errors.Join(err, m.wire.Close())
 	}
 	p.running.Wait()
+	if p.marks != nil {
+		p.marks.Close()
+	}
 	return err
 }

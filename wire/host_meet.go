@@ -34,6 +34,8 @@ const (
 	hostHello   = len(hostMagic) + 1 + 6
 	// hostPatience bounds the lock, and what one port waits for another.
 	hostPatience = 2 * time.Second
+	// hostLinger bounds the time for which frames of a port that has gone stay.
+	hostLinger = 3 * time.Second
 	// hostMembers bounds the ports of a wire: each has 512 KiB in common with each other.
 	hostMembers = 256
 )
@@ -72,7 +74,7 @@ func (p *host) Claim(mac descriptors.MAC) error {
 	p.mu.Lock()
 	p.leave = leave
 	p.mu.Unlock()
-	p.add(&hostMember{mac: mac, self: true, wire: loop, leave: func() {}})
+	p.add(&hostMember{Lossless: loop, mac: mac, self: true, wire: loop, mark: noMark, leave: func() {}})
 	return nil
 }
 
@@ -153,28 +155,34 @@ func (m *hostMeeting) meet(ctx context.Context, mac descriptors.MAC) error {
 	case err != nil:
 		return err
 	}
-	w, err := m.between(ctx, m.mac, mac, shm.RoleListen)
+	member, err := m.between(ctx, m.mac, mac, shm.RoleListen)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
 	hello := append(append([]byte(hostMagic), hostVersion), m.mac[:]...)
 	if _, err := c.Write(hello); err != nil {
-		return errors.Join(w.Close(), c.Close()) // it ended just now
+		return errors.Join(m.port.drop(member), c.Close()) // it ended just now
 	}
-	m.share(mac, w, c.(*net.UnixConn))
+	m.port.meet(mac)
+	m.share(member, c.(*net.UnixConn))
 	return nil
 }
 
-// between opens an end of the memory that two ports share.
-func (m *hostMeeting) between(ctx context.Context, comes, there descriptors.MAC, role shm.Role) (*shm.Port, error) {
-	return shm.New(ctx, shm.Options{Path: m.socket(comes) + "-" + hex.EncodeToString(there[:]), Role: role, MTU: m.port.mtu})
+// between opens an end of the memory that two ports share, of which one comes and the other is there.
+func (m *hostMeeting) between(ctx context.Context, comes, there descriptors.MAC, role shm.Role) (*hostMember, error) {
+	other := there
+	if role == shm.RoleConnect {
+		other = comes
+	}
+	o := shm.Options{Path: m.socket(comes) + "-" + hex.EncodeToString(there[:]), Role: role, MTU: m.port.mtu}
+	return m.port.member(other, o, func(o shm.Options) (*shm.Port, error) { return shm.New(ctx, o) })
 }
 
 // share has frames pass between this port and another, until either goes.
-func (m *hostMeeting) share(mac descriptors.MAC, w *shm.Port, c *net.UnixConn) {
-	member := &hostMember{mac: mac, wire: w, parts: w, leave: func() { _ = c.Close() }}
+func (m *hostMeeting) share(member *hostMember, c *net.UnixConn) {
+	member.leave = func() { _ = c.Close() }
 	if !m.port.add(member) {
-		_, _ = w.Close(), c.Close()
+		_, _ = m.port.drop(member), c.Close()
 		return
 	}
 	m.port.running.Go(func() {
@@ -214,13 +222,13 @@ func (m *hostMeeting) welcome(c *net.UnixConn) {
 		_ = c.Close()
 		return
 	}
-	w, err := m.between(m.port.ctx, mac, m.mac, shm.RoleConnect)
+	member, err := m.between(m.port.ctx, mac, m.mac, shm.RoleConnect)
 	if err != nil {
 		m.port.refused.Add(1)
 		_ = c.Close()
 		return
 	}
-	m.share(mac, w, c)
+	m.share(member, c)
 }
 
 var errHello = errors.New("not a greeting of this wire, or of another version")
@@ -253,6 +261,53 @@ func (p *host) has(mac descriptors.MAC) bool {
 	return slices.ContainsFunc(*p.members.Load(), func(m *hostMember) bool { return m.mac == mac })
 }
 
+// noMark is the mark of members that cannot mark themselves.
+const noMark = -1
+
+// member makes a member of memory shared with a station, which open opens.
+func (p *host) member(mac descriptors.MAC, o shm.Options, open func(o shm.Options) (*shm.Port, error)) (*hostMember, error) {
+	mark := noMark
+	if p.marks != nil {
+		if n, ok := p.marks.Draw(); ok {
+			mark, o.Marks, o.Mark = n, p.marks, n
+		}
+	}
+	w, err := open(o)
+	m := &hostMember{Lossless: w, mac: mac, wire: w, parts: w, shared: w, mark: mark, leave: func() {}}
+	if err != nil {
+		p.freeMark(m)
+		return nil, err
+	}
+	return m, nil
+}
+
+// drop ends a member that frames are not received of any more.
+func (p *host) drop(m *hostMember) error {
+	err := m.wire.Close()
+	p.freeMark(m)
+	return err
+}
+
+func (p *host) freeMark(m *hostMember) {
+	if m.mark >= 0 {
+		p.marks.Free(m.mark)
+	}
+}
+
+// meet notes that memory is going to be shared with a station, soon.
+func (p *host) meet(mac descriptors.MAC) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.meeting[mac] = time.Now()
+}
+
+// met ends that.
+func (p *host) met(mac descriptors.MAC) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.meeting, mac)
+}
+
 // add makes a member known. It returns false if it is one already, or the port is closed.
 func (p *host) add(m *hostMember) bool {
 	p.mu.Lock()
@@ -261,22 +316,37 @@ func (p *host) add(m *hostMember) bool {
 		return false
 	}
 	p.wakeWith(m)
+	m.drained = make(chan struct{})
 	members := append(slices.Clone(*p.members.Load()), m)
 	p.members.Store(&members)
 	p.joined.Add(1)
 	return true
 }
 
-// remove forgets a member that has gone.
+// remove forgets a member that has gone. Frames of it may have to be received still. It is called by
+// a goroutine that Close waits for.
 func (p *host) remove(m *hostMember) {
 	p.mu.Lock()
+	delete(p.meeting, m.mac)
 	members := slices.DeleteFunc(slices.Clone(*p.members.Load()), func(n *hostMember) bool { return n == m })
 	gone := len(members) < len(*p.members.Load())
 	p.members.Store(&members)
 	p.mu.Unlock()
-	if gone {
-		p.left.Add(1)
-		_ = m.wire.Close()
-		p.link.Call()
+	if !gone {
+		return
 	}
+	p.left.Add(1)
+	m.shared.Retire()
+	p.running.Go(func() {
+		late := time.NewTimer(hostLinger)
+		defer late.Stop()
+		select {
+		case <-m.drained:
+		case <-late.C:
+		case <-p.ctx.Done():
+		}
+		_ = p.drop(m)
+	})
+	p.wake.Call()
+	p.link.Call()
 }

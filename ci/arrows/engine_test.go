@@ -20,7 +20,7 @@ import (
 // an identifier which another file declares: a method, a field and an embedded type count.
 const engineOrder = `
 channelbell.go pace.go clock.go fields_unsafe.go internal/memory/mover.go liveness.go interfaces.go
-celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go direct.go
+celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go direct.go ways.go
 requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma.go
 transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
 channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go

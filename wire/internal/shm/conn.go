@@ -95,7 +95,7 @@ func judge(p []byte, flags, fds int, may []kind) (message, error) {
 	}
 	m, err := decode(p)
 	if err == nil && fds == 1 && !slices.Contains(may, m.kind) {
-		err = &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7, 13 or 14 later"}
+		err = &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7, 13, 14 or 15 later"}
 	}
 	return m, err
 }

@@ -26,11 +26,12 @@
 //	12    goodbye     both
 //	13    bell        both                                                  + timerfd
 //	14    table       both               bytes                              + file
+//	15    marks       both               bytes           number             + file
 //
 // Versions are the oldest and the newest that the connector speaks, 16 bits
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
 // takes part in membarrier(2), 4 wakes with bells. Then 8 knows that the loans of single frames
-// can be void, 16 knows credit words. Further, 32 knows tables, and 64 lends memory for writing. The socket stays open: it ends with the process
+// can be void, 16 knows credit words. Further, 32 knows tables, 64 lends memory for writing, and 128 knows marks. The socket stays open: it ends with the process
 // that holds it, which tells of a peer's death.
 //
 // # Memory
@@ -41,7 +42,7 @@
 // For rings of R bytes (a power of two):
 //
 //	0          freed     u32: bytes that the receiver has given back
-//	128        asleep    u32: not 0 if the receiver wants a wake message
+//	128        asleep    u32: not 0 if the receiver wants a wake message, 2 if it wants a mark
 //	256        void      u64: which loans of the sender's have been revoked
 //	384        number    u32: of the wire, drawn by the listener (first part, flag 8)
 //	512        copying   u32: odd while the sender copies to or from lent memory (flag 32)
@@ -120,6 +121,14 @@
 //
 // No sleeper can be woken more often than it has gone to sleep: a peer that tries has
 // broken the rules.
+//
+// # Marks
+//
+// A process with many peers does not look at each of them all the time. It gives them a file of a page,
+// and each a number, of a bit in words of 64 bits. Where both have flag 128, a receiver that does not
+// look any more sets asleep to 2. The sender clears it after a frame, and sets its bit. It does so too where it wakes the
+// receiver. All peers can write to the page: who owns it takes a bit for a hint, and now and then looks at peers that
+// have none.
 //
 // # End
 //

@@ -81,6 +81,9 @@ type Options struct {
 	// Transferable keeps the file of the memory open, so that Adopt's port can go to another
 	// process (Port.Pause). It is for RoleListen, without Share.
 	Transferable bool
+	// Marks, unless it is nil, is where the peer can mark itself, by number Mark; see Idle.
+	Marks *Marks
+	Mark  int
 }
 
 // Check reports what New would refuse, as an error that wraps ends.ErrOptions.
@@ -107,6 +110,8 @@ func (o *Options) complete() error {
 		return bad("memory that is not shared cannot be shared for writing")
 	case o.Transferable && (o.Role != RoleListen || o.Share):
 		return bad("only a port that listens and shares nothing is transferable")
+	case o.Marks != nil && (o.Mark < 0 || o.Mark >= MaxMarks):
+		return bad("mark %d is not in 0..%d", o.Mark, MaxMarks-1)
 	case o.Ring < 0 || o.Ring > MaxRing:
 		return bad("ring of %d bytes is not in 1..%d", o.Ring, MaxRing)
 	}

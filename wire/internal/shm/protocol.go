@@ -22,6 +22,7 @@ const (
 	flagCredits = 16
 	flagDirect  = 32
 	flagWrite   = 64
+	flagMarks   = 128
 	flagsShift  = 32
 
 	// exportWritable in an export says that the peer may write.
@@ -45,6 +46,7 @@ const (
 	kindGoodbye
 	kindBell
 	kindTable
+	kindMarks
 )
 
 // Reasons of a refusal.
@@ -120,6 +122,9 @@ func (p *Port) greet(oldest, newest uint16, ring int) greeting {
 	}
 	if p.options.ShareWrite {
 		g.flags |= flagWrite
+	}
+	if !p.options.Transferable { // the marks do not go along
+		g.flags |= flagMarks
 	}
 	if hasBarrier() {
 		g.flags |= flagBarrier

@@ -151,11 +151,15 @@ func (r *receiver) progress() (n int, broken bool) {
 // say why. There are as many of them at most as fit, as the sender's process may go on
 // writing.
 func (r *receiver) late() bool {
-	if r.held || r.lates == uint32(len(r.words)) || atomic.LoadUint64(r.word(r.number))>>numShift != numberOf(r.number) {
-		return false
+	left := r.left()
+	if left {
+		r.lates++
 	}
-	r.lates++
-	return true
+	return left
+}
+
+func (r *receiver) left() bool {
+	return !r.held && r.lates != uint32(len(r.words)) && atomic.LoadUint64(r.word(r.number))>>numShift == numberOf(r.number)
 }
 
 // release gives back the frame that is held. It may still be on its way: its

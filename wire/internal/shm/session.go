@@ -33,6 +33,9 @@ type session struct {
 	bells bool
 	own   *bell // nil if there is none
 	bell  peerBell
+	// marked: the peer has been given marks. mark is where this side marks itself, nil as long as it cannot.
+	marked atomic.Bool
+	mark   atomic.Pointer[peerMark]
 	// agreed are the flags of both sides, and file is that of the memory: -1 unless the port is
 	// transferable.
 	agreed  uint32
@@ -203,7 +206,7 @@ func (p *Port) begin(s *session) {
 	if p.wake.IsSet() {
 		s.memory.use(func() { s.rx.setAsleep(true, s.tx.light) })
 	}
-	if err = errors.Join(err, p.offerTable(s), p.offerAll(s)); err != nil {
+	if err = errors.Join(err, p.offerTable(s), p.offerMarks(s), p.offerAll(s)); err != nil {
 		s.end(err) // serve will see
 	}
 }
@@ -211,7 +214,7 @@ func (p *Port) begin(s *session) {
 // converse takes the peer's messages until there are no more.
 func (p *Port) converse(s *session) error {
 	for {
-		m, fd, err := s.conn.receive(kindExport, kindBell, kindTable)
+		m, fd, err := s.conn.receive(kindExport, kindBell, kindTable, kindMarks)
 		if err != nil {
 			return err
 		}
@@ -251,8 +254,10 @@ func (p *Port) take(s *session, m message, fd int) error {
 		return s.takeBell(m, fd)
 	case kindTable:
 		return p.takeTable(s, m, fd)
+	case kindMarks:
+		return p.takeMarks(s, m, fd)
 	}
-	return &PeerError{"kind of a message", uint64(m.kind), "5 to 14"}
+	return &PeerError{"kind of a message", uint64(m.kind), "5 to 15"}
 }
 
 // peerPlug notes that the peer's plug was pulled or put back.

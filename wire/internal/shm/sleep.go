@@ -44,7 +44,7 @@ func (r *receiver) setAsleep(on, light bool) {
 		atomic.StoreUint32(r.asleep, 0)
 		return
 	}
-	if atomic.LoadUint32(r.asleep) != 0 {
+	if was := atomic.LoadUint32(r.asleep); was != 0 && was != asleepMark {
 		return
 	}
 	r.slept.Add(1) // first: the peer may be quick
@@ -86,7 +86,15 @@ func (p *Port) wakePeer() {
 	if !p.tx.light {
 		s.fence.Store(0) // the store before and the load behind stay in order
 	}
-	if atomic.LoadUint32(p.tx.asleep) != 0 && atomic.SwapUint32(p.tx.asleep, 0) != 0 {
+	if atomic.LoadUint32(p.tx.asleep) == 0 {
+		return
+	}
+	switch atomic.SwapUint32(p.tx.asleep, 0) {
+	case 0:
+	case asleepMark:
+		s.markSelf()
+	default:
+		s.markSelf()
 		s.wake()
 		p.counts.wakes.Add(1)
 	}

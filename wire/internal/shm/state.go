@@ -79,7 +79,7 @@ func (p *Port) leave() {
 		p.retired = s.memory
 		p.state.Or(stateRetired)
 	} else {
-		s.memory.unmap()
+		s.unmap()
 	}
 	p.counts.aborted.Add(p.rx.aborted)
 	p.session, p.tx, p.rx, p.CreditEnd = nil, sender{}, receiver{}, ends.CreditEnd{}
@@ -127,7 +127,7 @@ func (p *Port) lose(s *session) {
 	p.state.Or(stateLost)
 	p.mu.Unlock()
 	if p.fresh.CompareAndSwap(s, nil) {
-		s.memory.unmap() // the data path has not come to it
+		s.unmap() // the data path has not come to it
 	}
 }
 

@@ -29,7 +29,18 @@ const block = 64
 type lane struct{ from, to *via.Conn }
 
 // dial connects two NICs whose engines run inline.
-func dial(b *testing.B, from, to *via.NIC, name string) *lane {
+func dial(b testing.TB, from, to *via.NIC, name string) *lane {
+	b.Helper()
+	c := lay(b, from, to, name)
+	b.Cleanup(func() {
+		defer polled(from, to)()
+		_, _ = c.from.Close(), c.to.Close()
+	})
+	return c
+}
+
+// lay is dial for connections that the caller closes.
+func lay(b testing.TB, from, to *via.NIC, name string) *lane {
 	b.Helper()
 	l, err := via.Listen(to, name, via.ListenOptions{})
 	if err != nil {
@@ -50,10 +61,6 @@ func dial(b *testing.B, from, to *via.NIC, name string) *lane {
 	if err := errors.Join(err, <-dialled); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		defer polled(from, to)()
-		_, _ = c.from.Close(), c.to.Close()
-	})
 	return c
 }
 
@@ -78,7 +85,7 @@ func polled(nics ...*via.NIC) (stop func()) {
 }
 
 // pass sends a message of 64 bytes and receives it.
-func (c *lane) pass(b *testing.B) {
+func (c *lane) pass(b testing.TB) {
 	room, err := c.from.TryAcquire()
 	for ; room == nil && err == nil; room, err = c.from.TryAcquire() {
 		c.to.Poll() // which has to acknowledge, in this goroutine
@@ -105,7 +112,7 @@ func (c *lane) pass(b *testing.B) {
 }
 
 // pong passes a message there, and one back.
-func (c *lane) pong(b *testing.B) {
+func (c *lane) pong(b testing.TB) {
 	c.pass(b)
 	c.from, c.to = c.to, c.from
 }
@@ -130,7 +137,7 @@ func turns(b *testing.B, kinds ...func()) (medians []float64) {
 	return medians
 }
 
-func nic(b *testing.B, address string) *via.NIC {
+func nic(b testing.TB, address string) *via.NIC {
 	b.Helper()
 	n, err := via.Open(b.Context(), address, via.Options{NoTelemetry: true})
 	if err != nil {

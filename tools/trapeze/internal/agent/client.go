@@ -139,7 +139,12 @@ func (c *client) tell(m agentlink.Message, fd int) bool {
 
 // direct reports whether a client may share memory with another.
 func (c *client) direct(d *client) bool {
-	return c != d && c.part == nil && d.part == nil && c.grant.Direct && d.grant.Direct && c.port.MTU() == d.port.MTU()
+	return c.part == nil && c.mayShare(d, c.port.MTU())
+}
+
+// mayShare is direct for a client whose frames have up to mtu bytes.
+func (c *client) mayShare(d *client, mtu int) bool {
+	return c != d && d.part == nil && c.grant.Direct && d.grant.Direct && mtu == d.port.MTU()
 }
 
 func (c *client) report(all []*client) agentlink.Client {

@@ -57,7 +57,7 @@ func (l *client) connect(ctx context.Context, m *agentlink.Message) (*wire.SHM, 
 		return nil, refuseWith(unix.EMFILE, "it has no descriptors left")
 	}
 	err = l.conn.Send(agentlink.Message{Kind: agentlink.Welcome, Version: agentlink.Version, NIC: n.Name, Station: l.mac.String(),
-		MTU: mtu, VIs: l.vis, Memory: l.memory, Checksum: n.checksum}, theirs)
+		MTU: mtu, VIs: l.vis, Memory: l.memory, Checksum: n.checksum, Peers: l.peers(mtu)}, theirs)
 	_ = unix.Close(theirs)
 	if err != nil {
 		_ = unix.Close(ours)
@@ -214,6 +214,16 @@ func (a *Agent) enter(l *client) bool {
 	w.group.Go(func() { a.attend(w.ctx, l) })
 	a.log.Info("client", "nic", l.nic.Name, "station", l.mac, "pid", l.who.pid, "uid", l.who.uid, "program", l.program, "grant", l.grant.Name)
 	return true
+}
+
+// peers is how many clients share memory with this one when it comes.
+func (l *client) peers(mtu int) (n int) {
+	for _, d := range l.nic.table.Load().list {
+		if l.mayShare(d, mtu) {
+			n++
+		}
+	}
+	return n
 }
 
 // introduce has two clients share memory. Without it, their frames go through the agent.

@@ -1,0 +1,198 @@
+package wire
+
+import (
+	"math/bits"
+	"slices"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// hostLooks says which members a port looks at for frames. Most of a wire with many members say
+// nothing for long: those mark themselves with the next frame (shm.Marks).
+type hostLooks struct {
+	known  *[]*hostMember // as members was at the last look.
+	at     []*hostMember  // are looked at.
+	marked []*hostMember  // by number, those that mark themselves.
+	held   *hostMember    // whose frame Receive has returned.
+	uplink *hostMember    // of known, nil if there is none
+	turn   int            // of at
+	other  int            // of known, to be looked at in turn though it is idle
+	vain   int            // calls in vain, in a row
+	all    atomic.Bool    // look at all of them
+}
+
+const (
+	// hostIdle is how many looks in vain, in a row, there are at a member until it is asked to mark
+	// itself: one that answers at once does not come to that.
+	hostIdle = 8
+	// hostOther is how many calls in vain there are to each look at a member that is idle.
+	hostOther = 4
+	// hostKeep is how many members are looked at in any case: few looks cost less than a mark.
+	hostKeep = 4
+	// hostRest is how many calls of Receive in vain there are, in a row, until an owner that can be
+	// woken may be going to sleep: with the looks of a shm wire behind them, fewer than an engine's thread makes.
+	hostRest = 64
+)
+
+// Receive is described at engine.Port. Ports take turns.
+func (p *host) Receive() []byte {
+	l := &p.looks
+	if l.held != nil {
+		return receiveWhole(l.held.wire, l.held.parts)
+	}
+	if p.pulled.Load() {
+		return nil
+	}
+	if l.known != p.members.Load() || l.all.Load() {
+		p.lookAtAll()
+	}
+	if len(l.at) < len(*l.known) {
+		p.lookAtMarked()
+	}
+	for left := len(l.at); left > 0; left-- {
+		if l.turn++; l.turn >= len(l.at) {
+			l.turn = 0
+		}
+		m := l.at[l.turn]
+		if f := p.receive(m); f != nil {
+			m.vain, l.vain = 0, 0
+			return f
+		}
+		if m.vain++; m.vain >= hostIdle && p.mayIdle(m) || m.over {
+			p.lookAway(l.turn)
+			l.turn--
+		}
+	}
+	return p.receiveOther()
+}
+
+// mayIdle reports whether a member need not be looked at all the time. Of itself a port knows when it
+// has sent, and an uplink is looked at often all the same.
+func (p *host) mayIdle(m *hostMember) bool {
+	l := &p.looks
+	return m.self || !p.resting() && (m.many || len(l.at) > hostKeep && m.mark >= 0 && m.shared.Idle())
+}
+
+// resting reports whether the port's owner may be going to sleep until it is woken. Each member is looked
+// at then, as often as a shm wire takes to ask its peer for that.
+func (p *host) resting() bool { return p.looks.vain >= hostRest && p.wake.IsSet() }
+
+// receive takes a frame of a member.
+func (p *host) receive(m *hostMember) []byte {
+	for {
+		f := receiveWhole(m.wire, m.parts)
+		if f == nil || m.many || len(f) >= ethernetHeader && descriptors.MAC(f[6:]) == m.mac {
+			if f != nil {
+				p.looks.held, m.held = m, true
+			}
+			return f
+		}
+		p.forged.Add(1)
+		m.wire.Release()
+	}
+}
+
+// Release is described at engine.Port.
+func (p *host) Release() {
+	if m := p.looks.held; m != nil {
+		m.wire.Release()
+		p.looks.held, m.held = nil, false
+	}
+}
+
+// receiveOther looks at one of the members that are idle, or has all of them looked at.
+func (p *host) receiveOther() []byte {
+	l := &p.looks
+	if l.vain++; p.resting() {
+		for _, m := range *l.known {
+			if !m.looked && !m.self {
+				p.look(m)
+			}
+		}
+		return nil
+	}
+	if l.vain%hostOther != 0 || len(l.at) == len(*l.known) {
+		return nil
+	}
+	if l.other++; l.other >= len(*l.known) {
+		l.other = 0
+	}
+	m := (*l.known)[l.other]
+	if l.vain%(2*hostOther) == 0 && l.uplink != nil {
+		m = l.uplink
+	}
+	if m.looked || m.mark >= 0 && m.shared.Idle() {
+		return nil
+	}
+	f := p.receive(m)
+	if f != nil {
+		l.vain = 0
+		p.look(m)
+	}
+	return f
+}
+
+// look has frames of a member be looked for.
+func (p *host) look(m *hostMember) {
+	if m.vain = 0; !m.looked {
+		m.looked = true
+		p.looks.at = append(p.looks.at, m)
+	}
+}
+
+// lookAway ends that for the member at a place.
+func (p *host) lookAway(i int) {
+	l := &p.looks
+	m, last := l.at[i], len(l.at)-1
+	copy(l.at[i:], l.at[i+1:])
+	l.at[last] = nil
+	l.at = l.at[:last]
+	if m.looked = false; m.over {
+		m.over = false
+		close(m.drained)
+	}
+}
+
+// lookAtMarked looks at the members that have marked themselves.
+func (p *host) lookAtMarked() {
+	l := &p.looks
+	for i := 0; i < len(l.marked); i += 64 {
+		for marks := p.marks.Take(i / 64); marks != 0; marks &= marks - 1 {
+			if n := i + bits.TrailingZeros64(marks); n < len(l.marked) && l.marked[n] != nil {
+				p.look(l.marked[n])
+			}
+		}
+	}
+}
+
+// lookAtAll looks at all members, after some have come or gone. Of one that has gone frames may
+// be there still, which say why.
+func (p *host) lookAtAll() {
+	l := &p.looks
+	l.all.Store(false)
+	old, now := l.known, p.members.Load()
+	l.known = now
+	clear(l.marked)
+	l.marked, l.uplink = l.marked[:0], nil
+	for _, m := range *now {
+		if p.look(m); m.many {
+			l.uplink = m
+		}
+		if m.mark >= 0 {
+			for len(l.marked) <= m.mark {
+				l.marked = append(l.marked, nil)
+			}
+			l.marked[m.mark] = m
+		}
+	}
+	if old == nil {
+		return
+	}
+	for _, m := range *old {
+		if !slices.Contains(*now, m) {
+			m.over = true
+			p.look(m)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package shm
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
+)
+
+// MaxMarks is the number of peers that can mark themselves: a cache line has a bit for each.
+const MaxMarks = 64 * lineSize / wordSize
+
+const (
+	// marksSize is the size of the file of marks in bytes, a page.
+	marksSize = descriptors.PageSize
+	// asleepMark in asleep has the peer mark itself with its next frame, and send no wake-up.
+	asleepMark = 2
+)
+
+// Marks is memory in which the peers of several ports of a process say that they have sent a frame.
+// The process need not look at the other ports. All peers can write to it: a mark says nothing for
+// sure, and a mark that is missing says nothing either.
+type Marks struct {
+	fd    int
+	maps  *mappings
+	words []uint64
+
+	mu   sync.Mutex
+	used [MaxMarks / 64]uint64
+}
+
+// NewMarks makes marks. It fails with ErrMemory, or an error of the system.
+func NewMarks() (*Marks, error) {
+	fd, err := createFile(marksSize, fileSeals|unix.F_SEAL_SEAL)
+	if err != nil {
+		return nil, err
+	}
+	m := &Marks{fd: fd, maps: &mappings{}}
+	mapped, err := m.maps.mapFile(fd, 0, marksSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	m.words = wordsAt(mapped.mem[:MaxMarks/8])
+	runtime.AddCleanup(m, func(maps *mappings) { maps.unmapAll() }, m.maps)
+	return m, nil
+}
+
+// Close ends the giving of marks. The memory stays as long as a data path may look at it.
+func (m *Marks) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fd >= 0 {
+		unix.Close(m.fd)
+		m.fd = -1
+	}
+}
+
+// Draw returns a number for a port, which is free again after Free. ok is false if none is left.
+func (m *Marks) Draw() (number int, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, w := range m.used {
+		if bit := bits.TrailingZeros64(^w); bit < 64 {
+			m.used[i] |= 1 << bit
+			return 64*i + bit, true
+		}
+	}
+	return 0, false
+}
+
+// Free gives a number back.
+func (m *Marks) Free(number int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used[number/64] &^= 1 << (number % 64)
+}
+
+// Take takes the marks of the ports with numbers from 64*i on, a bit each. It is the data path's.
+func (m *Marks) Take(i int) uint64 {
+	if w := &m.words[i]; atomic.LoadUint64(w) != 0 {
+		return atomic.SwapUint64(w, 0)
+	}
+	return 0
+}
+
+// peerMark is the place where this end marks itself at its peer.
+type peerMark struct {
+	memory *mapping
+	word   *uint64
+	bit    uint64
+}
+
+// offerMarks gives the peer of s the marks.
+func (p *Port) offerMarks(s *session) error {
+	m := p.options.Marks
+	if m == nil || s.agreed&flagMarks == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fd < 0 {
+		return nil
+	}
+	s.marked.Store(true)
+	return s.conn.send(message{kind: kindMarks, a: marksSize, b: uint64(p.options.Mark)}, m.fd)
+}
+
+// takeMarks maps the peer's marks.
+func (p *Port) takeMarks(s *session, m message, fd int) error {
+	if fd >= 0 {
+		defer passedfd.Close(fd)
+	}
+	switch {
+	case s.agreed&flagMarks == 0 || s.mark.Load() != nil:
+		return &PeerError{"kind of a message", uint64(m.kind), "one message of marks, if both have said that they know of them"}
+	case fd < 0:
+		return &PeerError{"descriptors of marks", 0, "1"}
+	case m.a != marksSize:
+		return &PeerError{"size of marks", m.a, fmt.Sprint(marksSize)}
+	case m.b >= MaxMarks:
+		return &PeerError{"number of a mark", m.b, fmt.Sprintf("less than %d", MaxMarks)}
+	}
+	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, marksSize)
+	if err != nil || !whole {
+		return &PeerError{"pages of marks", 0, "all of them in a file that is sealed against shrinking"}
+	}
+	memory, err := p.maps.mapFile(fd, 0, marksSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	if err != nil {
+		return nil // the peer finds frames without marks, later
+	}
+	s.mark.Store(&peerMark{memory, &wordsAt(memory.mem[:MaxMarks/8])[m.b/64], 1 << (m.b % 64)})
+	return nil
+}
+
+// markSelf says in the peer's marks that there is a frame.
+func (s *session) markSelf() {
+	if m := s.mark.Load(); m != nil {
+		atomic.OrUint64(m.word, m.bit)
+	}
+}
+
+// unmap gives back the memory of a session that the data path uses no more.
+func (s *session) unmap() {
+	s.memory.unmap()
+	if m := s.mark.Swap(nil); m != nil {
+		m.memory.unmap()
+	}
+}
+
+// Idle asks the peer to mark itself with its next frame, so that no call of Receive is needed before.
+// It returns false if the peer cannot, or if a frame is there. Else Taken is up to date. A mark may
+// get lost, and Taken moves without one: call it again now and then. It is the data path's.
+func (p *Port) Idle() bool {
+	s := p.session
+	if s == nil || p.state.Load() != 0 || !s.marked.Load() {
+		return false
+	}
+	if p.tx.freedSeen != p.tx.head {
+		if p.tx.look(); p.tx.fault != nil {
+			p.drop(p.tx.fault)
+			return false
+		}
+	}
+	// A frame that was sent before is there to be seen, or is marked.
+	atomic.CompareAndSwapUint32(p.rx.asleep, 0, asleepMark)
+	if p.rx.take() != nil || p.rx.skipped || p.rx.fault != nil {
+		return false
+	}
+	p.tx.taken = p.tx.freedSeen
+	return true
+}
+
+// Left reports whether there are frames to receive of a peer that has gone. It is the data path's.
+func (p *Port) Left() bool {
+	state := p.state.Load()
+	return state&stateLost != 0 && state&(stateFresh|stateClosed) == 0 && p.session != nil && !p.session.broken() && p.rx.left()
+}
+
+// Retire ends the session and looks for no other one. What the peer has sent can still be received,
+// until Close.
+func (p *Port) Retire() {
+	p.cancel()
+	p.mu.Lock()
+	l := p.listener
+	p.mu.Unlock()
+	if l != nil {
+		_ = l.Close() // again in Close, where it does nothing
+	}
+}
