@@ -223,3 +223,26 @@ type ConnectBody struct {
 	Remote Discriminator
 	Local  Discriminator
 }
+
+// ShortHeader is the header of a short frame (SPEC.md 8.12): a data frame that is a whole message of a
+// connection over a wire that loses nothing.
+type ShortHeader struct {
+	Endpoint uint16 // that the frame is for
+	// PSN, Ack and Credit are bits 15:0 of what a Header has under these names. Those of Ack and Credit
+	// count from the ones of the last frame that the sender has sent on the connection.
+	PSN, Ack, Credit uint16
+	Tag              uint16 // bits 15:0 of Key; not in the word
+}
+
+// MaxShortTable is the most bytes of references that a short frame may have: seven of them.
+const MaxShortTable = 112
+
+// Word is the header but for Tag, which wires carry apart.
+func (h ShortHeader) Word() uint64 {
+	return uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
+}
+
+// ShortHeaderOf is the opposite of Word.
+func ShortHeaderOf(word uint64, tag uint16) ShortHeader {
+	return ShortHeader{uint16(word), uint16(word >> 16), uint16(word >> 32), uint16(word >> 48), tag}
+}

@@ -22,6 +22,7 @@ const (
 	flagCredits = 16
 	flagDirect  = 32
 	flagWrite   = 64
+	flagSlots   = 128
 	flagsShift  = 32
 
 	// exportWritable in an export says that the peer may write.
@@ -115,6 +116,9 @@ func greetingOf(m message) (greeting, error) {
 // greet is the greeting of this side, with the versions that it offers or has chosen.
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
 	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle | flagCredits}
+	if !p.options.Transferable {
+		g.flags |= flagSlots
+	}
 	if p.options.Share {
 		g.flags |= flagShare | flagDirect
 	}

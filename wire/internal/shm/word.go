@@ -13,6 +13,8 @@ const (
 
 	flagEnded   uint64 = 1
 	flagAborted uint64 = 2
+	flagShort   uint64 = 4 // the tag stands where other frames say what has arrived
+	flagLent    uint64 = 8 // of short ones: references stand in place of the payload
 )
 
 // wholeOf is the word of a frame of n bytes with a number, all of which has
@@ -27,6 +29,11 @@ func numberOf(i uint32) uint64 { return (uint64(i) + 1) & numMask }
 // wordOf is the word of frame i, of n bytes of which shown have arrived.
 func wordOf(i, n, shown uint32, flags uint64) uint64 {
 	return numberOf(i)<<numShift | flags<<flagShift | uint64(shown)<<shownShift | uint64(n)
+}
+
+// shortOf is the word of frame i, a short one of n bytes.
+func shortOf(i, n uint32, tag uint16, flags uint64) uint64 {
+	return wordOf(i, n, uint32(tag), flags|flagShort|flagEnded)
 }
 
 // Bits of the word that says which loans are void: those of the frames before a
