@@ -38,6 +38,9 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 // onDisconnect handles the news that a connection has ended at the other side.
 func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
 	if h.DestinationEndpoint == 0 {
+		if h.Flags&descriptors.FrameEcho != 0 {
+			return e.onShortEcho(h)
+		}
 		return e.setups.onWithdrawal(h)
 	}
 	ep := e.endpoint(h.DestinationEndpoint)

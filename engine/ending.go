@@ -137,8 +137,12 @@ func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
 	if p := c.lastOf(ep, h); p != nil {
 		return c.sendDisconnect(p)
 	}
+	to := h.Source
+	if to == (descriptors.MAC{}) {
+		to = descriptors.Broadcast // of a short frame nobody knows more than the tag
+	}
 	return c.tx.send(&descriptors.Header{
-		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
+		Destination: to, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
 		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
 		Immediate: uint32(descriptors.ResultConnectionLost),
 	}, nil)

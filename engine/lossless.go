@@ -149,9 +149,10 @@ func (k losslessVI) posted(ep *endpoint) {
 }
 
 // acknowledged takes the acknowledgement and the credit that a frame carries.
-func (r *reliable) acknowledged(h *descriptors.Header) {
-	r.takeCredit(h)
-	r.arrivedUpTo(h.Ack)
+func (r *reliable) acknowledged(ack, credit uint32) {
+	r.heardAck, r.heardCredit = ack, credit
+	r.takeCredit(credit)
+	r.arrivedUpTo(ack)
 }
 
 // arrivedUpTo takes note that the frames below psn are where they belong.

@@ -26,7 +26,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	}
 	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
 	const sound = descriptors.ControlInline | descriptors.ControlImmediate
-	if bits&^sound != descriptors.OpSend || n == 0 || n > min(t.oneBurst, ep.maxTransfer, ep.maxPayload) || n >= lendFrom || n < ep.shortest ||
+	if bits&^sound != descriptors.OpSend || n == 0 || n > min(ep.maxTransfer, ep.maxPayload) || n < ep.shortest ||
 		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
@@ -43,7 +43,8 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	if payload == nil {
 		return false
 	}
-	buf := t.reserve(descriptors.HeaderSize + int(n))
+	credit := r.credit()
+	buf, how := t.laneRoom(ep, payload, credit, bits)
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
 		return false
 	}
@@ -57,9 +58,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	r.stalled = false
 	r.next++
 	r.numbered++
-	credit := head(buf, ep, m, r.nxt, 0, n, 0)
-	copy(buf[descriptors.HeaderSize:], payload)
-	t.handOver(int(n))
+	t.laneSend(ep, m, buf, payload, how, credit)
 	ep.kind.sent(ep, m, r.nxt, 0, n, credit, false)
 	return true
 }
