@@ -16,7 +16,7 @@ const (
 // tells reports whether a short frame can tell what the connection has to: Ack and Credit may be ahead
 // of those in its last frame by less than 2^16.
 func (r *reliable) tells(credit uint32) bool {
-	return r.shorts && (credit-r.offered|r.expect-r.told)>>16 == 0
+	return r.shorts && credit-r.offered < 1<<16 && r.expect-r.told < 1<<16
 }
 
 // laneRoom returns where a message goes that the lane is to send, with its header or without, and how. It
