@@ -233,16 +233,3 @@ type ShortHeader struct {
 	PSN, Ack, Credit uint16
 	Tag              uint16 // bits 15:0 of Key; not in the word
 }
-
-// MaxShortTable is the most bytes of references that a short frame may have: seven of them.
-const MaxShortTable = 112
-
-// Word is the header but for Tag, which wires carry apart.
-func (h ShortHeader) Word() uint64 {
-	return uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
-}
-
-// ShortHeaderOf is the opposite of Word.
-func ShortHeaderOf(word uint64, tag uint16) ShortHeader {
-	return ShortHeader{uint16(word), uint16(word >> 16), uint16(word >> 32), uint16(word >> 48), tag}
-}

@@ -110,7 +110,7 @@ type Slots interface {
 	// without a header, aligned to 8. It returns nil, too, if the peer knows of no short frames.
 	ReserveShort(n int) []byte
 	// CommitShort commits the frame in the space that ReserveShort returned last. lent says that a
-	// table of references (8.10) of at most MaxShortTable bytes is in the place of its payload.
+	// table of references (8.10) of at most seven is in the place of its payload.
 	CommitShort(h descriptors.ShortHeader, lent bool)
 	// Short returns the header of the frame that Receive returned last, of which that was the
 	// payload. ok is false if it is no short one: then its header is in front of it.

@@ -2,71 +2,6 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// Short frames (SPEC.md 8.12): a message of one frame whose header is one word.
-
-// form is how the lane sends a message.
-type form int
-
-const (
-	formWhole form = iota // with a header in front of it
-	formShort
-	formLent // a short frame that says where it is
-)
-
-// tells reports whether a short frame can tell what the connection has to: Ack and Credit may be ahead
-// of those in its last frame by less than 2^16.
-func (r *reliable) tells(credit uint32) bool {
-	return r.shorts && credit-r.offered < 1<<16 && r.expect-r.told < 1<<16
-}
-
-// laneRoom returns where a message goes that the lane is to send, with its header or without, and how. It
-// is nil if the wire takes no more now, or if the lane cannot send it.
-func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits descriptors.Control) ([]byte, form) {
-	n := len(payload)
-	short := bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
-	if n >= lendFrom && short && t.lends(ep) {
-		if id, at, ok := t.lender.Lend(payload); ok {
-			t.references[0] = descriptors.Reference{Region: id, Length: uint32(n), Offset: at}
-			return t.slots.ReserveShort(descriptors.ReferenceSize), formLent
-		}
-	}
-	if n > int(t.oneBurst) {
-		return nil, formWhole
-	}
-	if short {
-		if to := t.slots.ReserveShort(n); to != nil {
-			return to, formShort
-		}
-	}
-	if n >= lendFrom {
-		return nil, formWhole
-	}
-	return t.reserve(descriptors.HeaderSize + n), formWhole
-}
-
-// laneSend sends m, which is payload, in the room that laneRoom has returned.
-func (t *transmitter) laneSend(ep *endpoint, m *sending, to, payload []byte, how form, credit uint32) {
-	r, n := ep.rel, len(payload)
-	if how == formWhole {
-		head(to, ep, m, r.nxt, 0, uint32(n), 0)
-		copy(to[descriptors.HeaderSize:], payload)
-		t.handOver(n)
-		return
-	}
-	h := descriptors.ShortHeader{Endpoint: uint16(ep.remote.endpoint), PSN: uint16(r.nxt), Ack: uint16(r.expect),
-		Credit: uint16(credit), Tag: uint16(ep.remote.theirKey)}
-	if how == formShort {
-		copy(to, payload)
-		t.slots.CommitShort(h, false)
-	} else {
-		copy(descriptors.ReferencesAt(to), t.references[:1])
-		t.slots.CommitShort(h, true)
-		t.lender.Lent(ep.id)
-		r.lent = r.nxt + 1
-	}
-	t.handed(n)
-}
-
 // short takes a short frame.
 func (r *receiver) short(payload []byte, h descriptors.ShortHeader, lent bool) {
 	if !r.shortLane(payload, h, lent) {
@@ -157,34 +92,4 @@ func (r *receiver) wholeHeader(s descriptors.ShortHeader) descriptors.Header {
 		h.Source, h.SourceEndpoint, h.Key = p.mac, p.endpoint, p.ourKey
 	}
 	return h
-}
-
-// is reports whether frames with a tag are of the connection, if there is one.
-func (p *remote) is(tag uint16) bool {
-	return p.ourKey != 0 && p.endpoint != 0 && uint16(p.ourKey) == tag
-}
-
-// lastWith does for a short frame what lastOf does for others.
-func (c *connections) lastWith(ep *endpoint, s descriptors.ShortHeader) *ended {
-	if ep != nil && ep.ended.is(s.Tag) {
-		return &ep.ended
-	}
-	for i := range c.departed {
-		if p := &c.departed[i]; p.id == uint32(s.Endpoint) && p.is(s.Tag) {
-			return p
-		}
-	}
-	return nil
-}
-
-// onShortEcho handles the news that the other side knows nothing of a connection on which this one has
-// sent a short frame.
-func (e *Engine) onShortEcho(h *descriptors.Header) verdict {
-	for _, ep := range e.living {
-		if to := &ep.remote; ep.rel != nil && ep.rel.shorts && to.endpoint == h.SourceEndpoint && to.mac == h.Source && uint32(uint16(to.theirKey)) == h.Key {
-			e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
-			return taken
-		}
-	}
-	return refused
 }

@@ -111,7 +111,7 @@ func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
 	}
 	r.short, r.lent = true, flags&flagLent != 0
 	// It is read once: the peer may write it at any time.
-	r.header = descriptors.ShortHeaderOf(atomic.LoadUint64(&r.slot(r.number)[slotHeader/wordSize-1]), uint16(w>>shownShift))
+	r.header = unpacked(atomic.LoadUint64(&r.slot(r.number)[slotHeader/wordSize-1]), uint16(w>>shownShift))
 	return r.current(), false
 }
 

@@ -135,7 +135,7 @@ func (s *sender) commit() {
 
 // commitShort appends what reserveShort has reserved, with a header.
 func (s *sender) commitShort(h descriptors.ShortHeader, flags uint64) {
-	s.slot(s.number)[slotHeader/wordSize-1] = h.Word()
+	s.slot(s.number)[slotHeader/wordSize-1] = packed(h)
 	s.append(shortOf(s.number, s.room, h.Tag, flags))
 }
 

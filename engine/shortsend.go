@@ -1,0 +1,60 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// form is how the lane sends a message.
+type form int
+
+const (
+	formWhole form = iota // with a header in front of it
+	formShort
+	formLent // a short frame that says where it is
+)
+
+// laneRoom returns where a message goes that the lane is to send, with its header or without, and how. It
+// is nil if the wire takes no more now, or if the lane cannot send it.
+func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits descriptors.Control) ([]byte, form) {
+	n := len(payload)
+	short := bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
+	if n >= lendFrom && short && t.lends(ep) {
+		if id, at, ok := t.lender.Lend(payload); ok {
+			t.references[0] = descriptors.Reference{Region: id, Length: uint32(n), Offset: at}
+			return t.slots.ReserveShort(descriptors.ReferenceSize), formLent
+		}
+	}
+	if n > int(t.oneBurst) {
+		return nil, formWhole
+	}
+	if short {
+		if to := t.slots.ReserveShort(n); to != nil {
+			return to, formShort
+		}
+	}
+	if n >= lendFrom {
+		return nil, formWhole
+	}
+	return t.reserve(descriptors.HeaderSize + n), formWhole
+}
+
+// laneSend sends m, which is payload, in the room that laneRoom has returned.
+func (t *transmitter) laneSend(ep *endpoint, m *sending, to, payload []byte, how form, credit uint32) {
+	r, n := ep.rel, len(payload)
+	if how == formWhole {
+		head(to, ep, m, r.nxt, 0, uint32(n), 0)
+		copy(to[descriptors.HeaderSize:], payload)
+		t.handOver(n)
+		return
+	}
+	h := descriptors.ShortHeader{Endpoint: uint16(ep.remote.endpoint), PSN: uint16(r.nxt), Ack: uint16(r.expect),
+		Credit: uint16(credit), Tag: uint16(ep.remote.theirKey)}
+	if how == formShort {
+		copy(to, payload)
+		t.slots.CommitShort(h, false)
+	} else {
+		copy(descriptors.ReferencesAt(to), t.references[:1])
+		t.slots.CommitShort(h, true)
+		t.lender.Lent(ep.id)
+		r.lent = r.nxt + 1
+	}
+	t.handed(n)
+}
