@@ -33,7 +33,10 @@ func (r *receiver) lane(buf []byte) bool {
 	if h.Flags&descriptors.FrameImmediate != 0 {
 		flags = descriptors.StatusImmediate
 	}
-	in.fill(buf[descriptors.HeaderSize : descriptors.HeaderSize+int(h.Length)])
+	if in.pushed != nil {
+		in.pushed.void(in.pushedAt, uint64(h.Length))
+	}
+	copy(in.memory, buf[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)])
 	r.arrived(ep, in, h.Extent, h.Ack, h.Credit, h.Immediate, flags)
 	return true
 }
@@ -49,15 +52,7 @@ func (r *receiver) await(ep *endpoint, n uint32) *receipt {
 	return in
 }
 
-// fill copies all of a message to its place, which await has found.
-func (in *receipt) fill(payload []byte) {
-	if in.pushed != nil {
-		in.pushed.void(in.pushedAt, uint64(len(payload)))
-	}
-	copy(in.memory, payload)
-}
-
-// arrived completes the message of n bytes that fill has placed, and gives its frame back.
+// arrived completes the message of n bytes that has been copied to its place, and gives its frame back.
 func (r *receiver) arrived(ep *endpoint, in *receipt, n, ack, credit, immediate uint32, flags descriptors.Status) {
 	rel := ep.rel
 	r.countReceived(int(n))

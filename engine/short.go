@@ -41,7 +41,10 @@ func (r *receiver) shortLane(payload []byte, h descriptors.ShortHeader, lent boo
 	if !r.dma.movers[Receive].Whole(int(n), 0) {
 		return false
 	}
-	in.fill(from)
+	if in.pushed != nil {
+		in.pushed.void(in.pushedAt, uint64(n))
+	}
+	copy(in.memory, from)
 	if lent && !r.lender.Return() {
 		// Its sender has taken the memory back meanwhile.
 		frame := r.lengthen(payload, h, lent)

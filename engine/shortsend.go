@@ -15,7 +15,7 @@ const (
 // is nil if the wire takes no more now, or if the lane cannot send it.
 func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits descriptors.Control) ([]byte, form) {
 	n := len(payload)
-	short := bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
+	short := ep.rel.shorts && bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
 	if n >= lendFrom && short && t.lends(ep) {
 		if id, at, ok := t.lender.Lend(payload); ok {
 			t.references[0] = descriptors.Reference{Region: id, Length: uint32(n), Offset: at}
