@@ -44,7 +44,12 @@ func (t *transmitter) lane(ep *endpoint) bool {
 		return false
 	}
 	credit := r.credit()
-	buf, how := t.laneRoom(ep, payload, credit, bits)
+	buf, how := []byte(nil), formWhole
+	if r.shorts {
+		buf, how = t.laneRoom(ep, payload, credit, bits)
+	} else if n <= min(t.oneBurst, lendFrom-1) {
+		buf = t.reserve(descriptors.HeaderSize + int(n))
+	}
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
 		return false
 	}
@@ -58,7 +63,13 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	r.stalled = false
 	r.next++
 	r.numbered++
-	t.laneSend(ep, m, buf, payload, how, credit)
+	if how == formWhole {
+		head(buf, ep, m, r.nxt, 0, n, 0)
+		copy(buf[descriptors.HeaderSize:], payload)
+		t.handOver(int(n))
+	} else {
+		t.sendShort(ep, buf, payload, how, credit)
+	}
 	ep.kind.sent(ep, m, r.nxt, 0, n, credit, false)
 	return true
 }

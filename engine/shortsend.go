@@ -11,11 +11,11 @@ const (
 	formLent // a short frame that says where it is
 )
 
-// laneRoom returns where a message goes that the lane is to send, with its header or without, and how. It
-// is nil if the wire takes no more now, or if the lane cannot send it.
+// laneRoom returns where a message goes that the lane is to send on a connection that knows short
+// frames, with its header or without, and how. It is nil if the wire takes no more now, or if the lane cannot send it.
 func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits descriptors.Control) ([]byte, form) {
 	n := len(payload)
-	short := ep.rel.shorts && bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
+	short := bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
 	if n >= lendFrom && short && t.lends(ep) {
 		if id, at, ok := t.lender.Lend(payload); ok {
 			t.references[0] = descriptors.Reference{Region: id, Length: uint32(n), Offset: at}
@@ -36,15 +36,9 @@ func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits
 	return t.reserve(descriptors.HeaderSize + n), formWhole
 }
 
-// laneSend sends m, which is payload, in the room that laneRoom has returned.
-func (t *transmitter) laneSend(ep *endpoint, m *sending, to, payload []byte, how form, credit uint32) {
-	r, n := ep.rel, len(payload)
-	if how == formWhole {
-		head(to, ep, m, r.nxt, 0, uint32(n), 0)
-		copy(to[descriptors.HeaderSize:], payload)
-		t.handOver(n)
-		return
-	}
+// sendShort sends payload, or a reference to it, in the room that laneRoom has returned for a short frame.
+func (t *transmitter) sendShort(ep *endpoint, to, payload []byte, how form, credit uint32) {
+	r := ep.rel
 	h := descriptors.ShortHeader{Endpoint: uint16(ep.remote.endpoint), PSN: uint16(r.nxt), Ack: uint16(r.expect),
 		Credit: uint16(credit), Tag: uint16(ep.remote.theirKey)}
 	if how == formShort {
@@ -56,5 +50,5 @@ func (t *transmitter) laneSend(ep *endpoint, m *sending, to, payload []byte, how
 		t.lender.Lent(ep.id)
 		r.lent = r.nxt + 1
 	}
-	t.handed(n)
+	t.handed(len(payload))
 }
