@@ -157,7 +157,7 @@ func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
 	}
 	to := h.Source
 	if to == (descriptors.MAC{}) {
-		to = descriptors.Broadcast // of a short frame nobody knows more than the tag
+		to = descriptors.Broadcast // of a short frame no more than the tag is known
 	}
 	return c.tx.send(&descriptors.Header{
 		Destination: to, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,

@@ -11,8 +11,8 @@ import (
 )
 
 // FuzzLane plays a host that changes its mind and a peer that sends what it likes, to
-// four NICs: one that takes frames in the lane, one on a wire with slots, one that has no lane as a
-// program has a say in all frames, and one whose connection acknowledges. The first three must agree in all
+// four NICs. One takes frames in the lane, and one is on a wire with slots. One has no lane, as a program
+// has a say in all frames, and one has a connection that acknowledges. The first three must agree in all
 // that their hosts see. So must the last, up to the first frame that it drops or has had
 // before: there the connections of the others end.
 func FuzzLane(f *testing.F) {

@@ -79,8 +79,8 @@ func (r *receiver) lengthen(payload []byte, s descriptors.ShortHeader, lent bool
 	return frame
 }
 
-// wholeHeader is what a short header stands for, but for length and flags. If nobody remembers a connection
-// with its tag, Source is zero, and Key the tag.
+// wholeHeader is what a short header stands for, but for length and flags. If no connection with
+// its tag is remembered, Source is zero, and Key the tag.
 func (r *receiver) wholeHeader(s descriptors.ShortHeader) descriptors.Header {
 	h := descriptors.Header{Destination: r.mac, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
 		Type: descriptors.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}

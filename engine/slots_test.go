@@ -319,7 +319,7 @@ func TestScribbledShorts(t *testing.T) {
 		}
 		for i, c := range guard {
 			if c != 0 {
-				t.Fatalf("byte %d of memory that nobody has posted is %#x", i, c)
+				t.Fatalf("byte %d of memory that was not posted is %#x", i, c)
 			}
 		}
 	}

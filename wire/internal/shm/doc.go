@@ -72,8 +72,8 @@
 //	            4: it is short, 8: and has references in place of a payload
 //	bits 63:40  number of the frame plus one, modulo 2^24
 //
-// Of a short frame, length is that of the payload, and bits 31:16 are Tag. It is there, all of it, once its word
-// is: no other word tells. One of up to 112 bytes takes a slot, and none of the ring. Room is counted in
+// Of a short frame, length is that of the payload, and bits 31:16 are Tag. Its word alone tells that all of it is
+// there. One of up to 112 bytes takes a slot, and none of the ring. Room is counted in
 // slots and in bytes, and the receiver tells both at once, as one word of 64 bits.
 //
 // Frame i has word i mod R/64, or slot i mod R/256. It follows its predecessor in the ring, at the
