@@ -106,7 +106,7 @@ type Lossless interface {
 // Slots is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md
 // 8.12). New looks for it once. All of it is the goroutine's that uses the port.
 type Slots interface {
-	// ReserveShort does what Reserve does, for the payload of a short frame: n bytes, at most MTU
+	// ReserveShort does what Reserve does, for the payload of a short frame. That is n bytes, at most MTU
 	// without a header, aligned to 8. It returns nil, too, if the peer knows of no short frames.
 	ReserveShort(n int) []byte
 	// CommitShort commits the frame in the space that ReserveShort returned last. lent says that a

@@ -175,7 +175,7 @@ func (k losslessVI) placed(ep *endpoint, h *descriptors.Header) {
 	r.finishReceipts()
 }
 
-// tells reports whether a short frame, which both ends know, can tell what the connection has to: Ack and Credit may be ahead
+// tells reports whether a short frame, which both ends know, can tell what the connection has to. Ack and Credit may be ahead
 // of those in its last frame by less than 2^16.
 func (r *reliable) tells(credit uint32) bool {
 	return credit-r.offered < 1<<16 && r.expect-r.told < 1<<16

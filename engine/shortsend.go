@@ -11,8 +11,8 @@ const (
 	formLent // a short frame that says where it is
 )
 
-// laneRoom returns where a message goes that the lane is to send on a connection that knows short
-// frames, with its header or without, and how. It is nil if the wire takes no more now, or if the lane cannot send it.
+// laneRoom returns where a message goes of the lane goes on a connection that knows short
+// frames, and how. It is nil if the wire takes no more now, or if the lane cannot send it.
 func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits descriptors.Control) ([]byte, form) {
 	n := len(payload)
 	short := bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)

@@ -120,7 +120,7 @@ func TestShortMessages(t *testing.T) {
 	}
 }
 
-// TestShortNumbers: an end whose Ack or Credit has got ahead by 2^16 since its last frame sends a whole one; up
+// TestShortNumbers: an end whose Ack or Credit has got ahead by 2^16 since its last frame sends a whole one. Up
 // to there a short one says which it is.
 func TestShortNumbers(t *testing.T) {
 	w, v, p, _ := slotsPair(t, nil, smallMemory)
@@ -173,7 +173,7 @@ func TestShortNumbers(t *testing.T) {
 	}
 }
 
-// TestLentShort: a message that is lent is a reference in its slot; one that is taken back meanwhile, or whose
+// TestLentShort: a message that is lent is a reference in its slot. One that is taken back meanwhile, or whose
 // reference cannot be, ends the connection.
 func TestLentShort(t *testing.T) {
 	lent := func(t *testing.T) (w *world, v, p *vi) {
@@ -228,7 +228,7 @@ func TestLentShort(t *testing.T) {
 	}
 }
 
-// TestShortToNobody: a short frame for a connection that is no more is answered, so that its sender does not
+// TestShortToNobody: a short frame for a connection that is no more is answered. So its sender does not
 // take it for delivered, whatever is remembered of it.
 func TestShortToNobody(t *testing.T) {
 	for name, end := range map[string]func(w *world, p *vi){

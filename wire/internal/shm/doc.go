@@ -50,7 +50,7 @@
 //	4096       words     u64 for each frame, R/64 of them
 //	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
 //
-// If both ends have flag 128, slots of 128 bytes are in the place of words, R/256 of them, and frames are
+// If both ends have flag 128, slots of 128 bytes are in the place of words, R/256 of them. Frames are
 // at 4096+R/2. A slot has the word of a frame and the header and payload of a short one (SPEC.md 8.12):
 //
 //	0    word     u64

@@ -190,7 +190,7 @@ func TestBrokenSlots(t *testing.T) {
 }
 
 // TestScribbledSlots: whatever a peer writes in slots, at any time, what is given out lies in one piece where
-// the peer's frames may be, and its length is what the word said.
+// the peer's frames may be. Its length is what the word said.
 func TestScribbledSlots(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
