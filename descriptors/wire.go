@@ -224,7 +224,7 @@ type ConnectBody struct {
 	Local  Discriminator
 }
 
-// ShortHeader is the header of a short frame (SPEC.md 8.12): a data frame that is a whole message of a
+// ShortHeader is the header of a short frame (SPEC.md 8.12). That is a data frame, and a whole message of a
 // connection over a wire that loses nothing.
 type ShortHeader struct {
 	Endpoint uint16 // that the frame is for

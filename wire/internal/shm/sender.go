@@ -112,8 +112,8 @@ func (s *sender) lookAt(freed, taken uint32) {
 	}
 }
 
-// mark is the position behind the last frame, and released the one up to which the receiver is known to
-// have given frames back: with slots numbers of frames, else bytes.
+// mark is the position behind the last frame. With slots it is a number of frames, else of bytes. So is
+// released, up to which the receiver is known to have given frames back.
 func (s *sender) mark() uint32 {
 	if s.slots() {
 		return s.number
