@@ -223,3 +223,13 @@ type ConnectBody struct {
 	Remote Discriminator
 	Local  Discriminator
 }
+
+// ShortHeader is the header of a short frame (SPEC.md 8.12). That is a data frame, and a whole message of a
+// connection over a wire that loses nothing.
+type ShortHeader struct {
+	Endpoint uint16 // that the frame is for
+	// PSN, Ack and Credit are bits 15:0 of what a Header has under these names. Those of Ack and Credit
+	// count from the ones of the last frame that the sender has sent on the connection.
+	PSN, Ack, Credit uint16
+	Tag              uint16 // bits 15:0 of Key; not in the word
+}

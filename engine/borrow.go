@@ -33,17 +33,22 @@ func (r *receiver) landBorrowed() bool {
 	return r.lender.Return()
 }
 
+// ownFrame is memory of the engine for a frame that is being received. It is made once, when it is needed:
+// most NICs never do.
+func (r *receiver) ownFrame() []byte {
+	if r.joined == nil {
+		r.joined = aligned(descriptors.MaxMTU)
+	}
+	return r.joined
+}
+
 // expand makes the frame that is being received, whose payload was borrowed, one
 // that carries it, in memory of the engine. It returns false if the frame is
 // void.
 func (r *receiver) expand() (frame, payload []byte, ok bool) {
 	h := &r.header
-	if r.joined == nil {
-		// It is made once, when it is needed: most NICs never do.
-		r.joined = aligned(descriptors.MaxMTU)
-	}
 	size := headerSize(h.Type)
-	frame = r.joined[:size+int(h.Length)]
+	frame = r.ownFrame()[:size+int(h.Length)]
 	payload = frame[size:]
 	at := 0
 	for _, piece := range r.lent[:r.references] {

@@ -38,6 +38,9 @@ func (e *Engine) demultiplex(h *descriptors.Header, payload []byte) verdict {
 // onDisconnect handles the news that a connection has ended at the other side.
 func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
 	if h.DestinationEndpoint == 0 {
+		if h.Flags&descriptors.FrameEcho != 0 {
+			return e.onShortEcho(h)
+		}
 		return e.setups.onWithdrawal(h)
 	}
 	ep := e.endpoint(h.DestinationEndpoint)
@@ -76,4 +79,16 @@ func (e *Engine) onDisconnect(h *descriptors.Header) verdict {
 	}
 	e.conns.fail(ep, first, reason, false)
 	return taken
+}
+
+// onShortEcho handles the news that the other side knows nothing of a connection on which this one has
+// sent a short frame.
+func (e *Engine) onShortEcho(h *descriptors.Header) verdict {
+	for _, ep := range e.living {
+		if to := &ep.remote; ep.rel != nil && ep.rel.shorts && to.endpoint == h.SourceEndpoint && to.mac == h.Source && uint32(uint16(to.theirKey)) == h.Key {
+			e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
+			return taken
+		}
+	}
+	return refused
 }

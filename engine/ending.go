@@ -31,6 +31,24 @@ func (p *ended) had(h *descriptors.Header) bool {
 	return p.ourKey == h.Key && p.mac == h.Source && p.endpoint == h.SourceEndpoint
 }
 
+// is reports whether frames with a tag are of the connection, if there is one.
+func (p *remote) is(tag uint16) bool {
+	return p.ourKey != 0 && p.endpoint != 0 && uint16(p.ourKey) == tag
+}
+
+// lastWith does for a short frame what lastOf does for others.
+func (c *connections) lastWith(ep *endpoint, s descriptors.ShortHeader) *ended {
+	if ep != nil && ep.ended.is(s.Tag) {
+		return &ep.ended
+	}
+	for i := range c.departed {
+		if p := &c.departed[i]; p.id == uint32(s.Endpoint) && p.is(s.Tag) {
+			return p
+		}
+	}
+	return nil
+}
+
 // fail breaks a connection: the peer is told if tell is set, the endpoint goes
 // to the error state, its queues are flushed and the host gets an event. The
 // oldest send under way ends with status first.
@@ -140,8 +158,12 @@ func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
 	if p := c.lastOf(ep, h); p != nil {
 		return c.sendDisconnect(p)
 	}
+	to := h.Source
+	if to == (descriptors.MAC{}) {
+		to = descriptors.Broadcast // of a short frame no more than the tag is known
+	}
 	return c.tx.send(&descriptors.Header{
-		Destination: h.Source, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
+		Destination: to, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
 		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
 		Immediate: uint32(descriptors.ResultConnectionLost),
 	}, nil)

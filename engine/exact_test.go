@@ -24,6 +24,7 @@ type exactWire struct {
 	breaks         int
 	given, asked   map[creditOf]uint32
 	framesOnly     bool // it has no words for credit
+	shorts         map[*byte]shortFrame
 }
 
 // creditOf names the credit of a connection in one direction.

@@ -13,6 +13,7 @@ type link struct {
 	paced       Paced       // the port, if it is one
 	lossless    Lossless    // the port, if it is one
 	peers       Peers       // the port, if it is one
+	slots       Slots       // the port, if it is one
 	mtu         uint32      // of the port
 	// maxPayload is what fits a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -34,7 +35,9 @@ func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
 	l.timed = l.paced != nil || !p.bus().Instant()
 	l.peers, _ = port.(Peers)
 	if !l.checksum {
-		l.lossless, _ = port.(Lossless)
+		if l.lossless, _ = port.(Lossless); l.lossless != nil {
+			l.slots, _ = port.(Slots)
+		}
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.
 	l.pieces = l.progressive != nil && !l.checksum

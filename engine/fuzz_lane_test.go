@@ -11,9 +11,9 @@ import (
 )
 
 // FuzzLane plays a host that changes its mind and a peer that sends what it likes, to
-// three NICs: one that takes frames in the lane, one that cannot as a program has a say in
-// all frames, and one whose connection acknowledges. The first two must agree in all that
-// their hosts see. So must the third, up to the first frame that it drops or has had
+// four NICs. One takes frames in the lane, and one is on a wire with slots. One has no lane, as a program
+// has a say in all frames, and one has a connection that acknowledges. The first three must agree in all
+// that their hosts see. So must the last, up to the first frame that it drops or has had
 // before: there the connections of the others end.
 func FuzzLane(f *testing.F) {
 	for _, s := range laneScripts {
@@ -23,12 +23,15 @@ func FuzzLane(f *testing.F) {
 		if len(script) > 120 {
 			return
 		}
-		lane, general, window := newVictim(t, laneVictim), newVictim(t, generalVictim), newVictim(t, windowVictim)
+		lane, slots, general, window := newVictim(t, laneVictim), newVictim(t, slotsVictim), newVictim(t, generalVictim), newVictim(t, windowVictim)
 		together := true
 		for i := 0; i+2 < len(script); i += 3 {
 			op := [3]byte(script[i : i+3])
-			for _, v := range []*victim{lane, general, window} {
+			for _, v := range []*victim{lane, slots, general, window} {
 				v.play(op)
+			}
+			if a, b := lane.seen(), slots.seen(); a != b {
+				t.Fatalf("after %v, %d: in the lane\n%s\nwith slots\n%s", op, i/3, a, b)
 			}
 			if a, b := lane.seen(), general.seen(); a != b {
 				t.Fatalf("after %v, %d: in the lane\n%s\nelsewhere\n%s", op, i/3, a, b)
@@ -74,7 +77,7 @@ var laneScripts = [][]byte{
 // TestRefusedFrameEndsConnection: a data frame of the connection that cannot be taken ends
 // it, whether it would go through the lane or not; others do not touch it.
 func TestRefusedFrameEndsConnection(t *testing.T) {
-	for _, kind := range []victimKind{laneVictim, generalVictim} {
+	for _, kind := range []victimKind{laneVictim, slotsVictim, generalVictim} {
 		for how := range byte(24) {
 			x := newVictim(t, kind)
 			x.play([3]byte{0, 100, 0})
@@ -131,12 +134,15 @@ type victim struct {
 	refuse   bool
 	dropped  uint64
 	sent     bytes.Buffer // data frames of the NIC
+	numbered uint32       // messages in sent
+	shorts   *slotted     // the NIC's end, if it has slots
 }
 
 type victimKind int
 
 const (
 	laneVictim victimKind = iota
+	slotsVictim
 	generalVictim
 	windowVictim
 )
@@ -145,6 +151,9 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 	options := []option{smallMemory}
 	if kind != windowVictim {
 		options = append(options, exactly(nil))
+	}
+	if kind == slotsVictim {
+		options = append(options, withSlots)
 	}
 	w, v, p := pair(t, nil, options...)
 	x := &victim{w: w, p: p}
@@ -163,23 +172,41 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 	}
 	w.settle()
 	x.psn, x.message = x.template.PSN+1, 1
+	if kind == slotsVictim {
+		x.shorts = w.b.slots
+	}
 	for range 8 {
 		r, _ := v.descriptor(4096)
 		v.postRecv(r)
 	}
 	w.settle()
-	w.b.calls = kind == laneVictim
+	w.b.calls = kind == laneVictim || kind == slotsVictim
 	w.b.port.spoil = func(frame []byte) [][]byte {
 		if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData {
-			fmt.Fprintln(&x.sent, h.Flags&^descriptors.FrameAckRequest, h.Message, h.Offset, h.Extent, h.Length, h.Immediate, h.Credit,
-				descriptors.FrameChecksumOf(append(make([]byte, descriptors.HeaderSize), frame[descriptors.HeaderSize:]...)))
+			x.note(h, frame[descriptors.HeaderSize:])
 		}
 		return [][]byte{frame}
+	}
+	if x.shorts != nil {
+		x.shorts.seen = func(s descriptors.ShortHeader, payload []byte) {
+			h := &descriptors.Header{Flags: descriptors.FrameFirst | descriptors.FrameLast, Message: x.numbered,
+				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(s.Credit)}
+			x.note(h, payload)
+		}
 	}
 	w.b.refuse = func(iova uint64, _ bool) bool { return x.refuse && iova >= busBase+uint64(len(w.b.mem))/2 }
 	w.b.brk = uint64(len(w.b.mem)) / 2
 	x.dropped = x.drops()
 	return x
+}
+
+// note keeps what a data frame of the NIC says.
+func (x *victim) note(h *descriptors.Header, payload []byte) {
+	if h.Flags&descriptors.FrameLast != 0 {
+		x.numbered++
+	}
+	fmt.Fprintln(&x.sent, h.Flags&^descriptors.FrameAckRequest, h.Message, h.Offset, h.Extent, h.Length, h.Immediate, uint16(h.Credit),
+		descriptors.FrameChecksumOf(append(make([]byte, descriptors.HeaderSize), payload...)))
 }
 
 func (x *victim) drops() uint64 {
@@ -378,6 +405,14 @@ func (x *victim) send(length, extent uint32, how byte) {
 		h.Type = descriptors.FrameProbe
 	case 23:
 		h.Extent = descriptors.MaxTransfer + 1
+	}
+	switch how % 32 {
+	case 0, 2, 3, 4, 12, 13: // a short frame can say so
+		if x.shorts != nil && length == extent && length != 0 {
+			x.shorts.arrive(descriptors.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN), Ack: uint16(h.Ack),
+				Credit: uint16(h.Credit), Tag: uint16(h.Key)}, payload, false)
+			return
+		}
 	}
 	x.arrive(&h, payload)
 }

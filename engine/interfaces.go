@@ -116,6 +116,20 @@ type Lossless interface {
 	Break()
 }
 
+// Slots is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md
+// 8.12). New looks for it once. All of it is the goroutine's that uses the port.
+type Slots interface {
+	// ReserveShort does what Reserve does, for the payload of a short frame. That is n bytes, at most MTU
+	// without a header, aligned to 8. It returns nil, too, if the peer knows of no short frames.
+	ReserveShort(n int) []byte
+	// CommitShort commits the frame in the space that ReserveShort returned last. lent says that a
+	// table of references (8.10) of at most seven is in the place of its payload.
+	CommitShort(h descriptors.ShortHeader, lent bool)
+	// Short returns the header of the frame that Receive returned last, of which that was the
+	// payload. ok is false if it is no short one: then its header is in front of it.
+	Short() (h descriptors.ShortHeader, lent, ok bool)
+}
+
 // Lender is implemented by ports whose peer can read memory of this host, so that
 // a frame may say where bytes are in place of them (SPEC.md 8.10). New looks for it
 // once. All of it is the goroutine's that uses the port.

@@ -18,40 +18,57 @@ func (r *receiver) lane(buf []byte) bool {
 	if ep == nil || ep.rel == nil || ep.rel.wire == 0 || ep.state != descriptors.StateConnected {
 		return false
 	}
-	rel, q := ep.rel, &ep.recv
-	in := rel.receipt(rel.done)
+	rel := ep.rel
 	const alone = descriptors.FrameFirst | descriptors.FrameLast
 	if !h.SamePath(&rel.inbound) || h.Flags&^descriptors.FrameImmediate != alone ||
 		h.PSN != rel.expect || h.Message != rel.done || h.Offset != 0 || h.Extent != uint32(h.Length) ||
-		int(h.Length) > len(buf)-descriptors.HeaderSize || h.Extent > ep.maxTransfer || h.Extent < ep.shortest ||
-		int32(h.Ack-rel.nxt) > 0 ||
-		q.fetched == q.completed || in.open || in.status != 0 || !r.regions.inOnePiece(&in.layout) || h.Extent > in.total ||
-		h.Length != 0 && !r.dma.movers[Receive].Whole(int(h.Length), 0) {
+		int(h.Length) > len(buf)-descriptors.HeaderSize || int32(h.Ack-rel.nxt) > 0 {
 		return false
+	}
+	in := r.await(ep, h.Extent)
+	if in == nil || h.Length != 0 && !r.dma.movers[Receive].Whole(int(h.Length), 0) {
+		return false
+	}
+	var flags descriptors.Status
+	if h.Flags&descriptors.FrameImmediate != 0 {
+		flags = descriptors.StatusImmediate
 	}
 	if in.pushed != nil {
 		in.pushed.void(in.pushedAt, uint64(h.Length))
 	}
 	copy(in.memory, buf[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)])
-	r.countReceived(int(h.Length))
+	r.arrived(ep, in, h.Extent, h.Ack, h.Credit, h.Immediate, flags)
+	return true
+}
+
+// await returns the receive of the endpoint's next message, of n bytes in one frame, if it was fetched
+// ahead, is as it was then, and takes so much in one piece; else nil.
+func (r *receiver) await(ep *endpoint, n uint32) *receipt {
+	in, q := ep.rel.receipt(ep.rel.done), &ep.recv
+	if n > ep.maxTransfer || n < ep.shortest || q.fetched == q.completed || in.open || in.status != 0 ||
+		!r.regions.inOnePiece(&in.layout) || n > in.total {
+		return nil
+	}
+	return in
+}
+
+// arrived completes the message of n bytes that has been copied to its place, and gives its frame back.
+func (r *receiver) arrived(ep *endpoint, in *receipt, n, ack, credit, immediate uint32, flags descriptors.Status) {
+	rel := ep.rel
+	r.countReceived(int(n))
 	rel.hear(&r.clock)
-	rel.acknowledged(h)
+	rel.acknowledged(ack, credit)
 	rel.expect++
 	rel.done++
 	if rel.wants {
 		rel.answerCredit()
 	}
 	rel.nic.handed = true
-	var flags descriptors.Status
-	if h.Flags&descriptors.FrameImmediate != 0 {
-		flags = descriptors.StatusImmediate
-	}
 	r.count(descriptors.CounterMessagesReceived, 1)
 	if ep.plain {
-		r.cqs.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
+		r.cqs.complete(ep, &ep.recv, &in.layout, n, immediate, flags)
 	} else {
-		ep.kind.complete(ep, q, &in.layout, h.Extent, h.Immediate, flags)
+		ep.kind.complete(ep, &ep.recv, &in.layout, n, immediate, flags)
 	}
 	r.port.Release()
-	return true
 }

@@ -153,9 +153,10 @@ func (k losslessVI) posted(ep *endpoint) {
 }
 
 // acknowledged takes the acknowledgement and the credit that a frame carries.
-func (r *reliable) acknowledged(h *descriptors.Header) {
-	r.takeCredit(h)
-	r.arrivedUpTo(h.Ack)
+func (r *reliable) acknowledged(ack, credit uint32) {
+	r.heardAck, r.heardCredit = ack, credit
+	r.takeCredit(credit)
+	r.arrivedUpTo(ack)
 }
 
 // arrivedUpTo takes note that the frames below psn are where they belong.
@@ -176,4 +177,10 @@ func (k losslessVI) placed(ep *endpoint, h *descriptors.Header) {
 	k.rx.receipt.take(h, k.rx.status)
 	r.expect++
 	r.finishReceipts()
+}
+
+// tells reports whether a short frame, which both ends know, can tell what the connection has to. Ack and Credit may be ahead
+// of those in its last frame by less than 2^16.
+func (r *reliable) tells(credit uint32) bool {
+	return credit-r.offered < 1<<16 && r.expect-r.told < 1<<16
 }

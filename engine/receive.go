@@ -18,7 +18,7 @@ type receiver struct {
 	// lent are the bytes that the frame refers to, if it does not carry its payload.
 	lent       [descriptors.MaxReferences][]byte
 	references int // how many of lent there are
-	// joined takes a frame whose bytes are needed in one place; nil until one is.
+	// joined takes a frame whose bytes are needed in one place; nil until one is. See ownFrame.
 	joined []byte
 	// behind says that the last round left frames on the wire.
 	behind bool
@@ -97,6 +97,12 @@ func (r *receiver) receive() bool {
 			return any
 		}
 		any = true
+		if r.slots != nil {
+			if h, lent, ok := r.slots.Short(); ok {
+				r.short(buf, h, lent)
+				continue
+			}
+		}
 		if r.progressive != nil {
 			if n, aborted := r.progressive.Arrived(); n != len(buf) || aborted {
 				r.held, r.buf, r.seen, r.judged, r.grew = true, buf, 0, false, r.present()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -41,6 +42,9 @@ type reliable struct {
 	wire    uint32             // number of the wire that loses nothing; zero: window is there
 	way     *way               // that wire
 	inbound descriptors.Header // what the peer's data frames over it have in common
+	shorts  bool               // both ends know short frames
+	// heardAck and heardCredit are what the last frame of the peer said.
+	heardAck, heardCredit uint32
 	*window
 
 	serving *serving // reads of the peer; nil if it may not read
@@ -71,6 +75,7 @@ func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
 		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
 			Version: descriptors.WireVersion, Type: descriptors.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
+		r.shorts, r.told, r.heardAck = k.slots != nil && ep.remote.endpoint <= math.MaxUint16, r.expect, r.una
 		k.regions.direct.connected(ep)
 	} else {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
@@ -215,7 +220,7 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 		// The wire may have told more than the peer knew when it sent the frame.
 		sound := int32(h.Ack-r.nxt) <= 0
 		if sound {
-			r.acknowledged(h)
+			r.acknowledged(h.Ack, h.Credit)
 		}
 		return sound
 	}
@@ -224,7 +229,7 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 		// It is an old frame that was overtaken, unless it is far behind.
 		return r.una-h.Ack <= 2*windowFrames
 	}
-	if r.takeCredit(h) {
+	if r.takeCredit(h.Credit) {
 		r.probeAt, r.probeGap = 0, 0
 	}
 	if n > 0 {
@@ -247,11 +252,11 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 }
 
 // takeCredit takes the credit of a frame. It reports whether there is more.
-func (r *reliable) takeCredit(h *descriptors.Header) bool {
-	if int32(h.Credit-r.limit) <= 0 {
+func (r *reliable) takeCredit(credit uint32) bool {
+	if int32(credit-r.limit) <= 0 {
 		return false
 	}
-	r.limit = h.Credit
+	r.limit = credit
 	if r.stalled {
 		r.nic.ready.add(r.ep)
 	}

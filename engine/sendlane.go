@@ -17,10 +17,14 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	}
 	m := r.message(r.next)
 	t.begin(ep, m, r.numbered)
-	n, buf := m.total, []byte(nil)
-	if m.status == 0 && m.control.bits&unlikeSends == 0 && n != 0 && n <= min(t.oneBurst, ep.maxPayload, lendFrom-1) && n >= ep.shortest &&
+	n, credit, buf, how := m.total, r.credit(), []byte(nil), formWhole
+	if m.status == 0 && m.control.bits&unlikeSends == 0 && n != 0 && n <= ep.maxPayload && n >= ep.shortest &&
 		t.regions.inOnePiece(&m.layout) && m.pushed == nil && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) {
-		buf = t.reserve(&ep.remote.mac, descriptors.HeaderSize+int(n))
+		if r.shorts {
+			buf, how = t.laneRoom(ep, m.memory, credit, m.control.bits)
+		} else if n <= min(t.oneBurst, lendFrom-1) {
+			buf = t.reserve(&ep.remote.mac, descriptors.HeaderSize+int(n))
+		}
 	}
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
 		q.fetched-- // it counts as posted
@@ -30,9 +34,13 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	r.stalled = false
 	r.next++
 	r.numbered++
-	credit := head(buf, ep, m, r.nxt, 0, n, 0)
-	copy(buf[descriptors.HeaderSize:], m.memory)
-	t.handOver(int(n))
+	if how == formWhole {
+		head(buf, ep, m, r.nxt, 0, n, 0)
+		copy(buf[descriptors.HeaderSize:], m.memory)
+		t.handOver(int(n))
+	} else {
+		t.sendShort(ep, buf, m.memory, how, credit)
+	}
 	ep.kind.sent(ep, m, r.nxt, 0, n, credit, false)
 	return true
 }

@@ -489,6 +489,11 @@ func (t *transmitter) launch(buf []byte) {
 // handOver gives the wire a frame that stands for n bytes of payload.
 func (t *transmitter) handOver(n int) {
 	t.port.Commit()
+	t.handed(n)
+}
+
+// handed notes that the wire was given a frame that stands for n bytes of payload.
+func (t *transmitter) handed(n int) {
 	t.events, t.dropped = t.events|t.departs, false
 	t.progress++
 	t.count(descriptors.CounterFramesSent, 1)

@@ -39,9 +39,10 @@ type node struct {
 	refuse  func(iova uint64, write bool) bool
 	pieces  uint64 // windows are not larger; zero: no limit
 	port    *port
-	parts   *parts  // around port, if frames are handed over in pieces
-	lender  *lender // of a wire that lends
-	calls   bool    // doorbells are calls into the engine
+	parts   *parts   // around port, if frames are handed over in pieces
+	lender  *lender  // of a wire that lends
+	slots   *slotted // of a wire that has some
+	calls   bool     // doorbells are calls into the engine
 	brk     uint64
 	nextID  uint16
 	replies map[uint16]descriptors.AdminEntry

@@ -235,7 +235,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	if r := theirs.ring; r < MinRing || r&(r-1) != 0 || r < ringFor(0, max(p.mtu, theirs.mtu)) {
 		return nil, &PeerError{"size of a ring", uint64(r), "a power of two that holds four of the largest frames"}
 	}
-	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring, theirs.flags&flagCredits != 0))
+	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring, ours.flags&theirs.flags))
 	if err != nil {
 		return nil, err
 	}

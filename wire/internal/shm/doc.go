@@ -31,7 +31,8 @@
 // Versions are the oldest and the newest that the connector speaks, 16 bits
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
 // takes part in membarrier(2), 4 wakes with bells. Then 8 knows that the loans of single frames
-// can be void, 16 knows credit words. Further, 32 knows tables, 64 lends memory for writing, and 128 knows marks. The socket stays open: it ends with the process
+// can be void, 16 knows credit words. Further, 32 knows tables, and 64 lends memory for writing. Then
+// 128 knows marks, and 256 knows slots. The socket stays open: it ends with the process
 // that holds it, which tells of a peer's death.
 //
 // # Memory
@@ -42,12 +43,20 @@
 // For rings of R bytes (a power of two):
 //
 //	0          freed     u32: bytes that the receiver has given back
+//	4          frames    u32: frames that it has given back (slots)
 //	128        asleep    u32: not 0 if the receiver wants a wake message, 2 if it wants a mark
 //	256        void      u64: which loans of the sender's have been revoked
 //	384        number    u32: of the wire, drawn by the listener (first part, flag 8)
 //	512        copying   u32: odd while the sender copies to or from lent memory (flag 32)
 //	4096       words     u64 for each frame, R/64 of them
 //	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
+//
+// If both ends have flag 256, slots of 128 bytes are in the place of words, R/256 of them. Frames are
+// at 4096+R/2. A slot has the word of a frame and the header and payload of a short one (SPEC.md 8.12):
+//
+//	0    word     u64
+//	8    header   u64: of a short frame
+//	16   payload  of a short frame of up to 112 bytes; longer ones have theirs in the ring
 //
 // If both ends have flag 16, the credit words of both directions (SPEC.md 8.12) follow, those
 // of the first one first. For each endpoint below 4096 of the direction's receiver there are
@@ -60,13 +69,18 @@
 //
 //	bits 15:0   length of the frame in bytes
 //	bits 31:16  how many of them have arrived
-//	bits 39:32  1: the frame has ended, 2: it was given up, or its loans are void
+//	bits 39:32  1: the frame has ended, 2: it was given up, or its loans are void;
+//	            4: it is short, 8: and has references in place of a payload
 //	bits 63:40  number of the frame plus one, modulo 2^24
 //
-// Frame i has word i mod R/64. It follows its predecessor in the ring, at the
+// Of a short frame, length is that of the payload, and bits 31:16 are Tag. Its word alone tells that all of it is
+// there. One of up to 112 bytes takes a slot, and none of the ring. Room is counted in
+// slots and in bytes, and the receiver tells both at once, as one word of 64 bits.
+//
+// Frame i has word i mod R/64, or slot i mod R/256. It follows its predecessor in the ring, at the
 // next multiple of 64, or at the start if it would not fit before the end. The
 // receiver polls the word of the next frame, and fetches the place where that
-// frame will start in the same breath: a frame of two cache lines is there about
+// frame will start, or the second line of its slot, in the same breath: a frame of two cache lines is there about
 // as soon as its word. There is no index that the two sides share; the first
 // word of a batch is written last. A frame that comes in parts has its word
 // written again and again; one that is given up is skipped.

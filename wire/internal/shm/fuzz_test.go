@@ -30,65 +30,77 @@ func FuzzRings(f *testing.F) {
 	path := socket(f)
 	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := joinRaw(t, path, flagCredits)
-		up(t, p)
-		number, held, whole := 0, []byte(nil), make([]byte, shm.DefaultMTU)
-		take := func(n int) []byte {
-			b := make([]byte, 12)
-			n = copy(b, data[:min(n, len(data))])
-			data = data[n:]
-			return b
-		}
-		le := binary.LittleEndian
-		for len(data) > 0 {
-			switch take(1)[0] % opCount {
-			case opPoke:
-				b := take(12)
-				r.poke(int(le.Uint32(b)), le.Uint64(b[4:]))
-			case opPut:
-				b := take(7)
-				i := number + int(int8(b[0]))
-				if i < 0 {
-					i += 1 << 24
-				}
-				r.put(i, uint64(le.Uint16(b[1:])), uint64(le.Uint16(b[3:])), uint64(b[5]))
-			case opFreed:
-				atomic.StoreUint32(r.freed(), le.Uint32(take(4)))
-			case opReceive:
-				if held = p.Receive(); len(held) > shm.DefaultMTU {
-					t.Fatalf("a frame of %d bytes", len(held))
-				}
-			case opArrived:
-				n, _ := p.Arrived()
-				if n < 0 || held != nil && n > len(held) {
-					t.Fatalf("%d of %d bytes have arrived", n, len(held))
-				}
-			case opRelease:
-				if held != nil {
-					copy(whole, held) // all of it can be read
-					number++
-				}
-				p.Release()
-				held = nil
-			case opSend:
-				if b := p.Reserve(int(le.Uint16(take(2))) % (shm.DefaultMTU + 1)); b != nil {
-					clear(b)
-					p.Commit()
-					p.Flush()
-				}
-			case opPublish:
-				n := int(le.Uint16(take(2)))
-				if b := p.Reserve(shm.DefaultMTU); b != nil {
-					p.Publish(n)
-					p.Publish(2 * n)
-				}
+		play(t, p, path, data, flagCredits)
+		play(t, p, path, data, flagCredits|flagSlots)
+	})
+}
+
+// play has a peer with flags do what data says.
+func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
+	r := joinRaw(t, path, flags)
+	up(t, p)
+	number, held, whole := 0, []byte(nil), make([]byte, shm.DefaultMTU)
+	take := func(n int) []byte {
+		b := make([]byte, 12)
+		n = copy(b, data[:min(n, len(data))])
+		data = data[n:]
+		return b
+	}
+	le := binary.LittleEndian
+	for len(data) > 0 {
+		switch take(1)[0] % opCount {
+		case opPoke:
+			b := take(12)
+			r.poke(int(le.Uint32(b)), le.Uint64(b[4:]))
+		case opPut:
+			b := take(7)
+			i := number + int(int8(b[0]))
+			if i < 0 {
+				i += 1 << 24
+			}
+			r.put(i, uint64(le.Uint16(b[1:])), uint64(le.Uint16(b[3:])), uint64(b[5]))
+		case opFreed:
+			atomic.StoreUint32(r.freed(), le.Uint32(take(4)))
+		case opReceive:
+			held = p.Receive()
+			if _, lent, _ := p.Short(); len(held) > shm.DefaultMTU || lent && len(held) > 112 {
+				t.Fatalf("a frame of %d bytes, lent %v", len(held), lent)
+			}
+		case opArrived:
+			n, _ := p.Arrived()
+			if n < 0 || held != nil && n > len(held) {
+				t.Fatalf("%d of %d bytes have arrived", n, len(held))
+			}
+		case opRelease:
+			if held != nil {
+				copy(whole, held) // all of it can be read
+				number++
+			}
+			p.Release()
+			held = nil
+		case opSend:
+			n := int(le.Uint16(take(2)))
+			if b := p.ReserveShort(n % (shm.DefaultMTU + 1)); n&1 != 0 && b != nil {
+				clear(b)
+				p.CommitShort(shortHeader, n <= 112)
+				p.Flush()
+			} else if b := p.Reserve(n % (shm.DefaultMTU + 1)); b != nil {
+				clear(b)
+				p.Commit()
+				p.Flush()
+			}
+		case opPublish:
+			n := int(le.Uint16(take(2)))
+			if b := p.Reserve(shm.DefaultMTU); b != nil {
+				p.Publish(n)
+				p.Publish(2 * n)
 			}
 		}
-		p.Release()
-		p.Abort()
-		r.close()
-		healthy(t, p, path)
-	})
+	}
+	p.Release()
+	p.Abort()
+	r.close()
+	healthy(t, p, path)
 }
 
 // healthy checks that a peer can come, and that frames pass.

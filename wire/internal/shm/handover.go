@@ -40,6 +40,7 @@ type State struct {
 }
 
 // knownFlags are those that a port which was handed over may have.
+// It has no slots: who passes frames on for others has no use for short ones.
 const knownFlags = flagBarrier | flagBell | flagSingle | flagCredits
 
 // StateError says which field of a State cannot be.
@@ -235,7 +236,7 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring, st.Flags&flagCredits != 0))
+	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring, st.Flags))
 	if err != nil {
 		return nil, err
 	}
@@ -257,6 +258,9 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	s.file = fds[0]
 	s.tx.head, s.tx.freedSeen, s.tx.number = st.Head, st.Freed, st.Sent
 	s.rx.tail, s.rx.freedLast, s.rx.number = st.Tail, st.Given, st.Received
+	if s.rx.freedNumber = st.Received; st.Given != st.Tail {
+		s.rx.freedNumber-- // some have not been given back
+	}
 	// A bell that has rung before rings once more for a new listener.
 	s.slept.Store(st.Wakes + 1)
 	s.pausing.Store(true)

@@ -15,6 +15,13 @@ const (
 	wordsOffset  = descriptors.PageSize
 	lineSize     = 64
 	wordSize     = 8
+
+	// A slot has the word of a frame, the header of a short one, and room for the payload of that.
+	slotSize    = 2 * lineSize
+	slotShift   = 4 // words of a slot
+	slotHeader  = 2 * wordSize
+	slotPayload = slotSize - slotHeader
+	perSlot     = 256 // bytes of the ring for each slot
 )
 
 // half is one direction as both sides see it.
@@ -30,67 +37,93 @@ type half struct {
 	// copying is odd while the sender copies to memory of the receiver's, or from it. The
 	// sender writes it.
 	copying *uint32
-	words   []uint64 // by frame number
+	words   []uint64 // by frame number: one each, or a slot
 	frames  []byte   // a power of two
+	// shift says how many words there are for each frame, as a power of two: 0 or slotShift.
+	shift uint8
+	// freedBoth is freed and, in bits 63:32, the number of the frames that the receiver has
+	// given back. It is in use where there are slots.
+	freedBoth *uint64
 }
 
 // numberIn is where the number of the wire is, which the listener writes before there is
 // a peer: zero if it knows of none.
 func numberIn(mem []byte) *uint32 { return descriptors.IndexAt(mem[numberOffset:]) }
 
-// halfSize is the size of one direction with a ring of so many bytes.
-func halfSize(ring int) int { return wordsOffset + ring/lineSize*wordSize + ring }
+// halfSize is the size of one direction with a ring of so many bytes, with slots or without.
+func halfSize(ring int, slots bool) int { return wordsOffset + wordsSize(ring, slots) + ring }
+
+// wordsSize is the size of the words, or slots, of a ring.
+func wordsSize(ring int, slots bool) int {
+	if slots {
+		return ring / perSlot * slotSize
+	}
+	return ring / lineSize * wordSize
+}
 
 // creditsSize is the size of the credit words of one direction.
 const creditsSize = ends.CreditWords * wordSize
 
-// fileSize is the size of the memory of a connection, with credit words or without.
-func fileSize(ring int, credits bool) int {
-	size := 2 * halfSize(ring)
-	if credits {
+// fileSize is the size of the memory of a connection whose ends have agreed on flags.
+func fileSize(ring int, agreed uint32) int {
+	size := 2 * halfSize(ring, agreed&flagSlots != 0)
+	if agreed&flagCredits != 0 {
 		size += 2 * creditsSize
 	}
 	return size
 }
 
-// layHalves lays both directions over the memory of a connection.
-func layHalves(mem []byte, ring int) (first, second half) {
-	size := halfSize(ring)
-	first, second = layHalf(mem, ring), layHalf(mem[size:], ring)
-	if words := mem[2*size:]; len(words) != 0 {
+// layHalves lays both directions over the memory of a connection whose ends have agreed on flags.
+func layHalves(mem []byte, ring int, agreed uint32) (first, second half) {
+	slots := agreed&flagSlots != 0
+	size := halfSize(ring, slots)
+	first, second = layHalf(mem, ring, slots), layHalf(mem[size:], ring, slots)
+	if agreed&flagCredits != 0 {
+		words := mem[2*size:]
 		first.credits, second.credits = wordsAt(words[:creditsSize]), wordsAt(words[creditsSize:])
 	}
 	return first, second
 }
 
 // layHalf lays a direction over memory of halfSize bytes.
-func layHalf(mem []byte, ring int) half {
-	framesOffset := wordsOffset + ring/lineSize*wordSize
-	return half{
-		freed:   descriptors.IndexAt(mem[freedOffset:]),
-		asleep:  descriptors.IndexAt(mem[asleepOffset:]),
-		void:    &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
-		copying: descriptors.IndexAt(mem[copyOffset:]),
-		words:   wordsAt(mem[wordsOffset:framesOffset]),
-		frames:  mem[framesOffset : framesOffset+ring : framesOffset+ring],
+func layHalf(mem []byte, ring int, slots bool) half {
+	framesOffset := wordsOffset + wordsSize(ring, slots)
+	h := half{
+		freed:     descriptors.IndexAt(mem[freedOffset:]),
+		freedBoth: &wordsAt(mem[freedOffset : freedOffset+wordSize])[0],
+		asleep:    descriptors.IndexAt(mem[asleepOffset:]),
+		void:      &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
+		copying:   descriptors.IndexAt(mem[copyOffset:]),
+		words:     wordsAt(mem[wordsOffset:framesOffset]),
+		frames:    mem[framesOffset : framesOffset+ring : framesOffset+ring],
 	}
+	if slots {
+		h.shift = slotShift
+	}
+	return h
 }
+
+// slots reports whether each frame has a slot.
+func (h *half) slots() bool { return h.shift != 0 }
+
+// count is how many frames have a word.
+func (h *half) count() uint32 { return uint32(len(h.words)) >> (h.shift & 31) }
 
 // prepare gives every word the number that it would have had one lap ago: a word
 // has that number or the next one, and no other.
 func (h *half) prepare() {
-	for i := range h.words {
-		h.words[i] = wordOf(uint32(i-len(h.words)), 0, 0, flagEnded)
+	for i, n := uint32(0), h.count(); i < n; i++ {
+		*h.word(i) = wordOf(i-n, 0, 0, flagEnded)
 	}
 }
 
-// slotSize is the room of a frame of n bytes in the ring.
-func slotSize(n uint32) uint32 { return max((n+lineSize-1)&^(lineSize-1), lineSize) }
+// spaceOf is the room of a frame of n bytes in the ring.
+func spaceOf(n uint32) uint32 { return max((n+lineSize-1)&^(lineSize-1), lineSize) }
 
 // place is where a frame of n bytes starts that follows position at, and where
 // the next one may. Positions are free-running.
 func (h *half) place(at, n uint32) (start, end uint32) {
-	size, need := uint32(len(h.frames)), slotSize(n)
+	size, need := uint32(len(h.frames)), spaceOf(n)
 	if used := at & (size - 1); used+need > size {
 		at += size - used
 	}
@@ -104,4 +137,10 @@ func (h *half) frame(start, n uint32) []byte {
 }
 
 // word is the word of frame i.
-func (h *half) word(i uint32) *uint64 { return &h.words[i&uint32(len(h.words)-1)] }
+func (h *half) word(i uint32) *uint64 { return &h.words[i<<(h.shift&31)&uint32(len(h.words)-1)] }
+
+// slot is the slot of frame i: its word, and the words behind it.
+func (h *half) slot(i uint32) *[1 << slotShift]uint64 {
+	at := i << slotShift & uint32(len(h.words)-1)
+	return (*[1 << slotShift]uint64)(h.words[at : at+1<<slotShift])
+}

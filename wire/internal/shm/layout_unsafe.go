@@ -21,3 +21,8 @@ func within(p, mem []byte) (offset uint64, ok bool) {
 func toLine(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % lineSize)
 }
+
+// payloadIn is the room of a slot behind its two words of header.
+func payloadIn(slot *[1 << slotShift]uint64) *[slotPayload]byte {
+	return (*[slotPayload]byte)(unsafe.Pointer(&slot[slotHeader/wordSize]))
+}

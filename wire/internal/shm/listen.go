@@ -157,7 +157,9 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return refuse(refuseHello, err)
 	}
 	ring := ringFor(p.options.Ring, max(p.mtu, theirs.mtu))
-	fd, memory, err := p.createRings(fileSize(ring, theirs.flags&flagCredits != 0))
+	version := min(theirs.newest, newest)
+	ours := p.greet(version, version, ring)
+	fd, memory, err := p.createRings(fileSize(ring, ours.flags&theirs.flags))
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
@@ -166,8 +168,6 @@ func (p *Port) agree(c *conn) (*session, error) {
 			unix.Close(fd)
 		}
 	}()
-	version := min(theirs.newest, newest)
-	ours := p.greet(version, version, ring)
 	s := newSession(c, memory, ring, true, ours, theirs)
 	memory.number = rand.Uint32() | 1
 	*numberIn(memory.mem) = memory.number

@@ -79,7 +79,7 @@ type Options struct {
 	// the peer, if it agrees: it can then write to all of it at any time.
 	ShareWrite bool
 	// Transferable keeps the file of the memory open, so that Adopt's port can go to another
-	// process (Port.Pause). It is for RoleListen, without Share.
+	// process (Port.Pause). It is for RoleListen, without Share, and has no slots.
 	Transferable bool
 	// Marks, unless it is nil, is where the peer can mark itself, by number Mark; see Idle.
 	Marks *Marks

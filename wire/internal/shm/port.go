@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -68,6 +69,7 @@ var (
 	_ ends.Port          = (*Port)(nil)
 	_ engine.Progressive = (*Port)(nil)
 	_ engine.Lossless    = (*Port)(nil)
+	_ engine.Slots       = (*Port)(nil)
 	_ engine.Lender      = (*Port)(nil)
 	_ engine.Direct      = (*Port)(nil)
 )
@@ -187,7 +189,40 @@ func (p *Port) Wire() uint32 {
 }
 
 // Mark is described at engine.Lossless.
-func (p *Port) Mark() uint32 { return p.tx.head }
+func (p *Port) Mark() uint32 { return p.tx.mark() }
+
+// ReserveShort is described at engine.Slots.
+func (p *Port) ReserveShort(n int) []byte {
+	if !p.tx.slots() || p.state.Load() != 0 || uint(n) > uint(p.mtu-descriptors.HeaderSize) {
+		return nil
+	}
+	b := p.tx.reserveShort(uint32(n))
+	if b == nil && p.tx.fault != nil {
+		p.drop(p.tx.fault)
+	}
+	return b
+}
+
+// CommitShort is described at engine.Slots.
+func (p *Port) CommitShort(h descriptors.ShortHeader, lent bool) {
+	switch {
+	case !p.tx.reserved:
+	case p.state.Load()&^statePlugs != 0:
+		p.tx.reserved = false
+	case lent:
+		p.tx.commitShort(h, flagLent)
+	default:
+		p.tx.commitShort(h, 0)
+	}
+}
+
+// Short is described at engine.Slots.
+func (p *Port) Short() (h descriptors.ShortHeader, lent, ok bool) {
+	if !p.rx.short || !p.rx.held {
+		return h, false, false
+	}
+	return p.rx.header, p.rx.lent, true
+}
 
 // Fill returns the memory for frames that the peer has not released: size bytes, of which those from
 // freed to head are used. Positions are free-running, as Mark's. size is 0 without a peer.
@@ -203,7 +238,7 @@ func (p *Port) Fill() (freed, head, size uint32) {
 }
 
 // Taken is described at engine.Lossless.
-func (p *Port) Taken() uint32 { return p.tx.taken }
+func (p *Port) Taken() uint32 { return p.tx.sure }
 
 // Break is described at engine.Lossless: it ends the session.
 func (p *Port) Break() {
@@ -259,18 +294,18 @@ func (p *Port) Receive() []byte {
 	if p.state.Load() != 0 && !p.settleReceive() {
 		return nil
 	}
-	if p.tx.freedSeen != p.tx.head {
+	if p.tx.released() != p.tx.mark() {
 		if p.tx.asked++; p.tx.asked%takenEvery == 0 {
 			if p.tx.look(); p.tx.fault != nil {
 				p.drop(p.tx.fault)
 			}
 		}
 	}
-	freed := p.tx.freedSeen // before the look for frames
+	sure := p.tx.released() // before the look for frames
 	f := p.rx.take()
 	if f == nil {
 		if !p.rx.skipped {
-			p.tx.taken = freed
+			p.tx.sure = sure
 		}
 		p.nothing()
 	}

@@ -23,6 +23,7 @@ const (
 	flagDirect  = 32
 	flagWrite   = 64
 	flagMarks   = 128
+	flagSlots   = 256
 	flagsShift  = 32
 
 	// exportWritable in an export says that the peer may write.
@@ -117,6 +118,9 @@ func greetingOf(m message) (greeting, error) {
 // greet is the greeting of this side, with the versions that it offers or has chosen.
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
 	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle | flagCredits}
+	if !p.options.Transferable {
+		g.flags |= flagSlots
+	}
 	if p.options.Share {
 		g.flags |= flagShare | flagDirect
 	}

@@ -39,6 +39,7 @@ const (
 	flagBarrier = 2 << 32
 	flagBell    = 4 << 32
 	flagCredits = 16 << 32
+	flagSlots   = 128 << 32
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128
@@ -55,6 +56,7 @@ type raw struct {
 	ours, theirs []byte
 	ring         int
 	credits      bool // both know credit words
+	slots        bool // and slots
 }
 
 func pack(kind, id uint32, a, b, c uint64) []byte {
@@ -146,7 +148,7 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 			t.Fatalf("answer to hello: kind %d, id %#x, numbers %#x, descriptor %d", kind, id, a, fd)
 		}
 		defer unix.Close(fd)
-		r.credits = flags&flagCredits != 0
+		r.credits, r.slots = flags&flagCredits != 0, flags&flagSlots != 0
 		r.layOut(fd, int(ring), false)
 		r.send(msgReady, 0, 0, 0, 0)
 		return r
@@ -156,7 +158,8 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 // layOut maps the memory.
 func (r *raw) layOut(fd, ring int, listener bool) {
 	r.t.Helper()
-	part := 4096 + ring/8 + ring
+	r.ring = ring
+	part := r.framesAt() + ring
 	size := 2 * part
 	if r.credits {
 		size += 2 * 4096 * 16
@@ -165,7 +168,7 @@ func (r *raw) layOut(fd, ring int, listener bool) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.mem, r.ring = mem, ring
+	r.mem = mem
 	r.ours, r.theirs = mem[part:], mem[:part]
 	if listener {
 		r.ours, r.theirs = r.theirs, r.ours
@@ -174,7 +177,29 @@ func (r *raw) layOut(fd, ring int, listener bool) {
 
 // word is the word of frame i of a part.
 func (r *raw) word(part []byte, i int) *uint64 {
+	if r.slots {
+		return (*uint64)(unsafe.Pointer(&part[4096+i%(r.ring/256)*128]))
+	}
 	return (*uint64)(unsafe.Pointer(&part[4096+i%(r.ring/64)*8]))
+}
+
+// framesAt is where the frames start in a part.
+func (r *raw) framesAt() int {
+	if r.slots {
+		return 4096 + r.ring/2
+	}
+	return 4096 + r.ring/8
+}
+
+// slot is what follows the word of frame i of a part in its slot: a header of 8 bytes, and 112 more.
+func (r *raw) slot(part []byte, i int) []byte { return part[4096+i%(r.ring/256)*128+8:][:120] }
+
+// putShort writes a short frame in its slot, and the word, in which length may be wrong.
+func (r *raw) putShort(i int, header uint64, payload []byte, length, tag, flags uint64) {
+	s := r.slot(r.ours, i)
+	binary.LittleEndian.PutUint64(s, header)
+	copy(s[8:], payload)
+	r.put(i, length, tag, flags)
 }
 
 // put writes the word of frame i that this side sends.
@@ -187,7 +212,7 @@ func (r *raw) putWord(i int, w uint64) { atomic.StoreUint64(r.word(r.ours, i), w
 // creditWord is a credit word of the direction in which this side receives, of an endpoint:
 // what it gives, or at which credit the peer asks for more.
 func (r *raw) creditWord(sends bool, endpoint, which int) *uint64 {
-	at := 2*(4096+r.ring/8+r.ring) + endpoint*16 + which*8
+	at := 2*(r.framesAt()+r.ring) + endpoint*16 + which*8
 	if sends { // in the second part, since the port listens
 		at += 4096 * 16
 	}
@@ -197,8 +222,14 @@ func (r *raw) creditWord(sends bool, endpoint, which int) *uint64 {
 // freed is how far this side says that it has read.
 func (r *raw) freed() *uint32 { return (*uint32)(unsafe.Pointer(&r.theirs[0])) }
 
+// freedFrames is how many frames this side says that it has read, with slots.
+func (r *raw) freedFrames() *uint32 { return (*uint32)(unsafe.Pointer(&r.theirs[4])) }
+
+// freedWord is what the peer says that it has read: bytes, or frames.
+func (r *raw) freedWord(which int) *uint32 { return (*uint32)(unsafe.Pointer(&r.ours[4*which])) }
+
 // frames is the ring in which this side sends.
-func (r *raw) frames() []byte { return r.ours[4096+r.ring/8:][:r.ring] }
+func (r *raw) frames() []byte { return r.ours[r.framesAt():][:r.ring] }
 
 // poke writes a word anywhere into the memory, as a hostile peer would.
 func (r *raw) poke(at int, v uint64) {

@@ -3,6 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
@@ -13,11 +14,15 @@ type receiver struct {
 	limit  uint32 // bytes of the largest frame that the peer may send
 	eighth uint32
 
-	tail      uint32 // position behind the last frame that was released
-	freedLast uint32 // as the sender knows it
-	number    uint32 // of the next frame, or of the one that is held
+	tail        uint32 // position behind the last frame that was released
+	freedLast   uint32 // as the sender knows it
+	number      uint32 // of the next frame, or of the one that is held
+	freedNumber uint32 // as the sender knows it, with slots
 
 	held    bool
+	short   bool // it has the header that follows
+	lent    bool // and its payload is references
+	header  descriptors.ShortHeader
 	ended   bool   // its sender is done with it
 	broken  bool   // it will not become whole
 	start   uint32 // of the frame that is held
@@ -37,16 +42,24 @@ type receiver struct {
 // take returns the oldest frame, nil if there is none. It stays until release.
 func (r *receiver) take() []byte {
 	if r.held {
-		return r.frame(r.start, r.length)
+		return r.current()
 	}
 	// Frames that will not become whole are skipped, as many as there can be.
-	for range r.words {
+	for range r.count() {
 		var f []byte
 		if f, r.skipped = r.look(); !r.skipped {
 			return f
 		}
 	}
 	return nil
+}
+
+// current is the frame that is held.
+func (r *receiver) current() []byte {
+	if r.short && r.length <= slotPayload {
+		return payloadIn(r.slot(r.number))[:r.length:r.length]
+	}
+	return r.frame(r.start, r.length)
 }
 
 // look does what take does for one frame, and reports whether it has skipped it.
@@ -62,13 +75,44 @@ func (r *receiver) look() (frame []byte, skipped bool) {
 		r.none(w)
 		return nil, false
 	}
+	if r.slots() && w>>flagShift&flagShort != 0 {
+		return r.takeShort(w, n)
+	}
 	return r.part(w, n)
 }
 
 // hold makes the next frame, of n bytes, the one that is held.
 func (r *receiver) hold(n uint32) {
 	r.start, r.next = r.place(r.tail, n)
-	r.length, r.held = n, true
+	r.length, r.held, r.short = n, true, false
+}
+
+// takeShort takes a short frame with the word w, of n bytes.
+func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
+	flags := w >> flagShift & flagMask
+	switch {
+	case n > r.limit-descriptors.HeaderSize || flags&flagLent != 0 && n > slotPayload:
+		r.fault = &PeerError{"length of a short frame", uint64(n), "at most what was agreed on"}
+		return nil, false
+	case flags&^(flagEnded|flagAborted|flagShort|flagLent) != 0 || flags&flagEnded == 0:
+		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2 and 8 or not"}
+		return nil, false
+	}
+	if n > slotPayload {
+		r.hold(n)
+	} else {
+		r.length, r.next, r.held = n, r.tail, true
+	}
+	r.arrived, r.ended, r.broken = n, true, false
+	if flags&flagAborted != 0 {
+		r.aborted++
+		r.release()
+		return nil, true
+	}
+	r.short, r.lent = true, flags&flagLent != 0
+	// It is read once: the peer may write it at any time.
+	r.header = unpacked(atomic.LoadUint64(&r.slot(r.number)[slotHeader/wordSize-1]), uint16(w>>shownShift))
+	return r.current(), false
 }
 
 // part takes a frame that has not arrived whole, or whose word is bad.
@@ -94,15 +138,19 @@ func (r *receiver) part(w uint64, n uint32) (frame []byte, skipped bool) {
 // none looks at a word that is not of the next frame, and gives back the room of
 // what was released.
 func (r *receiver) none(w uint64) {
-	// Where the next frame will start is fetched at each look. The processor does
-	// so ahead of knowing that the look is in vain: when it is not, a frame of two
+	// Where the next frame will start, or the second line of its slot, is fetched at each look. The
+	// processor does so ahead of knowing that the look is in vain: when it is not, a frame of two
 	// lines is under way at the same time as its word.
-	atomicmem.Fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
-	if w>>numShift != numberOf(r.number-uint32(len(r.words))) {
+	if r.slots() {
+		atomicmem.Fetch(&payloadIn(r.slot(r.number))[lineSize-slotHeader])
+	} else {
+		atomicmem.Fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
+	}
+	if w>>numShift != numberOf(r.number-r.count()) {
 		r.fault = &PeerError{"number of a frame", w >> numShift, "the next one, or the one that was there before"}
 		return
 	}
-	if r.tail != r.freedLast {
+	if r.number != r.freedNumber {
 		r.free()
 	}
 }
@@ -159,7 +207,7 @@ func (r *receiver) late() bool {
 }
 
 func (r *receiver) left() bool {
-	return !r.held && r.lates != uint32(len(r.words)) && atomic.LoadUint64(r.word(r.number))>>numShift == numberOf(r.number)
+	return !r.held && r.lates != r.count() && atomic.LoadUint64(r.word(r.number))>>numShift == numberOf(r.number)
 }
 
 // release gives back the frame that is held. It may still be on its way: its
@@ -171,7 +219,7 @@ func (r *receiver) release() {
 	r.held = false
 	r.tail = r.next
 	r.number++
-	if r.tail-r.freedLast >= r.eighth {
+	if r.tail-r.freedLast >= r.eighth || r.number-r.freedNumber >= r.count()/8 {
 		r.free()
 	}
 }
@@ -183,10 +231,15 @@ func (r *receiver) revoked() bool {
 		return true
 	}
 	v := atomic.LoadUint64(r.void)
-	return v&voidAll != 0 || v&voidBefore != 0 && uint32(v)-r.number-1 < uint32(len(r.words))
+	return v&voidAll != 0 || v&voidBefore != 0 && uint32(v)-r.number-1 < r.count()
 }
 
+// free tells the sender what has been given back.
 func (r *receiver) free() {
-	atomicmem.Store32(r.freed, r.tail)
-	r.freedLast = r.tail
+	if r.slots() {
+		atomicmem.Store64(r.freedBoth, uint64(r.number)<<32|uint64(r.tail))
+	} else {
+		atomicmem.Store32(r.freed, r.tail)
+	}
+	r.freedLast, r.freedNumber = r.tail, r.number
 }

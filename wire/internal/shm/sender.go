@@ -3,6 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 )
 
@@ -14,8 +15,10 @@ type sender struct {
 	head      uint32 // position after the last frame that was ended or shown
 	freedSeen uint32
 	number    uint32 // of the next frame
+	taken     uint32 // number up to which the receiver has given frames back, with slots
 
 	start, room uint32 // of the frame that is reserved or open
+	end         uint32 // position behind it
 	reserved    bool
 	open        bool   // the frame before number is not whole yet
 	shown       uint32 // bytes of it that the peer has
@@ -28,7 +31,7 @@ type sender struct {
 
 	heard uint32 // frames that the peer had sent when this side answered last
 	asked uint32 // how often it was time to look at what the peer has released
-	taken uint32 // up to where it had when Receive last found nothing
+	sure  uint32 // up to where it had when Receive last found nothing
 
 	loans []loanOf // by frame number; nil as long as nothing has been lent
 
@@ -52,29 +55,92 @@ func (s *sender) reserve(n uint32) []byte {
 		s.abort()
 	}
 	start, end := s.place(s.head, n)
-	if size := uint32(len(s.frames)); end-s.freedSeen > size {
-		if s.look(); end-s.freedSeen > size {
-			s.reserved = false
-			return nil
-		}
+	if !s.fits(end) {
+		s.reserved = false
+		return nil
 	}
-	s.start, s.room, s.reserved = start, n, true
+	s.start, s.end, s.room, s.reserved = start, end, n, true
 	return s.frame(start, n)
+}
+
+// reserveShort returns n bytes for the payload of a short frame, nil if there is no room. It is for
+// memory with slots.
+func (s *sender) reserveShort(n uint32) []byte {
+	if n > slotPayload {
+		return s.reserve(n)
+	}
+	if s.open {
+		s.abort()
+	}
+	if !s.fits(s.head) {
+		s.reserved = false
+		return nil
+	}
+	s.end, s.room, s.reserved = s.head, n, true
+	return payloadIn(s.slot(s.number))[:n:n]
+}
+
+// fits reports whether there is room for a frame that ends at a position, and for its word.
+func (s *sender) fits(end uint32) bool {
+	size, count := uint32(len(s.frames)), s.count()
+	if end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count) {
+		return true
+	}
+	s.look()
+	return end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count)
 }
 
 // look reads how far the receiver is.
 func (s *sender) look() {
-	freed := atomic.LoadUint32(s.freed)
-	if freed-s.freedSeen > s.head-s.freedSeen {
-		s.fault = &PeerError{"freed bytes", uint64(freed), "a position between the last one and what was sent"}
+	if !s.slots() {
+		s.lookAt(atomic.LoadUint32(s.freed), s.number)
 		return
 	}
-	s.freedSeen = freed
+	both := atomic.LoadUint64(s.freedBoth)
+	s.lookAt(uint32(both), uint32(both>>32))
+}
+
+// lookAt takes what the receiver says: the position and the number up to which it has given back.
+func (s *sender) lookAt(freed, taken uint32) {
+	switch {
+	case freed-s.freedSeen > s.head-s.freedSeen:
+		s.fault = &PeerError{"freed bytes", uint64(freed), "a position between the last one and what was sent"}
+	case taken-s.taken > s.number-s.taken:
+		s.fault = &PeerError{"freed frames", uint64(taken), "a number between the last one and what was sent"}
+	default:
+		s.freedSeen, s.taken = freed, taken
+	}
+}
+
+// mark is the position behind the last frame. With slots it is a number of frames, else of bytes. So is
+// released, up to which the receiver is known to have given frames back.
+func (s *sender) mark() uint32 {
+	if s.slots() {
+		return s.number
+	}
+	return s.head
+}
+
+func (s *sender) released() uint32 {
+	if s.slots() {
+		return s.taken
+	}
+	return s.freedSeen
 }
 
 // commit appends the reserved frame. It shows with flush.
 func (s *sender) commit() {
-	w := wordOf(s.number, s.room, s.room, flagEnded)
+	s.append(wordOf(s.number, s.room, s.room, flagEnded))
+}
+
+// commitShort appends what reserveShort has reserved, with a header.
+func (s *sender) commitShort(h descriptors.ShortHeader, flags uint64) {
+	s.slot(s.number)[slotHeader/wordSize-1] = packed(h)
+	s.append(shortOf(s.number, s.room, h.Tag, flags))
+}
+
+// append appends the reserved frame, of which w is the word.
+func (s *sender) append(w uint64) {
 	if s.batch {
 		*s.word(s.number) = w
 	} else {
@@ -87,7 +153,7 @@ func (s *sender) commit() {
 func (s *sender) pass() {
 	s.reserved = false
 	s.number++
-	s.head = s.start + slotSize(s.room)
+	s.head = s.end
 }
 
 // flush shows the receiver what was committed. It reports whether there was
@@ -108,7 +174,7 @@ func (s *sender) answer(heard uint32) {
 	s.heard = heard
 	if s.room > demoteAbove && s.room <= demoteUpTo && s.number-s.firstNumber == 1 {
 		f := s.frame(s.start, s.room)
-		atomicmem.Demote(&f[0], int(slotSize(s.room))/lineSize)
+		atomicmem.Demote(&f[0], int(spaceOf(s.room))/lineSize)
 	}
 }
 
@@ -150,7 +216,7 @@ func (s *sender) revoke() { atomicmem.Store64(s.void, voidBefore|uint64(s.number
 // lend notes on whose behalf the frame that was committed last lends.
 func (s *sender) lend(owner uint32) {
 	if s.loans == nil {
-		s.loans = make([]loanOf, len(s.words))
+		s.loans = make([]loanOf, s.count())
 	}
 	s.loans[(s.number-1)&uint32(len(s.loans)-1)] = loanOf{s.number - 1, owner}
 }

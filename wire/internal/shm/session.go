@@ -62,11 +62,11 @@ type answer struct {
 
 // newSession lays out the rings for the side that listens, or the other.
 func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs greeting) *session {
-	first, second := layHalves(m.mem, ring)
+	agreed := ours.flags & theirs.flags
+	first, second := layHalves(m.mem, ring, agreed)
 	if !listening {
 		first, second = second, first
 	}
-	agreed := ours.flags & theirs.flags
 	// Both processes take part in membarrier, or senders make barriers.
 	light := agreed&flagBarrier != 0
 	slept := &atomic.Uint64{}

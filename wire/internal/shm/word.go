@@ -1,5 +1,7 @@
 package shm
 
+import "github.com/trapeze-nic/trapeze/descriptors"
+
 // A word says all about one frame: see the package's documentation.
 const (
 	lengthBits = 16 // MaxMTU fits
@@ -13,6 +15,8 @@ const (
 
 	flagEnded   uint64 = 1
 	flagAborted uint64 = 2
+	flagShort   uint64 = 4 // the tag stands where other frames say what has arrived
+	flagLent    uint64 = 8 // of short ones: references stand in place of the payload
 )
 
 // wholeOf is the word of a frame of n bytes with a number, all of which has
@@ -27,6 +31,21 @@ func numberOf(i uint32) uint64 { return (uint64(i) + 1) & numMask }
 // wordOf is the word of frame i, of n bytes of which shown have arrived.
 func wordOf(i, n, shown uint32, flags uint64) uint64 {
 	return numberOf(i)<<numShift | flags<<flagShift | uint64(shown)<<shownShift | uint64(n)
+}
+
+// shortOf is the word of frame i, a short one of n bytes.
+func shortOf(i, n uint32, tag uint16, flags uint64) uint64 {
+	return wordOf(i, n, uint32(tag), flags|flagShort|flagEnded)
+}
+
+// packed is the header of a short frame as it stands in its slot, without Tag, which the word has.
+func packed(h descriptors.ShortHeader) uint64 {
+	return uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
+}
+
+// unpacked is the opposite of packed.
+func unpacked(w uint64, tag uint16) descriptors.ShortHeader {
+	return descriptors.ShortHeader{Endpoint: uint16(w), PSN: uint16(w >> 16), Ack: uint16(w >> 32), Credit: uint16(w >> 48), Tag: tag}
 }
 
 // Bits of the word that says which loans are void: those of the frames before a

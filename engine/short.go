@@ -1,0 +1,98 @@
+package engine
+
+import "github.com/trapeze-nic/trapeze/descriptors"
+
+// short takes a short frame.
+func (r *receiver) short(payload []byte, h descriptors.ShortHeader, lent bool) {
+	if !r.shortLane(payload, h, lent) {
+		r.takeFrame(r.lengthen(payload, h, lent))
+	}
+}
+
+// shortLane does for a short frame what lane does for others.
+func (r *receiver) shortLane(payload []byte, h descriptors.ShortHeader, lent bool) bool {
+	ep := r.endpoint(uint32(h.Endpoint))
+	if ep == nil || ep.rel == nil || !ep.rel.shorts || ep.state != descriptors.StateConnected || r.hooks&arriveWhole != 0 {
+		return false
+	}
+	rel, n := ep.rel, uint32(len(payload))
+	ack, credit := ahead(rel.heardAck, h.Ack), ahead(rel.heardCredit, h.Credit)
+	if h.Tag != uint16(ep.remote.ourKey) || h.PSN != uint16(rel.expect) || int32(ack-rel.nxt) > 0 {
+		return false
+	}
+	var at descriptors.Reference
+	if lent {
+		if n != descriptors.ReferenceSize || r.lender == nil {
+			return false
+		}
+		at = descriptors.ReferencesAt(payload)[0] // read once: the peer may be able to write it
+		n = at.Length
+	}
+	in := r.await(ep, n)
+	if in == nil || n == 0 {
+		return false
+	}
+	from := payload
+	if lent {
+		if from = r.lender.Borrow(at.Region, at.Offset, uint64(n)); len(from) != int(n) {
+			return false
+		}
+	}
+	if !r.dma.movers[Receive].Whole(int(n), 0) {
+		return false
+	}
+	if in.pushed != nil {
+		in.pushed.void(in.pushedAt, uint64(n))
+	}
+	copy(in.memory, from)
+	if lent && !r.lender.Return() {
+		// Its sender has taken the memory back meanwhile.
+		frame := r.lengthen(payload, h, lent)
+		r.header, r.unanswered = *descriptors.HeaderAt(frame), false
+		r.refuse()
+		r.release(frame)
+		return true
+	}
+	r.arrived(ep, in, n, ack, credit, 0, 0)
+	return true
+}
+
+// ahead is the number at or behind known, by less than 2^16, of which bits 15:0 are low.
+func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
+
+// lengthen makes a whole frame of a short one, in memory of the engine.
+func (r *receiver) lengthen(payload []byte, s descriptors.ShortHeader, lent bool) []byte {
+	frame := r.ownFrame()[:descriptors.HeaderSize+len(payload)]
+	copy(frame[descriptors.HeaderSize:], payload)
+	length := uint32(len(payload))
+	flags := descriptors.FrameFirst | descriptors.FrameLast
+	if lent {
+		flags |= descriptors.FrameReference
+		length = 0
+		for _, at := range descriptors.ReferencesAt(frame[descriptors.HeaderSize:]) {
+			length += min(at.Length, descriptors.MaxMTU) // too much is refused
+		}
+	}
+	h := r.wholeHeader(s)
+	h.Flags, h.Length, h.Extent = flags, uint16(length), length
+	*descriptors.HeaderAt(frame) = h
+	return frame
+}
+
+// wholeHeader is what a short header stands for, but for length and flags. If no connection with
+// its tag is remembered, Source is zero, and Key the tag.
+func (r *receiver) wholeHeader(s descriptors.ShortHeader) descriptors.Header {
+	h := descriptors.Header{Destination: r.mac, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
+		Type: descriptors.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
+	ep := r.endpoint(h.DestinationEndpoint)
+	if ep != nil && ep.remote.is(s.Tag) {
+		h.PSN, h.Ack, h.Credit = ahead(ep.remote.theirKey, s.PSN), ahead(ep.remote.ourKey, s.Ack), uint32(s.Credit)
+		if rel := ep.rel; rel != nil {
+			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.expect, s.PSN), ahead(rel.heardAck, s.Ack), ahead(rel.heardCredit, s.Credit), rel.done
+		}
+		h.Source, h.SourceEndpoint, h.Key = ep.remote.mac, ep.remote.endpoint, ep.remote.ourKey
+	} else if p := r.conns.lastWith(ep, s); p != nil {
+		h.Source, h.SourceEndpoint, h.Key = p.mac, p.endpoint, p.ourKey
+	}
+	return h
+}

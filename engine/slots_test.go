@@ -1,0 +1,326 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/engine"
+)
+
+// slotted is an end of a wire that loses nothing and carries short frames.
+type slotted struct {
+	*exact
+	seen  func(h descriptors.ShortHeader, payload []byte) // each that is sent
+	short int                                             // frames that were sent short
+	lent  int                                             // of them, of references
+}
+
+type shortFrame struct {
+	header descriptors.ShortHeader
+	lent   bool
+}
+
+// withSlots is an option behind exactly.
+func withSlots(c *engine.Config, _ *port) {
+	e := c.Port.(*exact)
+	if e.wire.shorts == nil {
+		e.wire.shorts = map[*byte]shortFrame{}
+	}
+	s := &slotted{exact: e}
+	c.Host.(*node).slots = s
+	c.Port = s
+}
+
+// lendsToo is an option behind lending, exactly and withSlots.
+func lendsToo(c *engine.Config, _ *port) {
+	c.Port = struct {
+		*slotted
+		*lender
+	}{c.Port.(*slotted), c.Host.(*node).lender}
+}
+
+func (s *slotted) ReserveShort(n int) []byte { return s.Reserve(n) }
+
+func (s *slotted) CommitShort(h descriptors.ShortHeader, lent bool) {
+	s.wire.shorts[&s.space[0]] = shortFrame{h, lent}
+	if s.short++; lent {
+		s.lent++
+	}
+	if s.seen != nil {
+		s.seen(h, s.space)
+	}
+	*s.out = append(*s.out, s.space)
+	s.wire.sent[s.out]++
+	s.space = nil
+}
+
+func (s *slotted) Short() (h descriptors.ShortHeader, lent, ok bool) {
+	f := (*s.in)[0]
+	if len(f) == 0 {
+		return h, false, false
+	}
+	short, ok := s.wire.shorts[&f[0]]
+	return short.header, short.lent, ok
+}
+
+func (s *slotted) Release() {
+	if f := (*s.in)[0]; len(f) != 0 {
+		delete(s.wire.shorts, &f[0])
+	}
+	s.exact.Release()
+}
+
+// arrive has a short frame arrive.
+func (s *slotted) arrive(h descriptors.ShortHeader, payload []byte, lent bool) {
+	frame := alignedBytes(len(payload))
+	copy(frame, payload)
+	s.wire.shorts[&frame[0]] = shortFrame{h, lent}
+	*s.in = append(*s.in, frame)
+}
+
+// slotsPair is pair over such a wire, with doorbells that are calls.
+func slotsPair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
+	t.Helper()
+	ends = new([2]*exact)
+	w, v, p = pair(t, change, append(options, exactly(ends), withSlots)...)
+	w.a.calls, w.b.calls = true, true
+	return w, v, p, ends
+}
+
+// renew makes a descriptor of n bytes that is done one that may be posted again.
+func renew(d *descriptors.Descriptor, n uint32) {
+	d.Control().Length = n
+	d.Control().StoreStatus(0)
+}
+
+// TestShortMessages: messages of one frame without immediate data go as short frames, in both directions,
+// and arrive as they were.
+func TestShortMessages(t *testing.T) {
+	w, v, p, _ := slotsPair(t, nil)
+	mustArrive(t, v, p, 1, 0) // the first one waits for credit
+	for i, n := range []int{1, 64, 112, 113, 1000, 1984} {
+		mustArrive(t, v, p, n, uint64(i))
+		mustArrive(t, p, v, n, uint64(i))
+	}
+	if w.a.slots.short != 6 || w.b.slots.short != 6 {
+		t.Errorf("%d and %d short frames, want 6", w.a.slots.short, w.b.slots.short)
+	}
+	mustArrive(t, v, p, 1985, 7) // in two frames
+	s, _ := v.descriptor(10)
+	s.SetImmediate(7)
+	r, _ := p.descriptor(10)
+	p.postRecv(r)
+	v.postSend(s)
+	w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
+	if r.Status()&descriptors.StatusImmediate == 0 || w.a.slots.short != 6 {
+		t.Errorf("%v, %d short frames", r.Status(), w.a.slots.short)
+	}
+}
+
+// TestShortNumbers: an end whose Ack or Credit has got ahead by 2^16 since its last frame sends a whole one. Up
+// to there a short one says which it is.
+func TestShortNumbers(t *testing.T) {
+	w, v, p, _ := slotsPair(t, nil, smallMemory)
+	mustArrive(t, v, p, 8, 1)
+	mustArrive(t, p, v, 8, 1)
+	var sends, receives []*descriptors.Descriptor
+	for range 4 {
+		s, _ := v.descriptor(8)
+		r, _ := p.descriptor(8)
+		sends, receives = append(sends, s), append(receives, r)
+	}
+	back, _ := p.descriptor(8)
+	into, _ := v.descriptor(8)
+	for _, tt := range []struct {
+		messages int
+		short    bool
+	}{{1<<16 - 1, true}, {1 << 16, false}, {5, true}, {1<<16 - 1, true}} {
+		before := w.b.slots.short
+		frames := w.b.e.Counter(descriptors.CounterFramesSent)
+		for i := range tt.messages {
+			s, r := sends[i%4], receives[i%4]
+			renew(s, 8)
+			renew(r, 8)
+			p.postRecv(r)
+			v.postSend(s)
+			for n := 0; !s.Status().Done() || !r.Status().Done(); n++ {
+				if w.b.e.Step(); n > 100 {
+					t.Fatalf("message %d of %d: %v, %v", i, tt.messages, s.Status(), r.Status())
+				}
+				w.a.e.Step()
+			}
+			if s.Status().Failed() || r.Status().Failed() {
+				t.Fatalf("message %d of %d: %v, %v", i, tt.messages, s.Status(), r.Status())
+			}
+		}
+		if n := w.b.e.Counter(descriptors.CounterFramesSent) - frames; n != 0 {
+			t.Fatalf("the receiver has sent %d frames", n)
+		}
+		renew(into, 8)
+		renew(back, 8)
+		v.postRecv(into)
+		p.postSend(back)
+		w.run("the answer", func() bool { return back.Status().Done() && into.Status().Done() })
+		if back.Status().Failed() || into.Status().Failed() {
+			t.Fatalf("%d messages: %v, %v", tt.messages, back.Status(), into.Status())
+		}
+		if short := w.b.slots.short != before; short != tt.short {
+			t.Errorf("%d messages: a short frame: %v", tt.messages, short)
+		}
+	}
+}
+
+// TestLentShort: a message that is lent is a reference in its slot. One that is taken back meanwhile, or whose
+// reference cannot be, ends the connection.
+func TestLentShort(t *testing.T) {
+	lent := func(t *testing.T) (w *world, v, p *vi) {
+		var ends [2]*lender
+		w, v, p = pair(t, nil, lending(8192, &ends), exactly(nil), withSlots, lendsToo)
+		w.a.calls, w.b.calls = true, true
+		return w, v, p
+	}
+	t.Run("good", func(t *testing.T) {
+		w, v, p := lent(t)
+		mustArrive(t, v, p, 1, 0) // the first one waits for credit
+		for i, n := range []int{2047, 2048, 4096, 8192} {
+			mustArrive(t, v, p, n, uint64(i))
+		}
+		if w.a.slots.lent != 3 || w.a.slots.short != 4 || w.b.lender.got != 3 {
+			t.Errorf("%d short frames, %d of them lent, %d borrowed", w.a.slots.short, w.a.slots.lent, w.b.lender.got)
+		}
+	})
+	t.Run("revoked", func(t *testing.T) {
+		w, v, p := lent(t)
+		w.b.lender.reading = func() { w.a.lender.Revoke(0) }
+		if sent, received, _ := message(v, p, make([]byte, 4096)); !sent.Failed() || !received.Failed() {
+			t.Errorf("%v, %v", sent, received)
+		}
+	})
+	for name, table := range map[string][]descriptors.Reference{
+		"region 0":   {{Region: 0, Length: 100}},
+		"no length":  {{Region: firstRegion}},
+		"too far":    {{Region: firstRegion, Length: 100, Offset: 1 << 40}},
+		"wraps":      {{Region: firstRegion, Length: 100, Offset: 1<<64 - 50}},
+		"too long":   {{Region: firstRegion, Length: 1<<32 - 1}},
+		"too much":   {{Region: firstRegion, Length: 60000}, {Region: firstRegion, Length: 60000}},
+		"of nothing": {{Region: firstRegion, Length: 100}, {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, v, p := lent(t)
+			mustArrive(t, v, p, 100, 1)
+			var last descriptors.ShortHeader
+			w.a.slots.seen = func(h descriptors.ShortHeader, _ []byte) { last = h }
+			mustArrive(t, v, p, 4096, 1)
+			r, _ := p.descriptor(4096)
+			p.postRecv(r)
+			last.PSN++
+			bytes := alignedBytes(len(table) * descriptors.ReferenceSize)
+			copy(descriptors.ReferencesAt(bytes), table)
+			w.b.slots.arrive(last, bytes, true)
+			w.run("the end", func() bool { return p.state() == descriptors.StateError })
+			if st := r.Status(); st&descriptors.StatusFlushed == 0 {
+				t.Errorf("%v", st)
+			}
+		})
+	}
+}
+
+// TestShortToNobody: a short frame for a connection that is no more is answered. So its sender does not
+// take it for delivered, whatever is remembered of it.
+func TestShortToNobody(t *testing.T) {
+	for name, end := range map[string]func(w *world, p *vi){
+		"reset": func(w *world, _ *vi) { w.b.e.Reset() },
+		"destroyed": func(w *world, p *vi) {
+			w.b.port.room = -1
+			start(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
+			start(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, v, p, _ := slotsPair(t, nil)
+			mustArrive(t, v, p, 1, 0)
+			r, _ := p.descriptor(100)
+			p.postRecv(r)
+			w.settle()
+			end(w, p)
+			s, _ := v.descriptor(100)
+			v.postSend(s)
+			if w.a.slots.short != 1 {
+				t.Fatalf("%d short frames", w.a.slots.short)
+			}
+			for range 200 {
+				w.a.e.Step()
+				w.b.e.Step()
+			}
+			w.b.port.room = 0
+			w.run("the end of the send", func() bool { return s.Status().Done() })
+			if !s.Status().Failed() || v.state() != descriptors.StateError {
+				t.Errorf("%v, %v", s.Status(), v.state())
+			}
+		})
+	}
+}
+
+// TestScribbledShorts: whatever short frames a peer sends, the NIC goes on, and its host's memory
+// is written where receives are only.
+func TestScribbledShorts(t *testing.T) {
+	rounds := 20_000
+	if soak.Wanted() {
+		rounds = 1_000_000
+	}
+	rnd := rand.New(rand.NewPCG(31, 3))
+	for done := 0; done < rounds; {
+		w, v, p, _ := slotsPair(t, nil, smallMemory)
+		mustArrive(t, v, p, 10, 1)
+		var last descriptors.ShortHeader
+		w.a.slots.seen = func(h descriptors.ShortHeader, _ []byte) { last = h }
+		mustArrive(t, v, p, 10, 1)
+		r, in := p.descriptor(64)
+		guard := w.b.mem[len(w.b.mem)-4096:]
+		for ; done < rounds && p.state() == descriptors.StateConnected; done++ {
+			last.PSN++
+			h := last
+			switch rnd.IntN(200) {
+			case 0:
+				h.PSN = uint16(rnd.Uint32())
+			case 1:
+				h.Ack = uint16(rnd.Uint32())
+			case 2:
+				h.Credit = uint16(rnd.Uint32())
+			case 3, 4, 5, 6:
+				h.Endpoint = uint16(rnd.Uint32())
+				last.PSN--
+			case 7, 8, 9, 10:
+				h.Tag = uint16(rnd.Uint32())
+				last.PSN--
+			}
+			renew(r, 64)
+			if rnd.IntN(300) != 0 {
+				p.postRecv(r)
+			}
+			n := 1 + rnd.IntN(64)
+			if rnd.IntN(300) == 0 {
+				n += 100
+			}
+			w.b.slots.arrive(h, pattern(n, uint64(done)), rnd.IntN(300) == 0)
+			for range 3 {
+				w.b.e.Step()
+			}
+			if r.Status().Done() && !r.Status().Failed() {
+				mustEqual(t, in[0][:r.Length()], pattern(int(r.Length()), uint64(done)))
+			}
+			*w.a.port.in = (*w.a.port.in)[:0]
+			if done%64 == 0 {
+				w.now += time.Microsecond
+			}
+		}
+		for i, c := range guard {
+			if c != 0 {
+				t.Fatalf("byte %d of memory that was not posted is %#x", i, c)
+			}
+		}
+	}
+}
