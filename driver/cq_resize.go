@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -25,9 +25,9 @@ func (n *NIC) checkEntries(op string, entries int) error {
 }
 
 func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) {
-	r.log2 = max(uint8(bits.Len(uint(entries-1))), descriptors.MinCQLog2)
+	r.log2 = max(uint8(bits.Len(uint(entries-1))), datasheet.MinCQLog2)
 	const indexLine = 64 // the index on a cache line of its own
-	r.indexAt = (uint64(descriptors.CompletionSize)<<r.log2 + indexLine - 1) &^ (indexLine - 1)
+	r.indexAt = (uint64(datasheet.CompletionSize)<<r.log2 + indexLine - 1) &^ (indexLine - 1)
 	r.buf, err = n.newDMA(ctx, r.indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	return r, err
 }
@@ -36,8 +36,8 @@ func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) 
 // knows the CQ.
 func (c *CQ) use(r cqRing) {
 	b := r.buf.mem.Bytes()
-	c.ring = descriptors.CompletionsAt(b[:uint64(descriptors.CompletionSize)<<r.log2])
-	c.index = descriptors.IndexAt(b[r.indexAt:])
+	c.ring = datasheet.CompletionsAt(b[:uint64(datasheet.CompletionSize)<<r.log2])
+	c.index = datasheet.IndexAt(b[r.indexAt:])
 	c.log2, c.mask = r.log2, 1<<r.log2-1
 	c.consumer, c.written = 0, 0
 }
@@ -66,7 +66,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 		n.setEntries(c, before)
 		return n.error(op, err)
 	}
-	reply, err := n.execute(ctx, newCommand(descriptors.OpResizeCQ, descriptors.ResizeCQBody{
+	reply, err := n.execute(ctx, newCommand(datasheet.OpResizeCQ, datasheet.ResizeCQBody{
 		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, CQ: c.number, Log2: r.log2,
 	}))
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 		n.setEntries(c, before)
 		return n.error(op, n.release(r.buf, err))
 	}
-	if err := c.move(r, descriptors.Reply[descriptors.ResizeCQReply](reply).Written); err != nil {
+	if err := c.move(r, datasheet.Reply[datasheet.ResizeCQReply](reply).Written); err != nil {
 		return n.error(op, err)
 	}
 	old := c.buf

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -16,7 +16,7 @@ type entry struct {
 	// quiet says that the application wants no completion of it.
 	quiet  bool
 	user   uint64
-	status descriptors.Status
+	status datasheet.Status
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
@@ -68,7 +68,7 @@ func (c *CQ) oldest(e *entry) (err error) {
 			break
 		}
 		if q != nil && q != e.q {
-			descriptors.StoreIndex(&q.reported, q.found)
+			datasheet.StoreIndex(&q.reported, q.found)
 		}
 		q = e.q
 		if !e.tookBack() {
@@ -76,8 +76,8 @@ func (c *CQ) oldest(e *entry) (err error) {
 		}
 	}
 	if q != nil {
-		descriptors.StoreIndex(&q.reported, q.found)
-		descriptors.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(&q.reported, q.found)
+		datasheet.StoreIndex(c.index, c.consumer)
 	}
 	return err
 }
@@ -88,10 +88,10 @@ const lookahead = 32
 // look finds out which further entries the device has written, with one barrier for
 // all, and reports whether there are any.
 func (c *CQ) look() bool {
-	phase := descriptors.PhaseOf(c.consumer, c.log2)
+	phase := datasheet.PhaseOf(c.consumer, c.log2)
 	ring := c.ring[c.consumer&c.mask:]
 	for i := range ring[:min(len(ring), lookahead)] {
-		if ring[i].LoadFlags()&descriptors.CompletionPhase != phase {
+		if ring[i].LoadFlags()&datasheet.CompletionPhase != phase {
 			break
 		}
 		c.written++
@@ -114,9 +114,9 @@ func (c *CQ) next(e *entry) error {
 	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()
 	q := c.queueOf(endpoint, flags)
 	several := q != nil && q.shared
-	if q == nil || !several && (index != q.found || q.found == descriptors.LoadIndex(&q.producer)) || several && !q.find(index) ||
-		flags&descriptors.CompletionFlagsReserved != 0 ||
-		status&uint32(descriptors.StatusReserved) != 0 || status&uint32(descriptors.StatusDone) == 0 {
+	if q == nil || !several && (index != q.found || q.found == datasheet.LoadIndex(&q.producer)) || several && !q.find(index) ||
+		flags&datasheet.CompletionFlagsReserved != 0 ||
+		status&uint32(datasheet.StatusReserved) != 0 || status&uint32(datasheet.StatusDone) == 0 {
 		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
 			ErrProtocol, c.consumer, c.number, endpoint, index, status, flags))
 		return c.failed
@@ -126,8 +126,8 @@ func (c *CQ) next(e *entry) error {
 	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
-	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, descriptors.Status(status)
-	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && e.status&descriptors.StatusErrorMask == 0
+	e.q, e.index, e.user, e.by, e.status = q, index, datasheet.LoadWord(&n.word), nil, datasheet.Status(status)
+	e.quiet = datasheet.LoadWord(&n.unsignaled) != 0 && e.status&datasheet.StatusErrorMask == 0
 	if several {
 		e.by = c.n.VI(endpoint)
 	}
@@ -142,7 +142,7 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 		return nil
 	}
 	q := &v.send
-	if flags&descriptors.CompletionReceive != 0 {
+	if flags&datasheet.CompletionReceive != 0 {
 		q = &v.recv
 		if from := v.source(); from != nil {
 			q = from
@@ -155,12 +155,12 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 }
 
 // report notes that the consumer is given e, or needs it no more.
-func (e *entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
+func (e *entry) report() { datasheet.StoreIndex(&e.q.reported, e.q.reported+1) }
 
 // tookBack reports whether the descriptor has been taken back, or the application does
 // not want to know.
 func (e *entry) tookBack() bool {
-	return e.quiet || e.by == nil && int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
+	return e.quiet || e.by == nil && int32(e.index-datasheet.LoadIndex(&e.q.taken)) < 0
 }
 
 // sort takes what is in the ring out of it, and drops the entries that nobody needs
@@ -185,7 +185,7 @@ func (c *CQ) sort(gone *workQueue) {
 func (c *CQ) drain() (any bool) {
 	var e entry
 	for c.next(&e) == nil {
-		descriptors.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(c.index, c.consumer)
 		c.sorted, any = append(c.sorted, e), true
 	}
 	return any

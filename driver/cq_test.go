@@ -7,19 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // completion completes token i of the VI's queue in CQ cq.
 func (r *rig) completion(cq *driver.CQ, receive bool, i uint32) {
 	flags := uint32(0)
 	if receive {
-		flags = descriptors.CompletionReceive
+		flags = datasheet.CompletionReceive
 	}
 	r.d.with(func() {
-		r.d.complete(r.v.Number(), receive, i, 0, descriptors.StatusDone)
-		r.d.completion(cq.Number(), descriptors.Completion{Endpoint: r.v.Number(), Index: i, Status: uint32(descriptors.StatusDone), Flags: flags})
+		r.d.complete(r.v.Number(), receive, i, 0, datasheet.StatusDone)
+		r.d.completion(cq.Number(), datasheet.Completion{Endpoint: r.v.Number(), Index: i, Status: uint32(datasheet.StatusDone), Flags: flags})
 	})
 }
 
@@ -57,17 +57,17 @@ func TestCQOrder(t *testing.T) {
 
 // TestCQHostile: an impossible entry ends the CQ, and nothing else.
 func TestCQHostile(t *testing.T) {
-	good := descriptors.Completion{Endpoint: 1, Index: 0, Status: uint32(descriptors.StatusDone)}
-	for name, change := range map[string]func(*descriptors.Completion){
-		"no such endpoint":       func(e *descriptors.Completion) { e.Endpoint = 5 },
-		"endpoint 0":             func(e *descriptors.Completion) { e.Endpoint = 0 },
-		"endpoint out of range":  func(e *descriptors.Completion) { e.Endpoint = 0xffffffff },
-		"other queue":            func(e *descriptors.Completion) { e.Flags = descriptors.CompletionReceive },
-		"not posted":             func(e *descriptors.Completion) { e.Index = 1 },
-		"index 2^32-1":           func(e *descriptors.Completion) { e.Index = 0xffffffff },
-		"reserved flags":         func(e *descriptors.Completion) { e.Flags = 0x40 },
-		"reserved status":        func(e *descriptors.Completion) { e.Status |= 0x400 },
-		"status that is not one": func(e *descriptors.Completion) { e.Status = 0 },
+	good := datasheet.Completion{Endpoint: 1, Index: 0, Status: uint32(datasheet.StatusDone)}
+	for name, change := range map[string]func(*datasheet.Completion){
+		"no such endpoint":       func(e *datasheet.Completion) { e.Endpoint = 5 },
+		"endpoint 0":             func(e *datasheet.Completion) { e.Endpoint = 0 },
+		"endpoint out of range":  func(e *datasheet.Completion) { e.Endpoint = 0xffffffff },
+		"other queue":            func(e *datasheet.Completion) { e.Flags = datasheet.CompletionReceive },
+		"not posted":             func(e *datasheet.Completion) { e.Index = 1 },
+		"index 2^32-1":           func(e *datasheet.Completion) { e.Index = 0xffffffff },
+		"reserved flags":         func(e *datasheet.Completion) { e.Flags = 0x40 },
+		"reserved status":        func(e *datasheet.Completion) { e.Status |= 0x400 },
+		"status that is not one": func(e *datasheet.Completion) { e.Status = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil, 8, 0)
@@ -86,7 +86,7 @@ func TestCQHostile(t *testing.T) {
 			if _, err := r.sendCQ.Wait(contextFor(t)); !errors.Is(err, driver.ErrProtocol) {
 				t.Error(err)
 			}
-			r.complete(true, 0, 64, descriptors.StatusDone)
+			r.complete(true, 0, 64, datasheet.StatusDone)
 			if d, err := r.v.RecvDone(); d != ds[1] || err != nil {
 				t.Errorf("the other queue: %v, %v", d, err)
 			}
@@ -167,7 +167,7 @@ func TestCQEntryMissing(t *testing.T) {
 	if n, err := r.v.PostSendBatch(ds); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
-	r.complete(false, 0, 0, descriptors.StatusDone)
+	r.complete(false, 0, 0, datasheet.StatusDone)
 	if _, err := r.v.SendDone(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestCQEntryMissing(t *testing.T) {
 		t.Error(err)
 	}
 	r.d.with(func() {
-		r.d.completion(r.sendCQ.Number(), descriptors.Completion{Endpoint: r.v.Number(), Status: uint32(descriptors.StatusDone)})
+		r.d.completion(r.sendCQ.Number(), datasheet.Completion{Endpoint: r.v.Number(), Status: uint32(datasheet.StatusDone)})
 	})
 	if err := r.v.PostSend(ds[0]); err != nil {
 		t.Errorf("after the entry has come: %v", err)
@@ -270,13 +270,13 @@ func TestCQWait(t *testing.T) {
 		"canceled":  {func(_ *rig, cancel context.CancelFunc) { cancel() }, context.Canceled},
 		"removed":   {func(r *rig, _ context.CancelFunc) { r.d.remove() }, driver.ErrDeviceGone},
 		"overrun": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() { r.d.event(descriptors.Event{Code: descriptors.EventCQOverrun, CQ: r.sendCQ.Number()}) })
+			r.d.with(func() { r.d.event(datasheet.Event{Code: datasheet.EventCQOverrun, CQ: r.sendCQ.Number()}) })
 		}, driver.ErrCQOverrun},
 		"closed": {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil, 8, 0)
-			r.n.OnEvent(func(descriptors.Event) {})
+			r.n.OnEvent(func(datasheet.Event) {})
 			if err := r.v.PostSend(r.descriptors(t, 1)[0]); err != nil {
 				t.Fatal(err)
 			}

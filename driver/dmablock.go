@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // dmaBlock is what the driver knows of the device's DMA block (SPEC.md 2.9).
@@ -32,7 +32,7 @@ func (n *NIC) beginDMA(op string) error {
 	if err := n.begin(n.background, op); err != nil {
 		return err
 	}
-	if !n.regs.has(descriptors.BlockDMA) {
+	if !n.regs.has(datasheet.BlockDMA) {
 		n.end()
 		return n.refuse(op, errNoDMABlock, hintOlderDevice)
 	}
@@ -47,7 +47,7 @@ func (n *NIC) endDMA() {
 
 func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {
 	for _, r := range b.registers() {
-		if *r.v, err = n.regs.read(descriptors.BlockDMA, r.reg); err != nil {
+		if *r.v, err = n.regs.read(datasheet.BlockDMA, r.reg); err != nil {
 			return b, err
 		}
 	}
@@ -64,18 +64,18 @@ type builtInRegister struct {
 func (b *builtInPolicies) registers() [4]builtInRegister {
 	const policy, size = "policy number %d", "a minimum pulse of %d bytes"
 	return [4]builtInRegister{
-		{descriptors.RegPolicyTx, &b.policyTx, policy}, {descriptors.RegMinPulseTx, &b.minPulseTx, size},
-		{descriptors.RegPolicyRx, &b.policyRx, policy}, {descriptors.RegMinPulseRx, &b.minPulseRx, size},
+		{datasheet.RegPolicyTx, &b.policyTx, policy}, {datasheet.RegMinPulseTx, &b.minPulseTx, size},
+		{datasheet.RegPolicyRx, &b.policyRx, policy}, {datasheet.RegMinPulseRx, &b.minPulseRx, size},
 	}
 }
 
 // setDMA writes a register and looks whether the device took it: it ignores
 // what it does not know. what is a format for the value.
 func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
-	if err := n.regs.write(descriptors.BlockDMA, reg, v); err != nil {
+	if err := n.regs.write(datasheet.BlockDMA, reg, v); err != nil {
 		return err
 	}
-	got, err := n.regs.read(descriptors.BlockDMA, reg)
+	got, err := n.regs.read(datasheet.BlockDMA, reg)
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
 
 // setDMAControl sets and clears bits of the control register.
 func (n *NIC) setDMAControl(set, clear uint32) error {
-	v, err := n.regs.read(descriptors.BlockDMA, descriptors.RegDMAControl)
+	v, err := n.regs.read(datasheet.BlockDMA, datasheet.RegDMAControl)
 	if err != nil {
 		return err
 	}
-	return n.setDMA(descriptors.RegDMAControl, v&^clear|set, "DMA control %#x")
+	return n.setDMA(datasheet.RegDMAControl, v&^clear|set, "DMA control %#x")
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // newPair opens both ends of an emulated wire.
@@ -34,7 +34,7 @@ func TestEmulatorIdentity(t *testing.T) {
 	_, _, a, b := newPair(t, emulator.PairOptions{})
 	for _, n := range []*driver.NIC{a, b} {
 		id := n.Identity()
-		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MaxTransfer < 32<<10 || id.MTU < descriptors.MinMTU || len(id.Blocks) < 3 {
+		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MaxTransfer < 32<<10 || id.MTU < datasheet.MinMTU || len(id.Blocks) < 3 {
 			t.Errorf("identity %+v", id)
 		}
 		h, err := n.Health(contextFor(t))
@@ -49,7 +49,7 @@ func TestEmulatorIdentity(t *testing.T) {
 			t.Errorf("clock %v, then %v, %v", first, second, err)
 		}
 		counters, err := n.Counters()
-		if _, ok := counters[descriptors.CounterMessagesSent.String()]; !ok || err != nil {
+		if _, ok := counters[datasheet.CounterMessagesSent.String()]; !ok || err != nil {
 			t.Errorf("counters %v, %v", counters, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestEmulatorRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := a.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, Ptag: m.Attributes().Ptag,
+			v, err := a.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, Ptag: m.Attributes().Ptag,
 				SendDepth: 4, RecvDepth: 4}, cq, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ConnectionEnd says how a connection ended, by the Detail of its
@@ -12,11 +12,11 @@ import (
 // or ErrConnectionBroken.
 func ConnectionEnd(detail uint32) Code {
 	switch detail {
-	case uint32(descriptors.ResultSuccess):
+	case uint32(datasheet.ResultSuccess):
 		return ErrDisconnected
-	case uint32(descriptors.ResultConnectionLost):
+	case uint32(datasheet.ResultConnectionLost):
 		return ErrPeerLost
-	case uint32(descriptors.ResultPathMTU):
+	case uint32(datasheet.ResultPathMTU):
 		return ErrPathMTU
 	}
 	return ErrConnectionBroken
@@ -63,8 +63,8 @@ func (e *ending) code() Code {
 // ended says how the connection ended whose end shows in status, of a descriptor
 // that completed in error. It is 0 if the connection goes on, there was none, or
 // this side has ended it.
-func (e *endpoint) ended(level descriptors.Reliability, status descriptors.Status) Code {
-	if level == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
+func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) Code {
+	if level == datasheet.Unreliable && status&datasheet.StatusFlushed == 0 {
 		return 0 // the error is the descriptor's alone
 	}
 	if e.ending.what.Load() == endingOpen {
@@ -73,7 +73,7 @@ func (e *endpoint) ended(level descriptors.Reliability, status descriptors.Statu
 		switch s, err := e.Query(context.Background()); {
 		case err != nil:
 			e.ending.local() // nobody can tell
-		case s.State == descriptors.StateError:
+		case s.State == datasheet.StateError:
 			e.ending.what.CompareAndSwap(endingOpen, endingLost)
 		}
 	}

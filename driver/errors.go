@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -97,28 +98,28 @@ var (
 )
 
 // resultErrors are the errors of results of admin commands, see CommandError.
-var resultErrors = map[descriptors.Result]error{
-	descriptors.ResultInvalidParameter:   ErrInvalidParameter,
-	descriptors.ResultResource:           ErrResource,
-	descriptors.ResultTimeout:            ErrTimeout,
-	descriptors.ResultReject:             ErrReject,
-	descriptors.ResultInvalidReliability: ErrInvalidReliability,
-	descriptors.ResultInvalidMTU:         ErrInvalidMTU,
-	descriptors.ResultInvalidQoS:         ErrInvalidQoS,
-	descriptors.ResultInvalidPtag:        ErrInvalidPtag,
-	descriptors.ResultInvalidRDMARead:    ErrInvalidRDMARead,
-	descriptors.ResultDescriptor:         ErrConnectionBroken,
-	descriptors.ResultInvalidState:       ErrInvalidState,
-	descriptors.ResultNoMatch:            ErrNoMatch,
-	descriptors.ResultNotReachable:       ErrNotReachable,
-	descriptors.ResultNotSupported:       ErrNotSupported,
-	descriptors.ResultBadOpcode:          ErrBadOpcode,
-	descriptors.ResultAborted:            ErrAborted,
-	descriptors.ResultDMAFault:           ErrDMAFault,
-	descriptors.ResultRemoteDescriptor:   ErrConnectionBroken,
-	descriptors.ResultConnectionLost:     ErrPeerLost,
-	descriptors.ResultWithdrawn:          ErrWithdrawn,
-	descriptors.ResultPathMTU:            ErrPathMTU,
+var resultErrors = map[datasheet.Result]error{
+	datasheet.ResultInvalidParameter:   ErrInvalidParameter,
+	datasheet.ResultResource:           ErrResource,
+	datasheet.ResultTimeout:            ErrTimeout,
+	datasheet.ResultReject:             ErrReject,
+	datasheet.ResultInvalidReliability: ErrInvalidReliability,
+	datasheet.ResultInvalidMTU:         ErrInvalidMTU,
+	datasheet.ResultInvalidQoS:         ErrInvalidQoS,
+	datasheet.ResultInvalidPtag:        ErrInvalidPtag,
+	datasheet.ResultInvalidRDMARead:    ErrInvalidRDMARead,
+	datasheet.ResultDescriptor:         ErrConnectionBroken,
+	datasheet.ResultInvalidState:       ErrInvalidState,
+	datasheet.ResultNoMatch:            ErrNoMatch,
+	datasheet.ResultNotReachable:       ErrNotReachable,
+	datasheet.ResultNotSupported:       ErrNotSupported,
+	datasheet.ResultBadOpcode:          ErrBadOpcode,
+	datasheet.ResultAborted:            ErrAborted,
+	datasheet.ResultDMAFault:           ErrDMAFault,
+	datasheet.ResultRemoteDescriptor:   ErrConnectionBroken,
+	datasheet.ResultConnectionLost:     ErrPeerLost,
+	datasheet.ResultWithdrawn:          ErrWithdrawn,
+	datasheet.ResultPathMTU:            ErrPathMTU,
 }
 
 // Error is the error of packages driver and via: what was attempted on which device,
@@ -241,8 +242,8 @@ func is(err error, any ...error) bool {
 // CommandError is an admin command that the device refused. It wraps the error of
 // its result, and a timeout also context.DeadlineExceeded.
 type CommandError struct {
-	Opcode descriptors.Opcode
-	Result descriptors.Result
+	Opcode datasheet.Opcode
+	Result datasheet.Result
 	// Field is the byte offset in the command of the field that was refused,
 	// zero if none was named.
 	Field uint16
@@ -262,7 +263,7 @@ func (e *CommandError) Unwrap() []error {
 	switch {
 	case !ok:
 		return nil
-	case e.Result == descriptors.ResultTimeout:
+	case e.Result == datasheet.ResultTimeout:
 		return []error{err, context.DeadlineExceeded}
 	}
 	return []error{err}
@@ -287,7 +288,7 @@ func (e *VersionError) Unwrap() error { return ErrVersion }
 // StatusError is a descriptor that completed in error. It matches ErrDescriptor.
 // The descriptor is returned along with it.
 type StatusError struct {
-	Status descriptors.Status
+	Status datasheet.Status
 	// Ended says how the connection ended: ErrDisconnected, ErrPeerLost, ErrPathMTU or
 	// ErrConnectionBroken, which the error then matches too. It is zero if the
 	// connection goes on, if there was none, and if this side has disconnected.

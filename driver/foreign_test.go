@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -99,7 +99,7 @@ func (r *rig) checkReach(t testing.TB, m *driver.Memory, b []byte) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	told := r.d.admin.regions[m.Handle()]
-	if told.Length != uint64(len(b)) || told.Address != m.Address() || told.IOVA%descriptors.PageSize != told.Address%descriptors.PageSize {
+	if told.Length != uint64(len(b)) || told.Address != m.Address() || told.IOVA%datasheet.PageSize != told.Address%datasheet.PageSize {
 		t.Fatalf("the device was told %+v", told)
 	}
 	for at := 0; at < len(b); {
@@ -167,7 +167,7 @@ func TestForeignRefused(t *testing.T) {
 	hidden := anonymous(t, 2*page, unix.PROT_NONE)
 	constant := anonymous(t, 2*page, unix.PROT_READ)
 	writable := anonymous(t, 4*page, unix.PROT_READ|unix.PROT_WRITE)
-	register := func(b []byte, a descriptors.Access) (*driver.Memory, error) {
+	register := func(b []byte, a datasheet.Access) (*driver.Memory, error) {
 		return r.n.RegisterMemory(contextFor(t), b, driver.MemoryAttributes{Access: a})
 	}
 	wants := func(what string, m *driver.Memory, err, want error) {
@@ -195,7 +195,7 @@ func TestForeignRefused(t *testing.T) {
 	wants("no mapping", m, err, driver.ErrNotSupported)
 	r.d.with(func() {
 		r.d.mapFail = nil
-		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
+		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
 	m, err = register(writable, 0)
 	wants("no region", m, err, driver.ErrResource)
@@ -203,7 +203,7 @@ func TestForeignRefused(t *testing.T) {
 	if err := first.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	readOnly, err := register(constant[10:20], descriptors.AccessReadOnly)
+	readOnly, err := register(constant[10:20], datasheet.AccessReadOnly)
 	if err != nil {
 		t.Fatal(err)
 	}

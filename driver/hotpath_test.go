@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // pingRig is two connected VIs on emulated NICs, with a descriptor for each
@@ -35,7 +36,7 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 	})
 	r := &pingRig{nic: na, peer: nb}
 	ctx := contextFor(tb)
-	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
+	attributes := driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
 		EagerTokens: eager.Mode != driver.EagerOff}
 	lay := func(n *driver.NIC) (*descriptors.Descriptor, *driver.Memory) {
 		p, err := n.CreatePtag(ctx)

@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func (r *rig) mappings() int {
@@ -19,7 +20,7 @@ func (r *rig) mappings() int {
 func TestMemory(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	mapped, open := r.mappings(), leaktest.Files(t)
-	a := driver.MemoryAttributes{Ptag: 7, Access: descriptors.AccessRDMAWrite}
+	a := driver.MemoryAttributes{Ptag: 7, Access: datasheet.AccessRDMAWrite}
 	m, err := r.n.AllocMemory(contextFor(t), 5000, a)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestMemory(t *testing.T) {
 
 func TestRegisterWrongMemory(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	m, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{Access: descriptors.AccessReadOnly})
+	m, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{Access: datasheet.AccessReadOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestRegisterWrongMemory(t *testing.T) {
 			t.Errorf("%s: %d mappings, %d before", name, r.mappings(), mapped)
 		}
 	}
-	again, err := r.n.RegisterMemory(contextFor(t), m.Bytes(), driver.MemoryAttributes{Access: descriptors.AccessReadOnly})
+	again, err := r.n.RegisterMemory(contextFor(t), m.Bytes(), driver.MemoryAttributes{Access: datasheet.AccessReadOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestMemoryRefused(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	mapped, open := r.mappings(), leaktest.Files(t)
 	r.d.with(func() {
-		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
+		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
 	if _, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{}); !errors.Is(err, driver.ErrResource) {
 		t.Error(err)
@@ -150,7 +151,7 @@ func TestDeregisterPosted(t *testing.T) {
 		if r.m.Bytes() == nil {
 			t.Error(name, "the memory is gone")
 		}
-		r.complete(q.recv, 0, 64, descriptors.StatusDone)
+		r.complete(q.recv, 0, 64, datasheet.StatusDone)
 		if got, err := q.done(); got != d || err != nil {
 			t.Error(name, got, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -223,12 +223,12 @@ func (n *NIC) FreeSRAM() (free, all uint32, err error) {
 		return 0, 0, err
 	}
 	defer n.end()
-	if n.regs.blocks[descriptors.BlockIdentity].Size < descriptors.RegSRAMFree+4 {
+	if n.regs.blocks[datasheet.BlockIdentity].Size < datasheet.RegSRAMFree+4 {
 		return 0, 0, nil
 	}
-	base, err := n.regs.read(descriptors.BlockIdentity, descriptors.RegSRAMBase)
+	base, err := n.regs.read(datasheet.BlockIdentity, datasheet.RegSRAMBase)
 	if err == nil {
-		free, err = n.regs.read(descriptors.BlockIdentity, descriptors.RegSRAMFree)
+		free, err = n.regs.read(datasheet.BlockIdentity, datasheet.RegSRAMFree)
 	}
 	if err != nil {
 		return 0, 0, n.error(op, err)
@@ -272,11 +272,11 @@ func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
 		return 0, err
 	}
 	defer n.end()
-	reply, err := n.execute(ctx, &descriptors.Command{Opcode: descriptors.OpCreatePtag})
+	reply, err := n.execute(ctx, &datasheet.Command{Opcode: datasheet.OpCreatePtag})
 	if err != nil {
 		return 0, n.error(op, err)
 	}
-	return descriptors.Reply[descriptors.PtagBody](reply).Ptag, nil
+	return datasheet.Reply[datasheet.PtagBody](reply).Ptag, nil
 }
 
 // DestroyPtag destroys a protection tag. It fails with ErrResource while a VI
@@ -287,7 +287,7 @@ func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
 		return err
 	}
 	defer n.end()
-	_, err := n.execute(ctx, newCommand(descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: ptag}))
+	_, err := n.execute(ctx, newCommand(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: ptag}))
 	return n.error(op, err)
 }
 

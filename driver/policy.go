@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -44,7 +44,7 @@ type Policy struct {
 	Name string
 	At   Placement
 	// MinPulseSend and MinPulseReceive are the sizes of policies that have one, in
-	// bytes, 1 to descriptors.MaxMinPulse: the pulse of static and cut-through, the
+	// bytes, 1 to datasheet.MaxMinPulse: the pulse of static and cut-through, the
 	// threshold of the eager ones. Zero is the policy's default.
 	MinPulseSend, MinPulseReceive int
 	// Plan, if not nil, is used at the host instead of a policy that has a name.
@@ -71,16 +71,16 @@ var sized = map[string]int{
 // NICPolicies returns the names of the policies that a device can have built in.
 func NICPolicies() []string {
 	var names []string
-	for p := descriptors.DMAPolicyStoreAndForward; p <= descriptors.DMAPolicyAuto; p++ {
+	for p := datasheet.DMAPolicyStoreAndForward; p <= datasheet.DMAPolicyAuto; p++ {
 		names = append(names, p.String())
 	}
 	return names
 }
 
 // builtIn returns the number of a policy of NICPolicies.
-func builtIn(name string) (descriptors.DMAPolicy, bool) {
+func builtIn(name string) (datasheet.DMAPolicy, bool) {
 	i := slices.Index(NICPolicies(), name)
-	return descriptors.DMAPolicyStoreAndForward + descriptors.DMAPolicy(i), i >= 0
+	return datasheet.DMAPolicyStoreAndForward + datasheet.DMAPolicy(i), i >= 0
 }
 
 // offLine is the policy of package pipeline that cannot do without schedules
@@ -168,8 +168,8 @@ func (p Policy) checkSizes() error {
 		if s.n == 0 {
 			continue
 		}
-		if s.n < 0 || s.n > descriptors.MaxMinPulse {
-			return fmt.Errorf("%w: a minimum pulse of %d bytes to %s, it is 1 to %d", ErrInvalidParameter, s.n, s.what, descriptors.MaxMinPulse)
+		if s.n < 0 || s.n > datasheet.MaxMinPulse {
+			return fmt.Errorf("%w: a minimum pulse of %d bytes to %s, it is 1 to %d", ErrInvalidParameter, s.n, s.what, datasheet.MaxMinPulse)
 		}
 		if p.Name == "" && p.At == AtNIC {
 			return fmt.Errorf("%w: a minimum pulse to %s and no policy that it belongs to", ErrInvalidParameter, s.what)

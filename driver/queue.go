@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -24,7 +25,7 @@ type workQueue struct {
 
 	mu       hotlock.Mutex
 	bytes    []byte // of tokens
-	tokens   []descriptors.Token
+	tokens   []datasheet.Token
 	posted   []posting
 	notes    []note // of what is posted, for the CQ, which reads them without mu
 	mask     uint32
@@ -80,14 +81,14 @@ type note struct{ word, unsignaled uint64 }
 // not be written again.
 func (n *note) store(u descriptors.User) {
 	if n.word != u.Word {
-		descriptors.StoreWord(&n.word, u.Word)
+		datasheet.StoreWord(&n.word, u.Word)
 	}
 	unsignaled := uint64(0)
 	if u.Unsignaled {
 		unsignaled = 1
 	}
 	if n.unsignaled != unsignaled {
-		descriptors.StoreWord(&n.unsignaled, unsignaled)
+		datasheet.StoreWord(&n.unsignaled, unsignaled)
 	}
 }
 
@@ -120,16 +121,16 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 			mmio.FlushWriteCombining()
 			q.unflushed = false
 		}
-		descriptors.StoreIndex(&q.producer, q.next)
+		datasheet.StoreIndex(&q.producer, q.next)
 		if lost := q.bell.ring(q.next); lost != nil {
 			q.next -= uint32(n)
-			descriptors.StoreIndex(&q.producer, q.next)
+			datasheet.StoreIndex(&q.producer, q.next)
 			n, err = 0, lost
 		}
 	}
 	if n > 0 {
 		if next := q.next; next>>31 != q.halves&1 {
-			descriptors.StoreIndex(&q.halves, q.halves+1)
+			datasheet.StoreIndex(&q.halves, q.halves+1)
 		}
 		q.vi.n.posted()
 	}
@@ -209,7 +210,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 func (q *workQueue) room() uint32 {
 	used := q.next - q.taken
 	if q.cq != nil {
-		used = max(used, q.next-descriptors.LoadIndex(&q.reported))
+		used = max(used, q.next-datasheet.LoadIndex(&q.reported))
 	}
 	return q.depth - min(used, q.depth)
 }

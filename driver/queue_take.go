@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -37,7 +38,7 @@ func (q *workQueue) passQuiet() (any bool) {
 		if !p.quiet {
 			break
 		}
-		if s := p.d.Status(); !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
+		if s := p.d.Status(); !s.Done() || s&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 {
 			break
 		}
 		mmio.FromDevice()
@@ -55,7 +56,7 @@ func (q *workQueue) passQuiet() (any bool) {
 // badCompletion is what take says of a descriptor with an error: what became of the VI is
 // asked without the queue's lock, see completedBadly.
 type badCompletion struct {
-	status  descriptors.Status
+	status  datasheet.Status
 	tooLong bool
 }
 
@@ -86,7 +87,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 				}
 				return nil, m, nil
 			}
-			status = descriptors.StatusDone | descriptors.StatusProtectionError
+			status = datasheet.StatusDone | datasheet.StatusProtectionError
 		}
 		mmio.FromDevice()
 		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
@@ -94,7 +95,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		*p = posting{}
 		q.pass(1)
 		switch {
-		case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
+		case status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || tooLong:
 			q.failed++
 			return d, 0, &badCompletion{status, tooLong}
 		case !quiet:
@@ -137,7 +138,7 @@ func (n *NIC) notDone(side string, m miss) error {
 func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion) error {
 	var err error
 	switch {
-	case bad.status&descriptors.StatusReserved != 0:
+	case bad.status&datasheet.StatusReserved != 0:
 		err = fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, bad.status)
 	case bad.tooLong:
 		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
@@ -149,7 +150,7 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion
 
 // pass notes that n more descriptors have been taken back, in order. mu is held.
 func (q *workQueue) pass(n uint32) {
-	descriptors.StoreIndex(&q.taken, q.taken+n)
+	datasheet.StoreIndex(&q.taken, q.taken+n)
 	if q.sampler != nil {
 		q.sampler.taken(q.taken)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -65,7 +66,7 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.D
 	if err != nil {
 		return err
 	}
-	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, Ptag: ptag,
+	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, Ptag: ptag,
 		SendDepth: 4, RecvDepth: 4}, cq, nil)
 	if err != nil {
 		return err
@@ -114,15 +115,15 @@ func TestPostWhileDestroying(t *testing.T) {
 	var d *descriptors.Descriptor
 	r = newRig(t, func(f *fakeDevice) {
 		f.mapBAR2 = true // a trapped doorbell would enter the device from within
-		f.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
-			if cmd.Opcode != descriptors.OpDestroyEndpoint || d == nil {
-				return descriptors.ResultSuccess, true
+		f.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
+			if cmd.Opcode != datasheet.OpDestroyEndpoint || d == nil {
+				return datasheet.ResultSuccess, true
 			}
 			posted = append(posted, r.v.PostRecv(d), r.v.PostSend(d))
 			if refuse {
-				return descriptors.ResultInvalidParameter, true
+				return datasheet.ResultInvalidParameter, true
 			}
-			return descriptors.ResultSuccess, true
+			return datasheet.ResultSuccess, true
 		}
 	}, 0, 0)
 	d = r.descriptors(t, 1)[0]
@@ -168,22 +169,22 @@ func TestDestroyUnanswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
+	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var asked []descriptors.Opcode
+	var asked []datasheet.Opcode
 	d.with(func() {
-		d.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
+		d.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
 			asked = append(asked, cmd.Opcode)
-			return descriptors.ResultSuccess, false
+			return datasheet.ResultSuccess, false
 		}
 	})
 	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, driver.ErrDevice) {
 		t.Errorf("Destroy: %v", err)
 	}
 	d.with(func() {
-		if len(asked) != 1 || asked[0] != descriptors.OpDestroyEndpoint {
+		if len(asked) != 1 || asked[0] != datasheet.OpDestroyEndpoint {
 			t.Errorf("the device was asked for %v", asked)
 		}
 		d.answer = nil

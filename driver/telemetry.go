@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -65,7 +65,7 @@ func (n *NIC) port() (telemetry.Port, error) {
 	status, err := n.linkStatus()
 	return telemetry.Port{
 		Name: telemetry.Public(n.Address()), MAC: n.identity.MAC.String(), MTU: n.identity.MTU, Queues: len(n.present()),
-		LinkUp:   status&descriptors.DeviceLinkUp != 0,
+		LinkUp:   status&datasheet.DeviceLinkUp != 0,
 		Received: s.FramesReceived, ReceivedBytes: s.BytesReceived, Sent: s.FramesSent, SentBytes: s.BytesSent,
 		Missed: s.ReceiveQueueEmpty, ReceiveErrors: s.FramesDropped + s.ChecksumErrors, SendErrors: s.DMAFaults,
 	}, err
@@ -117,18 +117,18 @@ func (e *endpoint) row() telemetry.Endpoint {
 			r.Latency = s.times.report()
 		}
 	case *Ring:
-		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
+		r.Kind, r.Reliability, r.MaxTransfer = datasheet.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
 		r.SendDepth, r.RecvDepth = q.attributes.SendDepth, q.attributes.RecvDepth
 	case *Channel:
-		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindChannel.String(), descriptors.Unreliable.String(), q.attributes.Page.Bytes()
+		r.Kind, r.Reliability, r.MaxTransfer = datasheet.KindChannel.String(), datasheet.Unreliable.String(), q.attributes.Page.Bytes()
 	}
 	return r
 }
 
 // indices says how many descriptors were taken back and posted. It takes no lock.
 func (q *workQueue) indices() (taken, posted uint64) {
-	before := descriptors.LoadIndex(&q.taken)
-	halves, next := descriptors.LoadIndex(&q.halves), descriptors.LoadIndex(&q.producer)
+	before := datasheet.LoadIndex(&q.taken)
+	halves, next := datasheet.LoadIndex(&q.halves), datasheet.LoadIndex(&q.producer)
 	posted = widened(halves, next)
 	return posted - uint64(next-before), posted
 }

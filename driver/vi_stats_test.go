@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/statstest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func TestQueueStatsTags(t *testing.T) { statstest.Check(t, driver.VIStats{}, driver.CQStats{}) }
@@ -62,8 +62,8 @@ func TestCQStats(t *testing.T) {
 	if n, err := q.PostRecvBatch(r.descriptors(t, 4)); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
-	for i, status := range []descriptors.Status{descriptors.StatusDone, descriptors.StatusDone | descriptors.StatusLengthError} {
-		r.end(q, v, cq, uint32(i), descriptors.Completion{Index: r.name(q, uint32(i)), Status: uint32(status)})
+	for i, status := range []datasheet.Status{datasheet.StatusDone, datasheet.StatusDone | datasheet.StatusLengthError} {
+		r.end(q, v, cq, uint32(i), datasheet.Completion{Index: r.name(q, uint32(i)), Status: uint32(status)})
 		if _, err := cq.Done(); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ErrConfig is wrapped by the errors of New.
@@ -133,7 +133,7 @@ type Lender interface {
 type Direct interface {
 	// Table is the table that the peer can read and not write, nil if there is none. Once it
 	// is nil it stays so, as after the port is closed.
-	Table() *descriptors.DirectTable
+	Table() *datasheet.DirectTable
 	// Welcome says whether the peer may carry out operations; at first it may not. If not, it
 	// waits as Settle does.
 	Welcome(ok bool)
@@ -145,7 +145,7 @@ type Direct interface {
 	// Begin says that this end copies, and returns the peer's table. A peer that keeps to the
 	// rules takes nothing back until End. Begin returns nil if wire is not the number of the
 	// wire, or the peer does not let this end copy. Then there is nothing to end.
-	Begin(wire uint32) *descriptors.DirectTable
+	Begin(wire uint32) *datasheet.DirectTable
 	// Reach returns n bytes of the peer's memory id from offset on, for writing or for reading,
 	// or nil if it cannot. They stay until End.
 	Reach(id uint32, offset, n uint64, write bool) []byte
@@ -172,5 +172,5 @@ type Host interface {
 	Interrupt(vector uint16)
 	// AdminEntry delivers a reply or an event. Flags is not set yet. The entry
 	// is valid during the call only.
-	AdminEntry(e *descriptors.AdminEntry)
+	AdminEntry(e *datasheet.AdminEntry)
 }

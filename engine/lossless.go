@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // losslessVI is the kind of VIs whose messages are acknowledged, connected over a wire
@@ -84,7 +84,7 @@ func (c *core) checkWire() {
 	c.clearFlight()
 	for _, ep := range c.living {
 		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != now {
-			c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+			c.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 	r := ep.rel
 	if k.tx.dropped {
 		// A program was loaded after the connection was there.
-		k.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+		k.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 		return
 	}
 	r.nxt = psn + 1
@@ -123,7 +123,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 
 // take implements kind. Data frames come one after the other; any other order says that
 // one has been lost, which is the end of the connection.
-func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
+func (k losslessVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
 	r := ep.rel
 	if v := r.takeControl(h); v != placing {
 		return v
@@ -131,7 +131,7 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 	if h.PSN != r.expect || h.Message != r.done {
 		return refused
 	}
-	if h.Type != descriptors.FrameData {
+	if h.Type != datasheet.FrameData {
 		return r.takeRDMA(h, 0)
 	}
 	if !r.findReceipt(h) || h.Offset != r.receipt(r.done).received {
@@ -149,7 +149,7 @@ func (k losslessVI) posted(ep *endpoint) {
 }
 
 // acknowledged takes the acknowledgement and the credit that a frame carries.
-func (r *reliable) acknowledged(h *descriptors.Header) {
+func (r *reliable) acknowledged(h *datasheet.Header) {
 	r.takeCredit(h)
 	r.arrivedUpTo(h.Ack)
 }
@@ -163,9 +163,9 @@ func (r *reliable) arrivedUpTo(psn uint32) {
 }
 
 // placed implements kind.
-func (k losslessVI) placed(ep *endpoint, h *descriptors.Header) {
+func (k losslessVI) placed(ep *endpoint, h *datasheet.Header) {
 	r := ep.rel
-	if h.Type != descriptors.FrameData {
+	if h.Type != datasheet.FrameData {
 		r.placedRDMA(h, 0)
 		return
 	}

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // lane sends the next message that the host has just posted, if all is as it mostly is. The
 // connection is over a wire that loses nothing, and no other endpoint has something to send. The
@@ -15,35 +15,35 @@ func (t *transmitter) lane(ep *endpoint) bool {
 		return false
 	}
 	token, st := t.regions.token(q, q.fetched)
-	if st != 0 || token.Flags != 0 || token.Address%descriptors.DescriptorAlign != 0 {
+	if st != 0 || token.Flags != 0 || token.Address%datasheet.DescriptorAlign != 0 {
 		return false
 	}
 	// Each message has a data segment at least, or as many bytes in its place.
-	host := t.regions.piece(token.Handle, ep.ptag, token.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
-	seg := descriptors.ControlAt(host)
+	host := t.regions.piece(token.Handle, ep.ptag, token.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true)
+	seg := datasheet.ControlAt(host)
 	if seg == nil || seg.Front != 0 {
 		return false
 	}
 	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
-	const sound = descriptors.ControlInline | descriptors.ControlImmediate
-	if bits&^sound != descriptors.OpSend || n == 0 || n > min(t.oneBurst, ep.maxTransfer, ep.maxPayload) || n >= lendFrom || n < ep.shortest ||
+	const sound = datasheet.ControlInline | datasheet.ControlImmediate
+	if bits&^sound != datasheet.OpSend || n == 0 || n > min(t.oneBurst, ep.maxTransfer, ep.maxPayload) || n >= lendFrom || n < ep.shortest ||
 		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
-	from := segment{token.Address + descriptors.ControlSegmentSize, token.Handle, n}
-	if bits&descriptors.ControlInline == 0 {
-		at := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
+	from := segment{token.Address + datasheet.ControlSegmentSize, token.Handle, n}
+	if bits&datasheet.ControlInline == 0 {
+		at := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
 		if from = (segment{at.Address, at.Handle, at.Length}); from.length != n || count != 1 {
 			return false
 		}
-	} else if (n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(t.limits.Segments) {
+	} else if (n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize != count || count > uint32(t.limits.Segments) {
 		return false
 	}
 	payload := t.regions.piece(from.handle, ep.ptag, from.address, uint64(n), false)
 	if payload == nil {
 		return false
 	}
-	buf := t.reserve(descriptors.HeaderSize + int(n))
+	buf := t.reserve(datasheet.HeaderSize + int(n))
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
 		return false
 	}
@@ -53,12 +53,12 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	l.token, l.control, l.status, l.total = token, control{bits, immediate}, 0, n
 	l.segments, l.at, l.base, l.eager, l.front, l.described, l.memory = append(l.segments[:0], from), 0, 0, 0, 0, nil, payload
 	l.descriptor, l.stamp = seg, t.regions.stamp
-	m.number, m.cut, m.begun, m.lastPSN, m.frames, m.awaits = r.numbered, 0, true, 0, descriptors.FrameData, 0
+	m.number, m.cut, m.begun, m.lastPSN, m.frames, m.awaits = r.numbered, 0, true, 0, datasheet.FrameData, 0
 	r.stalled = false
 	r.next++
 	r.numbered++
 	credit := head(buf, ep, m, r.nxt, 0, n, 0)
-	copy(buf[descriptors.HeaderSize:], payload)
+	copy(buf[datasheet.HeaderSize:], payload)
 	t.handOver(int(n))
 	ep.kind.sent(ep, m, r.nxt, 0, n, credit, false)
 	return true

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-var noPayload descriptors.DataSegment
+var noPayload datasheet.DataSegment
 
 // GetRecv returns the entry of the next message. If there is none it fails at once with
 // via.ErrNotDone, bare. Once the connection has ended, and all messages have been got, it fails

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -80,27 +80,27 @@ func TestErrorCodes(t *testing.T) {
 		{driver.ErrInUse, via.ErrResource},
 		{driver.ErrCQTooSmall, via.ErrResource},
 		{driver.ErrCQOverrun, via.ErrResource},
-		{command(descriptors.ResultInvalidParameter), via.ErrInvalidParameter},
-		{command(descriptors.ResultResource), via.ErrResource},
-		{command(descriptors.ResultTimeout), via.ErrTimeout},
-		{command(descriptors.ResultReject), via.ErrReject},
-		{command(descriptors.ResultInvalidReliability), via.ErrInvalidReliability},
-		{command(descriptors.ResultInvalidMTU), via.ErrInvalidMTU},
-		{command(descriptors.ResultInvalidQoS), via.ErrInvalidQoS},
-		{command(descriptors.ResultInvalidPtag), via.ErrInvalidPtag},
-		{command(descriptors.ResultInvalidRDMARead), via.ErrInvalidRDMARead},
-		{command(descriptors.ResultInvalidState), via.ErrInvalidState},
-		{command(descriptors.ResultNoMatch), via.ErrNoMatch},
-		{command(descriptors.ResultNotReachable), via.ErrNotReachable},
-		{command(descriptors.ResultNotSupported), via.ErrNotSupported},
-		{command(descriptors.ResultBadOpcode), via.ErrNotSupported},
-		{command(descriptors.ResultAborted), via.ErrCanceled},
-		{command(descriptors.ResultDMAFault), via.ErrDevice},
+		{command(datasheet.ResultInvalidParameter), via.ErrInvalidParameter},
+		{command(datasheet.ResultResource), via.ErrResource},
+		{command(datasheet.ResultTimeout), via.ErrTimeout},
+		{command(datasheet.ResultReject), via.ErrReject},
+		{command(datasheet.ResultInvalidReliability), via.ErrInvalidReliability},
+		{command(datasheet.ResultInvalidMTU), via.ErrInvalidMTU},
+		{command(datasheet.ResultInvalidQoS), via.ErrInvalidQoS},
+		{command(datasheet.ResultInvalidPtag), via.ErrInvalidPtag},
+		{command(datasheet.ResultInvalidRDMARead), via.ErrInvalidRDMARead},
+		{command(datasheet.ResultInvalidState), via.ErrInvalidState},
+		{command(datasheet.ResultNoMatch), via.ErrNoMatch},
+		{command(datasheet.ResultNotReachable), via.ErrNotReachable},
+		{command(datasheet.ResultNotSupported), via.ErrNotSupported},
+		{command(datasheet.ResultBadOpcode), via.ErrNotSupported},
+		{command(datasheet.ResultAborted), via.ErrCanceled},
+		{command(datasheet.ResultDMAFault), via.ErrDevice},
 		{driver.ErrDisconnected, via.ErrDisconnected},
-		{command(descriptors.ResultConnectionLost), via.ErrPeerLost},
-		{command(descriptors.ResultDescriptor), via.ErrConnectionBroken},
-		{command(descriptors.ResultRemoteDescriptor), via.ErrConnectionBroken},
-		{command(descriptors.ResultWithdrawn), via.ErrWithdrawn},
+		{command(datasheet.ResultConnectionLost), via.ErrPeerLost},
+		{command(datasheet.ResultDescriptor), via.ErrConnectionBroken},
+		{command(datasheet.ResultRemoteDescriptor), via.ErrConnectionBroken},
+		{command(datasheet.ResultWithdrawn), via.ErrWithdrawn},
 		{context.Canceled, via.ErrCanceled},
 		{context.DeadlineExceeded, via.ErrTimeout},
 		{vfio.ErrBadAddress, via.ErrInvalidParameter},
@@ -150,8 +150,8 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
-func command(r descriptors.Result) error {
-	return &driver.CommandError{Opcode: descriptors.OpCreateEndpoint, Result: r}
+func command(r datasheet.Result) error {
+	return &driver.CommandError{Opcode: datasheet.OpCreateEndpoint, Result: r}
 }
 
 func TestErrorText(t *testing.T) {
@@ -162,7 +162,7 @@ func TestErrorText(t *testing.T) {
 		{&via.Error{Op: "close", Code: via.ErrClosed}, "close: closed"},
 		{&via.Error{Op: "open", Device: "emu:", Code: via.ErrDevice, Err: errors.New("smoke"), Hint: "open a window"},
 			"open on emu:: smoke (open a window)"},
-		{&via.StatusError{Status: via.StatusLengthError | descriptors.StatusDone}, "descriptor completed in error: done, local length error"},
+		{&via.StatusError{Status: via.StatusLengthError | datasheet.StatusDone}, "descriptor completed in error: done, local length error"},
 		{via.Code(99), "VIA code 99"},
 	} {
 		if got := c.err.Error(); got != c.want {

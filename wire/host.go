@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -43,7 +43,7 @@ type host struct {
 	// The data path's: one goroutine's at a time.
 	scratch  []byte      // for a frame of which it is not known where it goes
 	to       *hostMember // in whose memory the reserved frame is; nil: in scratch
-	station  descriptors.MAC
+	station  datasheet.MAC
 	table    *[]*hostMember // as members was when frames to station went to "to"
 	reserved []byte
 	full     int         // calls of Reserve in a row without room
@@ -59,7 +59,7 @@ type host struct {
 	joined, left, refused, dropped, copied, forged atomic.Uint64
 
 	// join has the port meet the others, and returns what ends that.
-	join     func(mac descriptors.MAC) (leave func() error, err error)
+	join     func(mac datasheet.MAC) (leave func() error, err error)
 	checksum bool
 
 	ctx     context.Context // over when the port is closed
@@ -73,7 +73,7 @@ type host struct {
 
 // hostMember is another port, or this one itself, and the memory on the way to it.
 type hostMember struct {
-	mac   descriptors.MAC
+	mac   datasheet.MAC
 	wire  Port
 	parts engine.Progressive // wire, if frames may come in parts
 	leave func()             // has the other process know that this port is gone
@@ -140,7 +140,7 @@ func (p *host) Commit() {
 	if len(frame) < ethernetHeader || p.down.Load() {
 		return
 	}
-	to, members := descriptors.MAC(frame), p.members.Load()
+	to, members := datasheet.MAC(frame), p.members.Load()
 	if p.to != nil && p.station == to && p.table == members {
 		p.to.wire.Commit()
 		return
@@ -206,7 +206,7 @@ func (p *host) Receive() []byte {
 			m.wire.Release()
 			continue
 		}
-		if f != nil && !m.many && (len(f) < ethernetHeader || descriptors.MAC(f[6:]) != m.mac) {
+		if f != nil && !m.many && (len(f) < ethernetHeader || datasheet.MAC(f[6:]) != m.mac) {
 			p.forged.Add(1)
 			m.wire.Release()
 			continue

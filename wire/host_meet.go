@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
@@ -55,12 +55,12 @@ func (o HostOptions) Check() error {
 type hostMeeting struct {
 	port     *host
 	folder   string
-	mac      descriptors.MAC
+	mac      datasheet.MAC
 	listener *unixsocket.Listener
 }
 
 // Claim is described at Claimer. It joins the others.
-func (p *host) Claim(mac descriptors.MAC) error {
+func (p *host) Claim(mac datasheet.MAC) error {
 	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (p *host) Claim(mac descriptors.MAC) error {
 }
 
 // meetOthers joins the ports of this user's other processes.
-func (p *host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
+func (p *host) meetOthers(mac datasheet.MAC) (leave func() error, err error) {
 	m := &hostMeeting{port: p, mac: mac}
 	if m.folder, err = runtimedir.Make("trapeze", "host", p.options.Name); err == nil {
 		err = m.join()
@@ -89,7 +89,7 @@ func (p *host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
 }
 
 // socket is the path of the socket of a port.
-func (m *hostMeeting) socket(mac descriptors.MAC) string {
+func (m *hostMeeting) socket(mac datasheet.MAC) string {
 	return filepath.Join(m.folder, hex.EncodeToString(mac[:]))
 }
 
@@ -122,11 +122,11 @@ func (m *hostMeeting) join() error {
 }
 
 // others lists the addresses of the sockets in the folder.
-func (m *hostMeeting) others() (macs []descriptors.MAC, err error) {
+func (m *hostMeeting) others() (macs []datasheet.MAC, err error) {
 	entries, err := os.ReadDir(m.folder)
 	for _, e := range entries {
 		if b, err := hex.DecodeString(e.Name()); err == nil && len(b) == len(m.mac) {
-			macs = append(macs, descriptors.MAC(b))
+			macs = append(macs, datasheet.MAC(b))
 		}
 	}
 	if len(macs) > hostMembers {
@@ -136,7 +136,7 @@ func (m *hostMeeting) others() (macs []descriptors.MAC, err error) {
 }
 
 // meet connects to another port. One whose process has ended has left its socket behind.
-func (m *hostMeeting) meet(ctx context.Context, mac descriptors.MAC) error {
+func (m *hostMeeting) meet(ctx context.Context, mac datasheet.MAC) error {
 	if mac == m.mac {
 		return nil
 	}
@@ -166,12 +166,12 @@ func (m *hostMeeting) meet(ctx context.Context, mac descriptors.MAC) error {
 }
 
 // between opens an end of the memory that two ports share.
-func (m *hostMeeting) between(ctx context.Context, comes, there descriptors.MAC, role shm.Role) (*shm.Port, error) {
+func (m *hostMeeting) between(ctx context.Context, comes, there datasheet.MAC, role shm.Role) (*shm.Port, error) {
 	return shm.New(ctx, shm.Options{Path: m.socket(comes) + "-" + hex.EncodeToString(there[:]), Role: role, MTU: m.port.mtu})
 }
 
 // share has frames pass between this port and another, until either goes.
-func (m *hostMeeting) share(mac descriptors.MAC, w *shm.Port, c *net.UnixConn) {
+func (m *hostMeeting) share(mac datasheet.MAC, w *shm.Port, c *net.UnixConn) {
 	member := &hostMember{mac: mac, wire: w, parts: w, leave: func() { _ = c.Close() }}
 	if !m.port.add(member) {
 		_, _ = w.Close(), c.Close()
@@ -226,7 +226,7 @@ func (m *hostMeeting) welcome(c *net.UnixConn) {
 var errHello = errors.New("not a greeting of this wire, or of another version")
 
 // readHello reads who has come.
-func readHello(c net.Conn) (mac descriptors.MAC, err error) {
+func readHello(c net.Conn) (mac datasheet.MAC, err error) {
 	b := make([]byte, hostHello+1)
 	if err := c.SetReadDeadline(time.Now().Add(hostPatience)); err != nil {
 		return mac, err
@@ -238,7 +238,7 @@ func readHello(c net.Conn) (mac descriptors.MAC, err error) {
 	if n != hostHello || string(b[:len(hostMagic)]) != hostMagic || b[len(hostMagic)] != hostVersion {
 		return mac, errHello
 	}
-	mac = descriptors.MAC(b[len(hostMagic)+1 : n])
+	mac = datasheet.MAC(b[len(hostMagic)+1 : n])
 	if mac.IsMulticast() {
 		return mac, errHello
 	}
@@ -249,7 +249,7 @@ func readHello(c net.Conn) (mac descriptors.MAC, err error) {
 func (m *hostMeeting) close() error { return m.listener.Close() }
 
 // has reports whether a station is a member.
-func (p *host) has(mac descriptors.MAC) bool {
+func (p *host) has(mac datasheet.MAC) bool {
 	return slices.ContainsFunc(*p.members.Load(), func(m *hostMember) bool { return m.mac == mac })
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -76,7 +76,7 @@ func TestSwitchLearns(t *testing.T) {
 	check("to a known station", 1, 0, 0, 0)
 	send(p[0], frameOf(stationMAC(1), stationMAC(0), 10))
 	check("back", 0, 1, 0, 0)
-	send(p[2], frameOf(descriptors.Broadcast, stationMAC(2), 10))
+	send(p[2], frameOf(datasheet.Broadcast, stationMAC(2), 10))
 	check("to everybody", 1, 1, 0, 1)
 	send(p[3], frameOf(stationMAC(1), stationMAC(0), 10)) // station 0 has moved
 	check("from the new place", 0, 1, 0, 0)
@@ -106,7 +106,7 @@ func TestSwitchStationIsNotTakenOver(t *testing.T) {
 	}
 	for i := range 2000 {
 		send(p[2], frameOf(stationMAC(9), stationMAC(0), 0))
-		send(p[2], frameOf(stationMAC(9), descriptors.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
+		send(p[2], frameOf(stationMAC(9), datasheet.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
 		waiting(p)
 	}
 	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
@@ -143,7 +143,7 @@ func TestSwitchPlugs(t *testing.T) {
 	if told != 1 || !p[0].LinkUp() || p[1].LinkUp() {
 		t.Fatalf("told %d times, links %v %v", told, p[0].LinkUp(), p[1].LinkUp())
 	}
-	send(p[0], frameOf(descriptors.Broadcast, stationMAC(0), 10))
+	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
 	if n := waiting(p); n[1] != 0 || n[2] != 1 {
 		t.Fatalf("frames %v", n)
 	}
@@ -152,7 +152,7 @@ func TestSwitchPlugs(t *testing.T) {
 		t.Fatal("the link is up with nobody there")
 	}
 	p[1].SetLink(true)
-	send(p[0], frameOf(descriptors.Broadcast, stationMAC(0), 10))
+	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
 	if n := waiting(p); n[1] != 1 || n[2] != 0 {
 		t.Fatalf("frames %v", n)
 	}
@@ -207,7 +207,7 @@ func TestSwitchConcurrently(t *testing.T) {
 
 // numbered is a frame to everybody that differs from all others.
 func numbered(from int, n uint32) []byte {
-	f := frameOf(descriptors.Broadcast, stationMAC(byte(from)), 8)
-	f[descriptors.HeaderSize], f[descriptors.HeaderSize+1] = byte(n), byte(n>>8)
+	f := frameOf(datasheet.Broadcast, stationMAC(byte(from)), 8)
+	f[datasheet.HeaderSize], f[datasheet.HeaderSize+1] = byte(n), byte(n>>8)
 	return f
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Reasons why a load or a rollback fails, as errors.Is finds them, and their VIA codes.
@@ -85,7 +86,7 @@ func (e *Error) Unwrap() []error {
 
 // ProcessorError is an image that the NIC refused or had to stop.
 type ProcessorError struct {
-	Fault descriptors.ProcessorFault
+	Fault datasheet.ProcessorFault
 	// Hook and Instruction are where; they mean something for refused programs,
 	// budgets and traps.
 	Hook        abi.Hook
@@ -95,7 +96,7 @@ type ProcessorError struct {
 func (e *ProcessorError) Error() string {
 	s := "the NIC processor reports: " + e.Fault.String()
 	switch e.Fault {
-	case descriptors.ProcessorFaultRefused, descriptors.ProcessorFaultBudget, descriptors.ProcessorFaultTrap:
+	case datasheet.ProcessorFaultRefused, datasheet.ProcessorFaultBudget, datasheet.ProcessorFaultTrap:
 		s += fmt.Sprintf(", %s, instruction %d", e.Hook, e.Instruction)
 	}
 	return s

@@ -1,7 +1,7 @@
 package shm
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -12,7 +12,7 @@ const (
 	voidOffset   = 256
 	numberOffset = 384 // in the first direction's part
 	copyOffset   = 512
-	wordsOffset  = descriptors.PageSize
+	wordsOffset  = datasheet.PageSize
 	lineSize     = 64
 	wordSize     = 8
 )
@@ -36,7 +36,7 @@ type half struct {
 
 // numberIn is where the number of the wire is, which the listener writes before there is
 // a peer: zero if it knows of none.
-func numberIn(mem []byte) *uint32 { return descriptors.IndexAt(mem[numberOffset:]) }
+func numberIn(mem []byte) *uint32 { return datasheet.IndexAt(mem[numberOffset:]) }
 
 // halfSize is the size of one direction with a ring of so many bytes.
 func halfSize(ring int) int { return wordsOffset + ring/lineSize*wordSize + ring }
@@ -67,10 +67,10 @@ func layHalves(mem []byte, ring int) (first, second half) {
 func layHalf(mem []byte, ring int) half {
 	framesOffset := wordsOffset + ring/lineSize*wordSize
 	return half{
-		freed:   descriptors.IndexAt(mem[freedOffset:]),
-		asleep:  descriptors.IndexAt(mem[asleepOffset:]),
+		freed:   datasheet.IndexAt(mem[freedOffset:]),
+		asleep:  datasheet.IndexAt(mem[asleepOffset:]),
 		void:    &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
-		copying: descriptors.IndexAt(mem[copyOffset:]),
+		copying: datasheet.IndexAt(mem[copyOffset:]),
 		words:   wordsAt(mem[wordsOffset:framesOffset]),
 		frames:  mem[framesOffset : framesOffset+ring : framesOffset+ring],
 	}

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -111,7 +111,7 @@ func (a *Agent) choose(who *identity, m *agentlink.Message) (*nic, *Grant, error
 				tooMuch = refuse(fmt.Sprintf("vis=%d: %s grants %d at most", m.VIs, g.Name, g.VIs))
 			case g.Memory != 0 && m.Memory > g.Memory:
 				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
-			case m.MTU != 0 && (m.MTU < descriptors.MinMTU || m.MTU > n.mtu):
+			case m.MTU != 0 && (m.MTU < datasheet.MinMTU || m.MTU > n.mtu):
 				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.mtu))
 			case a.count(func(c *client) bool { return c.grant == g && c.who.uid == who.uid }) >= g.Clients:
 				full = true
@@ -144,8 +144,8 @@ func (a *Agent) count(is func(c *client) bool) (n int) {
 }
 
 // station finds the one that the client is to be.
-func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, err error) {
-	taken := func(mac descriptors.MAC) bool {
+func (a *Agent) station(n *nic, g *Grant, wanted string) (mac datasheet.MAC, err error) {
+	taken := func(mac datasheet.MAC) bool {
 		return mac == n.mac || a.count(func(c *client) bool { return c.nic == n && c.mac == mac }) > 0
 	}
 	if wanted == "" {
@@ -160,7 +160,7 @@ func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, e
 	if err != nil || len(b) != len(mac) {
 		return mac, refuseWith(unix.EINVAL, fmt.Sprintf("mac=%s: it is no station", printable(wanted)))
 	}
-	mac = descriptors.MAC(b)
+	mac = datasheet.MAC(b)
 	switch {
 	case !g.allows(mac):
 		return mac, refuse(fmt.Sprintf("mac=%v: %s does not grant it", mac, g.Name))
