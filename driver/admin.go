@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -79,7 +80,7 @@ func (a *admin) submit(ctx context.Context, s *slot, cmd *datasheet.Command) err
 	a.mu.Lock()
 	if a.closed {
 		a.mu.Unlock()
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	// A late reply to an earlier use of the slot does not match the new ID.
 	s.id += slotCount

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -18,15 +19,15 @@ func TestCommandResults(t *testing.T) {
 	d := newFake(t)
 	n := openFake(t, d)
 	for result, want := range map[datasheet.Result]error{
-		datasheet.ResultInvalidParameter: driver.ErrInvalidParameter, datasheet.ResultResource: driver.ErrResource,
-		datasheet.ResultTimeout: driver.ErrTimeout, datasheet.ResultReject: driver.ErrReject,
-		datasheet.ResultInvalidReliability: driver.ErrInvalidReliability, datasheet.ResultInvalidMTU: driver.ErrInvalidMTU,
-		datasheet.ResultInvalidQoS: driver.ErrInvalidQoS, datasheet.ResultInvalidPtag: driver.ErrInvalidPtag,
-		datasheet.ResultInvalidRDMARead: driver.ErrInvalidRDMARead, datasheet.ResultInvalidState: driver.ErrInvalidState,
-		datasheet.ResultNoMatch: driver.ErrNoMatch, datasheet.ResultNotReachable: driver.ErrNotReachable,
-		datasheet.ResultNotSupported: driver.ErrNotSupported, datasheet.ResultBadOpcode: driver.ErrBadOpcode,
+		datasheet.ResultInvalidParameter: descriptors.ErrInvalidParameter, datasheet.ResultResource: descriptors.ErrResource,
+		datasheet.ResultTimeout: descriptors.ErrTimeout, datasheet.ResultReject: descriptors.ErrReject,
+		datasheet.ResultInvalidReliability: descriptors.ErrInvalidReliability, datasheet.ResultInvalidMTU: descriptors.ErrInvalidMTU,
+		datasheet.ResultInvalidQoS: descriptors.ErrInvalidQoS, datasheet.ResultInvalidPtag: descriptors.ErrInvalidPtag,
+		datasheet.ResultInvalidRDMARead: descriptors.ErrInvalidRDMARead, datasheet.ResultInvalidState: descriptors.ErrInvalidState,
+		datasheet.ResultNoMatch: descriptors.ErrNoMatch, datasheet.ResultNotReachable: descriptors.ErrNotReachable,
+		datasheet.ResultNotSupported: descriptors.ErrNotSupported, datasheet.ResultBadOpcode: driver.ErrBadOpcode,
 		datasheet.ResultAborted: driver.ErrAborted, datasheet.ResultDMAFault: driver.ErrDMAFault,
-		datasheet.ResultConnectionLost: driver.ErrPeerLost, datasheet.ResultWithdrawn: driver.ErrWithdrawn,
+		datasheet.ResultConnectionLost: descriptors.ErrPeerLost, datasheet.ResultWithdrawn: descriptors.ErrWithdrawn,
 	} {
 		d.with(func() {
 			d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return result, true }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
@@ -69,15 +70,15 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 	}
 	defer n.end()
 	if n.identity.Features&datasheet.FeatureChannel == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: channels", ErrNotSupported), "a newer device version is needed")
+		return nil, n.refuse(op, fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "a newer device version is needed")
 	}
 	if a.Page == 0 {
 		a.Page = datasheet.MinChannelPageLog2
 	}
 	if !a.Page.Valid() {
-		return nil, n.refuse(op, fmt.Errorf("%w: pages of 2^%d bytes", ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
+		return nil, n.refuse(op, fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
 	}
-	c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", ErrClosed)}
+	c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", descriptors.ErrClosed)}
 	c.queues = c
 	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, a.body()))
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *Channel) Words() uint32 { return c.attributes.Page.Words() }
 // loses what is sent, and says so in SendStatus.
 func (c *Channel) Send(p datasheet.ChannelPriority, start, stop uint32) error {
 	if p >= datasheet.ChannelPriorities {
-		return c.n.refuse("send on channel", fmt.Errorf("%w: priority %d", ErrInvalidParameter, p), "")
+		return c.n.refuse("send on channel", fmt.Errorf("%w: priority %d", descriptors.ErrInvalidParameter, p), "")
 	}
 	s := &c.senders[p]
 	s.mu.Lock()
@@ -152,7 +153,7 @@ func (c *Channel) Send(p datasheet.ChannelPriority, start, stop uint32) error {
 	}
 	if words := c.Words(); start >= words || stop >= words || start == stop {
 		s.mu.Unlock()
-		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
+		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d", descriptors.ErrInvalidParameter, start, stop, words), "")
 	}
 	if s.issued-s.ended >= datasheet.ChannelDepth {
 		if err := c.learn(p); err != nil {
@@ -194,7 +195,7 @@ func (c *Channel) learn(p datasheet.ChannelPriority) error {
 			break
 		}
 	}
-	return ErrQueueFull
+	return descriptors.ErrQueueFull
 }
 
 // Sent returns how many messages of a priority Send has taken, and how many of them have
@@ -207,7 +208,7 @@ func (c *Channel) Sent(p datasheet.ChannelPriority) (issued, ended uint32, err e
 		return s.issued, s.issued, c.closedAs
 	}
 	if s.issued != s.ended {
-		if err := c.learn(p); err != nil && err != ErrQueueFull {
+		if err := c.learn(p); err != nil && err != descriptors.ErrQueueFull {
 			return s.issued, s.ended, err
 		}
 	}
@@ -227,7 +228,7 @@ func (c *Channel) AllowMore(stop uint32) error {
 
 func (c *Channel) allow(start, stop, word uint32) error {
 	if words := c.Words(); start >= words || stop >= words || c.attributes.Kernel {
-		return c.n.refuse("receive on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
+		return c.n.refuse("receive on channel", fmt.Errorf("%w: words %d up to %d of %d", descriptors.ErrInvalidParameter, start, stop, words), "")
 	}
 	c.mu.Lock()
 	if c.closed || c.refuses {

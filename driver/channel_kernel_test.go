@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -34,10 +35,10 @@ func TestKernelChannel(t *testing.T) {
 			if k.Number() != 0 || x.Number() == 0 {
 				t.Errorf("channel 0 has the number %d, another one %d", k.Number(), x.Number())
 			}
-			if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, driver.ErrResource) {
+			if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, descriptors.ErrResource) {
 				t.Errorf("a second channel 0: %v", err)
 			}
-			if err := k.Allow(0, 5); !errors.Is(err, driver.ErrInvalidParameter) {
+			if err := k.Allow(0, 5); !errors.Is(err, descriptors.ErrInvalidParameter) {
 				t.Errorf("Allow: %v", err)
 			}
 			if _, err := k.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "channel"}, ""); err == nil {
@@ -71,7 +72,7 @@ func TestKernelChannel(t *testing.T) {
 			if err := k.Close(contextFor(t)); err != nil {
 				t.Error(err)
 			}
-			if err := k.Send(datasheet.PriorityHigh, 0, 2); !errors.Is(err, driver.ErrClosed) {
+			if err := k.Send(datasheet.PriorityHigh, 0, 2); !errors.Is(err, descriptors.ErrClosed) {
 				t.Errorf("after Destroy: %v", err)
 			}
 			if k, err = a.CreateChannel(contextFor(t), attributes); err != nil || k.Number() != 0 {

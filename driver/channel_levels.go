@@ -1,6 +1,9 @@
 package driver
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // ChannelLevels say how full the FIFOs of a device's channels are (SPEC.md 2.12). The highest
 // ones are those since the device was reset. Counters has what was sent, received and dropped.
@@ -24,7 +27,7 @@ func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
 	}
 	defer n.end()
 	if !n.regs.has(datasheet.BlockChannels) {
-		return l, n.error(op, ErrNotSupported)
+		return l, n.error(op, descriptors.ErrNotSupported)
 	}
 	for _, r := range []struct {
 		reg uint64

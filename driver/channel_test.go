@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -49,8 +50,8 @@ func connectedChannels(t *testing.T, a, b *driver.NIC, page datasheet.ChannelPag
 		}
 		done <- err
 	}()
-	err := error(driver.ErrNoMatch) // nobody waits yet
-	for errors.Is(err, driver.ErrNoMatch) {
+	err := error(descriptors.ErrNoMatch) // nobody waits yet
+	for errors.Is(err, descriptors.ErrNoMatch) {
 		_, err = x.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "channel"}, "")
 	}
 	if err := errors.Join(err, <-done); err != nil {
@@ -156,11 +157,11 @@ func TestChannelRefusals(t *testing.T) {
 	} {
 		attributes := driver.ChannelAttributes{Send: aligned(m), Recv: aligned(m)}
 		spoil(&attributes)
-		if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: 12345, Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, driver.ErrInvalidPtag) {
+	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: 12345, Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, descriptors.ErrInvalidPtag) {
 		t.Error(err)
 	}
 	x := newChannel(t, a, datasheet.MinChannelPageLog2)
@@ -172,7 +173,7 @@ func TestChannelRefusals(t *testing.T) {
 		"receive from afar":  x.Allow(1024, 0),
 		"receive up to afar": x.AllowMore(1024),
 	} {
-		if !errors.Is(err, driver.ErrInvalidParameter) {
+		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -190,13 +191,13 @@ func TestChannelRefusals(t *testing.T) {
 	if err := x.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	if err := x.Send(datasheet.PriorityHigh, 0, 1); !errors.Is(err, driver.ErrClosed) {
+	if err := x.Send(datasheet.PriorityHigh, 0, 1); !errors.Is(err, descriptors.ErrClosed) {
 		t.Error(err)
 	}
-	if err := x.Allow(0, 1); !errors.Is(err, driver.ErrClosed) {
+	if err := x.Allow(0, 1); !errors.Is(err, descriptors.ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := x.Poll(0); !errors.Is(err, driver.ErrClosed) {
+	if _, err := x.Poll(0); !errors.Is(err, descriptors.ErrClosed) {
 		t.Error(err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -215,7 +216,7 @@ func TestChannelFull(t *testing.T) {
 		switch err := x.Send(datasheet.PriorityLow, 0, 1023); {
 		case err == nil:
 			sent++
-		case err == driver.ErrQueueFull && sent >= datasheet.ChannelDepth:
+		case err == descriptors.ErrQueueFull && sent >= datasheet.ChannelDepth:
 			full++
 			b.Poll()
 		default:
@@ -241,7 +242,7 @@ func TestChannelEnds(t *testing.T) {
 	if err := x.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := y.Wait(contextFor(t), 0); !errors.Is(err, driver.ErrDisconnected) {
+	if _, err := y.Wait(contextFor(t), 0); !errors.Is(err, descriptors.ErrDisconnected) {
 		t.Error(err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {

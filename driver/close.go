@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -66,7 +67,7 @@ func (n *NIC) takeDown() error {
 		errs = append(errs, c.endNotices())
 	}
 	if n.unanswering() {
-		n.remote.GiveUp(ErrClosed)
+		n.remote.GiveUp(descriptors.ErrClosed)
 	}
 	if n.admin != nil && n.failed() == nil {
 		if err := n.destroyAll(cqs); err != nil {

@@ -112,7 +112,7 @@ func checkClosed(t *testing.T, r *rig) {
 		"CQ.Done":        func() error { _, err := r.sendCQ.Done(); return err },
 		"CQ.Wait":        func() error { _, err := r.sendCQ.Wait(ctx); return err },
 	} {
-		if err := f(); !errors.Is(err, driver.ErrClosed) {
+		if err := f(); !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestCloseWhileBusy(t *testing.T) {
 				},
 				"RecvDone": func() error {
 					_, err := r.v.RecvDone()
-					if err == driver.ErrNotDone {
+					if err == descriptors.ErrNotDone {
 						err = nil
 					}
 					return err
@@ -220,8 +220,8 @@ func TestCloseWhileBusy(t *testing.T) {
 					<-start
 					for {
 						// The device has only so many endpoints.
-						if err := f(); err != nil && !errors.Is(err, driver.ErrResource) {
-							if !errors.Is(err, driver.ErrClosed) {
+						if err := f(); err != nil && !errors.Is(err, descriptors.ErrResource) {
+							if !errors.Is(err, descriptors.ErrClosed) {
 								t.Errorf("%s: %v", name, err)
 							}
 							return

@@ -8,6 +8,7 @@ import (
 	"runtime/trace"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -78,7 +79,7 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command) (*da
 	}
 	w := waiter{n: n, ctx: context.Background(), done: n.done, left: newTimeLeft(n.options.CommandTimeout)}
 	reply, err = n.await(&w, s, cmd.Opcode)
-	if errors.Is(err, ErrAborted) || errors.Is(err, ErrTimeout) {
+	if errors.Is(err, ErrAborted) || errors.Is(err, descriptors.ErrTimeout) {
 		return nil, ctx.Err()
 	}
 	return reply, err

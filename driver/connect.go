@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -74,7 +75,7 @@ type Connection struct {
 func (n *NIC) discriminator(op, name string) (datasheet.Discriminator, error) {
 	var d datasheet.Discriminator
 	if len(name) > len(d.Data) {
-		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", ErrInvalidParameter, len(name)),
+		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", descriptors.ErrInvalidParameter, len(name)),
 			fmt.Sprintf("use at most %d", len(d.Data)))
 	}
 	d.Len = uint8(copy(d.Data[:], name))
@@ -96,7 +97,7 @@ func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local str
 	}
 	defer e.n.end()
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return Remote{}, e.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", ErrInvalidParameter, err), "give it a context with time left")
+		return Remote{}, e.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", descriptors.ErrInvalidParameter, err), "give it a context with time left")
 	}
 	to, err := e.n.discriminator(op, remote.Discriminator)
 	if err != nil {
@@ -119,7 +120,7 @@ func (e *endpoint) connect(ctx context.Context, class class, cmd *datasheet.Comm
 	reply, err := e.n.connect(ctx, class, cmd)
 	if err != nil {
 		e.ending.undo(before)
-		if end := e.ending.code(); end != 0 && errors.Is(err, ErrInvalidState) {
+		if end := e.ending.code(); end != 0 && errors.Is(err, descriptors.ErrInvalidState) {
 			err = fmt.Errorf("%w: %w", err, end)
 		}
 		return Remote{}, err
@@ -182,7 +183,7 @@ func (c *Connection) Accept(ctx context.Context, to Endpoint) (Remote, error) {
 		e = to.end()
 	}
 	if e == nil || e.n != c.n {
-		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", ErrInvalidParameter), "create it on the NIC that waited")
+		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", descriptors.ErrInvalidParameter), "create it on the NIC that waited")
 	}
 	if err := e.begin(ctx, op); err != nil {
 		return Remote{}, err
@@ -219,7 +220,7 @@ func (c *Connection) claim(op string) error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if c.settled || c.busy {
-		return c.n.error(op, fmt.Errorf("%w: the request has been answered", ErrClosed))
+		return c.n.error(op, fmt.Errorf("%w: the request has been answered", descriptors.ErrClosed))
 	}
 	c.busy = true
 	return nil

@@ -156,7 +156,7 @@ func (c *CQ) Done() (done Completion, err error) {
 // Take is Done that writes the completion to done, which with an error means nothing.
 func (c *CQ) Take(done *Completion) error {
 	err := c.take(done)
-	if err == ErrNotDone && c.n.progress() {
+	if err == descriptors.ErrNotDone && c.n.progress() {
 		err = c.take(done)
 	}
 	return err
@@ -194,7 +194,7 @@ func (c *CQ) end(err error) {
 func (c *CQ) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed = c.n.error("use CQ", ErrClosed)
+	c.failed = c.n.error("use CQ", descriptors.ErrClosed)
 	c.sorted, c.ring, c.index = nil, nil, nil
 }
 
@@ -247,9 +247,9 @@ func (n *NIC) attach(c *CQ, depth int) error {
 	defer n.mu.Unlock()
 	switch {
 	case c.n != n:
-		return fmt.Errorf("%w: not a completion queue of this NIC", ErrInvalidParameter)
+		return fmt.Errorf("%w: not a completion queue of this NIC", descriptors.ErrInvalidParameter)
 	case c.leaving.ended != nil:
-		return fmt.Errorf("completion queue: %w", ErrClosed)
+		return fmt.Errorf("completion queue: %w", descriptors.ErrClosed)
 	case depth > c.entries-c.promised:
 		return fmt.Errorf("%w: %d entries, %d of them promised to other queues, and %d more needed", ErrCQTooSmall, c.entries, c.promised, depth)
 	}

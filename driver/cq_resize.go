@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -18,7 +19,7 @@ type cqRing struct {
 
 func (n *NIC) checkEntries(op string, entries int) error {
 	if entries < 1 || entries > n.identity.MaxCQEntries {
-		return n.refuse(op, fmt.Errorf("%w: %d entries", ErrInvalidParameter, entries),
+		return n.refuse(op, fmt.Errorf("%w: %d entries", descriptors.ErrInvalidParameter, entries),
 			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
 	}
 	return nil
@@ -92,7 +93,7 @@ func (n *NIC) promise(c *CQ, entries int) (before int, err error) {
 	defer n.mu.Unlock()
 	switch {
 	case c.leaving.ended != nil:
-		return 0, ErrClosed
+		return 0, descriptors.ErrClosed
 	case c.promised > entries:
 		return 0, fmt.Errorf("%w: %d entries, %d of them promised to queues", ErrCQTooSmall, entries, c.promised)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -44,7 +45,7 @@ func (c *CQ) take(done *Completion) error {
 		m = overdue
 	}
 	c.mu.Unlock()
-	if err == ErrNotDone {
+	if err == descriptors.ErrNotDone {
 		err = c.n.notDone("poll CQ", m)
 	}
 	return err
@@ -108,7 +109,7 @@ func (c *CQ) next(e *entry) error {
 		return c.failed
 	}
 	if c.consumer == c.written && !c.look() {
-		return ErrNotDone
+		return descriptors.ErrNotDone
 	}
 	shared := &c.ring[c.consumer&c.mask]
 	endpoint, index, status, flags := shared.Endpoint, shared.Index, shared.Status, shared.LoadFlags()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -33,7 +34,7 @@ func TestCQOrder(t *testing.T) {
 		if err := errors.Join(r.v.PostSend(send), r.v.PostRecv(recv)); err != nil {
 			t.Fatal(i, err)
 		}
-		if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+		if _, err := r.sendCQ.Done(); err != descriptors.ErrNotDone {
 			t.Fatal(i, err)
 		}
 		r.completion(r.sendCQ, false, i)
@@ -132,13 +133,13 @@ func TestCQNotRead(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+	if _, err := r.sendCQ.Done(); err != descriptors.ErrNotDone {
 		t.Errorf("all descriptors have been taken back, but the CQ says: %v", err)
 	}
 	for _, d := range ds {
 		d.Rearm()
 	}
-	if n, err := r.v.PostSendBatch(ds); n != 3 || err != driver.ErrQueueFull {
+	if n, err := r.v.PostSendBatch(ds); n != 3 || err != descriptors.ErrQueueFull {
 		t.Fatalf("%d posts to a queue of 3: %v", n, err)
 	}
 	// What is in the CQ for descriptors that were not taken back stays.
@@ -172,7 +173,7 @@ func TestCQEntryMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds[0].Rearm()
-	if err := r.v.PostSend(ds[0]); err != driver.ErrQueueFull {
+	if err := r.v.PostSend(ds[0]); err != descriptors.ErrQueueFull {
 		t.Error(err)
 	}
 	r.d.with(func() {
@@ -247,7 +248,7 @@ func TestCQForgetsDestroyedVI(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
-	if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+	if _, err := r.sendCQ.Done(); err != descriptors.ErrNotDone {
 		t.Error(err)
 	}
 	ds[0].Rearm()
@@ -272,7 +273,7 @@ func TestCQWait(t *testing.T) {
 		"overrun": {func(r *rig, _ context.CancelFunc) {
 			r.d.with(func() { r.d.event(datasheet.Event{Code: datasheet.EventCQOverrun, CQ: r.sendCQ.Number()}) })
 		}, driver.ErrCQOverrun},
-		"closed": {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
+		"closed": {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, descriptors.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil, 8, 0)
@@ -293,10 +294,10 @@ func TestCQWait(t *testing.T) {
 // TestWaitOnQueueWithCQ is not allowed: the CQ is where to wait.
 func TestWaitOnQueueWithCQ(t *testing.T) {
 	r := newRig(t, nil, 8, 0)
-	if _, err := r.v.SendWait(contextFor(t)); !errors.Is(err, driver.ErrInvalidState) {
+	if _, err := r.v.SendWait(contextFor(t)); !errors.Is(err, descriptors.ErrInvalidState) {
 		t.Error(err)
 	}
-	if _, err := r.v.RecvWait(contextFor(t)); err != driver.ErrQueueEmpty {
+	if _, err := r.v.RecvWait(contextFor(t)); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 }
@@ -304,32 +305,32 @@ func TestWaitOnQueueWithCQ(t *testing.T) {
 func TestBadSizes(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	for _, entries := range []int{-1, 0, 257, 1 << 40} {
-		if _, err := r.n.CreateCQ(contextFor(t), entries); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.CreateCQ(contextFor(t), entries); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%d entries: %v", entries, err)
 		}
 	}
 	for _, depth := range []int{-1, 0, 65, 1 << 40} {
 		a := driver.VIAttributes{MaxTransfer: 64, SendDepth: depth, RecvDepth: 1}
-		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("depth %d: %v", depth, err)
 		}
 		a.SendDepth, a.RecvDepth = 1, depth
-		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("depth %d: %v", depth, err)
 		}
 	}
 	for _, size := range []int{-1, 0} {
-		if _, err := r.n.AllocMemory(contextFor(t), size, driver.MemoryAttributes{}); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.AllocMemory(contextFor(t), size, driver.MemoryAttributes{}); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
-	if _, err := r.n.ConnectWait(contextFor(t), strings.Repeat("x", 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.n.ConnectWait(contextFor(t), strings.Repeat("x", 33)); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: strings.Repeat("x", 33)}, ""); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: strings.Repeat("x", 33)}, ""); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, strings.Repeat("x", 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, strings.Repeat("x", 33)); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -23,7 +24,7 @@ type dmaBlock struct {
 type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
 
 // errNoDMABlock: the device is older than what is asked of it.
-var errNoDMABlock = fmt.Errorf("%w: it has no DMA engine block", ErrNotSupported)
+var errNoDMABlock = fmt.Errorf("%w: it has no DMA engine block", descriptors.ErrNotSupported)
 
 const hintOlderDevice = "the device is older than this driver; it goes on with the policy that it has"
 
@@ -83,7 +84,7 @@ func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
 		if _, err := n.regs.status(); err != nil {
 			return n.fail(err)
 		}
-		return fmt.Errorf("%w: it does not take "+what, ErrNotSupported, v)
+		return fmt.Errorf("%w: it does not take "+what, descriptors.ErrNotSupported, v)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
@@ -40,7 +41,7 @@ type DMALogState = telemetry.DMALog
 func (n *NIC) EnableDMALog(records int) error {
 	const op = "enable DMA log"
 	if records < 1 || records > MaxDMALog {
-		return n.refuse(op, fmt.Errorf("%w: a log of %d records", ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
+		return n.refuse(op, fmt.Errorf("%w: a log of %d records", descriptors.ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
 	}
 	if err := n.beginDMA(op); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
 	defer n.endDMA()
 	l := &n.dma.log
 	if l.buf == nil {
-		return 0, n.refuse(op, ErrInvalidState, "enable the log first")
+		return 0, n.refuse(op, descriptors.ErrInvalidState, "enable the log first")
 	}
 	count := 0
 	for count < len(p) && l.failed == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -41,7 +42,7 @@ func TestDMALog(t *testing.T) {
 		t.Errorf("as opened: %+v", s)
 	}
 	p := make([]dmalog.Record, 10)
-	if _, err := n.ReadDMALog(p); !errors.Is(err, driver.ErrInvalidState) {
+	if _, err := n.ReadDMALog(p); !errors.Is(err, descriptors.ErrInvalidState) {
 		t.Errorf("read without a log: %v", err)
 	}
 	if err := n.DisableDMALog(); err != nil {
@@ -105,7 +106,7 @@ func TestDMALog(t *testing.T) {
 	if s := mustLog(t, n); s.Enabled || s.Records != 0 {
 		t.Errorf("switched off: %+v", s)
 	}
-	if _, err := n.ReadDMALog(p); !errors.Is(err, driver.ErrInvalidState) {
+	if _, err := n.ReadDMALog(p); !errors.Is(err, descriptors.ErrInvalidState) {
 		t.Errorf("read a log that is off: %v", err)
 	}
 }
@@ -113,13 +114,13 @@ func TestDMALog(t *testing.T) {
 func TestDMALogRefused(t *testing.T) {
 	d, n := newDMA(t, nil)
 	for _, records := range []int{-1, 0, driver.MaxDMALog + 1, math.MaxInt} {
-		if err := n.EnableDMALog(records); !errors.Is(err, driver.ErrInvalidParameter) || !strings.Contains(err.Error(), "1 to 65536") {
+		if err := n.EnableDMALog(records); !errors.Is(err, descriptors.ErrInvalidParameter) || !strings.Contains(err.Error(), "1 to 65536") {
 			t.Errorf("%d records: %v", records, err)
 		}
 	}
 	for _, reg := range []uint64{datasheet.RegLogBaseLow, datasheet.RegLogLog2} {
 		d.with(func() { d.block.refuses[reg] = func(uint32) bool { return true } })
-		if err := n.EnableDMALog(64); !errors.Is(err, driver.ErrNotSupported) {
+		if err := n.EnableDMALog(64); !errors.Is(err, descriptors.ErrNotSupported) {
 			t.Errorf("register %#x refused: %v", reg, err)
 		}
 		d.with(func() { delete(d.block.refuses, reg) })

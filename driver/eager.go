@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
@@ -103,7 +104,7 @@ func (e *Eager) Flush() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return e.n.error(opWrite, ErrClosed)
+		return e.n.error(opWrite, descriptors.ErrClosed)
 	}
 	e.leave()
 	return nil
@@ -129,9 +130,9 @@ func (e *Eager) Push(offset, n int) error {
 func (e *Eager) check(offset int64, n int) error {
 	switch {
 	case e.closed:
-		return ErrClosed
+		return descriptors.ErrClosed
 	case offset < 0 || n < 0 || offset > int64(len(e.bytes)) || int64(n) > int64(len(e.bytes))-offset:
-		return fmt.Errorf("%w: %d bytes at offset %d, it has %d", ErrInvalidParameter, n, offset, len(e.bytes))
+		return fmt.Errorf("%w: %d bytes at offset %d, it has %d", descriptors.ErrInvalidParameter, n, offset, len(e.bytes))
 	}
 	return nil
 }

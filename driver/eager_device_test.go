@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -94,7 +95,7 @@ func TestEagerNotThere(t *testing.T) {
 			a := driver.MemoryAttributes{Ptag: mustPtag(t, n), Eager: written}
 			for _, room := range []driver.NoRoom{driver.NoRoomFails, driver.NoRoomWaits} {
 				a.Eager.NoRoom = room
-				if _, err := n.AllocMemory(contextFor(t), 1000, a); !errors.Is(err, driver.ErrNotSupported) {
+				if _, err := n.AllocMemory(contextFor(t), 1000, a); !errors.Is(err, descriptors.ErrNotSupported) {
 					t.Errorf("%d: %v", room, err)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -56,12 +57,12 @@ func (a EagerAttributes) access() datasheet.Access {
 }
 
 // errNoEager: the device, or the way to it, has no memory for blocks.
-var errNoEager = fmt.Errorf("%w: eager memory", ErrNotSupported)
+var errNoEager = fmt.Errorf("%w: eager memory", descriptors.ErrNotSupported)
 
 // registerAs is register as a.Eager says.
 func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
 	if a.Access&eagerBits != 0 {
-		return nil, fmt.Errorf("%w: rights that Eager stands for", ErrInvalidParameter)
+		return nil, fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter)
 	}
 	if a.Eager.Mode == EagerOff {
 		return n.register(ctx, iova, bytes, a)
@@ -116,7 +117,7 @@ func (n *NIC) nap(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-n.done:
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 }
 

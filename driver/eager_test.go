@@ -181,7 +181,7 @@ func TestEagerMisuse(t *testing.T) {
 	w := m.Eager()
 	outside := func(name string, err error) {
 		t.Helper()
-		if !errors.Is(err, driver.ErrInvalidParameter) {
+		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestEagerMisuse(t *testing.T) {
 		both.Go(func() {
 			for {
 				if _, err := w.WriteAt([]byte("still here"), 500); err != nil {
-					if !errors.Is(err, driver.ErrClosed) {
+					if !errors.Is(err, descriptors.ErrClosed) {
 						t.Error(err)
 					}
 					return
@@ -222,11 +222,11 @@ func TestEagerMisuse(t *testing.T) {
 	}
 	both.Wait()
 	for name, err := range map[string]error{"store": w.Store8(0, 1), "push": w.Push(0, 1), "flush": w.Flush(), "ordinary": m.Eager().Store8(0, 1)} {
-		if !errors.Is(err, driver.ErrClosed) {
+		if !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("%s after deregistration: %v", name, err)
 		}
 	}
-	if _, err := r.nic.AllocMemory(ctx, 64, driver.MemoryAttributes{Ptag: p, Access: datasheet.AccessEager}); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.nic.AllocMemory(ctx, 64, driver.MemoryAttributes{Ptag: p, Access: datasheet.AccessEager}); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Errorf("rights without attributes: %v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestEagerNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := int(free) / 2
-	if _, err := r.nic.AllocMemory(ctx, half, attributes(driver.NoRoomFails)); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.nic.AllocMemory(ctx, half, attributes(driver.NoRoomFails)); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("no room: %v", err)
 	}
 	m, err := r.nic.AllocMemory(ctx, half, attributes(driver.NoRoomOrdinary))

@@ -89,7 +89,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	depth := r.nic.Identity().MaxQueueDepth
-	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("no room: %v", err)
 	}
 	before := r.nic.EagerStats().FellBack
@@ -131,7 +131,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	} {
 		a := tokensOf(r, 8, driver.NoRoomFails)
 		change(&a)
-		if _, err := r.nic.CreateVI(ctx, a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.nic.CreateVI(ctx, a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -75,13 +76,13 @@ func TestDestroyConnected(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := y.v.RecvWait(contextFor(t))
-	if d != recv || !errors.Is(err, driver.ErrDisconnected) || !errors.Is(err, driver.ErrDescriptor) {
+	if d != recv || !errors.Is(err, descriptors.ErrDisconnected) || !errors.Is(err, descriptors.ErrDescriptor) {
 		t.Errorf("the peer's receive: %v", err)
 	}
 	if err := x.v.Close(contextFor(t)); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
-	if err := x.v.PostSend(x.descriptor(t, 0, 8)); !errors.Is(err, driver.ErrClosed) {
+	if err := x.v.PostSend(x.descriptor(t, 0, 8)); !errors.Is(err, descriptors.ErrClosed) {
 		t.Errorf("posted to a destroyed VI: %v", err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {

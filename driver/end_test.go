@@ -121,7 +121,7 @@ func connect(t *testing.T, a, b *end) {
 func requestUntilWaiting(ctx context.Context, v *driver.VI, to datasheet.MAC, at string) error {
 	for {
 		_, err := v.ConnectRequest(ctx, driver.Address{MAC: to, Discriminator: at}, "client")
-		if !errors.Is(err, driver.ErrNoMatch) {
+		if !errors.Is(err, descriptors.ErrNoMatch) {
 			return err
 		}
 		time.Sleep(100 * time.Microsecond)

@@ -4,22 +4,23 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ConnectionEnd says how a connection ended, by the Detail of its
 // EventConnectionLost, a result of SPEC.md 8.7: ErrDisconnected, ErrPeerLost, ErrPathMTU
 // or ErrConnectionBroken.
-func ConnectionEnd(detail uint32) Code {
+func ConnectionEnd(detail uint32) descriptors.Code {
 	switch detail {
 	case uint32(datasheet.ResultSuccess):
-		return ErrDisconnected
+		return descriptors.ErrDisconnected
 	case uint32(datasheet.ResultConnectionLost):
-		return ErrPeerLost
+		return descriptors.ErrPeerLost
 	case uint32(datasheet.ResultPathMTU):
-		return ErrPathMTU
+		return descriptors.ErrPathMTU
 	}
-	return ErrConnectionBroken
+	return descriptors.ErrConnectionBroken
 }
 
 // ending is what is known of how the last connection of an endpoint ended.
@@ -49,12 +50,12 @@ func (e *ending) told(detail uint32) {
 func (e *ending) local() { e.what.CompareAndSwap(endingOpen, endingNone) }
 
 // code says how the connection ended, 0 if there is nothing to tell.
-func (e *ending) code() Code {
+func (e *ending) code() descriptors.Code {
 	switch what := e.what.Load(); what {
 	case endingNone, endingOpen:
 		return 0
 	case endingLost:
-		return ErrConnectionBroken
+		return descriptors.ErrConnectionBroken
 	default:
 		return ConnectionEnd(uint32(what - endingKnown))
 	}
@@ -63,7 +64,7 @@ func (e *ending) code() Code {
 // ended says how the connection ended whose end shows in status, of a descriptor
 // that completed in error. It is 0 if the connection goes on, there was none, or
 // this side has ended it.
-func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) Code {
+func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) descriptors.Code {
 	if level == datasheet.Unreliable && status&datasheet.StatusFlushed == 0 {
 		return 0 // the error is the descriptor's alone
 	}

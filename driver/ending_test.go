@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -12,7 +13,7 @@ import (
 // taken, whether the device has reported it by then or does so with the answer to a
 // question, and is not made up if the device has lost the event.
 func TestEndings(t *testing.T) {
-	ends := []error{driver.ErrDisconnected, driver.ErrPeerLost, driver.ErrConnectionBroken}
+	ends := []error{descriptors.ErrDisconnected, descriptors.ErrPeerLost, descriptors.ErrConnectionBroken}
 	const early, late, never = 0, 1, 2
 	for _, c := range []struct {
 		name    string
@@ -24,11 +25,11 @@ func TestEndings(t *testing.T) {
 		want    error
 		asked   int
 	}{
-		{"reported", false, early, datasheet.ResultSuccess, 0, false, driver.ErrDisconnected, 0},
-		{"reported late", false, late, datasheet.ResultConnectionLost, datasheet.StateError, false, driver.ErrPeerLost, 1},
-		{"broken", false, late, datasheet.ResultDescriptor, datasheet.StateError, false, driver.ErrConnectionBroken, 1},
-		{"an unknown result", false, early, 4711, 0, false, driver.ErrConnectionBroken, 0},
-		{"event lost", false, never, 0, datasheet.StateError, false, driver.ErrConnectionBroken, 1},
+		{"reported", false, early, datasheet.ResultSuccess, 0, false, descriptors.ErrDisconnected, 0},
+		{"reported late", false, late, datasheet.ResultConnectionLost, datasheet.StateError, false, descriptors.ErrPeerLost, 1},
+		{"broken", false, late, datasheet.ResultDescriptor, datasheet.StateError, false, descriptors.ErrConnectionBroken, 1},
+		{"an unknown result", false, early, 4711, 0, false, descriptors.ErrConnectionBroken, 0},
+		{"event lost", false, never, 0, datasheet.StateError, false, descriptors.ErrConnectionBroken, 1},
 		{"nobody can tell", false, never, 0, 0, true, nil, 1},
 		{"somebody disconnects", false, never, 0, datasheet.StateIdle, false, nil, 2},
 		{"never connected", true, early, datasheet.ResultSuccess, datasheet.StateIdle, false, nil, 0},

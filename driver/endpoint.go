@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -136,7 +137,7 @@ func (e *endpoint) begin(ctx context.Context, op string) error {
 	}
 	if e.leaving.begun(e.n) {
 		e.n.end()
-		return e.n.error(op, ErrClosed)
+		return e.n.error(op, descriptors.ErrClosed)
 	}
 	return nil
 }

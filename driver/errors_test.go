@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -15,7 +16,7 @@ func TestErrorTexts(t *testing.T) {
 		want string
 	}{
 		{&driver.Error{Op: "open", Device: "emu:", Err: driver.ErrDeviceGone, Hint: "look"}, "open on emu:: device does not answer (look)"},
-		{&driver.Error{Op: "open", Err: driver.ErrClosed}, "open: closed"},
+		{&driver.Error{Op: "open", Err: descriptors.ErrClosed}, "open: closed"},
 		{&driver.CommandError{Opcode: datasheet.OpCreateCQ, Result: datasheet.ResultResource}, "CREATE_CQ: out of resources, or object in use"},
 		{&driver.CommandError{Opcode: datasheet.OpCreateCQ, Result: datasheet.ResultInvalidParameter, Field: 26},
 			"CREATE_CQ: invalid parameter (field at offset 26 of the command)"},
@@ -37,13 +38,13 @@ func TestErrorMatching(t *testing.T) {
 		err, target error
 		want        bool
 	}{
-		{timeout, driver.ErrTimeout, true},
+		{timeout, descriptors.ErrTimeout, true},
 		{timeout, context.DeadlineExceeded, true},
 		{timeout, context.Canceled, false},
-		{timeout, driver.ErrReject, false},
-		{&driver.CommandError{Result: datasheet.ResultReject}, driver.ErrReject, true},
+		{timeout, descriptors.ErrReject, false},
+		{&driver.CommandError{Result: datasheet.ResultReject}, descriptors.ErrReject, true},
 		{&driver.CommandError{Result: datasheet.ResultReject}, context.DeadlineExceeded, false},
-		{&driver.CommandError{Result: 500}, driver.ErrReject, false},
+		{&driver.CommandError{Result: 500}, descriptors.ErrReject, false},
 		{&driver.FaultError{}, driver.ErrDeviceFault, true},
 		{&driver.FaultError{}, driver.ErrDeviceGone, false},
 		{&driver.VersionError{}, driver.ErrVersion, true},

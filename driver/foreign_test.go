@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -180,9 +181,9 @@ func TestForeignRefused(t *testing.T) {
 		}
 	}
 	m, err := register(hidden[10:20], 0)
-	wants("not readable", m, err, driver.ErrInvalidParameter)
+	wants("not readable", m, err, descriptors.ErrInvalidParameter)
 	m, err = register(constant[10:20], 0)
-	wants("not writable", m, err, driver.ErrInvalidParameter)
+	wants("not writable", m, err, descriptors.ErrInvalidParameter)
 
 	// Where the device or the back end refuses, what was mapped before stays and no more.
 	first, err := register(writable[page:page+1], 0)
@@ -192,13 +193,13 @@ func TestForeignRefused(t *testing.T) {
 	mapped = r.mappings()
 	r.d.with(func() { r.d.mapFail = vfio.ErrNotSupported })
 	m, err = register(writable, 0)
-	wants("no mapping", m, err, driver.ErrNotSupported)
+	wants("no mapping", m, err, descriptors.ErrNotSupported)
 	r.d.with(func() {
 		r.d.mapFail = nil
 		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
 	m, err = register(writable, 0)
-	wants("no region", m, err, driver.ErrResource)
+	wants("no region", m, err, descriptors.ErrResource)
 	r.d.with(func() { r.d.answer = nil })
 	if err := first.Close(contextFor(t)); err != nil {
 		t.Error(err)
@@ -209,7 +210,7 @@ func TestForeignRefused(t *testing.T) {
 	}
 	mapped = r.mappings()
 	m, err = register(constant[:20], 0)
-	wants("not writable, mapped", m, err, driver.ErrInvalidParameter)
+	wants("not writable, mapped", m, err, descriptors.ErrInvalidParameter)
 	if err := readOnly.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -119,7 +120,7 @@ func FuzzCompletions(f *testing.F) {
 			if err == nil && (d == nil || d.Length() > 64 || d.Status()&datasheet.StatusReserved != 0) {
 				t.Fatalf("handed out as sound: %d bytes, %v", d.Length(), d.Status())
 			}
-			if d == nil && !errors.Is(err, driver.ErrNotDone) {
+			if d == nil && !errors.Is(err, descriptors.ErrNotDone) {
 				t.Fatal(err)
 			}
 		}

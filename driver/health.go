@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -89,7 +90,7 @@ func (n *NIC) Clock() (time.Duration, error) {
 	}
 	defer n.end()
 	if !n.regs.has(datasheet.BlockClock) {
-		return 0, n.error(op, ErrNotSupported)
+		return 0, n.error(op, descriptors.ErrNotSupported)
 	}
 	unit, err := n.regs.read(datasheet.BlockClock, datasheet.RegClockResolution)
 	if err != nil {
@@ -153,7 +154,7 @@ func (n *NIC) alive() error {
 // is being closed is reset by that, which is no fault.
 func (n *NIC) failUnlessClosing(err error) error {
 	if n.closing.Load() {
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	return n.fail(err)
 }
@@ -166,7 +167,7 @@ var errReset = fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault)
 func (n *NIC) check() error {
 	status, err := n.regs.status()
 	switch {
-	case errors.Is(err, ErrClosed):
+	case errors.Is(err, descriptors.ErrClosed):
 		return err
 	case err != nil:
 		return n.failUnlessClosing(err)

@@ -72,7 +72,7 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 		}
 		accepted <- err
 	}()
-	for err = driver.ErrNoMatch; errors.Is(err, driver.ErrNoMatch); {
+	for err = descriptors.ErrNoMatch; errors.Is(err, descriptors.ErrNoMatch); {
 		_, err = r.a.ConnectRequest(ctx, driver.Address{MAC: nb.Identity().MAC}, "")
 	}
 	if err := errors.Join(err, <-accepted); err != nil {
@@ -97,7 +97,7 @@ func (r *pingRig) once() error {
 			if err == nil {
 				break
 			}
-			if err != driver.ErrNotDone {
+			if err != descriptors.ErrNotDone {
 				return err
 			}
 		}
@@ -110,7 +110,7 @@ func (r *pingRig) once() error {
 
 func take(done func() (*descriptors.Descriptor, error)) error {
 	for {
-		if _, err := done(); err != driver.ErrNotDone {
+		if _, err := done(); err != descriptors.ErrNotDone {
 			return err
 		}
 	}

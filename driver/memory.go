@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -47,7 +48,7 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 	}
 	defer n.end()
 	if size <= 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: %d bytes", ErrInvalidParameter, size), "ask for at least one byte")
+		return nil, n.refuse(op, fmt.Errorf("%w: %d bytes", descriptors.ErrInvalidParameter, size), "ask for at least one byte")
 	}
 	flags := vfio.DMARead | vfio.DMAWrite
 	if a.Access&datasheet.AccessReadOnly != 0 {
@@ -86,7 +87,7 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 	}
 	defer n.end()
 	if len(b) == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", ErrInvalidParameter), "give at least one byte")
+		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", descriptors.ErrInvalidParameter), "give at least one byte")
 	}
 	iova, writable, drop, err := n.reach(ctx, b)
 	if err != nil {
@@ -110,7 +111,7 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 
 // errNotWritable: memory is to be registered for writing that the device cannot be
 // allowed to write.
-var errNotWritable = fmt.Errorf("%w: it was allocated with AccessReadOnly, or the program itself may not write it", ErrInvalidParameter)
+var errNotWritable = fmt.Errorf("%w: it was allocated with AccessReadOnly, or the program itself may not write it", descriptors.ErrInvalidParameter)
 
 // reach makes sure that the device reaches b until drop is called, and returns its bus
 // address, and whether the device may write there.
@@ -142,7 +143,7 @@ func (n *NIC) hold(address, size uint64) (*dmaBuffer, error) {
 			b.refs++
 			return b, nil
 		default:
-			return nil, fmt.Errorf("%w: %#x bytes at %#x are in part memory of the driver's own", ErrInvalidParameter, size, address)
+			return nil, fmt.Errorf("%w: %#x bytes at %#x are in part memory of the driver's own", descriptors.ErrInvalidParameter, size, address)
 		}
 	}
 	return nil, nil
@@ -224,9 +225,9 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 	defer n.end()
 	switch {
 	case m.gone.Load():
-		return n.error(op, ErrClosed)
+		return n.error(op, descriptors.ErrClosed)
 	case a.Access&eagerBits != 0:
-		return n.refuse(op, fmt.Errorf("%w: rights that Eager stands for", ErrInvalidParameter), "register the memory anew")
+		return n.refuse(op, fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter), "register the memory anew")
 	case !m.writable && a.Access&datasheet.AccessReadOnly == 0:
 		return n.error(op, errNotWritable)
 	}

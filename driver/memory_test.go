@@ -75,9 +75,9 @@ func TestRegisterWrongMemory(t *testing.T) {
 		want error
 	}{
 		"Go heap":          {make([]byte, 4096), driver.ErrNotDMAMemory},
-		"nothing":          {nil, driver.ErrInvalidParameter},
-		"empty":            {m.Bytes()[10:10], driver.ErrInvalidParameter},
-		"read-only before": {m.Bytes(), driver.ErrInvalidParameter},
+		"nothing":          {nil, descriptors.ErrInvalidParameter},
+		"empty":            {m.Bytes()[10:10], descriptors.ErrInvalidParameter},
+		"read-only before": {m.Bytes(), descriptors.ErrInvalidParameter},
 	} {
 		mapped := r.mappings()
 		if got, err := r.n.RegisterMemory(contextFor(t), c.b, driver.MemoryAttributes{}); got != nil || !errors.Is(err, c.want) {
@@ -103,22 +103,22 @@ func TestMemoryRefused(t *testing.T) {
 	r.d.with(func() {
 		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
-	if _, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{}); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{}); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if _, err := r.n.RegisterMemory(contextFor(t), r.m.Bytes(), driver.MemoryAttributes{}); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.RegisterMemory(contextFor(t), r.m.Bytes(), driver.MemoryAttributes{}); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if _, err := r.n.CreateCQ(contextFor(t), 4); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.CreateCQ(contextFor(t), 4); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if _, err := r.n.CreateVI(contextFor(t), r.v.Attributes(), nil, nil); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.CreateVI(contextFor(t), r.v.Attributes(), nil, nil); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if err := r.m.Close(contextFor(t)); !errors.Is(err, driver.ErrResource) {
+	if err := r.m.Close(contextFor(t)); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if err := r.v.Close(contextFor(t)); !errors.Is(err, driver.ErrResource) {
+	if err := r.v.Close(contextFor(t)); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
 	r.d.with(func() { r.d.answer = nil })

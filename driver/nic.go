@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -99,7 +100,7 @@ type NIC struct {
 const opOpen = "open"
 
 // errNoContext: a call that may block has a nil context.
-var errNoContext = fmt.Errorf("%w: the context is nil", ErrInvalidParameter)
+var errNoContext = fmt.Errorf("%w: the context is nil", descriptors.ErrInvalidParameter)
 
 // Open opens the NIC at an address, see vfio.ParseAddress.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
@@ -121,7 +122,7 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // *VersionError; neither is written to except for enabling memory decoding.
 func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	if dev == nil {
-		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", ErrInvalidParameter))
+		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", descriptors.ErrInvalidParameter))
 	}
 	if ctx == nil {
 		return nil, errors.Join(NewError(opOpen, dev.Info().Address, errNoContext), dev.Close())
@@ -313,7 +314,7 @@ func (n *NIC) beginClosing(ctx context.Context, op string) (done bool, err error
 		return true, nil
 	}
 	if err := n.begin(ctx, op); err != nil {
-		if errors.Is(err, ErrClosed) {
+		if errors.Is(err, descriptors.ErrClosed) {
 			return true, nil
 		}
 		return false, err
@@ -331,12 +332,12 @@ func (n *NIC) beginAny(ctx context.Context, op string) error {
 		return n.noContext(op)
 	}
 	if n.closing.Load() {
-		return n.error(op, ErrClosed)
+		return n.error(op, descriptors.ErrClosed)
 	}
 	n.ops.RLock()
 	if n.closing.Load() {
 		n.ops.RUnlock()
-		return n.error(op, ErrClosed)
+		return n.error(op, descriptors.ErrClosed)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -192,10 +193,10 @@ func TestOpenWithoutOptionalBlocks(t *testing.T) {
 	d.set(datasheet.ClockOffset+datasheet.BlockRegType, 0x998)
 	d.set(datasheet.CounterOffset+datasheet.BlockRegType, 0x999)
 	n := openFake(t, d)
-	if _, err := n.Clock(); !errors.Is(err, driver.ErrNotSupported) {
+	if _, err := n.Clock(); !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
-	if _, err := n.Counters(); !errors.Is(err, driver.ErrNotSupported) {
+	if _, err := n.Counters(); !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -139,9 +140,9 @@ func TestPolicyConcurrent(t *testing.T) {
 						for i := 0; ; i++ {
 							err := do(i)
 							switch {
-							case errors.Is(err, driver.ErrClosed):
+							case errors.Is(err, descriptors.ErrClosed):
 								return
-							case err != nil && !errors.Is(err, pipeline.ErrUnknownPolicy) && !errors.Is(err, driver.ErrInvalidState):
+							case err != nil && !errors.Is(err, pipeline.ErrUnknownPolicy) && !errors.Is(err, descriptors.ErrInvalidState):
 								t.Error(err)
 								return
 							}

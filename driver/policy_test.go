@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
@@ -62,22 +63,22 @@ func TestPolicyCheck(t *testing.T) {
 		says string
 	}{
 		"unknown":              {driver.Policy{Name: "warp"}, pipeline.ErrUnknownPolicy, "store-and-forward, static, schedule"},
-		"unknown at the host":  {driver.Policy{Name: "AMP", At: driver.AtHost}, driver.ErrInvalidParameter, `"AMP"`},
-		"optimal at the host":  {driver.Policy{Name: "optimal", At: driver.AtHost}, driver.ErrInvalidParameter, "computed for one platform"},
-		"optimal at the NIC":   {driver.Policy{Name: "optimal"}, driver.ErrInvalidParameter, "computed for one platform"},
-		"schedule at the NIC":  {driver.Policy{Name: "hierarchical"}, driver.ErrInvalidParameter, "at the host only"},
-		"nowhere":              {driver.Policy{At: 2}, driver.ErrInvalidParameter, "placement 2"},
-		"negative size":        {driver.Policy{Name: "amp", MinPulseSend: -1}, driver.ErrInvalidParameter, "1 to 65536"},
-		"size too large":       {driver.Policy{Name: "amp", MinPulseReceive: 65537}, driver.ErrInvalidParameter, "to receive, it is 1 to 65536"},
-		"large at the host":    {driver.Policy{Name: "amp", At: driver.AtHost, MinPulseSend: 65537}, driver.ErrInvalidParameter, "65536"},
-		"size of none":         {driver.Policy{Name: "auto", MinPulseSend: 64}, driver.ErrInvalidParameter, "auto has no minimum pulse"},
-		"size without policy":  {driver.Policy{MinPulseSend: 64}, driver.ErrInvalidParameter, "no policy that it belongs to"},
-		"deadline negative":    {driver.Policy{Deadline: -1}, driver.ErrInvalidParameter, "deadline"},
-		"deadline too long":    {driver.Policy{Deadline: 2 * time.Hour}, driver.ErrInvalidParameter, "deadline"},
-		"deadline too fine":    {driver.Policy{Deadline: 1500 * time.Nanosecond}, driver.ErrInvalidParameter, "microseconds"},
-		"plan at the NIC":      {driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}}, driver.ErrInvalidParameter, "at the host"},
-		"plan with a name":     {driver.Policy{At: driver.AtHost, Name: "amp", Plan: &pipeline.Plan{Send: own, Receive: own}}, driver.ErrInvalidParameter, "neither"},
-		"plan of one way only": {driver.Policy{At: driver.AtHost, Plan: &pipeline.Plan{Send: own}}, driver.ErrInvalidParameter, "both"},
+		"unknown at the host":  {driver.Policy{Name: "AMP", At: driver.AtHost}, descriptors.ErrInvalidParameter, `"AMP"`},
+		"optimal at the host":  {driver.Policy{Name: "optimal", At: driver.AtHost}, descriptors.ErrInvalidParameter, "computed for one platform"},
+		"optimal at the NIC":   {driver.Policy{Name: "optimal"}, descriptors.ErrInvalidParameter, "computed for one platform"},
+		"schedule at the NIC":  {driver.Policy{Name: "hierarchical"}, descriptors.ErrInvalidParameter, "at the host only"},
+		"nowhere":              {driver.Policy{At: 2}, descriptors.ErrInvalidParameter, "placement 2"},
+		"negative size":        {driver.Policy{Name: "amp", MinPulseSend: -1}, descriptors.ErrInvalidParameter, "1 to 65536"},
+		"size too large":       {driver.Policy{Name: "amp", MinPulseReceive: 65537}, descriptors.ErrInvalidParameter, "to receive, it is 1 to 65536"},
+		"large at the host":    {driver.Policy{Name: "amp", At: driver.AtHost, MinPulseSend: 65537}, descriptors.ErrInvalidParameter, "65536"},
+		"size of none":         {driver.Policy{Name: "auto", MinPulseSend: 64}, descriptors.ErrInvalidParameter, "auto has no minimum pulse"},
+		"size without policy":  {driver.Policy{MinPulseSend: 64}, descriptors.ErrInvalidParameter, "no policy that it belongs to"},
+		"deadline negative":    {driver.Policy{Deadline: -1}, descriptors.ErrInvalidParameter, "deadline"},
+		"deadline too long":    {driver.Policy{Deadline: 2 * time.Hour}, descriptors.ErrInvalidParameter, "deadline"},
+		"deadline too fine":    {driver.Policy{Deadline: 1500 * time.Nanosecond}, descriptors.ErrInvalidParameter, "microseconds"},
+		"plan at the NIC":      {driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}}, descriptors.ErrInvalidParameter, "at the host"},
+		"plan with a name":     {driver.Policy{At: driver.AtHost, Name: "amp", Plan: &pipeline.Plan{Send: own, Receive: own}}, descriptors.ErrInvalidParameter, "neither"},
+		"plan of one way only": {driver.Policy{At: driver.AtHost, Plan: &pipeline.Plan{Send: own}}, descriptors.ErrInvalidParameter, "both"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.p.Check(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
@@ -159,7 +160,7 @@ func TestPolicyRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, n := newDMA(t, c.script)
 			before := mustState(t, n)
-			if err := n.SetPolicy(c.p); !errors.Is(err, driver.ErrNotSupported) || !strings.Contains(err.Error(), c.says) {
+			if err := n.SetPolicy(c.p); !errors.Is(err, descriptors.ErrNotSupported) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v", err)
 			}
 			if diff := cmp.Diff(before, mustState(t, n)); diff != "" || d.dmaRegister(datasheet.RegDMAControl) != 0 {
@@ -186,7 +187,7 @@ func TestOlderDevice(t *testing.T) {
 		"what log":           func() error { _, err := r.n.DMALog(); return err },
 	} {
 		var e *driver.Error
-		if err := do(); !errors.Is(err, driver.ErrNotSupported) || !errors.As(err, &e) || !strings.Contains(err.Error(), "no DMA engine block") ||
+		if err := do(); !errors.Is(err, descriptors.ErrNotSupported) || !errors.As(err, &e) || !strings.Contains(err.Error(), "no DMA engine block") ||
 			!strings.Contains(e.Hint, "older") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -238,7 +239,7 @@ func TestPolicyOfClosedAndGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{n.SetPolicy(driver.Policy{}), n.EnableDMALog(16), n.DisableDMALog()} {
-		if !errors.Is(err, driver.ErrClosed) {
+		if !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"runtime/trace"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // errNoProcessor: the device has nothing that could run a program.
-var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", ErrNotSupported)
+var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", descriptors.ErrNotSupported)
 
 const hintNoProcessor = "this device does what it has built in; only devices with a processor block run control programs"
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
@@ -297,7 +298,7 @@ func TestNoProcessor(t *testing.T) {
 	}
 	for name, call := range calls {
 		var e *driver.Error
-		if err := call(); !errors.Is(err, driver.ErrNotSupported) || !errors.As(err, &e) || e.Hint == "" {
+		if err := call(); !errors.Is(err, descriptors.ErrNotSupported) || !errors.As(err, &e) || e.Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -305,7 +306,7 @@ func TestNoProcessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range calls {
-		if err := call(); !errors.Is(err, driver.ErrClosed) {
+		if err := call(); !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -55,7 +56,7 @@ func (n *NIC) newPump(plan pipeline.Plan) (*pump, error) {
 		l.longest = uint32(n.identity.MTU - datasheet.HeaderSize)
 		l.clock = n.picoseconds
 		if err := l.use(side.build()); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalidParameter, err)
+			return nil, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, err)
 		}
 	}
 	return p, nil

@@ -100,7 +100,7 @@ const missesPerCheck = 1 << 16
 // take that has failed: then none is posted.
 func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
-		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
+		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
 	// Reading a descriptor may panic, see take.
 	q.mu.Lock()
@@ -159,7 +159,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 				room = q.room()
 			}
 			if room == 0 {
-				return n, ErrQueueFull
+				return n, descriptors.ErrQueueFull
 			}
 		}
 		t := d.Token()
@@ -225,9 +225,9 @@ func (q *workQueue) allow(length uint32) {
 // refused says what post refused.
 func (q *workQueue) refused(err error) error {
 	switch {
-	case err == ErrQueueFull && q.vi.n.failed() != nil:
+	case err == descriptors.ErrQueueFull && q.vi.n.failed() != nil:
 		err = q.vi.n.failed() // there never will be room
-	case err == ErrQueueFull, err == q.closedAs:
+	case err == descriptors.ErrQueueFull, err == q.closedAs:
 		return err
 	case err == ErrNotRearmed:
 		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
@@ -235,7 +235,7 @@ func (q *workQueue) refused(err error) error {
 		return q.vi.n.refuse("post "+q.side, err, "take it back with SendDone or RecvDone first")
 	case err == ErrOtherVI:
 		return q.vi.n.refuse("post "+q.side, err, "post it to the VI that it was made for")
-	case err == ErrInvalidPtag:
+	case err == descriptors.ErrInvalidPtag:
 		return q.vi.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
 	case err == ErrBadHandle:
 		return q.vi.n.refuse("post "+q.side, err, "lay the descriptor over memory that this NIC has allocated and that is still registered")
@@ -247,7 +247,7 @@ func (q *workQueue) refused(err error) error {
 func (q *workQueue) wait(w *waiter) (*descriptors.Descriptor, error) {
 	defer w.stop()
 	d, err := q.done()
-	for err == ErrNotDone {
+	for err == descriptors.ErrNotDone {
 		if err := w.pause(q, q.vec, nil); err != nil {
 			return nil, q.vi.n.error("wait for "+q.side, err)
 		}

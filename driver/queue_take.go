@@ -75,7 +75,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 			q.passQuiet()
 		}
 		if q.taken == q.next {
-			return nil, 0, ErrQueueEmpty
+			return nil, 0, descriptors.ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
@@ -131,7 +131,7 @@ func (n *NIC) notDone(side string, m miss) error {
 	if err != nil {
 		return n.error(side, err)
 	}
-	return ErrNotDone
+	return descriptors.ErrNotDone
 }
 
 // completedBadly says what is wrong with a completed descriptor.

@@ -76,13 +76,13 @@ func TestPostRingsOnce(t *testing.T) {
 				t.Errorf("send doorbell %d", got)
 			}
 			// One more fits, the other does not: what fits is posted.
-			if n, err := r.v.PostSendBatch(ds[2:4]); n != 1 || err != driver.ErrQueueFull {
+			if n, err := r.v.PostSendBatch(ds[2:4]); n != 1 || err != descriptors.ErrQueueFull {
 				t.Error(n, err)
 			}
 			if got := r.d.doorbell(page + datasheet.DoorbellSend); got != 3 {
 				t.Errorf("send doorbell %d", got)
 			}
-			if err := r.v.PostSend(ds[3]); err != driver.ErrQueueFull {
+			if err := r.v.PostSend(ds[3]); err != descriptors.ErrQueueFull {
 				t.Error(err)
 			}
 			for i, d := range ds[3:] {
@@ -90,7 +90,7 @@ func TestPostRingsOnce(t *testing.T) {
 					t.Error(i, err)
 				}
 			}
-			if err := r.v.PostRecv(ds[0]); err != driver.ErrQueueFull {
+			if err := r.v.PostRecv(ds[0]); err != descriptors.ErrQueueFull {
 				t.Error(err)
 			}
 			if got := r.d.doorbell(page + datasheet.DoorbellRecv); got != 4 {
@@ -108,7 +108,7 @@ func TestPostRingsOnce(t *testing.T) {
 
 func TestDoneInOrder(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	if _, err := r.v.SendDone(); err != driver.ErrQueueEmpty {
+	if _, err := r.v.SendDone(); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 	ds := r.descriptors(t, 3)
@@ -122,7 +122,7 @@ func TestDoneInOrder(t *testing.T) {
 		base := round * 3
 		// The second completes first: the first is still the head.
 		r.complete(false, base+1, 64, datasheet.StatusDone)
-		if d, err := r.v.SendDone(); d != nil || err != driver.ErrNotDone {
+		if d, err := r.v.SendDone(); d != nil || err != descriptors.ErrNotDone {
 			t.Fatal(round, d, err)
 		}
 		r.complete(false, base, 64, datasheet.StatusDone)
@@ -137,7 +137,7 @@ func TestDoneInOrder(t *testing.T) {
 		if d != ds[2] || !errors.As(err, &s) || s.Status != datasheet.StatusDone|datasheet.StatusFlushed || d.Length() != 10 {
 			t.Fatal(round, d, err)
 		}
-		if _, err := r.v.SendDone(); err != driver.ErrQueueEmpty {
+		if _, err := r.v.SendDone(); err != descriptors.ErrQueueEmpty {
 			t.Fatal(round, err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestPostRefuses(t *testing.T) {
 		d    *descriptors.Descriptor
 		want error
 	}{
-		"nil":               {nil, driver.ErrInvalidParameter},
+		"nil":               {nil, descriptors.ErrInvalidParameter},
 		"not rearmed":       {done, driver.ErrNotRearmed},
 		"stale handle":      {last, driver.ErrBadHandle},
 		"foreign handle":    {at(r.m, r.m.Address(), 4711), driver.ErrBadHandle},
@@ -192,7 +192,7 @@ func TestPostRefuses(t *testing.T) {
 		"far away":          {at(r.m, ^uint64(63), r.m.Handle()), driver.ErrBadHandle},
 		"zero descriptor":   {new(descriptors.Descriptor), driver.ErrBadHandle},
 		"lies elsewhere":    {at(other, r.m.Address(), r.m.Handle()), driver.ErrBadHandle},
-		"other ptag":        {at(other, other.Address(), other.Handle()), driver.ErrInvalidPtag},
+		"other ptag":        {at(other, other.Address(), other.Handle()), descriptors.ErrInvalidPtag},
 		"read-only":         {at(readOnly, readOnly.Address(), readOnly.Handle()), driver.ErrBadHandle},
 	} {
 		if err := r.v.PostRecv(c.d); !errors.Is(err, c.want) {
@@ -232,7 +232,7 @@ func TestHostileCompletions(t *testing.T) {
 			if got, err := r.v.RecvDone(); got != d || !errors.Is(err, c.want) {
 				t.Errorf("%v, %v", got, err)
 			}
-			if _, err := r.v.RecvDone(); err != driver.ErrQueueEmpty {
+			if _, err := r.v.RecvDone(); err != descriptors.ErrQueueEmpty {
 				t.Error(err)
 			}
 		})

@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -14,11 +15,11 @@ func (n *NIC) checkShared(op string, a *VIAttributes, sendCQ, recvCQ *CQ) error 
 		return nil
 	}
 	bad := func(what string) error {
-		return n.refuse(op, fmt.Errorf("%w: %s", ErrInvalidParameter, what), "")
+		return n.refuse(op, fmt.Errorf("%w: %s", descriptors.ErrInvalidParameter, what), "")
 	}
 	switch {
 	case n.identity.Features&datasheet.FeatureReceiveQueue == 0:
-		return n.refuse(op, fmt.Errorf("%w: receive queues that VIs share", ErrNotSupported), "a newer device version is needed")
+		return n.refuse(op, fmt.Errorf("%w: receive queues that VIs share", descriptors.ErrNotSupported), "a newer device version is needed")
 	case queue && (from != nil || sendCQ != nil || recvCQ == nil):
 		return bad("a receive queue has one completion queue, and shares no other queue")
 	case queue:
@@ -28,7 +29,7 @@ func (n *NIC) checkShared(op string, a *VIAttributes, sendCQ, recvCQ *CQ) error 
 	case from.n != n || from.Attributes().Kind != datasheet.KindReceiveQueue:
 		return bad("ReceiveQueue is not a receive queue of this NIC")
 	case from.leaving.begun(n):
-		return n.error(op, fmt.Errorf("receive queue: %w", ErrClosed))
+		return n.error(op, fmt.Errorf("receive queue: %w", descriptors.ErrClosed))
 	case recvCQ != nil:
 		return bad("receives of a VI that shares a queue complete where the queue's do")
 	}
@@ -48,7 +49,7 @@ func (v *VI) initShared(a *VIAttributes) {
 		}
 	case a.ReceiveQueue != nil:
 		q.closed = true
-		q.closedAs = v.n.refuse("use receive queue", ErrInvalidState, "the VI shares a receive queue: use that one and its completion queue")
+		q.closedAs = v.n.refuse("use receive queue", descriptors.ErrInvalidState, "the VI shares a receive queue: use that one and its completion queue")
 	}
 }
 

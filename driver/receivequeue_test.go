@@ -78,7 +78,7 @@ func TestSharedOutOfOrder(t *testing.T) {
 	if _, n := q.Queued(); n != 4 {
 		t.Errorf("%d are posted", n)
 	}
-	if err := q.PostRecv(ds[0]); !errors.Is(err, driver.ErrQueueFull) && !errors.Is(err, driver.ErrPosted) {
+	if err := q.PostRecv(ds[0]); !errors.Is(err, descriptors.ErrQueueFull) && !errors.Is(err, driver.ErrPosted) {
 		t.Error(err)
 	}
 	// The VI goes, then its completion is looked at: it still says whose it was.
@@ -94,7 +94,7 @@ func TestSharedOutOfOrder(t *testing.T) {
 	if err := q.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	if _, err := cq.Done(); err != driver.ErrNotDone {
+	if _, err := cq.Done(); err != descriptors.ErrNotDone {
 		t.Error(err)
 	}
 	if err := cq.Close(contextFor(t)); err != nil {
@@ -145,7 +145,7 @@ func TestSharedOldDevice(t *testing.T) {
 	r := newRig(t, nil, 0, 8)
 	_, err := r.n.CreateVI(contextFor(t), driver.VIAttributes{Kind: datasheet.KindReceiveQueue, Reliability: datasheet.Unreliable,
 		MaxTransfer: 4096, Ptag: 1, SendDepth: 1, RecvDepth: 4}, nil, r.recvCQ)
-	if !errors.Is(err, driver.ErrNotSupported) {
+	if !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -122,7 +123,7 @@ func (s *spans) find(t datasheet.Token, table *regionTable, ptag uint32) error {
 	case m == nil, len(m.bytes) < datasheet.ControlSegmentSize, m.attributes.Access&datasheet.AccessReadOnly != 0:
 		return ErrBadHandle
 	case m.attributes.Ptag != ptag:
-		return ErrInvalidPtag
+		return descriptors.ErrInvalidPtag
 	}
 	last := m.address + uint64(len(m.bytes)-datasheet.ControlSegmentSize)
 	if t.Address < m.address || t.Address > last {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -52,7 +53,7 @@ func (n *NIC) Report(ctx context.Context) (r telemetry.Report, err error) {
 	for _, part := range []func(*telemetry.Report) error{
 		n.reportBARs, n.reportCounters, n.reportSRAM, n.reportDMA, n.reportChannels, n.reportProgram,
 	} {
-		if err := part(&r); err != nil && !errors.Is(err, ErrNotSupported) {
+		if err := part(&r); err != nil && !errors.Is(err, descriptors.ErrNotSupported) {
 			return r, err
 		}
 	}

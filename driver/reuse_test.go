@@ -82,10 +82,10 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.D
 	go func() {
 		for {
 			err := v.PostRecv(d)
-			for err == nil || err == driver.ErrNotDone {
+			for err == nil || err == descriptors.ErrNotDone {
 				_, err = v.RecvDone()
 			}
-			if errors.Is(err, driver.ErrClosed) {
+			if errors.Is(err, descriptors.ErrClosed) {
 				posted <- nil
 				return
 			}
@@ -127,7 +127,7 @@ func TestPostWhileDestroying(t *testing.T) {
 		}
 	}, 0, 0)
 	d = r.descriptors(t, 1)[0]
-	if err := r.v.Close(contextFor(t)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if err := r.v.Close(contextFor(t)); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Fatalf("Destroy of a device that refuses: %v", err)
 	}
 	if err := r.v.PostRecv(d); err != nil {
@@ -141,7 +141,7 @@ func TestPostWhileDestroying(t *testing.T) {
 		t.Fatalf("%d posts were tried, not 4", len(posted))
 	}
 	for i, err := range posted {
-		if !errors.Is(err, driver.ErrClosed) {
+		if !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("post %d while the VI is being destroyed: %v", i, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestForeignCQ(t *testing.T) {
 	a := r.v.Attributes()
 	for name, cq := range map[string]*driver.CQ{"another NIC's": other.sendCQ, "zero": new(driver.CQ)} {
 		for _, side := range []struct{ send, recv *driver.CQ }{{cq, nil}, {nil, cq}} {
-			if _, err := r.n.CreateVI(contextFor(t), a, side.send, side.recv); !errors.Is(err, driver.ErrInvalidParameter) {
+			if _, err := r.n.CreateVI(contextFor(t), a, side.send, side.recv); !errors.Is(err, descriptors.ErrInvalidParameter) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -180,7 +180,7 @@ func TestDestroyUnanswered(t *testing.T) {
 			return datasheet.ResultSuccess, false
 		}
 	})
-	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, driver.ErrDevice) {
+	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, descriptors.ErrDevice) {
 		t.Errorf("Destroy: %v", err)
 	}
 	d.with(func() {

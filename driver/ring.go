@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -46,16 +47,16 @@ func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	}
 	defer n.end()
 	if n.identity.Features&datasheet.FeatureRing == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: rings", ErrNotSupported), "a newer device version is needed")
+		return nil, n.refuse(op, fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "a newer device version is needed")
 	}
 	for _, depth := range []int{a.SendDepth, a.RecvDepth} {
 		if depth < 1 || depth > n.identity.MaxQueueDepth {
-			return nil, n.refuse(op, fmt.Errorf("%w: ring of %d entries", ErrInvalidParameter, depth),
+			return nil, n.refuse(op, fmt.Errorf("%w: ring of %d entries", descriptors.ErrInvalidParameter, depth),
 				fmt.Sprintf("this device has rings of 1 to %d", n.identity.MaxQueueDepth))
 		}
 	}
 	if limit := n.MaxPayload(); a.MaxPayload > limit {
-		return nil, n.refuse(op, fmt.Errorf("%w: payloads of %d bytes", ErrInvalidMTU, a.MaxPayload),
+		return nil, n.refuse(op, fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
 			fmt.Sprintf("this device takes up to %d", limit))
 	}
 	r, err := n.createRing(ctx, a)

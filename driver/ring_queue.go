@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
@@ -68,7 +69,7 @@ const (
 
 func (q *ringQueue) init(r *Ring, side string) {
 	q.ring, q.side = r, side
-	q.closedAs = r.n.error("use "+side+" ring", ErrClosed)
+	q.closedAs = r.n.error("use "+side+" ring", descriptors.ErrClosed)
 }
 
 // place says where the ring and its doorbells are.
@@ -96,7 +97,7 @@ func (q *ringQueue) message(i uint32) []byte {
 // put fills entry i, which is the program's.
 func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.send {
-		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
+		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
 	}
 	control := datasheet.OpSend
 	if s.Tagged {
@@ -113,7 +114,7 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 	}
 	if i-q.producer > q.mask || i-q.taken > q.mask {
 		q.mu.Unlock()
-		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", ErrInvalidParameter, i), "")
+		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
 	if regions := &q.ring.n.regions; segments > 0 && q == &q.ring.send && regions.eager.Load() {
@@ -168,7 +169,7 @@ func (q *ringQueue) post(count int) error {
 	}
 	if room := q.mask + 1 - (q.producer - q.taken); count < 1 || uint64(count) > uint64(room) {
 		q.mu.Unlock()
-		return q.ring.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", ErrInvalidParameter, count, room), "")
+		return q.ring.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", descriptors.ErrInvalidParameter, count, room), "")
 	}
 	err := q.bell.ringSlots(q.producer + uint32(count))
 	if err == nil {
@@ -227,7 +228,7 @@ func (q *ringQueue) look() (miss, error) {
 	case q.closed:
 		return 0, q.closedAs
 	case q.taken == q.producer:
-		return 0, ErrQueueEmpty
+		return 0, descriptors.ErrQueueEmpty
 	}
 	var status uint32
 	if q.slots != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -73,7 +74,7 @@ func (t *placeTable) set(tag uint32, p datasheet.DataSegment) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return t.n.error(op, ErrClosed)
+		return t.n.error(op, descriptors.ErrClosed)
 	}
 	t.handles[i] = p.Handle
 	if t.places == nil {

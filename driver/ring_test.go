@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -84,9 +85,9 @@ func TestRingArguments(t *testing.T) {
 		change func(*driver.RingAttributes)
 		want   error
 	}{
-		"no entries":    {func(a *driver.RingAttributes) { a.SendDepth = 0 }, driver.ErrInvalidParameter},
-		"many entries":  {func(a *driver.RingAttributes) { a.RecvDepth = 65 }, driver.ErrInvalidParameter},
-		"large payload": {func(a *driver.RingAttributes) { a.MaxPayload = 1<<20 - 127 }, driver.ErrInvalidMTU},
+		"no entries":    {func(a *driver.RingAttributes) { a.SendDepth = 0 }, descriptors.ErrInvalidParameter},
+		"many entries":  {func(a *driver.RingAttributes) { a.RecvDepth = 65 }, descriptors.ErrInvalidParameter},
+		"large payload": {func(a *driver.RingAttributes) { a.MaxPayload = 1<<20 - 127 }, descriptors.ErrInvalidMTU},
 	} {
 		a := ringAttributes()
 		c.change(&a)
@@ -95,7 +96,7 @@ func TestRingArguments(t *testing.T) {
 		}
 	}
 	older := newRig(t, nil, 0, 0)
-	if _, err := older.n.CreateRing(contextFor(t), ringAttributes()); !errors.Is(err, driver.ErrNotSupported) {
+	if _, err := older.n.CreateRing(contextFor(t), ringAttributes()); !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
 }
@@ -124,14 +125,14 @@ func TestRingSlots(t *testing.T) {
 			t.Errorf("doorbell %d", n)
 		}
 	})
-	if _, err := x.SendDone(); err != driver.ErrNotDone {
+	if _, err := x.SendDone(); err != descriptors.ErrNotDone {
 		t.Error(err)
 	}
 	r.d.with(func() { r.slot(fakeSend).Status = uint32(datasheet.StatusDone) })
 	if c, err := x.SendDone(); err != nil || c.Index != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := x.SendDone(); err != driver.ErrQueueEmpty {
+	if _, err := x.SendDone(); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{
@@ -144,7 +145,7 @@ func TestRingSlots(t *testing.T) {
 		"too many":          x.PostSend(3),
 		"too many by a lot": x.PostSend(1 << 31),
 	} {
-		if !errors.Is(err, driver.ErrInvalidParameter) {
+		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestRingCompletions(t *testing.T) {
 		"sent more":           {datasheet.RingSlot{Status: uint32(received), Sent: 4097}, driver.ErrProtocol},
 		"no such place":       {datasheet.RingSlot{Status: uint32(received), Place: 257}, driver.ErrProtocol},
 		"far place":           {datasheet.RingSlot{Status: uint32(received), Place: 0xffffffff}, driver.ErrProtocol},
-		"bad memory":          {datasheet.RingSlot{Status: uint32(received | datasheet.StatusProtectionError)}, driver.ErrDescriptor},
+		"bad memory":          {datasheet.RingSlot{Status: uint32(received | datasheet.StatusProtectionError)}, descriptors.ErrDescriptor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, x := newFakeRing(t)
@@ -229,7 +230,7 @@ func TestRingDeviceGone(t *testing.T) {
 	go func() { ended <- x.WaitRecv(contextFor(t), nil) }()
 	r.d.remove()
 	// Memory of a device that is gone reads as all ones, as something to take does.
-	if err := <-ended; err != nil && !errors.Is(err, driver.ErrDevice) {
+	if err := <-ended; err != nil && !errors.Is(err, descriptors.ErrDevice) {
 		t.Error(err)
 	}
 	if _, err := x.RecvDone(); !errors.Is(err, driver.ErrDeviceGone) {

@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -87,7 +88,7 @@ func (n *NIC) readCounters() ([]uint64, error) {
 	}
 	defer n.end()
 	if !n.regs.has(datasheet.BlockCounters) {
-		return nil, n.error(op, ErrNotSupported)
+		return nil, n.error(op, descriptors.ErrNotSupported)
 	}
 	count, err := n.regs.read(datasheet.BlockCounters, datasheet.RegCounterCount)
 	if err != nil {

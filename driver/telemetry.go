@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -136,7 +137,7 @@ func (q *workQueue) indices() (taken, posted uint64) {
 func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {
 	e := n.endpoint(uint32(p[0]))
 	if e == nil {
-		return nil, fmt.Errorf("%w: endpoint %d", ErrInvalidParameter, p[0])
+		return nil, fmt.Errorf("%w: endpoint %d", descriptors.ErrInvalidParameter, p[0])
 	}
 	s, err := e.Query(ctx)
 	return telemetry.EndpointState{Endpoint: e.row(), State: s.State.String(), RemoteMAC: s.RemoteMAC.String(), RemoteVI: s.RemoteEndpoint,
@@ -151,7 +152,7 @@ func (n *NIC) sendTimes(_ context.Context, p []uint64) (any, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: no send of endpoint %d was timed", ErrInvalidParameter, p[0])
+	return nil, fmt.Errorf("%w: no send of endpoint %d was timed", descriptors.ErrInvalidParameter, p[0])
 }
 
 func (n *NIC) listCQs(_ context.Context, p []uint64) (any, error) {
@@ -185,7 +186,7 @@ func (t *regionTable) rows() (rows []telemetry.Region) {
 func (n *NIC) wireCounts(context.Context, []uint64) (any, error) {
 	w, ok := n.dev.(interface{ WireStats() any })
 	if !ok {
-		return nil, ErrNotSupported
+		return nil, descriptors.ErrNotSupported
 	}
 	return telemetry.Counts(w.WireStats()), nil
 }

@@ -78,7 +78,7 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		return nil, err
 	}
 	if a.Kind == datasheet.KindFrame && n.identity.Features&datasheet.FeatureFrame == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", ErrNotSupported),
+		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
 			"this device has connected VIs only; a newer device version is needed")
 	}
 	for _, d := range []struct {
@@ -86,12 +86,12 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		depth int
 	}{{"send", a.SendDepth}, {"receive", a.RecvDepth}} {
 		if d.depth < 1 || d.depth > n.identity.MaxQueueDepth {
-			return nil, n.refuse(op, fmt.Errorf("%w: %s queue of %d descriptors", ErrInvalidParameter, d.side, d.depth),
+			return nil, n.refuse(op, fmt.Errorf("%w: %s queue of %d descriptors", descriptors.ErrInvalidParameter, d.side, d.depth),
 				fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
 		}
 	}
 	if a.EagerTokens && a.Kind != datasheet.KindVI || a.NoRoom > NoRoomWaits {
-		return nil, n.refuse(op, fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
+		return nil, n.refuse(op, fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
 	}
 	if err := n.attach(sendCQ, a.SendDepth); err != nil {
 		return nil, n.error(op, err)
@@ -189,7 +189,7 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	} else {
 		q.notes = make([]note, len(q.tokens))
 	}
-	q.closedAs = v.n.error("use "+side+" queue", ErrClosed)
+	q.closedAs = v.n.error("use "+side+" queue", descriptors.ErrClosed)
 }
 
 // VI returns the VI with a number, such as that of an event or of a completion; nil
@@ -236,7 +236,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	a.EagerTokens, a.NoRoom = now.EagerTokens, now.NoRoom
 	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth ||
 		a.ReceiveQueue != now.ReceiveQueue {
-		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", ErrInvalidParameter), "create another VI")
+		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
 	}
 	_, err := v.n.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
 		Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
@@ -317,7 +317,7 @@ func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, e
 		return nil, v.n.noContext("wait for " + q.side)
 	}
 	if q.cq != nil {
-		return nil, v.n.refuse("wait for "+q.side, ErrInvalidState, "the queue has a completion queue: wait there")
+		return nil, v.n.refuse("wait for "+q.side, descriptors.ErrInvalidState, "the queue has a completion queue: wait there")
 	}
 	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done})
 }
@@ -340,9 +340,9 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 	defer v.n.end()
 	switch {
 	case v.n.identity.Features&datasheet.FeaturePayloadTable == 0:
-		return v.n.refuse(op, fmt.Errorf("%w: payload tables", ErrNotSupported), "a newer device version is needed")
+		return v.n.refuse(op, fmt.Errorf("%w: payload tables", descriptors.ErrNotSupported), "a newer device version is needed")
 	case entry < 0 || entry >= datasheet.PayloadEntries:
-		return v.n.refuse(op, fmt.Errorf("%w: entry %d", ErrInvalidParameter, entry),
+		return v.n.refuse(op, fmt.Errorf("%w: entry %d", descriptors.ErrInvalidParameter, entry),
 			fmt.Sprintf("a table has entries 0 to %d", datasheet.PayloadEntries-1))
 	}
 	// Before the device knows: it may use the entry as soon as it does.

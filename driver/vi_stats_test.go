@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/statstest"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -35,7 +36,7 @@ func TestVIStats(t *testing.T) {
 	if err := y.v.Disconnect(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := y.v.RecvWait(contextFor(t)); !errors.Is(err, driver.ErrDescriptor) {
+	if _, err := y.v.RecvWait(contextFor(t)); !errors.Is(err, descriptors.ErrDescriptor) {
 		t.Errorf("a receive that Disconnect has flushed: %v", err)
 	}
 	s, err = y.v.Stats()
@@ -68,7 +69,7 @@ func TestCQStats(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := cq.Done(); err != driver.ErrNotDone {
+	if _, err := cq.Done(); err != descriptors.ErrNotDone {
 		t.Fatal(err)
 	}
 	c, err := cq.Stats()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -66,8 +67,8 @@ func TestWaitEnds(t *testing.T) {
 		"reset behind our back": {func(r *rig, _ context.CancelFunc) {
 			r.d.with(func() { r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceResetting) })
 		}, driver.ErrDeviceFault},
-		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Close(context.Background()) }, driver.ErrClosed},
-		"NIC closed":   {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
+		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Close(context.Background()) }, descriptors.ErrClosed},
+		"NIC closed":   {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, descriptors.ErrClosed},
 		"garbage from the device": {func(r *rig, _ context.CancelFunc) {
 			r.d.with(func() { r.d.post(datasheet.AdminEntry{Kind: 99}) })
 		}, driver.ErrProtocol},
@@ -101,7 +102,7 @@ func TestDoneNoticesRemoval(t *testing.T) {
 		"CQ":    func() error { _, err := r.sendCQ.Done(); return err },
 	} {
 		err := done()
-		for err == driver.ErrNotDone {
+		for err == descriptors.ErrNotDone {
 			err = done()
 		}
 		if !errors.Is(err, driver.ErrDeviceGone) {

@@ -66,10 +66,10 @@ func TestPostsWake(t *testing.T) {
 		}
 	}
 	before := d.n.Load()
-	if err := v.PostRecv(nil); !errors.Is(err, driver.ErrInvalidParameter) {
+	if err := v.PostRecv(nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, driver.ErrInvalidParameter) {
+	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(n, err)
 	}
 	if d.n.Load() != before {

@@ -108,7 +108,7 @@ func TestEndIsNoticed(t *testing.T) {
 		"nothing": func(r *rig, _ *descriptors.Descriptor) error { return nil },
 		"polls": func(r *rig, _ *descriptors.Descriptor) error {
 			for {
-				if _, err := r.v.SendDone(); err != driver.ErrNotDone {
+				if _, err := r.v.SendDone(); err != descriptors.ErrNotDone {
 					return err
 				}
 			}
@@ -116,7 +116,7 @@ func TestEndIsNoticed(t *testing.T) {
 		"polls a batch": func(r *rig, _ *descriptors.Descriptor) error {
 			var into [3]*descriptors.Descriptor
 			for {
-				if _, err := r.v.SendDoneBatch(into[:]); err != driver.ErrNotDone {
+				if _, err := r.v.SendDoneBatch(into[:]); err != descriptors.ErrNotDone {
 					return err
 				}
 			}
@@ -248,7 +248,7 @@ func TestLookDisturbsNobody(t *testing.T) {
 			t.Errorf("step %d was in vain", i)
 			break
 		}
-		if _, err := v.SendDone(); err == driver.ErrNotDone {
+		if _, err := v.SendDone(); err == descriptors.ErrNotDone {
 			t.Errorf("send %d is not done", i)
 			break
 		}
@@ -289,7 +289,7 @@ func TestCloseOfDeviceJustGone(t *testing.T) {
 func TestPostToFullQueue(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	ds := r.descriptors(t, 4)
-	if n, err := r.v.PostSendBatch(ds); n != 3 || err != driver.ErrQueueFull {
+	if n, err := r.v.PostSendBatch(ds); n != 3 || err != descriptors.ErrQueueFull {
 		t.Fatal(n, err)
 	}
 	r.d.remove()

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -46,8 +47,8 @@ func TestCodes(t *testing.T) {
 // TestOneVocabulary: what the data path answers is the same value in both packages.
 func TestOneVocabulary(t *testing.T) {
 	for via, driver := range map[error]error{
-		via.ErrNotDone: driver.ErrNotDone, via.ErrQueueEmpty: driver.ErrQueueEmpty, via.ErrQueueFull: driver.ErrQueueFull,
-		via.ErrClosed: driver.ErrClosed, via.ErrPeerLost: driver.ErrPeerLost, via.ErrTimeout: driver.ErrTimeout,
+		via.ErrNotDone: descriptors.ErrNotDone, via.ErrQueueEmpty: descriptors.ErrQueueEmpty, via.ErrQueueFull: descriptors.ErrQueueFull,
+		via.ErrClosed: descriptors.ErrClosed, via.ErrPeerLost: descriptors.ErrPeerLost, via.ErrTimeout: descriptors.ErrTimeout,
 	} {
 		if via != driver {
 			t.Errorf("%v is %T, %v is %T", via, via, driver, driver)
@@ -62,7 +63,7 @@ func TestErrorCodes(t *testing.T) {
 		err  error
 		want via.Code
 	}{
-		{driver.ErrClosed, via.ErrClosed},
+		{descriptors.ErrClosed, via.ErrClosed},
 		{driver.ErrDeviceGone, via.ErrDevice},
 		{driver.ErrDeviceFault, via.ErrDevice},
 		{driver.ErrProtocol, via.ErrDevice},
@@ -71,9 +72,9 @@ func TestErrorCodes(t *testing.T) {
 		{&driver.VersionError{}, via.ErrDevice},
 		{driver.ErrNotReady, via.ErrDevice},
 		{driver.ErrCommandTimeout, via.ErrDevice},
-		{driver.ErrNotDone, via.ErrNotDone},
-		{driver.ErrQueueEmpty, via.ErrQueueEmpty},
-		{driver.ErrQueueFull, via.ErrQueueFull},
+		{descriptors.ErrNotDone, via.ErrNotDone},
+		{descriptors.ErrQueueEmpty, via.ErrQueueEmpty},
+		{descriptors.ErrQueueFull, via.ErrQueueFull},
 		{driver.ErrNotRearmed, via.ErrInvalidParameter},
 		{driver.ErrBadHandle, via.ErrInvalidParameter},
 		{driver.ErrNotDMAMemory, via.ErrNotSupported},
@@ -96,7 +97,7 @@ func TestErrorCodes(t *testing.T) {
 		{command(datasheet.ResultBadOpcode), via.ErrNotSupported},
 		{command(datasheet.ResultAborted), via.ErrCanceled},
 		{command(datasheet.ResultDMAFault), via.ErrDevice},
-		{driver.ErrDisconnected, via.ErrDisconnected},
+		{descriptors.ErrDisconnected, via.ErrDisconnected},
 		{command(datasheet.ResultConnectionLost), via.ErrPeerLost},
 		{command(datasheet.ResultDescriptor), via.ErrConnectionBroken},
 		{command(datasheet.ResultRemoteDescriptor), via.ErrConnectionBroken},

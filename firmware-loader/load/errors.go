@@ -11,24 +11,24 @@ import (
 // Reasons why a load or a rollback fails, as errors.Is finds them, and their VIA codes.
 var (
 	// ErrGone: registers read as all ones; the NIC was removed or lost power.
-	ErrGone = descriptors.CodeDevice.Finer("the NIC does not answer")
+	ErrGone = descriptors.ErrDevice.Finer("the NIC does not answer")
 	// ErrRegisters: the NIC's registers contradict the data sheet.
-	ErrRegisters = descriptors.CodeDevice.Finer("impossible value in a register")
+	ErrRegisters = descriptors.ErrDevice.Finer("impossible value in a register")
 	// ErrReadBack: SRAM does not hold what was written.
-	ErrReadBack = descriptors.CodeDevice.Finer("SRAM reads back wrong")
+	ErrReadBack = descriptors.ErrDevice.Finer("SRAM reads back wrong")
 	// ErrNotReady: the NIC neither ran the image nor refused it in time.
-	ErrNotReady = descriptors.CodeTimeout.Finer("the NIC processor is not ready in time")
+	ErrNotReady = descriptors.ErrTimeout.Finer("the NIC processor is not ready in time")
 	// ErrReport: what runs is not what was loaded.
-	ErrReport = descriptors.CodeDevice.Finer("the NIC reports another image")
+	ErrReport = descriptors.ErrDevice.Finer("the NIC reports another image")
 	// ErrNoPrevious: there is no image to go back to.
-	ErrNoPrevious = descriptors.CodeInvalidState.Finer("no previous image")
+	ErrNoPrevious = descriptors.ErrInvalidState.Finer("no previous image")
 	// ErrImage: the image cannot be loaded into any NIC.
-	ErrImage = descriptors.CodeInvalidParameter.Finer("bad image")
+	ErrImage = descriptors.ErrInvalidParameter.Finer("bad image")
 	// ErrABI, ErrDevice and ErrSRAM: the image is for other NICs. Nothing was
 	// written.
-	ErrABI    = descriptors.CodeInvalidParameter.Finer("image for another ABI")
-	ErrDevice = descriptors.CodeInvalidParameter.Finer("image for another device")
-	ErrSRAM   = descriptors.CodeInvalidParameter.Finer("image needs more SRAM than a slot has")
+	ErrABI    = descriptors.ErrInvalidParameter.Finer("image for another ABI")
+	ErrDevice = descriptors.ErrInvalidParameter.Finer("image for another device")
+	ErrSRAM   = descriptors.ErrInvalidParameter.Finer("image needs more SRAM than a slot has")
 )
 
 // Steps of a load, in their order: the operation of the [failure.Error] in an Error.
@@ -102,5 +102,5 @@ func (e *ProcessorError) Error() string {
 	return s
 }
 
-// Unwrap returns descriptors.CodeDevice: the device reports it.
-func (e *ProcessorError) Unwrap() error { return descriptors.CodeDevice }
+// Unwrap returns descriptors.ErrDevice: the device reports it.
+func (e *ProcessorError) Unwrap() error { return descriptors.ErrDevice }

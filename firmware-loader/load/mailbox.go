@@ -11,16 +11,16 @@ import (
 
 // Reasons why a map operation fails, as errors.Is finds them, and their VIA codes.
 var (
-	ErrNoEntry  = descriptors.CodeInvalidParameter.Finer("no such key")
-	ErrPresent  = descriptors.CodeInvalidParameter.Finer("the key is there already")
-	ErrFull     = descriptors.CodeResource.Finer("the map is full")
-	ErrReadOnly = descriptors.CodeInvalidParameter.Finer("the map is read-only")
+	ErrNoEntry  = descriptors.ErrInvalidParameter.Finer("no such key")
+	ErrPresent  = descriptors.ErrInvalidParameter.Finer("the key is there already")
+	ErrFull     = descriptors.ErrResource.Finer("the map is full")
+	ErrReadOnly = descriptors.ErrInvalidParameter.Finer("the map is read-only")
 	// ErrNoProgram: no image runs, so there are no maps.
-	ErrNoProgram = descriptors.CodeInvalidState.Finer("no control program runs")
+	ErrNoProgram = descriptors.ErrInvalidState.Finer("no control program runs")
 	// ErrMap: the NIC knows no such map, or the mailbox is too small for it.
-	ErrMap = descriptors.CodeInvalidParameter.Finer("no such map")
+	ErrMap = descriptors.ErrInvalidParameter.Finer("no such map")
 	// ErrSize: key or value are not of the map's size.
-	ErrSize = descriptors.CodeInvalidParameter.Finer("wrong size")
+	ErrSize = descriptors.ErrInvalidParameter.Finer("wrong size")
 )
 
 var mailboxErrors = map[datasheet.MailboxResult]error{
