@@ -10,7 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -219,7 +219,7 @@ func BenchmarkBulk(b *testing.B) {
 				}
 				taken++
 			}
-			cells := float64(b.N) * float64((size+descriptors.CellPayload-1)/descriptors.CellPayload)
+			cells := float64(b.N) * float64((size+datasheet.CellPayload-1)/datasheet.CellPayload)
 			b.ReportMetric(size*float64(b.N)/(processorTime(b)-before).Seconds()/1e6, "cpu-MB/s")
 			b.ReportMetric(cells/b.Elapsed().Seconds()/1e6, "Mcells/s")
 		})
@@ -360,7 +360,7 @@ func BenchmarkStamp(b *testing.B) {
 			}
 			least := slices.Min(took)
 			for q, name := range map[float64]string{0.5: "p50", 0.9: "p90", 0.99: "p99", 1: "max"} {
-				b.ReportMetric((quantile(took, q)-float64(least))/descriptors.ClockResolution, fmt.Sprintf("%s-100ns", name))
+				b.ReportMetric((quantile(took, q)-float64(least))/datasheet.ClockResolution, fmt.Sprintf("%s-100ns", name))
 			}
 		})
 	}

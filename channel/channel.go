@@ -8,22 +8,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Priority of a message.
-type Priority = descriptors.ChannelPriority
+type Priority = datasheet.ChannelPriority
 
 // High cells go between any two Low ones.
 const (
-	High = descriptors.PriorityHigh
-	Low  = descriptors.PriorityLow
+	High = datasheet.PriorityHigh
+	Low  = datasheet.PriorityLow
 )
 
 // Depth bounds the messages of one priority that a channel has under way.
-const Depth = descriptors.ChannelDepth
+const Depth = datasheet.ChannelDepth
 
 // Channel is one end of a pair. Sending and receiving may be done by different goroutines, and
 // several may send; one at a time receives.
@@ -93,7 +93,7 @@ func (c *Channel) Sent(p Priority) (s Sent, err error) {
 func (c *Channel) Flush(ctx context.Context) error {
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		under := false
-		for p := range descriptors.ChannelPriorities {
+		for p := range datasheet.ChannelPriorities {
 			s, err := c.Sent(p)
 			if err != nil {
 				return err
@@ -185,16 +185,16 @@ func (c *Channel) take() (PDU, error) {
 	}
 	m := PDU{Start: c.start, End: int(end.Offset()) % c.Words(), Length: end.Length()}
 	switch {
-	case end&descriptors.ChannelEndBadCRC != 0:
+	case end&datasheet.ChannelEndBadCRC != 0:
 		m.Err = ErrCRC
-	case end&descriptors.ChannelEndBadLength != 0:
+	case end&datasheet.ChannelEndBadLength != 0:
 		m.Err = ErrLength
-	case end&descriptors.ChannelEndAborted != 0:
+	case end&datasheet.ChannelEndAborted != 0:
 		m.Err = ErrAborted
-	case end&descriptors.ChannelEndCut != 0:
+	case end&datasheet.ChannelEndCut != 0:
 		m.Err = ErrCut
 	}
-	if end&descriptors.ChannelEndCut == 0 {
+	if end&datasheet.ChannelEndCut == 0 {
 		m.CRC, m.Stamp = c.recv.stamp(m.End)
 	}
 	c.taken++
@@ -214,7 +214,7 @@ func (c *Channel) Read(m PDU, dst []byte) int {
 		return len(dst)
 	}
 	for at, rest := m.Start, dst; len(rest) > 0; at = (at + spacedCell) % c.Words() {
-		n := min(len(rest), descriptors.CellPayload)
+		n := min(len(rest), datasheet.CellPayload)
 		c.recv.get(rest[:n], at)
 		rest = rest[n:]
 	}
@@ -250,7 +250,7 @@ func (c *Channel) extent(m PDU) (at, n int) {
 }
 
 // spacedCell is the size in words of a cell with its CRC and clock behind it.
-const spacedCell = descriptors.CellPayload/Word + 2
+const spacedCell = datasheet.CellPayload/Word + 2
 
 // Drops counts the cells for a channel that the NIC has dropped.
 type Drops struct {
@@ -263,11 +263,11 @@ type Drops struct {
 // Drops returns the count of dropped cells. It fails with net.ErrClosed.
 func (c *Channel) Drops() (Drops, error) {
 	w, err := c.d.Received()
-	return Drops{Cells: int(w.Drops &^ descriptors.ChannelDropsMany), Many: w.Drops&descriptors.ChannelDropsMany != 0}, err
+	return Drops{Cells: int(w.Drops &^ datasheet.ChannelDropsMany), Many: w.Drops&datasheet.ChannelDropsMany != 0}, err
 }
 
 // Status returns the NIC's result for the messages that Send took. It fails with net.ErrClosed.
-func (c *Channel) Status() (descriptors.SendStatus, error) { return c.d.SendStatus() }
+func (c *Channel) Status() (datasheet.SendStatus, error) { return c.d.SendStatus() }
 
 // Close ends the channel. Messages that have not left are lost, and the other end gets
 // via.ErrDisconnected.

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // DefaultPageSize is the default size of a page in bytes.
-const DefaultPageSize = 1 << descriptors.MinChannelPageLog2
+const DefaultPageSize = 1 << datasheet.MinChannelPageLog2
 
 // closeTimeout bounds the end of a channel.
 const closeTimeout = 2 * time.Second

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Word is the size in bytes of a word, the unit of offsets.
-const Word = descriptors.ChannelWord
+const Word = datasheet.ChannelWord
 
 // Pages is a double page of registered memory. Several channels may send from one: see
 // Multicast.
@@ -38,8 +38,8 @@ func NewPages(ctx context.Context, nic *via.NIC, pageSize int, a via.MemoryAttri
 }
 
 // pageOf returns the exponent of two of a size.
-func pageOf(size int) descriptors.ChannelPage {
-	return descriptors.ChannelPage(bits.Len(uint(max(size, 1))) - 1)
+func pageOf(size int) datasheet.ChannelPage {
+	return datasheet.ChannelPage(bits.Len(uint(max(size, 1))) - 1)
 }
 
 // Bytes returns both pages, or nil once they are closed.
@@ -102,7 +102,7 @@ func (p *Pages) stamp(end int) (crc uint32, clock time.Duration) {
 	var b [2 * Word]byte
 	p.get(b[:], (end+p.Words()-2)%p.Words())
 	ticks := binary.LittleEndian.Uint64(b[Word:])
-	return binary.LittleEndian.Uint32(b[:]), time.Duration(ticks) * descriptors.ClockResolution
+	return binary.LittleEndian.Uint32(b[:]), time.Duration(ticks) * datasheet.ClockResolution
 }
 
 // PagesStats are counters of a double page since it was allocated.
@@ -117,6 +117,6 @@ func (p *Pages) Stats() PagesStats { return PagesStats{Copied: p.copied.Load()} 
 // Slices of the pages must not be used afterwards.
 func (p *Pages) Close(ctx context.Context) error { return p.memory.Close(ctx) }
 
-func (p *Pages) segment() descriptors.DataSegment {
-	return descriptors.DataSegment{Address: p.memory.Address() + uint64(p.offset), Handle: p.memory.Handle(), Length: uint32(2 * p.size)}
+func (p *Pages) segment() datasheet.DataSegment {
+	return datasheet.DataSegment{Address: p.memory.Address() + uint64(p.offset), Handle: p.memory.Handle(), Length: uint32(2 * p.size)}
 }

@@ -3,7 +3,7 @@ package channel
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Rate is flow control in software, for the sender, from the receiver's count of dropped cells
@@ -43,9 +43,9 @@ func (r *Rate) Delay(now time.Duration, bytes int) time.Duration {
 // Report takes a count of the receiver's, and returns the number of cells since the last report: 0
 // to 512, as the count has 9 bits.
 func (r *Rate) Report(drops Drops) (lost int) {
-	lost = (drops.Cells - r.drops.Cells) & (descriptors.ChannelDropsMany - 1)
+	lost = (drops.Cells - r.drops.Cells) & (datasheet.ChannelDropsMany - 1)
 	if lost == 0 && drops != r.drops {
-		lost = descriptors.ChannelDropsMany // Many came with a full turn
+		lost = datasheet.ChannelDropsMany // Many came with a full turn
 	}
 	if r.drops = drops; lost > 0 {
 		r.now = max(r.now/2, r.least)

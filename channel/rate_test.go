@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestRateBounds: bounds that make no sense still are a rate.
@@ -34,7 +34,7 @@ func TestRate(t *testing.T) {
 		const least, most = 1e6, 100e6
 		capacity := rapid.Float64Range(2*least, most).Draw(r, "bytes per second")
 		rate := channel.NewRate(least, most)
-		var w descriptors.ReceiveWord
+		var w datasheet.ReceiveWord
 		now, sum, rounds := time.Duration(0), 0.0, 0
 		for i := range 400 {
 			const interval = 10 * time.Millisecond
@@ -45,11 +45,11 @@ func TestRate(t *testing.T) {
 			if got := sent / interval.Seconds(); got > rate.BytesPerSecond()*1.2+2e5 {
 				r.Fatalf("%v bytes per second at a rate of %v", got, rate.BytesPerSecond())
 			}
-			over := int((sent - capacity*interval.Seconds()) / descriptors.CellPayload)
+			over := int((sent - capacity*interval.Seconds()) / datasheet.CellPayload)
 			for range min(over, 500) {
 				w.Drop()
 			}
-			lost := rate.Report(channel.Drops{Cells: int(w.Drops % descriptors.ChannelDropsMany), Many: w.Drops >= descriptors.ChannelDropsMany})
+			lost := rate.Report(channel.Drops{Cells: int(w.Drops % datasheet.ChannelDropsMany), Many: w.Drops >= datasheet.ChannelDropsMany})
 			if want := max(0, min(over, 500)); lost != want {
 				r.Fatalf("%d of %d drops were seen", lost, want)
 			}

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -225,7 +225,7 @@ func (r *rawChannel) pages(i int) []byte {
 func (w *World) leave(x *rawChannel) {
 	w.Helper()
 	w.Until("what was sent to leave", func() bool {
-		for p := range descriptors.ChannelPriorities {
+		for p := range datasheet.ChannelPriorities {
 			if issued, ended, err := x.Sent(p); err != nil || issued != ended {
 				OK(w, err)
 				return false
@@ -239,11 +239,11 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 	w.Helper()
 	ctx := Context(w)
 	x = &rawChannel{}
-	var segments [2]descriptors.DataSegment
+	var segments [2]datasheet.DataSegment
 	for i, m := range []**via.Memory{&x.send, &x.recv} {
 		*m = Must(w.A.Alloc(ctx, 3*channel.DefaultPageSize, via.MemoryAttributes{}))(w)
 		x.at[i] = -int((*m).Address()) & (channel.DefaultPageSize - 1)
-		segments[i] = descriptors.DataSegment{Address: (*m).Address() + uint64(x.at[i]), Handle: (*m).Handle()}
+		segments[i] = datasheet.DataSegment{Address: (*m).Address() + uint64(x.at[i]), Handle: (*m).Handle()}
 	}
 	x.Channel = Must(w.A.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: segments[0], Recv: segments[1]}))(w)
 	w.Cleanup(func() {

@@ -4,17 +4,17 @@ import (
 	"bytes"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // dropsOf is the receive word's count of so many dropped cells: modulo 512, and from there on
 // the top bit sticks.
 func dropsOf(n uint64) uint16 {
-	c := uint16(n % descriptors.ChannelDropsMany)
-	if n >= descriptors.ChannelDropsMany {
-		c |= descriptors.ChannelDropsMany
+	c := uint16(n % datasheet.ChannelDropsMany)
+	if n >= datasheet.ChannelDropsMany {
+		c |= datasheet.ChannelDropsMany
 	}
 	return c
 }
@@ -27,7 +27,7 @@ func testChannelDrops(w *World) {
 	OK(w, x.Allow(0, words-1))
 	before := bytes.Clone(x.pages(1))
 	OK(w, x.recv.SetAttributes(Context(w), via.MemoryAttributes{ReadOnly: true}))
-	dropped := func() uint64 { return w.counters(w.A)[descriptors.CounterCellsDropped.String()] }
+	dropped := func() uint64 { return w.counters(w.A)[datasheet.CounterCellsDropped.String()] }
 	start, sent := dropped(), uint64(0)
 	stop := y.SendPages().Put(0, w.words(int(words)-1))
 	for n := uint64(0); n < 1200; {
@@ -39,7 +39,7 @@ func testChannelDrops(w *World) {
 			if !w.patiently(func() bool { return Must(x.Poll(seen.PDUs))(w).PDUs != seen.PDUs }) {
 				return false
 			}
-			if end := Must(x.End(seen.PDUs))(w); end&descriptors.ChannelEndCut == 0 {
+			if end := Must(x.End(seen.PDUs))(w); end&datasheet.ChannelEndCut == 0 {
 				w.Errorf("a message of which nothing was written ended as %08x", end)
 			}
 			return true
@@ -47,7 +47,7 @@ func testChannelDrops(w *World) {
 		w.Until("the counts to agree", func() bool {
 			n = dropped() - start
 			word := Must(x.Received())(w)
-			return word.Drops == dropsOf(n) && word.Status&descriptors.ChannelUnreachable != 0
+			return word.Drops == dropsOf(n) && word.Status&datasheet.ChannelUnreachable != 0
 		})
 		if n != sent && !w.lost() {
 			w.Fatalf("%d cells of %d were dropped", n, sent)
@@ -73,14 +73,14 @@ func testChannelDrops(w *World) {
 		return end.Whole() && end.Length() == len(want) && from >= 0 && bytes.Equal(x.pages(1)[from*channel.Word:][:len(want)], want)
 	})
 	word := Must(x.Received())(w)
-	if word.Drops&descriptors.ChannelDropsMany == 0 || word.Status&descriptors.ChannelUnreachable != 0 {
+	if word.Drops&datasheet.ChannelDropsMany == 0 || word.Status&datasheet.ChannelUnreachable != 0 {
 		w.Errorf("%+v after new room", word)
 	}
 
 	// The sender slows down.
 	rate := channel.NewRate(1e6, 64e6)
 	rate.Report(channel.Drops{})
-	drops := channel.Drops{Cells: int(word.Drops % descriptors.ChannelDropsMany), Many: true}
+	drops := channel.Drops{Cells: int(word.Drops % datasheet.ChannelDropsMany), Many: true}
 	if lost := rate.Report(drops); lost == 0 || rate.BytesPerSecond() != 2.5e6 {
 		w.Errorf("%+v, %d of them new; %v bytes per second", drops, lost, rate.BytesPerSecond())
 	}
@@ -94,10 +94,10 @@ func testChannelOutOfReach(w *World) {
 	tag := Must(w.A.CreatePtag(ctx))(w)
 	OK(w, x.send.SetAttributes(ctx, via.MemoryAttributes{Ptag: tag}))
 	w.try("an aborted message", 1, func() bool {
-		OK(w, x.Send(descriptors.PriorityLow, 0, 300))
+		OK(w, x.Send(datasheet.PriorityLow, 0, 300))
 		// A copy that is read when the memory is in reach again would be whole.
 		w.leave(x)
-		if s := Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelUnreadable {
+		if s := Must(x.SendStatus())(w); s.Result[datasheet.PriorityLow] != datasheet.ChannelUnreadable {
 			w.Errorf("%+v, of memory out of reach", s)
 		}
 		m, there := w.nextPDU(y)
@@ -114,12 +114,12 @@ func testChannelOutOfReach(w *World) {
 	want := w.words(20)
 	copy(x.pages(0), want)
 	w.try("a message in reach", 20, func() bool {
-		OK(w, x.Send(descriptors.PriorityLow, 0, 20))
+		OK(w, x.Send(datasheet.PriorityLow, 0, 20))
 		_, there := w.takePDU(y, want)
 		return there
 	})
 	OK(w, tag.Close(ctx))
-	if s := Must(x.SendStatus())(w); s.Result[descriptors.PriorityLow] != descriptors.ChannelTaken {
+	if s := Must(x.SendStatus())(w); s.Result[datasheet.PriorityLow] != datasheet.ChannelTaken {
 		w.Errorf("%+v, of memory in reach", s)
 	}
 }
@@ -177,11 +177,11 @@ func testChannelForeign(w *World) {
 
 	m := Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{}))(w)
 	readOnly := Must(w.A.Alloc(ctx, 1<<16, via.MemoryAttributes{ReadOnly: true}))(w)
-	at := func(m *via.Memory, skip int) descriptors.DataSegment {
-		return descriptors.DataSegment{Address: (m.Address()+1<<14-1)&^(1<<14-1) + uint64(skip), Handle: m.Handle()}
+	at := func(m *via.Memory, skip int) datasheet.DataSegment {
+		return datasheet.DataSegment{Address: (m.Address()+1<<14-1)&^(1<<14-1) + uint64(skip), Handle: m.Handle()}
 	}
 	for what, spoil := range map[string]func(*driver.ChannelAttributes){
-		"no sending page":      func(a *driver.ChannelAttributes) { a.Send = descriptors.DataSegment{} },
+		"no sending page":      func(a *driver.ChannelAttributes) { a.Send = datasheet.DataSegment{} },
 		"a handle of nobody's": func(a *driver.ChannelAttributes) { a.Recv.Handle = 0xdeadbeef },
 		"not aligned":          func(a *driver.ChannelAttributes) { a.Recv.Address += 8 },
 		"not all registered":   func(a *driver.ChannelAttributes) { a.Send = at(m, 1<<16-1<<12) },
@@ -220,8 +220,8 @@ func testChannelDeviceMemory(w *World) {
 	}
 	m := Must(w.A.Alloc(ctx, 3<<14, via.MemoryAttributes{}))(w)
 	before = free() // eager memory has a copy in the NIC
-	segment := descriptors.DataSegment{Address: (m.Address() + 1<<14 - 1) &^ (1<<14 - 1), Handle: m.Handle()}
-	a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Page: descriptors.MaxChannelPageLog2, Send: segment, Recv: segment}
+	segment := datasheet.DataSegment{Address: (m.Address() + 1<<14 - 1) &^ (1<<14 - 1), Handle: m.Handle()}
+	a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Page: datasheet.MaxChannelPageLog2, Send: segment, Recv: segment}
 	var channels []*driver.Channel
 	for {
 		c, err := d.CreateChannel(ctx, a)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -23,7 +23,7 @@ func testChannelOneCell(w *World) {
 			from, to := way[0], way[1]
 			want := w.words(1 + i%5)
 			m := w.deliver(from, to, channel.Priority(i%2), i*100, want)
-			if took := (m.End - m.Start + to.Words()) % to.Words(); took != descriptors.CellPayload/channel.Word+2 {
+			if took := (m.End - m.Start + to.Words()) % to.Words(); took != datasheet.CellPayload/channel.Word+2 {
 				w.Errorf("a cell, its CRC and its clock take %d words", took)
 			}
 			if crc := crcOf(want); m.CRC != crc {
@@ -152,22 +152,22 @@ func testChannelSpaced(w *World) {
 	state, last := cells.StartCRC, uint64(0)
 	for i := range count {
 		cell := pages[(m.Start+8*i)%y.Words()*channel.Word:][:8*channel.Word]
-		payload := cell[:descriptors.CellPayload]
+		payload := cell[:datasheet.CellPayload]
 		crc := uint32(state.Update(payload))
 		if i == count-1 {
 			crc = crcOf(want)
 		}
 		state = state.Update(payload)
-		if got := binary.LittleEndian.Uint32(cell[descriptors.CellPayload:]); got != crc {
+		if got := binary.LittleEndian.Uint32(cell[datasheet.CellPayload:]); got != crc {
 			w.Errorf("cell %d: CRC %08x, want %08x", i, got, crc)
 		}
-		clock := binary.LittleEndian.Uint64(cell[descriptors.CellPayload+channel.Word:])
+		clock := binary.LittleEndian.Uint64(cell[datasheet.CellPayload+channel.Word:])
 		if clock < last {
 			w.Errorf("cell %d came at %d, the one before at %d", i, clock, last)
 		}
 		last = clock
 	}
-	if m.Stamp != time.Duration(last)*descriptors.ClockResolution {
+	if m.Stamp != time.Duration(last)*datasheet.ClockResolution {
 		w.Errorf("stamp %v, want %d units", m.Stamp, last)
 	}
 }
@@ -256,7 +256,7 @@ func testChannelStamps(w *World) {
 		m := w.deliver(x, y, channel.Priority(i%2), 0, w.words(1+i))
 		after := clock()
 		// Stamps are rounded down to their unit.
-		if m.Stamp < before-descriptors.ClockResolution || m.Stamp > after || m.Stamp < last || m.Stamp%descriptors.ClockResolution != 0 {
+		if m.Stamp < before-datasheet.ClockResolution || m.Stamp > after || m.Stamp < last || m.Stamp%datasheet.ClockResolution != 0 {
 			w.Errorf("message %d came at %v, between %v and %v; the one before at %v", i, m.Stamp, before, after, last)
 		}
 		last = m.Stamp

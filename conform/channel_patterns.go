@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -194,7 +194,7 @@ func testChannelBarrierOf(w *World, priority channel.Priority) {
 		return
 	}
 	for _, c := range append(clients, servers...) {
-		for p := range descriptors.ChannelPriorities {
+		for p := range datasheet.ChannelPriorities {
 			want := uint32(0)
 			if p == priority {
 				want = rounds
@@ -205,7 +205,7 @@ func testChannelBarrierOf(w *World, priority channel.Priority) {
 		}
 	}
 	none := channel.NewParticipant(clients[0])
-	none.Priority = descriptors.ChannelPriorities
+	none.Priority = datasheet.ChannelPriorities
 	wantError(w, "no priority", none.Enter(ctx), via.ErrInvalidParameter)
 	// Who does not come keeps the others until the time is up.
 	short, end := context.WithTimeout(w.Context(), 10*time.Millisecond)

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -47,11 +47,11 @@ type kind struct {
 
 var (
 	always   *kind
-	ringKind = &kind{"rings", descriptors.FeatureRing, func(ctx context.Context, nic *via.NIC, to via.Address) error {
+	ringKind = &kind{"rings", datasheet.FeatureRing, func(ctx context.Context, nic *via.NIC, to via.Address) error {
 		_, err := ring.Dial(ctx, nic, to.String(), ring.Options{})
 		return err
 	}}
-	channelKind = &kind{"channels", descriptors.FeatureChannel, func(ctx context.Context, nic *via.NIC, to via.Address) error {
+	channelKind = &kind{"channels", datasheet.FeatureChannel, func(ctx context.Context, nic *via.NIC, to via.Address) error {
 		_, err := channel.Dial(ctx, nic, to.String(), channel.Options{})
 		return err
 	}}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -30,15 +30,15 @@ func (w *World) tally() (now [2]frameCounts, err error) {
 		if err != nil {
 			return now, err
 		}
-		c := func(n descriptors.Counter) uint64 { return counters[n.String()] }
+		c := func(n datasheet.Counter) uint64 { return counters[n.String()] }
 		was := w.before[i]
 		now[i] = frameCounts{
-			sent:          c(descriptors.CounterFramesSent) - was.sent,
-			received:      c(descriptors.CounterFramesReceived) - was.received,
-			damaged:       c(descriptors.CounterChecksumErrors) - was.damaged,
-			dropped:       c(descriptors.CounterFramesDropped) - was.dropped,
-			cellsSent:     c(descriptors.CounterCellsSent) - was.cellsSent,
-			cellsReceived: c(descriptors.CounterCellsReceived) + c(descriptors.CounterCellsDropped) - was.cellsReceived,
+			sent:          c(datasheet.CounterFramesSent) - was.sent,
+			received:      c(datasheet.CounterFramesReceived) - was.received,
+			damaged:       c(datasheet.CounterChecksumErrors) - was.damaged,
+			dropped:       c(datasheet.CounterFramesDropped) - was.dropped,
+			cellsSent:     c(datasheet.CounterCellsSent) - was.cellsSent,
+			cellsReceived: c(datasheet.CounterCellsReceived) + c(datasheet.CounterCellsDropped) - was.cellsReceived,
 		}
 	}
 	return now, nil

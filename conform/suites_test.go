@@ -7,8 +7,8 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -54,7 +54,7 @@ type without struct {
 
 func (d without) ReadRegion(index int, offset uint64, p []byte) error {
 	err := d.Device.ReadRegion(index, offset, p)
-	if at := uint64(descriptors.IdentityOffset + descriptors.RegFeaturesLow); index == 0 && offset == at && len(p) > 0 {
+	if at := uint64(datasheet.IdentityOffset + datasheet.RegFeaturesLow); index == 0 && offset == at && len(p) > 0 {
 		p[0] &^= byte(d.features)
 	}
 	return err

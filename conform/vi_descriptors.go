@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -93,7 +94,7 @@ func testForged(w *World) {
 	}
 	x, y := w.Connect(Setup{})
 	d := x.Prepare(w, x.Send[0], 0, 10)
-	d.Control().StoreStatus(descriptors.StatusDone)
+	d.Control().StoreStatus(datasheet.StatusDone)
 	wantError(w, "descriptor that is done already", x.VI.PostSend(d), via.ErrInvalidParameter)
 	exchange(w, x, y, 10, 1)
 	exchange(w, bystanderA, bystanderB, 1000, 1)

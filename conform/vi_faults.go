@@ -3,7 +3,7 @@ package conform
 import (
 	"bytes"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -61,9 +61,9 @@ func loseWrite(wire *faultyWire, address uint64) (arrived func() bool) {
 	acknowledged := false
 	wire.set(func(sent bool, f frame) [][]byte {
 		switch last, _ := f.ends(); {
-		case sent && f.Type == descriptors.FrameWrite && f.extension().Address == address:
+		case sent && f.Type == datasheet.FrameWrite && f.extension().Address == address:
 			return nil
-		case sent && f.Type == descriptors.FrameData && last:
+		case sent && f.Type == datasheet.FrameData && last:
 			message = f.PSN
 		case !sent:
 			acknowledged = acknowledged || message != 0 && f.acknowledges(message)
@@ -139,9 +139,9 @@ func testMessageWhole(w *World) {
 	w.wire.set(func(sent bool, f frame) [][]byte {
 		if !sent {
 			arrived = arrived || end != 0 && f.acknowledges(end)
-		} else if last, lose := f.ends(); f.Type == descriptors.FrameData && lose {
+		} else if last, lose := f.ends(); f.Type == datasheet.FrameData && lose {
 			return nil
-		} else if f.Type == descriptors.FrameData && last {
+		} else if f.Type == datasheet.FrameData && last {
 			end = f.PSN
 		}
 		return [][]byte{f.bytes}
@@ -175,12 +175,12 @@ func testOverlap(w *World) {
 	w.wire.set(func(sent bool, f frame) [][]byte {
 		if !sent {
 			arrived = arrived || before != 0 && f.acknowledges(before)
-		} else if _, move := f.ends(); f.Type == descriptors.FrameData && move && !forged {
+		} else if _, move := f.ends(); f.Type == datasheet.FrameData && move && !forged {
 			if before = f.PSN - 1; !arrived {
 				return nil
 			}
 			forged = true
-			return [][]byte{f.forged(len(f.bytes), func(h *descriptors.Header) { h.Offset -= uint32(h.Length) })}
+			return [][]byte{f.forged(len(f.bytes), func(h *datasheet.Header) { h.Offset -= uint32(h.Length) })}
 		}
 		return [][]byte{f.bytes}
 	})
@@ -200,10 +200,10 @@ func testAcknowledgedAgain(w *World) {
 	}
 	times := 0
 	w.wire.set(func(sent bool, f frame) [][]byte {
-		if sent && f.Type == descriptors.FrameData {
+		if sent && f.Type == datasheet.FrameData {
 			times++
 		}
-		if times > 0 && (f.Type == descriptors.FrameProbe || !sent && f.Type == descriptors.FrameAck && times == 1) {
+		if times > 0 && (f.Type == datasheet.FrameProbe || !sent && f.Type == datasheet.FrameAck && times == 1) {
 			return nil
 		}
 		return [][]byte{f.bytes}
@@ -227,9 +227,9 @@ func testAcknowledgedFirst(w *World) {
 		acknowledged, over := false, false
 		w.wire.set(func(sent bool, f frame) [][]byte {
 			switch {
-			case sent && f.Type == descriptors.FrameData:
+			case sent && f.Type == datasheet.FrameData:
 				message = f.PSN
-			case !sent && f.Type == descriptors.FrameDisconnect && f.Message == 1 && !over:
+			case !sent && f.Type == datasheet.FrameDisconnect && f.Message == 1 && !over:
 				if over = true; !acknowledged {
 					untold++
 				}
@@ -262,7 +262,7 @@ func testTwiceUnreliable(w *World) {
 	x, y := w.Connect(Setup{Attributes: a, Memory: size})
 	var frames [][]byte
 	w.wire.set(func(sent bool, f frame) [][]byte {
-		if !sent || f.Type != descriptors.FrameData {
+		if !sent || f.Type != datasheet.FrameData {
 			return [][]byte{f.bytes}
 		}
 		if f.Offset == 0 {
@@ -304,23 +304,23 @@ func testTwiceUnreliable(w *World) {
 // testTooManyReads has a peer ask for more reads at a time than it may, and take nothing of what
 // comes.
 func testTooManyReads(w *World) {
-	const size, asked, bursts = 100, descriptors.MaxReads + 8, 3
+	const size, asked, bursts = 100, datasheet.MaxReads + 8, 3
 	x, y, m := fromPeer(w, via.VIAttributes{}, size)
 	bystanderX, bystanderY := w.Connect(Setup{})
 	var request frame
 	looks, sure := 0, 0
-	taken := func() uint32 { return request.PSN + descriptors.MaxReads }
+	taken := func() uint32 { return request.PSN + datasheet.MaxReads }
 	rule := func(sent bool, f frame) [][]byte {
 		switch {
-		case sent && f.Type == descriptors.FrameReadRequest:
+		case sent && f.Type == datasheet.FrameReadRequest:
 			request = f
 		case request.Header == nil || f.DestinationEndpoint != request.SourceEndpoint && f.SourceEndpoint != request.SourceEndpoint:
 			return [][]byte{f.bytes}
 		// A wire with faults may bring a late frame of an earlier connection, which acknowledges
 		// something else.
-		case !sent && f.Ack-taken()-1 < asked && f.Type != descriptors.FrameDisconnect:
+		case !sent && f.Ack-taken()-1 < asked && f.Type != datasheet.FrameDisconnect:
 			w.wire.wrong = "more reads were taken than a VI may have under way"
-		case !sent && f.Type == descriptors.FrameAck && f.Ack == taken():
+		case !sent && f.Type == datasheet.FrameAck && f.Ack == taken():
 			sure++
 		}
 		return nil
@@ -332,7 +332,7 @@ func testTooManyReads(w *World) {
 			return nil
 		}
 		for i := range uint32(asked) {
-			out = append(out, request.forged(len(request.bytes), func(h *descriptors.Header) { h.PSN += i }))
+			out = append(out, request.forged(len(request.bytes), func(h *datasheet.Header) { h.PSN += i }))
 		}
 		return append(out, request.probe())
 	}
@@ -352,14 +352,14 @@ func testReadTooLong(w *World) {
 	refused := 0
 	w.wire.set(func(sent bool, f frame) [][]byte {
 		switch {
-		case sent && f.Type == descriptors.FrameReadRequest && refused < answers:
+		case sent && f.Type == datasheet.FrameReadRequest && refused < answers:
 			request = f.PSN
-			return [][]byte{f.forged(len(f.bytes), func(h *descriptors.Header) { h.Extent++ }), f.probe()}
-		case !sent && f.Type == descriptors.FrameReadResponse && f.Extent > most:
+			return [][]byte{f.forged(len(f.bytes), func(h *datasheet.Header) { h.Extent++ }), f.probe()}
+		case !sent && f.Type == datasheet.FrameReadResponse && f.Extent > most:
 			w.wire.wrong = "a read was served that is longer than a transfer may be"
 		case !sent && request != 0 && refused < answers && f.acknowledges(request):
 			w.wire.wrong = "a read was taken that is longer than a transfer may be"
-		case !sent && request != 0 && f.Type == descriptors.FrameAck:
+		case !sent && request != 0 && f.Type == datasheet.FrameAck:
 			refused++
 		}
 		return [][]byte{f.bytes}

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -45,7 +45,7 @@ func testMessagesReliable(w *World) {
 // testMessagesFrames sends messages that just fill a frame, or do not, at each reliable
 // level.
 func testMessagesFrames(w *World) {
-	const header = descriptors.HeaderSize
+	const header = datasheet.HeaderSize
 	mtu := w.A.Query().MTU
 	for _, level := range []via.Reliability{via.ReliableDelivery, via.ReliableReception} {
 		if w.A.Query().Reliability&level == 0 {

@@ -4,35 +4,35 @@ import (
 	"bytes"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // frame is one that crosses the wire.
 type frame struct {
-	*descriptors.Header
+	*datasheet.Header
 	bytes []byte
 }
 
 // extension is that of a frame of RDMA.
-func (f frame) extension() *descriptors.Extension {
-	return descriptors.ExtensionAt(f.bytes[descriptors.HeaderSize:])
+func (f frame) extension() *datasheet.Extension {
+	return datasheet.ExtensionAt(f.bytes[datasheet.HeaderSize:])
 }
 
 // forged is a copy of the frame, of its first size bytes, in which change changes what it likes.
-func (f frame) forged(size int, change func(*descriptors.Header)) []byte {
+func (f frame) forged(size int, change func(*datasheet.Header)) []byte {
 	b := bytes.Clone(f.bytes[:size])
-	h := descriptors.HeaderAt(b)
+	h := datasheet.HeaderAt(b)
 	change(h)
-	if h.Flags&descriptors.FrameChecksum != 0 {
-		h.Checksum = descriptors.FrameChecksumOf(b)
+	if h.Flags&datasheet.FrameChecksum != 0 {
+		h.Checksum = datasheet.FrameChecksumOf(b)
 	}
 	return b
 }
 
 // probe is a probe of the connection that the frame belongs to.
 func (f frame) probe() []byte {
-	return f.forged(descriptors.HeaderSize, func(h *descriptors.Header) {
-		h.Type, h.Flags, h.Length = descriptors.FrameProbe, h.Flags&descriptors.FrameChecksum, 0
+	return f.forged(datasheet.HeaderSize, func(h *datasheet.Header) {
+		h.Type, h.Flags, h.Length = datasheet.FrameProbe, h.Flags&datasheet.FrameChecksum, 0
 		h.Message, h.Extent, h.Offset = 0, 0, 0
 	})
 }
@@ -40,9 +40,9 @@ func (f frame) probe() []byte {
 // acknowledges reports whether the frame says that a PSN has arrived.
 func (f frame) acknowledges(psn uint32) bool {
 	switch f.Type {
-	case descriptors.FrameData, descriptors.FrameProbe:
+	case datasheet.FrameData, datasheet.FrameProbe:
 		return int32(f.Ack-psn) > 0
-	case descriptors.FrameAck:
+	case datasheet.FrameAck:
 		have, ahead := uint64(f.Offset)<<32|uint64(f.Extent), psn-f.Ack-1
 		return int32(f.Ack-psn) > 0 || ahead < 64 && have>>ahead&1 != 0
 	}
@@ -72,7 +72,7 @@ func (w *faultyWire) filter(sent bool, b []byte) [][]byte {
 		}
 		return w.idle()
 	}
-	if h := descriptors.HeaderAt(b); h != nil && w.rule != nil {
+	if h := datasheet.HeaderAt(b); h != nil && w.rule != nil {
 		return w.rule(sent, frame{h, b})
 	}
 	return [][]byte{b}

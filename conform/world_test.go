@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -57,7 +57,7 @@ func TestLinkComesUpLater(t *testing.T) {
 	})
 	w.beginTally()
 	x, y := w.channels(channel.Options{})
-	w.deliver(x, y, descriptors.PriorityHigh, 0, w.words(5))
+	w.deliver(x, y, datasheet.PriorityHigh, 0, w.words(5))
 	if w.lost() {
 		t.Errorf("the wire is said to have lost something: %d frames before there was a link", port.lost)
 	}
@@ -70,7 +70,7 @@ type jammed struct {
 	passed bool
 }
 
-const oneCell = descriptors.HeaderSize + descriptors.CellSize // length of a frame
+const oneCell = datasheet.HeaderSize + datasheet.CellSize // length of a frame
 
 func (j *jammed) Reserve(n int) []byte {
 	const jam = 40 * time.Millisecond

@@ -5,75 +5,74 @@ import (
 	"net"
 )
 
-// Code is a VIA return code as an error. Package via documents the codes, and
-// gives them their names there: via.ErrNotDone is CodeNotDone. Values 1 to 16 are
-// VIA's own numbers (vipl.h; 15 and 16 are names from a later header); from 32 on
+// Code is a VIA return code as an error. Package via documents the codes, by the same
+// names. Values 1 to 16 are VIA's own numbers (vipl.h; 15 and 16 are names from a later header); from 32 on
 // they are this project's, and most refine a code of VIA's, which they also match.
 type Code uint8
 
 // VIA's return codes.
 const (
-	CodeNotDone Code = 1 + iota
-	CodeInvalidParameter
-	CodeResource
-	CodeTimeout
-	CodeReject
-	CodeInvalidReliability
-	CodeInvalidMTU
-	CodeInvalidQoS
-	CodeInvalidPtag
-	CodeInvalidRDMARead
-	CodeDescriptor
-	CodeInvalidState
-	CodeNameService
-	CodeNoMatch
-	CodeNotReachable
-	CodeNotSupported
+	ErrNotDone Code = 1 + iota
+	ErrInvalidParameter
+	ErrResource
+	ErrTimeout
+	ErrReject
+	ErrInvalidReliability
+	ErrInvalidMTU
+	ErrInvalidQoS
+	ErrInvalidPtag
+	ErrInvalidRDMARead
+	ErrDescriptor
+	ErrInvalidState
+	ErrNameService
+	ErrNoMatch
+	ErrNotReachable
+	ErrNotSupported
 )
 
 // Codes that VIA does not have.
 const (
-	CodeQueueFull Code = 32 + iota
-	CodeQueueEmpty
-	CodeClosed
-	CodeDevice
-	CodeCanceled
-	CodeDisconnected
-	CodePeerLost
-	CodeConnectionBroken
-	CodeWithdrawn
-	CodeProtocol
-	CodePathMTU
+	ErrQueueFull Code = 32 + iota
+	ErrQueueEmpty
+	ErrClosed
+	ErrDevice
+	ErrCanceled
+	ErrDisconnected
+	ErrPeerLost
+	ErrConnectionBroken
+	ErrWithdrawn
+	ErrProtocol
+	ErrPathMTU
 )
 
 var codeTexts = map[Code]string{
-	CodeNotDone:            "not done yet",
-	CodeInvalidParameter:   "invalid parameter",
-	CodeResource:           "out of resources, or object in use",
-	CodeTimeout:            "timeout",
-	CodeReject:             "rejected by the remote side",
-	CodeInvalidReliability: "invalid reliability level",
-	CodeInvalidMTU:         "invalid maximum transfer size",
-	CodeInvalidQoS:         "invalid quality of service",
-	CodeInvalidPtag:        "invalid protection tag",
-	CodeInvalidRDMARead:    "RDMA read is not supported",
-	CodeDescriptor:         "descriptor completed in error",
-	CodeInvalidState:       "VI is in the wrong state",
-	CodeNameService:        "name service error",
-	CodeNoMatch:            "no one waits with this discriminator",
-	CodeNotReachable:       "remote side not reachable",
-	CodeNotSupported:       "not supported",
-	CodeQueueFull:          "queue is full",
-	CodeQueueEmpty:         "queue is empty",
-	CodeClosed:             "closed",
-	CodeDevice:             "device failure",
-	CodeCanceled:           "cancelled",
-	CodeDisconnected:       "the peer has disconnected",
-	CodePeerLost:           "the peer is lost: it no longer answers",
-	CodeConnectionBroken:   "the connection broke by an error",
-	CodeWithdrawn:          "the client no longer waits",
-	CodeProtocol:           "the other side does not keep to the protocol of a Conn",
-	CodePathMTU:            "small frames arrive, and those as large as the MTU do not",
+	ErrNotDone:            "not done yet",
+	ErrInvalidParameter:   "invalid parameter",
+	ErrResource:           "out of resources, or object in use",
+	ErrTimeout:            "timeout",
+	ErrReject:             "rejected by the remote side",
+	ErrInvalidReliability: "invalid reliability level",
+	ErrInvalidMTU:         "invalid maximum transfer size",
+	ErrInvalidQoS:         "invalid quality of service",
+	ErrInvalidPtag:        "invalid protection tag",
+	ErrInvalidRDMARead:    "RDMA read is not supported",
+	ErrDescriptor:         "descriptor completed in error",
+	ErrInvalidState:       "VI is in the wrong state",
+	ErrNameService:        "name service error",
+	ErrNoMatch:            "no one waits with this discriminator",
+	ErrNotReachable:       "remote side not reachable",
+	ErrNotSupported:       "not supported",
+	ErrQueueFull:          "queue is full",
+	ErrQueueEmpty:         "queue is empty",
+	ErrClosed:             "closed",
+	ErrDevice:             "device failure",
+	ErrCanceled:           "cancelled",
+	ErrDisconnected:       "the peer has disconnected",
+	ErrPeerLost:           "the peer is lost: it no longer answers",
+	ErrConnectionBroken:   "the connection broke by an error",
+	ErrWithdrawn:          "the client no longer waits",
+	ErrProtocol:           "the other side does not keep to the protocol of a Conn",
+	ErrPathMTU:            "small frames arrive, and those as large as the MTU do not",
 }
 
 // Error says in words what the code means.
@@ -88,29 +87,29 @@ func (c Code) Error() string {
 // zero if VIA has none.
 func (c Code) VIA() Code {
 	switch c {
-	case CodeQueueFull, CodeDevice:
-		return CodeResource
-	case CodeQueueEmpty:
-		return CodeDescriptor
-	case CodeClosed:
-		return CodeInvalidParameter
-	case CodeCanceled, CodeDisconnected, CodePeerLost, CodeConnectionBroken, CodeWithdrawn, CodeProtocol:
+	case ErrQueueFull, ErrDevice:
+		return ErrResource
+	case ErrQueueEmpty:
+		return ErrDescriptor
+	case ErrClosed:
+		return ErrInvalidParameter
+	case ErrCanceled, ErrDisconnected, ErrPeerLost, ErrConnectionBroken, ErrWithdrawn, ErrProtocol:
 		return 0
-	case CodePathMTU:
-		return CodeNotReachable
+	case ErrPathMTU:
+		return ErrNotReachable
 	}
 	return c
 }
 
-// Is lets a refined code match the one that it refines, and CodeClosed net.ErrClosed.
-// CodePathMTU is of an attempt to connect or of a connection, so it refines
-// CodeConnectionBroken too.
+// Is lets a refined code match the one that it refines, and ErrClosed net.ErrClosed.
+// ErrPathMTU is of an attempt to connect or of a connection, so it refines
+// ErrConnectionBroken too.
 func (c Code) Is(target error) bool {
 	t, ok := target.(Code)
-	if !ok && c == CodeClosed {
+	if !ok && c == ErrClosed {
 		return target == net.ErrClosed
 	}
-	return ok && t != 0 && (t == c.VIA() || c == CodePathMTU && t == CodeConnectionBroken)
+	return ok && t != 0 && (t == c.VIA() || c == ErrPathMTU && t == ErrConnectionBroken)
 }
 
 // Finer returns a new sentinel error that says more than c: text. It matches itself,

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Errors of building a descriptor.
@@ -19,8 +21,8 @@ var (
 // processor sees it and how the NIC names it. Between the post and the
 // completion only Status and Ready may be called.
 type Descriptor struct {
-	control  *ControlSegment
-	segments []DataSegment
+	control  *datasheet.ControlSegment
+	segments []datasheet.DataSegment
 	room     []byte // of the segments, for inline data
 	remote   int    // segments before the data segments: 1 of RDMA
 	used     int
@@ -80,32 +82,32 @@ func NewDescriptor(mem []byte, address uint64, handle uint32) (*Descriptor, erro
 // one that a program in C has built. The memory stays as it is; Segments and Rearm know
 // nothing of the segments that stand there.
 func DescriptorAt(mem []byte, address uint64, handle uint32) (*Descriptor, error) {
-	if len(mem) < ControlSegmentSize {
-		return nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrTooSmall, len(mem), ControlSegmentSize)
+	if len(mem) < datasheet.ControlSegmentSize {
+		return nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrTooSmall, len(mem), datasheet.ControlSegmentSize)
 	}
-	c := ControlAt(mem)
-	if c == nil || address%DescriptorAlign != 0 {
+	c := datasheet.ControlAt(mem)
+	if c == nil || address%datasheet.DescriptorAlign != 0 {
 		return nil, fmt.Errorf("%w: address %#x", ErrMisaligned, address)
 	}
-	segs := DataSegmentsAt(mem[ControlSegmentSize:])
-	if len(segs) > MaxSegments+1 {
-		segs = segs[:MaxSegments+1]
+	segs := datasheet.DataSegmentsAt(mem[datasheet.ControlSegmentSize:])
+	if len(segs) > datasheet.MaxSegments+1 {
+		segs = segs[:datasheet.MaxSegments+1]
 	}
-	room := mem[ControlSegmentSize:][:min(len(segs), MaxSegments)*DataSegmentSize]
+	room := mem[datasheet.ControlSegmentSize:][:min(len(segs), datasheet.MaxSegments)*datasheet.DataSegmentSize]
 	return &Descriptor{control: c, segments: segs, room: room, address: address, handle: handle}, nil
 }
 
 // DescriptorBytes returns the memory in bytes that a descriptor with n data
 // segments takes, rounded up so that another may follow it.
 func DescriptorBytes(n int) int {
-	b := ControlSegmentSize + n*DataSegmentSize
-	return (b + DescriptorAlign - 1) &^ (DescriptorAlign - 1)
+	b := datasheet.ControlSegmentSize + n*datasheet.DataSegmentSize
+	return (b + datasheet.DescriptorAlign - 1) &^ (datasheet.DescriptorAlign - 1)
 }
 
 // Prepare makes d an empty send or receive descriptor that is not done.
 func (d *Descriptor) Prepare() {
 	c := d.control
-	c.Next, c.NextHandle, c.SegCount, c.Control = 0, 0, 0, OpSend
+	c.Next, c.NextHandle, c.SegCount, c.Control = 0, 0, 0, datasheet.OpSend
 	c.Front, c.Immediate, c.Length = 0, 0, 0
 	c.StoreStatus(0)
 	d.remote, d.used, d.inline = 0, 0, 0
@@ -114,7 +116,7 @@ func (d *Descriptor) Prepare() {
 // AddData appends a data segment: length bytes at application address address
 // in region handle. On error d is unchanged.
 func (d *Descriptor) AddData(address uint64, handle, length uint32) error {
-	if d.remote+d.used >= len(d.segments) || d.used >= MaxSegments || d.control.Control&ControlInline != 0 {
+	if d.remote+d.used >= len(d.segments) || d.used >= datasheet.MaxSegments || d.control.Control&datasheet.ControlInline != 0 {
 		return fmt.Errorf("%w: it holds %d", ErrTooManySegments, d.used)
 	}
 	if total := uint64(d.control.Length) + uint64(length); total > 0xffffffff {
@@ -141,8 +143,8 @@ func (d *Descriptor) SetInline(n int) error {
 	}
 	d.remote, d.used = 0, 0
 	c := d.control
-	c.Control = c.Control&^ControlOpMask | ControlInline
-	c.SegCount = uint16((n + DataSegmentSize - 1) / DataSegmentSize)
+	c.Control = c.Control&^datasheet.ControlOpMask | datasheet.ControlInline
+	c.SegCount = uint16((n + datasheet.DataSegmentSize - 1) / datasheet.DataSegmentSize)
 	c.Length, d.inline = uint32(n), uint32(n)
 	return nil
 }
@@ -152,19 +154,19 @@ func (d *Descriptor) SetInline(n int) error {
 // ErrTooManySegments if there is no room for the address segment, or d has inline data,
 // and changes nothing then.
 func (d *Descriptor) SetRDMAWrite(address uint64, handle uint32) error {
-	return d.setRemote(OpRDMAWrite, address, handle)
+	return d.setRemote(datasheet.OpRDMAWrite, address, handle)
 }
 
 // SetRDMARead makes d an RDMA read from address in region handle of the other end to its
 // data segments, see SetRDMAWrite.
 func (d *Descriptor) SetRDMARead(address uint64, handle uint32) error {
-	return d.setRemote(OpRDMARead, address, handle)
+	return d.setRemote(datasheet.OpRDMARead, address, handle)
 }
 
-func (d *Descriptor) setRemote(op Control, address uint64, handle uint32) error {
+func (d *Descriptor) setRemote(op datasheet.Control, address uint64, handle uint32) error {
 	c := d.control
 	if d.remote == 0 {
-		if d.used >= len(d.segments) || c.Control&ControlInline != 0 {
+		if d.used >= len(d.segments) || c.Control&datasheet.ControlInline != 0 {
 			return fmt.Errorf("%w: it holds %d, and RDMA takes one", ErrTooManySegments, d.used)
 		}
 		copy(d.segments[1:], d.segments[:d.used])
@@ -174,13 +176,13 @@ func (d *Descriptor) setRemote(op Control, address uint64, handle uint32) error 
 	// An address segment is a data segment whose last field is reserved.
 	s := &d.segments[0]
 	s.Address, s.Handle, s.Length = address, handle, 0
-	c.Control = c.Control&^ControlOpMask | op
+	c.Control = c.Control&^datasheet.ControlOpMask | op
 	return nil
 }
 
 // SetFence has the device begin d, on a send queue, only after all earlier RDMA reads of
 // that queue are complete.
-func (d *Descriptor) SetFence() { d.control.Control |= ControlQueueFence }
+func (d *Descriptor) SetFence() { d.control.Control |= datasheet.ControlQueueFence }
 
 // Rearm makes d ready to be posted again with the segments it had; length is
 // the total of the data segments, or of the inline data (a completion overwrites
@@ -197,13 +199,13 @@ func (d *Descriptor) Rearm() {
 
 // SetImmediate adds 32 bits of immediate data to a send or an RDMA write.
 func (d *Descriptor) SetImmediate(v uint32) {
-	d.control.Control |= ControlImmediate
+	d.control.Control |= datasheet.ControlImmediate
 	d.control.Immediate = v
 }
 
 // Status reads the status with acquire. After it says done, Length and
 // Immediate may be read.
-func (d *Descriptor) Status() Status { return d.control.LoadStatus() }
+func (d *Descriptor) Status() datasheet.Status { return d.control.LoadStatus() }
 
 // Ready reports whether the byte at offset of a receive's message, and all before it, are in
 // memory and may be read. Of a receive that is not done it may be so only on a reliable VI
@@ -223,7 +225,7 @@ func (d *Descriptor) Length() uint32 { return d.control.Length }
 // Immediate returns the immediate data of a completed receive and whether the
 // message had any.
 func (d *Descriptor) Immediate() (uint32, bool) {
-	return d.control.Immediate, d.control.LoadStatus()&StatusImmediate != 0
+	return d.control.Immediate, d.control.LoadStatus()&datasheet.StatusImmediate != 0
 }
 
 // User is the application's note on d.
@@ -233,27 +235,29 @@ func (d *Descriptor) User() *User { return &d.user }
 func (d *Descriptor) Post() *Post { return &d.post }
 
 // Segments returns the data segments added so far, in registered memory.
-func (d *Descriptor) Segments() []DataSegment { return d.segments[d.remote:][:d.used] }
+func (d *Descriptor) Segments() []datasheet.DataSegment { return d.segments[d.remote:][:d.used] }
 
 // Sources returns the data segments that stand in memory, SegCount of them, for a send or an
 // RDMA write: what the device is going to read. It is nil for an RDMA read and for inline
 // data.
-func (d *Descriptor) Sources() []DataSegment {
+func (d *Descriptor) Sources() []datasheet.DataSegment {
 	c := d.control
 	n, from := min(int(c.SegCount), len(d.segments)), 0
 	switch op := c.Control.Op(); {
-	case c.Control&ControlInline != 0:
+	case c.Control&datasheet.ControlInline != 0:
 		return nil
-	case op == OpRDMAWrite:
+	case op == datasheet.OpRDMAWrite:
 		from = min(1, n)
-	case op != OpSend:
+	case op != datasheet.OpSend:
 		return nil
 	}
 	return d.segments[from:n]
 }
 
 // Control returns the control segment in registered memory.
-func (d *Descriptor) Control() *ControlSegment { return d.control }
+func (d *Descriptor) Control() *datasheet.ControlSegment { return d.control }
 
 // Token returns the work-queue token that names d.
-func (d *Descriptor) Token() Token { return Token{Address: d.address, Handle: d.handle} }
+func (d *Descriptor) Token() datasheet.Token {
+	return datasheet.Token{Address: d.address, Handle: d.handle}
+}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	. "github.com/trapeze-nic/trapeze/descriptors"
+	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 const (

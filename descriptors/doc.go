@@ -1,22 +1,8 @@
-// Package descriptors holds everything that crosses the PCI boundary between a
-// Trapeze NIC and its driver, and the frames that cross the wire between two
-// NICs: register blocks, doorbells, work-queue tokens, VI descriptors,
-// completion entries, admin commands and the wire header.
+// Package descriptors has the two things of the data sheet that programs handle themselves:
+// [Descriptor], which names the memory of a message and tells how it ended, and VIA's return
+// codes, [Code], which all rooms share. Package via gives both the names that its users know.
 //
-// Programs that use package via meet two of its types: [Descriptor], which names the
-// memory of a message (via's example builds some), and [MAC]. The rest is for those who
-// write drivers, devices and tools; begin with SPEC.md.
-//
-// SPEC.md in this folder is the data sheet. The two are compared by a test, so
-// a change to one without the other does not pass. Beside it stand VIA's return
-// codes, Code: they cross no boundary, but the rooms above share them.
-//
-// Every layout is little-endian, as PCI is, and is declared as a Go struct with
-// fixed-width fields. Trapeze runs on little-endian processors only (amd64 and
-// arm64), which lets a layout be laid over shared memory without conversion.
-//
-// Memory shared with the other side may change at any time. Fields that
-// publish (descriptor status, completion flags) are read with acquire and
-// written with release through methods; a party that does not trust the other
-// copies an entry first and checks the copy.
+// SPEC.md in this folder is the data sheet: what crosses the PCI boundary between a Trapeze
+// NIC and its driver, and the frames on the wire between two NICs. Its layouts and numbers in
+// Go are package internal/datasheet.
 package descriptors

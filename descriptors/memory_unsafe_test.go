@@ -10,9 +10,3 @@ func alignedBytes(n, skew int) []byte {
 	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % align)
 	return b[at+skew : at+skew+n : at+skew+n]
 }
-
-// addressOf returns where b starts.
-func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
-
-// addressOfValue returns where *p stands.
-func addressOfValue[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

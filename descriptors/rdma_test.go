@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/trapeze-nic/trapeze/descriptors"
+	. "github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestRDMADescriptor: the address segment comes first and is counted, whenever it is set,

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestContextEndsBeforeCommand: nothing is given to the device.
@@ -19,7 +19,7 @@ func TestContextEndsBeforeCommand(t *testing.T) {
 	n := openFake(t, d)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	before := d.get(descriptors.AdminOffset + descriptors.RegSQProducer)
+	before := d.get(datasheet.AdminOffset + datasheet.RegSQProducer)
 	for name, f := range map[string]func() error{
 		"ptag":   func() error { _, err := n.CreatePtag(ctx); return err },
 		"memory": func() error { _, err := n.AllocMemory(ctx, 100, driver.MemoryAttributes{}); return err },
@@ -36,7 +36,7 @@ func TestContextEndsBeforeCommand(t *testing.T) {
 		}
 	}
 	d.with(func() {
-		if after := d.get(descriptors.AdminOffset + descriptors.RegSQProducer); after != before || len(d.dma) != 1 {
+		if after := d.get(datasheet.AdminOffset + datasheet.RegSQProducer); after != before || len(d.dma) != 1 {
 			t.Errorf("%d commands given, %d DMA mappings", after-before, len(d.dma))
 		}
 	})
@@ -49,20 +49,20 @@ func TestAbort(t *testing.T) {
 	n := openFake(t, d)
 	var aborted []uint16
 	d.with(func() {
-		d.answer = func(c *descriptors.Command) (descriptors.Result, bool) {
+		d.answer = func(c *datasheet.Command) (datasheet.Result, bool) {
 			switch c.Opcode {
-			case descriptors.OpConnectWait:
+			case datasheet.OpConnectWait:
 				return 0, false
-			case descriptors.OpAbort:
-				id := descriptors.Body[descriptors.AbortBody](c).ID
+			case datasheet.OpAbort:
+				id := datasheet.Body[datasheet.AbortBody](c).ID
 				aborted = append(aborted, id)
 				for _, u := range d.admin.unanswered {
 					if u.ID == id {
-						d.reply(&u, descriptors.ResultAborted)
+						d.reply(&u, datasheet.ResultAborted)
 					}
 				}
 			}
-			return descriptors.ResultSuccess, true
+			return datasheet.ResultSuccess, true
 		}
 	})
 	for name, c := range map[string]struct {
@@ -89,7 +89,7 @@ func TestAbort(t *testing.T) {
 		if len(aborted) != 2 || len(d.admin.unanswered) != 2 || d.admin.unanswered[0].ID != aborted[0] {
 			t.Errorf("aborted %v", aborted)
 		}
-		w := descriptors.Body[descriptors.ConnectWaitBody](&d.admin.unanswered[0])
+		w := datasheet.Body[datasheet.ConnectWaitBody](&d.admin.unanswered[0])
 		if w.TimeoutMS == 0 || w.Local.Len != 4 || string(w.Local.Data[:4]) != "here" {
 			t.Errorf("command %+v", w)
 		}
@@ -103,15 +103,15 @@ func TestAbortTooLate(t *testing.T) {
 	d := newFake(t)
 	n := openFake(t, d)
 	d.with(func() {
-		d.answer = func(c *descriptors.Command) (descriptors.Result, bool) {
-			if c.Opcode == descriptors.OpConnectWait {
+		d.answer = func(c *datasheet.Command) (datasheet.Result, bool) {
+			if c.Opcode == datasheet.OpConnectWait {
 				return 0, false
 			}
-			if c.Opcode == descriptors.OpAbort {
-				d.reply(&d.admin.unanswered[0], descriptors.ResultSuccess)
-				return descriptors.ResultInvalidParameter, true
+			if c.Opcode == datasheet.OpAbort {
+				d.reply(&d.admin.unanswered[0], datasheet.ResultSuccess)
+				return datasheet.ResultInvalidParameter, true
 			}
-			return descriptors.ResultSuccess, true
+			return datasheet.ResultSuccess, true
 		}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -128,16 +128,16 @@ func TestManyWaiters(t *testing.T) {
 	d := newFake(t)
 	n := openFake(t, d)
 	d.with(func() {
-		d.answer = func(c *descriptors.Command) (descriptors.Result, bool) {
-			if c.Opcode == descriptors.OpAbort {
-				id := descriptors.Body[descriptors.AbortBody](c).ID
+		d.answer = func(c *datasheet.Command) (datasheet.Result, bool) {
+			if c.Opcode == datasheet.OpAbort {
+				id := datasheet.Body[datasheet.AbortBody](c).ID
 				for _, u := range d.admin.unanswered {
 					if u.ID == id {
-						d.reply(&u, descriptors.ResultAborted)
+						d.reply(&u, datasheet.ResultAborted)
 					}
 				}
 			}
-			return descriptors.ResultSuccess, c.Opcode != descriptors.OpConnectWait
+			return datasheet.ResultSuccess, c.Opcode != datasheet.OpConnectWait
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func TestHostileDiscriminator(t *testing.T) {
 	d := newFake(t)
 	n := openFake(t, d)
 	d.with(func() {
-		d.tamper = func(e *descriptors.AdminEntry) { descriptors.Reply[descriptors.ConnectionReply](e).Remote.Len = 200 }
+		d.tamper = func(e *datasheet.AdminEntry) { datasheet.Reply[datasheet.ConnectionReply](e).Remote.Len = 200 }
 	})
 	if _, err := n.ConnectWait(contextFor(t), ""); !errors.Is(err, driver.ErrProtocol) {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -26,35 +27,35 @@ type admin struct {
 	closed   bool
 	slots    slots
 
-	event  func(descriptors.Event) // called with mu held
-	broken func(error) error       // always returns an error; see NIC.fail
+	event  func(datasheet.Event) // called with mu held
+	broken func(error) error     // always returns an error; see NIC.fail
 }
 
 // newAdmin gives the rings to the device and enables the queue. The queue is
 // not yet enabled when it returns: see RegAdminStatus.
 func (n *NIC) newAdmin() (*admin, error) {
-	const sqSize = descriptors.AdminEntrySize << adminSQLog2
-	const acqSize = descriptors.AdminEntrySize << adminACQLog2
+	const sqSize = datasheet.AdminEntrySize << adminSQLog2
+	const acqSize = datasheet.AdminEntrySize << adminACQLog2
 	buf, err := n.newDMA(n.background, sqSize+acqSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return nil, err
 	}
 	a := &admin{regs: &n.regs, giving: &n.giving, buf: buf, event: n.event, broken: n.fail}
 	a.sq, a.acq = buf.mem.Bytes()[:sqSize], buf.mem.Bytes()[sqSize:sqSize+acqSize]
-	vector := uint32(descriptors.NoVector)
+	vector := uint32(datasheet.NoVector)
 	if len(n.vectors) > 0 {
 		vector = uint32(n.vectors[0].number)
 	}
-	const blk = descriptors.BlockAdmin
+	const blk = datasheet.BlockAdmin
 	for _, w := range []struct{ reg, v uint64 }{
-		{descriptors.RegSQBaseLow, buf.iova & 0xffffffff},
-		{descriptors.RegSQBaseHigh, buf.iova >> 32},
-		{descriptors.RegACQBaseLow, (buf.iova + sqSize) & 0xffffffff},
-		{descriptors.RegACQBaseHigh, (buf.iova + sqSize) >> 32},
-		{descriptors.RegSQLog2, adminSQLog2},
-		{descriptors.RegACQLog2, adminACQLog2},
-		{descriptors.RegAdminVector, uint64(vector)},
-		{descriptors.RegAdminControl, uint64(descriptors.AdminEnable)},
+		{datasheet.RegSQBaseLow, buf.iova & 0xffffffff},
+		{datasheet.RegSQBaseHigh, buf.iova >> 32},
+		{datasheet.RegACQBaseLow, (buf.iova + sqSize) & 0xffffffff},
+		{datasheet.RegACQBaseHigh, (buf.iova + sqSize) >> 32},
+		{datasheet.RegSQLog2, adminSQLog2},
+		{datasheet.RegACQLog2, adminACQLog2},
+		{datasheet.RegAdminVector, uint64(vector)},
+		{datasheet.RegAdminControl, uint64(datasheet.AdminEnable)},
 	} {
 		if err := n.regs.write(blk, w.reg, uint32(w.v)); err != nil {
 			return nil, err
@@ -73,13 +74,13 @@ func (a *admin) acquire(c class) *slot {
 
 // submit gives a command to the device. The slot is the caller's until take
 // returns its reply or abandon gives it up.
-func (a *admin) submit(ctx context.Context, s *slot, cmd *descriptors.Command) error {
+func (a *admin) submit(ctx context.Context, s *slot, cmd *datasheet.Command) error {
 	a.submitMu.Lock()
 	defer a.submitMu.Unlock()
 	a.mu.Lock()
 	if a.closed {
 		a.mu.Unlock()
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	// A late reply to an earlier use of the slot does not match the new ID.
 	s.id += slotCount
@@ -87,8 +88,8 @@ func (a *admin) submit(ctx context.Context, s *slot, cmd *descriptors.Command) e
 	cmd.ID = s.id
 	a.mu.Unlock()
 
-	at := a.producer & (1<<adminSQLog2 - 1) * descriptors.AdminEntrySize
-	*descriptors.CommandAt(a.sq[at:]) = *cmd
+	at := a.producer & (1<<adminSQLog2 - 1) * datasheet.AdminEntrySize
+	*datasheet.CommandAt(a.sq[at:]) = *cmd
 	a.producer++
 	a.giving.Store(true)
 	defer a.giving.Store(false)
@@ -96,11 +97,11 @@ func (a *admin) submit(ctx context.Context, s *slot, cmd *descriptors.Command) e
 }
 
 // take returns the reply if it is there, and gives the slot back.
-func (a *admin) take(s *slot) (descriptors.AdminEntry, bool) {
+func (a *admin) take(s *slot) (datasheet.AdminEntry, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s.state != slotDone {
-		return descriptors.AdminEntry{}, false
+		return datasheet.AdminEntry{}, false
 	}
 	reply := s.reply
 	a.slots.release(s)
@@ -143,10 +144,10 @@ func (a *admin) drainLocked() bool {
 	first := a.consumer
 	// A device that writes as fast as this reads does not keep it for ever.
 	for a.consumer-first < 1<<adminACQLog2 {
-		at := a.consumer & (1<<adminACQLog2 - 1) * descriptors.AdminEntrySize
-		shared := descriptors.AdminEntryAt(a.acq[at:])
+		at := a.consumer & (1<<adminACQLog2 - 1) * datasheet.AdminEntrySize
+		shared := datasheet.AdminEntryAt(a.acq[at:])
 		flags := shared.LoadFlags()
-		if flags&descriptors.CompletionPhase != descriptors.PhaseOf(a.consumer, adminACQLog2) {
+		if flags&datasheet.CompletionPhase != datasheet.PhaseOf(a.consumer, adminACQLog2) {
 			break
 		}
 		entry := *shared // once: the device may change it under our eyes
@@ -168,15 +169,15 @@ func (a *admin) drainLocked() bool {
 
 // handle judges one entry. An error means that the device cannot be trusted
 // with anything any more.
-func (a *admin) handle(e *descriptors.AdminEntry, flags uint32) error {
-	if flags&^descriptors.CompletionPhase != 0 {
+func (a *admin) handle(e *datasheet.AdminEntry, flags uint32) error {
+	if flags&^datasheet.CompletionPhase != 0 {
 		return fmt.Errorf("%w: admin entry with reserved flags %#x", ErrProtocol, flags)
 	}
 	switch e.Kind {
-	case descriptors.EntryEvent:
-		a.event(*descriptors.Reply[descriptors.Event](e))
+	case datasheet.EntryEvent:
+		a.event(*datasheet.Reply[datasheet.Event](e))
 		return nil
-	case descriptors.EntryReply:
+	case datasheet.EntryReply:
 		s := a.slots.find(e.ID)
 		if s == nil {
 			return fmt.Errorf("%w: reply to command %#x, which was not given", ErrProtocol, e.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestCommandResults checks that each result of the device has its error.
@@ -18,32 +19,32 @@ func TestCommandResults(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
-	for result, want := range map[descriptors.Result]error{
-		descriptors.ResultInvalidParameter: driver.ErrInvalidParameter, descriptors.ResultResource: driver.ErrResource,
-		descriptors.ResultTimeout: driver.ErrTimeout, descriptors.ResultReject: driver.ErrReject,
-		descriptors.ResultInvalidReliability: driver.ErrInvalidReliability, descriptors.ResultInvalidMTU: driver.ErrInvalidMTU,
-		descriptors.ResultInvalidQoS: driver.ErrInvalidQoS, descriptors.ResultInvalidPtag: driver.ErrInvalidPtag,
-		descriptors.ResultInvalidRDMARead: driver.ErrInvalidRDMARead, descriptors.ResultInvalidState: driver.ErrInvalidState,
-		descriptors.ResultNoMatch: driver.ErrNoMatch, descriptors.ResultNotReachable: driver.ErrNotReachable,
-		descriptors.ResultNotSupported: driver.ErrNotSupported, descriptors.ResultBadOpcode: driver.ErrBadOpcode,
-		descriptors.ResultAborted: driver.ErrAborted, descriptors.ResultDMAFault: driver.ErrDMAFault,
-		descriptors.ResultConnectionLost: driver.ErrPeerLost, descriptors.ResultWithdrawn: driver.ErrWithdrawn,
+	for result, want := range map[datasheet.Result]error{
+		datasheet.ResultInvalidParameter: descriptors.ErrInvalidParameter, datasheet.ResultResource: descriptors.ErrResource,
+		datasheet.ResultTimeout: descriptors.ErrTimeout, datasheet.ResultReject: descriptors.ErrReject,
+		datasheet.ResultInvalidReliability: descriptors.ErrInvalidReliability, datasheet.ResultInvalidMTU: descriptors.ErrInvalidMTU,
+		datasheet.ResultInvalidQoS: descriptors.ErrInvalidQoS, datasheet.ResultInvalidPtag: descriptors.ErrInvalidPtag,
+		datasheet.ResultInvalidRDMARead: descriptors.ErrInvalidRDMARead, datasheet.ResultInvalidState: descriptors.ErrInvalidState,
+		datasheet.ResultNoMatch: descriptors.ErrNoMatch, datasheet.ResultNotReachable: descriptors.ErrNotReachable,
+		datasheet.ResultNotSupported: descriptors.ErrNotSupported, datasheet.ResultBadOpcode: driver.ErrBadOpcode,
+		datasheet.ResultAborted: driver.ErrAborted, datasheet.ResultDMAFault: driver.ErrDMAFault,
+		datasheet.ResultConnectionLost: descriptors.ErrPeerLost, datasheet.ResultWithdrawn: descriptors.ErrWithdrawn,
 	} {
 		d.with(func() {
-			d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return result, true }
+			d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return result, true }
 		})
 		_, err := n.CreatePtag(t.Context())
 		if !errors.Is(err, want) {
 			t.Errorf("result %d: %v, want %v", result, err, want)
 		}
 		var c *driver.CommandError
-		if !errors.As(err, &c) || c.Opcode != descriptors.OpCreatePtag || c.Result != result {
+		if !errors.As(err, &c) || c.Opcode != datasheet.OpCreatePtag || c.Result != result {
 			t.Errorf("result %d: %#v", result, c)
 		}
 	}
 	// A result that nobody knows is an error all the same.
 	d.with(func() {
-		d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 999, true }
+		d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return 999, true }
 	})
 	var c *driver.CommandError
 	if _, err := n.CreatePtag(t.Context()); !errors.As(err, &c) || c.Result != 999 {
@@ -61,15 +62,15 @@ func TestCommandResults(t *testing.T) {
 func TestGarbageAdminEntries(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		tamper func(*descriptors.AdminEntry)
+		tamper func(*datasheet.AdminEntry)
 		says   string
 	}{
-		{"unknown kind", func(e *descriptors.AdminEntry) { e.Kind = 77 }, "kind 77"},
-		{"kind zero", func(e *descriptors.AdminEntry) { e.Kind = 0 }, "kind 0"},
-		{"unknown ID", func(e *descriptors.AdminEntry) { e.ID ^= 5 }, "not given"},
-		{"old use of the same slot", func(e *descriptors.AdminEntry) { e.ID -= 2048 }, "not given"},
-		{"reserved flags", func(e *descriptors.AdminEntry) { e.Flags |= 0x80 }, "flags"},
-		{"all ones", func(e *descriptors.AdminEntry) { e.Kind, e.ID, e.Flags = 0xffff, 0xffff, 0xffffffff }, "flags"},
+		{"unknown kind", func(e *datasheet.AdminEntry) { e.Kind = 77 }, "kind 77"},
+		{"kind zero", func(e *datasheet.AdminEntry) { e.Kind = 0 }, "kind 0"},
+		{"unknown ID", func(e *datasheet.AdminEntry) { e.ID ^= 5 }, "not given"},
+		{"old use of the same slot", func(e *datasheet.AdminEntry) { e.ID -= 2048 }, "not given"},
+		{"reserved flags", func(e *datasheet.AdminEntry) { e.Flags |= 0x80 }, "flags"},
+		{"all ones", func(e *datasheet.AdminEntry) { e.Kind, e.ID, e.Flags = 0xffff, 0xffff, 0xffffffff }, "flags"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkLeaks(t)
@@ -96,8 +97,8 @@ func TestSpuriousReply(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
-	var last descriptors.AdminEntry
-	d.with(func() { d.tamper = func(e *descriptors.AdminEntry) { last = *e } })
+	var last datasheet.AdminEntry
+	d.with(func() { d.tamper = func(e *datasheet.AdminEntry) { last = *e } })
 	if _, err := n.CreatePtag(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestImpossibleNumbers(t *testing.T) {
 				}
 			}
 			d.with(func() {
-				d.tamper = func(e *descriptors.AdminEntry) { descriptors.Reply[descriptors.EndpointCreated](e).Endpoint = c.number }
+				d.tamper = func(e *datasheet.AdminEntry) { datasheet.Reply[datasheet.EndpointCreated](e).Endpoint = c.number }
 			})
 			if err := c.do(contextFor(t), n); !errors.Is(err, driver.ErrProtocol) {
 				t.Error(err)
@@ -167,7 +168,7 @@ func TestCommandTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.with(func() {
-		d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 0, false }
+		d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return 0, false }
 	})
 	_, err = n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{})
 	if !errors.Is(err, driver.ErrCommandTimeout) || !strings.Contains(err.Error(), "REGISTER_MEMORY") {
@@ -181,7 +182,7 @@ func TestCommandTimeout(t *testing.T) {
 		// The answer comes after all, when nobody waits for it.
 		d.answer = nil
 		for _, c := range d.admin.unanswered {
-			d.reply(&c, descriptors.ResultSuccess)
+			d.reply(&c, datasheet.ResultSuccess)
 		}
 	})
 	if _, err := n.CreatePtag(contextFor(t)); err != nil {
@@ -234,7 +235,7 @@ func (p *pausing) Poll() bool {
 	} else if p.polls > p.pauseAt {
 		p.with(func() {
 			for _, c := range p.admin.unanswered {
-				p.reply(&c, descriptors.ResultSuccess)
+				p.reply(&c, datasheet.ResultSuccess)
 			}
 			p.admin.unanswered = nil
 		})
@@ -253,7 +254,7 @@ func TestTimeAwayDoesNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.with(func() {
-		d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 0, false }
+		d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return 0, false }
 	})
 	d.pauseAt = d.polls + 1
 	if _, err := n.CreatePtag(contextFor(t)); err != nil {

@@ -3,7 +3,7 @@ package driver
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Block is one register block in BAR0.
@@ -28,15 +28,15 @@ type knownBlock struct {
 }
 
 var knownBlocks = map[uint32]knownBlock{
-	descriptors.BlockIdentity:  {"identity", descriptors.BlockVersion1, descriptors.RegPageSizeLog2 + 4},
-	descriptors.BlockHealth:    {"health", descriptors.BlockVersion1, descriptors.RegHeartbeat + 4},
-	descriptors.BlockAdmin:     {"admin", descriptors.BlockVersion1, descriptors.RegEventsLost + 4},
-	descriptors.BlockProcessor: {"processor", descriptors.BlockVersion1, descriptors.ProcessorHookBase + descriptors.ImageHookCount*descriptors.ProcessorHookSize},
-	descriptors.BlockDMA:       {"DMA", descriptors.BlockVersion1, descriptors.RegLogLost + 4},
-	descriptors.BlockClock:     {"clock", descriptors.BlockVersion1, descriptors.RegClockResolution + 4},
-	descriptors.BlockCounters:  {"counters", descriptors.BlockVersion1, descriptors.RegCounterBase},
-	descriptors.BlockChannels:  {"channels", descriptors.BlockVersion1, descriptors.RegStopped + 4},
-	descriptors.BlockInterrupt: {"interrupt", descriptors.BlockVersion1, descriptors.RegVectors + 4},
+	datasheet.BlockIdentity:  {"identity", datasheet.BlockVersion1, datasheet.RegPageSizeLog2 + 4},
+	datasheet.BlockHealth:    {"health", datasheet.BlockVersion1, datasheet.RegHeartbeat + 4},
+	datasheet.BlockAdmin:     {"admin", datasheet.BlockVersion1, datasheet.RegEventsLost + 4},
+	datasheet.BlockProcessor: {"processor", datasheet.BlockVersion1, datasheet.ProcessorHookBase + datasheet.ImageHookCount*datasheet.ProcessorHookSize},
+	datasheet.BlockDMA:       {"DMA", datasheet.BlockVersion1, datasheet.RegLogLost + 4},
+	datasheet.BlockClock:     {"clock", datasheet.BlockVersion1, datasheet.RegClockResolution + 4},
+	datasheet.BlockCounters:  {"counters", datasheet.BlockVersion1, datasheet.RegCounterBase},
+	datasheet.BlockChannels:  {"channels", datasheet.BlockVersion1, datasheet.RegStopped + 4},
+	datasheet.BlockInterrupt: {"interrupt", datasheet.BlockVersion1, datasheet.RegVectors + 4},
 }
 
 func blockName(t uint32) string {
@@ -62,7 +62,7 @@ func walkBlocks(size uint64, read func(offset uint64) (uint32, error)) ([]Block,
 		switch {
 		case offset%4 != 0:
 			return nil, bad("the offset is not a multiple of 4")
-		case offset > size || size-offset < descriptors.BlockHeaderSize:
+		case offset > size || size-offset < datasheet.BlockHeaderSize:
 			return nil, bad("the header lies outside BAR0, which has %#x bytes", size)
 		case seen[offset]:
 			return nil, bad("the chain loops")
@@ -83,14 +83,14 @@ func walkBlocks(size uint64, read func(offset uint64) (uint32, error)) ([]Block,
 			return nil, ErrDeviceGone
 		}
 		b := Block{
-			Type: h[descriptors.BlockRegType/4], Version: h[descriptors.BlockRegVersion/4],
-			Offset: offset, Size: h[descriptors.BlockRegSize/4],
+			Type: h[datasheet.BlockRegType/4], Version: h[datasheet.BlockRegVersion/4],
+			Offset: offset, Size: h[datasheet.BlockRegSize/4],
 		}
-		if b.Size < descriptors.BlockHeaderSize || uint64(b.Size) > size-offset {
+		if b.Size < datasheet.BlockHeaderSize || uint64(b.Size) > size-offset {
 			return nil, bad("a size of %#x does not fit BAR0, which has %#x bytes", b.Size, size)
 		}
 		blocks = append(blocks, b)
-		if offset = uint64(h[descriptors.BlockRegNext/4]); offset == 0 {
+		if offset = uint64(h[datasheet.BlockRegNext/4]); offset == 0 {
 			return blocks, nil
 		}
 	}
@@ -100,7 +100,7 @@ func walkBlocks(size uint64, read func(offset uint64) (uint32, error)) ([]Block,
 // cannot work with.
 func checkBlocks(blocks []Block) (map[uint32]Block, error) {
 	used := map[uint32]Block{}
-	if blocks[0].Type != descriptors.BlockIdentity {
+	if blocks[0].Type != datasheet.BlockIdentity {
 		return nil, fmt.Errorf("%w: BAR0 starts with the %s block, not with the identity block", ErrBadRegisters, blocks[0].Name())
 	}
 	for _, b := range blocks {
@@ -119,7 +119,7 @@ func checkBlocks(blocks []Block) (map[uint32]Block, error) {
 		}
 		used[b.Type] = b
 	}
-	for _, t := range []uint32{descriptors.BlockIdentity, descriptors.BlockHealth, descriptors.BlockAdmin} {
+	for _, t := range []uint32{datasheet.BlockIdentity, datasheet.BlockHealth, datasheet.BlockAdmin} {
 		if _, ok := used[t]; !ok {
 			return nil, fmt.Errorf("%w: there is no %s block", ErrBadRegisters, blockName(t))
 		}

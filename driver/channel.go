@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -15,10 +16,10 @@ type ChannelAttributes struct {
 	Ptag uint32
 	// Page says how large a page is; MinChannelPageLog2, 4 KiB, if zero. Both ends of a
 	// connection must have the same.
-	Page descriptors.ChannelPage
+	Page datasheet.ChannelPage
 	// Send and Recv are the double pages: two pages each of registered memory, aligned to a
 	// page. Their Length is not used.
-	Send, Recv descriptors.DataSegment
+	Send, Recv datasheet.DataSegment
 	// Spaced has the CRC so far and the clock stored behind each cell that is received.
 	Spaced bool
 	// Kernel makes it channel 0, of which there is one: it connects with nobody and receives
@@ -35,13 +36,13 @@ type Channel struct {
 	attributes ChannelAttributes
 	closedAs   error
 
-	senders [descriptors.ChannelPriorities]channelSender
+	senders [datasheet.ChannelPriorities]channelSender
 	receive channelBell
 
 	mu      hotlock.Mutex // guards what follows, while it is used
 	at      uint64        // offset of the control page in BAR4
 	page    []byte        // the control page, nil if it is not mapped
-	control *descriptors.ChannelControl
+	control *datasheet.ChannelControl
 	ends    []uint32
 	closed  bool
 	refuses bool // closed for doorbells, while the channel is being destroyed
@@ -68,22 +69,22 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 		return nil, err
 	}
 	defer n.end()
-	if n.identity.Features&descriptors.FeatureChannel == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: channels", ErrNotSupported), "a newer device version is needed")
+	if n.identity.Features&datasheet.FeatureChannel == 0 {
+		return nil, n.refuse(op, fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "a newer device version is needed")
 	}
 	if a.Page == 0 {
-		a.Page = descriptors.MinChannelPageLog2
+		a.Page = datasheet.MinChannelPageLog2
 	}
 	if !a.Page.Valid() {
-		return nil, n.refuse(op, fmt.Errorf("%w: pages of 2^%d bytes", ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
+		return nil, n.refuse(op, fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
 	}
-	c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", ErrClosed)}
+	c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", descriptors.ErrClosed)}
 	c.queues = c
-	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, a.body()))
+	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, a.body()))
 	if err != nil {
 		return nil, n.error(op, err)
 	}
-	created := descriptors.Reply[descriptors.EndpointCreated](reply)
+	created := datasheet.Reply[datasheet.EndpointCreated](reply)
 	if err := c.place(created); err != nil {
 		return nil, n.error(op, n.fail(err))
 	}
@@ -93,39 +94,39 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 	return c, nil
 }
 
-func (a *ChannelAttributes) body() descriptors.CreateEndpointBody {
-	b := descriptors.CreateEndpointBody{Kind: descriptors.KindChannel, Reliability: descriptors.Unreliable, Ptag: a.Ptag,
+func (a *ChannelAttributes) body() datasheet.CreateEndpointBody {
+	b := datasheet.CreateEndpointBody{Kind: datasheet.KindChannel, Reliability: datasheet.Unreliable, Ptag: a.Ptag,
 		SendIOVA: a.Send.Address, SendCQ: a.Send.Handle, RecvIOVA: a.Recv.Address, RecvCQ: a.Recv.Handle,
 		SendLog2: uint8(a.Page), RecvLog2: uint8(a.Page), MaxTransfer: a.Page.Bytes(),
-		SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector}
+		SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector}
 	if a.Spaced {
-		b.Options |= descriptors.EndpointSpaced
+		b.Options |= datasheet.EndpointSpaced
 	}
 	if a.Kernel {
-		b.Options |= descriptors.EndpointKernel
+		b.Options |= datasheet.EndpointKernel
 	}
 	return b
 }
 
 // place finds the control page and the doorbells of a channel that the device has created.
-func (c *Channel) place(created *descriptors.EndpointCreated) error {
+func (c *Channel) place(created *datasheet.EndpointCreated) error {
 	n := c.n
 	if (created.Endpoint == 0) != c.attributes.Kernel || created.Endpoint >= uint32(len(n.endpoints)) {
 		return fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, created.Endpoint, len(n.endpoints))
 	}
 	c.at = uint64(created.Send)
-	if err := n.checkSRAM(c.at, descriptors.PageSize); err != nil {
+	if err := n.checkSRAM(c.at, datasheet.PageSize); err != nil {
 		return fmt.Errorf("%w: it gave out a control page: %w", ErrProtocol, err)
 	}
-	if c.at%descriptors.PageSize != 0 {
+	if c.at%datasheet.PageSize != 0 {
 		return fmt.Errorf("%w: it gave out a control page at %#x, which is not aligned", ErrProtocol, c.at)
 	}
-	c.page = n.bar4.mapped.Window(c.at, descriptors.PageSize)
-	c.control, c.ends = descriptors.ChannelControlAt(c.page), descriptors.ChannelEndsAt(c.page)
-	doorbells := descriptors.EndpointPage(created.Endpoint)
-	c.senders[descriptors.PriorityHigh].bell = n.channelBellAt(doorbells+descriptors.DoorbellHigh, descriptors.ChannelDepth)
-	c.senders[descriptors.PriorityLow].bell = n.channelBellAt(doorbells+descriptors.DoorbellLow, descriptors.ChannelDepth)
-	c.receive = n.channelBellAt(doorbells+descriptors.DoorbellReceive, 1)
+	c.page = n.bar4.mapped.Window(c.at, datasheet.PageSize)
+	c.control, c.ends = datasheet.ChannelControlAt(c.page), datasheet.ChannelEndsAt(c.page)
+	doorbells := datasheet.EndpointPage(created.Endpoint)
+	c.senders[datasheet.PriorityHigh].bell = n.channelBellAt(doorbells+datasheet.DoorbellHigh, datasheet.ChannelDepth)
+	c.senders[datasheet.PriorityLow].bell = n.channelBellAt(doorbells+datasheet.DoorbellLow, datasheet.ChannelDepth)
+	c.receive = n.channelBellAt(doorbells+datasheet.DoorbellReceive, 1)
 	return nil
 }
 
@@ -140,9 +141,9 @@ func (c *Channel) Words() uint32 { return c.attributes.Page.Words() }
 // that are not in the double page, or the same, with ErrClosed, and with the reason why a
 // device whose doorbells are not mapped has not taken one. A channel that is not connected
 // loses what is sent, and says so in SendStatus.
-func (c *Channel) Send(p descriptors.ChannelPriority, start, stop uint32) error {
-	if p >= descriptors.ChannelPriorities {
-		return c.n.refuse("send on channel", fmt.Errorf("%w: priority %d", ErrInvalidParameter, p), "")
+func (c *Channel) Send(p datasheet.ChannelPriority, start, stop uint32) error {
+	if p >= datasheet.ChannelPriorities {
+		return c.n.refuse("send on channel", fmt.Errorf("%w: priority %d", descriptors.ErrInvalidParameter, p), "")
 	}
 	s := &c.senders[p]
 	s.mu.Lock()
@@ -152,15 +153,15 @@ func (c *Channel) Send(p descriptors.ChannelPriority, start, stop uint32) error 
 	}
 	if words := c.Words(); start >= words || stop >= words || start == stop {
 		s.mu.Unlock()
-		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
+		return c.n.refuse("send on channel", fmt.Errorf("%w: words %d up to %d of %d", descriptors.ErrInvalidParameter, start, stop, words), "")
 	}
-	if s.issued-s.ended >= descriptors.ChannelDepth {
+	if s.issued-s.ended >= datasheet.ChannelDepth {
 		if err := c.learn(p); err != nil {
 			s.mu.Unlock()
 			return err
 		}
 	}
-	err := s.bell.ring(descriptors.ChannelBell(start, stop))
+	err := s.bell.ring(datasheet.ChannelBell(start, stop))
 	if err == nil {
 		s.issued++
 	}
@@ -174,7 +175,7 @@ func (c *Channel) Send(p descriptors.ChannelPriority, start, stop uint32) error 
 
 // learn finds out how many messages of a priority have ended: one at least, or it fails. The
 // sender's lock is held.
-func (c *Channel) learn(p descriptors.ChannelPriority) error {
+func (c *Channel) learn(p datasheet.ChannelPriority) error {
 	s := &c.senders[p]
 	before := s.ended
 	for range 2 { // where the device must be stepped
@@ -194,12 +195,12 @@ func (c *Channel) learn(p descriptors.ChannelPriority) error {
 			break
 		}
 	}
-	return ErrQueueFull
+	return descriptors.ErrQueueFull
 }
 
 // Sent returns how many messages of a priority Send has taken, and how many of them have
 // ended: their words are the caller's again. Both count modulo 2^32.
-func (c *Channel) Sent(p descriptors.ChannelPriority) (issued, ended uint32, err error) {
+func (c *Channel) Sent(p datasheet.ChannelPriority) (issued, ended uint32, err error) {
 	s := &c.senders[p]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +208,7 @@ func (c *Channel) Sent(p descriptors.ChannelPriority) (issued, ended uint32, err
 		return s.issued, s.issued, c.closedAs
 	}
 	if s.issued != s.ended {
-		if err := c.learn(p); err != nil && err != ErrQueueFull {
+		if err := c.learn(p); err != nil && err != descriptors.ErrQueueFull {
 			return s.issued, s.ended, err
 		}
 	}
@@ -217,17 +218,17 @@ func (c *Channel) Sent(p descriptors.ChannelPriority) (issued, ended uint32, err
 // Allow lets what comes go to the receiving double page from start on, up to stop, where
 // nothing more is written. It is one store. It fails as Send does.
 func (c *Channel) Allow(start, stop uint32) error {
-	return c.allow(start, stop, descriptors.ChannelBell(start, stop))
+	return c.allow(start, stop, datasheet.ChannelBell(start, stop))
 }
 
 // AllowMore lets what comes go on where it has come to, up to stop.
 func (c *Channel) AllowMore(stop uint32) error {
-	return c.allow(0, stop, descriptors.ChannelBell(0, stop)|descriptors.ChannelKeep)
+	return c.allow(0, stop, datasheet.ChannelBell(0, stop)|datasheet.ChannelKeep)
 }
 
 func (c *Channel) allow(start, stop, word uint32) error {
 	if words := c.Words(); start >= words || stop >= words || c.attributes.Kernel {
-		return c.n.refuse("receive on channel", fmt.Errorf("%w: words %d up to %d of %d", ErrInvalidParameter, start, stop, words), "")
+		return c.n.refuse("receive on channel", fmt.Errorf("%w: words %d up to %d of %d", descriptors.ErrInvalidParameter, start, stop, words), "")
 	}
 	c.mu.Lock()
 	if c.closed || c.refuses {
@@ -244,49 +245,49 @@ func (c *Channel) allow(start, stop, word uint32) error {
 }
 
 // Received returns the receive word. What the device wrote before it is visible.
-func (c *Channel) Received() (descriptors.ReceiveWord, error) {
+func (c *Channel) Received() (datasheet.ReceiveWord, error) {
 	c.mu.Lock()
 	if p := c.control; p != nil { // what is polled goes past load
 		w := mmio.Read64(&p.Receive)
 		c.mu.Unlock()
 		mmio.FromDevice()
-		return descriptors.DecodeReceiveWord(w, c.attributes.Page), nil
+		return datasheet.DecodeReceiveWord(w, c.attributes.Page), nil
 	}
 	c.mu.Unlock()
-	w, err := c.load(8, func(p *descriptors.ChannelControl) *uint64 { return &p.Receive })
-	return descriptors.DecodeReceiveWord(w, c.attributes.Page), err
+	w, err := c.load(8, func(p *datasheet.ChannelControl) *uint64 { return &p.Receive })
+	return datasheet.DecodeReceiveWord(w, c.attributes.Page), err
 }
 
 // Transmit returns the transmit word.
-func (c *Channel) Transmit() (descriptors.TransmitWord, error) {
-	w, err := c.load(0, func(p *descriptors.ChannelControl) *uint64 { return &p.Transmit })
-	return descriptors.DecodeTransmitWord(w, c.attributes.Page), err
+func (c *Channel) Transmit() (datasheet.TransmitWord, error) {
+	w, err := c.load(0, func(p *datasheet.ChannelControl) *uint64 { return &p.Transmit })
+	return datasheet.DecodeTransmitWord(w, c.attributes.Page), err
 }
 
 // SendStatus says what has become of the stores of Send.
-func (c *Channel) SendStatus() (descriptors.SendStatus, error) {
-	w, err := c.load(24, func(p *descriptors.ChannelControl) *uint64 { return &p.SendStatus })
-	return descriptors.DecodeSendStatus(w), err
+func (c *Channel) SendStatus() (datasheet.SendStatus, error) {
+	w, err := c.load(24, func(p *datasheet.ChannelControl) *uint64 { return &p.SendStatus })
+	return datasheet.DecodeSendStatus(w), err
 }
 
 // End says how PDU n ended, as the receive word counts them. It is that of PDU n+256 once
 // so many more have come.
-func (c *Channel) End(n uint8) (descriptors.ChannelEnd, error) {
+func (c *Channel) End(n uint8) (datasheet.ChannelEnd, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return 0, c.closedAs
 	case c.ends != nil:
-		return descriptors.ChannelEnd(mmio.Read32(&c.ends[n])), nil
+		return datasheet.ChannelEnd(mmio.Read32(&c.ends[n])), nil
 	}
 	b := c.scratch[:4]
-	err := c.n.bar4.read(c.at+descriptors.ChannelEnds+4*uint64(n), b)
-	return descriptors.ChannelEnd(binary.LittleEndian.Uint32(b)), c.n.error("read channel", err)
+	err := c.n.bar4.read(c.at+datasheet.ChannelEnds+4*uint64(n), b)
+	return datasheet.ChannelEnd(binary.LittleEndian.Uint32(b)), c.n.error("read channel", err)
 }
 
 // load reads a word of the control page, which is at an offset there.
-func (c *Channel) load(offset uint64, field func(*descriptors.ChannelControl) *uint64) (uint64, error) {
+func (c *Channel) load(offset uint64, field func(*datasheet.ChannelControl) *uint64) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -308,7 +309,7 @@ func (c *Channel) load(offset uint64, field func(*descriptors.ChannelControl) *u
 // somebody has to step it. It fails with ErrClosed, with how the connection ended
 // (ErrDisconnected, ErrPeerLost, ErrConnectionBroken) once nothing more can come, and with
 // what is wrong with the device.
-func (c *Channel) Poll(seen uint8) (descriptors.ReceiveWord, error) {
+func (c *Channel) Poll(seen uint8) (datasheet.ReceiveWord, error) {
 	w, err := c.Received()
 	if err != nil || w.PDUs != seen {
 		return w, err
@@ -330,8 +331,8 @@ func (c *Channel) Poll(seen uint8) (descriptors.ReceiveWord, error) {
 			return w, c.n.error("poll channel", err)
 		}
 	}
-	if w.Status&descriptors.ChannelConnected == 0 {
-		if end := c.ended(descriptors.Unreliable, descriptors.StatusFlushed); end != 0 {
+	if w.Status&datasheet.ChannelConnected == 0 {
+		if end := c.ended(datasheet.Unreliable, datasheet.StatusFlushed); end != 0 {
 			return w, c.n.error("poll channel", end)
 		}
 	}
@@ -341,10 +342,10 @@ func (c *Channel) Poll(seen uint8) (descriptors.ReceiveWord, error) {
 // Wait waits until Poll would return another count of PDUs than seen, or would fail, or
 // until ctx ends, with whose error it fails then. Channels have no interrupts: the longer
 // nothing comes the more seldom it looks.
-func (c *Channel) Wait(ctx context.Context, seen uint8) (descriptors.ReceiveWord, error) {
+func (c *Channel) Wait(ctx context.Context, seen uint8) (datasheet.ReceiveWord, error) {
 	const op = "wait for channel"
 	if ctx == nil {
-		return descriptors.ReceiveWord{}, c.n.noContext(op)
+		return datasheet.ReceiveWord{}, c.n.noContext(op)
 	}
 	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
 	defer w.stop()

@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestKernelChannel: channel 0 sends on a channel whose number stands in the message, however
@@ -20,13 +21,13 @@ func TestKernelChannel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
 			_, _, a, b := newPair(t, options)
-			x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
+			x, y := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
 			m, err := a.AllocMemory(contextFor(t), 3*8192, driver.MemoryAttributes{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			skip := -int(m.Address()) & 4095
-			attributes := driver.ChannelAttributes{Kernel: true, Send: descriptors.DataSegment{Address: m.Address() + uint64(skip), Handle: m.Handle()}}
+			attributes := driver.ChannelAttributes{Kernel: true, Send: datasheet.DataSegment{Address: m.Address() + uint64(skip), Handle: m.Handle()}}
 			k, err := a.CreateChannel(contextFor(t), attributes)
 			if err != nil {
 				t.Fatal(err)
@@ -34,10 +35,10 @@ func TestKernelChannel(t *testing.T) {
 			if k.Number() != 0 || x.Number() == 0 {
 				t.Errorf("channel 0 has the number %d, another one %d", k.Number(), x.Number())
 			}
-			if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, driver.ErrResource) {
+			if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, descriptors.ErrResource) {
 				t.Errorf("a second channel 0: %v", err)
 			}
-			if err := k.Allow(0, 5); !errors.Is(err, driver.ErrInvalidParameter) {
+			if err := k.Allow(0, 5); !errors.Is(err, descriptors.ErrInvalidParameter) {
 				t.Errorf("Allow: %v", err)
 			}
 			if _, err := k.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "channel"}, ""); err == nil {
@@ -46,7 +47,7 @@ func TestKernelChannel(t *testing.T) {
 			words := m.Bytes()[skip:]
 			binary.LittleEndian.PutUint64(words, uint64(x.Number()))
 			binary.LittleEndian.PutUint64(words[8:], 0x1122334455667788)
-			if err := errors.Join(y.Allow(0, 1000), k.Send(descriptors.PriorityHigh, 0, 2)); err != nil {
+			if err := errors.Join(y.Allow(0, 1000), k.Send(datasheet.PriorityHigh, 0, 2)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := y.Wait(contextFor(t), 0); err != nil {
@@ -57,21 +58,21 @@ func TestKernelChannel(t *testing.T) {
 				t.Errorf("%#x, end %08x, %v", got, end, err)
 			}
 			binary.LittleEndian.PutUint64(words, 4000)
-			if err := k.Send(descriptors.PriorityHigh, 0, 2); err != nil {
+			if err := k.Send(datasheet.PriorityHigh, 0, 2); err != nil {
 				t.Fatal(err)
 			}
 			for issued, ended := uint32(2), uint32(0); issued != ended; {
-				if issued, ended, err = k.Sent(descriptors.PriorityHigh); err != nil {
+				if issued, ended, err = k.Sent(datasheet.PriorityHigh); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if st, err := k.SendStatus(); err != nil || st.Result[descriptors.PriorityHigh] != descriptors.ChannelNotConnected {
+			if st, err := k.SendStatus(); err != nil || st.Result[datasheet.PriorityHigh] != datasheet.ChannelNotConnected {
 				t.Errorf("on a channel that is not there: %+v, %v", st, err)
 			}
 			if err := k.Close(contextFor(t)); err != nil {
 				t.Error(err)
 			}
-			if err := k.Send(descriptors.PriorityHigh, 0, 2); !errors.Is(err, driver.ErrClosed) {
+			if err := k.Send(datasheet.PriorityHigh, 0, 2); !errors.Is(err, descriptors.ErrClosed) {
 				t.Errorf("after Destroy: %v", err)
 			}
 			if k, err = a.CreateChannel(contextFor(t), attributes); err != nil || k.Number() != 0 {

@@ -1,13 +1,16 @@
 package driver
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // ChannelLevels say how full the FIFOs of a device's channels are (SPEC.md 2.12). The highest
 // ones are those since the device was reset. Counters has what was sent, received and dropped.
 type ChannelLevels struct {
 	Channels int // there are, connected or not
 	// Transmit is how many messages wait or are being sent, to all stations, by priority.
-	Transmit, TransmitHighest [descriptors.ChannelPriorities]int
+	Transmit, TransmitHighest [datasheet.ChannelPriorities]int
 	// Receive is how many cells are in the receive FIFO, which holds ReceiveSize.
 	Receive, ReceiveHighest, ReceiveSize int
 	StoppedBy                            int // stations that have told the device to stop sending cells
@@ -23,25 +26,25 @@ func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
 		return l, err
 	}
 	defer n.end()
-	if !n.regs.has(descriptors.BlockChannels) {
-		return l, n.error(op, ErrNotSupported)
+	if !n.regs.has(datasheet.BlockChannels) {
+		return l, n.error(op, descriptors.ErrNotSupported)
 	}
 	for _, r := range []struct {
 		reg uint64
 		to  *int
 	}{
-		{descriptors.RegChannels, &l.Channels},
-		{descriptors.RegTransmitHigh, &l.Transmit[descriptors.PriorityHigh]},
-		{descriptors.RegTransmitLow, &l.Transmit[descriptors.PriorityLow]},
-		{descriptors.RegTransmitHighHighest, &l.TransmitHighest[descriptors.PriorityHigh]},
-		{descriptors.RegTransmitLowHighest, &l.TransmitHighest[descriptors.PriorityLow]},
-		{descriptors.RegReceiveLevel, &l.Receive},
-		{descriptors.RegReceiveHighest, &l.ReceiveHighest},
-		{descriptors.RegReceiveSize, &l.ReceiveSize},
-		{descriptors.RegStoppedBy, &l.StoppedBy},
-		{descriptors.RegStopped, &l.Stopped},
+		{datasheet.RegChannels, &l.Channels},
+		{datasheet.RegTransmitHigh, &l.Transmit[datasheet.PriorityHigh]},
+		{datasheet.RegTransmitLow, &l.Transmit[datasheet.PriorityLow]},
+		{datasheet.RegTransmitHighHighest, &l.TransmitHighest[datasheet.PriorityHigh]},
+		{datasheet.RegTransmitLowHighest, &l.TransmitHighest[datasheet.PriorityLow]},
+		{datasheet.RegReceiveLevel, &l.Receive},
+		{datasheet.RegReceiveHighest, &l.ReceiveHighest},
+		{datasheet.RegReceiveSize, &l.ReceiveSize},
+		{datasheet.RegStoppedBy, &l.StoppedBy},
+		{datasheet.RegStopped, &l.Stopped},
 	} {
-		v, err := n.regs.read(descriptors.BlockChannels, r.reg)
+		v, err := n.regs.read(datasheet.BlockChannels, r.reg)
 		if err != nil {
 			return ChannelLevels{}, n.error(op, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -19,7 +20,7 @@ type channelOver struct {
 	memory     *driver.Memory
 }
 
-func newChannel(t *testing.T, n *driver.NIC, page descriptors.ChannelPage) channelOver {
+func newChannel(t *testing.T, n *driver.NIC, page datasheet.ChannelPage) channelOver {
 	t.Helper()
 	size := int(page.Bytes())
 	m, err := n.AllocMemory(contextFor(t), 3*size, driver.MemoryAttributes{})
@@ -27,8 +28,8 @@ func newChannel(t *testing.T, n *driver.NIC, page descriptors.ChannelPage) chann
 		t.Fatal(err)
 	}
 	skip := -int(m.Address()) & (1<<page - 1)
-	at := func(i int) descriptors.DataSegment {
-		return descriptors.DataSegment{Address: m.Address() + uint64(skip+i*size), Handle: m.Handle()}
+	at := func(i int) datasheet.DataSegment {
+		return datasheet.DataSegment{Address: m.Address() + uint64(skip+i*size), Handle: m.Handle()}
 	}
 	c, err := n.CreateChannel(contextFor(t), driver.ChannelAttributes{Page: page, Send: at(0), Recv: at(1)})
 	if err != nil {
@@ -38,7 +39,7 @@ func newChannel(t *testing.T, n *driver.NIC, page descriptors.ChannelPage) chann
 }
 
 // connectedChannels makes a pair of channels and connects them.
-func connectedChannels(t *testing.T, a, b *driver.NIC, page descriptors.ChannelPage) (x, y channelOver) {
+func connectedChannels(t *testing.T, a, b *driver.NIC, page datasheet.ChannelPage) (x, y channelOver) {
 	t.Helper()
 	x, y = newChannel(t, a, page), newChannel(t, b, page)
 	done := make(chan error, 1)
@@ -49,8 +50,8 @@ func connectedChannels(t *testing.T, a, b *driver.NIC, page descriptors.ChannelP
 		}
 		done <- err
 	}()
-	err := error(driver.ErrNoMatch) // nobody waits yet
-	for errors.Is(err, driver.ErrNoMatch) {
+	err := error(descriptors.ErrNoMatch) // nobody waits yet
+	for errors.Is(err, descriptors.ErrNoMatch) {
 		_, err = x.ConnectRequest(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "channel"}, "")
 	}
 	if err := errors.Join(err, <-done); err != nil {
@@ -70,10 +71,10 @@ func TestChannels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
 			_, _, a, b := newPair(t, options)
-			for page := descriptors.ChannelPage(descriptors.MinChannelPageLog2); page <= descriptors.MaxChannelPageLog2; page++ {
+			for page := datasheet.ChannelPage(datasheet.MinChannelPageLog2); page <= datasheet.MaxChannelPageLog2; page++ {
 				x, y := connectedChannels(t, a, b, page)
-				for round := range uint32(3 * descriptors.ChannelDepth) {
-					bounceOn(t, x, y, descriptors.ChannelPriority(round%2), round)
+				for round := range uint32(3 * datasheet.ChannelDepth) {
+					bounceOn(t, x, y, datasheet.ChannelPriority(round%2), round)
 				}
 				for _, c := range []channelOver{x, y} {
 					if err := c.Close(contextFor(t)); err != nil {
@@ -89,7 +90,7 @@ func TestChannels(t *testing.T) {
 }
 
 // bounceOn sends a message from x to y and back, at a place that depends on round.
-func bounceOn(t *testing.T, x, y channelOver, p descriptors.ChannelPriority, round uint32) {
+func bounceOn(t *testing.T, x, y channelOver, p datasheet.ChannelPriority, round uint32) {
 	t.Helper()
 	words := x.Words()
 	start := round * 97 % words
@@ -138,17 +139,17 @@ func TestChannelRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	readOnly, err := a.AllocMemory(contextFor(t), 64<<10, driver.MemoryAttributes{Access: descriptors.AccessReadOnly})
+	readOnly, err := a.AllocMemory(contextFor(t), 64<<10, driver.MemoryAttributes{Access: datasheet.AccessReadOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
-	aligned := func(m *driver.Memory) descriptors.DataSegment {
-		return descriptors.DataSegment{Address: (m.Address() + 16383) &^ 16383, Handle: m.Handle()}
+	aligned := func(m *driver.Memory) datasheet.DataSegment {
+		return datasheet.DataSegment{Address: (m.Address() + 16383) &^ 16383, Handle: m.Handle()}
 	}
 	for name, spoil := range map[string]func(*driver.ChannelAttributes){
 		"page of 2 KiB":        func(a *driver.ChannelAttributes) { a.Page = 11 },
 		"page of 32 KiB":       func(a *driver.ChannelAttributes) { a.Page = 15 },
-		"no sending page":      func(a *driver.ChannelAttributes) { a.Send = descriptors.DataSegment{} },
+		"no sending page":      func(a *driver.ChannelAttributes) { a.Send = datasheet.DataSegment{} },
 		"no receiving page":    func(a *driver.ChannelAttributes) { a.Recv.Handle++ },
 		"not aligned":          func(a *driver.ChannelAttributes) { a.Recv.Address += 8 },
 		"not all registered":   func(a *driver.ChannelAttributes) { a.Send.Address += 60 << 10 },
@@ -156,32 +157,32 @@ func TestChannelRefusals(t *testing.T) {
 	} {
 		attributes := driver.ChannelAttributes{Send: aligned(m), Recv: aligned(m)}
 		spoil(&attributes)
-		if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := a.CreateChannel(contextFor(t), attributes); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: 12345, Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, driver.ErrInvalidPtag) {
+	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: 12345, Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, descriptors.ErrInvalidPtag) {
 		t.Error(err)
 	}
-	x := newChannel(t, a, descriptors.MinChannelPageLog2)
+	x := newChannel(t, a, datasheet.MinChannelPageLog2)
 	for name, err := range map[string]error{
-		"no such priority":   x.Send(descriptors.ChannelPriorities, 0, 1),
-		"start beyond":       x.Send(descriptors.PriorityLow, 1024, 1),
-		"stop beyond":        x.Send(descriptors.PriorityLow, 0, 1024),
-		"nothing":            x.Send(descriptors.PriorityLow, 7, 7),
+		"no such priority":   x.Send(datasheet.ChannelPriorities, 0, 1),
+		"start beyond":       x.Send(datasheet.PriorityLow, 1024, 1),
+		"stop beyond":        x.Send(datasheet.PriorityLow, 0, 1024),
+		"nothing":            x.Send(datasheet.PriorityLow, 7, 7),
 		"receive from afar":  x.Allow(1024, 0),
 		"receive up to afar": x.AllowMore(1024),
 	} {
-		if !errors.Is(err, driver.ErrInvalidParameter) {
+		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Nobody is at the other end: what is sent is lost, and the status says so.
-	if err := x.Send(descriptors.PriorityHigh, 0, 1); err != nil {
+	if err := x.Send(datasheet.PriorityHigh, 0, 1); err != nil {
 		t.Error(err)
 	}
 	a.Poll()
-	if s, err := x.SendStatus(); err != nil || s.Result[descriptors.PriorityHigh] != descriptors.ChannelNotConnected || s.Ended[0] != 1 {
+	if s, err := x.SendStatus(); err != nil || s.Result[datasheet.PriorityHigh] != datasheet.ChannelNotConnected || s.Ended[0] != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := x.memory.Close(contextFor(t)); !errors.Is(err, driver.ErrInUse) {
@@ -190,13 +191,13 @@ func TestChannelRefusals(t *testing.T) {
 	if err := x.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	if err := x.Send(descriptors.PriorityHigh, 0, 1); !errors.Is(err, driver.ErrClosed) {
+	if err := x.Send(datasheet.PriorityHigh, 0, 1); !errors.Is(err, descriptors.ErrClosed) {
 		t.Error(err)
 	}
-	if err := x.Allow(0, 1); !errors.Is(err, driver.ErrClosed) {
+	if err := x.Allow(0, 1); !errors.Is(err, descriptors.ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := x.Poll(0); !errors.Is(err, driver.ErrClosed) {
+	if _, err := x.Poll(0); !errors.Is(err, descriptors.ErrClosed) {
 		t.Error(err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -209,13 +210,13 @@ func TestChannelRefusals(t *testing.T) {
 func TestChannelFull(t *testing.T) {
 	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped})
-	x, _ := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
+	x, _ := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
 	full := 0
-	for sent := 0; sent < 4*descriptors.ChannelDepth; {
-		switch err := x.Send(descriptors.PriorityLow, 0, 1023); {
+	for sent := 0; sent < 4*datasheet.ChannelDepth; {
+		switch err := x.Send(datasheet.PriorityLow, 0, 1023); {
 		case err == nil:
 			sent++
-		case err == driver.ErrQueueFull && sent >= descriptors.ChannelDepth:
+		case err == descriptors.ErrQueueFull && sent >= datasheet.ChannelDepth:
 			full++
 			b.Poll()
 		default:
@@ -225,7 +226,7 @@ func TestChannelFull(t *testing.T) {
 	if full == 0 {
 		t.Error("it was never full")
 	}
-	if s, err := x.SendStatus(); err != nil || s.Result != [2]descriptors.ChannelResult{} {
+	if s, err := x.SendStatus(); err != nil || s.Result != [2]datasheet.ChannelResult{} {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -237,11 +238,11 @@ func TestChannelFull(t *testing.T) {
 func TestChannelEnds(t *testing.T) {
 	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.PairOptions{Threads: true})
-	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
+	x, y := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
 	if err := x.Close(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := y.Wait(contextFor(t), 0); !errors.Is(err, driver.ErrDisconnected) {
+	if _, err := y.Wait(contextFor(t), 0); !errors.Is(err, descriptors.ErrDisconnected) {
 		t.Error(err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -252,13 +253,13 @@ func TestChannelEnds(t *testing.T) {
 // TestChannelAllocatesNothing: a send, and a look for what has come.
 func TestChannelAllocatesNothing(t *testing.T) {
 	_, _, a, b := newPair(t, emulator.PairOptions{})
-	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
+	x, y := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
 	seen := uint8(0)
 	if n := testing.AllocsPerRun(1000, func() {
 		if err := y.Allow(0, 100); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Send(descriptors.PriorityHigh, 0, 5); err != nil {
+		if err := x.Send(datasheet.PriorityHigh, 0, 5); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -304,9 +305,9 @@ func TestChannelsUnmapped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, q := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
-	for round := range uint32(2 * descriptors.ChannelDepth) {
-		bounceOn(t, p, q, descriptors.ChannelPriority(round%2), round)
+	p, q := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
+	for round := range uint32(2 * datasheet.ChannelDepth) {
+		bounceOn(t, p, q, datasheet.ChannelPriority(round%2), round)
 	}
 	if w, err := p.Transmit(); err != nil || w.Current != w.Stop {
 		t.Errorf("%+v, %v", w, err)
@@ -320,8 +321,8 @@ func TestChannelsUnmapped(t *testing.T) {
 func TestChannelLevels(t *testing.T) {
 	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.PairOptions{})
-	x, y := connectedChannels(t, a, b, descriptors.MinChannelPageLog2)
-	bounceOn(t, x, y, descriptors.PriorityHigh, 0)
+	x, y := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
+	bounceOn(t, x, y, datasheet.PriorityHigh, 0)
 	for _, n := range []*driver.NIC{a, b} {
 		got, err := n.ChannelLevels()
 		if err != nil {

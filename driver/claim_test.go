@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestClaims: who has a descriptor, and when it is free again.
@@ -31,11 +32,11 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	refused("posted", driver.ErrPosted, r.v, other)
-	r.complete(false, 0, 0, descriptors.StatusDone)
+	r.complete(false, 0, 0, datasheet.StatusDone)
 	refused("completed", driver.ErrPosted, r.v, other)
 	d.Rearm()
 	refused("completed and rearmed", driver.ErrPosted, r.v, other)
-	r.complete(false, 0, 0, descriptors.StatusDone)
+	r.complete(false, 0, 0, datasheet.StatusDone)
 	if got, err := r.v.SendDone(); got != d || err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestClaims(t *testing.T) {
 	}
 	refused("its own VI's, posted", driver.ErrPosted, r.v)
 	refused("another VI's, posted", driver.ErrOtherVI, second)
-	r.complete(false, 1, 0, descriptors.StatusDone)
+	r.complete(false, 1, 0, datasheet.StatusDone)
 	if _, err := r.v.SendDone(); err != nil {
 		t.Fatal(err)
 	}

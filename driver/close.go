@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -66,7 +67,7 @@ func (n *NIC) takeDown() error {
 		errs = append(errs, c.endNotices())
 	}
 	if n.unanswering() {
-		n.remote.GiveUp(ErrClosed)
+		n.remote.GiveUp(descriptors.ErrClosed)
 	}
 	if n.admin != nil && n.failed() == nil {
 		if err := n.destroyAll(cqs); err != nil {
@@ -98,7 +99,7 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeouts*n.options.CommandTimeout)
 	defer cancel()
 	left := newTimeLeft(n.options.CommandTimeout)
-	run := func(cmd *descriptors.Command) error {
+	run := func(cmd *datasheet.Command) error {
 		_, err := n.executeUntil(ctx, nil, left, cmd)
 		var refused *CommandError
 		if errors.As(err, &refused) {
@@ -107,21 +108,21 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 		return err
 	}
 	for _, e := range n.present() {
-		body := descriptors.EndpointBody{Endpoint: e.number}
-		if err := run(newCommand(descriptors.OpDisconnect, body)); err != nil {
+		body := datasheet.EndpointBody{Endpoint: e.number}
+		if err := run(newCommand(datasheet.OpDisconnect, body)); err != nil {
 			return err
 		}
-		if err := run(newCommand(descriptors.OpDestroyEndpoint, body)); err != nil {
+		if err := run(newCommand(datasheet.OpDestroyEndpoint, body)); err != nil {
 			return err
 		}
 	}
 	for number := range cqs {
-		if err := run(newCommand(descriptors.OpDestroyCQ, descriptors.CQBody{CQ: number})); err != nil {
+		if err := run(newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: number})); err != nil {
 			return err
 		}
 	}
 	for _, handle := range n.regions.handles() {
-		if err := run(newCommand(descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: handle})); err != nil {
+		if err := run(newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle})); err != nil {
 			return err
 		}
 	}

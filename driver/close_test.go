@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestClose closes with everything still there, in each state that a device can
@@ -18,20 +19,20 @@ func TestClose(t *testing.T) {
 		"sound":   func(*rig) {},
 		"removed": func(r *rig) { r.d.gone = true },
 		"does not answer": func(r *rig) {
-			r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return 0, false }
+			r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return 0, false }
 		},
 		"refuses all": func(r *rig) {
-			r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
+			r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 		},
 		"does not reset": func(r *rig) {
-			r.d.onWrite = func(offset uint64, v uint32) bool { return offset == descriptors.HealthOffset+descriptors.RegControl }
+			r.d.onWrite = func(offset uint64, v uint32) bool { return offset == datasheet.HealthOffset+datasheet.RegControl }
 		},
 		"fatal": func(r *rig) {
-			r.d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady|descriptors.DeviceFatal)
+			r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceFatal)
 		},
-		"garbage": func(r *rig) { r.d.post(descriptors.AdminEntry{Kind: 0xffff}) },
+		"garbage": func(r *rig) { r.d.post(datasheet.AdminEntry{Kind: 0xffff}) },
 		"goes while closing": func(r *rig) {
-			r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { r.d.gone = true; return 0, false }
+			r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { r.d.gone = true; return 0, false }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +112,7 @@ func checkClosed(t *testing.T, r *rig) {
 		"CQ.Done":        func() error { _, err := r.sendCQ.Done(); return err },
 		"CQ.Wait":        func() error { _, err := r.sendCQ.Wait(ctx); return err },
 	} {
-		if err := f(); !errors.Is(err, driver.ErrClosed) {
+		if err := f(); !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -141,7 +142,7 @@ func TestCloseOrder(t *testing.T) {
 	mapped := 0
 	d.with(func() {
 		d.onWrite = func(offset uint64, v uint32) bool {
-			if offset == descriptors.HealthOffset+descriptors.RegControl {
+			if offset == datasheet.HealthOffset+datasheet.RegControl {
 				mapped = len(d.dma)
 			}
 			return false
@@ -182,8 +183,8 @@ func TestCloseWhileBusy(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.with(func() {
-				d.answer = func(c *descriptors.Command) (descriptors.Result, bool) {
-					return descriptors.ResultSuccess, c.Opcode != descriptors.OpConnectWait
+				d.answer = func(c *datasheet.Command) (datasheet.Result, bool) {
+					return datasheet.ResultSuccess, c.Opcode != datasheet.OpConnectWait
 				}
 			})
 			ctx := contextFor(t)
@@ -207,7 +208,7 @@ func TestCloseWhileBusy(t *testing.T) {
 				},
 				"RecvDone": func() error {
 					_, err := r.v.RecvDone()
-					if err == driver.ErrNotDone {
+					if err == descriptors.ErrNotDone {
 						err = nil
 					}
 					return err
@@ -219,8 +220,8 @@ func TestCloseWhileBusy(t *testing.T) {
 					<-start
 					for {
 						// The device has only so many endpoints.
-						if err := f(); err != nil && !errors.Is(err, driver.ErrResource) {
-							if !errors.Is(err, driver.ErrClosed) {
+						if err := f(); err != nil && !errors.Is(err, descriptors.ErrResource) {
+							if !errors.Is(err, descriptors.ErrClosed) {
 								t.Errorf("%s: %v", name, err)
 							}
 							return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // unknownOutcome wraps the error of a command that the device may or may not
@@ -24,22 +25,22 @@ func outcomeUnknown(err error) bool {
 }
 
 // newCommand builds a command.
-func newCommand[B descriptors.CommandBody](op descriptors.Opcode, body B) *descriptors.Command {
-	cmd := &descriptors.Command{Opcode: op}
-	*descriptors.Body[B](cmd) = body
+func newCommand[B datasheet.CommandBody](op datasheet.Opcode, body B) *datasheet.Command {
+	cmd := &datasheet.Command{Opcode: op}
+	*datasheet.Body[B](cmd) = body
 	return cmd
 }
 
 // execute carries out a command that the device answers at once. The context
 // is looked at until the device has been given the command; from there on its
 // outcome must be known, and the wait ends with the command timeout.
-func (n *NIC) execute(ctx context.Context, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+func (n *NIC) execute(ctx context.Context, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
 	return n.executeUntil(ctx, n.done, newTimeLeft(n.options.CommandTimeout), cmd)
 }
 
 // executeUntil is execute with another end: done, if not nil, gives the command
 // up when it is closed.
-func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *timeLeft, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *timeLeft, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
 	defer trace.StartRegion(ctx, "NIC command").End()
 	s, err := n.send(ctx, done, classShort, cmd)
 	if err != nil {
@@ -52,7 +53,7 @@ func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *time
 
 // connect carries out a command that the network answers. When the context
 // ends first the command is aborted.
-func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
 	defer trace.StartRegion(ctx, "NIC connects").End()
 	s, err := n.send(ctx, n.done, c, cmd)
 	if outcomeUnknown(err) && ended(ctx, err) && !n.unanswering() && n.abort(cmd.ID) == nil {
@@ -78,7 +79,7 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 	}
 	w := waiter{n: n, ctx: context.Background(), done: n.done, left: newTimeLeft(n.options.CommandTimeout)}
 	reply, err = n.await(&w, s, cmd.Opcode)
-	if errors.Is(err, ErrAborted) || errors.Is(err, ErrTimeout) {
+	if errors.Is(err, ErrAborted) || errors.Is(err, descriptors.ErrTimeout) {
 		return nil, ctx.Err()
 	}
 	return reply, err
@@ -89,7 +90,7 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *descriptors.Command) (*
 func (n *NIC) abort(id uint16) error {
 	patience, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
 	defer cancel()
-	_, err := n.execute(patience, newCommand(descriptors.OpAbort, descriptors.AbortBody{ID: id}))
+	_, err := n.execute(patience, newCommand(datasheet.OpAbort, datasheet.AbortBody{ID: id}))
 	if refused := (*CommandError)(nil); errors.As(err, &refused) {
 		return nil
 	}
@@ -97,7 +98,7 @@ func (n *NIC) abort(id uint16) error {
 }
 
 // send waits for a free slot and submits.
-func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *descriptors.Command) (*slot, error) {
+func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *datasheet.Command) (*slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -125,13 +126,13 @@ var errInterrupted = errors.New("interrupted")
 
 // await waits for the reply to the command in s. Whatever it returns but
 // errInterrupted, the slot has been given back.
-func (n *NIC) await(w *waiter, s *slot, op descriptors.Opcode) (*descriptors.AdminEntry, error) {
+func (n *NIC) await(w *waiter, s *slot, op datasheet.Opcode) (*datasheet.AdminEntry, error) {
 	defer w.stop()
 	n.step() // who only gives commands makes progress too
 	for {
 		n.admin.drain()
 		if reply, ok := n.admin.take(s); ok {
-			if reply.Result != descriptors.ResultSuccess {
+			if reply.Result != datasheet.ResultSuccess {
 				return nil, &CommandError{Opcode: op, Result: reply.Result, Field: reply.Field}
 			}
 			return &reply, nil

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Address is where a connection request goes: a NIC, and a connection point
 // within its host.
 type Address struct {
-	MAC descriptors.MAC
-	// Discriminator is 0 to descriptors.MaxDiscriminator bytes of the application's
+	MAC datasheet.MAC
+	// Discriminator is 0 to datasheet.MaxDiscriminator bytes of the application's
 	// choice.
 	Discriminator string
 }
@@ -40,20 +41,20 @@ func printable(name string) string {
 
 // Remote describes the other end of a connection or of a request for one.
 type Remote struct {
-	MAC descriptors.MAC
+	MAC datasheet.MAC
 	// VI is the number of the VI at the other end; zero if not known yet.
 	VI uint32
 	// MaxTransfer in bytes.
 	MaxTransfer uint32
-	Reliability descriptors.Reliability
+	Reliability datasheet.Reliability
 	// RDMAWrite and RDMARead say what the other end lets this one do.
 	RDMAWrite, RDMARead bool
 }
 
 // remote says who is at an address, and the rights that it grants.
-func remote(mac descriptors.MAC, vi, maxTransfer uint32, level descriptors.Reliability, rights descriptors.Access) Remote {
+func remote(mac datasheet.MAC, vi, maxTransfer uint32, level datasheet.Reliability, rights datasheet.Access) Remote {
 	return Remote{MAC: mac, VI: vi, MaxTransfer: maxTransfer, Reliability: level,
-		RDMAWrite: rights&descriptors.AccessRDMAWrite != 0, RDMARead: rights&descriptors.AccessRDMARead != 0}
+		RDMAWrite: rights&datasheet.AccessRDMAWrite != 0, RDMARead: rights&datasheet.AccessRDMARead != 0}
 }
 
 // Connection is a request to connect that waits for Accept or Reject.
@@ -71,10 +72,10 @@ type Connection struct {
 }
 
 // discriminator lays out name for a command.
-func (n *NIC) discriminator(op, name string) (descriptors.Discriminator, error) {
-	var d descriptors.Discriminator
+func (n *NIC) discriminator(op, name string) (datasheet.Discriminator, error) {
+	var d datasheet.Discriminator
 	if len(name) > len(d.Data) {
-		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", ErrInvalidParameter, len(name)),
+		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", descriptors.ErrInvalidParameter, len(name)),
 			fmt.Sprintf("use at most %d", len(d.Data)))
 	}
 	d.Len = uint8(copy(d.Data[:], name))
@@ -96,7 +97,7 @@ func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local str
 	}
 	defer e.n.end()
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return Remote{}, e.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", ErrInvalidParameter, err), "give it a context with time left")
+		return Remote{}, e.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", descriptors.ErrInvalidParameter, err), "give it a context with time left")
 	}
 	to, err := e.n.discriminator(op, remote.Discriminator)
 	if err != nil {
@@ -106,7 +107,7 @@ func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local str
 	if err != nil {
 		return Remote{}, err
 	}
-	r, err := e.connect(ctx, classRequest, newCommand(descriptors.OpConnectRequest, descriptors.ConnectRequestBody{
+	r, err := e.connect(ctx, classRequest, newCommand(datasheet.OpConnectRequest, datasheet.ConnectRequestBody{
 		Endpoint: e.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
 	}))
 	return r, e.n.error(op, err)
@@ -114,17 +115,17 @@ func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local str
 
 // connect carries out a command that connects the endpoint. One that cannot be connected
 // because its last connection has ended says how.
-func (e *endpoint) connect(ctx context.Context, class class, cmd *descriptors.Command) (Remote, error) {
+func (e *endpoint) connect(ctx context.Context, class class, cmd *datasheet.Command) (Remote, error) {
 	before := e.ending.begin()
 	reply, err := e.n.connect(ctx, class, cmd)
 	if err != nil {
 		e.ending.undo(before)
-		if end := e.ending.code(); end != 0 && errors.Is(err, ErrInvalidState) {
+		if end := e.ending.code(); end != 0 && errors.Is(err, descriptors.ErrInvalidState) {
 			err = fmt.Errorf("%w: %w", err, end)
 		}
 		return Remote{}, err
 	}
-	r := descriptors.Reply[descriptors.ConnectedReply](reply)
+	r := datasheet.Reply[datasheet.ConnectedReply](reply)
 	return remote(r.RemoteMAC, r.RemoteEndpoint, r.MaxTransfer, r.Reliability, r.RemoteRights), nil
 }
 
@@ -137,7 +138,7 @@ func (e *endpoint) Disconnect(ctx context.Context) error {
 		return err
 	}
 	defer e.n.end()
-	_, err := e.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: e.number}))
+	_, err := e.n.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
 	if err == nil {
 		e.ending.local()
 	}
@@ -156,11 +157,11 @@ func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error
 	if err != nil {
 		return nil, err
 	}
-	reply, err := n.connect(ctx, classWait, newCommand(descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}))
+	reply, err := n.connect(ctx, classWait, newCommand(datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}))
 	if err != nil {
 		return nil, n.error(op, err)
 	}
-	r := descriptors.Reply[descriptors.ConnectionReply](reply)
+	r := datasheet.Reply[datasheet.ConnectionReply](reply)
 	if int(r.Remote.Len) > len(r.Remote.Data) {
 		return nil, n.error(op, fmt.Errorf("%w: discriminator of %d bytes", ErrProtocol, r.Remote.Len))
 	}
@@ -182,7 +183,7 @@ func (c *Connection) Accept(ctx context.Context, to Endpoint) (Remote, error) {
 		e = to.end()
 	}
 	if e == nil || e.n != c.n {
-		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", ErrInvalidParameter), "create it on the NIC that waited")
+		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", descriptors.ErrInvalidParameter), "create it on the NIC that waited")
 	}
 	if err := e.begin(ctx, op); err != nil {
 		return Remote{}, err
@@ -191,7 +192,7 @@ func (c *Connection) Accept(ctx context.Context, to Endpoint) (Remote, error) {
 	if err := c.claim(op); err != nil {
 		return Remote{}, err
 	}
-	r, err := e.connect(ctx, classAccept, newCommand(descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
+	r, err := e.connect(ctx, classAccept, newCommand(datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{
 		Connection: c.number, Endpoint: e.number, TimeoutMS: timeoutMS(ctx),
 	}))
 	c.settle(err == nil)
@@ -208,7 +209,7 @@ func (c *Connection) Reject(ctx context.Context) error {
 	if err := c.claim(op); err != nil {
 		return err
 	}
-	_, err := c.n.execute(ctx, newCommand(descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: c.number}))
+	_, err := c.n.execute(ctx, newCommand(datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: c.number}))
 	c.settle(err == nil)
 	return c.n.error(op, err)
 }
@@ -219,7 +220,7 @@ func (c *Connection) claim(op string) error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if c.settled || c.busy {
-		return c.n.error(op, fmt.Errorf("%w: the request has been answered", ErrClosed))
+		return c.n.error(op, fmt.Errorf("%w: the request has been answered", descriptors.ErrClosed))
 	}
 	c.busy = true
 	return nil

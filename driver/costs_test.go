@@ -40,7 +40,7 @@ func BenchmarkNotDone(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := v.SendDone(); err != driver.ErrNotDone {
+		if _, err := v.SendDone(); err != descriptors.ErrNotDone {
 			b.Fatal(err)
 		}
 	}

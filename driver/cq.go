@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -32,7 +33,7 @@ type CQ struct {
 	promised int // sum of the depths of the attached queues; guarded by NIC.mu
 
 	mu       hotlock.Mutex
-	ring     []descriptors.Completion
+	ring     []datasheet.Completion
 	log2     uint8
 	mask     uint32
 	consumer uint32
@@ -81,17 +82,17 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 	}
 	c := &CQ{n: n, entries: entries, buf: r.buf, vec: n.pickVector()}
 	c.use(r)
-	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateCQ, descriptors.CreateCQBody{
+	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateCQ, datasheet.CreateCQBody{
 		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, Vector: vectorNumber(c.vec), Log2: r.log2,
 	}))
 	if err != nil {
 		return nil, n.error(op, n.release(r.buf, err))
 	}
-	c.number = descriptors.Reply[descriptors.CQBody](reply).CQ
+	c.number = datasheet.Reply[datasheet.CQBody](reply).CQ
 	if c.number >= n.identity.MaxCQs {
 		return nil, n.error(op, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs)))
 	}
-	c.armBell = n.doorbellAt(descriptors.CQPage(n.identity.MaxEndpoints, c.number) + descriptors.DoorbellCQArm)
+	c.armBell = n.doorbellAt(datasheet.CQPage(n.identity.MaxEndpoints, c.number) + datasheet.DoorbellCQArm)
 	if !n.enterCQ(c) {
 		return nil, n.error(op, n.fail(fmt.Errorf("%w: it gave out completion queue %d twice", ErrProtocol, c.number)))
 	}
@@ -156,7 +157,7 @@ func (c *CQ) Done() (done Completion, err error) {
 // run it does not step a device that needs it.
 func (c *CQ) Take(done *Completion, run bool) error {
 	err := c.take(done)
-	if err == ErrNotDone && run && c.n.progress() {
+	if err == descriptors.ErrNotDone && run && c.n.progress() {
 		err = c.take(done)
 	}
 	return err
@@ -194,7 +195,7 @@ func (c *CQ) end(err error) {
 func (c *CQ) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed = c.n.error("use CQ", ErrClosed)
+	c.failed = c.n.error("use CQ", descriptors.ErrClosed)
 	c.sorted, c.ring, c.index = nil, nil, nil
 }
 
@@ -221,7 +222,7 @@ func (c *CQ) Close(ctx context.Context) error {
 	case !first:
 		return nil
 	}
-	_, err = n.execute(ctx, newCommand(descriptors.OpDestroyCQ, descriptors.CQBody{CQ: c.number}))
+	_, err = n.execute(ctx, newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.number}))
 	if err != nil && !outcomeUnknown(err) {
 		c.leaving.undo(n)
 		return n.error(op, err)
@@ -247,9 +248,9 @@ func (n *NIC) attach(c *CQ, depth int) error {
 	defer n.mu.Unlock()
 	switch {
 	case c.n != n:
-		return fmt.Errorf("%w: not a completion queue of this NIC", ErrInvalidParameter)
+		return fmt.Errorf("%w: not a completion queue of this NIC", descriptors.ErrInvalidParameter)
 	case c.leaving.ended != nil:
-		return fmt.Errorf("completion queue: %w", ErrClosed)
+		return fmt.Errorf("completion queue: %w", descriptors.ErrClosed)
 	case depth > c.entries-c.promised:
 		return fmt.Errorf("%w: %d entries, %d of them promised to other queues, and %d more needed", ErrCQTooSmall, c.entries, c.promised, depth)
 	}
@@ -269,7 +270,7 @@ func (n *NIC) detach(c *CQ, depth int) {
 // cqNumber is c's number as a command wants it.
 func cqNumber(c *CQ) uint32 {
 	if c == nil {
-		return descriptors.NoCQ
+		return datasheet.NoCQ
 	}
 	return c.number
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -18,16 +19,16 @@ type cqRing struct {
 
 func (n *NIC) checkEntries(op string, entries int) error {
 	if entries < 1 || entries > n.identity.MaxCQEntries {
-		return n.refuse(op, fmt.Errorf("%w: %d entries", ErrInvalidParameter, entries),
+		return n.refuse(op, fmt.Errorf("%w: %d entries", descriptors.ErrInvalidParameter, entries),
 			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
 	}
 	return nil
 }
 
 func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) {
-	r.log2 = max(uint8(bits.Len(uint(entries-1))), descriptors.MinCQLog2)
+	r.log2 = max(uint8(bits.Len(uint(entries-1))), datasheet.MinCQLog2)
 	const indexLine = 64 // the index on a cache line of its own
-	r.indexAt = (uint64(descriptors.CompletionSize)<<r.log2 + indexLine - 1) &^ (indexLine - 1)
+	r.indexAt = (uint64(datasheet.CompletionSize)<<r.log2 + indexLine - 1) &^ (indexLine - 1)
 	r.buf, err = n.newDMA(ctx, r.indexAt+indexLine, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	return r, err
 }
@@ -36,8 +37,8 @@ func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) 
 // knows the CQ.
 func (c *CQ) use(r cqRing) {
 	b := r.buf.mem.Bytes()
-	c.ring = descriptors.CompletionsAt(b[:uint64(descriptors.CompletionSize)<<r.log2])
-	c.index = descriptors.IndexAt(b[r.indexAt:])
+	c.ring = datasheet.CompletionsAt(b[:uint64(datasheet.CompletionSize)<<r.log2])
+	c.index = datasheet.IndexAt(b[r.indexAt:])
 	c.log2, c.mask = r.log2, 1<<r.log2-1
 	c.consumer, c.written = 0, 0
 }
@@ -66,7 +67,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 		n.setEntries(c, before)
 		return n.error(op, err)
 	}
-	reply, err := n.execute(ctx, newCommand(descriptors.OpResizeCQ, descriptors.ResizeCQBody{
+	reply, err := n.execute(ctx, newCommand(datasheet.OpResizeCQ, datasheet.ResizeCQBody{
 		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, CQ: c.number, Log2: r.log2,
 	}))
 	if err != nil {
@@ -76,7 +77,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 		n.setEntries(c, before)
 		return n.error(op, n.release(r.buf, err))
 	}
-	if err := c.move(r, descriptors.Reply[descriptors.ResizeCQReply](reply).Written); err != nil {
+	if err := c.move(r, datasheet.Reply[datasheet.ResizeCQReply](reply).Written); err != nil {
 		return n.error(op, err)
 	}
 	old := c.buf
@@ -92,7 +93,7 @@ func (n *NIC) promise(c *CQ, entries int) (before int, err error) {
 	defer n.mu.Unlock()
 	switch {
 	case c.leaving.ended != nil:
-		return 0, ErrClosed
+		return 0, descriptors.ErrClosed
 	case c.promised > entries:
 		return 0, fmt.Errorf("%w: %d entries, %d of them promised to queues", ErrCQTooSmall, entries, c.promised)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -16,7 +17,7 @@ type entry struct {
 	// quiet says that the application wants no completion of it.
 	quiet  bool
 	user   uint64
-	status descriptors.Status
+	status datasheet.Status
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
@@ -44,7 +45,7 @@ func (c *CQ) take(done *Completion) error {
 		m = overdue
 	}
 	c.mu.Unlock()
-	if err == ErrNotDone {
+	if err == descriptors.ErrNotDone {
 		err = c.n.notDone("poll CQ", m)
 	}
 	return err
@@ -68,7 +69,7 @@ func (c *CQ) oldest(e *entry) (err error) {
 			break
 		}
 		if q != nil && q != e.q {
-			descriptors.StoreIndex(&q.reported, q.found)
+			datasheet.StoreIndex(&q.reported, q.found)
 		}
 		if q = e.q; !e.tookBack() {
 			break
@@ -76,8 +77,8 @@ func (c *CQ) oldest(e *entry) (err error) {
 		c.passOver(q)
 	}
 	if q != nil {
-		descriptors.StoreIndex(&q.reported, q.found)
-		descriptors.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(&q.reported, q.found)
+		datasheet.StoreIndex(c.index, c.consumer)
 	}
 	return err
 }
@@ -88,15 +89,15 @@ func (c *CQ) passOver(q *workQueue) {
 	if q.shared {
 		return
 	}
-	number, side, taken := q.vi.number, descriptors.CompletionReceive, descriptors.LoadIndex(&q.taken)
+	number, side, taken := q.vi.number, datasheet.CompletionReceive, datasheet.LoadIndex(&q.taken)
 	if q.sends {
 		side = 0
 	}
 	from, found := c.consumer, q.found
 	for c.consumer != c.written && int32(found-taken) < 0 {
 		s := &c.ring[c.consumer&c.mask]
-		if s.Endpoint != number || s.Index != found || s.LoadFlags()&^descriptors.CompletionPhase != side ||
-			s.Status&uint32(descriptors.StatusReserved|descriptors.StatusDone) != uint32(descriptors.StatusDone) {
+		if s.Endpoint != number || s.Index != found || s.LoadFlags()&^datasheet.CompletionPhase != side ||
+			s.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {
 			break
 		}
 		found++
@@ -112,10 +113,10 @@ const lookahead = 32
 // look finds out which further entries the device has written, with one barrier for
 // all, and reports whether there are any.
 func (c *CQ) look() bool {
-	phase := descriptors.PhaseOf(c.consumer, c.log2)
+	phase := datasheet.PhaseOf(c.consumer, c.log2)
 	ring := c.ring[c.consumer&c.mask:]
 	for i := range ring[:min(len(ring), lookahead)] {
-		if ring[i].LoadFlags()&descriptors.CompletionPhase != phase {
+		if ring[i].LoadFlags()&datasheet.CompletionPhase != phase {
 			break
 		}
 		c.written++
@@ -132,13 +133,13 @@ func (c *CQ) next(e *entry) error {
 		return c.failed
 	}
 	if c.consumer == c.written && !c.look() {
-		return ErrNotDone
+		return descriptors.ErrNotDone
 	}
 	shared := &c.ring[c.consumer&c.mask]
-	endpoint, index, status, flags := shared.Endpoint, shared.Index, descriptors.Status(shared.Status), shared.LoadFlags()
+	endpoint, index, status, flags := shared.Endpoint, shared.Index, datasheet.Status(shared.Status), shared.LoadFlags()
 	q := c.queueOf(endpoint, flags)
-	if q == nil || !q.awaits(index) || flags&descriptors.CompletionFlagsReserved != 0 ||
-		status&(descriptors.StatusReserved|descriptors.StatusDone) != descriptors.StatusDone {
+	if q == nil || !q.awaits(index) || flags&datasheet.CompletionFlagsReserved != 0 ||
+		status&(datasheet.StatusReserved|datasheet.StatusDone) != datasheet.StatusDone {
 		return c.impossible(endpoint, index, status, flags)
 	}
 	q.found++
@@ -146,8 +147,8 @@ func (c *CQ) next(e *entry) error {
 	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
-	e.q, e.index, e.user, e.by, e.status = q, index, descriptors.LoadWord(&n.word), nil, status
-	e.quiet = descriptors.LoadWord(&n.unsignaled) != 0 && status&descriptors.StatusErrorMask == 0
+	e.q, e.index, e.user, e.by, e.status = q, index, datasheet.LoadWord(&n.word), nil, status
+	e.quiet = datasheet.LoadWord(&n.unsignaled) != 0 && status&datasheet.StatusErrorMask == 0
 	if q.shared {
 		e.by = c.n.VI(endpoint)
 	}
@@ -159,11 +160,11 @@ func (q *workQueue) awaits(index uint32) bool {
 	if q.shared {
 		return q.find(index)
 	}
-	return index == q.found && index != descriptors.LoadIndex(&q.producer)
+	return index == q.found && index != datasheet.LoadIndex(&q.producer)
 }
 
 // impossible notes that the next entry is one that a sound device does not write.
-func (c *CQ) impossible(endpoint, index uint32, status descriptors.Status, flags uint32) error {
+func (c *CQ) impossible(endpoint, index uint32, status datasheet.Status, flags uint32) error {
 	c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
 		ErrProtocol, c.consumer, c.number, endpoint, index, uint32(status), flags))
 	return c.failed
@@ -177,7 +178,7 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 		return nil
 	}
 	q := &v.send
-	if flags&descriptors.CompletionReceive != 0 {
+	if flags&datasheet.CompletionReceive != 0 {
 		q = &v.recv
 		if from := v.source(); from != nil {
 			q = from
@@ -190,12 +191,12 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 }
 
 // report notes that the consumer is given e, or needs it no more.
-func (e *entry) report() { descriptors.StoreIndex(&e.q.reported, e.q.reported+1) }
+func (e *entry) report() { datasheet.StoreIndex(&e.q.reported, e.q.reported+1) }
 
 // tookBack reports whether the descriptor has been taken back, or the application does
 // not want to know.
 func (e *entry) tookBack() bool {
-	return e.quiet || e.by == nil && int32(e.index-descriptors.LoadIndex(&e.q.taken)) < 0
+	return e.quiet || e.by == nil && int32(e.index-datasheet.LoadIndex(&e.q.taken)) < 0
 }
 
 // sort takes what is in the ring out of it, and drops the entries that nobody needs
@@ -220,7 +221,7 @@ func (c *CQ) sort(gone *workQueue) {
 func (c *CQ) drain() (any bool) {
 	var e entry
 	for c.next(&e) == nil {
-		descriptors.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(c.index, c.consumer)
 		c.sorted, any = append(c.sorted, e), true
 	}
 	return any

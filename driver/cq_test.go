@@ -9,17 +9,18 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // completion completes token i of the VI's queue in CQ cq.
 func (r *rig) completion(cq *driver.CQ, receive bool, i uint32) {
 	flags := uint32(0)
 	if receive {
-		flags = descriptors.CompletionReceive
+		flags = datasheet.CompletionReceive
 	}
 	r.d.with(func() {
-		r.d.complete(r.v.Number(), receive, i, 0, descriptors.StatusDone)
-		r.d.completion(cq.Number(), descriptors.Completion{Endpoint: r.v.Number(), Index: i, Status: uint32(descriptors.StatusDone), Flags: flags})
+		r.d.complete(r.v.Number(), receive, i, 0, datasheet.StatusDone)
+		r.d.completion(cq.Number(), datasheet.Completion{Endpoint: r.v.Number(), Index: i, Status: uint32(datasheet.StatusDone), Flags: flags})
 	})
 }
 
@@ -33,7 +34,7 @@ func TestCQOrder(t *testing.T) {
 		if err := errors.Join(r.v.PostSend(send), r.v.PostRecv(recv)); err != nil {
 			t.Fatal(i, err)
 		}
-		if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+		if _, err := r.sendCQ.Done(); err != descriptors.ErrNotDone {
 			t.Fatal(i, err)
 		}
 		r.completion(r.sendCQ, false, i)
@@ -57,17 +58,17 @@ func TestCQOrder(t *testing.T) {
 
 // TestCQHostile: an impossible entry ends the CQ, and nothing else.
 func TestCQHostile(t *testing.T) {
-	good := descriptors.Completion{Endpoint: 1, Index: 0, Status: uint32(descriptors.StatusDone)}
-	for name, change := range map[string]func(*descriptors.Completion){
-		"no such endpoint":       func(e *descriptors.Completion) { e.Endpoint = 5 },
-		"endpoint 0":             func(e *descriptors.Completion) { e.Endpoint = 0 },
-		"endpoint out of range":  func(e *descriptors.Completion) { e.Endpoint = 0xffffffff },
-		"other queue":            func(e *descriptors.Completion) { e.Flags = descriptors.CompletionReceive },
-		"not posted":             func(e *descriptors.Completion) { e.Index = 1 },
-		"index 2^32-1":           func(e *descriptors.Completion) { e.Index = 0xffffffff },
-		"reserved flags":         func(e *descriptors.Completion) { e.Flags = 0x40 },
-		"reserved status":        func(e *descriptors.Completion) { e.Status |= 0x400 },
-		"status that is not one": func(e *descriptors.Completion) { e.Status = 0 },
+	good := datasheet.Completion{Endpoint: 1, Index: 0, Status: uint32(datasheet.StatusDone)}
+	for name, change := range map[string]func(*datasheet.Completion){
+		"no such endpoint":       func(e *datasheet.Completion) { e.Endpoint = 5 },
+		"endpoint 0":             func(e *datasheet.Completion) { e.Endpoint = 0 },
+		"endpoint out of range":  func(e *datasheet.Completion) { e.Endpoint = 0xffffffff },
+		"other queue":            func(e *datasheet.Completion) { e.Flags = datasheet.CompletionReceive },
+		"not posted":             func(e *datasheet.Completion) { e.Index = 1 },
+		"index 2^32-1":           func(e *datasheet.Completion) { e.Index = 0xffffffff },
+		"reserved flags":         func(e *datasheet.Completion) { e.Flags = 0x40 },
+		"reserved status":        func(e *datasheet.Completion) { e.Status |= 0x400 },
+		"status that is not one": func(e *datasheet.Completion) { e.Status = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil, 8, 0)
@@ -86,7 +87,7 @@ func TestCQHostile(t *testing.T) {
 			if _, err := r.sendCQ.Wait(contextFor(t)); !errors.Is(err, driver.ErrProtocol) {
 				t.Error(err)
 			}
-			r.complete(true, 0, 64, descriptors.StatusDone)
+			r.complete(true, 0, 64, datasheet.StatusDone)
 			if d, err := r.v.RecvDone(); d != ds[1] || err != nil {
 				t.Errorf("the other queue: %v, %v", d, err)
 			}
@@ -132,13 +133,13 @@ func TestCQNotRead(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+	if _, err := r.sendCQ.Done(); err != descriptors.ErrNotDone {
 		t.Errorf("all descriptors have been taken back, but the CQ says: %v", err)
 	}
 	for _, d := range ds {
 		d.Rearm()
 	}
-	if n, err := r.v.PostSendBatch(ds); n != 3 || err != driver.ErrQueueFull {
+	if n, err := r.v.PostSendBatch(ds); n != 3 || err != descriptors.ErrQueueFull {
 		t.Fatalf("%d posts to a queue of 3: %v", n, err)
 	}
 	// What is in the CQ for descriptors that were not taken back stays.
@@ -167,16 +168,16 @@ func TestCQEntryMissing(t *testing.T) {
 	if n, err := r.v.PostSendBatch(ds); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
-	r.complete(false, 0, 0, descriptors.StatusDone)
+	r.complete(false, 0, 0, datasheet.StatusDone)
 	if _, err := r.v.SendDone(); err != nil {
 		t.Fatal(err)
 	}
 	ds[0].Rearm()
-	if err := r.v.PostSend(ds[0]); err != driver.ErrQueueFull {
+	if err := r.v.PostSend(ds[0]); err != descriptors.ErrQueueFull {
 		t.Error(err)
 	}
 	r.d.with(func() {
-		r.d.completion(r.sendCQ.Number(), descriptors.Completion{Endpoint: r.v.Number(), Status: uint32(descriptors.StatusDone)})
+		r.d.completion(r.sendCQ.Number(), datasheet.Completion{Endpoint: r.v.Number(), Status: uint32(datasheet.StatusDone)})
 	})
 	if err := r.v.PostSend(ds[0]); err != nil {
 		t.Errorf("after the entry has come: %v", err)
@@ -247,7 +248,7 @@ func TestCQForgetsDestroyedVI(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
-	if _, err := r.sendCQ.Done(); err != driver.ErrNotDone {
+	if _, err := r.sendCQ.Done(); err != descriptors.ErrNotDone {
 		t.Error(err)
 	}
 	ds[0].Rearm()
@@ -270,13 +271,13 @@ func TestCQWait(t *testing.T) {
 		"canceled":  {func(_ *rig, cancel context.CancelFunc) { cancel() }, context.Canceled},
 		"removed":   {func(r *rig, _ context.CancelFunc) { r.d.remove() }, driver.ErrDeviceGone},
 		"overrun": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() { r.d.event(descriptors.Event{Code: descriptors.EventCQOverrun, CQ: r.sendCQ.Number()}) })
+			r.d.with(func() { r.d.event(datasheet.Event{Code: datasheet.EventCQOverrun, CQ: r.sendCQ.Number()}) })
 		}, driver.ErrCQOverrun},
-		"closed": {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
+		"closed": {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, descriptors.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil, 8, 0)
-			r.n.OnEvent(func(descriptors.Event) {})
+			r.n.OnEvent(func(datasheet.Event) {})
 			if err := r.v.PostSend(r.descriptors(t, 1)[0]); err != nil {
 				t.Fatal(err)
 			}
@@ -293,10 +294,10 @@ func TestCQWait(t *testing.T) {
 // TestWaitOnQueueWithCQ is not allowed: the CQ is where to wait.
 func TestWaitOnQueueWithCQ(t *testing.T) {
 	r := newRig(t, nil, 8, 0)
-	if _, err := r.v.SendWait(contextFor(t)); !errors.Is(err, driver.ErrInvalidState) {
+	if _, err := r.v.SendWait(contextFor(t)); !errors.Is(err, descriptors.ErrInvalidState) {
 		t.Error(err)
 	}
-	if _, err := r.v.RecvWait(contextFor(t)); err != driver.ErrQueueEmpty {
+	if _, err := r.v.RecvWait(contextFor(t)); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 }
@@ -304,32 +305,32 @@ func TestWaitOnQueueWithCQ(t *testing.T) {
 func TestBadSizes(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	for _, entries := range []int{-1, 0, 257, 1 << 40} {
-		if _, err := r.n.CreateCQ(contextFor(t), entries); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.CreateCQ(contextFor(t), entries); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%d entries: %v", entries, err)
 		}
 	}
 	for _, depth := range []int{-1, 0, 65, 1 << 40} {
 		a := driver.VIAttributes{MaxTransfer: 64, SendDepth: depth, RecvDepth: 1}
-		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("depth %d: %v", depth, err)
 		}
 		a.SendDepth, a.RecvDepth = 1, depth
-		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.CreateVI(contextFor(t), a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("depth %d: %v", depth, err)
 		}
 	}
 	for _, size := range []int{-1, 0} {
-		if _, err := r.n.AllocMemory(contextFor(t), size, driver.MemoryAttributes{}); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.n.AllocMemory(contextFor(t), size, driver.MemoryAttributes{}); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
-	if _, err := r.n.ConnectWait(contextFor(t), strings.Repeat("x", 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.n.ConnectWait(contextFor(t), strings.Repeat("x", 33)); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: strings.Repeat("x", 33)}, ""); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{Discriminator: strings.Repeat("x", 33)}, ""); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, strings.Repeat("x", 33)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.v.ConnectRequest(contextFor(t), driver.Address{}, strings.Repeat("x", 33)); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // DialTimeout is how long Dial tries if its context has no deadline: longer than a program
@@ -39,10 +41,10 @@ func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remo
 			return r, nil
 		}
 		cause := context.Cause(ctx)
-		if cause == nil && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrNoMatch) && !unreachable(err) {
+		if cause == nil && !errors.Is(err, descriptors.ErrTimeout) && !errors.Is(err, descriptors.ErrNoMatch) && !unreachable(err) {
 			return r, err
 		}
-		if last == nil || !errors.Is(err, ErrTimeout) {
+		if last == nil || !errors.Is(err, descriptors.ErrTimeout) {
 			last = err
 		}
 		timer := time.NewTimer(pause)
@@ -65,7 +67,7 @@ func (e *endpoint) dialOnce(ctx context.Context, remote Address, local string) (
 // unreachable reports whether the remote NIC could not be reached. A path that is too
 // small does not grow.
 func unreachable(err error) bool {
-	return errors.Is(err, ErrNotReachable) && !errors.Is(err, ErrPathMTU)
+	return errors.Is(err, descriptors.ErrNotReachable) && !errors.Is(err, descriptors.ErrPathMTU)
 }
 
 // notDialled says why ctx has ended and what the last attempt met.
@@ -74,12 +76,12 @@ func (n *NIC) notDialled(ctx context.Context, remote Address, last error) error 
 	if !errors.Is(cause, context.DeadlineExceeded) {
 		return n.Fail("dial", fmt.Errorf("%v: %w", remote, cause))
 	}
-	e := &Error{Op: "dial", Device: n.Address(), Code: ErrTimeout, Hint: "start the other side; check the address and both ends' wires"}
+	e := &Error{Op: "dial", Device: n.Address(), Code: descriptors.ErrTimeout, Hint: "start the other side; check the address and both ends' wires"}
 	switch {
-	case errors.Is(last, ErrNoMatch):
-		e.Err = fmt.Errorf("%v: %w: the NIC there is up, but no program listens at this name", remote, ErrNoMatch)
-	case errors.Is(last, ErrNotReachable):
-		e.Err = fmt.Errorf("%v: %w", remote, ErrNotReachable)
+	case errors.Is(last, descriptors.ErrNoMatch):
+		e.Err = fmt.Errorf("%v: %w: the NIC there is up, but no program listens at this name", remote, descriptors.ErrNoMatch)
+	case errors.Is(last, descriptors.ErrNotReachable):
+		e.Err = fmt.Errorf("%v: %w", remote, descriptors.ErrNotReachable)
 	default:
 		e.Err = fmt.Errorf("%v: no NIC answered: %w", remote, context.DeadlineExceeded)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // dmaBlock is what the driver knows of the device's DMA block (SPEC.md 2.9).
@@ -23,7 +24,7 @@ type dmaBlock struct {
 type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
 
 // errNoDMABlock: the device is older than what is asked of it.
-var errNoDMABlock = fmt.Errorf("%w: it has no DMA engine block", ErrNotSupported)
+var errNoDMABlock = fmt.Errorf("%w: it has no DMA engine block", descriptors.ErrNotSupported)
 
 const hintOlderDevice = "the device is older than this driver; it goes on with the policy that it has"
 
@@ -32,7 +33,7 @@ func (n *NIC) beginDMA(op string) error {
 	if err := n.begin(n.background, op); err != nil {
 		return err
 	}
-	if !n.regs.has(descriptors.BlockDMA) {
+	if !n.regs.has(datasheet.BlockDMA) {
 		n.end()
 		return n.refuse(op, errNoDMABlock, hintOlderDevice)
 	}
@@ -47,7 +48,7 @@ func (n *NIC) endDMA() {
 
 func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {
 	for _, r := range b.registers() {
-		if *r.v, err = n.regs.read(descriptors.BlockDMA, r.reg); err != nil {
+		if *r.v, err = n.regs.read(datasheet.BlockDMA, r.reg); err != nil {
 			return b, err
 		}
 	}
@@ -64,18 +65,18 @@ type builtInRegister struct {
 func (b *builtInPolicies) registers() [4]builtInRegister {
 	const policy, size = "policy number %d", "a minimum pulse of %d bytes"
 	return [4]builtInRegister{
-		{descriptors.RegPolicyTx, &b.policyTx, policy}, {descriptors.RegMinPulseTx, &b.minPulseTx, size},
-		{descriptors.RegPolicyRx, &b.policyRx, policy}, {descriptors.RegMinPulseRx, &b.minPulseRx, size},
+		{datasheet.RegPolicyTx, &b.policyTx, policy}, {datasheet.RegMinPulseTx, &b.minPulseTx, size},
+		{datasheet.RegPolicyRx, &b.policyRx, policy}, {datasheet.RegMinPulseRx, &b.minPulseRx, size},
 	}
 }
 
 // setDMA writes a register and looks whether the device took it: it ignores
 // what it does not know. what is a format for the value.
 func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
-	if err := n.regs.write(descriptors.BlockDMA, reg, v); err != nil {
+	if err := n.regs.write(datasheet.BlockDMA, reg, v); err != nil {
 		return err
 	}
-	got, err := n.regs.read(descriptors.BlockDMA, reg)
+	got, err := n.regs.read(datasheet.BlockDMA, reg)
 	if err != nil {
 		return err
 	}
@@ -83,16 +84,16 @@ func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
 		if _, err := n.regs.status(); err != nil {
 			return n.fail(err)
 		}
-		return fmt.Errorf("%w: it does not take "+what, ErrNotSupported, v)
+		return fmt.Errorf("%w: it does not take "+what, descriptors.ErrNotSupported, v)
 	}
 	return nil
 }
 
 // setDMAControl sets and clears bits of the control register.
 func (n *NIC) setDMAControl(set, clear uint32) error {
-	v, err := n.regs.read(descriptors.BlockDMA, descriptors.RegDMAControl)
+	v, err := n.regs.read(datasheet.BlockDMA, datasheet.RegDMAControl)
 	if err != nil {
 		return err
 	}
-	return n.setDMA(descriptors.RegDMAControl, v&^clear|set, "DMA control %#x")
+	return n.setDMA(datasheet.RegDMAControl, v&^clear|set, "DMA control %#x")
 }

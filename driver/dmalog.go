@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -14,13 +15,13 @@ import (
 )
 
 // MaxDMALog is the largest number of records of a DMA log.
-const MaxDMALog = 1 << descriptors.MaxLogLog2
+const MaxDMALog = 1 << datasheet.MaxLogLog2
 
 // dmaLog is the ring into which the device writes its DMA log. dmaBlock.mu
 // guards it.
 type dmaLog struct {
 	buf      *dmaBuffer // nil while there is no log
-	ring     []descriptors.DMARecord
+	ring     []datasheet.DMARecord
 	log2     uint8
 	consumer uint32
 	failed   error // why nothing more can be read
@@ -40,7 +41,7 @@ type DMALogState = telemetry.DMALog
 func (n *NIC) EnableDMALog(records int) error {
 	const op = "enable DMA log"
 	if records < 1 || records > MaxDMALog {
-		return n.refuse(op, fmt.Errorf("%w: a log of %d records", ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
+		return n.refuse(op, fmt.Errorf("%w: a log of %d records", descriptors.ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
 	}
 	if err := n.beginDMA(op); err != nil {
 		return err
@@ -49,12 +50,12 @@ func (n *NIC) EnableDMALog(records int) error {
 	if err := n.closeLog(); err != nil {
 		return n.error(op, err)
 	}
-	return n.error(op, n.openLog(max(uint8(bits.Len(uint(records-1))), descriptors.MinLogLog2)))
+	return n.error(op, n.openLog(max(uint8(bits.Len(uint(records-1))), datasheet.MinLogLog2)))
 }
 
 func (n *NIC) openLog(log2 uint8) error {
 	// The memory is new, and so zero, as the phase bits ask.
-	buf, err := n.newDMA(n.background, descriptors.DMARecordSize<<log2, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	buf, err := n.newDMA(n.background, datasheet.DMARecordSize<<log2, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return err
 	}
@@ -63,20 +64,20 @@ func (n *NIC) openLog(log2 uint8) error {
 		v    uint32
 		what string
 	}{
-		{descriptors.RegLogBaseLow, uint32(buf.iova), "a log at bus address (low half) %#x"},
-		{descriptors.RegLogBaseHigh, uint32(buf.iova >> 32), "a log at bus address (high half) %#x"},
-		{descriptors.RegLogLog2, uint32(log2), "a log of 2^%d records"},
+		{datasheet.RegLogBaseLow, uint32(buf.iova), "a log at bus address (low half) %#x"},
+		{datasheet.RegLogBaseHigh, uint32(buf.iova >> 32), "a log at bus address (high half) %#x"},
+		{datasheet.RegLogLog2, uint32(log2), "a log of 2^%d records"},
 	} {
 		if err := n.setDMA(w.reg, w.v, w.what); err != nil {
 			return n.release(buf, err)
 		}
 	}
-	if err := n.setDMAControl(descriptors.DMAControlLog, 0); err != nil {
+	if err := n.setDMAControl(datasheet.DMAControlLog, 0); err != nil {
 		// The device may have switched it on and not said so: the memory stays
 		// until Close.
 		return err
 	}
-	n.dma.log = dmaLog{buf: buf, ring: descriptors.DMARecordsAt(buf.mem.Bytes()[:descriptors.DMARecordSize<<log2]), log2: log2}
+	n.dma.log = dmaLog{buf: buf, ring: datasheet.DMARecordsAt(buf.mem.Bytes()[:datasheet.DMARecordSize<<log2]), log2: log2}
 	return nil
 }
 
@@ -97,7 +98,7 @@ func (n *NIC) closeLog() error {
 	if buf == nil {
 		return nil
 	}
-	if err := n.setDMAControl(0, descriptors.DMAControlLog); err != nil {
+	if err := n.setDMAControl(0, datasheet.DMAControlLog); err != nil {
 		return err
 	}
 	if t := n.dma.log.lent; t != nil {
@@ -120,7 +121,7 @@ func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
 	defer n.endDMA()
 	l := &n.dma.log
 	if l.buf == nil {
-		return 0, n.refuse(op, ErrInvalidState, "enable the log first")
+		return 0, n.refuse(op, descriptors.ErrInvalidState, "enable the log first")
 	}
 	count := 0
 	for count < len(p) && l.failed == nil {
@@ -135,7 +136,7 @@ func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
 		return 0, n.error(op, l.failed)
 	}
 	// What is taken is taken, also if more cannot be: that is told next time.
-	return count, n.error(op, n.regs.write(descriptors.BlockDMA, descriptors.RegLogConsumer, l.consumer))
+	return count, n.error(op, n.regs.write(datasheet.BlockDMA, datasheet.RegLogConsumer, l.consumer))
 }
 
 // next takes the oldest record and checks it. False says that there is none, or
@@ -143,14 +144,14 @@ func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
 func (l *dmaLog) next() (dmalog.Record, bool) {
 	shared := &l.ring[l.consumer&(1<<l.log2-1)]
 	flags := shared.LoadFlags()
-	if flags&descriptors.CompletionPhase != descriptors.PhaseOf(l.consumer, l.log2) {
+	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(l.consumer, l.log2) {
 		return dmalog.Record{}, false
 	}
 	mmio.FromDevice()
 	r := *shared // once: the device may change it under our eyes
 	const longest = math.MaxInt64 / 1000
-	if flags&^(descriptors.CompletionPhase|descriptors.DMARecordQueued) != 0 || r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.End > longest ||
-		r.Packet > math.MaxInt32 || r.Bytes > descriptors.MaxTransfer {
+	if flags&^(datasheet.CompletionPhase|datasheet.DMARecordQueued) != 0 || r.Engine >= datasheet.DMAEngineCount || r.Start > r.End || r.End > longest ||
+		r.Packet > math.MaxInt32 || r.Bytes > datasheet.MaxTransfer {
 		l.failed = fmt.Errorf("%w: record %d of the DMA log is engine %d, packet %d, %d bytes, %d to %d ns, flags %#x",
 			ErrProtocol, l.consumer, uint32(r.Engine), r.Packet, r.Bytes, r.Start, r.End, flags)
 		return dmalog.Record{}, false
@@ -158,14 +159,14 @@ func (l *dmaLog) next() (dmalog.Record, bool) {
 	l.consumer++
 	return dmalog.Record{
 		Packet: int(r.Packet), Engine: engines[r.Engine], Start: int64(r.Start) * 1000, End: int64(r.End) * 1000, Bytes: int(r.Bytes),
-		Queued: int(flags & descriptors.DMARecordQueued >> 16),
+		Queued: int(flags & datasheet.DMARecordQueued >> 16),
 	}, true
 }
 
 // engines are the device's engines by number, in the log's terms.
-var engines = [descriptors.DMAEngineCount]dmalog.Engine{
-	descriptors.EngineHostTx: dmalog.HostTx, descriptors.EngineNetTx: dmalog.NetTx,
-	descriptors.EngineNetRcv: dmalog.NetRcv, descriptors.EngineHostRcv: dmalog.HostRcv,
+var engines = [datasheet.DMAEngineCount]dmalog.Engine{
+	datasheet.EngineHostTx: dmalog.HostTx, datasheet.EngineNetTx: dmalog.NetTx,
+	datasheet.EngineNetRcv: dmalog.NetRcv, datasheet.EngineHostRcv: dmalog.HostRcv,
 }
 
 // DMALog returns the state of the DMA log. It fails with ErrNotSupported if the
@@ -177,9 +178,9 @@ func (n *NIC) DMALog() (DMALogState, error) {
 		return s, err
 	}
 	defer n.endDMA()
-	control, err := n.regs.read(descriptors.BlockDMA, descriptors.RegDMAControl)
+	control, err := n.regs.read(datasheet.BlockDMA, datasheet.RegDMAControl)
 	if err == nil {
-		s.Lost, err = n.regs.read(descriptors.BlockDMA, descriptors.RegLogLost)
+		s.Lost, err = n.regs.read(datasheet.BlockDMA, datasheet.RegLogLost)
 	}
 	if err == nil {
 		_, err = n.regs.status()
@@ -187,7 +188,7 @@ func (n *NIC) DMALog() (DMALogState, error) {
 	if err != nil {
 		return DMALogState{}, n.error(op, err)
 	}
-	s.Enabled = control&descriptors.DMAControlLog != 0
+	s.Enabled = control&datasheet.DMAControlLog != 0
 	s.Records = len(n.dma.log.ring)
 	return s, nil
 }
@@ -203,6 +204,6 @@ func (n *NIC) closeDMA() {
 	}
 	if n.failed() == nil && (p != nil || n.dma.log.buf != nil) {
 		// If this does not help, the reset does.
-		_ = n.regs.write(descriptors.BlockDMA, descriptors.RegDMAControl, 0)
+		_ = n.regs.write(datasheet.BlockDMA, datasheet.RegDMAControl, 0)
 	}
 }

@@ -11,12 +11,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
 // transfer is a record of a sound device: number i of its log.
-func transfer(i int) descriptors.DMARecord {
-	return descriptors.DMARecord{Start: uint64(10 * i), End: uint64(10*i + 7), Packet: uint32(i / 4), Bytes: uint32(100 + i), Engine: descriptors.DMAEngine(i % 4),
+func transfer(i int) datasheet.DMARecord {
+	return datasheet.DMARecord{Start: uint64(10 * i), End: uint64(10*i + 7), Packet: uint32(i / 4), Bytes: uint32(100 + i), Engine: datasheet.DMAEngine(i % 4),
 		Flags: uint32(i*700%0x10000) << 16}
 }
 
@@ -41,7 +42,7 @@ func TestDMALog(t *testing.T) {
 		t.Errorf("as opened: %+v", s)
 	}
 	p := make([]dmalog.Record, 10)
-	if _, err := n.ReadDMALog(p); !errors.Is(err, driver.ErrInvalidState) {
+	if _, err := n.ReadDMALog(p); !errors.Is(err, descriptors.ErrInvalidState) {
 		t.Errorf("read without a log: %v", err)
 	}
 	if err := n.DisableDMALog(); err != nil {
@@ -77,7 +78,7 @@ func TestDMALog(t *testing.T) {
 					}
 					next++
 				}
-				if c := d.dmaRegister(descriptors.RegLogConsumer); c != uint32(next) {
+				if c := d.dmaRegister(datasheet.RegLogConsumer); c != uint32(next) {
 					t.Fatalf("consumer %d after %d", c, next)
 				}
 			}
@@ -105,7 +106,7 @@ func TestDMALog(t *testing.T) {
 	if s := mustLog(t, n); s.Enabled || s.Records != 0 {
 		t.Errorf("switched off: %+v", s)
 	}
-	if _, err := n.ReadDMALog(p); !errors.Is(err, driver.ErrInvalidState) {
+	if _, err := n.ReadDMALog(p); !errors.Is(err, descriptors.ErrInvalidState) {
 		t.Errorf("read a log that is off: %v", err)
 	}
 }
@@ -113,13 +114,13 @@ func TestDMALog(t *testing.T) {
 func TestDMALogRefused(t *testing.T) {
 	d, n := newDMA(t, nil)
 	for _, records := range []int{-1, 0, driver.MaxDMALog + 1, math.MaxInt} {
-		if err := n.EnableDMALog(records); !errors.Is(err, driver.ErrInvalidParameter) || !strings.Contains(err.Error(), "1 to 65536") {
+		if err := n.EnableDMALog(records); !errors.Is(err, descriptors.ErrInvalidParameter) || !strings.Contains(err.Error(), "1 to 65536") {
 			t.Errorf("%d records: %v", records, err)
 		}
 	}
-	for _, reg := range []uint64{descriptors.RegLogBaseLow, descriptors.RegLogLog2} {
+	for _, reg := range []uint64{datasheet.RegLogBaseLow, datasheet.RegLogLog2} {
 		d.with(func() { d.block.refuses[reg] = func(uint32) bool { return true } })
-		if err := n.EnableDMALog(64); !errors.Is(err, driver.ErrNotSupported) {
+		if err := n.EnableDMALog(64); !errors.Is(err, descriptors.ErrNotSupported) {
 			t.Errorf("register %#x refused: %v", reg, err)
 		}
 		d.with(func() { delete(d.block.refuses, reg) })
@@ -137,15 +138,15 @@ func TestDMALogRefused(t *testing.T) {
 // TestDMALogNonsense: records that cannot be end the log, after those before
 // them; enabling it again helps.
 func TestDMALogNonsense(t *testing.T) {
-	for name, tamper := range map[string]func(*descriptors.DMARecord){
-		"engine":         func(r *descriptors.DMARecord) { r.Engine = 4 },
-		"engine by far":  func(r *descriptors.DMARecord) { r.Engine = 0xffffffff },
-		"ends before":    func(r *descriptors.DMARecord) { r.Start, r.End = 2, 1 },
-		"time overflows": func(r *descriptors.DMARecord) { r.Start, r.End = 0, math.MaxInt64/1000+1 },
-		"time all ones":  func(r *descriptors.DMARecord) { r.Start, r.End = math.MaxUint64, math.MaxUint64 },
-		"packet":         func(r *descriptors.DMARecord) { r.Packet = 1 << 31 },
-		"bytes":          func(r *descriptors.DMARecord) { r.Bytes = descriptors.MaxTransfer + 1 },
-		"reserved flags": func(r *descriptors.DMARecord) { r.Flags |= 0x80 },
+	for name, tamper := range map[string]func(*datasheet.DMARecord){
+		"engine":         func(r *datasheet.DMARecord) { r.Engine = 4 },
+		"engine by far":  func(r *datasheet.DMARecord) { r.Engine = 0xffffffff },
+		"ends before":    func(r *datasheet.DMARecord) { r.Start, r.End = 2, 1 },
+		"time overflows": func(r *datasheet.DMARecord) { r.Start, r.End = 0, math.MaxInt64/1000+1 },
+		"time all ones":  func(r *datasheet.DMARecord) { r.Start, r.End = math.MaxUint64, math.MaxUint64 },
+		"packet":         func(r *datasheet.DMARecord) { r.Packet = 1 << 31 },
+		"bytes":          func(r *datasheet.DMARecord) { r.Bytes = datasheet.MaxTransfer + 1 },
+		"reserved flags": func(r *datasheet.DMARecord) { r.Flags |= 0x80 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, n := newDMA(t, nil)
@@ -211,7 +212,7 @@ func TestDMALogConcurrent(t *testing.T) {
 	}
 	for written := 0; written < total; {
 		d.with(func() {
-			if d.block.logged-d.get(descriptors.DMAOffset+descriptors.RegLogConsumer) < 64 {
+			if d.block.logged-d.get(datasheet.DMAOffset+datasheet.RegLogConsumer) < 64 {
 				d.logs(transfer(written), nil)
 				written++
 			}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -27,7 +27,7 @@ type doorbell struct {
 func (n *NIC) doorbellAt(offset uint64) doorbell {
 	b := n.doorbellIn(n.bar2, offset)
 	if n.marks && b.reg != nil {
-		mark, group := descriptors.MarkOffsets(offset / descriptors.PageSize)
+		mark, group := datasheet.MarkOffsets(offset / datasheet.PageSize)
 		b.mark, b.group = &n.bar2.mapped.Window(mark, 1)[0], &n.bar2.mapped.Window(group, 1)[0]
 	}
 	if r, ok := n.dev.(vfio.Ringer); ok && b.reg == nil {
@@ -39,16 +39,16 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 // startMarking tells a device that has to look for doorbells in memory that this
 // driver marks the pages to which it stores (SPEC.md 3.4).
 func (n *NIC) startMarking() error {
-	if n.identity.Features&descriptors.FeatureDoorbellMarks == 0 || n.bar2.mapped.Window(0, descriptors.PageSize) == nil {
+	if n.identity.Features&datasheet.FeatureDoorbellMarks == 0 || n.bar2.mapped.Window(0, datasheet.PageSize) == nil {
 		return nil
 	}
 	n.marks = true
-	return n.bar2.write32(descriptors.MarksOn, 1)
+	return n.bar2.write32(datasheet.MarksOn, 1)
 }
 
 // pulseAt returns a pulse register of the DMA block.
 func (n *NIC) pulseAt(reg uint64) doorbell {
-	return n.doorbellIn(n.bar0, n.regs.blocks[descriptors.BlockDMA].Offset+reg)
+	return n.doorbellIn(n.bar0, n.regs.blocks[datasheet.BlockDMA].Offset+reg)
 }
 
 func (n *NIC) doorbellIn(r *region, offset uint64) doorbell {
@@ -149,26 +149,26 @@ func (b *channelBell) ring(word uint32) error {
 // arm asks for an interrupt as soon as more than taken completions are there
 // (DoorbellSendArm, DoorbellRecvArm, those of a ring, DoorbellCQArm).
 func (b *doorbell) arm(ctx context.Context, taken uint32) error {
-	return b.tell(ctx, descriptors.ArmWord(taken))
+	return b.tell(ctx, datasheet.ArmWord(taken))
 }
 
 // pulse lets the outgoing engine of one direction move n bytes more of a frame
 // (RegPulseTx, RegPulseRx). Nothing in memory goes with it. A device that does not
 // take it has failed, which the next look at it says.
 func (b *doorbell) pulse(frame, n uint32) {
-	_ = b.store(b.n.background, descriptors.PulseWord(frame, n))
+	_ = b.store(b.n.background, datasheet.PulseWord(frame, n))
 }
 
 // ringAdmin tells the device that the submission queue holds commands up to
 // producer (RegSQProducer).
 func (r *registers) ringAdmin(ctx context.Context, producer uint32) error {
 	mmio.ToDevice()
-	return r.writeContext(ctx, descriptors.BlockAdmin, descriptors.RegSQProducer, producer)
+	return r.writeContext(ctx, datasheet.BlockAdmin, datasheet.RegSQProducer, producer)
 }
 
 // ackAdmin tells the device that the host has taken admin entries up to
 // consumer (RegACQConsumer). The entries have been copied before.
 func (r *registers) ackAdmin(consumer uint32) error {
 	mmio.FromDevice()
-	return r.write(descriptors.BlockAdmin, descriptors.RegACQConsumer, consumer)
+	return r.write(datasheet.BlockAdmin, datasheet.RegACQConsumer, consumer)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -18,14 +19,14 @@ import (
 // in another way and before it is sent. Methods may be called from several goroutines, which
 // take turns.
 type Eager struct {
-	descriptors.Eager
+	datasheet.Eager
 	n      *NIC
 	mode   EagerMode
 	bytes  []byte                      // the memory
 	first  uint64                      // application address of the first byte
 	blocks []byte                      // the device's
 	status []byte                      // the device's: one byte for each block
-	words  descriptors.EagerStatus     // status, four to a word
+	words  datasheet.EagerStatus       // status, four to a word
 	whole  struct{ first, end uint64 } // the blocks of which all is memory
 
 	mu     hotlock.Mutex
@@ -33,7 +34,7 @@ type Eager struct {
 	at     int64    // where Write goes on
 	open   int64    // the block that is being written, which the device does not have; or noBlock
 	valid  []uint64 // a bit for each block: the device was told that it has it
-	edge   [1 << descriptors.EagerWideLog2]byte
+	edge   [1 << datasheet.EagerWideLog2]byte
 	stats  EagerStats
 }
 
@@ -103,7 +104,7 @@ func (e *Eager) Flush() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return e.n.error(opWrite, ErrClosed)
+		return e.n.error(opWrite, descriptors.ErrClosed)
 	}
 	e.leave()
 	return nil
@@ -129,9 +130,9 @@ func (e *Eager) Push(offset, n int) error {
 func (e *Eager) check(offset int64, n int) error {
 	switch {
 	case e.closed:
-		return ErrClosed
+		return descriptors.ErrClosed
 	case offset < 0 || n < 0 || offset > int64(len(e.bytes)) || int64(n) > int64(len(e.bytes))-offset:
-		return fmt.Errorf("%w: %d bytes at offset %d, it has %d", ErrInvalidParameter, n, offset, len(e.bytes))
+		return fmt.Errorf("%w: %d bytes at offset %d, it has %d", descriptors.ErrInvalidParameter, n, offset, len(e.bytes))
 	}
 	return nil
 }
@@ -179,9 +180,9 @@ func (e *Eager) push(offset, n uint64) {
 // pushBlocks copies the blocks from first to end to the device, and then says that they are
 // good. Somebody who rings a doorbell flushes once more. mu is held.
 func (e *Eager) pushBlocks(first, end uint64) {
-	if end-first == 1 && first >= e.whole.first && end <= e.whole.end && e.Log2 == descriptors.EagerLog2 {
+	if end-first == 1 && first >= e.whole.first && end <= e.whole.end && e.Log2 == datasheet.EagerLog2 {
 		// Most messages are short: all of it in one call.
-		mmio.PushBlock((*[unit]byte)(e.blocks[first*unit:]), (*[unit]byte)(e.bytes[first*unit-e.Lead:]), &e.status[first], descriptors.EagerValid)
+		mmio.PushBlock((*[unit]byte)(e.blocks[first*unit:]), (*[unit]byte)(e.bytes[first*unit-e.Lead:]), &e.status[first], datasheet.EagerValid)
 		e.note(first, end)
 		e.valid[first/64] |= 1 << (first % 64)
 		return
@@ -200,7 +201,7 @@ func (e *Eager) note(first, end uint64) {
 }
 
 // unit is what is written to a block at a time, in bytes.
-const unit = 1 << descriptors.EagerLog2
+const unit = 1 << datasheet.EagerLog2
 
 // copyBlocks is the only function that writes to blocks: those from first to end, of which
 // there is at least one. mu is held.
@@ -212,7 +213,7 @@ func (e *Eager) copyBlocks(first, end uint64) {
 	last := min(end, e.whole.end)
 	if first < last {
 		to, from := e.blocks[first<<e.Log2:last<<e.Log2], e.bytes[first<<e.Log2-e.Lead:last<<e.Log2-e.Lead]
-		mmio.WriteBlocks((*[unit]byte)(to), (*[unit]byte)(from), int(last-first)<<(e.Log2-descriptors.EagerLog2))
+		mmio.WriteBlocks((*[unit]byte)(to), (*[unit]byte)(from), int(last-first)<<(e.Log2-datasheet.EagerLog2))
 		first = last
 	}
 	if first < end {
@@ -231,7 +232,7 @@ func (e *Eager) copyEdge(b uint64) {
 		start, skip = 0, e.Lead
 	}
 	copy(from[skip:], e.bytes[start:min((b+1)<<e.Log2-e.Lead, uint64(len(e.bytes)))])
-	mmio.WriteBlocks((*[unit]byte)(e.blocks[b<<e.Log2:]), (*[unit]byte)(from), 1<<(e.Log2-descriptors.EagerLog2))
+	mmio.WriteBlocks((*[unit]byte)(e.blocks[b<<e.Log2:]), (*[unit]byte)(from), 1<<(e.Log2-datasheet.EagerLog2))
 }
 
 // mark says that the blocks from first to end are good, behind the barrier that follows
@@ -240,12 +241,12 @@ func (e *Eager) mark(first, end uint64) {
 	e.note(first, end)
 	for b := first; b < end; {
 		if b%4 == 0 && end-b >= 4 {
-			mmio.Write32(&e.words[b/4], descriptors.EagerFourValid)
+			mmio.Write32(&e.words[b/4], datasheet.EagerFourValid)
 			e.valid[b/64] |= 0xf << (b % 64)
 			b += 4
 			continue
 		}
-		mmio.Write8(&e.status[b], descriptors.EagerValid)
+		mmio.Write8(&e.status[b], datasheet.EagerValid)
 		e.valid[b/64] |= 1 << (b % 64)
 		b++
 	}

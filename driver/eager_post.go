@@ -1,6 +1,9 @@
 package driver
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import (
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // eagerAtPost is how many bytes of one segment are pushed at a post. From there on the
 // processor's stores take longer than the device's reads.
@@ -34,10 +37,10 @@ func (s *eagers) find(handle uint32, table *regionTable) *Eager {
 
 // push has the device have the eager memory of a descriptor that is about to be posted: the
 // descriptor itself, and of a send what its segments name. The queue's lock is held.
-func (q *workQueue) push(d *descriptors.Descriptor, t descriptors.Token) {
+func (q *workQueue) push(d *descriptors.Descriptor, t datasheet.Token) {
 	table := &q.vi.n.regions
 	if e := q.eagers.find(t.Handle, table); e != nil {
-		size := descriptors.ControlSegmentSize + uint32(d.Control().SegCount)*descriptors.DataSegmentSize
+		size := datasheet.ControlSegmentSize + uint32(d.Control().SegCount)*datasheet.DataSegmentSize
 		e.posted(t.Address, uint64(size), true)
 		q.unflushed = true
 	}
@@ -51,7 +54,7 @@ func (q *workQueue) push(d *descriptors.Descriptor, t descriptors.Token) {
 // source has the device have the eager memory of a segment that it is going to read. It
 // reports whether the segment is eager; then a flush of write combining goes ahead of the
 // doorbell.
-func (s *eagers) source(d descriptors.DataSegment, table *regionTable) bool {
+func (s *eagers) source(d datasheet.DataSegment, table *regionTable) bool {
 	e := s.find(d.Handle, table)
 	if e != nil {
 		e.posted(d.Address, uint64(d.Length), e.mode == EagerAtPost)

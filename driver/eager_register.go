@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // EagerMode says whether and how the device is given the blocks of memory (SPEC.md 9.1).
@@ -42,26 +43,26 @@ type EagerAttributes struct {
 	Wide bool
 }
 
-const eagerBits = descriptors.AccessEager | descriptors.AccessEagerWide
+const eagerBits = datasheet.AccessEager | datasheet.AccessEagerWide
 
 // access is the rights that ask for eager memory.
-func (a EagerAttributes) access() descriptors.Access {
+func (a EagerAttributes) access() datasheet.Access {
 	switch {
 	case a.Mode == EagerOff:
 		return 0
 	case a.Wide:
 		return eagerBits
 	}
-	return descriptors.AccessEager
+	return datasheet.AccessEager
 }
 
 // errNoEager: the device, or the way to it, has no memory for blocks.
-var errNoEager = fmt.Errorf("%w: eager memory", ErrNotSupported)
+var errNoEager = fmt.Errorf("%w: eager memory", descriptors.ErrNotSupported)
 
 // registerAs is register as a.Eager says.
 func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
 	if a.Access&eagerBits != 0 {
-		return nil, fmt.Errorf("%w: rights that Eager stands for", ErrInvalidParameter)
+		return nil, fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter)
 	}
 	if a.Eager.Mode == EagerOff {
 		return n.register(ctx, iova, bytes, a)
@@ -78,7 +79,7 @@ func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a Memor
 // there is room, or as room says. Without, make has to make something ordinary. field is what
 // the device refuses for want of room.
 func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make func(eager bool) (T, error)) (none T, _ error) {
-	supported := n.identity.Features&descriptors.FeatureEager != 0 && n.bar4.mapped.Window(0, 1) != nil
+	supported := n.identity.Features&datasheet.FeatureEager != 0 && n.bar4.mapped.Window(0, 1) != nil
 	for pause := time.Millisecond; supported; pause = min(2*pause, 20*time.Millisecond) {
 		made, err := make(true)
 		switch {
@@ -103,7 +104,7 @@ func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make
 // lacksRoom reports whether the device has refused memory for blocks.
 func lacksRoom(err error, field uint16) bool {
 	var refused *CommandError
-	return errors.As(err, &refused) && refused.Result == descriptors.ResultResource && refused.Field == field
+	return errors.As(err, &refused) && refused.Result == datasheet.ResultResource && refused.Field == field
 }
 
 // nap waits. It fails if ctx ends before, or the NIC is closed.
@@ -116,16 +117,16 @@ func (n *NIC) nap(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-n.done:
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 }
 
 // eagerAt makes the writer of m, whose device memory the reply names. It returns false if
 // that is not memory of the device.
-func (n *NIC) eagerAt(m *Memory, r *descriptors.RegionReply) (*Eager, bool) {
-	log2 := uint8(descriptors.EagerLog2)
+func (n *NIC) eagerAt(m *Memory, r *datasheet.RegionReply) (*Eager, bool) {
+	log2 := uint8(datasheet.EagerLog2)
 	if m.attributes.Eager.Wide {
-		log2 = descriptors.EagerWideLog2
+		log2 = datasheet.EagerWideLog2
 	}
 	if r.BlockLog2 != log2 || r.Blocks%(1<<log2) != 0 || r.Status%4 != 0 {
 		return nil, false
@@ -138,7 +139,7 @@ func (n *NIC) eagerAt(m *Memory, r *descriptors.RegionReply) (*Eager, bool) {
 // lay gives a writer device memory: blocks of 2^log2 bytes, and their status, at offsets in
 // BAR4. It returns false if that is not memory of the device.
 func (e *Eager) lay(log2 uint8, blocks, status uint64) bool {
-	e.Eager = descriptors.EagerLayout(e.first, uint64(len(e.bytes)), log2)
+	e.Eager = datasheet.EagerLayout(e.first, uint64(len(e.bytes)), log2)
 	e.whole.first, e.whole.end = (e.Lead+1<<log2-1)>>log2, (e.Lead+uint64(len(e.bytes)))>>log2
 	window := func(at uint64, size uint64) []byte {
 		if size > uint64(e.n.identity.SRAM) {
@@ -147,7 +148,7 @@ func (e *Eager) lay(log2 uint8, blocks, status uint64) bool {
 		return e.n.bar4.mapped.Window(at, int(size))
 	}
 	e.blocks, e.status = window(blocks, e.BlockBytes()), window(status, e.StatusBytes())
-	e.words = descriptors.EagerStatusAt(e.status)
+	e.words = datasheet.EagerStatusAt(e.status)
 	e.valid = make([]uint64, (e.Count+63)/64)
 	return e.blocks != nil && e.words != nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 var (
@@ -20,7 +21,7 @@ var (
 	atPost  = driver.EagerAttributes{Mode: driver.EagerAtPost}
 )
 
-func counter(tb testing.TB, n *driver.NIC, c descriptors.Counter) uint64 {
+func counter(tb testing.TB, n *driver.NIC, c datasheet.Counter) uint64 {
 	tb.Helper()
 	all, err := n.Counters()
 	if err != nil {
@@ -57,10 +58,10 @@ func TestEagerMessages(t *testing.T) {
 					t.Fatalf("message %d is %q", i, got)
 				}
 			}
-			if n := counter(t, r.nic, descriptors.CounterEagerReads); n != 0 {
+			if n := counter(t, r.nic, datasheet.CounterEagerReads); n != 0 {
 				t.Errorf("%d blocks were read from host memory", n)
 			}
-			if n := counter(t, r.nic, descriptors.CounterEagerBlocks); n == 0 {
+			if n := counter(t, r.nic, datasheet.CounterEagerBlocks); n == 0 {
 				t.Error("no block was taken from the device")
 			}
 			if s := r.nic.EagerStats(); s.Pushed == 0 || s.FellBack != 0 {
@@ -180,7 +181,7 @@ func TestEagerMisuse(t *testing.T) {
 	w := m.Eager()
 	outside := func(name string, err error) {
 		t.Helper()
-		if !errors.Is(err, driver.ErrInvalidParameter) {
+		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -207,7 +208,7 @@ func TestEagerMisuse(t *testing.T) {
 		both.Go(func() {
 			for {
 				if _, err := w.WriteAt([]byte("still here"), 500); err != nil {
-					if !errors.Is(err, driver.ErrClosed) {
+					if !errors.Is(err, descriptors.ErrClosed) {
 						t.Error(err)
 					}
 					return
@@ -221,11 +222,11 @@ func TestEagerMisuse(t *testing.T) {
 	}
 	both.Wait()
 	for name, err := range map[string]error{"store": w.Store8(0, 1), "push": w.Push(0, 1), "flush": w.Flush(), "ordinary": m.Eager().Store8(0, 1)} {
-		if !errors.Is(err, driver.ErrClosed) {
+		if !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("%s after deregistration: %v", name, err)
 		}
 	}
-	if _, err := r.nic.AllocMemory(ctx, 64, driver.MemoryAttributes{Ptag: p, Access: descriptors.AccessEager}); !errors.Is(err, driver.ErrInvalidParameter) {
+	if _, err := r.nic.AllocMemory(ctx, 64, driver.MemoryAttributes{Ptag: p, Access: datasheet.AccessEager}); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Errorf("rights without attributes: %v", err)
 	}
 }
@@ -246,7 +247,7 @@ func TestEagerNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := int(free) / 2
-	if _, err := r.nic.AllocMemory(ctx, half, attributes(driver.NoRoomFails)); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.nic.AllocMemory(ctx, half, attributes(driver.NoRoomFails)); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("no room: %v", err)
 	}
 	m, err := r.nic.AllocMemory(ctx, half, attributes(driver.NoRoomOrdinary))
@@ -274,7 +275,7 @@ func TestEagerNoRoom(t *testing.T) {
 		t.Errorf("waiting: %v", err)
 	}
 	// On a busy machine those that wait may have had no time to ask in vain.
-	if n := counter(t, r.nic, descriptors.CounterEagerRefused); n < 2 {
+	if n := counter(t, r.nic, datasheet.CounterEagerRefused); n < 2 {
 		t.Errorf("%d registrations refused", n)
 	}
 }
@@ -344,7 +345,7 @@ func (r *pingRig) resize(tb testing.TB, size int, inline bool, eager driver.Eage
 		}
 		*end.m = m
 		if inline && end.d == &r.send {
-			segments := (size + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
+			segments := (size + datasheet.DataSegmentSize - 1) / datasheet.DataSegmentSize
 			d, err := descriptors.NewDescriptor(m.Bytes()[:descriptors.DescriptorBytes(segments)], m.Address(), m.Handle())
 			if err == nil {
 				err = d.SetInline(size)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // createEager is createVI for a VI whose tokens are eager (SPEC.md 4.4), as a.NoRoom says.
@@ -26,7 +26,7 @@ type pushedRing struct {
 // layTokens gives the rings of v the device memory that the reply to CREATE_ENDPOINT names,
 // and has the device have all of them as they are: from here on blocks stay good, and only
 // those are pushed in which tokens are posted.
-func (v *VI) layTokens(reply *descriptors.EndpointCreated) error {
+func (v *VI) layTokens(reply *datasheet.EndpointCreated) error {
 	rings := []pushedRing{{q: &v.send, iova: v.rings.iova, at: uint64(reply.Send)},
 		{q: &v.recv, iova: v.rings.iova + uint64(len(v.send.bytes)), at: uint64(reply.Recv)}}
 	if v.source() != nil {
@@ -35,8 +35,8 @@ func (v *VI) layTokens(reply *descriptors.EndpointCreated) error {
 	for i := range rings {
 		r := &rings[i]
 		e := v.n.newEager(r.q.bytes, r.iova)
-		blocks := descriptors.EagerLayout(r.iova, uint64(len(e.bytes)), descriptors.EagerLog2).BlockBytes()
-		if r.at%unit != 0 || !e.lay(descriptors.EagerLog2, r.at, r.at+blocks) || i > 0 && r.overlaps(&rings[0]) {
+		blocks := datasheet.EagerLayout(r.iova, uint64(len(e.bytes)), datasheet.EagerLog2).BlockBytes()
+		if r.at%unit != 0 || !e.lay(datasheet.EagerLog2, r.at, r.at+blocks) || i > 0 && r.overlaps(&rings[0]) {
 			return fmt.Errorf("%w: it gave out blocks for the %s queue at %#x", ErrProtocol, r.q.side, r.at)
 		}
 		r.ring = e
@@ -50,7 +50,7 @@ func (v *VI) layTokens(reply *descriptors.EndpointCreated) error {
 
 // end is the offset in BAR4 behind the status of the blocks.
 func (r *pushedRing) end() uint64 {
-	e := descriptors.EagerLayout(r.iova, uint64(len(r.q.bytes)), descriptors.EagerLog2)
+	e := datasheet.EagerLayout(r.iova, uint64(len(r.q.bytes)), datasheet.EagerLog2)
 	return r.at + e.BlockBytes() + e.StatusBytes()
 }
 
@@ -71,7 +71,7 @@ func (q *workQueue) pushTokens() {
 
 // pushRing pushes the blocks of n tokens, which are good already.
 func (e *Eager) pushRing(first, n uint32) {
-	from, end := e.Span(uint64(first)*descriptors.TokenSize, uint64(n)*descriptors.TokenSize)
+	from, end := e.Span(uint64(first)*datasheet.TokenSize, uint64(n)*datasheet.TokenSize)
 	e.copyBlocks(from, end)
 	e.stats.Pushed += end - from
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // tokensOf are attributes of a VI of a rig's NIC whose tokens are eager.
 func tokensOf(r *pingRig, depth int, room driver.NoRoom) driver.VIAttributes {
-	return driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, Ptag: r.memory.Attributes().Ptag,
+	return driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 4096, Ptag: r.memory.Attributes().Ptag,
 		SendDepth: depth, RecvDepth: depth, EagerTokens: true, NoRoom: room}
 }
 
@@ -60,10 +61,10 @@ func TestEagerTokenBatch(t *testing.T) {
 		}
 		at += n
 	}
-	if n := counter(t, r.nic, descriptors.CounterEagerReads); n != 0 {
+	if n := counter(t, r.nic, datasheet.CounterEagerReads); n != 0 {
 		t.Errorf("%d tokens were read from host memory", n)
 	}
-	if n := counter(t, r.nic, descriptors.CounterEagerBlocks); n != uint64(at) {
+	if n := counter(t, r.nic, datasheet.CounterEagerBlocks); n != uint64(at) {
 		t.Errorf("%d tokens were taken from the device, %d were posted", n, at)
 	}
 	pushed := r.nic.EagerStats().Pushed
@@ -88,7 +89,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	depth := r.nic.Identity().MaxQueueDepth
-	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("no room: %v", err)
 	}
 	before := r.nic.EagerStats().FellBack
@@ -124,13 +125,13 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	}
 	for name, change := range map[string]func(*driver.VIAttributes){
 		"frames": func(a *driver.VIAttributes) {
-			a.Kind, a.Reliability, a.MaxTransfer = descriptors.KindFrame, descriptors.Unreliable, 1500
+			a.Kind, a.Reliability, a.MaxTransfer = datasheet.KindFrame, datasheet.Unreliable, 1500
 		},
 		"no such way": func(a *driver.VIAttributes) { a.NoRoom = driver.NoRoomWaits + 1 },
 	} {
 		a := tokensOf(r, 8, driver.NoRoomFails)
 		change(&a)
-		if _, err := r.nic.CreateVI(ctx, a, nil, nil); !errors.Is(err, driver.ErrInvalidParameter) {
+		if _, err := r.nic.CreateVI(ctx, a, nil, nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // newPair opens both ends of an emulated wire.
@@ -34,7 +35,7 @@ func TestEmulatorIdentity(t *testing.T) {
 	_, _, a, b := newPair(t, emulator.PairOptions{})
 	for _, n := range []*driver.NIC{a, b} {
 		id := n.Identity()
-		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MaxTransfer < 32<<10 || id.MTU < descriptors.MinMTU || len(id.Blocks) < 3 {
+		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MaxTransfer < 32<<10 || id.MTU < datasheet.MinMTU || len(id.Blocks) < 3 {
 			t.Errorf("identity %+v", id)
 		}
 		h, err := n.Health(contextFor(t))
@@ -49,7 +50,7 @@ func TestEmulatorIdentity(t *testing.T) {
 			t.Errorf("clock %v, then %v, %v", first, second, err)
 		}
 		counters, err := n.Counters()
-		if _, ok := counters[descriptors.CounterMessagesSent.String()]; !ok || err != nil {
+		if _, ok := counters[datasheet.CounterMessagesSent.String()]; !ok || err != nil {
 			t.Errorf("counters %v, %v", counters, err)
 		}
 	}
@@ -75,13 +76,13 @@ func TestDestroyConnected(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := y.v.RecvWait(contextFor(t))
-	if d != recv || !errors.Is(err, driver.ErrDisconnected) || !errors.Is(err, driver.ErrDescriptor) {
+	if d != recv || !errors.Is(err, descriptors.ErrDisconnected) || !errors.Is(err, descriptors.ErrDescriptor) {
 		t.Errorf("the peer's receive: %v", err)
 	}
 	if err := x.v.Close(contextFor(t)); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
-	if err := x.v.PostSend(x.descriptor(t, 0, 8)); !errors.Is(err, driver.ErrClosed) {
+	if err := x.v.PostSend(x.descriptor(t, 0, 8)); !errors.Is(err, descriptors.ErrClosed) {
 		t.Errorf("posted to a destroyed VI: %v", err)
 	}
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -104,7 +105,7 @@ func TestEmulatorRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := a.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, Ptag: m.Attributes().Ptag,
+			v, err := a.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, Ptag: m.Attributes().Ptag,
 				SendDepth: 4, RecvDepth: 4}, cq, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // end is one end of a connection: a VI and memory for slots, each a descriptor
@@ -49,7 +50,7 @@ func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 	if e.m, err = n.AllocMemory(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}); err != nil {
 		t.Fatal(err)
 	}
-	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 64 << 10, Ptag: e.ptag,
+	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64 << 10, Ptag: e.ptag,
 		SendDepth: l.depth, RecvDepth: l.depth}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 }
 
 func (e *end) slotSize() int {
-	return descriptors.DescriptorBytes(segmentsPerSlot) + (e.room+descriptors.DescriptorAlign-1)&^(descriptors.DescriptorAlign-1)
+	return descriptors.DescriptorBytes(segmentsPerSlot) + (e.room+datasheet.DescriptorAlign-1)&^(datasheet.DescriptorAlign-1)
 }
 
 // buffer returns the buffer of slot i.
@@ -117,10 +118,10 @@ func connect(t *testing.T, a, b *end) {
 }
 
 // requestUntilWaiting asks again while nobody waits yet.
-func requestUntilWaiting(ctx context.Context, v *driver.VI, to descriptors.MAC, at string) error {
+func requestUntilWaiting(ctx context.Context, v *driver.VI, to datasheet.MAC, at string) error {
 	for {
 		_, err := v.ConnectRequest(ctx, driver.Address{MAC: to, Discriminator: at}, "client")
-		if !errors.Is(err, driver.ErrNoMatch) {
+		if !errors.Is(err, descriptors.ErrNoMatch) {
 			return err
 		}
 		time.Sleep(100 * time.Microsecond)

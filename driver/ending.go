@@ -5,21 +5,22 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ConnectionEnd says how a connection ended, by the Detail of its
 // EventConnectionLost, a result of SPEC.md 8.7: ErrDisconnected, ErrPeerLost, ErrPathMTU
 // or ErrConnectionBroken.
-func ConnectionEnd(detail uint32) Code {
+func ConnectionEnd(detail uint32) descriptors.Code {
 	switch detail {
-	case uint32(descriptors.ResultSuccess):
-		return ErrDisconnected
-	case uint32(descriptors.ResultConnectionLost):
-		return ErrPeerLost
-	case uint32(descriptors.ResultPathMTU):
-		return ErrPathMTU
+	case uint32(datasheet.ResultSuccess):
+		return descriptors.ErrDisconnected
+	case uint32(datasheet.ResultConnectionLost):
+		return descriptors.ErrPeerLost
+	case uint32(datasheet.ResultPathMTU):
+		return descriptors.ErrPathMTU
 	}
-	return ErrConnectionBroken
+	return descriptors.ErrConnectionBroken
 }
 
 // ending is what is known of how the last connection of an endpoint ended.
@@ -49,12 +50,12 @@ func (e *ending) told(detail uint32) {
 func (e *ending) local() { e.what.CompareAndSwap(endingOpen, endingNone) }
 
 // code says how the connection ended, 0 if there is nothing to tell.
-func (e *ending) code() Code {
+func (e *ending) code() descriptors.Code {
 	switch what := e.what.Load(); what {
 	case endingNone, endingOpen:
 		return 0
 	case endingLost:
-		return ErrConnectionBroken
+		return descriptors.ErrConnectionBroken
 	default:
 		return ConnectionEnd(uint32(what - endingKnown))
 	}
@@ -63,8 +64,8 @@ func (e *ending) code() Code {
 // ended says how the connection ended whose end shows in status, of a descriptor
 // that completed in error. It is 0 if the connection goes on, there was none, or
 // this side has ended it.
-func (e *endpoint) ended(level descriptors.Reliability, status descriptors.Status) Code {
-	if level == descriptors.Unreliable && status&descriptors.StatusFlushed == 0 {
+func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) descriptors.Code {
+	if level == datasheet.Unreliable && status&datasheet.StatusFlushed == 0 {
 		return 0 // the error is the descriptor's alone
 	}
 	if e.ending.what.Load() == endingOpen {
@@ -73,7 +74,7 @@ func (e *endpoint) ended(level descriptors.Reliability, status descriptors.Statu
 		switch s, err := e.Query(context.Background()); {
 		case err != nil:
 			e.ending.local() // nobody can tell
-		case s.State == descriptors.StateError:
+		case s.State == datasheet.StateError:
 			e.ending.what.CompareAndSwap(endingOpen, endingLost)
 		}
 	}

@@ -6,32 +6,33 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestEndings: how a connection ended is known when the first flushed descriptor is
 // taken, whether the device has reported it by then or does so with the answer to a
 // question, and is not made up if the device has lost the event.
 func TestEndings(t *testing.T) {
-	ends := []error{driver.ErrDisconnected, driver.ErrPeerLost, driver.ErrConnectionBroken}
+	ends := []error{descriptors.ErrDisconnected, descriptors.ErrPeerLost, descriptors.ErrConnectionBroken}
 	const early, late, never = 0, 1, 2
 	for _, c := range []struct {
 		name    string
 		idle    bool // never connected
 		event   int
-		detail  descriptors.Result
-		state   descriptors.State
+		detail  datasheet.Result
+		state   datasheet.State
 		refused bool // the question is
 		want    error
 		asked   int
 	}{
-		{"reported", false, early, descriptors.ResultSuccess, 0, false, driver.ErrDisconnected, 0},
-		{"reported late", false, late, descriptors.ResultConnectionLost, descriptors.StateError, false, driver.ErrPeerLost, 1},
-		{"broken", false, late, descriptors.ResultDescriptor, descriptors.StateError, false, driver.ErrConnectionBroken, 1},
-		{"an unknown result", false, early, 4711, 0, false, driver.ErrConnectionBroken, 0},
-		{"event lost", false, never, 0, descriptors.StateError, false, driver.ErrConnectionBroken, 1},
+		{"reported", false, early, datasheet.ResultSuccess, 0, false, descriptors.ErrDisconnected, 0},
+		{"reported late", false, late, datasheet.ResultConnectionLost, datasheet.StateError, false, descriptors.ErrPeerLost, 1},
+		{"broken", false, late, datasheet.ResultDescriptor, datasheet.StateError, false, descriptors.ErrConnectionBroken, 1},
+		{"an unknown result", false, early, 4711, 0, false, descriptors.ErrConnectionBroken, 0},
+		{"event lost", false, never, 0, datasheet.StateError, false, descriptors.ErrConnectionBroken, 1},
 		{"nobody can tell", false, never, 0, 0, true, nil, 1},
-		{"somebody disconnects", false, never, 0, descriptors.StateIdle, false, nil, 2},
-		{"never connected", true, early, descriptors.ResultSuccess, descriptors.StateIdle, false, nil, 0},
+		{"somebody disconnects", false, never, 0, datasheet.StateIdle, false, nil, 2},
+		{"never connected", true, early, datasheet.ResultSuccess, datasheet.StateIdle, false, nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil, 0, 0)
@@ -41,25 +42,25 @@ func TestEndings(t *testing.T) {
 				}
 			}
 			report := func() {
-				r.d.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: r.v.Number(), CQ: descriptors.NoCQ, Detail: uint32(c.detail)})
+				r.d.event(datasheet.Event{Code: datasheet.EventConnectionLost, Endpoint: r.v.Number(), CQ: datasheet.NoCQ, Detail: uint32(c.detail)})
 			}
 			asked := 0
 			r.d.with(func() {
-				r.d.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
-					if cmd.Opcode != descriptors.OpQueryEndpoint {
-						return descriptors.ResultSuccess, true
+				r.d.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
+					if cmd.Opcode != datasheet.OpQueryEndpoint {
+						return datasheet.ResultSuccess, true
 					}
 					if asked++; c.event == late {
 						report()
 					}
 					if c.refused {
-						return descriptors.ResultInvalidParameter, true
+						return datasheet.ResultInvalidParameter, true
 					}
-					return descriptors.ResultSuccess, true
+					return datasheet.ResultSuccess, true
 				}
-				r.d.tamper = func(e *descriptors.AdminEntry) {
-					if e.Kind == descriptors.EntryReply {
-						descriptors.Reply[descriptors.EndpointReply](e).State = c.state
+				r.d.tamper = func(e *datasheet.AdminEntry) {
+					if e.Kind == datasheet.EntryReply {
+						datasheet.Reply[datasheet.EndpointReply](e).State = c.state
 					}
 				}
 			})
@@ -71,7 +72,7 @@ func TestEndings(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			for i := range uint32(2) {
-				r.complete(true, i, 0, descriptors.StatusDone|descriptors.StatusFlushed)
+				r.complete(true, i, 0, datasheet.StatusDone|datasheet.StatusFlushed)
 				_, err := r.v.RecvDone()
 				for _, end := range ends {
 					if errors.Is(err, end) != (end == c.want) {
@@ -79,7 +80,7 @@ func TestEndings(t *testing.T) {
 					}
 				}
 				var s *driver.StatusError
-				if !errors.As(err, &s) || s.Status&descriptors.StatusFlushed == 0 {
+				if !errors.As(err, &s) || s.Status&datasheet.StatusFlushed == 0 {
 					t.Errorf("receive %d: %v", i, err)
 				}
 			}

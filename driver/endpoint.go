@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // endpoint is what VIs and rings have in common: a number on the device, and how they are
@@ -47,12 +48,12 @@ type Endpoint interface {
 
 // EndpointState is what the device knows of an endpoint. Counts are free-running.
 type EndpointState struct {
-	State          descriptors.State
+	State          datasheet.State
 	SendProducer   uint32 // descriptors posted, as far as the device has seen
 	SendCompleted  uint32
 	RecvProducer   uint32
 	RecvCompleted  uint32
-	RemoteMAC      descriptors.MAC
+	RemoteMAC      datasheet.MAC
 	RemoteEndpoint uint32
 }
 
@@ -136,7 +137,7 @@ func (e *endpoint) begin(ctx context.Context, op string) error {
 	}
 	if e.leaving.begun(e.n) {
 		e.n.end()
-		return e.n.error(op, ErrClosed)
+		return e.n.error(op, descriptors.ErrClosed)
 	}
 	return nil
 }
@@ -148,11 +149,11 @@ func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
 		return EndpointState{}, err
 	}
 	defer e.n.end()
-	reply, err := e.n.execute(ctx, newCommand(descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: e.number}))
+	reply, err := e.n.execute(ctx, newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}))
 	if err != nil {
 		return EndpointState{}, e.n.error(op, err)
 	}
-	r := descriptors.Reply[descriptors.EndpointReply](reply)
+	r := datasheet.Reply[datasheet.EndpointReply](reply)
 	return EndpointState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
 		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
 }
@@ -190,12 +191,12 @@ func (e *endpoint) Close(ctx context.Context) error {
 
 // destroyed has the device destroy the endpoint.
 func (e *endpoint) destroyed(ctx context.Context) error {
-	cmd := newCommand(descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: e.number})
+	cmd := newCommand(datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: e.number})
 	_, err := e.n.execute(ctx, cmd)
 	var refused *CommandError
-	if errors.As(err, &refused) && (refused.Result == descriptors.ResultInvalidState || refused.Result == descriptors.ResultResource) {
+	if errors.As(err, &refused) && (refused.Result == datasheet.ResultInvalidState || refused.Result == datasheet.ResultResource) {
 		// It is connected, or not empty.
-		_, err = e.n.execute(ctx, newCommand(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: e.number}))
+		_, err = e.n.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
 		if err == nil {
 			_, err = e.n.execute(ctx, cmd)
 		}

@@ -9,116 +9,84 @@ import (
 	"syscall"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/listening"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// Code is a VIA return code, see package via.
-type Code = descriptors.Code
-
-// The codes that the driver returns: the same values as in package via, which
-// documents them. ErrNotDone, ErrQueueEmpty and ErrQueueFull are returned bare, all
-// others inside an *Error.
-const (
-	ErrNotDone            = descriptors.CodeNotDone
-	ErrInvalidParameter   = descriptors.CodeInvalidParameter
-	ErrResource           = descriptors.CodeResource
-	ErrTimeout            = descriptors.CodeTimeout
-	ErrReject             = descriptors.CodeReject
-	ErrInvalidReliability = descriptors.CodeInvalidReliability
-	ErrInvalidMTU         = descriptors.CodeInvalidMTU
-	ErrInvalidQoS         = descriptors.CodeInvalidQoS
-	ErrInvalidPtag        = descriptors.CodeInvalidPtag
-	ErrInvalidRDMARead    = descriptors.CodeInvalidRDMARead
-	ErrDescriptor         = descriptors.CodeDescriptor
-	ErrInvalidState       = descriptors.CodeInvalidState
-	ErrNoMatch            = descriptors.CodeNoMatch
-	ErrNotReachable       = descriptors.CodeNotReachable
-	ErrNotSupported       = descriptors.CodeNotSupported
-	ErrQueueFull          = descriptors.CodeQueueFull
-	ErrQueueEmpty         = descriptors.CodeQueueEmpty
-	ErrClosed             = descriptors.CodeClosed
-	ErrDevice             = descriptors.CodeDevice
-	ErrCanceled           = descriptors.CodeCanceled
-	ErrDisconnected       = descriptors.CodeDisconnected
-	ErrPeerLost           = descriptors.CodePeerLost
-	ErrConnectionBroken   = descriptors.CodeConnectionBroken
-	ErrWithdrawn          = descriptors.CodeWithdrawn
-	ErrPathMTU            = descriptors.CodePathMTU
-)
-
-// Errors that say more than a code. errors.Is finds them inside an *Error, and their
-// code too.
+// Errors that say more than a code of package descriptors. errors.Is finds them inside an
+// *Error, and their code too. ErrNotDone, ErrQueueEmpty and ErrQueueFull are returned bare,
+// all others inside an *Error.
 var (
 	// ErrDeviceGone: the device reads as all ones, as removed hardware does. Its
 	// code is ErrDevice.
 	ErrDeviceGone = vfio.ErrDeviceGone
 	// ErrDeviceFault: the device has stopped and says so in its health block.
-	ErrDeviceFault = ErrDevice.Finer("the device reports a fatal fault")
+	ErrDeviceFault = descriptors.ErrDevice.Finer("the device reports a fatal fault")
 	// ErrProtocol: the device wrote something that it must not write.
-	ErrProtocol = ErrDevice.Finer("the device broke the protocol")
+	ErrProtocol = descriptors.ErrDevice.Finer("the device broke the protocol")
 	// ErrUnsupportedDevice: not a device that this driver knows.
-	ErrUnsupportedDevice = ErrDevice.Finer("not a Trapeze NIC")
+	ErrUnsupportedDevice = descriptors.ErrDevice.Finer("not a Trapeze NIC")
 	// ErrBadRegisters: the register blocks make no sense.
-	ErrBadRegisters = ErrDevice.Finer("bad register blocks")
+	ErrBadRegisters = descriptors.ErrDevice.Finer("bad register blocks")
 	// ErrVersion is matched by every *VersionError.
-	ErrVersion = ErrDevice.Finer("unknown version")
+	ErrVersion = descriptors.ErrDevice.Finer("unknown version")
 	// ErrNotReady: the device did not come out of reset.
-	ErrNotReady = ErrDevice.Finer("the device did not become ready")
+	ErrNotReady = descriptors.ErrDevice.Finer("the device did not become ready")
 	// ErrCommandTimeout: the device did not answer an admin command.
-	ErrCommandTimeout = ErrDevice.Finer("the device did not answer a command")
+	ErrCommandTimeout = descriptors.ErrDevice.Finer("the device did not answer a command")
 	// ErrDMAFault: the device could not reach memory.
-	ErrDMAFault = ErrDevice.Finer("the device could not reach memory")
+	ErrDMAFault = descriptors.ErrDevice.Finer("the device could not reach memory")
 	// ErrBadOpcode: the device does not know an admin command.
-	ErrBadOpcode = ErrNotSupported.Finer("the device does not know this command")
+	ErrBadOpcode = descriptors.ErrNotSupported.Finer("the device does not know this command")
 	// ErrAborted: the admin command was aborted.
-	ErrAborted = ErrCanceled.Finer("aborted")
+	ErrAborted = descriptors.ErrCanceled.Finer("aborted")
 
 	// ErrNotRearmed: the descriptor still carries the status of an earlier
 	// completion.
-	ErrNotRearmed = ErrInvalidParameter.Finer("descriptor was completed and not rearmed")
+	ErrNotRearmed = descriptors.ErrInvalidParameter.Finer("descriptor was completed and not rearmed")
 	// ErrPosted: the descriptor is on a queue already, and was not taken back.
-	ErrPosted = ErrInvalidParameter.Finer("descriptor is posted already")
+	ErrPosted = descriptors.ErrInvalidParameter.Finer("descriptor is posted already")
 	// ErrOtherVI: the descriptor belongs to another VI.
-	ErrOtherVI = ErrInvalidParameter.Finer("descriptor belongs to another VI")
+	ErrOtherVI = descriptors.ErrInvalidParameter.Finer("descriptor belongs to another VI")
 	// ErrBadHandle: the descriptor does not lie in memory that is registered here
 	// and that the device may write.
-	ErrBadHandle = ErrInvalidParameter.Finer("descriptor is not in registered, writable memory of this NIC")
+	ErrBadHandle = descriptors.ErrInvalidParameter.Finer("descriptor is not in registered, writable memory of this NIC")
 	// ErrNotDMAMemory: no device can be given this memory, it is the Go heap's.
-	ErrNotDMAMemory = ErrNotSupported.Finer("not memory for DMA")
+	ErrNotDMAMemory = descriptors.ErrNotSupported.Finer("not memory for DMA")
 	// ErrInUse: something else still needs the object.
-	ErrInUse = ErrResource.Finer("still in use")
+	ErrInUse = descriptors.ErrResource.Finer("still in use")
 	// ErrAddressInUse: another listener of the NIC has the name. Its code is ErrResource.
 	ErrAddressInUse = listening.ErrInUse
 	// ErrCQTooSmall: the queues attached to a CQ may complete more than it holds.
-	ErrCQTooSmall = ErrResource.Finer("completion queue is too small for its work queues")
+	ErrCQTooSmall = descriptors.ErrResource.Finer("completion queue is too small for its work queues")
 	// ErrCQOverrun: the device lost completions because the CQ was full.
-	ErrCQOverrun = ErrResource.Finer("completion queue was overrun")
+	ErrCQOverrun = descriptors.ErrResource.Finer("completion queue was overrun")
 )
 
 // resultErrors are the errors of results of admin commands, see CommandError.
-var resultErrors = map[descriptors.Result]error{
-	descriptors.ResultInvalidParameter:   ErrInvalidParameter,
-	descriptors.ResultResource:           ErrResource,
-	descriptors.ResultTimeout:            ErrTimeout,
-	descriptors.ResultReject:             ErrReject,
-	descriptors.ResultInvalidReliability: ErrInvalidReliability,
-	descriptors.ResultInvalidMTU:         ErrInvalidMTU,
-	descriptors.ResultInvalidQoS:         ErrInvalidQoS,
-	descriptors.ResultInvalidPtag:        ErrInvalidPtag,
-	descriptors.ResultInvalidRDMARead:    ErrInvalidRDMARead,
-	descriptors.ResultDescriptor:         ErrConnectionBroken,
-	descriptors.ResultInvalidState:       ErrInvalidState,
-	descriptors.ResultNoMatch:            ErrNoMatch,
-	descriptors.ResultNotReachable:       ErrNotReachable,
-	descriptors.ResultNotSupported:       ErrNotSupported,
-	descriptors.ResultBadOpcode:          ErrBadOpcode,
-	descriptors.ResultAborted:            ErrAborted,
-	descriptors.ResultDMAFault:           ErrDMAFault,
-	descriptors.ResultRemoteDescriptor:   ErrConnectionBroken,
-	descriptors.ResultConnectionLost:     ErrPeerLost,
-	descriptors.ResultWithdrawn:          ErrWithdrawn,
-	descriptors.ResultPathMTU:            ErrPathMTU,
+var resultErrors = map[datasheet.Result]error{
+	datasheet.ResultInvalidParameter:   descriptors.ErrInvalidParameter,
+	datasheet.ResultResource:           descriptors.ErrResource,
+	datasheet.ResultTimeout:            descriptors.ErrTimeout,
+	datasheet.ResultReject:             descriptors.ErrReject,
+	datasheet.ResultInvalidReliability: descriptors.ErrInvalidReliability,
+	datasheet.ResultInvalidMTU:         descriptors.ErrInvalidMTU,
+	datasheet.ResultInvalidQoS:         descriptors.ErrInvalidQoS,
+	datasheet.ResultInvalidPtag:        descriptors.ErrInvalidPtag,
+	datasheet.ResultInvalidRDMARead:    descriptors.ErrInvalidRDMARead,
+	datasheet.ResultDescriptor:         descriptors.ErrConnectionBroken,
+	datasheet.ResultInvalidState:       descriptors.ErrInvalidState,
+	datasheet.ResultNoMatch:            descriptors.ErrNoMatch,
+	datasheet.ResultNotReachable:       descriptors.ErrNotReachable,
+	datasheet.ResultNotSupported:       descriptors.ErrNotSupported,
+	datasheet.ResultBadOpcode:          ErrBadOpcode,
+	datasheet.ResultAborted:            ErrAborted,
+	datasheet.ResultDMAFault:           ErrDMAFault,
+	datasheet.ResultRemoteDescriptor:   descriptors.ErrConnectionBroken,
+	datasheet.ResultConnectionLost:     descriptors.ErrPeerLost,
+	datasheet.ResultWithdrawn:          descriptors.ErrWithdrawn,
+	datasheet.ResultPathMTU:            descriptors.ErrPathMTU,
 }
 
 // Error is the error of packages driver and via: what was attempted on which device,
@@ -129,11 +97,11 @@ var resultErrors = map[descriptors.Result]error{
 // because they are answers and not failures. ErrNotDone: nothing is there yet. ErrQueueEmpty:
 // nothing is posted, so that nothing can come. ErrQueueFull: there is no room yet.
 type Error struct {
-	Op     string // such as "create VI"
-	Device string // address of the NIC
-	Code   Code   // 0 if there is none for the cause, such as of a file that cannot be opened
-	Err    error  // cause; nil if the code says all
-	Hint   string // what to do; may be empty
+	Op     string           // such as "create VI"
+	Device string           // address of the NIC
+	Code   descriptors.Code // 0 if there is none for the cause, such as of a file that cannot be opened
+	Err    error            // cause; nil if the code says all
+	Hint   string           // what to do; may be empty
 }
 
 func (e *Error) Error() string {
@@ -172,7 +140,7 @@ func (n *NIC) Fail(op string, cause error) error { return NewError(op, n.Address
 // that belong to it. Of a cause that is an Error already it changes Op and Device.
 func NewError(op, device string, cause error) *Error {
 	switch c := cause.(type) {
-	case Code:
+	case descriptors.Code:
 		return &Error{Op: op, Device: device, Code: c}
 	case *Error:
 		return &Error{Op: op, Device: device, Code: c.Code, Err: c.Err, Hint: c.Hint}
@@ -197,34 +165,34 @@ var hints = []struct {
 	{ErrVersion, "use a driver and a device of the same major version"},
 	{ErrCommandTimeout, "close the device and open it again, which resets it; an emulated device must be polled"},
 	{ErrNotReady, "power-cycle the device"},
-	{ErrPathMTU, "set mtu= in the addresses of both devices to what the path carries"},
+	{descriptors.ErrPathMTU, "set mtu= in the addresses of both devices to what the path carries"},
 	{ErrAddressInUse, "another listener of this NIC has the name: close it, or take another name"},
 	{ErrNotDMAMemory, "use memory that the NIC has allocated, or from mmap or C, or copy into it"},
 }
 
 // codeOf is the code of an error: the first one that it wraps. Contexts and package
 // vfio know no codes, so theirs are given here. It is zero for what has none.
-func codeOf(err error) Code {
-	var c Code
+func codeOf(err error) descriptors.Code {
+	var c descriptors.Code
 	switch {
 	case errors.As(err, &c):
 		return c
 	case is(err, net.ErrClosed, vfio.ErrClosed):
-		return ErrClosed
+		return descriptors.ErrClosed
 	case is(err, context.Canceled):
-		return ErrCanceled
+		return descriptors.ErrCanceled
 	case is(err, vfio.ErrDeviceGone, vfio.ErrBadConfig):
-		return ErrDevice
+		return descriptors.ErrDevice
 	case is(err, context.DeadlineExceeded):
-		return ErrTimeout
+		return descriptors.ErrTimeout
 	case is(err, listening.ErrLimit):
-		return ErrReject
+		return descriptors.ErrReject
 	case is(err, vfio.ErrBadAddress, vfio.ErrUnknownScheme, listening.ErrOption):
-		return ErrInvalidParameter
+		return descriptors.ErrInvalidParameter
 	case is(err, vfio.ErrNotSupported):
-		return ErrNotSupported
+		return descriptors.ErrNotSupported
 	case is(err, listening.ErrInUse, vfio.ErrNoDMAMemory, vfio.ErrNoIOVA, syscall.ENOMEM, syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE):
-		return ErrResource
+		return descriptors.ErrResource
 	}
 	return 0
 }
@@ -241,8 +209,8 @@ func is(err error, any ...error) bool {
 // CommandError is an admin command that the device refused. It wraps the error of
 // its result, and a timeout also context.DeadlineExceeded.
 type CommandError struct {
-	Opcode descriptors.Opcode
-	Result descriptors.Result
+	Opcode datasheet.Opcode
+	Result datasheet.Result
 	// Field is the byte offset in the command of the field that was refused,
 	// zero if none was named.
 	Field uint16
@@ -262,7 +230,7 @@ func (e *CommandError) Unwrap() []error {
 	switch {
 	case !ok:
 		return nil
-	case e.Result == descriptors.ResultTimeout:
+	case e.Result == datasheet.ResultTimeout:
 		return []error{err, context.DeadlineExceeded}
 	}
 	return []error{err}
@@ -287,11 +255,11 @@ func (e *VersionError) Unwrap() error { return ErrVersion }
 // StatusError is a descriptor that completed in error. It matches ErrDescriptor.
 // The descriptor is returned along with it.
 type StatusError struct {
-	Status descriptors.Status
+	Status datasheet.Status
 	// Ended says how the connection ended: ErrDisconnected, ErrPeerLost, ErrPathMTU or
 	// ErrConnectionBroken, which the error then matches too. It is zero if the
 	// connection goes on, if there was none, and if this side has disconnected.
-	Ended Code
+	Ended descriptors.Code
 }
 
 func (e *StatusError) Error() string {
@@ -305,7 +273,7 @@ func (e *StatusError) Error() string {
 // Unwrap returns ErrDescriptor, and how the connection ended.
 func (e *StatusError) Unwrap() []error {
 	if e.Ended == 0 {
-		return []error{ErrDescriptor}
+		return []error{descriptors.ErrDescriptor}
 	}
-	return []error{ErrDescriptor, e.Ended}
+	return []error{descriptors.ErrDescriptor, e.Ended}
 }

@@ -9,16 +9,16 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func TestEvents(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	n := openFake(t, d)
-	got := make(chan descriptors.Event, 8)
-	n.OnEvent(func(e descriptors.Event) {
+	got := make(chan datasheet.Event, 8)
+	n.OnEvent(func(e datasheet.Event) {
 		// A handler may use the NIC.
 		if _, err := n.CreatePtag(context.Background()); err != nil {
 			t.Error(err)
@@ -26,12 +26,12 @@ func TestEvents(t *testing.T) {
 		got <- e
 	})
 	for i := range uint32(3) {
-		d.with(func() { d.event(descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: i}) })
+		d.with(func() { d.event(datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ, Detail: i}) })
 	}
 	for i := range uint32(3) {
 		select {
 		case e := <-got:
-			if e.Code != descriptors.EventLink || e.Detail != i {
+			if e.Code != datasheet.EventLink || e.Detail != i {
 				t.Errorf("event %d: %+v", i, e)
 			}
 		case <-time.After(patience):
@@ -46,10 +46,10 @@ func TestEventFlood(t *testing.T) {
 	d := newFake(t)
 	n := openFake(t, d)
 	block := make(chan struct{})
-	n.OnEvent(func(descriptors.Event) { <-block })
+	n.OnEvent(func(datasheet.Event) { <-block })
 	defer close(block)
 	for range 6000 { // if Poll finds the admin queue busy it takes none of them
-		d.with(func() { d.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: 0xffffffff}) })
+		d.with(func() { d.event(datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: 0xffffffff}) })
 		n.Poll()
 	}
 	h, err := n.Health(contextFor(t))
@@ -72,7 +72,7 @@ func TestEventsAreLoggedSeldom(t *testing.T) {
 	began := time.Now()
 	for range 500 {
 		d.with(func() {
-			d.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: 1, CQ: descriptors.NoCQ})
+			d.event(datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: 1, CQ: datasheet.NoCQ})
 		})
 		n.Poll()
 	}
@@ -101,14 +101,14 @@ func TestEventLogLevels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		event descriptors.Event
+		event datasheet.Event
 		want  []string
 	}{
-		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: 1}, []string{"level=DEBUG", "detail=1"}},
-		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ}, []string{"level=DEBUG", "detail=0"}},
-		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 5}, []string{"level=DEBUG", "vi=5"}},
-		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 6, Detail: 35}, []string{"level=WARN", "vi=6", "detail=35"}},
-		{descriptors.Event{Code: descriptors.EventCQOverrun, CQ: 3}, []string{"level=ERROR", "cq=3"}},
+		{datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ, Detail: 1}, []string{"level=DEBUG", "detail=1"}},
+		{datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ}, []string{"level=DEBUG", "detail=0"}},
+		{datasheet.Event{Code: datasheet.EventConnectionLost, CQ: datasheet.NoCQ, Endpoint: 5}, []string{"level=DEBUG", "vi=5"}},
+		{datasheet.Event{Code: datasheet.EventConnectionLost, CQ: datasheet.NoCQ, Endpoint: 6, Detail: 35}, []string{"level=WARN", "vi=6", "detail=35"}},
+		{datasheet.Event{Code: datasheet.EventCQOverrun, CQ: 3}, []string{"level=ERROR", "cq=3"}},
 	} {
 		d.with(func() { d.event(c.event) })
 		n.Poll()

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver/internal/eventlog"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // maxEvents bounds what a device that floods the host with events can pile up.
@@ -17,19 +17,19 @@ const maxEvents = 1024
 // found the event goes on, and the handler may call anything.
 type eventQueue struct {
 	mu         sync.Mutex
-	handler    func(descriptors.Event)
-	waiting    []descriptors.Event
+	handler    func(datasheet.Event)
+	waiting    []datasheet.Event
 	delivering bool
 	dropped    uint64
 	lines      eventlog.Limiter
 	// last says that the device has failed, nil as long as it has not. Each handler
 	// is told once, after all else: told says that the present one was.
-	last *descriptors.Event
+	last *datasheet.Event
 	told bool
 }
 
 // OnEvent sets the handler of asynchronous events: connections lost, messages
-// dropped, overruns, link changes (see descriptors.EventCode). It is called for
+// dropped, overruns, link changes (see datasheet.EventCode). It is called for
 // one event at a time, in order, on another goroutine. Events are logged while
 // there is no handler, those that a peer can cause with each message at most once a
 // second and VI, with their count; nil restores that. A call that has begun goes on after
@@ -38,7 +38,7 @@ type eventQueue struct {
 // EventCatastrophic says that the device has failed or is gone. It comes once, also
 // to a handler that is set later, whether or not the program uses the NIC: within a
 // second, and within some more if a vfio-user server lives on without its device.
-func (n *NIC) OnEvent(f func(descriptors.Event)) {
+func (n *NIC) OnEvent(f func(datasheet.Event)) {
 	q := &n.events
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,15 +49,15 @@ func (n *NIC) OnEvent(f func(descriptors.Event)) {
 }
 
 // event takes an event from the admin queue. It does not block.
-func (n *NIC) event(e descriptors.Event) {
+func (n *NIC) event(e datasheet.Event) {
 	switch e.Code {
-	case descriptors.EventPostDescriptor, descriptors.EventCompletionProtect:
+	case datasheet.EventPostDescriptor, datasheet.EventCompletionProtect:
 		n.descriptorLost(e.Endpoint, e.Descriptor)
-	case descriptors.EventConnectionLost:
+	case datasheet.EventConnectionLost:
 		n.connectionLost(e.Endpoint, e.Detail)
-	case descriptors.EventCQOverrun:
+	case datasheet.EventCQOverrun:
 		n.cqOverrun(e.CQ)
-	case descriptors.EventCatastrophic:
+	case datasheet.EventCatastrophic:
 		_ = n.fail(&FaultError{Code: e.Detail})
 		return
 	}
@@ -75,7 +75,7 @@ func (n *NIC) event(e descriptors.Event) {
 // catastrophe tells of the device's end. It may be called with locks of the data
 // path held.
 func (n *NIC) catastrophe(reason error) {
-	e := descriptors.Event{Code: descriptors.EventCatastrophic, CQ: descriptors.NoCQ}
+	e := datasheet.Event{Code: datasheet.EventCatastrophic, CQ: datasheet.NoCQ}
 	var fault *FaultError
 	if errors.As(reason, &fault) {
 		e.Detail = fault.Code
@@ -108,7 +108,7 @@ func (n *NIC) deliver() {
 }
 
 // nextEvent takes the event that is to be delivered next, and its handler.
-func (n *NIC) nextEvent() (e descriptors.Event, f func(descriptors.Event), ok bool) {
+func (n *NIC) nextEvent() (e datasheet.Event, f func(datasheet.Event), ok bool) {
 	q := &n.events
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,29 +126,29 @@ func (n *NIC) nextEvent() (e descriptors.Event, f func(descriptors.Event), ok bo
 	return e, nil, false
 }
 
-func (n *NIC) logEvent(e descriptors.Event) {
+func (n *NIC) logEvent(e datasheet.Event) {
 	n.events.lines.Log(e, func(count uint64) { n.logEvents(e, count) })
 }
 
 // logEvents logs the last of count events: at level debug what belongs to every
 // program, a link that changes and a peer that disconnects. A link that goes down breaks
 // no connection; what it does break has a warning of its own.
-func (n *NIC) logEvents(e descriptors.Event, count uint64) {
+func (n *NIC) logEvents(e datasheet.Event, count uint64) {
 	level := slog.LevelWarn
 	switch e.Code {
-	case descriptors.EventCatastrophic:
+	case datasheet.EventCatastrophic:
 		return // fail has logged why
-	case descriptors.EventLink:
+	case datasheet.EventLink:
 		level = slog.LevelDebug
-	case descriptors.EventConnectionLost:
-		if e.Detail == uint32(descriptors.ResultSuccess) {
+	case datasheet.EventConnectionLost:
+		if e.Detail == uint32(datasheet.ResultSuccess) {
 			level = slog.LevelDebug
 		}
-	case descriptors.EventCQOverrun:
+	case datasheet.EventCQOverrun:
 		level = slog.LevelError
 	}
 	about := []any{"vi", e.Endpoint, "detail", e.Detail, "count", count}
-	if e.CQ != descriptors.NoCQ {
+	if e.CQ != datasheet.NoCQ {
 		about = append(about, "cq", e.CQ)
 	}
 	n.log.Log(n.background, level, e.Code.String(), about...)

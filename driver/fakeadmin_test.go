@@ -1,7 +1,7 @@
 package driver_test
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // fakeAdmin is the device's side of the admin queue, and what was created
@@ -13,36 +13,36 @@ type fakeAdmin struct {
 	fetched    uint32
 	written    uint32
 	next       uint32 // number to give out
-	endpoints  map[uint32]descriptors.CreateEndpointBody
+	endpoints  map[uint32]datasheet.CreateEndpointBody
 	cqs        map[uint32]*fakeCQ
-	regions    map[uint32]descriptors.RegisterMemoryBody
-	unanswered []descriptors.Command
+	regions    map[uint32]datasheet.RegisterMemoryBody
+	unanswered []datasheet.Command
 }
 
 type fakeCQ struct {
-	descriptors.CreateCQBody
+	datasheet.CreateCQBody
 	written uint32
 }
 
 func (d *fakeDevice) enableAdmin() {
-	r := func(reg uint64) uint64 { return uint64(d.get(descriptors.AdminOffset + reg)) }
+	r := func(reg uint64) uint64 { return uint64(d.get(datasheet.AdminOffset + reg)) }
 	d.admin = fakeAdmin{
-		sq:      r(descriptors.RegSQBaseLow) | r(descriptors.RegSQBaseHigh)<<32,
-		acq:     r(descriptors.RegACQBaseLow) | r(descriptors.RegACQBaseHigh)<<32,
-		sqMask:  1<<r(descriptors.RegSQLog2) - 1,
-		acqLog2: uint8(r(descriptors.RegACQLog2)),
+		sq:      r(datasheet.RegSQBaseLow) | r(datasheet.RegSQBaseHigh)<<32,
+		acq:     r(datasheet.RegACQBaseLow) | r(datasheet.RegACQBaseHigh)<<32,
+		sqMask:  1<<r(datasheet.RegSQLog2) - 1,
+		acqLog2: uint8(r(datasheet.RegACQLog2)),
 
-		endpoints: map[uint32]descriptors.CreateEndpointBody{},
+		endpoints: map[uint32]datasheet.CreateEndpointBody{},
 		cqs:       map[uint32]*fakeCQ{},
-		regions:   map[uint32]descriptors.RegisterMemoryBody{},
+		regions:   map[uint32]datasheet.RegisterMemoryBody{},
 	}
 }
 
 func (d *fakeDevice) fetchCommands(producer uint32) {
 	for a := &d.admin; a.fetched != producer; a.fetched++ {
-		at := a.sq + uint64(a.fetched&a.sqMask)*descriptors.AdminEntrySize
-		cmd := *descriptors.CommandAt(d.memory(at, descriptors.AdminEntrySize))
-		result, ok := descriptors.ResultSuccess, true
+		at := a.sq + uint64(a.fetched&a.sqMask)*datasheet.AdminEntrySize
+		cmd := *datasheet.CommandAt(d.memory(at, datasheet.AdminEntrySize))
+		result, ok := datasheet.ResultSuccess, true
 		if d.answer != nil {
 			result, ok = d.answer(&cmd)
 		}
@@ -55,50 +55,50 @@ func (d *fakeDevice) fetchCommands(producer uint32) {
 }
 
 // reply answers a command; the body is what a sound device would say.
-func (d *fakeDevice) reply(cmd *descriptors.Command, result descriptors.Result) {
+func (d *fakeDevice) reply(cmd *datasheet.Command, result datasheet.Result) {
 	a := &d.admin
-	if cmd.Opcode == descriptors.OpCreateEndpoint && len(a.endpoints) == fakeEndpoints-1 {
-		result = descriptors.ResultResource
+	if cmd.Opcode == datasheet.OpCreateEndpoint && len(a.endpoints) == fakeEndpoints-1 {
+		result = datasheet.ResultResource
 	}
-	e := descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: cmd.ID, Result: result}
-	if result == descriptors.ResultSuccess {
+	e := datasheet.AdminEntry{Kind: datasheet.EntryReply, ID: cmd.ID, Result: result}
+	if result == datasheet.ResultSuccess {
 		switch cmd.Opcode {
-		case descriptors.OpCreatePtag:
+		case datasheet.OpCreatePtag:
 			a.next++
-			descriptors.Reply[descriptors.PtagBody](&e).Ptag = a.next
-		case descriptors.OpRegisterMemory:
+			datasheet.Reply[datasheet.PtagBody](&e).Ptag = a.next
+		case datasheet.OpRegisterMemory:
 			a.next++
-			descriptors.Reply[descriptors.RegionReply](&e).Handle = a.next
-			a.regions[a.next] = *descriptors.Body[descriptors.RegisterMemoryBody](cmd)
-		case descriptors.OpDeregisterMemory:
-			delete(a.regions, descriptors.Body[descriptors.MemoryBody](cmd).Handle)
-		case descriptors.OpCreateCQ:
+			datasheet.Reply[datasheet.RegionReply](&e).Handle = a.next
+			a.regions[a.next] = *datasheet.Body[datasheet.RegisterMemoryBody](cmd)
+		case datasheet.OpDeregisterMemory:
+			delete(a.regions, datasheet.Body[datasheet.MemoryBody](cmd).Handle)
+		case datasheet.OpCreateCQ:
 			number := uint32(len(a.cqs))
-			descriptors.Reply[descriptors.CQBody](&e).CQ = number
-			a.cqs[number] = &fakeCQ{CreateCQBody: *descriptors.Body[descriptors.CreateCQBody](cmd)}
-		case descriptors.OpCreateEndpoint:
+			datasheet.Reply[datasheet.CQBody](&e).CQ = number
+			a.cqs[number] = &fakeCQ{CreateCQBody: *datasheet.Body[datasheet.CreateCQBody](cmd)}
+		case datasheet.OpCreateEndpoint:
 			number := uint32(1)
 			for a.endpoints[number].Kind != 0 {
 				number++
 			}
-			descriptors.Reply[descriptors.EndpointCreated](&e).Endpoint = number
-			a.endpoints[number] = *descriptors.Body[descriptors.CreateEndpointBody](cmd)
-		case descriptors.OpDestroyEndpoint:
-			delete(a.endpoints, descriptors.Body[descriptors.EndpointBody](cmd).Endpoint)
+			datasheet.Reply[datasheet.EndpointCreated](&e).Endpoint = number
+			a.endpoints[number] = *datasheet.Body[datasheet.CreateEndpointBody](cmd)
+		case datasheet.OpDestroyEndpoint:
+			delete(a.endpoints, datasheet.Body[datasheet.EndpointBody](cmd).Endpoint)
 		}
 	}
 	d.post(e)
 }
 
 // post writes an admin entry and raises the admin vector.
-func (d *fakeDevice) post(e descriptors.AdminEntry) {
+func (d *fakeDevice) post(e datasheet.AdminEntry) {
 	a := &d.admin
-	e.Flags = descriptors.PhaseOf(a.written, a.acqLog2)
+	e.Flags = datasheet.PhaseOf(a.written, a.acqLog2)
 	if d.tamper != nil {
 		d.tamper(&e)
 	}
-	at := a.acq + uint64(a.written&(1<<a.acqLog2-1))*descriptors.AdminEntrySize
-	to := descriptors.AdminEntryAt(d.memory(at, descriptors.AdminEntrySize))
+	at := a.acq + uint64(a.written&(1<<a.acqLog2-1))*datasheet.AdminEntrySize
+	to := datasheet.AdminEntryAt(d.memory(at, datasheet.AdminEntrySize))
 	flags := e.Flags
 	e.Flags = to.Flags
 	*to = e
@@ -108,42 +108,42 @@ func (d *fakeDevice) post(e descriptors.AdminEntry) {
 }
 
 // event posts an asynchronous event, if there is room.
-func (d *fakeDevice) event(ev descriptors.Event) {
-	const lost = descriptors.AdminOffset + descriptors.RegEventsLost
-	if room := uint32(1) << d.admin.acqLog2; d.admin.written-d.get(descriptors.AdminOffset+descriptors.RegACQConsumer) >= room/2 {
+func (d *fakeDevice) event(ev datasheet.Event) {
+	const lost = datasheet.AdminOffset + datasheet.RegEventsLost
+	if room := uint32(1) << d.admin.acqLog2; d.admin.written-d.get(datasheet.AdminOffset+datasheet.RegACQConsumer) >= room/2 {
 		d.set(lost, d.get(lost)+1)
 		return
 	}
-	e := descriptors.AdminEntry{Kind: descriptors.EntryEvent}
-	*descriptors.Reply[descriptors.Event](&e) = ev
+	e := datasheet.AdminEntry{Kind: datasheet.EntryEvent}
+	*datasheet.Reply[datasheet.Event](&e) = ev
 	d.post(e)
 }
 
 // control finds the descriptor that token number i of a work queue names.
-func (d *fakeDevice) control(endpoint uint32, receive bool, i uint32) *descriptors.ControlSegment {
+func (d *fakeDevice) control(endpoint uint32, receive bool, i uint32) *datasheet.ControlSegment {
 	ep := d.admin.endpoints[endpoint]
 	ring, log2 := ep.SendIOVA, ep.SendLog2
 	if receive {
 		ring, log2 = ep.RecvIOVA, ep.RecvLog2
 	}
-	t := descriptors.TokensAt(d.memory(ring+uint64(i&(1<<log2-1))*descriptors.TokenSize, descriptors.TokenSize))[0]
+	t := datasheet.TokensAt(d.memory(ring+uint64(i&(1<<log2-1))*datasheet.TokenSize, datasheet.TokenSize))[0]
 	r := d.admin.regions[t.Handle]
-	return descriptors.ControlAt(d.memory(r.IOVA+(t.Address-r.Address), descriptors.ControlSegmentSize))
+	return datasheet.ControlAt(d.memory(r.IOVA+(t.Address-r.Address), datasheet.ControlSegmentSize))
 }
 
 // complete completes the descriptor that token number i names.
-func (d *fakeDevice) complete(endpoint uint32, receive bool, i, length uint32, status descriptors.Status) {
+func (d *fakeDevice) complete(endpoint uint32, receive bool, i, length uint32, status datasheet.Status) {
 	c := d.control(endpoint, receive, i)
 	c.Length = length
 	c.StoreStatus(status)
 }
 
 // completion writes an entry into a completion queue, with the phase bit added.
-func (d *fakeDevice) completion(cq uint32, e descriptors.Completion) {
+func (d *fakeDevice) completion(cq uint32, e datasheet.Completion) {
 	c := d.admin.cqs[cq]
-	to := &descriptors.CompletionsAt(d.memory(c.IOVA+uint64(c.written&(1<<c.Log2-1))*descriptors.CompletionSize, descriptors.CompletionSize))[0]
+	to := &datasheet.CompletionsAt(d.memory(c.IOVA+uint64(c.written&(1<<c.Log2-1))*datasheet.CompletionSize, datasheet.CompletionSize))[0]
 	to.Endpoint, to.Index, to.Status = e.Endpoint, e.Index, e.Status
-	to.Publish(e.Flags | descriptors.PhaseOf(c.written, c.Log2))
+	to.Publish(e.Flags | datasheet.PhaseOf(c.written, c.Log2))
 	c.written++
 	d.interrupt(int(c.Vector))
 }

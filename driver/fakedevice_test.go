@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -28,16 +28,16 @@ type fakeDevice struct {
 	mu      sync.Mutex
 	config  [256]byte
 	address string // "fake:" if empty
-	bar0    [descriptors.BAR0Size]byte
+	bar0    [datasheet.BAR0Size]byte
 	bar2    *vfio.Memory
 	sram    *vfio.Memory
 	closed  bool
 	gone    bool // all ones from now on
 
 	// Scripts. They are called with mu held.
-	onWrite func(offset uint64, v uint32) bool                        // register writes; true: handled
-	answer  func(cmd *descriptors.Command) (descriptors.Result, bool) // false: no answer
-	tamper  func(e *descriptors.AdminEntry)                           // last look at an entry
+	onWrite func(offset uint64, v uint32) bool                    // register writes; true: handled
+	answer  func(cmd *datasheet.Command) (datasheet.Result, bool) // false: no answer
+	tamper  func(e *datasheet.AdminEntry)                         // last look at an entry
 	mapBAR2 bool
 	mapSRAM bool
 	sparse  []vfio.Area // what of BAR2 can be mapped; none for all
@@ -55,24 +55,24 @@ type fakeDevice struct {
 func newFake(t testing.TB) *fakeDevice {
 	d := &fakeDevice{t: t, dma: map[uint64]*vfio.Memory{}, irqs: map[int]int{}, vectors: 4}
 	le := binary.LittleEndian
-	le.PutUint16(d.config[0:], descriptors.PCIVendorID)
-	le.PutUint16(d.config[2:], descriptors.PCIDeviceID)
-	le.PutUint16(d.config[8:], uint16(descriptors.PCIRevision))
+	le.PutUint16(d.config[0:], datasheet.PCIVendorID)
+	le.PutUint16(d.config[2:], datasheet.PCIDeviceID)
+	le.PutUint16(d.config[8:], uint16(datasheet.PCIRevision))
 	d.chain(d.olderBlocks()...)
 	for reg, v := range map[uint64]uint32{
-		descriptors.RegMagic: descriptors.Magic, descriptors.RegMaxEndpoints: fakeEndpoints, descriptors.RegMaxCQs: fakeCQs,
-		descriptors.RegMaxRegions: 64, descriptors.RegMaxPtags: 8, descriptors.RegMaxQueueLog2: 6, descriptors.RegMaxCQLog2: 8,
-		descriptors.RegMaxSegments: 252, descriptors.RegMaxTransfer: 1 << 20, descriptors.RegMTU: 4096,
-		descriptors.RegSRAMSize: fakeSRAM, descriptors.RegMACLow: 0x03020100, descriptors.RegMACHigh: 0x0504,
-		descriptors.RegPageSizeLog2: 12, descriptors.RegDeviceVersion: 0x010203,
+		datasheet.RegMagic: datasheet.Magic, datasheet.RegMaxEndpoints: fakeEndpoints, datasheet.RegMaxCQs: fakeCQs,
+		datasheet.RegMaxRegions: 64, datasheet.RegMaxPtags: 8, datasheet.RegMaxQueueLog2: 6, datasheet.RegMaxCQLog2: 8,
+		datasheet.RegMaxSegments: 252, datasheet.RegMaxTransfer: 1 << 20, datasheet.RegMTU: 4096,
+		datasheet.RegSRAMSize: fakeSRAM, datasheet.RegMACLow: 0x03020100, datasheet.RegMACHigh: 0x0504,
+		datasheet.RegPageSizeLog2: 12, datasheet.RegDeviceVersion: 0x010203,
 	} {
-		d.set(descriptors.IdentityOffset+reg, v)
+		d.set(datasheet.IdentityOffset+reg, v)
 	}
-	d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady|descriptors.DeviceLinkUp)
-	d.set(descriptors.ClockOffset+descriptors.RegClockResolution, descriptors.ClockResolution)
-	d.set(descriptors.CounterOffset+descriptors.RegCounterCount, uint32(descriptors.CounterCount))
+	d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceLinkUp)
+	d.set(datasheet.ClockOffset+datasheet.RegClockResolution, datasheet.ClockResolution)
+	d.set(datasheet.CounterOffset+datasheet.RegCounterCount, uint32(datasheet.CounterCount))
 	var err error
-	if d.bar2, err = vfio.AllocMemory((fakeEndpoints+fakeCQs)*descriptors.PageSize, vfio.MemoryOptions{}); err != nil {
+	if d.bar2, err = vfio.AllocMemory((fakeEndpoints+fakeCQs)*datasheet.PageSize, vfio.MemoryOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if d.sram, err = vfio.AllocMemory(fakeSRAM, vfio.MemoryOptions{}); err != nil {
@@ -84,13 +84,13 @@ func newFake(t testing.TB) *fakeDevice {
 // olderBlocks are the blocks of a device without a DMA block.
 func (d *fakeDevice) olderBlocks() []fakeBlock {
 	return []fakeBlock{
-		{descriptors.BlockIdentity, descriptors.BlockVersion1, descriptors.IdentityOffset, descriptors.IdentitySize},
-		{descriptors.BlockHealth, descriptors.BlockVersion1, descriptors.HealthOffset, descriptors.HealthSize},
+		{datasheet.BlockIdentity, datasheet.BlockVersion1, datasheet.IdentityOffset, datasheet.IdentitySize},
+		{datasheet.BlockHealth, datasheet.BlockVersion1, datasheet.HealthOffset, datasheet.HealthSize},
 		{0xdecaf, 7 << 16, 0x180, 0x20}, // nobody knows this one
-		{descriptors.BlockAdmin, descriptors.BlockVersion1, descriptors.AdminOffset, descriptors.AdminSize},
-		{descriptors.BlockClock, descriptors.BlockVersion1, descriptors.ClockOffset, descriptors.ClockSize},
-		{descriptors.BlockCounters, descriptors.BlockVersion1, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
-		{descriptors.BlockInterrupt, descriptors.BlockVersion1, descriptors.InterruptOffset, descriptors.InterruptSize},
+		{datasheet.BlockAdmin, datasheet.BlockVersion1, datasheet.AdminOffset, datasheet.AdminSize},
+		{datasheet.BlockClock, datasheet.BlockVersion1, datasheet.ClockOffset, datasheet.ClockSize},
+		{datasheet.BlockCounters, datasheet.BlockVersion1, datasheet.CounterOffset, uint32(datasheet.CountersSize)},
+		{datasheet.BlockInterrupt, datasheet.BlockVersion1, datasheet.InterruptOffset, datasheet.InterruptSize},
 	}
 }
 
@@ -107,10 +107,10 @@ func (d *fakeDevice) chain(blocks ...fakeBlock) {
 		if i+1 < len(blocks) {
 			next = uint32(blocks[i+1].offset)
 		}
-		d.set(b.offset+descriptors.BlockRegType, b.kind)
-		d.set(b.offset+descriptors.BlockRegVersion, b.version)
-		d.set(b.offset+descriptors.BlockRegNext, next)
-		d.set(b.offset+descriptors.BlockRegSize, b.size)
+		d.set(b.offset+datasheet.BlockRegType, b.kind)
+		d.set(b.offset+datasheet.BlockRegVersion, b.version)
+		d.set(b.offset+datasheet.BlockRegNext, next)
+		d.set(b.offset+datasheet.BlockRegSize, b.size)
 	}
 }
 
@@ -129,7 +129,7 @@ func (d *fakeDevice) remove() { d.with(func() { d.gone = true }) }
 
 // doorbell returns what was last stored at an offset in BAR2.
 func (d *fakeDevice) doorbell(offset uint64) uint32 {
-	return descriptors.LoadIndex(descriptors.IndexAt(d.bar2.Bytes()[offset:]))
+	return datasheet.LoadIndex(datasheet.IndexAt(d.bar2.Bytes()[offset:]))
 }
 
 func (d *fakeDevice) Info() vfio.Info {
@@ -210,16 +210,16 @@ func (d *fakeDevice) WriteRegion(index int, offset uint64, p []byte) error {
 // writeRegister is what a sound device does.
 func (d *fakeDevice) writeRegister(offset uint64, v uint32) {
 	switch offset {
-	case descriptors.HealthOffset + descriptors.RegControl:
+	case datasheet.HealthOffset + datasheet.RegControl:
 		d.admin = fakeAdmin{}
 		d.resetDMA()
-		d.set(descriptors.AdminOffset+descriptors.RegAdminStatus, 0)
-		resets := descriptors.HealthOffset + uint64(descriptors.RegResetCount)
+		d.set(datasheet.AdminOffset+datasheet.RegAdminStatus, 0)
+		resets := datasheet.HealthOffset + uint64(datasheet.RegResetCount)
 		d.set(resets, d.get(resets)+1)
-	case descriptors.AdminOffset + descriptors.RegAdminControl:
-		d.set(descriptors.AdminOffset+descriptors.RegAdminStatus, v&descriptors.AdminEnable)
+	case datasheet.AdminOffset + datasheet.RegAdminControl:
+		d.set(datasheet.AdminOffset+datasheet.RegAdminStatus, v&datasheet.AdminEnable)
 		d.enableAdmin()
-	case descriptors.AdminOffset + descriptors.RegSQProducer:
+	case datasheet.AdminOffset + datasheet.RegSQProducer:
 		d.fetchCommands(v)
 	default:
 		if !d.writeDMA(offset, v) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -69,7 +70,7 @@ func (f *foreign) init(ranges []vfio.IOVARange) {
 // address of b, whether the device may write there, and what undoes it.
 func (n *NIC) holdForeign(ctx context.Context, b []byte) (iova uint64, writable bool, drop func() error, err error) {
 	if n.physical != nil {
-		return 0, false, nil, fmt.Errorf("%w: there is no IOMMU, and normal pages may move", ErrNotSupported)
+		return 0, false, nil, fmt.Errorf("%w: there is no IOMMU, and normal pages may move", descriptors.ErrNotSupported)
 	}
 	f := &n.foreign
 	f.mu.Lock()
@@ -148,7 +149,7 @@ func (n *NIC) mapPiece(ctx context.Context, w *window, first uint64, pages []byt
 	case errors.Is(err, vfio.ErrGoHeap):
 		return nil, fmt.Errorf("%w: %w", ErrNotDMAMemory, err)
 	case errors.Is(err, vfio.ErrNotMapped):
-		return nil, fmt.Errorf("%w: %w", ErrInvalidParameter, err)
+		return nil, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, err)
 	case err != nil:
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -99,7 +100,7 @@ func (r *rig) checkReach(t testing.TB, m *driver.Memory, b []byte) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	told := r.d.admin.regions[m.Handle()]
-	if told.Length != uint64(len(b)) || told.Address != m.Address() || told.IOVA%descriptors.PageSize != told.Address%descriptors.PageSize {
+	if told.Length != uint64(len(b)) || told.Address != m.Address() || told.IOVA%datasheet.PageSize != told.Address%datasheet.PageSize {
 		t.Fatalf("the device was told %+v", told)
 	}
 	for at := 0; at < len(b); {
@@ -167,7 +168,7 @@ func TestForeignRefused(t *testing.T) {
 	hidden := anonymous(t, 2*page, unix.PROT_NONE)
 	constant := anonymous(t, 2*page, unix.PROT_READ)
 	writable := anonymous(t, 4*page, unix.PROT_READ|unix.PROT_WRITE)
-	register := func(b []byte, a descriptors.Access) (*driver.Memory, error) {
+	register := func(b []byte, a datasheet.Access) (*driver.Memory, error) {
 		return r.n.RegisterMemory(contextFor(t), b, driver.MemoryAttributes{Access: a})
 	}
 	wants := func(what string, m *driver.Memory, err, want error) {
@@ -180,9 +181,9 @@ func TestForeignRefused(t *testing.T) {
 		}
 	}
 	m, err := register(hidden[10:20], 0)
-	wants("not readable", m, err, driver.ErrInvalidParameter)
+	wants("not readable", m, err, descriptors.ErrInvalidParameter)
 	m, err = register(constant[10:20], 0)
-	wants("not writable", m, err, driver.ErrInvalidParameter)
+	wants("not writable", m, err, descriptors.ErrInvalidParameter)
 
 	// Where the device or the back end refuses, what was mapped before stays and no more.
 	first, err := register(writable[page:page+1], 0)
@@ -192,24 +193,24 @@ func TestForeignRefused(t *testing.T) {
 	mapped = r.mappings()
 	r.d.with(func() { r.d.mapFail = vfio.ErrNotSupported })
 	m, err = register(writable, 0)
-	wants("no mapping", m, err, driver.ErrNotSupported)
+	wants("no mapping", m, err, descriptors.ErrNotSupported)
 	r.d.with(func() {
 		r.d.mapFail = nil
-		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
+		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
 	m, err = register(writable, 0)
-	wants("no region", m, err, driver.ErrResource)
+	wants("no region", m, err, descriptors.ErrResource)
 	r.d.with(func() { r.d.answer = nil })
 	if err := first.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	readOnly, err := register(constant[10:20], descriptors.AccessReadOnly)
+	readOnly, err := register(constant[10:20], datasheet.AccessReadOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mapped = r.mappings()
 	m, err = register(constant[:20], 0)
-	wants("not writable, mapped", m, err, driver.ErrInvalidParameter)
+	wants("not writable, mapped", m, err, descriptors.ErrInvalidParameter)
 	if err := readOnly.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
@@ -57,9 +57,9 @@ func FuzzProgress(f *testing.F) {
 		}
 		for w := words(states); len(w) >= 6; w = w[6:] {
 			d.with(func() {
-				next := descriptors.Progress{Frame: w[0], Length: w[1], Arrived: w[2], Sent: w[3], Queued: w[4], Flags: w[5]}
+				next := datasheet.Progress{Frame: w[0], Length: w[1], Arrived: w[2], Sent: w[3], Queued: w[4], Flags: w[5]}
 				last, s := shown[len(shown)-1], shownProgress{Progress: next}
-				if next.Frame == last.Frame && next.Flags&last.Flags&descriptors.ProgressActive != 0 {
+				if next.Frame == last.Frame && next.Flags&last.Flags&datasheet.ProgressActive != 0 {
 					s.allowed = last.allowed
 				}
 				shown = append(shown, s)
@@ -75,7 +75,7 @@ func FuzzProgress(f *testing.F) {
 
 // shownProgress is what a device has shown, and how many bytes were allowed since.
 type shownProgress struct {
-	descriptors.Progress
+	datasheet.Progress
 	allowed uint32
 }
 
@@ -108,14 +108,14 @@ func FuzzDMALog(f *testing.F) {
 			t.Fatal(err)
 		}
 		d.with(func() {
-			copy(d.memory(d.pair(descriptors.RegLogBaseLow), 16*descriptors.DMARecordSize), ring)
+			copy(d.memory(d.pair(datasheet.RegLogBaseLow), 16*datasheet.DMARecordSize), ring)
 		})
 		p := make([]dmalog.Record, 40)
 		total := 0
 		for {
 			got, err := n.ReadDMALog(p)
 			for _, r := range p[:got] {
-				if r.Engine >= dmalog.Engines || r.Start < 0 || r.End < r.Start || r.Packet < 0 || r.Bytes < 0 || r.Bytes > descriptors.MaxTransfer {
+				if r.Engine >= dmalog.Engines || r.Start < 0 || r.End < r.Start || r.Packet < 0 || r.Bytes < 0 || r.Bytes > datasheet.MaxTransfer {
 					t.Fatalf("%+v", r)
 				}
 			}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // FuzzAdminEntries lets the device write anything into the admin ring while
 // commands of each kind are under way. Whatever they answer, nothing breaks.
 func FuzzAdminEntries(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(make([]byte, descriptors.AdminEntrySize))
+	f.Add(make([]byte, datasheet.AdminEntrySize))
 	f.Add([]byte{1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 0})
 	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, entries []byte) {
@@ -23,16 +24,16 @@ func FuzzAdminEntries(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.OnEvent(func(descriptors.Event) {})
+		n.OnEvent(func(datasheet.Event) {})
 		d.with(func() {
 			// The payload of every answer, and behind the first one raw entries.
-			d.tamper = func(e *descriptors.AdminEntry) {
+			d.tamper = func(e *datasheet.AdminEntry) {
 				for i := range min(len(e.Payload), len(entries)) {
 					e.Payload[i] = uint64(entries[i]) * 0x0101010101010101
 				}
 			}
-			for i := 0; i+descriptors.AdminEntrySize <= len(entries) && i < 64*descriptors.AdminEntrySize; i += descriptors.AdminEntrySize {
-				to := d.memory(d.admin.acq+uint64(i), descriptors.AdminEntrySize)
+			for i := 0; i+datasheet.AdminEntrySize <= len(entries) && i < 64*datasheet.AdminEntrySize; i += datasheet.AdminEntrySize {
+				to := d.memory(d.admin.acq+uint64(i), datasheet.AdminEntrySize)
 				copy(to, entries[i:])
 			}
 		})
@@ -48,7 +49,7 @@ func FuzzAdminEntries(f *testing.F) {
 			_, _ = v.Query(ctx)
 			_, _ = v.ConnectRequest(ctx, driver.Address{}, "")
 		}
-		if r, err := n.ConnectWait(ctx, ""); err == nil && len(r.Discriminator) > descriptors.MaxDiscriminator {
+		if r, err := n.ConnectWait(ctx, ""); err == nil && len(r.Discriminator) > datasheet.MaxDiscriminator {
 			t.Errorf("discriminator of %d bytes", len(r.Discriminator))
 		}
 		if m != nil && v != nil {
@@ -65,9 +66,9 @@ func FuzzAdminEntries(f *testing.F) {
 // over the descriptors. What is handed out was posted, in order, and no longer
 // than posted.
 func FuzzCompletions(f *testing.F) {
-	f.Add([]byte{1, 0, 1, 1}, uint32(64), uint32(descriptors.StatusDone))
-	f.Add([]byte{1, 0, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1}, uint32(0), uint32(descriptors.StatusDone))
-	f.Add([]byte{1, 0, 1, 3}, uint32(0xffffffff), uint32(descriptors.StatusDone))
+	f.Add([]byte{1, 0, 1, 1}, uint32(64), uint32(datasheet.StatusDone))
+	f.Add([]byte{1, 0, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1}, uint32(0), uint32(datasheet.StatusDone))
+	f.Add([]byte{1, 0, 1, 3}, uint32(0xffffffff), uint32(datasheet.StatusDone))
 	f.Add([]byte{0, 0, 1, 1}, uint32(1), uint32(0xffffffff))
 	f.Fuzz(func(t *testing.T, entries []byte, length, status uint32) {
 		r := &rig{d: newFake(t)}
@@ -96,13 +97,13 @@ func FuzzCompletions(f *testing.F) {
 		}
 		r.d.with(func() {
 			// Each entry as the fuzzer says: endpoint, index, status, flags.
-			ring := descriptors.CompletionsAt(r.d.memory(r.d.admin.cqs[0].IOVA, 8*descriptors.CompletionSize))
+			ring := datasheet.CompletionsAt(r.d.memory(r.d.admin.cqs[0].IOVA, 8*datasheet.CompletionSize))
 			for i := 0; i+4 <= len(entries) && i/4 < len(ring); i += 4 {
 				ring[i/4].Endpoint, ring[i/4].Index, ring[i/4].Status = uint32(entries[i]), uint32(entries[i+1]), uint32(entries[i+2])
 				ring[i/4].Publish(uint32(entries[i+3]))
 			}
 			for i := range uint32(3) {
-				r.d.complete(1, false, i, length, descriptors.Status(status))
+				r.d.complete(1, false, i, length, datasheet.Status(status))
 			}
 		})
 		for i := uint32(0); ; i++ {
@@ -116,10 +117,10 @@ func FuzzCompletions(f *testing.F) {
 		}
 		for range 3 {
 			d, err := r.v.SendDone()
-			if err == nil && (d == nil || d.Length() > 64 || d.Status()&descriptors.StatusReserved != 0) {
+			if err == nil && (d == nil || d.Length() > 64 || d.Status()&datasheet.StatusReserved != 0) {
 				t.Fatalf("handed out as sound: %d bytes, %v", d.Length(), d.Status())
 			}
-			if d == nil && !errors.Is(err, driver.ErrNotDone) {
+			if d == nil && !errors.Is(err, descriptors.ErrNotDone) {
 				t.Fatal(err)
 			}
 		}

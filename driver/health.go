@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -19,10 +20,10 @@ type Health = telemetry.Health
 type FaultError struct{ Code, Detail uint32 }
 
 var faultNames = map[uint32]string{
-	descriptors.FaultNone:       "no fault code",
-	descriptors.FaultAdminDMA:   "an admin ring could not be reached at bus address",
-	descriptors.FaultAdminIndex: "impossible admin ring index",
-	descriptors.FaultMemory:     "memory that the device used has gone (unmapped, or its file cut off), detail",
+	datasheet.FaultNone:       "no fault code",
+	datasheet.FaultAdminDMA:   "an admin ring could not be reached at bus address",
+	datasheet.FaultAdminIndex: "impossible admin ring index",
+	datasheet.FaultMemory:     "memory that the device used has gone (unmapped, or its file cut off), detail",
 }
 
 func (e *FaultError) Error() string {
@@ -53,11 +54,11 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 		reg   uint64
 		v     *uint32
 	}{
-		{descriptors.BlockHealth, descriptors.RegFault, &h.Fault},
-		{descriptors.BlockHealth, descriptors.RegFaultDetail, &h.FaultDetail},
-		{descriptors.BlockHealth, descriptors.RegResetCount, &h.Resets},
-		{descriptors.BlockHealth, descriptors.RegHeartbeat, &h.Heartbeat},
-		{descriptors.BlockAdmin, descriptors.RegEventsLost, &lost},
+		{datasheet.BlockHealth, datasheet.RegFault, &h.Fault},
+		{datasheet.BlockHealth, datasheet.RegFaultDetail, &h.FaultDetail},
+		{datasheet.BlockHealth, datasheet.RegResetCount, &h.Resets},
+		{datasheet.BlockHealth, datasheet.RegHeartbeat, &h.Heartbeat},
+		{datasheet.BlockAdmin, datasheet.RegEventsLost, &lost},
 	} {
 		var err error
 		if *r.v, err = n.regs.readContext(ctx, r.block, r.reg); err != nil {
@@ -72,10 +73,10 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 	if err != nil {
 		return Health{}, n.error(op, n.fail(err))
 	}
-	h.Ready = status&descriptors.DeviceReady != 0
-	h.Resetting = status&descriptors.DeviceResetting != 0
-	h.Fatal = status&descriptors.DeviceFatal != 0
-	h.LinkUp = status&descriptors.DeviceLinkUp != 0
+	h.Ready = status&datasheet.DeviceReady != 0
+	h.Resetting = status&datasheet.DeviceResetting != 0
+	h.Fatal = status&datasheet.DeviceFatal != 0
+	h.LinkUp = status&datasheet.DeviceLinkUp != 0
 	h.EventsLost = uint64(lost) + n.events.lost()
 	return h, nil
 }
@@ -88,14 +89,14 @@ func (n *NIC) Clock() (time.Duration, error) {
 		return 0, err
 	}
 	defer n.end()
-	if !n.regs.has(descriptors.BlockClock) {
-		return 0, n.error(op, ErrNotSupported)
+	if !n.regs.has(datasheet.BlockClock) {
+		return 0, n.error(op, descriptors.ErrNotSupported)
 	}
-	unit, err := n.regs.read(descriptors.BlockClock, descriptors.RegClockResolution)
+	unit, err := n.regs.read(datasheet.BlockClock, datasheet.RegClockResolution)
 	if err != nil {
 		return 0, n.error(op, err)
 	}
-	ticks, err := n.regs.read64(descriptors.BlockClock, descriptors.RegClockLow)
+	ticks, err := n.regs.read64(datasheet.BlockClock, datasheet.RegClockLow)
 	if err != nil {
 		return 0, n.error(op, err)
 	}
@@ -153,7 +154,7 @@ func (n *NIC) alive() error {
 // is being closed is reset by that, which is no fault.
 func (n *NIC) failUnlessClosing(err error) error {
 	if n.closing.Load() {
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	return n.fail(err)
 }
@@ -166,21 +167,21 @@ var errReset = fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault)
 func (n *NIC) check() error {
 	status, err := n.regs.status()
 	switch {
-	case errors.Is(err, ErrClosed):
+	case errors.Is(err, descriptors.ErrClosed):
 		return err
 	case err != nil:
 		return n.failUnlessClosing(err)
-	case status&descriptors.DeviceFatal != 0:
-		code, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFault)
+	case status&datasheet.DeviceFatal != 0:
+		code, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFault)
 		if err != nil {
 			return n.failUnlessClosing(err)
 		}
-		detail, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFaultDetail)
+		detail, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFaultDetail)
 		if err != nil {
 			return n.failUnlessClosing(err)
 		}
 		return n.failUnlessClosing(&FaultError{Code: code, Detail: detail})
-	case status&descriptors.DeviceReady == 0:
+	case status&datasheet.DeviceReady == 0:
 		return n.failUnlessClosing(errReset)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // pingRig is two connected VIs on emulated NICs, with a descriptor for each
@@ -35,7 +36,7 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 	})
 	r := &pingRig{nic: na, peer: nb}
 	ctx := contextFor(tb)
-	attributes := driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
+	attributes := driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 4096, SendDepth: 8, RecvDepth: 8,
 		EagerTokens: eager.Mode != driver.EagerOff}
 	lay := func(n *driver.NIC) (*descriptors.Descriptor, *driver.Memory) {
 		p, err := n.CreatePtag(ctx)
@@ -71,7 +72,7 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 		}
 		accepted <- err
 	}()
-	for err = driver.ErrNoMatch; errors.Is(err, driver.ErrNoMatch); {
+	for err = descriptors.ErrNoMatch; errors.Is(err, descriptors.ErrNoMatch); {
 		_, err = r.a.ConnectRequest(ctx, driver.Address{MAC: nb.Identity().MAC}, "")
 	}
 	if err := errors.Join(err, <-accepted); err != nil {
@@ -96,7 +97,7 @@ func (r *pingRig) once() error {
 			if err == nil {
 				break
 			}
-			if err != driver.ErrNotDone {
+			if err != descriptors.ErrNotDone {
 				return err
 			}
 		}
@@ -109,7 +110,7 @@ func (r *pingRig) once() error {
 
 func take(done func() (*descriptors.Descriptor, error)) error {
 	for {
-		if _, err := done(); err != driver.ErrNotDone {
+		if _, err := done(); err != descriptors.ErrNotDone {
 			return err
 		}
 	}

@@ -3,7 +3,7 @@ package driver
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // PCIID names a kind of device in PCI config space.
@@ -34,7 +34,7 @@ type Identity struct {
 	MaxTransfer uint32
 	MTU         int
 	SRAM        uint32
-	MAC         descriptors.MAC
+	MAC         datasheet.MAC
 	// Vectors is the number of interrupt vectors that the driver uses.
 	Vectors int
 	// Blocks are the register blocks found in BAR0, in the order of the chain.
@@ -51,25 +51,25 @@ func readIdentity(r *registers, doorbells uint64) (Identity, error) {
 	var err error
 	read := func(reg uint64) (v uint32) {
 		if err == nil { // a device that has not answered once is not asked again
-			v, err = r.read(descriptors.BlockIdentity, reg)
+			v, err = r.read(datasheet.BlockIdentity, reg)
 		}
 		return v
 	}
-	magic := read(descriptors.RegMagic)
-	id.DeviceVersion = read(descriptors.RegDeviceVersion)
-	id.Features = uint64(read(descriptors.RegFeaturesLow)) | uint64(read(descriptors.RegFeaturesHigh))<<32
-	id.MaxEndpoints = read(descriptors.RegMaxEndpoints)
-	id.MaxCQs = read(descriptors.RegMaxCQs)
-	id.MaxRegions = read(descriptors.RegMaxRegions)
-	id.MaxPtags = read(descriptors.RegMaxPtags)
-	queueLog2 := read(descriptors.RegMaxQueueLog2)
-	cqLog2 := read(descriptors.RegMaxCQLog2)
-	segments := read(descriptors.RegMaxSegments)
-	id.MaxTransfer = min(read(descriptors.RegMaxTransfer), descriptors.MaxTransfer)
-	mtu := read(descriptors.RegMTU)
-	id.SRAM = read(descriptors.RegSRAMSize)
-	low, high := read(descriptors.RegMACLow), read(descriptors.RegMACHigh)
-	pageLog2 := read(descriptors.RegPageSizeLog2)
+	magic := read(datasheet.RegMagic)
+	id.DeviceVersion = read(datasheet.RegDeviceVersion)
+	id.Features = uint64(read(datasheet.RegFeaturesLow)) | uint64(read(datasheet.RegFeaturesHigh))<<32
+	id.MaxEndpoints = read(datasheet.RegMaxEndpoints)
+	id.MaxCQs = read(datasheet.RegMaxCQs)
+	id.MaxRegions = read(datasheet.RegMaxRegions)
+	id.MaxPtags = read(datasheet.RegMaxPtags)
+	queueLog2 := read(datasheet.RegMaxQueueLog2)
+	cqLog2 := read(datasheet.RegMaxCQLog2)
+	segments := read(datasheet.RegMaxSegments)
+	id.MaxTransfer = min(read(datasheet.RegMaxTransfer), datasheet.MaxTransfer)
+	mtu := read(datasheet.RegMTU)
+	id.SRAM = read(datasheet.RegSRAMSize)
+	low, high := read(datasheet.RegMACLow), read(datasheet.RegMACHigh)
+	pageLog2 := read(datasheet.RegPageSizeLog2)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -80,22 +80,22 @@ func readIdentity(r *registers, doorbells uint64) (Identity, error) {
 	switch {
 	case magic == allOnes:
 		return Identity{}, ErrDeviceGone
-	case magic != descriptors.Magic:
-		return Identity{}, fmt.Errorf("%w: the identity block starts with %#x, not %#x", ErrBadRegisters, magic, descriptors.Magic)
-	case 1<<pageLog2 != descriptors.PageSize:
+	case magic != datasheet.Magic:
+		return Identity{}, fmt.Errorf("%w: the identity block starts with %#x, not %#x", ErrBadRegisters, magic, datasheet.Magic)
+	case 1<<pageLog2 != datasheet.PageSize:
 		return Identity{}, bad("log2 of the doorbell page size", pageLog2, 12, 12)
 	case id.MaxEndpoints < 2 || id.MaxEndpoints > maxObjects:
 		return Identity{}, bad("the number of endpoints", id.MaxEndpoints, 2, maxObjects)
 	case id.MaxCQs > maxObjects:
 		return Identity{}, bad("the number of completion queues", id.MaxCQs, 0, maxObjects)
-	case queueLog2 < descriptors.MinQueueLog2 || queueLog2 > descriptors.MaxQueueLog2:
-		return Identity{}, bad("log2 of the queue size", queueLog2, descriptors.MinQueueLog2, descriptors.MaxQueueLog2)
-	case id.MaxCQs > 0 && (cqLog2 < descriptors.MinCQLog2 || cqLog2 > descriptors.MaxCQLog2):
-		return Identity{}, bad("log2 of the completion queue size", cqLog2, descriptors.MinCQLog2, descriptors.MaxCQLog2)
-	case mtu < descriptors.MinMTU || mtu > descriptors.MaxMTU:
-		return Identity{}, bad("the MTU", mtu, descriptors.MinMTU, descriptors.MaxMTU)
+	case queueLog2 < datasheet.MinQueueLog2 || queueLog2 > datasheet.MaxQueueLog2:
+		return Identity{}, bad("log2 of the queue size", queueLog2, datasheet.MinQueueLog2, datasheet.MaxQueueLog2)
+	case id.MaxCQs > 0 && (cqLog2 < datasheet.MinCQLog2 || cqLog2 > datasheet.MaxCQLog2):
+		return Identity{}, bad("log2 of the completion queue size", cqLog2, datasheet.MinCQLog2, datasheet.MaxCQLog2)
+	case mtu < datasheet.MinMTU || mtu > datasheet.MaxMTU:
+		return Identity{}, bad("the MTU", mtu, datasheet.MinMTU, datasheet.MaxMTU)
 	}
-	if need := (uint64(id.MaxEndpoints) + uint64(id.MaxCQs)) * descriptors.PageSize; doorbells < need {
+	if need := (uint64(id.MaxEndpoints) + uint64(id.MaxCQs)) * datasheet.PageSize; doorbells < need {
 		return Identity{}, fmt.Errorf("%w: BAR2 has %#x bytes, the doorbells of %d endpoints and %d completion queues need %#x",
 			ErrBadRegisters, doorbells, id.MaxEndpoints, id.MaxCQs, need)
 	}
@@ -103,8 +103,8 @@ func readIdentity(r *registers, doorbells uint64) (Identity, error) {
 	if id.MaxCQs > 0 {
 		id.MaxCQEntries = 1 << cqLog2
 	}
-	id.MaxSegments = int(min(segments, descriptors.MaxSegments))
+	id.MaxSegments = int(min(segments, datasheet.MaxSegments))
 	id.MTU = int(mtu)
-	id.MAC = descriptors.MAC{byte(low), byte(low >> 8), byte(low >> 16), byte(low >> 24), byte(high), byte(high >> 8)}
+	id.MAC = datasheet.MAC{byte(low), byte(low >> 8), byte(low >> 16), byte(low >> 24), byte(high), byte(high >> 8)}
 	return id, nil
 }

@@ -3,7 +3,7 @@ package driver
 import (
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -84,7 +84,7 @@ func (n *NIC) pickVector() *vector {
 // vectorNumber is v's number as a command wants it.
 func vectorNumber(v *vector) uint16 {
 	if v == nil {
-		return descriptors.NoVector
+		return datasheet.NoVector
 	}
 	return v.number
 }

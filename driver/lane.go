@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -9,7 +9,7 @@ import (
 // in each; the scheduler that decides about it is the one that moves bytes in
 // the emulated NIC and virtual ones in the model.
 type lane struct {
-	shared  *descriptors.Progress
+	shared  *datasheet.Progress
 	bell    doorbell
 	longest uint32 // payload of a frame, in bytes
 	clock   func() int64
@@ -19,12 +19,12 @@ type lane struct {
 	stats   PumpStats
 	strikes int // nonsense since a frame left as it should
 
-	read   descriptors.Progress // counters as they were read last
-	last   descriptors.Progress // those that made sense
-	active bool                 // last is about a frame in progress
-	ours   bool                 // which the host decides about
-	issued uint32               // bytes of it that pulses have allowed
-	whole  bool                 // it has arrived
+	read   datasheet.Progress // counters as they were read last
+	last   datasheet.Progress // those that made sense
+	active bool               // last is about a frame in progress
+	ours   bool               // which the host decides about
+	issued uint32             // bytes of it that pulses have allowed
+	whole  bool               // it has arrived
 
 	// Of the frame and of the pulse under way, for a policy that learns.
 	began, decided int64
@@ -60,10 +60,10 @@ func (l *lane) use(p pipeline.Policy) (err error) {
 
 // step reads the counters and answers. It reports whether they had changed.
 func (l *lane) step() bool {
-	if descriptors.LoadIndex(&l.shared.Sequence) == l.read.Sequence {
+	if datasheet.LoadIndex(&l.shared.Sequence) == l.read.Sequence {
 		return false
 	}
-	var now descriptors.Progress
+	var now datasheet.Progress
 	if !l.shared.Load(&now) {
 		return false // it is being written: the next look finds it
 	}
@@ -74,7 +74,7 @@ func (l *lane) step() bool {
 		return false
 	}
 	same := l.active && now.Frame == l.last.Frame
-	active := now.Flags&descriptors.ProgressActive != 0
+	active := now.Flags&datasheet.ProgressActive != 0
 	if !l.sound(&now, same, active) {
 		l.stats.BadProgress++
 		l.strikes++
@@ -93,7 +93,7 @@ func (l *lane) step() bool {
 
 // sound reports whether counters can be true: of one frame they only grow, and
 // no byte leaves that has not arrived. None of it is to be trusted.
-func (l *lane) sound(now *descriptors.Progress, same, active bool) bool {
+func (l *lane) sound(now *datasheet.Progress, same, active bool) bool {
 	if now.Length > l.longest || now.Arrived > now.Length || now.Sent > now.Arrived || active && now.Length == 0 {
 		return false
 	}
@@ -101,7 +101,7 @@ func (l *lane) sound(now *descriptors.Progress, same, active bool) bool {
 }
 
 // follow takes note of a frame's progress and answers it.
-func (l *lane) follow(now *descriptors.Progress, same bool) {
+func (l *lane) follow(now *datasheet.Progress, same bool) {
 	if !same {
 		l.begin(now)
 	}
@@ -120,10 +120,10 @@ func (l *lane) follow(now *descriptors.Progress, same bool) {
 }
 
 // queued is how many frames wait behind, as far as one can believe it.
-func queued(now *descriptors.Progress) int { return int(min(now.Queued, pipeline.MaxFrame)) }
+func queued(now *datasheet.Progress) int { return int(min(now.Queued, pipeline.MaxFrame)) }
 
 // begin starts a frame.
-func (l *lane) begin(now *descriptors.Progress) {
+func (l *lane) begin(now *datasheet.Progress) {
 	l.issued, l.pulse, l.whole, l.ours = 0, 0, false, true
 	if l.learns != nil {
 		l.began = l.clock()
@@ -133,7 +133,7 @@ func (l *lane) begin(now *descriptors.Progress) {
 }
 
 // arrived hands the incoming counter to the scheduler.
-func (l *lane) arrived(now *descriptors.Progress) {
+func (l *lane) arrived(now *datasheet.Progress) {
 	if l.whole {
 		return
 	}
@@ -146,7 +146,7 @@ func (l *lane) arrived(now *descriptors.Progress) {
 
 // moved hands the outgoing counter to the scheduler: a pulse has been carried
 // out when all that was allowed has left.
-func (l *lane) moved(now *descriptors.Progress) {
+func (l *lane) moved(now *datasheet.Progress) {
 	if l.pulse == 0 || now.Sent != l.issued {
 		return
 	}
@@ -176,7 +176,7 @@ func (l *lane) decide(frame uint32) {
 
 // end is called when the frame is not in progress any more: it has left, or was
 // given up. Same says that now is still about it.
-func (l *lane) end(now *descriptors.Progress, same bool) {
+func (l *lane) end(now *datasheet.Progress, same bool) {
 	if !l.ours {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -22,12 +23,12 @@ func (o *Options) sampleLatency() error {
 	if s := os.Getenv(sampleVariable); o.SampleLatency == 0 && s != "" {
 		k, err := strconv.Atoi(s)
 		if err != nil || k < 1 || k > maxSampleLatency {
-			return fmt.Errorf("%w: %s is %q, want 1 to %d", ErrInvalidParameter, sampleVariable, s, maxSampleLatency)
+			return fmt.Errorf("%w: %s is %q, want 1 to %d", descriptors.ErrInvalidParameter, sampleVariable, s, maxSampleLatency)
 		}
 		o.SampleLatency = k
 	}
 	if o.SampleLatency < 0 || o.SampleLatency > maxSampleLatency {
-		return fmt.Errorf("%w: SampleLatency %d, want 0 to %d", ErrInvalidParameter, o.SampleLatency, maxSampleLatency)
+		return fmt.Errorf("%w: SampleLatency %d, want 0 to %d", descriptors.ErrInvalidParameter, o.SampleLatency, maxSampleLatency)
 	}
 	return nil
 }

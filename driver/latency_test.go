@@ -110,7 +110,7 @@ func TestLatencyBeforeTaken(t *testing.T) {
 	}
 	post()
 	for ctx := contextFor(t); samples() < 1 && ctx.Err() == nil; {
-		if _, err := from.v.RecvDone(); !errors.Is(err, driver.ErrQueueEmpty) {
+		if _, err := from.v.RecvDone(); !errors.Is(err, descriptors.ErrQueueEmpty) {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestLatencyBeforeTaken(t *testing.T) {
 	post()
 	for ctx := contextFor(t); samples() < 2 && ctx.Err() == nil; {
 		into := make([]*descriptors.Descriptor, 1)
-		if _, err := from.v.RecvDoneBatch(into); !errors.Is(err, driver.ErrQueueEmpty) {
+		if _, err := from.v.RecvDoneBatch(into); !errors.Is(err, descriptors.ErrQueueEmpty) {
 			t.Fatal(err)
 		}
 	}
@@ -160,13 +160,13 @@ func TestLatencyRefused(t *testing.T) {
 		return err
 	}
 	for _, k := range []int{-1, 21} {
-		if err := open(k); !errors.Is(err, driver.ErrInvalidParameter) {
+		if err := open(k); !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%d: %v", k, err)
 		}
 	}
 	for value, good := range map[string]bool{"8": true, "0": false, "x": false, "-3": false, "21": false} {
 		t.Setenv("TRAPEZE_LATENCY", value)
-		if err := open(0); good != (err == nil) || !good && !errors.Is(err, driver.ErrInvalidParameter) {
+		if err := open(0); good != (err == nil) || !good && !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

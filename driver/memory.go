@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -16,7 +17,7 @@ type MemoryAttributes struct {
 	Ptag uint32
 	// Access holds the Access bits of package descriptors. Memory allocated with
 	// AccessReadOnly can never be written by the device.
-	Access descriptors.Access
+	Access datasheet.Access
 	// Eager memory has a copy on the device. A registration keeps it: SetAttributes leaves
 	// it as it is.
 	Eager EagerAttributes
@@ -47,10 +48,10 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 	}
 	defer n.end()
 	if size <= 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: %d bytes", ErrInvalidParameter, size), "ask for at least one byte")
+		return nil, n.refuse(op, fmt.Errorf("%w: %d bytes", descriptors.ErrInvalidParameter, size), "ask for at least one byte")
 	}
 	flags := vfio.DMARead | vfio.DMAWrite
-	if a.Access&descriptors.AccessReadOnly != 0 {
+	if a.Access&datasheet.AccessReadOnly != 0 {
 		flags = vfio.DMARead
 	}
 	buf, err := n.newDMA(ctx, uint64(size), flags, vfio.MemoryOptions{})
@@ -86,14 +87,14 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 	}
 	defer n.end()
 	if len(b) == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", ErrInvalidParameter), "give at least one byte")
+		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", descriptors.ErrInvalidParameter), "give at least one byte")
 	}
 	iova, writable, drop, err := n.reach(ctx, b)
 	if err != nil {
 		return nil, n.error(op, err)
 	}
 	var m *Memory
-	if !writable && a.Access&descriptors.AccessReadOnly == 0 {
+	if !writable && a.Access&datasheet.AccessReadOnly == 0 {
 		err = errNotWritable
 	} else {
 		m, err = n.registerAs(ctx, iova, b[:len(b):len(b)], a)
@@ -110,7 +111,7 @@ func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) 
 
 // errNotWritable: memory is to be registered for writing that the device cannot be
 // allowed to write.
-var errNotWritable = fmt.Errorf("%w: it was allocated with AccessReadOnly, or the program itself may not write it", ErrInvalidParameter)
+var errNotWritable = fmt.Errorf("%w: it was allocated with AccessReadOnly, or the program itself may not write it", descriptors.ErrInvalidParameter)
 
 // reach makes sure that the device reaches b until drop is called, and returns its bus
 // address, and whether the device may write there.
@@ -142,7 +143,7 @@ func (n *NIC) hold(address, size uint64) (*dmaBuffer, error) {
 			b.refs++
 			return b, nil
 		default:
-			return nil, fmt.Errorf("%w: %#x bytes at %#x are in part memory of the driver's own", ErrInvalidParameter, size, address)
+			return nil, fmt.Errorf("%w: %#x bytes at %#x are in part memory of the driver's own", descriptors.ErrInvalidParameter, size, address)
 		}
 	}
 	return nil, nil
@@ -163,13 +164,13 @@ func (n *NIC) drop(b *dmaBuffer) error {
 // register tells the device of bytes, which it reaches at iova.
 func (n *NIC) register(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
 	address := addressOf(bytes)
-	reply, err := n.execute(ctx, newCommand(descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+	reply, err := n.execute(ctx, newCommand(datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 		Address: address, Length: uint64(len(bytes)), IOVA: iova, Ptag: a.Ptag, Access: a.Access | a.Eager.access(),
 	}))
 	if err != nil {
 		return nil, err
 	}
-	where := descriptors.Reply[descriptors.RegionReply](reply)
+	where := datasheet.Reply[datasheet.RegionReply](reply)
 	m := &Memory{n: n, bytes: bytes, address: address, attributes: a, handle: where.Handle}
 	if a.Eager.Mode != EagerOff {
 		e, ok := n.eagerAt(m, where)
@@ -224,15 +225,15 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 	defer n.end()
 	switch {
 	case m.gone.Load():
-		return n.error(op, ErrClosed)
+		return n.error(op, descriptors.ErrClosed)
 	case a.Access&eagerBits != 0:
-		return n.refuse(op, fmt.Errorf("%w: rights that Eager stands for", ErrInvalidParameter), "register the memory anew")
-	case !m.writable && a.Access&descriptors.AccessReadOnly == 0:
+		return n.refuse(op, fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter), "register the memory anew")
+	case !m.writable && a.Access&datasheet.AccessReadOnly == 0:
 		return n.error(op, errNotWritable)
 	}
 	a.Eager = m.Attributes().Eager
-	_, err := n.execute(ctx, newCommand(descriptors.OpModifyMemory,
-		descriptors.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access | a.Eager.access()}))
+	_, err := n.execute(ctx, newCommand(datasheet.OpModifyMemory,
+		datasheet.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access | a.Eager.access()}))
 	if err != nil {
 		return n.error(op, err)
 	}
@@ -262,7 +263,7 @@ func (m *Memory) Close(ctx context.Context) error {
 		return n.refuse(op, fmt.Errorf("%w: %s %d has descriptors posted that lie in it", ErrInUse, e.what, e.number),
 			fmt.Sprintf("disconnect the %s and take its descriptors back first", e.what))
 	}
-	_, err := n.execute(ctx, newCommand(descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: m.handle}))
+	_, err := n.execute(ctx, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: m.handle}))
 	switch {
 	case err == nil:
 		return n.error(op, m.drop())

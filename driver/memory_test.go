@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func (r *rig) mappings() int {
@@ -19,7 +20,7 @@ func (r *rig) mappings() int {
 func TestMemory(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	mapped, open := r.mappings(), leaktest.Files(t)
-	a := driver.MemoryAttributes{Ptag: 7, Access: descriptors.AccessRDMAWrite}
+	a := driver.MemoryAttributes{Ptag: 7, Access: datasheet.AccessRDMAWrite}
 	m, err := r.n.AllocMemory(contextFor(t), 5000, a)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestMemory(t *testing.T) {
 
 func TestRegisterWrongMemory(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	m, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{Access: descriptors.AccessReadOnly})
+	m, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{Access: datasheet.AccessReadOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +75,9 @@ func TestRegisterWrongMemory(t *testing.T) {
 		want error
 	}{
 		"Go heap":          {make([]byte, 4096), driver.ErrNotDMAMemory},
-		"nothing":          {nil, driver.ErrInvalidParameter},
-		"empty":            {m.Bytes()[10:10], driver.ErrInvalidParameter},
-		"read-only before": {m.Bytes(), driver.ErrInvalidParameter},
+		"nothing":          {nil, descriptors.ErrInvalidParameter},
+		"empty":            {m.Bytes()[10:10], descriptors.ErrInvalidParameter},
+		"read-only before": {m.Bytes(), descriptors.ErrInvalidParameter},
 	} {
 		mapped := r.mappings()
 		if got, err := r.n.RegisterMemory(contextFor(t), c.b, driver.MemoryAttributes{}); got != nil || !errors.Is(err, c.want) {
@@ -86,7 +87,7 @@ func TestRegisterWrongMemory(t *testing.T) {
 			t.Errorf("%s: %d mappings, %d before", name, r.mappings(), mapped)
 		}
 	}
-	again, err := r.n.RegisterMemory(contextFor(t), m.Bytes(), driver.MemoryAttributes{Access: descriptors.AccessReadOnly})
+	again, err := r.n.RegisterMemory(contextFor(t), m.Bytes(), driver.MemoryAttributes{Access: datasheet.AccessReadOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,24 +101,24 @@ func TestMemoryRefused(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	mapped, open := r.mappings(), leaktest.Files(t)
 	r.d.with(func() {
-		r.d.answer = func(*descriptors.Command) (descriptors.Result, bool) { return descriptors.ResultResource, true }
+		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
-	if _, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{}); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{}); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if _, err := r.n.RegisterMemory(contextFor(t), r.m.Bytes(), driver.MemoryAttributes{}); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.RegisterMemory(contextFor(t), r.m.Bytes(), driver.MemoryAttributes{}); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if _, err := r.n.CreateCQ(contextFor(t), 4); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.CreateCQ(contextFor(t), 4); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if _, err := r.n.CreateVI(contextFor(t), r.v.Attributes(), nil, nil); !errors.Is(err, driver.ErrResource) {
+	if _, err := r.n.CreateVI(contextFor(t), r.v.Attributes(), nil, nil); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if err := r.m.Close(contextFor(t)); !errors.Is(err, driver.ErrResource) {
+	if err := r.m.Close(contextFor(t)); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
-	if err := r.v.Close(contextFor(t)); !errors.Is(err, driver.ErrResource) {
+	if err := r.v.Close(contextFor(t)); !errors.Is(err, descriptors.ErrResource) {
 		t.Error(err)
 	}
 	r.d.with(func() { r.d.answer = nil })
@@ -150,7 +151,7 @@ func TestDeregisterPosted(t *testing.T) {
 		if r.m.Bytes() == nil {
 			t.Error(name, "the memory is gone")
 		}
-		r.complete(q.recv, 0, 64, descriptors.StatusDone)
+		r.complete(q.recv, 0, 64, datasheet.StatusDone)
 		if got, err := q.done(); got != d || err != nil {
 			t.Error(name, got, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // addressOf returns the application address of b, as descriptors name it.
@@ -32,7 +33,7 @@ func liesAt(d *descriptors.Descriptor, address uint64) bool {
 
 // fieldOptions is where a refused CREATE_ENDPOINT has its options, one of which asks for
 // device memory.
-const fieldOptions = uint16(unsafe.Offsetof(descriptors.Command{}.Payload) + unsafe.Offsetof(descriptors.CreateEndpointBody{}.Options))
+const fieldOptions = uint16(unsafe.Offsetof(datasheet.Command{}.Payload) + unsafe.Offsetof(datasheet.CreateEndpointBody{}.Options))
 
 // fieldAccess is where a refused REGISTER_MEMORY has its rights, which ask for device memory.
-const fieldAccess = uint16(unsafe.Offsetof(descriptors.Command{}.Payload) + unsafe.Offsetof(descriptors.RegisterMemoryBody{}.Access))
+const fieldAccess = uint16(unsafe.Offsetof(datasheet.Command{}.Payload) + unsafe.Offsetof(datasheet.RegisterMemoryBody{}.Access))

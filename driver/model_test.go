@@ -89,7 +89,7 @@ func (m *model) post(t *rapid.T) {
 	}
 	err := do(d)
 	if len(q.posted) >= q.depth {
-		if err != driver.ErrQueueFull {
+		if err != descriptors.ErrQueueFull {
 			t.Fatalf("posted to a full queue: %v", err)
 		}
 		return
@@ -123,7 +123,7 @@ func (m *model) takeCompletion(t *rapid.T) {
 	})
 	e, err := m.r.sendCQ.Done()
 	if len(m.owed) == 0 {
-		if err != driver.ErrNotDone {
+		if err != descriptors.ErrNotDone {
 			t.Fatalf("%+v, %v from an empty CQ", e, err)
 		}
 		return
@@ -151,11 +151,11 @@ func (m *model) takeDescriptor(t *rapid.T) {
 	d, err := do()
 	switch {
 	case len(q.posted) == 0:
-		if err != driver.ErrQueueEmpty {
+		if err != descriptors.ErrQueueEmpty {
 			t.Fatalf("%v from an empty queue", err)
 		}
 	case q.completed == 0:
-		if err != driver.ErrNotDone {
+		if err != descriptors.ErrNotDone {
 			t.Fatalf("%v, and nothing has completed", err)
 		}
 	default:

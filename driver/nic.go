@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -99,7 +100,7 @@ type NIC struct {
 const opOpen = "open"
 
 // errNoContext: a call that may block has a nil context.
-var errNoContext = fmt.Errorf("%w: the context is nil", ErrInvalidParameter)
+var errNoContext = fmt.Errorf("%w: the context is nil", descriptors.ErrInvalidParameter)
 
 // Open opens the NIC at an address, see vfio.ParseAddress.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
@@ -121,7 +122,7 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // *VersionError; neither is written to except for enabling memory decoding.
 func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	if dev == nil {
-		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", ErrInvalidParameter))
+		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", descriptors.ErrInvalidParameter))
 	}
 	if ctx == nil {
 		return nil, errors.Join(NewError(opOpen, dev.Info().Address, errNoContext), dev.Close())
@@ -223,12 +224,12 @@ func (n *NIC) FreeSRAM() (free, all uint32, err error) {
 		return 0, 0, err
 	}
 	defer n.end()
-	if n.regs.blocks[descriptors.BlockIdentity].Size < descriptors.RegSRAMFree+4 {
+	if n.regs.blocks[datasheet.BlockIdentity].Size < datasheet.RegSRAMFree+4 {
 		return 0, 0, nil
 	}
-	base, err := n.regs.read(descriptors.BlockIdentity, descriptors.RegSRAMBase)
+	base, err := n.regs.read(datasheet.BlockIdentity, datasheet.RegSRAMBase)
 	if err == nil {
-		free, err = n.regs.read(descriptors.BlockIdentity, descriptors.RegSRAMFree)
+		free, err = n.regs.read(datasheet.BlockIdentity, datasheet.RegSRAMFree)
 	}
 	if err != nil {
 		return 0, 0, n.error(op, err)
@@ -272,11 +273,11 @@ func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
 		return 0, err
 	}
 	defer n.end()
-	reply, err := n.execute(ctx, &descriptors.Command{Opcode: descriptors.OpCreatePtag})
+	reply, err := n.execute(ctx, &datasheet.Command{Opcode: datasheet.OpCreatePtag})
 	if err != nil {
 		return 0, n.error(op, err)
 	}
-	return descriptors.Reply[descriptors.PtagBody](reply).Ptag, nil
+	return datasheet.Reply[datasheet.PtagBody](reply).Ptag, nil
 }
 
 // DestroyPtag destroys a protection tag. It fails with ErrResource while a VI
@@ -287,7 +288,7 @@ func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
 		return err
 	}
 	defer n.end()
-	_, err := n.execute(ctx, newCommand(descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: ptag}))
+	_, err := n.execute(ctx, newCommand(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: ptag}))
 	return n.error(op, err)
 }
 
@@ -313,7 +314,7 @@ func (n *NIC) beginClosing(ctx context.Context, op string) (done bool, err error
 		return true, nil
 	}
 	if err := n.begin(ctx, op); err != nil {
-		if errors.Is(err, ErrClosed) {
+		if errors.Is(err, descriptors.ErrClosed) {
 			return true, nil
 		}
 		return false, err
@@ -331,12 +332,12 @@ func (n *NIC) beginAny(ctx context.Context, op string) error {
 		return n.noContext(op)
 	}
 	if n.closing.Load() {
-		return n.error(op, ErrClosed)
+		return n.error(op, descriptors.ErrClosed)
 	}
 	n.ops.RLock()
 	if n.closing.Load() {
 		n.ops.RUnlock()
-		return n.error(op, ErrClosed)
+		return n.error(op, descriptors.ErrClosed)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (s *notices[T]) add(n *NIC, f func(T, error), next func(*waiter) (T, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.canceled {
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	s.handlers = append(s.handlers, f)
 	if s.ctx == nil {
@@ -48,9 +48,9 @@ func (s *notices[T]) wait(n *NIC, next func(*waiter) (T, error)) {
 		var err error
 		gone := buserror.Catch(func() { x, err = next(&waiter{n: n, ctx: s.ctx, done: n.done}) })
 		if gone != nil { // memory with a descriptor that the program has unmapped
-			err = n.error("wait for a notice", fmt.Errorf("%w: %w", ErrInvalidParameter, gone))
+			err = n.error("wait for a notice", fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, gone))
 		}
-		if errors.Is(err, ErrClosed) || s.ctx.Err() != nil && errors.Is(err, s.ctx.Err()) {
+		if errors.Is(err, descriptors.ErrClosed) || s.ctx.Err() != nil && errors.Is(err, s.ctx.Err()) {
 			s.end()
 			continue
 		}
@@ -99,11 +99,11 @@ func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error 
 	defer v.n.end()
 	switch {
 	case f == nil:
-		return v.n.refuse(op, fmt.Errorf("%w: the handler is nil", ErrInvalidParameter), "")
+		return v.n.refuse(op, fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
 	case q == &v.recv && v.source() != nil:
 		return q.closedAs
 	case q.cq != nil:
-		return v.n.refuse(op, ErrInvalidState, "the queue has a completion queue: ask that for a notice")
+		return v.n.refuse(op, descriptors.ErrInvalidState, "the queue has a completion queue: ask that for a notice")
 	}
 	return v.n.error(op, q.notices.add(v.n, f, q.await))
 }
@@ -112,7 +112,7 @@ func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error 
 func (q *workQueue) await(w *waiter) (*descriptors.Descriptor, error) {
 	defer w.stop()
 	d, err := q.done()
-	for err == ErrNotDone || err == ErrQueueEmpty {
+	for err == descriptors.ErrNotDone || err == descriptors.ErrQueueEmpty {
 		if err := w.pause(q, q.vec, nil); err != nil {
 			return nil, q.vi.n.error("wait for "+q.side, err)
 		}
@@ -130,7 +130,7 @@ func (c *CQ) Notify(f func(Completion, error)) error {
 	}
 	defer c.n.end()
 	if f == nil {
-		return c.n.refuse(op, fmt.Errorf("%w: the handler is nil", ErrInvalidParameter), "")
+		return c.n.refuse(op, fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
 	}
 	return c.n.error(op, c.notices.add(c.n, f, c.await))
 }
@@ -142,14 +142,14 @@ func (c *CQ) begin(op string) error {
 	}
 	if c.leaving.begun(c.n) {
 		c.n.end()
-		return c.n.error(op, ErrClosed)
+		return c.n.error(op, descriptors.ErrClosed)
 	}
 	return nil
 }
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
 	defer w.stop()
-	for err = c.take(&done); err == ErrNotDone; err = c.take(&done) {
+	for err = c.take(&done); err == descriptors.ErrNotDone; err = c.take(&done) {
 		if err := w.pause(c, c.vec, nil); err != nil {
 			return done, c.n.error("wait for CQ", err)
 		}
@@ -192,7 +192,7 @@ func (c *CQ) Arm() error {
 	c.change.Lock()
 	defer c.change.Unlock()
 	if c.ready == nil {
-		return c.n.refuse(op, ErrInvalidState, "call FD first")
+		return c.n.refuse(op, descriptors.ErrInvalidState, "call FD first")
 	}
 	if c.armed.Swap(true) {
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -20,10 +21,10 @@ func TestOpenIdentifies(t *testing.T) {
 	n := openFake(t, newFake(t))
 	id := n.Identity()
 	want := driver.Identity{
-		PCI:           driver.PCIID{Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID},
+		PCI:           driver.PCIID{Vendor: datasheet.PCIVendorID, Device: datasheet.PCIDeviceID},
 		DeviceVersion: 0x010203, MaxEndpoints: fakeEndpoints, MaxCQs: fakeCQs, MaxRegions: 64, MaxPtags: 8,
 		MaxQueueDepth: 64, MaxCQEntries: 256, MaxSegments: 252, MaxTransfer: 1 << 20, MTU: 4096, SRAM: fakeSRAM,
-		MAC: descriptors.MAC{0, 1, 2, 3, 4, 5}, Vectors: 4,
+		MAC: datasheet.MAC{0, 1, 2, 3, 4, 5}, Vectors: 4,
 	}
 	var names []string
 	for _, b := range id.Blocks {
@@ -48,7 +49,7 @@ func TestOpenIdentifies(t *testing.T) {
 // TestOpenRefuses opens devices that are not what they should be.
 func TestOpenRefuses(t *testing.T) {
 	identity := func(reg uint64, v uint32) func(*fakeDevice) {
-		return func(d *fakeDevice) { d.set(descriptors.IdentityOffset+reg, v) }
+		return func(d *fakeDevice) { d.set(datasheet.IdentityOffset+reg, v) }
 	}
 	header := func(block, reg uint64, v uint32) func(*fakeDevice) {
 		return func(d *fakeDevice) { d.set(block+reg, v) }
@@ -72,56 +73,56 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		}, driver.ErrDeviceGone, "removed"},
 		{"registers zero", func(d *fakeDevice) { clear(d.bar0[:]) }, driver.ErrBadRegisters, "size of 0x0"},
-		{"chain loops", header(descriptors.ClockOffset, descriptors.BlockRegNext, descriptors.HealthOffset), driver.ErrBadRegisters, "loops"},
-		{"chain points at itself", header(descriptors.HealthOffset, descriptors.BlockRegNext, descriptors.HealthOffset), driver.ErrBadRegisters, "loops"},
-		{"chain leaves BAR0", header(descriptors.HealthOffset, descriptors.BlockRegNext, descriptors.BAR0Size-8), driver.ErrBadRegisters, "outside BAR0"},
-		{"chain leaves by far", header(descriptors.HealthOffset, descriptors.BlockRegNext, 0xfffffff0), driver.ErrBadRegisters, "outside BAR0"},
-		{"chain misaligned", header(descriptors.HealthOffset, descriptors.BlockRegNext, descriptors.AdminOffset+2), driver.ErrBadRegisters, "multiple of 4"},
-		{"block too large", header(descriptors.AdminOffset, descriptors.BlockRegSize, descriptors.BAR0Size), driver.ErrBadRegisters, "does not fit"},
-		{"block too small", header(descriptors.AdminOffset, descriptors.BlockRegSize, 0x20), driver.ErrBadRegisters, "are needed"},
-		{"block smaller than its header", header(descriptors.AdminOffset, descriptors.BlockRegSize, 8), driver.ErrBadRegisters, "does not fit"},
-		{"no identity first", header(0, descriptors.BlockRegType, descriptors.BlockClock), driver.ErrBadRegisters, "identity"},
-		{"no admin block", header(descriptors.AdminOffset, descriptors.BlockRegType, 0x999), driver.ErrBadRegisters, "no admin block"},
-		{"two clocks", header(descriptors.InterruptOffset, descriptors.BlockRegType, descriptors.BlockClock), driver.ErrBadRegisters, "second clock"},
-		{"identity from the future", header(0, descriptors.BlockRegVersion, 2<<16|3), driver.ErrVersion, "identity block at 0x0 of BAR0 has version 2.3, this driver knows 1.x"},
-		{"health from the past", header(descriptors.HealthOffset, descriptors.BlockRegVersion, 9), driver.ErrVersion, "version 0.9"},
-		{"no magic", identity(descriptors.RegMagic, 0x12345678), driver.ErrBadRegisters, "0x12345678"},
-		{"page size", identity(descriptors.RegPageSizeLog2, 16), driver.ErrBadRegisters, "page size"},
-		{"page size shift", identity(descriptors.RegPageSizeLog2, 0xffffffff), driver.ErrBadRegisters, "page size"},
-		{"no endpoints", identity(descriptors.RegMaxEndpoints, 0), driver.ErrBadRegisters, "endpoints"},
-		{"too many endpoints", identity(descriptors.RegMaxEndpoints, 0xffffffff), driver.ErrBadRegisters, "endpoints"},
-		{"too many CQs", identity(descriptors.RegMaxCQs, 1<<20), driver.ErrBadRegisters, "completion queues"},
-		{"doorbells do not fit", identity(descriptors.RegMaxEndpoints, 1000), driver.ErrBadRegisters, "BAR2"},
-		{"queues too long", identity(descriptors.RegMaxQueueLog2, 31), driver.ErrBadRegisters, "queue size"},
-		{"CQs too long", identity(descriptors.RegMaxCQLog2, 40), driver.ErrBadRegisters, "completion queue size"},
-		{"MTU", identity(descriptors.RegMTU, 20), driver.ErrBadRegisters, "MTU"},
+		{"chain loops", header(datasheet.ClockOffset, datasheet.BlockRegNext, datasheet.HealthOffset), driver.ErrBadRegisters, "loops"},
+		{"chain points at itself", header(datasheet.HealthOffset, datasheet.BlockRegNext, datasheet.HealthOffset), driver.ErrBadRegisters, "loops"},
+		{"chain leaves BAR0", header(datasheet.HealthOffset, datasheet.BlockRegNext, datasheet.BAR0Size-8), driver.ErrBadRegisters, "outside BAR0"},
+		{"chain leaves by far", header(datasheet.HealthOffset, datasheet.BlockRegNext, 0xfffffff0), driver.ErrBadRegisters, "outside BAR0"},
+		{"chain misaligned", header(datasheet.HealthOffset, datasheet.BlockRegNext, datasheet.AdminOffset+2), driver.ErrBadRegisters, "multiple of 4"},
+		{"block too large", header(datasheet.AdminOffset, datasheet.BlockRegSize, datasheet.BAR0Size), driver.ErrBadRegisters, "does not fit"},
+		{"block too small", header(datasheet.AdminOffset, datasheet.BlockRegSize, 0x20), driver.ErrBadRegisters, "are needed"},
+		{"block smaller than its header", header(datasheet.AdminOffset, datasheet.BlockRegSize, 8), driver.ErrBadRegisters, "does not fit"},
+		{"no identity first", header(0, datasheet.BlockRegType, datasheet.BlockClock), driver.ErrBadRegisters, "identity"},
+		{"no admin block", header(datasheet.AdminOffset, datasheet.BlockRegType, 0x999), driver.ErrBadRegisters, "no admin block"},
+		{"two clocks", header(datasheet.InterruptOffset, datasheet.BlockRegType, datasheet.BlockClock), driver.ErrBadRegisters, "second clock"},
+		{"identity from the future", header(0, datasheet.BlockRegVersion, 2<<16|3), driver.ErrVersion, "identity block at 0x0 of BAR0 has version 2.3, this driver knows 1.x"},
+		{"health from the past", header(datasheet.HealthOffset, datasheet.BlockRegVersion, 9), driver.ErrVersion, "version 0.9"},
+		{"no magic", identity(datasheet.RegMagic, 0x12345678), driver.ErrBadRegisters, "0x12345678"},
+		{"page size", identity(datasheet.RegPageSizeLog2, 16), driver.ErrBadRegisters, "page size"},
+		{"page size shift", identity(datasheet.RegPageSizeLog2, 0xffffffff), driver.ErrBadRegisters, "page size"},
+		{"no endpoints", identity(datasheet.RegMaxEndpoints, 0), driver.ErrBadRegisters, "endpoints"},
+		{"too many endpoints", identity(datasheet.RegMaxEndpoints, 0xffffffff), driver.ErrBadRegisters, "endpoints"},
+		{"too many CQs", identity(datasheet.RegMaxCQs, 1<<20), driver.ErrBadRegisters, "completion queues"},
+		{"doorbells do not fit", identity(datasheet.RegMaxEndpoints, 1000), driver.ErrBadRegisters, "BAR2"},
+		{"queues too long", identity(datasheet.RegMaxQueueLog2, 31), driver.ErrBadRegisters, "queue size"},
+		{"CQs too long", identity(datasheet.RegMaxCQLog2, 40), driver.ErrBadRegisters, "completion queue size"},
+		{"MTU", identity(datasheet.RegMTU, 20), driver.ErrBadRegisters, "MTU"},
 		{"never ready", func(d *fakeDevice) {
-			d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceResetting)
+			d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceResetting)
 		}, driver.ErrNotReady, "status 0x2"},
 		{"never reset", func(d *fakeDevice) {
-			d.onWrite = func(offset uint64, v uint32) bool { return offset == descriptors.HealthOffset+descriptors.RegControl }
+			d.onWrite = func(offset uint64, v uint32) bool { return offset == datasheet.HealthOffset+datasheet.RegControl }
 		}, driver.ErrNotReady, ""},
 		{"fatal after reset", func(d *fakeDevice) {
-			d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady|descriptors.DeviceFatal)
+			d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceFatal)
 		}, driver.ErrNotReady, "status 0x5"},
 		{"gone by the reset", func(d *fakeDevice) {
 			d.onWrite = func(offset uint64, v uint32) bool {
-				d.gone = offset == descriptors.HealthOffset+descriptors.RegControl
+				d.gone = offset == datasheet.HealthOffset+datasheet.RegControl
 				return d.gone
 			}
 		}, driver.ErrDeviceGone, ""},
 		{"admin queue never enabled", func(d *fakeDevice) {
 			d.onWrite = func(offset uint64, v uint32) bool {
-				return offset == descriptors.AdminOffset+descriptors.RegAdminControl
+				return offset == datasheet.AdminOffset+datasheet.RegAdminControl
 			}
 		}, driver.ErrNotReady, "admin queue"},
 		{"admin queue refused", func(d *fakeDevice) {
 			d.onWrite = func(offset uint64, v uint32) bool {
-				if offset != descriptors.AdminOffset+descriptors.RegAdminControl {
+				if offset != datasheet.AdminOffset+datasheet.RegAdminControl {
 					return false
 				}
-				d.set(descriptors.AdminOffset+descriptors.RegAdminStatus, descriptors.AdminError)
-				d.set(descriptors.HealthOffset+descriptors.RegFault, descriptors.FaultAdminDMA)
+				d.set(datasheet.AdminOffset+datasheet.RegAdminStatus, datasheet.AdminError)
+				d.set(datasheet.HealthOffset+datasheet.RegFault, datasheet.FaultAdminDMA)
 				return true
 			}
 		}, driver.ErrDeviceFault, "admin ring"},
@@ -151,13 +152,13 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestVersionErrorNamesBlock(t *testing.T) {
 	d := newFake(t)
-	d.set(descriptors.AdminOffset+descriptors.BlockRegVersion, 3<<16)
+	d.set(datasheet.AdminOffset+datasheet.BlockRegVersion, 3<<16)
 	_, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet})
 	var v *driver.VersionError
 	if !errors.As(err, &v) {
 		t.Fatal(err)
 	}
-	want := driver.VersionError{Block: descriptors.BlockAdmin, Offset: descriptors.AdminOffset, Found: 3 << 16, Wanted: descriptors.BlockVersion1}
+	want := driver.VersionError{Block: datasheet.BlockAdmin, Offset: datasheet.AdminOffset, Found: 3 << 16, Wanted: datasheet.BlockVersion1}
 	if diff := cmp.Diff(want, *v); diff != "" {
 		t.Error(diff)
 	}
@@ -167,7 +168,7 @@ func TestOpenOtherIDs(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	binary.LittleEndian.PutUint16(d.config[0:], 0x1d0f)
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, IDs: []driver.PCIID{{Vendor: 0x1d0f, Device: descriptors.PCIDeviceID}}})
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, IDs: []driver.PCIID{{Vendor: 0x1d0f, Device: datasheet.PCIDeviceID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,8 +181,8 @@ func TestOpenOtherIDs(t *testing.T) {
 func TestOpenMinorVersion(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
-	d.set(descriptors.HealthOffset+descriptors.BlockRegVersion, descriptors.BlockVersion1|9)
-	d.set(descriptors.HealthOffset+descriptors.BlockRegSize, descriptors.HealthSize+0x40)
+	d.set(datasheet.HealthOffset+datasheet.BlockRegVersion, datasheet.BlockVersion1|9)
+	d.set(datasheet.HealthOffset+datasheet.BlockRegSize, datasheet.HealthSize+0x40)
 	openFake(t, d)
 }
 
@@ -189,13 +190,13 @@ func TestOpenMinorVersion(t *testing.T) {
 func TestOpenWithoutOptionalBlocks(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
-	d.set(descriptors.ClockOffset+descriptors.BlockRegType, 0x998)
-	d.set(descriptors.CounterOffset+descriptors.BlockRegType, 0x999)
+	d.set(datasheet.ClockOffset+datasheet.BlockRegType, 0x998)
+	d.set(datasheet.CounterOffset+datasheet.BlockRegType, 0x999)
 	n := openFake(t, d)
-	if _, err := n.Clock(); !errors.Is(err, driver.ErrNotSupported) {
+	if _, err := n.Clock(); !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
-	if _, err := n.Counters(); !errors.Is(err, driver.ErrNotSupported) {
+	if _, err := n.Counters(); !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
 }
@@ -203,7 +204,7 @@ func TestOpenWithoutOptionalBlocks(t *testing.T) {
 func TestOpenCanceled(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
-	d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceResetting)
+	d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceResetting)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
 	if _, err := driver.New(ctx, d, driver.Options{Logger: quiet, CommandTimeout: 50 * time.Millisecond}); !errors.Is(err, context.Canceled) {
@@ -224,19 +225,19 @@ func TestOpenBadAddress(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte{}, uint64(0))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 1, 0}, uint64(0))
-	f.Add([]byte{0x00, 0x02, 0, 0}, uint64(descriptors.ClockOffset+descriptors.BlockRegNext))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, uint64(descriptors.IdentityOffset+descriptors.RegMaxEndpoints))
+	f.Add([]byte{0x00, 0x02, 0, 0}, uint64(datasheet.ClockOffset+datasheet.BlockRegNext))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, uint64(datasheet.IdentityOffset+datasheet.RegMaxEndpoints))
 	f.Fuzz(func(t *testing.T, registers []byte, at uint64) {
 		d := newFake(t)
-		copy(d.bar0[at%descriptors.BAR0Size:], registers)
+		copy(d.bar0[at%datasheet.BAR0Size:], registers)
 		n, err := driver.New(t.Context(), d, driver.Options{Logger: quiet, CommandTimeout: time.Millisecond})
 		if err != nil {
 			return
 		}
 		// What was opened has limits that everything else can rely on.
 		id := n.Identity()
-		if id.MaxEndpoints > fakeEndpoints+fakeCQs || id.MaxCQs > fakeEndpoints+fakeCQs || id.MaxQueueDepth > 1<<descriptors.MaxQueueLog2 ||
-			id.MaxTransfer > descriptors.MaxTransfer || id.MTU > descriptors.MaxMTU {
+		if id.MaxEndpoints > fakeEndpoints+fakeCQs || id.MaxCQs > fakeEndpoints+fakeCQs || id.MaxQueueDepth > 1<<datasheet.MaxQueueLog2 ||
+			id.MaxTransfer > datasheet.MaxTransfer || id.MTU > datasheet.MaxMTU {
 			t.Errorf("opened with %+v", id)
 		}
 		// Reading may fail: the registers are somebody's imagination.

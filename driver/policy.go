@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -44,7 +45,7 @@ type Policy struct {
 	Name string
 	At   Placement
 	// MinPulseSend and MinPulseReceive are the sizes of policies that have one, in
-	// bytes, 1 to descriptors.MaxMinPulse: the pulse of static and cut-through, the
+	// bytes, 1 to datasheet.MaxMinPulse: the pulse of static and cut-through, the
 	// threshold of the eager ones. Zero is the policy's default.
 	MinPulseSend, MinPulseReceive int
 	// Plan, if not nil, is used at the host instead of a policy that has a name.
@@ -71,16 +72,16 @@ var sized = map[string]int{
 // NICPolicies returns the names of the policies that a device can have built in.
 func NICPolicies() []string {
 	var names []string
-	for p := descriptors.DMAPolicyStoreAndForward; p <= descriptors.DMAPolicyAuto; p++ {
+	for p := datasheet.DMAPolicyStoreAndForward; p <= datasheet.DMAPolicyAuto; p++ {
 		names = append(names, p.String())
 	}
 	return names
 }
 
 // builtIn returns the number of a policy of NICPolicies.
-func builtIn(name string) (descriptors.DMAPolicy, bool) {
+func builtIn(name string) (datasheet.DMAPolicy, bool) {
 	i := slices.Index(NICPolicies(), name)
-	return descriptors.DMAPolicyStoreAndForward + descriptors.DMAPolicy(i), i >= 0
+	return datasheet.DMAPolicyStoreAndForward + datasheet.DMAPolicy(i), i >= 0
 }
 
 // offLine is the policy of package pipeline that cannot do without schedules
@@ -102,10 +103,10 @@ func (p Policy) Check() error {
 // plan checks p and returns what the pump is to run, which is empty at the NIC.
 func (p Policy) plan() (plan pipeline.Plan, err error) {
 	if p.At != AtNIC && p.At != AtHost {
-		return plan, fmt.Errorf("%w: placement %d", ErrInvalidParameter, int(p.At))
+		return plan, fmt.Errorf("%w: placement %d", descriptors.ErrInvalidParameter, int(p.At))
 	}
 	if p.Deadline < 0 || p.Deadline > maxDeadline || p.Deadline%time.Microsecond != 0 {
-		return plan, fmt.Errorf("%w: a deadline of %v is not 1us to %v in whole microseconds", ErrInvalidParameter, p.Deadline, maxDeadline)
+		return plan, fmt.Errorf("%w: a deadline of %v is not 1us to %v in whole microseconds", descriptors.ErrInvalidParameter, p.Deadline, maxDeadline)
 	}
 	if p.Plan != nil {
 		return p.ownPlan()
@@ -125,7 +126,7 @@ func (p Policy) plan() (plan pipeline.Plan, err error) {
 	}
 	plan, err = pipeline.ByName(name, pipeline.Parameters{MinPulseSend: p.MinPulseSend, MinPulseReceive: p.MinPulseReceive})
 	if err != nil {
-		return plan, fmt.Errorf("%w: %w", ErrInvalidParameter, err)
+		return plan, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, err)
 	}
 	return plan, nil
 }
@@ -134,11 +135,11 @@ func (p Policy) plan() (plan pipeline.Plan, err error) {
 func (p Policy) ownPlan() (plan pipeline.Plan, err error) {
 	switch {
 	case p.At != AtHost:
-		return plan, fmt.Errorf("%w: a plan runs at the host, not at the NIC", ErrInvalidParameter)
+		return plan, fmt.Errorf("%w: a plan runs at the host, not at the NIC", descriptors.ErrInvalidParameter)
 	case p.Name != "" || p.MinPulseSend != 0 || p.MinPulseReceive != 0:
-		return plan, fmt.Errorf("%w: a plan has neither a name nor sizes beside it", ErrInvalidParameter)
+		return plan, fmt.Errorf("%w: a plan has neither a name nor sizes beside it", descriptors.ErrInvalidParameter)
 	case p.Plan.Send == nil || p.Plan.Receive == nil:
-		return plan, fmt.Errorf("%w: a plan decides both directions", ErrInvalidParameter)
+		return plan, fmt.Errorf("%w: a plan decides both directions", descriptors.ErrInvalidParameter)
 	}
 	return *p.Plan, nil
 }
@@ -148,14 +149,14 @@ func (p Policy) checkName() error {
 		return nil
 	}
 	if !slices.Contains(pipeline.PolicyNames(), p.Name) {
-		return fmt.Errorf("%w: %w %q; there are %s", ErrInvalidParameter, pipeline.ErrUnknownPolicy, p.Name, strings.Join(HostPolicies(), ", "))
+		return fmt.Errorf("%w: %w %q; there are %s", descriptors.ErrInvalidParameter, pipeline.ErrUnknownPolicy, p.Name, strings.Join(HostPolicies(), ", "))
 	}
 	if p.Name == offLine {
 		return fmt.Errorf("%w: policy %s needs schedules that were computed for one platform and one payload, which a live device is not; there are %s",
-			ErrInvalidParameter, p.Name, strings.Join(HostPolicies(), ", "))
+			descriptors.ErrInvalidParameter, p.Name, strings.Join(HostPolicies(), ", "))
 	}
 	if _, ok := builtIn(p.Name); p.At == AtNIC && !ok {
-		return fmt.Errorf("%w: policy %s runs at the host only; a NIC has %s", ErrInvalidParameter, p.Name, strings.Join(NICPolicies(), ", "))
+		return fmt.Errorf("%w: policy %s runs at the host only; a NIC has %s", descriptors.ErrInvalidParameter, p.Name, strings.Join(NICPolicies(), ", "))
 	}
 	return nil
 }
@@ -168,14 +169,14 @@ func (p Policy) checkSizes() error {
 		if s.n == 0 {
 			continue
 		}
-		if s.n < 0 || s.n > descriptors.MaxMinPulse {
-			return fmt.Errorf("%w: a minimum pulse of %d bytes to %s, it is 1 to %d", ErrInvalidParameter, s.n, s.what, descriptors.MaxMinPulse)
+		if s.n < 0 || s.n > datasheet.MaxMinPulse {
+			return fmt.Errorf("%w: a minimum pulse of %d bytes to %s, it is 1 to %d", descriptors.ErrInvalidParameter, s.n, s.what, datasheet.MaxMinPulse)
 		}
 		if p.Name == "" && p.At == AtNIC {
-			return fmt.Errorf("%w: a minimum pulse to %s and no policy that it belongs to", ErrInvalidParameter, s.what)
+			return fmt.Errorf("%w: a minimum pulse to %s and no policy that it belongs to", descriptors.ErrInvalidParameter, s.what)
 		}
 		if _, ok := sized[p.Name]; !ok && p.Name != "" {
-			return fmt.Errorf("%w: policy %s has no minimum pulse", ErrInvalidParameter, p.Name)
+			return fmt.Errorf("%w: policy %s has no minimum pulse", descriptors.ErrInvalidParameter, p.Name)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -26,20 +27,20 @@ type deaf struct {
 
 func (d *deaf) WriteRegion(index int, offset uint64, p []byte) error {
 	if index == vfio.RegionBAR0 && !d.hears.Load() &&
-		(offset == descriptors.DMAOffset+descriptors.RegPulseTx || offset == descriptors.DMAOffset+descriptors.RegPulseRx) {
+		(offset == datasheet.DMAOffset+datasheet.RegPulseTx || offset == datasheet.DMAOffset+datasheet.RegPulseRx) {
 		return nil
 	}
 	return d.Device.WriteRegion(index, offset, p)
 }
 
-func (d *deaf) engine(t *testing.T, e descriptors.DMAEngine) descriptors.DMAState {
+func (d *deaf) engine(t *testing.T, e datasheet.DMAEngine) datasheet.DMAState {
 	t.Helper()
 	var b [4]byte
-	at := uint64(descriptors.DMAOffset + descriptors.DMAEngineBase + uint32(e)*descriptors.DMAEngineSize + descriptors.EngineRegState)
+	at := uint64(datasheet.DMAOffset + datasheet.DMAEngineBase + uint32(e)*datasheet.DMAEngineSize + datasheet.EngineRegState)
 	if err := d.ReadRegion(vfio.RegionBAR0, at, b[:]); err != nil {
 		t.Fatal(err)
 	}
-	return descriptors.DMAState(binary.LittleEndian.Uint32(b[:]))
+	return datasheet.DMAState(binary.LittleEndian.Uint32(b[:]))
 }
 
 // newDeaf opens a pair whose first device hears no pulses, with policies at the
@@ -112,7 +113,7 @@ func TestCloseWithHeldFrame(t *testing.T) {
 			postOne(t, a, b)
 			waittest.Until(t, "a frame is held", func() bool {
 				a.Poll()
-				return d.engine(t, descriptors.EngineNetTx) == descriptors.DMAWaits
+				return d.engine(t, datasheet.EngineNetTx) == datasheet.DMAWaits
 			})
 			end(t, d, a, b)
 		})
@@ -140,9 +141,9 @@ func TestPolicyConcurrent(t *testing.T) {
 						for i := 0; ; i++ {
 							err := do(i)
 							switch {
-							case errors.Is(err, driver.ErrClosed):
+							case errors.Is(err, descriptors.ErrClosed):
 								return
-							case err != nil && !errors.Is(err, pipeline.ErrUnknownPolicy) && !errors.Is(err, driver.ErrInvalidState):
+							case err != nil && !errors.Is(err, pipeline.ErrUnknownPolicy) && !errors.Is(err, descriptors.ErrInvalidState):
 								t.Error(err)
 								return
 							}

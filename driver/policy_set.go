@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -30,9 +30,9 @@ func (n *NIC) SetPolicy(p Policy) error {
 		}
 		n.dma.own = &own
 	}
-	before, err := n.regs.read(descriptors.BlockDMA, descriptors.RegPulseDeadline)
+	before, err := n.regs.read(datasheet.BlockDMA, datasheet.RegPulseDeadline)
 	if err == nil && p.Deadline != 0 {
-		err = n.setDMA(descriptors.RegPulseDeadline, uint32(p.Deadline/time.Microsecond), "a pulse deadline of %d us")
+		err = n.setDMA(datasheet.RegPulseDeadline, uint32(p.Deadline/time.Microsecond), "a pulse deadline of %d us")
 	}
 	if err != nil {
 		return n.error(op, err)
@@ -43,7 +43,7 @@ func (n *NIC) SetPolicy(p Policy) error {
 		err = n.decideAtNIC(p)
 	}
 	if err != nil && p.Deadline != 0 {
-		_ = n.regs.write(descriptors.BlockDMA, descriptors.RegPulseDeadline, before)
+		_ = n.regs.write(datasheet.BlockDMA, datasheet.RegPulseDeadline, before)
 	}
 	return n.error(op, err)
 }
@@ -98,10 +98,10 @@ func (n *NIC) decideAtHost(p Policy, plan pipeline.Plan) error {
 	if err := n.stopPump(); err != nil {
 		return err
 	}
-	clear(n.dma.area.mem.Bytes()[:descriptors.ProgressAreaSize])
+	clear(n.dma.area.mem.Bytes()[:datasheet.ProgressAreaSize])
 	n.dma.host = p
 	n.pump.Store(next)
-	if err := n.setDMAControl(descriptors.DMAControlHostTx|descriptors.DMAControlHostRx, 0); err != nil {
+	if err := n.setDMAControl(datasheet.DMAControlHostTx|datasheet.DMAControlHostRx, 0); err != nil {
 		return errors.Join(err, n.stopPump())
 	}
 	n.goroutines.Go(func() { next.run() })
@@ -113,13 +113,13 @@ func (n *NIC) prepareProgress() error {
 	if n.dma.area != nil {
 		return nil
 	}
-	area, err := n.newDMA(n.background, descriptors.ProgressAreaSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
+	area, err := n.newDMA(n.background, datasheet.ProgressAreaSize, vfio.DMARead|vfio.DMAWrite, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return err
 	}
-	err = n.setDMA(descriptors.RegProgressLow, uint32(area.iova), "progress counters at bus address (low half) %#x")
+	err = n.setDMA(datasheet.RegProgressLow, uint32(area.iova), "progress counters at bus address (low half) %#x")
 	if err == nil {
-		err = n.setDMA(descriptors.RegProgressHigh, uint32(area.iova>>32), "progress counters at bus address (high half) %#x")
+		err = n.setDMA(datasheet.RegProgressHigh, uint32(area.iova>>32), "progress counters at bus address (high half) %#x")
 	}
 	if err != nil {
 		return err // the memory is kept until Close: the device may have taken half of the address
@@ -136,7 +136,7 @@ func (n *NIC) stopPump() error {
 		return nil
 	}
 	p.stop()
-	return n.setDMAControl(0, descriptors.DMAControlHostTx|descriptors.DMAControlHostRx)
+	return n.setDMAControl(0, datasheet.DMAControlHostTx|datasheet.DMAControlHostRx)
 }
 
 // fallBack has the device decide, because it has told the pump nonsense.

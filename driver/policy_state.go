@@ -3,7 +3,7 @@ package driver
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // DirectionPolicy is the delivery policy of one direction.
@@ -47,11 +47,11 @@ func (n *NIC) Policy() (PolicyState, error) {
 		reg uint64
 		v   *uint32
 	}{
-		{descriptors.RegPulseDeadline, &deadline},
-		{descriptors.RegPulseTimeouts, &s.Timeouts},
-		{descriptors.RegPulsesRefused, &s.Refused},
+		{datasheet.RegPulseDeadline, &deadline},
+		{datasheet.RegPulseTimeouts, &s.Timeouts},
+		{datasheet.RegPulsesRefused, &s.Refused},
 	} {
-		if *r.v, err = n.regs.read(descriptors.BlockDMA, r.reg); err != nil {
+		if *r.v, err = n.regs.read(datasheet.BlockDMA, r.reg); err != nil {
 			return s, n.error(op, err)
 		}
 	}
@@ -72,8 +72,8 @@ func (n *NIC) Policy() (PolicyState, error) {
 
 // builtInName says what two registers mean.
 func builtInName(policy, minPulse uint32) DirectionPolicy {
-	name := descriptors.DMAPolicy(policy).String()
-	if _, ok := sized[name]; !ok && policy != uint32(descriptors.DMAPolicyOwn) {
+	name := datasheet.DMAPolicy(policy).String()
+	if _, ok := sized[name]; !ok && policy != uint32(datasheet.DMAPolicyOwn) {
 		minPulse = 0
 	}
 	return DirectionPolicy{Name: name, MinPulse: int(minPulse)}

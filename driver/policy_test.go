@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -62,22 +63,22 @@ func TestPolicyCheck(t *testing.T) {
 		says string
 	}{
 		"unknown":              {driver.Policy{Name: "warp"}, pipeline.ErrUnknownPolicy, "store-and-forward, static, schedule"},
-		"unknown at the host":  {driver.Policy{Name: "AMP", At: driver.AtHost}, driver.ErrInvalidParameter, `"AMP"`},
-		"optimal at the host":  {driver.Policy{Name: "optimal", At: driver.AtHost}, driver.ErrInvalidParameter, "computed for one platform"},
-		"optimal at the NIC":   {driver.Policy{Name: "optimal"}, driver.ErrInvalidParameter, "computed for one platform"},
-		"schedule at the NIC":  {driver.Policy{Name: "hierarchical"}, driver.ErrInvalidParameter, "at the host only"},
-		"nowhere":              {driver.Policy{At: 2}, driver.ErrInvalidParameter, "placement 2"},
-		"negative size":        {driver.Policy{Name: "amp", MinPulseSend: -1}, driver.ErrInvalidParameter, "1 to 65536"},
-		"size too large":       {driver.Policy{Name: "amp", MinPulseReceive: 65537}, driver.ErrInvalidParameter, "to receive, it is 1 to 65536"},
-		"large at the host":    {driver.Policy{Name: "amp", At: driver.AtHost, MinPulseSend: 65537}, driver.ErrInvalidParameter, "65536"},
-		"size of none":         {driver.Policy{Name: "auto", MinPulseSend: 64}, driver.ErrInvalidParameter, "auto has no minimum pulse"},
-		"size without policy":  {driver.Policy{MinPulseSend: 64}, driver.ErrInvalidParameter, "no policy that it belongs to"},
-		"deadline negative":    {driver.Policy{Deadline: -1}, driver.ErrInvalidParameter, "deadline"},
-		"deadline too long":    {driver.Policy{Deadline: 2 * time.Hour}, driver.ErrInvalidParameter, "deadline"},
-		"deadline too fine":    {driver.Policy{Deadline: 1500 * time.Nanosecond}, driver.ErrInvalidParameter, "microseconds"},
-		"plan at the NIC":      {driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}}, driver.ErrInvalidParameter, "at the host"},
-		"plan with a name":     {driver.Policy{At: driver.AtHost, Name: "amp", Plan: &pipeline.Plan{Send: own, Receive: own}}, driver.ErrInvalidParameter, "neither"},
-		"plan of one way only": {driver.Policy{At: driver.AtHost, Plan: &pipeline.Plan{Send: own}}, driver.ErrInvalidParameter, "both"},
+		"unknown at the host":  {driver.Policy{Name: "AMP", At: driver.AtHost}, descriptors.ErrInvalidParameter, `"AMP"`},
+		"optimal at the host":  {driver.Policy{Name: "optimal", At: driver.AtHost}, descriptors.ErrInvalidParameter, "computed for one platform"},
+		"optimal at the NIC":   {driver.Policy{Name: "optimal"}, descriptors.ErrInvalidParameter, "computed for one platform"},
+		"schedule at the NIC":  {driver.Policy{Name: "hierarchical"}, descriptors.ErrInvalidParameter, "at the host only"},
+		"nowhere":              {driver.Policy{At: 2}, descriptors.ErrInvalidParameter, "placement 2"},
+		"negative size":        {driver.Policy{Name: "amp", MinPulseSend: -1}, descriptors.ErrInvalidParameter, "1 to 65536"},
+		"size too large":       {driver.Policy{Name: "amp", MinPulseReceive: 65537}, descriptors.ErrInvalidParameter, "to receive, it is 1 to 65536"},
+		"large at the host":    {driver.Policy{Name: "amp", At: driver.AtHost, MinPulseSend: 65537}, descriptors.ErrInvalidParameter, "65536"},
+		"size of none":         {driver.Policy{Name: "auto", MinPulseSend: 64}, descriptors.ErrInvalidParameter, "auto has no minimum pulse"},
+		"size without policy":  {driver.Policy{MinPulseSend: 64}, descriptors.ErrInvalidParameter, "no policy that it belongs to"},
+		"deadline negative":    {driver.Policy{Deadline: -1}, descriptors.ErrInvalidParameter, "deadline"},
+		"deadline too long":    {driver.Policy{Deadline: 2 * time.Hour}, descriptors.ErrInvalidParameter, "deadline"},
+		"deadline too fine":    {driver.Policy{Deadline: 1500 * time.Nanosecond}, descriptors.ErrInvalidParameter, "microseconds"},
+		"plan at the NIC":      {driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}}, descriptors.ErrInvalidParameter, "at the host"},
+		"plan with a name":     {driver.Policy{At: driver.AtHost, Name: "amp", Plan: &pipeline.Plan{Send: own, Receive: own}}, descriptors.ErrInvalidParameter, "neither"},
+		"plan of one way only": {driver.Policy{At: driver.AtHost, Plan: &pipeline.Plan{Send: own}}, descriptors.ErrInvalidParameter, "both"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.p.Check(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
@@ -89,7 +90,7 @@ func TestPolicyCheck(t *testing.T) {
 			if err := n.SetPolicy(c.p); !errors.Is(err, c.want) || !errors.As(err, &e) || e.Op != "set policy" {
 				t.Errorf("got %v", err)
 			}
-			if diff := cmp.Diff(before, mustState(t, n)); diff != "" || d.dmaRegister(descriptors.RegDMAControl) != 0 {
+			if diff := cmp.Diff(before, mustState(t, n)); diff != "" || d.dmaRegister(datasheet.RegDMAControl) != 0 {
 				t.Errorf("something has changed: %s", diff)
 			}
 		})
@@ -105,23 +106,23 @@ func TestPolicyAtNIC(t *testing.T) {
 	}
 	for _, c := range []struct {
 		p             driver.Policy
-		policy        descriptors.DMAPolicy
+		policy        datasheet.DMAPolicy
 		send, receive uint32
 	}{
-		{driver.Policy{Name: "static", MinPulseSend: 48}, descriptors.DMAPolicyStatic, 48, pipeline.DefaultPulse},
-		{driver.Policy{Name: "store-and-forward"}, descriptors.DMAPolicyStoreAndForward, 48, pipeline.DefaultPulse},
-		{driver.Policy{Name: "amp", MinPulseReceive: 65536}, descriptors.DMAPolicyAMP, pipeline.DefaultMinPulse, 65536},
-		{driver.Policy{Name: "auto", Deadline: time.Millisecond}, descriptors.DMAPolicyAuto, pipeline.DefaultMinPulse, 65536},
-		{driver.Policy{Name: "eager", MinPulseSend: 1, MinPulseReceive: 1}, descriptors.DMAPolicyEager, 1, 1},
-		{driver.Policy{Name: "cut-through"}, descriptors.DMAPolicyCutThrough, pipeline.DefaultPulse, pipeline.DefaultPulse},
-		{driver.Policy{}, descriptors.DMAPolicyAMP, 4096, 2048},
+		{driver.Policy{Name: "static", MinPulseSend: 48}, datasheet.DMAPolicyStatic, 48, pipeline.DefaultPulse},
+		{driver.Policy{Name: "store-and-forward"}, datasheet.DMAPolicyStoreAndForward, 48, pipeline.DefaultPulse},
+		{driver.Policy{Name: "amp", MinPulseReceive: 65536}, datasheet.DMAPolicyAMP, pipeline.DefaultMinPulse, 65536},
+		{driver.Policy{Name: "auto", Deadline: time.Millisecond}, datasheet.DMAPolicyAuto, pipeline.DefaultMinPulse, 65536},
+		{driver.Policy{Name: "eager", MinPulseSend: 1, MinPulseReceive: 1}, datasheet.DMAPolicyEager, 1, 1},
+		{driver.Policy{Name: "cut-through"}, datasheet.DMAPolicyCutThrough, pipeline.DefaultPulse, pipeline.DefaultPulse},
+		{driver.Policy{}, datasheet.DMAPolicyAMP, 4096, 2048},
 	} {
 		if err := n.SetPolicy(c.p); err != nil {
 			t.Fatal(c.p.Name, err)
 		}
 		for reg, want := range map[uint64]uint32{
-			descriptors.RegPolicyTx: uint32(c.policy), descriptors.RegPolicyRx: uint32(c.policy),
-			descriptors.RegMinPulseTx: c.send, descriptors.RegMinPulseRx: c.receive, descriptors.RegDMAControl: 0,
+			datasheet.RegPolicyTx: uint32(c.policy), datasheet.RegPolicyRx: uint32(c.policy),
+			datasheet.RegMinPulseTx: c.send, datasheet.RegMinPulseRx: c.receive, datasheet.RegDMAControl: 0,
 		} {
 			if got := d.dmaRegister(reg); got != want {
 				t.Errorf("%q: register %#x is %d, want %d", c.p.Name, reg, got, want)
@@ -149,20 +150,20 @@ func TestPolicyRefused(t *testing.T) {
 		p      driver.Policy
 		says   string
 	}{
-		"policy to send":    {refuse(descriptors.RegPolicyTx, 6), driver.Policy{Name: "auto"}, "policy number 6"},
-		"policy to receive": {refuse(descriptors.RegPolicyRx, 2), driver.Policy{Name: "static"}, "policy number 2"},
-		"size":              {refuse(descriptors.RegMinPulseRx, 7), driver.Policy{Name: "amp", MinPulseReceive: 7, Deadline: time.Second}, "pulse of 7 bytes"},
-		"deadline":          {refuse(descriptors.RegPulseDeadline, 1_000_000), host, "1000000 us"},
-		"pulses":            {refuse(descriptors.RegDMAControl, descriptors.DMAControlHostTx|descriptors.DMAControlHostRx), host, "DMA control 0x3"},
-		"progress":          {func(d *fakeDevice) { d.block.refuses[descriptors.RegProgressLow] = func(uint32) bool { return true } }, host, "progress counters"},
+		"policy to send":    {refuse(datasheet.RegPolicyTx, 6), driver.Policy{Name: "auto"}, "policy number 6"},
+		"policy to receive": {refuse(datasheet.RegPolicyRx, 2), driver.Policy{Name: "static"}, "policy number 2"},
+		"size":              {refuse(datasheet.RegMinPulseRx, 7), driver.Policy{Name: "amp", MinPulseReceive: 7, Deadline: time.Second}, "pulse of 7 bytes"},
+		"deadline":          {refuse(datasheet.RegPulseDeadline, 1_000_000), host, "1000000 us"},
+		"pulses":            {refuse(datasheet.RegDMAControl, datasheet.DMAControlHostTx|datasheet.DMAControlHostRx), host, "DMA control 0x3"},
+		"progress":          {func(d *fakeDevice) { d.block.refuses[datasheet.RegProgressLow] = func(uint32) bool { return true } }, host, "progress counters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, n := newDMA(t, c.script)
 			before := mustState(t, n)
-			if err := n.SetPolicy(c.p); !errors.Is(err, driver.ErrNotSupported) || !strings.Contains(err.Error(), c.says) {
+			if err := n.SetPolicy(c.p); !errors.Is(err, descriptors.ErrNotSupported) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v", err)
 			}
-			if diff := cmp.Diff(before, mustState(t, n)); diff != "" || d.dmaRegister(descriptors.RegDMAControl) != 0 {
+			if diff := cmp.Diff(before, mustState(t, n)); diff != "" || d.dmaRegister(datasheet.RegDMAControl) != 0 {
 				t.Errorf("something has changed: %s", diff)
 			}
 			if err := n.SetPolicy(driver.Policy{Name: "eager"}); err != nil {
@@ -186,7 +187,7 @@ func TestOlderDevice(t *testing.T) {
 		"what log":           func() error { _, err := r.n.DMALog(); return err },
 	} {
 		var e *driver.Error
-		if err := do(); !errors.Is(err, driver.ErrNotSupported) || !errors.As(err, &e) || !strings.Contains(err.Error(), "no DMA engine block") ||
+		if err := do(); !errors.Is(err, descriptors.ErrNotSupported) || !errors.As(err, &e) || !strings.Contains(err.Error(), "no DMA engine block") ||
 			!strings.Contains(e.Hint, "older") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -195,7 +196,7 @@ func TestOlderDevice(t *testing.T) {
 	if err := r.v.PostSend(d); err != nil {
 		t.Fatal(err)
 	}
-	r.complete(false, 0, 64, descriptors.StatusDone)
+	r.complete(false, 0, 64, datasheet.StatusDone)
 	if got, err := r.v.SendDone(); got != d || err != nil {
 		t.Error(got, err)
 	}
@@ -208,13 +209,13 @@ func TestDMABlockOfAnotherAge(t *testing.T) {
 		v    uint32
 		want error
 	}{
-		"version 2": {descriptors.BlockRegVersion, 2 << 16, driver.ErrVersion},
-		"too small": {descriptors.BlockRegSize, 0x40, driver.ErrBadRegisters},
+		"version 2": {datasheet.BlockRegVersion, 2 << 16, driver.ErrVersion},
+		"too small": {datasheet.BlockRegSize, 0x40, driver.ErrBadRegisters},
 	} {
 		checkLeaks(t)
 		d := newFake(t)
 		d.addDMA()
-		d.set(descriptors.DMAOffset+c.reg, c.v)
+		d.set(datasheet.DMAOffset+c.reg, c.v)
 		if _, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet}); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "DMA block") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -238,7 +239,7 @@ func TestPolicyOfClosedAndGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{n.SetPolicy(driver.Policy{}), n.EnableDMALog(16), n.DisableDMALog()} {
-		if !errors.Is(err, driver.ErrClosed) {
+		if !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // errNoProcessor: the device has nothing that could run a program.
-var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", ErrNotSupported)
+var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", descriptors.ErrNotSupported)
 
 const hintNoProcessor = "this device does what it has built in; only devices with a processor block run control programs"
 
@@ -31,7 +32,7 @@ func (n *NIC) beginProgram(ctx context.Context, op string) error {
 	if err := n.begin(ctx, op); err != nil {
 		return err
 	}
-	if !n.regs.has(descriptors.BlockProcessor) {
+	if !n.regs.has(datasheet.BlockProcessor) {
 		n.end()
 		return n.refuse(op, errNoProcessor, hintNoProcessor)
 	}
@@ -164,12 +165,12 @@ type processor struct{ n *NIC }
 
 // ReadProcessor is described at load.NIC.
 func (p processor) ReadProcessor(register uint32) (uint32, error) {
-	return p.n.regs.read(descriptors.BlockProcessor, uint64(register))
+	return p.n.regs.read(datasheet.BlockProcessor, uint64(register))
 }
 
 // WriteProcessor is described at load.NIC.
 func (p processor) WriteProcessor(register, v uint32) error {
-	return p.n.regs.write(descriptors.BlockProcessor, uint64(register), v)
+	return p.n.regs.write(datasheet.BlockProcessor, uint64(register), v)
 }
 
 // ReadSRAM is described at load.NIC. The device says where its slots are, so the

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -27,7 +27,7 @@ type meddled struct {
 }
 
 func (m *meddled) access(index int, offset uint64) error {
-	processor := index == vfio.RegionBAR0 && offset >= descriptors.ProcessorOffset && offset < descriptors.ProcessorOffset+descriptors.ProcessorSize
+	processor := index == vfio.RegionBAR0 && offset >= datasheet.ProcessorOffset && offset < datasheet.ProcessorOffset+datasheet.ProcessorSize
 	f := m.meddle.Load()
 	if f == nil || !processor && index != vfio.RegionBAR4 {
 		return nil
@@ -95,7 +95,7 @@ var cuts = map[string]func(c *cutting, n int) error{
 	},
 	"reset": func(c *cutting, n int) error {
 		if n == c.at {
-			return c.m.staying.WriteRegion(vfio.RegionBAR0, descriptors.HealthOffset+descriptors.RegControl, []byte{byte(descriptors.ControlReset), 0, 0, 0})
+			return c.m.staying.WriteRegion(vfio.RegionBAR0, datasheet.HealthOffset+datasheet.RegControl, []byte{byte(datasheet.ControlReset), 0, 0, 0})
 		}
 		return nil
 	},
@@ -185,7 +185,7 @@ func checkCut(t *testing.T, a *driver.NIC, name string, at int, old string, caus
 	var failed *load.Error
 	switch {
 	case cause == nil:
-		if s.Name != "count" || s.State != descriptors.ProcessorRunning {
+		if s.Name != "count" || s.State != datasheet.ProcessorRunning {
 			t.Errorf("access %d: success, but %+v", at, s)
 		}
 		return
@@ -194,11 +194,11 @@ func checkCut(t *testing.T, a *driver.NIC, name string, at int, old string, caus
 	}
 	switch failed.Outcome {
 	case load.OutcomeUntouched, load.OutcomeRestored:
-		if s.Name != old || (s.State == descriptors.ProcessorRunning) != (old != "") {
+		if s.Name != old || (s.State == datasheet.ProcessorRunning) != (old != "") {
 			t.Errorf("access %d: %v, but %+v", at, cause, s)
 		}
 	case load.OutcomeBuiltIn:
-		if s.State != descriptors.ProcessorBuiltIn {
+		if s.State != datasheet.ProcessorBuiltIn {
 			t.Errorf("access %d: %v, but %+v", at, cause, s)
 		}
 	case load.OutcomeUnknown:
@@ -246,13 +246,13 @@ func cutLoad(t *testing.T, m *meddled, y *emulator.Device, f func(a *driver.NIC)
 	}
 	a, b = open(m, patience), open(staying{y}, patience)
 	switch s := programOf(t, a); {
-	case s.Name == "" && s.State == descriptors.ProcessorBuiltIn:
-	case (s.Name == "amp" || s.Name == "count") && s.State == descriptors.ProcessorRunning:
+	case s.Name == "" && s.State == datasheet.ProcessorBuiltIn:
+	case (s.Name == "amp" || s.Name == "count") && s.State == datasheet.ProcessorRunning:
 	default:
 		t.Errorf("opened again: %+v", s)
 	}
 	traffic(t, a, b, 1)
-	if s := mustLoad(t, a, last); s.Name != "acl" || s.State != descriptors.ProcessorRunning {
+	if s := mustLoad(t, a, last); s.Name != "acl" || s.State != datasheet.ProcessorRunning {
 		t.Errorf("the load after that: %+v", s)
 	}
 	traffic(t, a, b, 1)

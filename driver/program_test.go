@@ -15,6 +15,7 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func specOf(t testing.TB, name string) *firmware.Spec {
@@ -75,7 +76,7 @@ func TestShippedPrograms(t *testing.T) {
 				spec, img := specOf(t, name), imageOf(t, name)
 				for _, n := range []*driver.NIC{a, b} {
 					s := mustLoad(t, n, img)
-					if s.State != descriptors.ProcessorRunning || s.Name != name || s.Digest != spec.Digest || s.BuildID != spec.BuildID || s.Fault != nil {
+					if s.State != datasheet.ProcessorRunning || s.Name != name || s.Digest != spec.Digest || s.BuildID != spec.BuildID || s.Fault != nil {
 						t.Errorf("%+v", s)
 					}
 				}
@@ -87,7 +88,7 @@ func TestShippedPrograms(t *testing.T) {
 						t.Errorf("%s: %+v; the checker says %+v", v.Hook, h, v.Report)
 					}
 				}
-				if s.Fault != nil || s.State != descriptors.ProcessorRunning {
+				if s.Fault != nil || s.State != datasheet.ProcessorRunning {
 					t.Errorf("%+v", s)
 				}
 			})
@@ -130,7 +131,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 						}
 					}
 					if i%7 == 6 {
-						if s, err := b.UnloadProgram(); err != nil || s.State != descriptors.ProcessorBuiltIn {
+						if s, err := b.UnloadProgram(); err != nil || s.State != datasheet.ProcessorBuiltIn {
 							t.Errorf("unload %d: %+v, %v", i, s, err)
 						}
 					}
@@ -173,12 +174,12 @@ func TestProgramSurvivesReset(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := make([]byte, 8)
-		if err := errors.Join(m.Update(key, value, descriptors.MailboxAny), m.Lookup(key, got)); err != nil || !bytes.Equal(got, value) {
+		if err := errors.Join(m.Update(key, value, datasheet.MailboxAny), m.Lookup(key, got)); err != nil || !bytes.Equal(got, value) {
 			t.Errorf("%x, %v", got, err)
 		}
 	})
 	opened(func(n *driver.NIC) {
-		if s := programOf(t, n); s.State != descriptors.ProcessorRunning || s.Digest != spec.Digest || s.Slots.Previous == descriptors.NoSlot {
+		if s := programOf(t, n); s.State != datasheet.ProcessorRunning || s.Digest != spec.Digest || s.Slots.Previous == datasheet.NoSlot {
 			t.Fatalf("%+v", s)
 		}
 		m, err := n.ProgramMap(spec.Maps, 0)
@@ -202,7 +203,7 @@ func TestProgramSurvivesReset(t *testing.T) {
 		}
 	})
 	opened(func(n *driver.NIC) {
-		if s := programOf(t, n); s.State != descriptors.ProcessorBuiltIn || s.Name != "" {
+		if s := programOf(t, n); s.State != datasheet.ProcessorBuiltIn || s.Name != "" {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -251,7 +252,7 @@ func TestProgramsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := programOf(t, a); s.State != descriptors.ProcessorRunning {
+	if s := programOf(t, a); s.State != datasheet.ProcessorRunning {
 		t.Errorf("%+v", s)
 	}
 	traffic(t, a, b, 1)
@@ -278,7 +279,7 @@ func TestProgramRefusedByNIC(t *testing.T) {
 		if !errors.As(err, &failed) || failed.Outcome != load.OutcomeRestored {
 			t.Fatalf("byte %d: %v", at, err)
 		}
-		if s := programOf(t, a); s.Name != "amp" || s.State != descriptors.ProcessorRunning {
+		if s := programOf(t, a); s.Name != "amp" || s.State != datasheet.ProcessorRunning {
 			t.Fatalf("byte %d: %+v", at, s)
 		}
 	}
@@ -297,7 +298,7 @@ func TestNoProcessor(t *testing.T) {
 	}
 	for name, call := range calls {
 		var e *driver.Error
-		if err := call(); !errors.Is(err, driver.ErrNotSupported) || !errors.As(err, &e) || e.Hint == "" {
+		if err := call(); !errors.Is(err, descriptors.ErrNotSupported) || !errors.As(err, &e) || e.Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -305,7 +306,7 @@ func TestNoProcessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range calls {
-		if err := call(); !errors.Is(err, driver.ErrClosed) {
+		if err := call(); !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

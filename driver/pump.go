@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -48,14 +49,14 @@ func (n *NIC) newPump(plan pipeline.Plan) (*pump, error) {
 	for i, side := range []struct {
 		build func() pipeline.Policy
 		reg   uint64
-	}{{plan.Send, descriptors.RegPulseTx}, {plan.Receive, descriptors.RegPulseRx}} {
+	}{{plan.Send, datasheet.RegPulseTx}, {plan.Receive, datasheet.RegPulseRx}} {
 		l := &p.lanes[i]
-		l.shared = descriptors.ProgressAt(n.dma.area.mem.Bytes()[i*descriptors.ProgressSize:])
+		l.shared = datasheet.ProgressAt(n.dma.area.mem.Bytes()[i*datasheet.ProgressSize:])
 		l.bell = n.pulseAt(side.reg)
-		l.longest = uint32(n.identity.MTU - descriptors.HeaderSize)
+		l.longest = uint32(n.identity.MTU - datasheet.HeaderSize)
 		l.clock = n.picoseconds
 		if err := l.use(side.build()); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalidParameter, err)
+			return nil, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, err)
 		}
 	}
 	return p, nil
@@ -78,7 +79,7 @@ func (p *pump) look(visit uint32) bool {
 		return false // the counters may be no memory any more
 	}
 	if visit != 0 {
-		descriptors.StoreIndex(&p.visits, p.visits+visit)
+		datasheet.StoreIndex(&p.visits, p.visits+visit)
 	}
 	did := false
 	for i := range p.lanes {
@@ -134,7 +135,7 @@ func (p *pump) run() {
 			return
 		}
 		polled := false
-		if v := descriptors.LoadIndex(&p.visits); v != seen {
+		if v := datasheet.LoadIndex(&p.visits); v != seen {
 			seen, polled = v, true
 		} else if p.look(0) {
 			idle, nap = 0, 0

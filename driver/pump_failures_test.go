@@ -7,16 +7,16 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // TestPumpNonsense: counters that make no sense are counted and give no pulse,
 // nor does the frame afterwards; the next one is as ever.
 func TestPumpNonsense(t *testing.T) {
-	const active = descriptors.ProgressActive
-	for name, bad := range map[string]descriptors.Progress{
+	const active = datasheet.ProgressActive
+	for name, bad := range map[string]datasheet.Progress{
 		"sent before it arrived":   {Frame: 1, Length: 1000, Arrived: 100, Sent: 101, Flags: active},
 		"arrived beyond the frame": {Frame: 1, Length: 1000, Arrived: 1001, Flags: active},
 		"frame too long":           {Frame: 1, Length: 1 << 20, Arrived: 1 << 20, Flags: active},
@@ -73,10 +73,10 @@ func TestPumpFallsBack(t *testing.T) {
 	for name, poll := range map[string]bool{"polled": true, "alone": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newPumpRig(t, driver.Policy{})
-			bad := descriptors.Progress{Length: 100, Arrived: 200, Flags: descriptors.ProgressActive}
+			bad := datasheet.Progress{Length: 100, Arrived: 200, Flags: datasheet.ProgressActive}
 			waittest.Until(t, "the pump gives up", func() bool {
 				r.d.with(func() {
-					if r.d.get(descriptors.DMAOffset+descriptors.RegDMAControl) != 0 {
+					if r.d.get(datasheet.DMAOffset+datasheet.RegDMAControl) != 0 {
 						bad.Frame++
 						r.d.show(1, bad)
 					}
@@ -84,7 +84,7 @@ func TestPumpFallsBack(t *testing.T) {
 				if poll {
 					r.n.Poll()
 				}
-				return r.d.dmaRegister(descriptors.RegDMAControl) == 0
+				return r.d.dmaRegister(datasheet.RegDMAControl) == 0
 			})
 			var s driver.PolicyState
 			waittest.Until(t, "the state says so", func() bool { s = mustState(t, r.n); return s.Fallback != nil })
@@ -164,7 +164,7 @@ func TestPumpClosed(t *testing.T) {
 	if err := r.n.SetPolicy(driver.Policy{Name: "static"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.d.dmaRegister(descriptors.RegDMAControl); got != 0 {
+	if got := r.d.dmaRegister(datasheet.RegDMAControl); got != 0 {
 		t.Errorf("DMA control %#x", got)
 	}
 	if err := r.n.SetPolicy(driver.Policy{Plan: &pipeline.Plan{Send: own, Receive: own}, At: driver.AtHost}); err != nil {
@@ -176,8 +176,8 @@ func TestPumpClosed(t *testing.T) {
 	var atReset uint32
 	r.d.with(func() {
 		r.d.onWrite = func(offset uint64, v uint32) bool {
-			if offset == descriptors.HealthOffset+descriptors.RegControl {
-				atReset = r.d.get(descriptors.DMAOffset + descriptors.RegDMAControl)
+			if offset == datasheet.HealthOffset+datasheet.RegControl {
+				atReset = r.d.get(datasheet.DMAOffset + datasheet.RegDMAControl)
 			}
 			return false
 		}

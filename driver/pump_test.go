@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -29,8 +29,8 @@ func newPumpRig(t *testing.T, p driver.Policy) *pumpRig {
 	if err := r.n.SetPolicy(p); err != nil {
 		t.Fatal(err)
 	}
-	const both = descriptors.DMAControlHostTx | descriptors.DMAControlHostRx
-	if got := r.d.dmaRegister(descriptors.RegDMAControl); got != both {
+	const both = datasheet.DMAControlHostTx | datasheet.DMAControlHostRx
+	if got := r.d.dmaRegister(datasheet.RegDMAControl); got != both {
 		t.Fatalf("DMA control %#x", got)
 	}
 	return r
@@ -175,7 +175,7 @@ func TestPumpProperty(t *testing.T) {
 		frames := rapid.IntRange(1, 6).Draw(rt, "frames")
 		for range frames {
 			d.with(func() {
-				l.frame(rapid.Uint32Range(1, 4096-descriptors.HeaderSize).Draw(rt, "length"), rapid.Uint32().Draw(rt, "queued"))
+				l.frame(rapid.Uint32Range(1, 4096-datasheet.HeaderSize).Draw(rt, "length"), rapid.Uint32().Draw(rt, "queued"))
 			})
 			for end := time.Now().Add(patience); l.p.Sent < l.p.Length; n.Poll() {
 				d.with(func() {

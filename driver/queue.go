@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -24,7 +25,7 @@ type workQueue struct {
 
 	mu       hotlock.Mutex
 	bytes    []byte // of tokens
-	tokens   []descriptors.Token
+	tokens   []datasheet.Token
 	posted   []posting
 	notes    []note // of what is posted, for the CQ, which reads them without mu
 	mask     uint32
@@ -80,14 +81,14 @@ type note struct{ word, unsignaled uint64 }
 // not be written again.
 func (n *note) store(u descriptors.User) {
 	if n.word != u.Word {
-		descriptors.StoreWord(&n.word, u.Word)
+		datasheet.StoreWord(&n.word, u.Word)
 	}
 	unsignaled := uint64(0)
 	if u.Unsignaled {
 		unsignaled = 1
 	}
 	if n.unsignaled != unsignaled {
-		descriptors.StoreWord(&n.unsignaled, unsignaled)
+		datasheet.StoreWord(&n.unsignaled, unsignaled)
 	}
 }
 
@@ -107,7 +108,7 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 // postHeld is post with mu held.
 func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
-		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", ErrInvalidParameter, i, len(ds)))
+		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
 	n, err := q.put(ds)
 	for err == ErrPosted && q.regain(ds[n]) {
@@ -125,16 +126,16 @@ func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
 			mmio.FlushWriteCombining()
 			q.unflushed = false
 		}
-		descriptors.StoreIndex(&q.producer, q.next)
+		datasheet.StoreIndex(&q.producer, q.next)
 		if lost := q.bell.ring(q.next); lost != nil {
 			q.next -= uint32(n)
-			descriptors.StoreIndex(&q.producer, q.next)
+			datasheet.StoreIndex(&q.producer, q.next)
 			n, err = 0, lost
 		}
 	}
 	if n > 0 {
 		if next := q.next; next>>31 != q.halves&1 {
-			descriptors.StoreIndex(&q.halves, q.halves+1)
+			datasheet.StoreIndex(&q.halves, q.halves+1)
 		}
 		q.vi.n.posted()
 	}
@@ -163,7 +164,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 				room = q.room()
 			}
 			if room == 0 {
-				return n, ErrQueueFull
+				return n, descriptors.ErrQueueFull
 			}
 		}
 		t := d.Token()
@@ -214,7 +215,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 func (q *workQueue) room() uint32 {
 	used := q.next - q.taken
 	if q.cq != nil {
-		used = max(used, q.next-descriptors.LoadIndex(&q.reported))
+		used = max(used, q.next-datasheet.LoadIndex(&q.reported))
 	}
 	return q.depth - min(used, q.depth)
 }
@@ -229,9 +230,9 @@ func (q *workQueue) allow(length uint32) {
 // refused says what post refused.
 func (q *workQueue) refused(err error) error {
 	switch {
-	case err == ErrQueueFull && q.vi.n.failed() != nil:
+	case err == descriptors.ErrQueueFull && q.vi.n.failed() != nil:
 		err = q.vi.n.failed() // there never will be room
-	case err == ErrQueueFull, err == q.closedAs:
+	case err == descriptors.ErrQueueFull, err == q.closedAs:
 		return err
 	case err == ErrNotRearmed:
 		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
@@ -239,7 +240,7 @@ func (q *workQueue) refused(err error) error {
 		return q.vi.n.refuse("post "+q.side, err, "take it back with SendDone or RecvDone first")
 	case err == ErrOtherVI:
 		return q.vi.n.refuse("post "+q.side, err, "post it to the VI that it was made for")
-	case err == ErrInvalidPtag:
+	case err == descriptors.ErrInvalidPtag:
 		return q.vi.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
 	case err == ErrBadHandle:
 		return q.vi.n.refuse("post "+q.side, err, "lay the descriptor over memory that this NIC has allocated and that is still registered")
@@ -251,7 +252,7 @@ func (q *workQueue) refused(err error) error {
 func (q *workQueue) wait(w *waiter) (*descriptors.Descriptor, error) {
 	defer w.stop()
 	d, err := q.done()
-	for err == ErrNotDone {
+	for err == descriptors.ErrNotDone {
 		if err := w.pause(q, q.vec, nil); err != nil {
 			return nil, q.vi.n.error("wait for "+q.side, err)
 		}

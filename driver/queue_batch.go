@@ -2,6 +2,7 @@ package driver
 
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -50,7 +51,7 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	for i := range into {
 		p := &q.posted[(q.taken+uint32(i))&q.mask]
 		d := p.d
-		if s := d.Status(); p.quiet || !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
+		if s := d.Status(); p.quiet || !s.Done() || s&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 {
 			into = into[:i]
 			break
 		}
@@ -101,6 +102,6 @@ func (q *workQueue) tooLong(p *posting) bool {
 // written reports whether d is a receive that an RDMA write of the peer has ended.
 func (v *VI) written(d *descriptors.Descriptor) bool {
 	a := v.Attributes()
-	return a.Rights&descriptors.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
-		d.Status()&descriptors.StatusOpMask == descriptors.StatusOpRemoteRDMAWrite
+	return a.Rights&datasheet.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
+		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -31,7 +32,7 @@ func (q *workQueue) passQuiet() (any bool) {
 		if !p.quiet {
 			break
 		}
-		if s := p.d.Status(); !s.Done() || s&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 {
+		if s := p.d.Status(); !s.Done() || s&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 {
 			break
 		}
 		mmio.FromDevice()
@@ -49,7 +50,7 @@ func (q *workQueue) passQuiet() (any bool) {
 // badCompletion is what take says of a descriptor with an error: what became of the VI is
 // asked without the queue's lock, see completedBadly.
 type badCompletion struct {
-	status  descriptors.Status
+	status  datasheet.Status
 	tooLong bool
 }
 
@@ -66,7 +67,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 			q.passQuiet()
 		}
 		if q.taken == q.next {
-			return nil, 0, ErrQueueEmpty
+			return nil, 0, descriptors.ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
@@ -78,7 +79,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 				}
 				return nil, m, nil
 			}
-			status = descriptors.StatusDone | descriptors.StatusProtectionError
+			status = datasheet.StatusDone | datasheet.StatusProtectionError
 		}
 		mmio.FromDevice()
 		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
@@ -86,7 +87,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		*p = posting{}
 		q.pass(1)
 		switch {
-		case status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong:
+		case status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || tooLong:
 			q.failed++
 			return d, 0, &badCompletion{status, tooLong}
 		case !quiet:
@@ -123,7 +124,7 @@ func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
 func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
 	switch {
 	case m == missed && q.vi.n.failed() == nil:
-		return nil, ErrNotDone
+		return nil, descriptors.ErrNotDone
 	case m == 0 && d == nil:
 		return nil, err
 	}
@@ -147,14 +148,14 @@ func (n *NIC) notDone(side string, m miss) error {
 	if err != nil {
 		return n.error(side, err)
 	}
-	return ErrNotDone
+	return descriptors.ErrNotDone
 }
 
 // completedBadly says what is wrong with a completed descriptor.
 func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion) error {
 	var err error
 	switch {
-	case bad.status&descriptors.StatusReserved != 0:
+	case bad.status&datasheet.StatusReserved != 0:
 		err = fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, bad.status)
 	case bad.tooLong:
 		err = fmt.Errorf("%w: completion of %d bytes, more than was posted", ErrProtocol, d.Length())
@@ -166,7 +167,7 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion
 
 // pass notes that n more descriptors have been taken back, in order. mu is held.
 func (q *workQueue) pass(n uint32) {
-	descriptors.StoreIndex(&q.taken, q.taken+n)
+	datasheet.StoreIndex(&q.taken, q.taken+n)
 	if q.sampler != nil {
 		q.sampler.taken(q.taken)
 	}

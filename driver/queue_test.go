@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // rig is a fake device with one VI and memory.
@@ -40,7 +41,7 @@ func newRig(t *testing.T, script func(*fakeDevice), sendEntries, recvEntries int
 			}
 		}
 	}
-	a := driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 4096, Ptag: 1, SendDepth: 3, RecvDepth: 4}
+	a := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 4096, Ptag: 1, SendDepth: 3, RecvDepth: 4}
 	if r.v, err = r.n.CreateVI(contextFor(t), a, r.sendCQ, r.recvCQ); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func (r *rig) descriptors(t *testing.T, n int) []*descriptors.Descriptor {
 }
 
 // complete completes token i of a queue, sound.
-func (r *rig) complete(receive bool, i, length uint32, status descriptors.Status) {
+func (r *rig) complete(receive bool, i, length uint32, status datasheet.Status) {
 	r.d.with(func() { r.d.complete(r.v.Number(), receive, i, length, status) })
 }
 
@@ -66,22 +67,22 @@ func TestPostRingsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, script, 0, 0)
-			page := descriptors.EndpointPage(r.v.Number())
+			page := datasheet.EndpointPage(r.v.Number())
 			ds := r.descriptors(t, 7)
 			if n, err := r.v.PostSendBatch(ds[:2]); n != 2 || err != nil {
 				t.Fatal(n, err)
 			}
-			if got := r.d.doorbell(page + descriptors.DoorbellSend); got != 2 {
+			if got := r.d.doorbell(page + datasheet.DoorbellSend); got != 2 {
 				t.Errorf("send doorbell %d", got)
 			}
 			// One more fits, the other does not: what fits is posted.
-			if n, err := r.v.PostSendBatch(ds[2:4]); n != 1 || err != driver.ErrQueueFull {
+			if n, err := r.v.PostSendBatch(ds[2:4]); n != 1 || err != descriptors.ErrQueueFull {
 				t.Error(n, err)
 			}
-			if got := r.d.doorbell(page + descriptors.DoorbellSend); got != 3 {
+			if got := r.d.doorbell(page + datasheet.DoorbellSend); got != 3 {
 				t.Errorf("send doorbell %d", got)
 			}
-			if err := r.v.PostSend(ds[3]); err != driver.ErrQueueFull {
+			if err := r.v.PostSend(ds[3]); err != descriptors.ErrQueueFull {
 				t.Error(err)
 			}
 			for i, d := range ds[3:] {
@@ -89,10 +90,10 @@ func TestPostRingsOnce(t *testing.T) {
 					t.Error(i, err)
 				}
 			}
-			if err := r.v.PostRecv(ds[0]); err != driver.ErrQueueFull {
+			if err := r.v.PostRecv(ds[0]); err != descriptors.ErrQueueFull {
 				t.Error(err)
 			}
-			if got := r.d.doorbell(page + descriptors.DoorbellRecv); got != 4 {
+			if got := r.d.doorbell(page + datasheet.DoorbellRecv); got != 4 {
 				t.Errorf("receive doorbell %d", got)
 			}
 			if send, recv := r.v.Queued(); send != 3 || recv != 4 {
@@ -107,7 +108,7 @@ func TestPostRingsOnce(t *testing.T) {
 
 func TestDoneInOrder(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
-	if _, err := r.v.SendDone(); err != driver.ErrQueueEmpty {
+	if _, err := r.v.SendDone(); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 	ds := r.descriptors(t, 3)
@@ -120,12 +121,12 @@ func TestDoneInOrder(t *testing.T) {
 		}
 		base := round * 3
 		// The second completes first: the first is still the head.
-		r.complete(false, base+1, 64, descriptors.StatusDone)
-		if d, err := r.v.SendDone(); d != nil || err != driver.ErrNotDone {
+		r.complete(false, base+1, 64, datasheet.StatusDone)
+		if d, err := r.v.SendDone(); d != nil || err != descriptors.ErrNotDone {
 			t.Fatal(round, d, err)
 		}
-		r.complete(false, base, 64, descriptors.StatusDone)
-		r.complete(false, base+2, 10, descriptors.StatusDone|descriptors.StatusFlushed)
+		r.complete(false, base, 64, datasheet.StatusDone)
+		r.complete(false, base+2, 10, datasheet.StatusDone|datasheet.StatusFlushed)
 		for i := range 2 {
 			if d, err := r.v.SendDone(); d != ds[i] || err != nil {
 				t.Fatal(round, d, err)
@@ -133,10 +134,10 @@ func TestDoneInOrder(t *testing.T) {
 		}
 		d, err := r.v.SendDone()
 		var s *driver.StatusError
-		if d != ds[2] || !errors.As(err, &s) || s.Status != descriptors.StatusDone|descriptors.StatusFlushed || d.Length() != 10 {
+		if d != ds[2] || !errors.As(err, &s) || s.Status != datasheet.StatusDone|datasheet.StatusFlushed || d.Length() != 10 {
 			t.Fatal(round, d, err)
 		}
-		if _, err := r.v.SendDone(); err != driver.ErrQueueEmpty {
+		if _, err := r.v.SendDone(); err != descriptors.ErrQueueEmpty {
 			t.Fatal(round, err)
 		}
 	}
@@ -149,7 +150,7 @@ func TestPostRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	readOnly, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{Ptag: 1, Access: descriptors.AccessReadOnly})
+	readOnly, err := r.n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{Ptag: 1, Access: datasheet.AccessReadOnly})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestPostRefuses(t *testing.T) {
 	if err := r.v.PostRecv(last); err != nil { // so that the queue remembers the region
 		t.Fatal(err)
 	}
-	r.complete(true, 0, 8, descriptors.StatusDone)
+	r.complete(true, 0, 8, datasheet.StatusDone)
 	if _, err := r.v.RecvDone(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +178,12 @@ func TestPostRefuses(t *testing.T) {
 		return d
 	}
 	done := descriptor(t, r.m, 8192, 8)
-	done.Control().StoreStatus(descriptors.StatusDone)
+	done.Control().StoreStatus(datasheet.StatusDone)
 	for name, c := range map[string]struct {
 		d    *descriptors.Descriptor
 		want error
 	}{
-		"nil":               {nil, driver.ErrInvalidParameter},
+		"nil":               {nil, descriptors.ErrInvalidParameter},
 		"not rearmed":       {done, driver.ErrNotRearmed},
 		"stale handle":      {last, driver.ErrBadHandle},
 		"foreign handle":    {at(r.m, r.m.Address(), 4711), driver.ErrBadHandle},
@@ -191,7 +192,7 @@ func TestPostRefuses(t *testing.T) {
 		"far away":          {at(r.m, ^uint64(63), r.m.Handle()), driver.ErrBadHandle},
 		"zero descriptor":   {new(descriptors.Descriptor), driver.ErrBadHandle},
 		"lies elsewhere":    {at(other, r.m.Address(), r.m.Handle()), driver.ErrBadHandle},
-		"other ptag":        {at(other, other.Address(), other.Handle()), driver.ErrInvalidPtag},
+		"other ptag":        {at(other, other.Address(), other.Handle()), descriptors.ErrInvalidPtag},
 		"read-only":         {at(readOnly, readOnly.Address(), readOnly.Handle()), driver.ErrBadHandle},
 	} {
 		if err := r.v.PostRecv(c.d); !errors.Is(err, c.want) {
@@ -213,12 +214,12 @@ func TestPostRefuses(t *testing.T) {
 func TestHostileCompletions(t *testing.T) {
 	for name, c := range map[string]struct {
 		length uint32
-		status descriptors.Status
+		status datasheet.Status
 		want   error
 	}{
-		"longer than posted":   {65, descriptors.StatusDone, driver.ErrProtocol},
-		"length 2^32-1":        {0xffffffff, descriptors.StatusDone, driver.ErrProtocol},
-		"reserved status bits": {64, descriptors.StatusDone | 0x80000000, driver.ErrProtocol},
+		"longer than posted":   {65, datasheet.StatusDone, driver.ErrProtocol},
+		"length 2^32-1":        {0xffffffff, datasheet.StatusDone, driver.ErrProtocol},
+		"reserved status bits": {64, datasheet.StatusDone | 0x80000000, driver.ErrProtocol},
 		"all ones":             {0xffffffff, 0xffffffff, driver.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestHostileCompletions(t *testing.T) {
 			if got, err := r.v.RecvDone(); got != d || !errors.Is(err, c.want) {
 				t.Errorf("%v, %v", got, err)
 			}
-			if _, err := r.v.RecvDone(); err != driver.ErrQueueEmpty {
+			if _, err := r.v.RecvDone(); err != descriptors.ErrQueueEmpty {
 				t.Error(err)
 			}
 		})
@@ -245,19 +246,19 @@ func TestDescriptorLost(t *testing.T) {
 	if n, err := r.v.PostSendBatch(ds); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	r.n.OnEvent(func(descriptors.Event) {})
+	r.n.OnEvent(func(datasheet.Event) {})
 	r.d.with(func() {
-		r.d.complete(r.v.Number(), false, 1, 64, descriptors.StatusDone)
-		r.d.event(descriptors.Event{Code: descriptors.EventPostDescriptor, Endpoint: r.v.Number(), CQ: descriptors.NoCQ,
+		r.d.complete(r.v.Number(), false, 1, 64, datasheet.StatusDone)
+		r.d.event(datasheet.Event{Code: datasheet.EventPostDescriptor, Endpoint: r.v.Number(), CQ: datasheet.NoCQ,
 			Descriptor: ds[0].Token().Address})
 		// Events about nothing that is there do no harm.
-		r.d.event(descriptors.Event{Code: descriptors.EventPostDescriptor, Endpoint: 0xffffffff, Descriptor: 1})
-		r.d.event(descriptors.Event{Code: descriptors.EventPostDescriptor, Endpoint: r.v.Number(), Descriptor: 1})
-		r.d.event(descriptors.Event{Code: descriptors.EventCQOverrun, CQ: 0xfffffff0})
+		r.d.event(datasheet.Event{Code: datasheet.EventPostDescriptor, Endpoint: 0xffffffff, Descriptor: 1})
+		r.d.event(datasheet.Event{Code: datasheet.EventPostDescriptor, Endpoint: r.v.Number(), Descriptor: 1})
+		r.d.event(datasheet.Event{Code: datasheet.EventCQOverrun, CQ: 0xfffffff0})
 	})
 	d, err := r.v.SendWait(contextFor(t))
 	var s *driver.StatusError
-	if d != ds[0] || !errors.As(err, &s) || s.Status&descriptors.StatusProtectionError == 0 {
+	if d != ds[0] || !errors.As(err, &s) || s.Status&datasheet.StatusProtectionError == 0 {
 		t.Errorf("%v, %v", d, err)
 	}
 	if d, err := r.v.SendDone(); d != ds[1] || err != nil {

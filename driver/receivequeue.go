@@ -4,31 +4,32 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // checkShared names what is wrong with a new VI that shares a receive queue, or with a new
 // queue to share.
 func (n *NIC) checkShared(op string, a *VIAttributes, sendCQ, recvCQ *CQ) error {
-	from, queue := a.ReceiveQueue, a.Kind == descriptors.KindReceiveQueue
+	from, queue := a.ReceiveQueue, a.Kind == datasheet.KindReceiveQueue
 	if from == nil && !queue {
 		return nil
 	}
 	bad := func(what string) error {
-		return n.refuse(op, fmt.Errorf("%w: %s", ErrInvalidParameter, what), "")
+		return n.refuse(op, fmt.Errorf("%w: %s", descriptors.ErrInvalidParameter, what), "")
 	}
 	switch {
-	case n.identity.Features&descriptors.FeatureReceiveQueue == 0:
-		return n.refuse(op, fmt.Errorf("%w: receive queues that VIs share", ErrNotSupported), "a newer device version is needed")
+	case n.identity.Features&datasheet.FeatureReceiveQueue == 0:
+		return n.refuse(op, fmt.Errorf("%w: receive queues that VIs share", descriptors.ErrNotSupported), "a newer device version is needed")
 	case queue && (from != nil || sendCQ != nil || recvCQ == nil):
 		return bad("a receive queue has one completion queue, and shares no other queue")
 	case queue:
 		return nil
-	case a.Kind != descriptors.KindVI:
+	case a.Kind != datasheet.KindVI:
 		return bad("only a VI can share a receive queue")
-	case from.n != n || from.Attributes().Kind != descriptors.KindReceiveQueue:
+	case from.n != n || from.Attributes().Kind != datasheet.KindReceiveQueue:
 		return bad("ReceiveQueue is not a receive queue of this NIC")
 	case from.leaving.begun(n):
-		return n.error(op, fmt.Errorf("receive queue: %w", ErrClosed))
+		return n.error(op, fmt.Errorf("receive queue: %w", descriptors.ErrClosed))
 	case recvCQ != nil:
 		return bad("receives of a VI that shares a queue complete where the queue's do")
 	}
@@ -41,14 +42,14 @@ func (n *NIC) checkShared(op string, a *VIAttributes, sendCQ, recvCQ *CQ) error 
 func (v *VI) initShared(a *VIAttributes) {
 	q := &v.recv
 	switch {
-	case a.Kind == descriptors.KindReceiveQueue:
+	case a.Kind == datasheet.KindReceiveQueue:
 		q.shared, q.free = true, make([]uint32, a.RecvDepth)
 		for i := range q.free {
 			q.free[i] = uint32(i)
 		}
 	case a.ReceiveQueue != nil:
 		q.closed = true
-		q.closedAs = v.n.refuse("use receive queue", ErrInvalidState, "the VI shares a receive queue: use that one and its completion queue")
+		q.closedAs = v.n.refuse("use receive queue", descriptors.ErrInvalidState, "the VI shares a receive queue: use that one and its completion queue")
 	}
 }
 
@@ -69,7 +70,7 @@ func (v *VI) recvIOVA(iova uint64) uint64 {
 }
 
 // name gives t a free place, of which there is one. mu is held.
-func (q *workQueue) name(t *descriptors.Token) uint32 {
+func (q *workQueue) name(t *datasheet.Token) uint32 {
 	last := len(q.free) - 1
 	t.Flags = q.free[last]
 	q.free = q.free[:last]
@@ -109,8 +110,8 @@ func (e *entry) takeShared(done *Completion) bool {
 	release(d)
 	*p = posting{}
 	q.free = append(q.free, e.index)
-	descriptors.StoreIndex(&q.taken, q.taken+1)
-	bad := e.status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0 || tooLong
+	datasheet.StoreIndex(&q.taken, q.taken+1)
+	bad := e.status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || tooLong
 	if bad {
 		q.failed++
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -52,7 +53,7 @@ func (r *region) read32Context(ctx context.Context, offset uint64) (uint32, erro
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return 0, ErrClosed
+		return 0, descriptors.ErrClosed
 	}
 	if p := r.pointer(offset); p != nil {
 		return mmio.Read32(p), nil
@@ -80,7 +81,7 @@ func (r *region) write32Context(ctx context.Context, offset uint64, v uint32) er
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	if p := r.pointer(offset); p != nil {
 		mmio.Write32(p, v)
@@ -100,7 +101,7 @@ func (r *region) read(offset uint64, p []byte) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	if b := r.mapped.Window(offset, len(p)); b != nil {
 		copy(p, b)
@@ -113,7 +114,7 @@ func (r *region) write(offset uint64, p []byte) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return ErrClosed
+		return descriptors.ErrClosed
 	}
 	if b := r.mapped.Window(offset, len(p)); b != nil {
 		copy(b, p)

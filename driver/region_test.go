@@ -4,15 +4,15 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // TestPartlyMapped: doorbells reach the device wherever they can be mapped, and
 // where they cannot.
 func TestPartlyMapped(t *testing.T) {
-	const page = descriptors.PageSize
+	const page = datasheet.PageSize
 	for name, c := range map[string]struct {
 		sparse []vfio.Area
 		mapped func(offset, size uint64) ([]byte, error)
@@ -36,7 +36,7 @@ func TestPartlyMapped(t *testing.T) {
 				if err := v.PostSend(ds[i]); err != nil {
 					t.Fatal(err)
 				}
-				if got := r.d.doorbell(descriptors.EndpointPage(v.Number()) + descriptors.DoorbellSend); got != 1 {
+				if got := r.d.doorbell(datasheet.EndpointPage(v.Number()) + datasheet.DoorbellSend); got != 1 {
 					t.Errorf("VI %d: doorbell %d", v.Number(), got)
 				}
 			}

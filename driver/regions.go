@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // regionTable knows the registered memory by handle. Work queues look here
@@ -101,14 +102,14 @@ type spans [4]span
 
 // has reports whether find has found that a descriptor may lie at token t, and
 // nothing has changed since.
-func (s *spans) has(t descriptors.Token, table *regionTable) bool {
+func (s *spans) has(t datasheet.Token, table *regionTable) bool {
 	e := &s[t.Handle%uint32(len(s))]
 	return e.handle == t.Handle && e.generation == table.generation.Load()+1 && t.Address >= e.first && t.Address <= e.last
 }
 
 // find returns nil if a descriptor of a VI with protection tag ptag may lie at
 // token t.
-func (s *spans) find(t descriptors.Token, table *regionTable, ptag uint32) error {
+func (s *spans) find(t datasheet.Token, table *regionTable, ptag uint32) error {
 	table.mu.RLock()
 	defer table.mu.RUnlock()
 	// Before all else: if the device fails from here on, what is found out below is
@@ -119,12 +120,12 @@ func (s *spans) find(t descriptors.Token, table *regionTable, ptag uint32) error
 	}
 	m := table.m[t.Handle]
 	switch {
-	case m == nil, len(m.bytes) < descriptors.ControlSegmentSize, m.attributes.Access&descriptors.AccessReadOnly != 0:
+	case m == nil, len(m.bytes) < datasheet.ControlSegmentSize, m.attributes.Access&datasheet.AccessReadOnly != 0:
 		return ErrBadHandle
 	case m.attributes.Ptag != ptag:
-		return ErrInvalidPtag
+		return descriptors.ErrInvalidPtag
 	}
-	last := m.address + uint64(len(m.bytes)-descriptors.ControlSegmentSize)
+	last := m.address + uint64(len(m.bytes)-datasheet.ControlSegmentSize)
 	if t.Address < m.address || t.Address > last {
 		return ErrBadHandle
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // allOnes is what a read returns when no device answers on the bus.
@@ -64,7 +64,7 @@ func (r *registers) status() (uint32, error) { return r.statusContext(context.Ba
 
 // statusContext is status that ends with a context, where it can be made to wait.
 func (r *registers) statusContext(ctx context.Context) (uint32, error) {
-	s, err := r.readContext(ctx, descriptors.BlockHealth, descriptors.RegStatus)
+	s, err := r.readContext(ctx, datasheet.BlockHealth, datasheet.RegStatus)
 	if err == nil && s == allOnes {
 		err = ErrDeviceGone
 	}

@@ -7,36 +7,37 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 var featureNames = map[uint64]string{
-	descriptors.FeatureReliableDelivery:  "reliable-delivery",
-	descriptors.FeatureReliableReception: "reliable-reception",
-	descriptors.FeatureRDMAWrite:         "rdma-write",
-	descriptors.FeatureRDMARead:          "rdma-read",
-	descriptors.FeatureRing:              "ring",
-	descriptors.FeatureChannel:           "channel",
-	descriptors.FeatureEager:             "eager",
-	descriptors.FeaturePageList:          "page-list",
-	descriptors.FeatureFrame:             "frame",
-	descriptors.FeaturePayloadTable:      "payload-table",
-	descriptors.FeatureInline:            "inline",
-	descriptors.FeatureDoorbellMarks:     "doorbell-marks",
-	descriptors.FeatureReceiveQueue:      "receive-queue",
+	datasheet.FeatureReliableDelivery:  "reliable-delivery",
+	datasheet.FeatureReliableReception: "reliable-reception",
+	datasheet.FeatureRDMAWrite:         "rdma-write",
+	datasheet.FeatureRDMARead:          "rdma-read",
+	datasheet.FeatureRing:              "ring",
+	datasheet.FeatureChannel:           "channel",
+	datasheet.FeatureEager:             "eager",
+	datasheet.FeaturePageList:          "page-list",
+	datasheet.FeatureFrame:             "frame",
+	datasheet.FeaturePayloadTable:      "payload-table",
+	datasheet.FeatureInline:            "inline",
+	datasheet.FeatureDoorbellMarks:     "doorbell-marks",
+	datasheet.FeatureReceiveQueue:      "receive-queue",
 }
 
 var blockNames = map[uint32]string{
-	descriptors.BlockIdentity:  "identity",
-	descriptors.BlockHealth:    "health",
-	descriptors.BlockProcessor: "processor",
-	descriptors.BlockAdmin:     "admin",
-	descriptors.BlockDMA:       "dma",
-	descriptors.BlockClock:     "clock",
-	descriptors.BlockCounters:  "counters",
-	descriptors.BlockInterrupt: "interrupt",
-	descriptors.BlockChannels:  "channels",
+	datasheet.BlockIdentity:  "identity",
+	datasheet.BlockHealth:    "health",
+	datasheet.BlockProcessor: "processor",
+	datasheet.BlockAdmin:     "admin",
+	datasheet.BlockDMA:       "dma",
+	datasheet.BlockClock:     "clock",
+	datasheet.BlockCounters:  "counters",
+	datasheet.BlockInterrupt: "interrupt",
+	datasheet.BlockChannels:  "channels",
 }
 
 // Report says what the device is, how it does, and what it has counted. It fails with what
@@ -52,7 +53,7 @@ func (n *NIC) Report(ctx context.Context) (r telemetry.Report, err error) {
 	for _, part := range []func(*telemetry.Report) error{
 		n.reportBARs, n.reportCounters, n.reportSRAM, n.reportDMA, n.reportChannels, n.reportProgram,
 	} {
-		if err := part(&r); err != nil && !errors.Is(err, ErrNotSupported) {
+		if err := part(&r); err != nil && !errors.Is(err, descriptors.ErrNotSupported) {
 			return r, err
 		}
 	}
@@ -163,8 +164,8 @@ func (n *NIC) reportChannels(r *telemetry.Report) error {
 	s, err := n.Stats()
 	r.Channels = &telemetry.Channels{
 		Open:    l.Channels,
-		High:    telemetry.FIFO{Level: l.Transmit[descriptors.PriorityHigh], Highest: l.TransmitHighest[descriptors.PriorityHigh]},
-		Low:     telemetry.FIFO{Level: l.Transmit[descriptors.PriorityLow], Highest: l.TransmitHighest[descriptors.PriorityLow]},
+		High:    telemetry.FIFO{Level: l.Transmit[datasheet.PriorityHigh], Highest: l.TransmitHighest[datasheet.PriorityHigh]},
+		Low:     telemetry.FIFO{Level: l.Transmit[datasheet.PriorityLow], Highest: l.TransmitHighest[datasheet.PriorityLow]},
 		Receive: telemetry.FIFO{Level: l.Receive, Highest: l.ReceiveHighest}, ReceiveRoom: l.ReceiveSize,
 		Stopped: l.Stopped, StoppedBy: l.StoppedBy, Stops: s.ChannelStops, StopsTaken: s.StopsTaken,
 		CellsSent: s.CellsSent, CellsArrived: s.CellsReceived, Drops: s.CellsDropped,

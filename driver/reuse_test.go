@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -65,7 +66,7 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.D
 	if err != nil {
 		return err
 	}
-	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, Ptag: ptag,
+	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, Ptag: ptag,
 		SendDepth: 4, RecvDepth: 4}, cq, nil)
 	if err != nil {
 		return err
@@ -81,10 +82,10 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.D
 	go func() {
 		for {
 			err := v.PostRecv(d)
-			for err == nil || err == driver.ErrNotDone {
+			for err == nil || err == descriptors.ErrNotDone {
 				_, err = v.RecvDone()
 			}
-			if errors.Is(err, driver.ErrClosed) {
+			if errors.Is(err, descriptors.ErrClosed) {
 				posted <- nil
 				return
 			}
@@ -114,19 +115,19 @@ func TestPostWhileDestroying(t *testing.T) {
 	var d *descriptors.Descriptor
 	r = newRig(t, func(f *fakeDevice) {
 		f.mapBAR2 = true // a trapped doorbell would enter the device from within
-		f.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
-			if cmd.Opcode != descriptors.OpDestroyEndpoint || d == nil {
-				return descriptors.ResultSuccess, true
+		f.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
+			if cmd.Opcode != datasheet.OpDestroyEndpoint || d == nil {
+				return datasheet.ResultSuccess, true
 			}
 			posted = append(posted, r.v.PostRecv(d), r.v.PostSend(d))
 			if refuse {
-				return descriptors.ResultInvalidParameter, true
+				return datasheet.ResultInvalidParameter, true
 			}
-			return descriptors.ResultSuccess, true
+			return datasheet.ResultSuccess, true
 		}
 	}, 0, 0)
 	d = r.descriptors(t, 1)[0]
-	if err := r.v.Close(contextFor(t)); !errors.Is(err, driver.ErrInvalidParameter) {
+	if err := r.v.Close(contextFor(t)); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Fatalf("Destroy of a device that refuses: %v", err)
 	}
 	if err := r.v.PostRecv(d); err != nil {
@@ -140,7 +141,7 @@ func TestPostWhileDestroying(t *testing.T) {
 		t.Fatalf("%d posts were tried, not 4", len(posted))
 	}
 	for i, err := range posted {
-		if !errors.Is(err, driver.ErrClosed) {
+		if !errors.Is(err, descriptors.ErrClosed) {
 			t.Errorf("post %d while the VI is being destroyed: %v", i, err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestForeignCQ(t *testing.T) {
 	a := r.v.Attributes()
 	for name, cq := range map[string]*driver.CQ{"another NIC's": other.sendCQ, "zero": new(driver.CQ)} {
 		for _, side := range []struct{ send, recv *driver.CQ }{{cq, nil}, {nil, cq}} {
-			if _, err := r.n.CreateVI(contextFor(t), a, side.send, side.recv); !errors.Is(err, driver.ErrInvalidParameter) {
+			if _, err := r.n.CreateVI(contextFor(t), a, side.send, side.recv); !errors.Is(err, descriptors.ErrInvalidParameter) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -168,22 +169,22 @@ func TestDestroyUnanswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
+	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var asked []descriptors.Opcode
+	var asked []datasheet.Opcode
 	d.with(func() {
-		d.answer = func(cmd *descriptors.Command) (descriptors.Result, bool) {
+		d.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
 			asked = append(asked, cmd.Opcode)
-			return descriptors.ResultSuccess, false
+			return datasheet.ResultSuccess, false
 		}
 	})
-	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, driver.ErrDevice) {
+	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, descriptors.ErrDevice) {
 		t.Errorf("Destroy: %v", err)
 	}
 	d.with(func() {
-		if len(asked) != 1 || asked[0] != descriptors.OpDestroyEndpoint {
+		if len(asked) != 1 || asked[0] != datasheet.OpDestroyEndpoint {
 			t.Errorf("the device was asked for %v", asked)
 		}
 		d.answer = nil

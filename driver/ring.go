@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // RingAttributes of a ring.
 type RingAttributes struct {
 	// Reliability is Unreliable, as in the Trapeze papers, or one of the levels of a VI.
-	Reliability descriptors.Reliability
+	Reliability datasheet.Reliability
 	Ptag        uint32
 	// MaxPayload is the largest payload of a message in bytes, 0 to the device's
 	// MaxTransfer less RingMessage. Both ends of a connection must have the same.
@@ -45,17 +46,17 @@ func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 		return nil, err
 	}
 	defer n.end()
-	if n.identity.Features&descriptors.FeatureRing == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: rings", ErrNotSupported), "a newer device version is needed")
+	if n.identity.Features&datasheet.FeatureRing == 0 {
+		return nil, n.refuse(op, fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "a newer device version is needed")
 	}
 	for _, depth := range []int{a.SendDepth, a.RecvDepth} {
 		if depth < 1 || depth > n.identity.MaxQueueDepth {
-			return nil, n.refuse(op, fmt.Errorf("%w: ring of %d entries", ErrInvalidParameter, depth),
+			return nil, n.refuse(op, fmt.Errorf("%w: ring of %d entries", descriptors.ErrInvalidParameter, depth),
 				fmt.Sprintf("this device has rings of 1 to %d", n.identity.MaxQueueDepth))
 		}
 	}
 	if limit := n.MaxPayload(); a.MaxPayload > limit {
-		return nil, n.refuse(op, fmt.Errorf("%w: payloads of %d bytes", ErrInvalidMTU, a.MaxPayload),
+		return nil, n.refuse(op, fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
 			fmt.Sprintf("this device takes up to %d", limit))
 	}
 	r, err := n.createRing(ctx, a)
@@ -67,7 +68,7 @@ func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 
 // MaxPayload is the largest payload in bytes of a ring's message.
 func (n *NIC) MaxPayload() uint32 {
-	return max(n.identity.MaxTransfer, descriptors.RingMessage) - descriptors.RingMessage
+	return max(n.identity.MaxTransfer, datasheet.RingMessage) - datasheet.RingMessage
 }
 
 func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
@@ -77,21 +78,21 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	r.queues, r.vec = r, n.pickVector()
 	r.send.init(r, "send")
 	r.recv.init(r, "receive")
-	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, descriptors.CreateEndpointBody{
-		Ptag: a.Ptag, MaxTransfer: descriptors.RingMessage + a.MaxPayload, SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ,
+	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
+		Ptag: a.Ptag, MaxTransfer: datasheet.RingMessage + a.MaxPayload, SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
 		SendVector: vectorNumber(r.vec), RecvVector: vectorNumber(r.vec),
-		Kind: descriptors.KindRing, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2,
+		Kind: datasheet.KindRing, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2,
 	}))
 	if err != nil {
 		return nil, err
 	}
-	created := descriptors.Reply[descriptors.EndpointCreated](reply)
+	created := datasheet.Reply[datasheet.EndpointCreated](reply)
 	if err := n.checkPieces(created, a); err != nil {
 		return nil, n.fail(err)
 	}
-	page := descriptors.EndpointPage(created.Endpoint) + descriptors.DoorbellRing
-	r.send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+descriptors.DoorbellSend), n.doorbellAt(page+descriptors.DoorbellSendArm))
-	r.recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+descriptors.DoorbellRecv), n.doorbellAt(page+descriptors.DoorbellRecvArm))
+	page := datasheet.EndpointPage(created.Endpoint) + datasheet.DoorbellRing
+	r.send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm))
+	r.recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm))
 	r.table.init(n, uint64(created.Table))
 	if err := n.adopt(&r.endpoint, created.Endpoint, false); err != nil {
 		return nil, err
@@ -101,20 +102,20 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 
 // checkPieces checks that the pieces of device memory that the device has given a ring are
 // device memory, aligned, and do not overlap.
-func (n *NIC) checkPieces(c *descriptors.EndpointCreated, a RingAttributes) error {
+func (n *NIC) checkPieces(c *datasheet.EndpointCreated, a RingAttributes) error {
 	pieces := []struct {
 		name     string
 		at, size uint64
 	}{
-		{"send ring", uint64(c.Send), uint64(a.SendDepth) * descriptors.RingSlotSize},
-		{"receive ring", uint64(c.Recv), uint64(a.RecvDepth) * descriptors.RingSlotSize},
-		{"payload table", uint64(c.Table), descriptors.PayloadEntries * descriptors.RingPlaceSize},
+		{"send ring", uint64(c.Send), uint64(a.SendDepth) * datasheet.RingSlotSize},
+		{"receive ring", uint64(c.Recv), uint64(a.RecvDepth) * datasheet.RingSlotSize},
+		{"payload table", uint64(c.Table), datasheet.PayloadEntries * datasheet.RingPlaceSize},
 	}
 	for i, p := range pieces {
 		if err := n.checkSRAM(p.at, int(p.size)); err != nil {
 			return fmt.Errorf("%w: it gave out a %s: %w", ErrProtocol, p.name, err)
 		}
-		if p.at%descriptors.DescriptorAlign != 0 {
+		if p.at%datasheet.DescriptorAlign != 0 {
 			return fmt.Errorf("%w: it gave out a %s at %#x, which is not aligned", ErrProtocol, p.name, p.at)
 		}
 		for _, q := range pieces[:i] {
@@ -152,7 +153,7 @@ func (r *Ring) PutSend(i uint32, message []byte, s RingSend) error { return r.se
 
 // PutRecv fills entry i of the receive ring, which is not posted: the frame, if its handle
 // is not 0, is where the payload of a message goes that no entry of the payload table takes.
-func (r *Ring) PutRecv(i uint32, frame descriptors.DataSegment) error {
+func (r *Ring) PutRecv(i uint32, frame datasheet.DataSegment) error {
 	return r.recv.put(i, nil, RingSend{Payload: frame})
 }
 

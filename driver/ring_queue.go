@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -13,7 +14,7 @@ import (
 // RingSend is what an entry of a send ring says beside its message.
 type RingSend struct {
 	// Payload is attached to the entry: its handle is 0 for none.
-	Payload descriptors.DataSegment
+	Payload datasheet.DataSegment
 	// Length is how many bytes of it travel, at most Payload.Length.
 	Length uint32
 	// Tag names an entry of the receiver's payload table, if Tagged.
@@ -25,7 +26,7 @@ type RingSend struct {
 type RingCompletion struct {
 	// Index is its number on the ring.
 	Index  uint32
-	Status descriptors.Status
+	Status datasheet.Status
 	// Of a receive: the message's tag, and whether it has one.
 	Tag    uint32
 	Tagged bool
@@ -44,9 +45,9 @@ type ringQueue struct {
 	closedAs error
 
 	mu       hotlock.Mutex
-	slots    []descriptors.RingSlot // nil if device memory is not mapped
-	at       uint64                 // offset of the first slot in BAR4
-	posted   []descriptors.DataSegment
+	slots    []datasheet.RingSlot // nil if device memory is not mapped
+	at       uint64               // offset of the first slot in BAR4
+	posted   []datasheet.DataSegment
 	mask     uint32
 	producer uint32
 	taken    uint32
@@ -57,31 +58,31 @@ type ringQueue struct {
 	closed   bool
 	refuses  bool // closed for posting, while the ring is being destroyed
 	// scratch is for accesses to device memory that is not mapped.
-	scratch [descriptors.RingSlotSize]byte
+	scratch [datasheet.RingSlotSize]byte
 }
 
 // Offsets in a slot (SPEC.md 15) of what follows the message, and of what completes it.
 const (
-	slotControl = descriptors.RingMessage
+	slotControl = datasheet.RingMessage
 	slotStatus  = slotControl + 28
 )
 
 func (q *ringQueue) init(r *Ring, side string) {
 	q.ring, q.side = r, side
-	q.closedAs = r.n.error("use "+side+" ring", ErrClosed)
+	q.closedAs = r.n.error("use "+side+" ring", descriptors.ErrClosed)
 }
 
 // place says where the ring and its doorbells are.
 func (q *ringQueue) place(at uint64, depth int, bell, armBell doorbell) {
 	q.at, q.bell, q.armBell = at, bell, armBell
 	q.mask = uint32(depth - 1)
-	q.posted = make([]descriptors.DataSegment, depth)
-	q.slots = descriptors.RingSlotsAt(q.ring.n.bar4.mapped.Window(at, depth*descriptors.RingSlotSize))
+	q.posted = make([]datasheet.DataSegment, depth)
+	q.slots = datasheet.RingSlotsAt(q.ring.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize))
 }
 
 // offset of entry i in BAR4.
 func (q *ringQueue) offset(i uint32) uint64 {
-	return q.at + uint64(i&q.mask)*descriptors.RingSlotSize
+	return q.at + uint64(i&q.mask)*datasheet.RingSlotSize
 }
 
 func (q *ringQueue) message(i uint32) []byte {
@@ -95,12 +96,12 @@ func (q *ringQueue) message(i uint32) []byte {
 
 // put fills entry i, which is the program's.
 func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
-	if len(message) > descriptors.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.send {
-		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
+	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.send {
+		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
 	}
-	control := descriptors.OpSend
+	control := datasheet.OpSend
 	if s.Tagged {
-		control = descriptors.ControlImmediate
+		control = datasheet.ControlImmediate
 	}
 	segments := uint16(0)
 	if s.Payload.Handle != 0 {
@@ -113,7 +114,7 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 	}
 	if i-q.producer > q.mask || i-q.taken > q.mask {
 		q.mu.Unlock()
-		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", ErrInvalidParameter, i), "")
+		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
 	if regions := &q.ring.n.regions; segments > 0 && q == &q.ring.send && regions.eager.Load() {
@@ -144,7 +145,7 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 }
 
 // write is the end of put where device memory is not mapped. mu is held.
-func (q *ringQueue) write(i uint32, message []byte, control descriptors.Control, segments uint16, s *RingSend) error {
+func (q *ringQueue) write(i uint32, message []byte, control datasheet.Control, segments uint16, s *RingSend) error {
 	b := q.scratch[:]
 	clear(b[copy(b, message):])
 	c := b[slotControl:]
@@ -168,7 +169,7 @@ func (q *ringQueue) post(count int) error {
 	}
 	if room := q.mask + 1 - (q.producer - q.taken); count < 1 || uint64(count) > uint64(room) {
 		q.mu.Unlock()
-		return q.ring.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", ErrInvalidParameter, count, room), "")
+		return q.ring.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", descriptors.ErrInvalidParameter, count, room), "")
 	}
 	err := q.bell.ringSlots(q.producer + uint32(count))
 	if err == nil {
@@ -208,12 +209,12 @@ func (q *ringQueue) take() (c RingCompletion, m miss, err error) {
 		return RingCompletion{}, 0, q.ring.n.error(q.side, err)
 	}
 	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > q.ring.attributes.MaxPayload ||
-		c.Sent > q.ring.attributes.MaxPayload || c.Place >= descriptors.PayloadEntries
-	*frame = descriptors.DataSegment{}
+		c.Sent > q.ring.attributes.MaxPayload || c.Place >= datasheet.PayloadEntries
+	*frame = datasheet.DataSegment{}
 	q.taken++
 	q.mu.Unlock()
 	switch {
-	case c.Status&(descriptors.StatusErrorMask|descriptors.StatusReserved) != 0:
+	case c.Status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0:
 		return c, 0, q.completedBadly(c.Status)
 	case q == &q.ring.recv && tooLong:
 		return c, 0, q.ring.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
@@ -227,7 +228,7 @@ func (q *ringQueue) look() (miss, error) {
 	case q.closed:
 		return 0, q.closedAs
 	case q.taken == q.producer:
-		return 0, ErrQueueEmpty
+		return 0, descriptors.ErrQueueEmpty
 	}
 	var status uint32
 	if q.slots != nil {
@@ -239,7 +240,7 @@ func (q *ringQueue) look() (miss, error) {
 		}
 		status = binary.LittleEndian.Uint32(b)
 	}
-	if descriptors.Status(status).Done() {
+	if datasheet.Status(status).Done() {
 		mmio.FromDevice()
 		return 0, nil
 	}
@@ -255,7 +256,7 @@ func (q *ringQueue) completion() (RingCompletion, error) {
 	var place uint32
 	if q.slots != nil {
 		slot := &q.slots[q.taken&q.mask]
-		c.Status = descriptors.Status(mmio.Read32(&slot.Status))
+		c.Status = datasheet.Status(mmio.Read32(&slot.Status))
 		c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
 		c.Sent, place = mmio.Read32(&slot.Sent), mmio.Read32(&slot.Place)
 	} else {
@@ -264,18 +265,18 @@ func (q *ringQueue) completion() (RingCompletion, error) {
 			return c, err
 		}
 		c.Tag, c.Length = binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])
-		c.Status = descriptors.Status(binary.LittleEndian.Uint32(b[28:]))
+		c.Status = datasheet.Status(binary.LittleEndian.Uint32(b[28:]))
 		c.Sent, place = binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:])
 	}
-	c.Tagged = c.Status&descriptors.StatusImmediate != 0
+	c.Tagged = c.Status&datasheet.StatusImmediate != 0
 	c.Place = int(place) - 1
 	return c, nil
 }
 
 // completedBadly says what is wrong with an entry that has completed with status.
-func (q *ringQueue) completedBadly(status descriptors.Status) error {
+func (q *ringQueue) completedBadly(status datasheet.Status) error {
 	n := q.ring.n
-	if status&descriptors.StatusReserved == 0 {
+	if status&datasheet.StatusReserved == 0 {
 		return n.error(q.side, &StatusError{Status: status, Ended: q.ring.ended(q.ring.attributes.Reliability, status)})
 	}
 	// Of a device that is gone all bits are set.
@@ -287,7 +288,7 @@ func (q *ringQueue) completedBadly(status descriptors.Status) error {
 
 // load copies the message of entry i.
 func (q *ringQueue) load(i uint32, p []byte) error {
-	p = p[:min(len(p), descriptors.RingMessage)]
+	p = p[:min(len(p), datasheet.RingMessage)]
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -16,9 +17,9 @@ type placeTable struct {
 	at uint64 // offset in BAR4
 
 	mu      sync.Mutex
-	places  []descriptors.RingPlace // nil if device memory is not mapped
-	handles [descriptors.PayloadEntries]uint32
-	scratch [descriptors.RingPlaceSize]byte
+	places  []datasheet.RingPlace // nil if device memory is not mapped
+	handles [datasheet.PayloadEntries]uint32
+	scratch [datasheet.RingPlaceSize]byte
 	closed  bool
 }
 
@@ -31,21 +32,21 @@ const (
 
 func (t *placeTable) init(n *NIC, at uint64) {
 	t.n, t.at = n, at
-	t.places = descriptors.RingPlacesAt(n.bar4.mapped.Window(at, descriptors.PayloadEntries*descriptors.RingPlaceSize))
+	t.places = datasheet.RingPlacesAt(n.bar4.mapped.Window(at, datasheet.PayloadEntries*datasheet.RingPlaceSize))
 }
 
 // SetPlace has the payload of the next message with tag land at p, whatever entry of the
 // receive ring takes the message; the entry of the table is tag modulo PayloadEntries. It
 // is a few stores. A payload that is longer than p is discarded. Use a tag once, so that a
 // message that comes late finds its tag withdrawn.
-func (r *Ring) SetPlace(tag uint32, p descriptors.DataSegment) error {
+func (r *Ring) SetPlace(tag uint32, p datasheet.DataSegment) error {
 	return r.table.set(tag, p)
 }
 
 // ClearPlace withdraws a tag. A message that comes later finds nothing; the payload of one
 // that has begun to come may still land where it was to: see EndPlace.
 func (r *Ring) ClearPlace(tag uint32) error {
-	return r.table.set(tag, descriptors.DataSegment{})
+	return r.table.set(tag, datasheet.DataSegment{})
 }
 
 // EndPlace withdraws a tag as ClearPlace does, and has the device let go of the memory:
@@ -57,23 +58,23 @@ func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
 		return err
 	}
 	defer r.n.end()
-	if err := r.table.set(tag, descriptors.DataSegment{}); err != nil {
+	if err := r.table.set(tag, datasheet.DataSegment{}); err != nil {
 		return err
 	}
-	_, err := r.n.execute(ctx, newCommand(descriptors.OpSetPayload, descriptors.SetPayloadBody{
-		Endpoint: r.number, Entry: tag % descriptors.PayloadEntries}))
+	_, err := r.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+		Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
 	return r.n.error(op, err)
 }
 
 // set writes the entry of tag: what RingPlace.Store does, for memory that may be
 // write-combining. The last word is on its way with the next doorbell.
-func (t *placeTable) set(tag uint32, p descriptors.DataSegment) error {
+func (t *placeTable) set(tag uint32, p datasheet.DataSegment) error {
 	const op = "set place"
-	i := tag % descriptors.PayloadEntries
+	i := tag % datasheet.PayloadEntries
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return t.n.error(op, ErrClosed)
+		return t.n.error(op, descriptors.ErrClosed)
 	}
 	t.handles[i] = p.Handle
 	if t.places == nil {
@@ -95,8 +96,8 @@ func (t *placeTable) set(tag uint32, p descriptors.DataSegment) error {
 }
 
 // write is the end of set where device memory is not mapped. mu is held.
-func (t *placeTable) write(i uint64, tag uint32, p descriptors.DataSegment) error {
-	at, b := t.at+i*descriptors.RingPlaceSize, t.scratch[:]
+func (t *placeTable) write(i uint64, tag uint32, p datasheet.DataSegment) error {
+	at, b := t.at+i*datasheet.RingPlaceSize, t.scratch[:]
 	clear(b)
 	if err := t.n.bar4.write(at+placeHandle, b[placeHandle:placeLength]); err != nil || p.Handle == 0 {
 		return err

@@ -8,27 +8,28 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Where the fake device has the pieces of its ring.
 const (
 	fakeSend  = 0
-	fakeRecv  = 4 * descriptors.RingSlotSize
+	fakeRecv  = 4 * datasheet.RingSlotSize
 	fakeTable = 0x600
 )
 
 // withRings has the fake device make rings of 2 entries in its memory, which is not mapped.
 func withRings(d *fakeDevice) {
-	d.set(descriptors.IdentityOffset+descriptors.RegFeaturesLow, uint32(descriptors.FeatureRing))
-	d.tamper = func(e *descriptors.AdminEntry) {
-		if c := descriptors.Reply[descriptors.EndpointCreated](e); e.Kind == descriptors.EntryReply && c.Endpoint != 0 && d.admin.endpoints[c.Endpoint].Kind == descriptors.KindRing {
+	d.set(datasheet.IdentityOffset+datasheet.RegFeaturesLow, uint32(datasheet.FeatureRing))
+	d.tamper = func(e *datasheet.AdminEntry) {
+		if c := datasheet.Reply[datasheet.EndpointCreated](e); e.Kind == datasheet.EntryReply && c.Endpoint != 0 && d.admin.endpoints[c.Endpoint].Kind == datasheet.KindRing {
 			c.Handle, c.Send, c.Recv, c.Table = 77, fakeSend, fakeRecv, fakeTable
 		}
 	}
 }
 
 func ringAttributes() driver.RingAttributes {
-	return driver.RingAttributes{Reliability: descriptors.Unreliable, Ptag: 1, MaxPayload: 4096, SendDepth: 2, RecvDepth: 2}
+	return driver.RingAttributes{Reliability: datasheet.Unreliable, Ptag: 1, MaxPayload: 4096, SendDepth: 2, RecvDepth: 2}
 }
 
 func newFakeRing(t *testing.T) (*rig, *driver.Ring) {
@@ -42,32 +43,32 @@ func newFakeRing(t *testing.T) (*rig, *driver.Ring) {
 }
 
 // slot is a slot in the fake device's memory.
-func (r *rig) slot(at int) *descriptors.RingSlot {
-	return &descriptors.RingSlotsAt(r.d.sram.Bytes()[at:][:descriptors.RingSlotSize])[0]
+func (r *rig) slot(at int) *datasheet.RingSlot {
+	return &datasheet.RingSlotsAt(r.d.sram.Bytes()[at:][:datasheet.RingSlotSize])[0]
 }
 
 // TestRingPieces: a device that says that rings are where they cannot be has broken the
 // protocol.
 func TestRingPieces(t *testing.T) {
-	for name, change := range map[string]func(*descriptors.EndpointCreated){
-		"send ring outside":        func(c *descriptors.EndpointCreated) { c.Send = fakeSRAM - descriptors.RingSlotSize },
-		"send ring far outside":    func(c *descriptors.EndpointCreated) { c.Send = 0xffffffc0 },
-		"receive ring outside":     func(c *descriptors.EndpointCreated) { c.Recv = fakeSRAM },
-		"table outside":            func(c *descriptors.EndpointCreated) { c.Table = fakeSRAM - 64 },
-		"misaligned":               func(c *descriptors.EndpointCreated) { c.Send = 8 },
-		"rings overlap":            func(c *descriptors.EndpointCreated) { c.Recv = c.Send + 64 },
-		"table overlaps a ring":    func(c *descriptors.EndpointCreated) { c.Table = c.Recv },
-		"no such endpoint":         func(c *descriptors.EndpointCreated) { c.Endpoint = fakeEndpoints },
-		"endpoint of the owner":    func(c *descriptors.EndpointCreated) { c.Endpoint = 0 },
-		"endpoint of another ring": func(c *descriptors.EndpointCreated) { c.Endpoint = 1 },
+	for name, change := range map[string]func(*datasheet.EndpointCreated){
+		"send ring outside":        func(c *datasheet.EndpointCreated) { c.Send = fakeSRAM - datasheet.RingSlotSize },
+		"send ring far outside":    func(c *datasheet.EndpointCreated) { c.Send = 0xffffffc0 },
+		"receive ring outside":     func(c *datasheet.EndpointCreated) { c.Recv = fakeSRAM },
+		"table outside":            func(c *datasheet.EndpointCreated) { c.Table = fakeSRAM - 64 },
+		"misaligned":               func(c *datasheet.EndpointCreated) { c.Send = 8 },
+		"rings overlap":            func(c *datasheet.EndpointCreated) { c.Recv = c.Send + 64 },
+		"table overlaps a ring":    func(c *datasheet.EndpointCreated) { c.Table = c.Recv },
+		"no such endpoint":         func(c *datasheet.EndpointCreated) { c.Endpoint = fakeEndpoints },
+		"endpoint of the owner":    func(c *datasheet.EndpointCreated) { c.Endpoint = 0 },
+		"endpoint of another ring": func(c *datasheet.EndpointCreated) { c.Endpoint = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newFakeRing(t)
 			r.d.with(func() {
 				sound := r.d.tamper
-				r.d.tamper = func(e *descriptors.AdminEntry) {
+				r.d.tamper = func(e *datasheet.AdminEntry) {
 					sound(e)
-					change(descriptors.Reply[descriptors.EndpointCreated](e))
+					change(datasheet.Reply[datasheet.EndpointCreated](e))
 				}
 			})
 			if _, err := r.n.CreateRing(contextFor(t), ringAttributes()); !errors.Is(err, driver.ErrProtocol) {
@@ -84,9 +85,9 @@ func TestRingArguments(t *testing.T) {
 		change func(*driver.RingAttributes)
 		want   error
 	}{
-		"no entries":    {func(a *driver.RingAttributes) { a.SendDepth = 0 }, driver.ErrInvalidParameter},
-		"many entries":  {func(a *driver.RingAttributes) { a.RecvDepth = 65 }, driver.ErrInvalidParameter},
-		"large payload": {func(a *driver.RingAttributes) { a.MaxPayload = 1<<20 - 127 }, driver.ErrInvalidMTU},
+		"no entries":    {func(a *driver.RingAttributes) { a.SendDepth = 0 }, descriptors.ErrInvalidParameter},
+		"many entries":  {func(a *driver.RingAttributes) { a.RecvDepth = 65 }, descriptors.ErrInvalidParameter},
+		"large payload": {func(a *driver.RingAttributes) { a.MaxPayload = 1<<20 - 127 }, descriptors.ErrInvalidMTU},
 	} {
 		a := ringAttributes()
 		c.change(&a)
@@ -95,7 +96,7 @@ func TestRingArguments(t *testing.T) {
 		}
 	}
 	older := newRig(t, nil, 0, 0)
-	if _, err := older.n.CreateRing(contextFor(t), ringAttributes()); !errors.Is(err, driver.ErrNotSupported) {
+	if _, err := older.n.CreateRing(contextFor(t), ringAttributes()); !errors.Is(err, descriptors.ErrNotSupported) {
 		t.Error(err)
 	}
 }
@@ -107,7 +108,7 @@ func TestRingSlots(t *testing.T) {
 	if x.Mapped() || x.SendMessage(0) != nil {
 		t.Error("memory that is not mapped")
 	}
-	s := driver.RingSend{Payload: descriptors.DataSegment{Address: 0x1000, Handle: 5, Length: 100}, Length: 60, Tag: 9, Tagged: true}
+	s := driver.RingSend{Payload: datasheet.DataSegment{Address: 0x1000, Handle: 5, Length: 100}, Length: 60, Tag: 9, Tagged: true}
 	if err := x.PutSend(0, []byte("message"), s); err != nil {
 		t.Fatal(err)
 	}
@@ -116,22 +117,22 @@ func TestRingSlots(t *testing.T) {
 	}
 	r.d.with(func() {
 		slot := r.slot(fakeSend)
-		if string(slot.Message[:8]) != "message\x00" || slot.Segments != 1 || slot.Control != descriptors.ControlImmediate ||
+		if string(slot.Message[:8]) != "message\x00" || slot.Segments != 1 || slot.Control != datasheet.ControlImmediate ||
 			slot.Tag != 9 || slot.Length != 60 || slot.Status != 0 || slot.Payload != s.Payload {
 			t.Errorf("%+v", slot)
 		}
-		if n := r.d.doorbell(descriptors.EndpointPage(x.Number()) + descriptors.DoorbellRing + descriptors.DoorbellSend); n != 1 {
+		if n := r.d.doorbell(datasheet.EndpointPage(x.Number()) + datasheet.DoorbellRing + datasheet.DoorbellSend); n != 1 {
 			t.Errorf("doorbell %d", n)
 		}
 	})
-	if _, err := x.SendDone(); err != driver.ErrNotDone {
+	if _, err := x.SendDone(); err != descriptors.ErrNotDone {
 		t.Error(err)
 	}
-	r.d.with(func() { r.slot(fakeSend).Status = uint32(descriptors.StatusDone) })
+	r.d.with(func() { r.slot(fakeSend).Status = uint32(datasheet.StatusDone) })
 	if c, err := x.SendDone(); err != nil || c.Index != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := x.SendDone(); err != driver.ErrQueueEmpty {
+	if _, err := x.SendDone(); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{
@@ -139,20 +140,20 @@ func TestRingSlots(t *testing.T) {
 		"behind":            x.PutSend(0, nil, driver.RingSend{}),
 		"long message":      x.PutSend(1, make([]byte, 129), driver.RingSend{}),
 		"more than is":      x.PutSend(1, nil, driver.RingSend{Length: 1}),
-		"large payload":     x.PutSend(1, nil, driver.RingSend{Payload: descriptors.DataSegment{Handle: 1, Length: 4097}}),
+		"large payload":     x.PutSend(1, nil, driver.RingSend{Payload: datasheet.DataSegment{Handle: 1, Length: 4097}}),
 		"none":              x.PostSend(0),
 		"too many":          x.PostSend(3),
 		"too many by a lot": x.PostSend(1 << 31),
 	} {
-		if !errors.Is(err, driver.ErrInvalidParameter) {
+		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := x.SetPlace(0x107, descriptors.DataSegment{Address: 0x2000, Handle: 6, Length: 7}); err != nil {
+	if err := x.SetPlace(0x107, datasheet.DataSegment{Address: 0x2000, Handle: 6, Length: 7}); err != nil {
 		t.Fatal(err)
 	}
 	r.d.with(func() {
-		e := descriptors.RingPlacesAt(r.d.sram.Bytes()[fakeTable+7*descriptors.RingPlaceSize:][:descriptors.RingPlaceSize])[0]
+		e := datasheet.RingPlacesAt(r.d.sram.Bytes()[fakeTable+7*datasheet.RingPlaceSize:][:datasheet.RingPlaceSize])[0]
 		if e.Address != 0x2000 || e.Handle != 6 || e.Length != 7 || e.Tag != 0x107 {
 			t.Errorf("%+v", e)
 		}
@@ -165,26 +166,26 @@ func TestRingSlots(t *testing.T) {
 // TestRingCompletions: what the device writes into a slot that makes no sense is an error,
 // and the ring goes on.
 func TestRingCompletions(t *testing.T) {
-	const received = descriptors.StatusDone | descriptors.StatusOpReceive
+	const received = datasheet.StatusDone | datasheet.StatusOpReceive
 	for name, c := range map[string]struct {
-		slot descriptors.RingSlot
+		slot datasheet.RingSlot
 		want error
 	}{
-		"sound":               {descriptors.RingSlot{Status: uint32(received | descriptors.StatusImmediate), Length: 100, Sent: 100, Tag: 3}, nil},
-		"in the table":        {descriptors.RingSlot{Status: uint32(received), Length: 4096, Sent: 4096, Place: 256}, nil},
-		"discarded":           {descriptors.RingSlot{Status: uint32(received), Sent: 4096}, nil},
-		"reserved bits":       {descriptors.RingSlot{Status: uint32(received | 1<<31)}, driver.ErrProtocol},
-		"more than framed":    {descriptors.RingSlot{Status: uint32(received), Length: 101, Sent: 101}, driver.ErrProtocol},
-		"more than a payload": {descriptors.RingSlot{Status: uint32(received), Length: 4097, Sent: 4097, Place: 1}, driver.ErrProtocol},
-		"sent more":           {descriptors.RingSlot{Status: uint32(received), Sent: 4097}, driver.ErrProtocol},
-		"no such place":       {descriptors.RingSlot{Status: uint32(received), Place: 257}, driver.ErrProtocol},
-		"far place":           {descriptors.RingSlot{Status: uint32(received), Place: 0xffffffff}, driver.ErrProtocol},
-		"bad memory":          {descriptors.RingSlot{Status: uint32(received | descriptors.StatusProtectionError)}, driver.ErrDescriptor},
+		"sound":               {datasheet.RingSlot{Status: uint32(received | datasheet.StatusImmediate), Length: 100, Sent: 100, Tag: 3}, nil},
+		"in the table":        {datasheet.RingSlot{Status: uint32(received), Length: 4096, Sent: 4096, Place: 256}, nil},
+		"discarded":           {datasheet.RingSlot{Status: uint32(received), Sent: 4096}, nil},
+		"reserved bits":       {datasheet.RingSlot{Status: uint32(received | 1<<31)}, driver.ErrProtocol},
+		"more than framed":    {datasheet.RingSlot{Status: uint32(received), Length: 101, Sent: 101}, driver.ErrProtocol},
+		"more than a payload": {datasheet.RingSlot{Status: uint32(received), Length: 4097, Sent: 4097, Place: 1}, driver.ErrProtocol},
+		"sent more":           {datasheet.RingSlot{Status: uint32(received), Sent: 4097}, driver.ErrProtocol},
+		"no such place":       {datasheet.RingSlot{Status: uint32(received), Place: 257}, driver.ErrProtocol},
+		"far place":           {datasheet.RingSlot{Status: uint32(received), Place: 0xffffffff}, driver.ErrProtocol},
+		"bad memory":          {datasheet.RingSlot{Status: uint32(received | datasheet.StatusProtectionError)}, descriptors.ErrDescriptor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, x := newFakeRing(t)
 			for i := range uint32(2) {
-				if err := x.PutRecv(i, descriptors.DataSegment{Address: 64, Handle: 1, Length: 100}); err != nil {
+				if err := x.PutRecv(i, datasheet.DataSegment{Address: 64, Handle: 1, Length: 100}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -193,7 +194,7 @@ func TestRingCompletions(t *testing.T) {
 			}
 			r.d.with(func() {
 				*r.slot(fakeRecv) = c.slot
-				r.slot(fakeRecv + descriptors.RingSlotSize).Status = uint32(received)
+				r.slot(fakeRecv + datasheet.RingSlotSize).Status = uint32(received)
 			})
 			got, err := x.RecvDone()
 			if !errors.Is(err, c.want) || got.Length != c.slot.Length || got.Sent != c.slot.Sent || got.Place != int(c.slot.Place)-1 || got.Tagged != (c.slot.Tag != 0) {
@@ -209,7 +210,7 @@ func TestRingCompletions(t *testing.T) {
 // TestRingDeviceGone: waits and polls end when the device is pulled out.
 func TestRingDeviceGone(t *testing.T) {
 	r, x := newFakeRing(t)
-	if err := x.PutRecv(0, descriptors.DataSegment{}); err != nil {
+	if err := x.PutRecv(0, datasheet.DataSegment{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.PostRecv(1); err != nil {
@@ -229,7 +230,7 @@ func TestRingDeviceGone(t *testing.T) {
 	go func() { ended <- x.WaitRecv(contextFor(t), nil) }()
 	r.d.remove()
 	// Memory of a device that is gone reads as all ones, as something to take does.
-	if err := <-ended; err != nil && !errors.Is(err, driver.ErrDevice) {
+	if err := <-ended; err != nil && !errors.Is(err, descriptors.ErrDevice) {
 		t.Error(err)
 	}
 	if _, err := x.RecvDone(); !errors.Is(err, driver.ErrDeviceGone) {

@@ -1,6 +1,10 @@
 package driver
 
-import "context"
+import (
+	"context"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
 
 // WaitSend waits until SendDone would not say ErrNotDone, until early is set, or until ctx
 // ends, with whose error it fails then. early may be nil.
@@ -18,11 +22,11 @@ func (r *Ring) WaitRecv(ctx context.Context, early *Signal) error {
 func (r *Ring) WaitAny(ctx context.Context, early *Signal) error {
 	return r.wait(ctx, "wait for ring", early, r, func() (bool, error) {
 		there, err := r.recv.ready()
-		if there && err != ErrQueueEmpty {
+		if there && err != descriptors.ErrQueueEmpty {
 			return there, err
 		}
 		also, sent := r.send.ready()
-		if also && sent == ErrQueueEmpty {
+		if also && sent == descriptors.ErrQueueEmpty {
 			return there, err
 		}
 		return also, sent

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -86,7 +86,7 @@ func (n *NIC) checkID() error {
 	}
 	found := PCIID{config.Vendor, config.Device}
 	n.identity.PCI = found
-	known := append([]PCIID{{descriptors.PCIVendorID, descriptors.PCIDeviceID}}, n.options.IDs...)
+	known := append([]PCIID{{datasheet.PCIVendorID, datasheet.PCIDeviceID}}, n.options.IDs...)
 	for _, id := range known {
 		if id == found {
 			return nil
@@ -119,7 +119,7 @@ func (n *NIC) openRegions() error {
 		index int
 		to    **region
 	}{
-		{descriptors.BARRegisters, &n.bar0}, {descriptors.BARDoorbells, &n.bar2}, {descriptors.BARSRAM, &n.bar4},
+		{datasheet.BARRegisters, &n.bar0}, {datasheet.BARDoorbells, &n.bar2}, {datasheet.BARSRAM, &n.bar4},
 	} {
 		region, err := openRegion(n.dev, r.index)
 		if err != nil {
@@ -133,12 +133,12 @@ func (n *NIC) openRegions() error {
 // reset resets the device and waits until it is ready again.
 func (n *NIC) reset(ctx context.Context) error {
 	defer trace.StartRegion(ctx, "NIC reset").End()
-	const health = descriptors.BlockHealth
-	before, err := n.regs.readContext(ctx, health, descriptors.RegResetCount)
+	const health = datasheet.BlockHealth
+	before, err := n.regs.readContext(ctx, health, datasheet.RegResetCount)
 	if err != nil {
 		return err
 	}
-	if err := n.regs.writeContext(ctx, health, descriptors.RegControl, descriptors.ControlReset); err != nil {
+	if err := n.regs.writeContext(ctx, health, datasheet.RegControl, datasheet.ControlReset); err != nil {
 		return err
 	}
 	var last uint32
@@ -148,11 +148,11 @@ func (n *NIC) reset(ctx context.Context) error {
 			return false, err
 		}
 		last = status
-		if status&descriptors.DeviceReady == 0 || status&descriptors.DeviceResetting != 0 {
+		if status&datasheet.DeviceReady == 0 || status&datasheet.DeviceResetting != 0 {
 			return false, nil
 		}
 		// Ready from before the reset does not count.
-		n.resets, err = n.regs.readContext(ctx, health, descriptors.RegResetCount)
+		n.resets, err = n.regs.readContext(ctx, health, datasheet.RegResetCount)
 		return n.resets != before, err
 	})
 	switch {
@@ -160,7 +160,7 @@ func (n *NIC) reset(ctx context.Context) error {
 		return fmt.Errorf("%w within %v of a reset: status %#x", ErrNotReady, n.options.CommandTimeout, last)
 	case err != nil:
 		return err
-	case last&descriptors.DeviceFatal != 0:
+	case last&datasheet.DeviceFatal != 0:
 		return fmt.Errorf("%w: status %#x after a reset", ErrNotReady, last)
 	}
 	return nil
@@ -173,16 +173,16 @@ func (n *NIC) enableAdmin(ctx context.Context) error {
 		return err
 	}
 	err = n.waitRegister(ctx, func() (bool, error) {
-		status, err := n.regs.read(descriptors.BlockAdmin, descriptors.RegAdminStatus)
+		status, err := n.regs.read(datasheet.BlockAdmin, datasheet.RegAdminStatus)
 		switch {
 		case err != nil:
 			return false, err
 		case status == allOnes:
 			return false, ErrDeviceGone
-		case status&descriptors.AdminError != 0:
+		case status&datasheet.AdminError != 0:
 			return false, n.adminRefused()
 		}
-		return status&descriptors.AdminEnabled != 0, nil
+		return status&datasheet.AdminEnabled != 0, nil
 	})
 	if errors.Is(err, errDeadline) {
 		return fmt.Errorf("%w: the admin queue was not enabled within %v", ErrNotReady, n.options.CommandTimeout)
@@ -201,11 +201,11 @@ func (n *NIC) enableAdmin(ctx context.Context) error {
 
 // adminRefused says why the device does not take the admin rings.
 func (n *NIC) adminRefused() error {
-	code, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFault)
+	code, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFault)
 	if err != nil {
 		return err
 	}
-	detail, err := n.regs.read(descriptors.BlockHealth, descriptors.RegFaultDetail)
+	detail, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFaultDetail)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -15,7 +16,7 @@ import (
 // Execute carries out a command for a program that shares the NIC, and returns the reply. The
 // driver gives it an ID. A command that the device refuses fails with a *CommandError. One that
 // waits for the network is aborted when ctx ends, and fails with the context's error.
-func (n *NIC) Execute(ctx context.Context, cmd descriptors.Command) (*descriptors.AdminEntry, error) {
+func (n *NIC) Execute(ctx context.Context, cmd datasheet.Command) (*datasheet.AdminEntry, error) {
 	op := "execute " + cmd.Opcode.String()
 	if err := n.begin(ctx, op); err != nil {
 		return nil, err
@@ -23,7 +24,7 @@ func (n *NIC) Execute(ctx context.Context, cmd descriptors.Command) (*descriptor
 	defer n.end()
 	run := n.execute
 	if c, ok := waits[cmd.Opcode]; ok {
-		run = func(ctx context.Context, cmd *descriptors.Command) (*descriptors.AdminEntry, error) {
+		run = func(ctx context.Context, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
 			return n.connect(ctx, c, cmd)
 		}
 	}
@@ -35,8 +36,8 @@ func (n *NIC) Execute(ctx context.Context, cmd descriptors.Command) (*descriptor
 }
 
 // waits has the commands that wait for the network.
-var waits = map[descriptors.Opcode]class{
-	descriptors.OpConnectWait: classWait, descriptors.OpConnectAccept: classAccept, descriptors.OpConnectRequest: classRequest,
+var waits = map[datasheet.Opcode]class{
+	datasheet.OpConnectWait: classWait, datasheet.OpConnectAccept: classAccept, datasheet.OpConnectRequest: classRequest,
 }
 
 // Doorbell returns a function that stores to the doorbell at an offset of BAR2. What the caller has
@@ -45,7 +46,7 @@ var waits = map[descriptors.Opcode]class{
 func (n *NIC) Doorbell(offset uint64) (func(value uint32) error, error) {
 	const op = "find doorbell"
 	switch {
-	case offset >= (uint64(n.identity.MaxEndpoints)+uint64(n.identity.MaxCQs))*descriptors.PageSize:
+	case offset >= (uint64(n.identity.MaxEndpoints)+uint64(n.identity.MaxCQs))*datasheet.PageSize:
 		return nil, n.error(op, fmt.Errorf("%w: %#x", vfio.ErrOutOfRange, offset))
 	case offset%4 != 0:
 		return nil, n.error(op, fmt.Errorf("%w: %#x", vfio.ErrMisaligned, offset))
@@ -63,7 +64,7 @@ func (n *NIC) Share(mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err err
 	}
 	defer n.end()
 	if n.physical != nil {
-		return 0, n.error(op, fmt.Errorf("%w: there is no IOMMU", ErrNotSupported))
+		return 0, n.error(op, fmt.Errorf("%w: there is no IOMMU", descriptors.ErrNotSupported))
 	}
 	if iova, err = n.place(mem); err != nil {
 		return 0, n.error(op, err)
@@ -93,12 +94,12 @@ func (n *NIC) Unshare(mem *vfio.Memory, iova uint64) error {
 }
 
 // OnInterrupt has f called at each interrupt of one of the NIC's vectors, until leave is called, and returns
-// the number of that vector: descriptors.NoVector if there is none. f returns at once. Other queues
+// the number of that vector: datasheet.NoVector if there is none. f returns at once. Other queues
 // may use the vector too.
 func (n *NIC) OnInterrupt(f func()) (vector uint16, leave func()) {
 	v := n.pickVector()
 	if v == nil {
-		return descriptors.NoVector, func() {}
+		return datasheet.NoVector, func() {}
 	}
 	v.interrupted(n)
 	v.mu.Lock()

@@ -1,6 +1,6 @@
 package driver
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // Commands differ in whom they wait for, so each class has slots of its own:
 // servers that wait for clients must not keep anybody from accepting, nor must
@@ -33,7 +33,7 @@ type slot struct {
 	class class
 	id    uint16 // slot number and, above it, how often it was used
 	state slotState
-	reply descriptors.AdminEntry
+	reply datasheet.AdminEntry
 	ready chan struct{} // has a token when state became slotDone
 }
 

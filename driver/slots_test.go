@@ -7,33 +7,33 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // unanswered is a device that never answers the commands that wait for a peer,
 // and knows how many of them it has.
-func unanswered(d *fakeDevice) (count func(descriptors.Opcode) int) {
+func unanswered(d *fakeDevice) (count func(datasheet.Opcode) int) {
 	d.with(func() {
-		d.answer = func(c *descriptors.Command) (descriptors.Result, bool) {
+		d.answer = func(c *datasheet.Command) (datasheet.Result, bool) {
 			switch c.Opcode {
-			case descriptors.OpConnectWait, descriptors.OpConnectAccept, descriptors.OpConnectRequest:
+			case datasheet.OpConnectWait, datasheet.OpConnectAccept, datasheet.OpConnectRequest:
 				return 0, false
-			case descriptors.OpAbort:
-				id := descriptors.Body[descriptors.AbortBody](c).ID
+			case datasheet.OpAbort:
+				id := datasheet.Body[datasheet.AbortBody](c).ID
 				for i, u := range d.admin.unanswered {
 					if u.ID == id {
 						d.admin.unanswered = append(d.admin.unanswered[:i], d.admin.unanswered[i+1:]...)
-						d.reply(&u, descriptors.ResultAborted)
-						return descriptors.ResultSuccess, true
+						d.reply(&u, datasheet.ResultAborted)
+						return datasheet.ResultSuccess, true
 					}
 				}
-				return descriptors.ResultInvalidParameter, true
+				return datasheet.ResultInvalidParameter, true
 			}
-			return descriptors.ResultSuccess, true
+			return datasheet.ResultSuccess, true
 		}
 	})
-	return func(op descriptors.Opcode) (n int) {
+	return func(op datasheet.Opcode) (n int) {
 		d.with(func() {
 			for _, u := range d.admin.unanswered {
 				if u.Opcode == op {
@@ -50,23 +50,23 @@ func unanswered(d *fakeDevice) (count func(descriptors.Opcode) int) {
 func TestWaitsForPeersAreApart(t *testing.T) {
 	const many = 600 // more than may be outstanding
 	vi := func(t *testing.T, n *driver.NIC) *driver.VI {
-		v, err := n.CreateVI(t.Context(), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil)
+		v, err := n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return v
 	}
 	var offers chan *driver.Connection // each can be answered once
-	kinds := map[descriptors.Opcode]func(ctx context.Context, n *driver.NIC, v *driver.VI) error{
-		descriptors.OpConnectWait: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
+	kinds := map[datasheet.Opcode]func(ctx context.Context, n *driver.NIC, v *driver.VI) error{
+		datasheet.OpConnectWait: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
 			_, err := n.ConnectWait(ctx, "x")
 			return err
 		},
-		descriptors.OpConnectRequest: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
+		datasheet.OpConnectRequest: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
 			_, err := v.ConnectRequest(ctx, driver.Address{Discriminator: "x"}, "")
 			return err
 		},
-		descriptors.OpConnectAccept: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
+		datasheet.OpConnectAccept: func(ctx context.Context, n *driver.NIC, v *driver.VI) error {
 			_, err := (<-offers).Accept(ctx, v)
 			return err
 		},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Stats has the counters of a device (SPEC.md 2.7) since its last reset; one that the device
@@ -38,8 +39,8 @@ type Stats struct {
 	StopsTaken          uint64 `json:"channel_stops_taken" help:"Times that a peer told the NIC to stop sending cells." unit:"stops"`
 }
 
-// counters has the fields in the order of descriptors.Counter.
-func (s *Stats) counters() [descriptors.CounterCount]*uint64 {
+// counters has the fields in the order of datasheet.Counter.
+func (s *Stats) counters() [datasheet.CounterCount]*uint64 {
 	return [...]*uint64{&s.FramesSent, &s.FramesReceived, &s.BytesSent, &s.BytesReceived, &s.MessagesSent,
 		&s.MessagesReceived, &s.FramesDropped, &s.ChecksumErrors, &s.ReceiveQueueEmpty, &s.FramesRetransmitted,
 		&s.FramesDuplicate, &s.Timeouts, &s.ProtectionErrors, &s.DMAFaults, &s.BadDoorbells,
@@ -70,8 +71,8 @@ func (n *NIC) Counters() (map[string]uint64, error) {
 	}
 	counters := make(map[string]uint64, len(values))
 	for i, v := range values {
-		name := descriptors.Counter(i).String()
-		if i >= int(descriptors.CounterCount) {
+		name := datasheet.Counter(i).String()
+		if i >= int(datasheet.CounterCount) {
 			name = fmt.Sprintf("counter_%d", i)
 		}
 		counters[name] = v
@@ -86,14 +87,14 @@ func (n *NIC) readCounters() ([]uint64, error) {
 		return nil, err
 	}
 	defer n.end()
-	if !n.regs.has(descriptors.BlockCounters) {
-		return nil, n.error(op, ErrNotSupported)
+	if !n.regs.has(datasheet.BlockCounters) {
+		return nil, n.error(op, descriptors.ErrNotSupported)
 	}
-	count, err := n.regs.read(descriptors.BlockCounters, descriptors.RegCounterCount)
+	count, err := n.regs.read(datasheet.BlockCounters, datasheet.RegCounterCount)
 	if err != nil {
 		return nil, n.error(op, err)
 	}
-	if room := (n.regs.blocks[descriptors.BlockCounters].Size - descriptors.RegCounterBase) / 8; count > room {
+	if room := (n.regs.blocks[datasheet.BlockCounters].Size - datasheet.RegCounterBase) / 8; count > room {
 		if _, err := n.regs.status(); err != nil {
 			return nil, n.error(op, n.fail(err))
 		}
@@ -101,7 +102,7 @@ func (n *NIC) readCounters() ([]uint64, error) {
 	}
 	values := make([]uint64, count)
 	for i := range count {
-		v, err := n.regs.read64(descriptors.BlockCounters, descriptors.RegCounterBase+8*uint64(i))
+		v, err := n.regs.read64(datasheet.BlockCounters, datasheet.RegCounterBase+8*uint64(i))
 		if err != nil {
 			return nil, n.error(op, err)
 		}

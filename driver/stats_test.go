@@ -7,20 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestStatsTags: each field is a counter of the data sheet, in its order, with help and unit.
 func TestStatsTags(t *testing.T) {
 	s := reflect.TypeFor[driver.Stats]()
-	if s.NumField() != int(descriptors.CounterCount) {
-		t.Fatalf("%d fields, the device has %d counters", s.NumField(), descriptors.CounterCount)
+	if s.NumField() != int(datasheet.CounterCount) {
+		t.Fatalf("%d fields, the device has %d counters", s.NumField(), datasheet.CounterCount)
 	}
 	for i := range s.NumField() {
 		f := s.Field(i)
-		if name := descriptors.Counter(i).String(); f.Tag.Get("json") != name {
+		if name := datasheet.Counter(i).String(); f.Tag.Get("json") != name {
 			t.Errorf("%s has the key %q, the counter is %q", f.Name, f.Tag.Get("json"), name)
 		}
 		if help := f.Tag.Get("help"); !strings.HasSuffix(help, ".") || f.Tag.Get("unit") == "" {

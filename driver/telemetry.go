@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -65,7 +66,7 @@ func (n *NIC) port() (telemetry.Port, error) {
 	status, err := n.linkStatus()
 	return telemetry.Port{
 		Name: telemetry.Public(n.Address()), MAC: n.identity.MAC.String(), MTU: n.identity.MTU, Queues: len(n.present()),
-		LinkUp:   status&descriptors.DeviceLinkUp != 0,
+		LinkUp:   status&datasheet.DeviceLinkUp != 0,
 		Received: s.FramesReceived, ReceivedBytes: s.BytesReceived, Sent: s.FramesSent, SentBytes: s.BytesSent,
 		Missed: s.ReceiveQueueEmpty, ReceiveErrors: s.FramesDropped + s.ChecksumErrors, SendErrors: s.DMAFaults,
 	}, err
@@ -117,18 +118,18 @@ func (e *endpoint) row() telemetry.Endpoint {
 			r.Latency = s.times.report()
 		}
 	case *Ring:
-		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
+		r.Kind, r.Reliability, r.MaxTransfer = datasheet.KindRing.String(), q.attributes.Reliability.String(), q.attributes.MaxPayload
 		r.SendDepth, r.RecvDepth = q.attributes.SendDepth, q.attributes.RecvDepth
 	case *Channel:
-		r.Kind, r.Reliability, r.MaxTransfer = descriptors.KindChannel.String(), descriptors.Unreliable.String(), q.attributes.Page.Bytes()
+		r.Kind, r.Reliability, r.MaxTransfer = datasheet.KindChannel.String(), datasheet.Unreliable.String(), q.attributes.Page.Bytes()
 	}
 	return r
 }
 
 // indices says how many descriptors were taken back and posted. It takes no lock.
 func (q *workQueue) indices() (taken, posted uint64) {
-	before := descriptors.LoadIndex(&q.taken)
-	halves, next := descriptors.LoadIndex(&q.halves), descriptors.LoadIndex(&q.producer)
+	before := datasheet.LoadIndex(&q.taken)
+	halves, next := datasheet.LoadIndex(&q.halves), datasheet.LoadIndex(&q.producer)
 	posted = widened(halves, next)
 	return posted - uint64(next-before), posted
 }
@@ -136,7 +137,7 @@ func (q *workQueue) indices() (taken, posted uint64) {
 func (n *NIC) endpointState(ctx context.Context, p []uint64) (any, error) {
 	e := n.endpoint(uint32(p[0]))
 	if e == nil {
-		return nil, fmt.Errorf("%w: endpoint %d", ErrInvalidParameter, p[0])
+		return nil, fmt.Errorf("%w: endpoint %d", descriptors.ErrInvalidParameter, p[0])
 	}
 	s, err := e.Query(ctx)
 	return telemetry.EndpointState{Endpoint: e.row(), State: s.State.String(), RemoteMAC: s.RemoteMAC.String(), RemoteVI: s.RemoteEndpoint,
@@ -151,7 +152,7 @@ func (n *NIC) sendTimes(_ context.Context, p []uint64) (any, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: no send of endpoint %d was timed", ErrInvalidParameter, p[0])
+	return nil, fmt.Errorf("%w: no send of endpoint %d was timed", descriptors.ErrInvalidParameter, p[0])
 }
 
 func (n *NIC) listCQs(_ context.Context, p []uint64) (any, error) {
@@ -185,7 +186,7 @@ func (t *regionTable) rows() (rows []telemetry.Region) {
 func (n *NIC) wireCounts(context.Context, []uint64) (any, error) {
 	w, ok := n.dev.(interface{ WireStats() any })
 	if !ok {
-		return nil, ErrNotSupported
+		return nil, descriptors.ErrNotSupported
 	}
 	return telemetry.Counts(w.WireStats()), nil
 }

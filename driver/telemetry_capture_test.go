@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/framering"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -45,9 +45,9 @@ func payload(t *testing.T, r *framering.Reader, sent bool) (all []byte) {
 			return all
 		}
 		// Where Next puts frames is aligned.
-		h := descriptors.HeaderAt(f.Bytes)
-		if f.Sent == sent && h != nil && h.Type == descriptors.FrameData {
-			all = append(all, f.Bytes[descriptors.HeaderSize:][:h.Length]...)
+		h := datasheet.HeaderAt(f.Bytes)
+		if f.Sent == sent && h != nil && h.Type == datasheet.FrameData {
+			all = append(all, f.Bytes[datasheet.HeaderSize:][:h.Length]...)
 		}
 		if since := time.Since(f.At); since < 0 || since > time.Hour {
 			t.Errorf("a frame of %v", f.At)
@@ -105,7 +105,7 @@ func TestCaptureSnaplen(t *testing.T) {
 	c := beside(t, func() { _, _, a, b = newPair(t, emulator.PairOptions{}) })
 	r := borrow(t, c, "/trapeze/capture,1,60")
 	traffic(t, a, b, 1)
-	if f, ok, err := r.Next(); err != nil || !ok || len(f.Bytes) != 60 || f.Length < descriptors.HeaderSize {
+	if f, ok, err := r.Next(); err != nil || !ok || len(f.Bytes) != 60 || f.Length < datasheet.HeaderSize {
 		t.Errorf("%+v, %v, %v", f, ok, err)
 	}
 	if err := errors.Join(b.Close()); err != nil || !r.Ended() {

@@ -3,6 +3,7 @@ package driver
 import (
 	"time"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -43,7 +44,7 @@ func (n *NIC) lendLog(op string) error {
 	defer n.endDMA()
 	l := &n.dma.log
 	if l.buf != nil && l.lent == nil {
-		return n.refuse(op, ErrInvalidState, "the program that has the NIC keeps the log itself")
+		return n.refuse(op, descriptors.ErrInvalidState, "the program that has the NIC keeps the log itself")
 	}
 	if l.buf == nil {
 		if err := n.openLog(lentLog2); err != nil {

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -53,7 +53,7 @@ func TestTelemetryMaps(t *testing.T) {
 	for _, count := range []int{1, 100} {
 		for i := range count {
 			key[0] = byte(i)
-			if err := rules.Update(key, value, descriptors.MailboxAny); err != nil {
+			if err := rules.Update(key, value, datasheet.MailboxAny); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -41,7 +41,7 @@ func TestTelemetry(t *testing.T) {
 	c := beside(t, func() { _, _, a, b = newPair(t, emulator.PairOptions{}) })
 	var vis []uint64
 	for range 300 {
-		v, err := b.CreateVI(contextFor(t), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: descriptors.ReliableDelivery}, nil, nil)
+		v, err := b.CreateVI(contextFor(t), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: datasheet.ReliableDelivery}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestTelemetry(t *testing.T) {
 		ask("/trapeze/vis,1,"+strconv.FormatUint(from, 10), &p)
 		for _, e := range p.Rows {
 			got = append(got, e.Number)
-			if e.SendDepth != 8 || e.RecvDepth != 4 || e.MaxTransfer != 64 || e.Kind != descriptors.KindVI.String() {
+			if e.SendDepth != 8 || e.RecvDepth != 4 || e.MaxTransfer != 64 || e.Kind != datasheet.KindVI.String() {
 				t.Fatalf("%+v", e)
 			}
 		}
@@ -87,7 +87,7 @@ func TestTelemetry(t *testing.T) {
 	}
 	var s telemetry.EndpointState
 	ask("/trapeze/vi,1,"+strconv.FormatUint(vis[7], 10), &s)
-	if s.State != descriptors.StateIdle.String() || s.Number != vis[7] {
+	if s.State != datasheet.StateIdle.String() || s.Number != vis[7] {
 		t.Errorf("%+v", s)
 	}
 	var cqs telemetry.Page[telemetry.CQ]

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -14,16 +15,16 @@ import (
 type VIAttributes struct {
 	// Kind of the endpoint: KindVI, KindFrame for one that sends and takes raw Ethernet
 	// frames, or KindReceiveQueue, see CreateVI. Zero is KindVI.
-	Kind descriptors.Kind
+	Kind datasheet.Kind
 	// Promiscuous, of KindFrame: it takes frames for other stations too.
 	Promiscuous bool
-	Reliability descriptors.Reliability
+	Reliability datasheet.Reliability
 	// MaxTransfer is the largest message in bytes, 1 to the device's limit. Both
 	// ends of a connection must have the same. Of KindFrame, the largest frame.
 	MaxTransfer uint32
 	Ptag        uint32
 	// Rights enables remote operations: AccessRDMAWrite, AccessRDMARead.
-	Rights descriptors.Access
+	Rights datasheet.Access
 	// NeedReceives, of a reliable VI: a message of the peer that finds no receive breaks
 	// the connection, as VIA has it, instead of waiting for one.
 	NeedReceives bool
@@ -71,13 +72,13 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	}
 	defer n.end()
 	if a.Kind == 0 {
-		a.Kind = descriptors.KindVI
+		a.Kind = datasheet.KindVI
 	}
 	if err := n.checkShared(op, &a, sendCQ, recvCQ); err != nil {
 		return nil, err
 	}
-	if a.Kind == descriptors.KindFrame && n.identity.Features&descriptors.FeatureFrame == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", ErrNotSupported),
+	if a.Kind == datasheet.KindFrame && n.identity.Features&datasheet.FeatureFrame == 0 {
+		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
 			"this device has connected VIs only; a newer device version is needed")
 	}
 	for _, d := range []struct {
@@ -85,12 +86,12 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		depth int
 	}{{"send", a.SendDepth}, {"receive", a.RecvDepth}} {
 		if d.depth < 1 || d.depth > n.identity.MaxQueueDepth {
-			return nil, n.refuse(op, fmt.Errorf("%w: %s queue of %d descriptors", ErrInvalidParameter, d.side, d.depth),
+			return nil, n.refuse(op, fmt.Errorf("%w: %s queue of %d descriptors", descriptors.ErrInvalidParameter, d.side, d.depth),
 				fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
 		}
 	}
-	if a.EagerTokens && a.Kind != descriptors.KindVI || a.NoRoom > NoRoomWaits {
-		return nil, n.refuse(op, fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
+	if a.EagerTokens && a.Kind != datasheet.KindVI || a.NoRoom > NoRoomWaits {
+		return nil, n.refuse(op, fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
 	}
 	if err := n.attach(sendCQ, a.SendDepth); err != nil {
 		return nil, n.error(op, err)
@@ -114,7 +115,7 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 
 // ringLog2 is the size of the ring for a depth, as the formats allow it.
 func ringLog2(depth int) uint8 {
-	return max(uint8(bits.Len(uint(depth-1))), descriptors.MinQueueLog2)
+	return max(uint8(bits.Len(uint(depth-1))), datasheet.MinQueueLog2)
 }
 
 func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
@@ -122,8 +123,8 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.queues = v
 	v.attributes.Store(&a)
 	sendLog2, recvLog2 := ringLog2(a.SendDepth), ringLog2(a.RecvDepth)
-	sendBytes := uint64(descriptors.TokenSize) << sendLog2
-	recvBytes := uint64(descriptors.TokenSize) << recvLog2
+	sendBytes := uint64(datasheet.TokenSize) << sendLog2
+	recvBytes := uint64(datasheet.TokenSize) << recvLog2
 	rings, err := n.newDMA(ctx, sendBytes+recvBytes, vfio.DMARead, vfio.MemoryOptions{Huge: vfio.HugeNever})
 	if err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.send.init(v, "send", sendCQ, a.SendDepth, rings.mem.Bytes()[:sendBytes])
 	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
 	v.initShared(&a)
-	reply, err := n.execute(ctx, newCommand(descriptors.OpCreateEndpoint, descriptors.CreateEndpointBody{
+	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
 		SendIOVA: rings.iova, RecvIOVA: v.recvIOVA(rings.iova + sendBytes), Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
 		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
 		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
@@ -141,7 +142,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	if err != nil {
 		return nil, n.release(rings, err)
 	}
-	created := descriptors.Reply[descriptors.EndpointCreated](reply)
+	created := datasheet.Reply[datasheet.EndpointCreated](reply)
 	if a.EagerTokens {
 		if err := v.layTokens(created); err != nil {
 			return nil, n.fail(err)
@@ -150,25 +151,25 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	if err := n.adopt(&v.endpoint, created.Endpoint, false); err != nil {
 		return nil, err
 	}
-	page := descriptors.EndpointPage(v.number)
-	v.send.bell, v.send.armBell = n.doorbellAt(page+descriptors.DoorbellSend), n.doorbellAt(page+descriptors.DoorbellSendArm)
-	v.recv.bell, v.recv.armBell = n.doorbellAt(page+descriptors.DoorbellRecv), n.doorbellAt(page+descriptors.DoorbellRecvArm)
+	page := datasheet.EndpointPage(v.number)
+	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
+	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
 	return v, nil
 }
 
 // options are those of the attributes that are bits.
-func (a VIAttributes) options() (o descriptors.EndpointOptions) {
+func (a VIAttributes) options() (o datasheet.EndpointOptions) {
 	if a.Promiscuous {
-		o |= descriptors.EndpointPromiscuous
+		o |= datasheet.EndpointPromiscuous
 	}
 	if a.NeedReceives {
-		o |= descriptors.EndpointBreaks
+		o |= datasheet.EndpointBreaks
 	}
 	if a.ReceiveQueue != nil {
-		o |= descriptors.EndpointShares
+		o |= datasheet.EndpointShares
 	}
 	if a.EagerTokens {
-		o |= descriptors.EndpointEager
+		o |= datasheet.EndpointEager
 	}
 	return o
 }
@@ -176,7 +177,7 @@ func (a VIAttributes) options() (o descriptors.EndpointOptions) {
 // init makes a queue of depth descriptors over a ring that has room for them.
 func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.vi, q.side, q.cq, q.depth, q.holder = v, side, cq, uint32(depth), q
-	q.bytes, q.tokens = ring, descriptors.TokensAt(ring)
+	q.bytes, q.tokens = ring, datasheet.TokensAt(ring)
 	q.posted = make([]posting, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
 	q.sends = q == &v.send
@@ -188,7 +189,7 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	} else {
 		q.notes = make([]note, len(q.tokens))
 	}
-	q.closedAs = v.n.error("use "+side+" queue", ErrClosed)
+	q.closedAs = v.n.error("use "+side+" queue", descriptors.ErrClosed)
 }
 
 // VI returns the VI with a number, such as that of an event or of a completion; nil
@@ -227,7 +228,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	defer v.n.end()
 	now := v.Attributes()
 	if a.Kind == 0 {
-		a.Kind = descriptors.KindVI
+		a.Kind = datasheet.KindVI
 	}
 	if a.ReceiveQueue != nil {
 		a.RecvDepth = now.RecvDepth
@@ -235,9 +236,9 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	a.EagerTokens, a.NoRoom = now.EagerTokens, now.NoRoom
 	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth ||
 		a.ReceiveQueue != now.ReceiveQueue {
-		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", ErrInvalidParameter), "create another VI")
+		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
 	}
-	_, err := v.n.execute(ctx, newCommand(descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: v.number,
+	_, err := v.n.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
 		Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
 	if err != nil {
 		return v.n.error(op, err)
@@ -316,7 +317,7 @@ func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, e
 		return nil, v.n.noContext("wait for " + q.side)
 	}
 	if q.cq != nil {
-		return nil, v.n.refuse("wait for "+q.side, ErrInvalidState, "the queue has a completion queue: wait there")
+		return nil, v.n.refuse("wait for "+q.side, descriptors.ErrInvalidState, "the queue has a completion queue: wait there")
 	}
 	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done})
 }
@@ -338,15 +339,15 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 	}
 	defer v.n.end()
 	switch {
-	case v.n.identity.Features&descriptors.FeaturePayloadTable == 0:
-		return v.n.refuse(op, fmt.Errorf("%w: payload tables", ErrNotSupported), "a newer device version is needed")
-	case entry < 0 || entry >= descriptors.PayloadEntries:
-		return v.n.refuse(op, fmt.Errorf("%w: entry %d", ErrInvalidParameter, entry),
-			fmt.Sprintf("a table has entries 0 to %d", descriptors.PayloadEntries-1))
+	case v.n.identity.Features&datasheet.FeaturePayloadTable == 0:
+		return v.n.refuse(op, fmt.Errorf("%w: payload tables", descriptors.ErrNotSupported), "a newer device version is needed")
+	case entry < 0 || entry >= datasheet.PayloadEntries:
+		return v.n.refuse(op, fmt.Errorf("%w: entry %d", descriptors.ErrInvalidParameter, entry),
+			fmt.Sprintf("a table has entries 0 to %d", datasheet.PayloadEntries-1))
 	}
 	// Before the device knows: it may use the entry as soon as it does.
 	v.recv.allow(length)
-	_, err := v.n.execute(ctx, newCommand(descriptors.OpSetPayload, descriptors.SetPayloadBody{
+	_, err := v.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
 		Address: address, Endpoint: v.number, Entry: uint32(entry), Handle: handle, Length: length}))
 	return v.n.error(op, err)
 }

@@ -1,5 +1,7 @@
 package driver
 
+import "github.com/trapeze-nic/trapeze/descriptors"
+
 // VIStats has the counters of a VI since it was made. The counters of receives are zero if the
 // VI shares a receive queue: the Stats of that queue have them.
 type VIStats struct {
@@ -21,7 +23,7 @@ func (v *VI) Stats() (VIStats, error) {
 	}
 	defer v.n.end()
 	if v.leaving.begun(v.n) {
-		return s, v.n.error(op, ErrClosed)
+		return s, v.n.error(op, descriptors.ErrClosed)
 	}
 	s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()
 	s.ReceivesPosted, s.ReceivesCompleted, s.ReceivesFailed = v.recv.counts()
@@ -61,7 +63,7 @@ func (c *CQ) Stats() (CQStats, error) {
 	}
 	defer c.n.end()
 	if c.leaving.begun(c.n) {
-		return CQStats{}, c.n.error(op, ErrClosed)
+		return CQStats{}, c.n.error(op, descriptors.ErrClosed)
 	}
 	c.mu.Lock()
 	s := CQStats{Entries: c.read}

@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func TestQueueStatsTags(t *testing.T) { statstest.Check(t, driver.VIStats{}, driver.CQStats{}) }
@@ -35,7 +36,7 @@ func TestVIStats(t *testing.T) {
 	if err := y.v.Disconnect(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := y.v.RecvWait(contextFor(t)); !errors.Is(err, driver.ErrDescriptor) {
+	if _, err := y.v.RecvWait(contextFor(t)); !errors.Is(err, descriptors.ErrDescriptor) {
 		t.Errorf("a receive that Disconnect has flushed: %v", err)
 	}
 	s, err = y.v.Stats()
@@ -62,13 +63,13 @@ func TestCQStats(t *testing.T) {
 	if n, err := q.PostRecvBatch(r.descriptors(t, 4)); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
-	for i, status := range []descriptors.Status{descriptors.StatusDone, descriptors.StatusDone | descriptors.StatusLengthError} {
-		r.end(q, v, cq, uint32(i), descriptors.Completion{Index: r.name(q, uint32(i)), Status: uint32(status)})
+	for i, status := range []datasheet.Status{datasheet.StatusDone, datasheet.StatusDone | datasheet.StatusLengthError} {
+		r.end(q, v, cq, uint32(i), datasheet.Completion{Index: r.name(q, uint32(i)), Status: uint32(status)})
 		if _, err := cq.Done(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := cq.Done(); err != driver.ErrNotDone {
+	if _, err := cq.Done(); err != descriptors.ErrNotDone {
 		t.Fatal(err)
 	}
 	c, err := cq.Stats()

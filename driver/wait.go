@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/trace"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
 // How a wait goes on while nothing happens, unless SetWaiting says otherwise: it spins,
@@ -139,7 +141,7 @@ func (w *waiter) over() error {
 	}
 	select {
 	case <-w.done:
-		return ErrClosed
+		return descriptors.ErrClosed
 	default:
 	}
 	if err := w.n.failed(); err != nil {

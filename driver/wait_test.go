@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestWaitInterrupt: a wait arms the doorbell with what was taken, sleeps, and
@@ -20,23 +21,23 @@ func TestWaitInterrupt(t *testing.T) {
 			if n, err := r.v.PostRecvBatch(ds); n != 3 || err != nil {
 				t.Fatal(n, err)
 			}
-			r.complete(true, 0, 64, descriptors.StatusDone)
+			r.complete(true, 0, 64, datasheet.StatusDone)
 			if d, err := r.v.RecvWait(contextFor(t)); d != ds[0] || err != nil {
 				t.Fatal(d, err)
 			}
-			armed := descriptors.EndpointPage(r.v.Number()) + descriptors.DoorbellRecvArm
+			armed := datasheet.EndpointPage(r.v.Number()) + datasheet.DoorbellRecvArm
 			done := make(chan struct{})
 			defer func() { <-done }()
 			go func() {
 				defer close(done)
 				if vectors > 0 {
-					for end := time.Now().Add(patience); r.d.doorbell(armed) != descriptors.ArmWord(1) && time.Now().Before(end); {
+					for end := time.Now().Add(patience); r.d.doorbell(armed) != datasheet.ArmWord(1) && time.Now().Before(end); {
 						time.Sleep(time.Millisecond)
 					}
 				}
 				r.d.with(func() {
-					r.d.complete(r.v.Number(), true, 1, 5, descriptors.StatusDone)
-					if v := r.d.admin.endpoints[r.v.Number()].RecvVector; v != descriptors.NoVector {
+					r.d.complete(r.v.Number(), true, 1, 5, datasheet.StatusDone)
+					if v := r.d.admin.endpoints[r.v.Number()].RecvVector; v != datasheet.NoVector {
 						r.d.interrupt(int(v))
 					}
 				})
@@ -44,7 +45,7 @@ func TestWaitInterrupt(t *testing.T) {
 			if d, err := r.v.RecvWait(contextFor(t)); d != ds[1] || err != nil || d.Length() != 5 {
 				t.Error(d, err)
 			}
-			if got := r.d.doorbell(armed); vectors > 0 && got != descriptors.ArmWord(1) {
+			if got := r.d.doorbell(armed); vectors > 0 && got != datasheet.ArmWord(1) {
 				t.Errorf("armed with %#x", got)
 			}
 		})
@@ -60,16 +61,16 @@ func TestWaitEnds(t *testing.T) {
 		"removed":  {func(r *rig, _ context.CancelFunc) { r.d.remove() }, driver.ErrDeviceGone},
 		"fatal": {func(r *rig, _ context.CancelFunc) {
 			r.d.with(func() {
-				r.d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady|descriptors.DeviceFatal)
+				r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceFatal)
 			})
 		}, driver.ErrDeviceFault},
 		"reset behind our back": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() { r.d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceResetting) })
+			r.d.with(func() { r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceResetting) })
 		}, driver.ErrDeviceFault},
-		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Close(context.Background()) }, driver.ErrClosed},
-		"NIC closed":   {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, driver.ErrClosed},
+		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Close(context.Background()) }, descriptors.ErrClosed},
+		"NIC closed":   {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, descriptors.ErrClosed},
 		"garbage from the device": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() { r.d.post(descriptors.AdminEntry{Kind: 99}) })
+			r.d.with(func() { r.d.post(datasheet.AdminEntry{Kind: 99}) })
 		}, driver.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestWaitEnds(t *testing.T) {
 				t.Errorf("%v, %v", d, err)
 			}
 			// Close waits for the reset, which this state would never end.
-			r.d.with(func() { r.d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady) })
+			r.d.with(func() { r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady) })
 		})
 	}
 }
@@ -101,7 +102,7 @@ func TestDoneNoticesRemoval(t *testing.T) {
 		"CQ":    func() error { _, err := r.sendCQ.Done(); return err },
 	} {
 		err := done()
-		for err == driver.ErrNotDone {
+		for err == descriptors.ErrNotDone {
 			err = done()
 		}
 		if !errors.Is(err, driver.ErrDeviceGone) {
@@ -135,7 +136,7 @@ func TestWaiting(t *testing.T) {
 			if _, err := r.v.RecvWait(short); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			time.AfterFunc(5*time.Millisecond, func() { r.complete(true, 0, 64, descriptors.StatusDone) })
+			time.AfterFunc(5*time.Millisecond, func() { r.complete(true, 0, 64, datasheet.StatusDone) })
 			if got, err := r.v.RecvWait(contextFor(t)); got != d || err != nil {
 				t.Error(got, err)
 			}

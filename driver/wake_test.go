@@ -8,6 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // woken counts how often it is said that there is something to poll for.
@@ -36,7 +37,7 @@ func TestPostsWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
+	v, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,10 +66,10 @@ func TestPostsWake(t *testing.T) {
 		}
 	}
 	before := d.n.Load()
-	if err := v.PostRecv(nil); !errors.Is(err, driver.ErrInvalidParameter) {
+	if err := v.PostRecv(nil); !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(err)
 	}
-	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, driver.ErrInvalidParameter) {
+	if n, err := v.PostRecvBatch([]*descriptors.Descriptor{nil}); n != 0 || !errors.Is(err, descriptors.ErrInvalidParameter) {
 		t.Error(n, err)
 	}
 	if d.n.Load() != before {

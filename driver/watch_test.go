@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -44,9 +45,9 @@ func TestAlerts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := make(chan descriptors.Event, 8)
-			n.OnEvent(func(e descriptors.Event) {
-				if e.Code != descriptors.EventLink {
+			told := make(chan datasheet.Event, 8)
+			n.OnEvent(func(e datasheet.Event) {
+				if e.Code != datasheet.EventLink {
 					told <- e
 				}
 			})
@@ -58,7 +59,7 @@ func TestAlerts(t *testing.T) {
 			d.alerts <- c.alert
 			select {
 			case e := <-told:
-				if e.Code != descriptors.EventCatastrophic {
+				if e.Code != datasheet.EventCatastrophic {
 					t.Errorf("the handler was told %+v", e)
 				}
 			case <-time.After(patience):
@@ -90,24 +91,24 @@ func TestEndIsNoticed(t *testing.T) {
 		{"removed", func(r *rig) { r.d.remove() }, driver.ErrDeviceGone, 0},
 		{"fault", func(r *rig) {
 			r.d.with(func() {
-				r.d.set(descriptors.HealthOffset+descriptors.RegFault, descriptors.FaultAdminIndex)
-				r.d.set(descriptors.HealthOffset+descriptors.RegStatus, descriptors.DeviceReady|descriptors.DeviceFatal)
+				r.d.set(datasheet.HealthOffset+datasheet.RegFault, datasheet.FaultAdminIndex)
+				r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceFatal)
 			})
-		}, driver.ErrDeviceFault, descriptors.FaultAdminIndex},
+		}, driver.ErrDeviceFault, datasheet.FaultAdminIndex},
 		{"reset by somebody else", func(r *rig) {
-			r.d.with(func() { r.d.set(descriptors.HealthOffset+descriptors.RegResetCount, 77) })
+			r.d.with(func() { r.d.set(datasheet.HealthOffset+datasheet.RegResetCount, 77) })
 		}, driver.ErrDeviceFault, 0},
 		{"says so", func(r *rig) {
 			r.d.with(func() {
-				r.d.event(descriptors.Event{Code: descriptors.EventCatastrophic, CQ: descriptors.NoCQ, Detail: descriptors.FaultAdminDMA})
+				r.d.event(datasheet.Event{Code: datasheet.EventCatastrophic, CQ: datasheet.NoCQ, Detail: datasheet.FaultAdminDMA})
 			})
-		}, driver.ErrDeviceFault, descriptors.FaultAdminDMA},
+		}, driver.ErrDeviceFault, datasheet.FaultAdminDMA},
 	}
 	does := map[string]func(r *rig, d *descriptors.Descriptor) error{
 		"nothing": func(r *rig, _ *descriptors.Descriptor) error { return nil },
 		"polls": func(r *rig, _ *descriptors.Descriptor) error {
 			for {
-				if _, err := r.v.SendDone(); err != driver.ErrNotDone {
+				if _, err := r.v.SendDone(); err != descriptors.ErrNotDone {
 					return err
 				}
 			}
@@ -115,7 +116,7 @@ func TestEndIsNoticed(t *testing.T) {
 		"polls a batch": func(r *rig, _ *descriptors.Descriptor) error {
 			var into [3]*descriptors.Descriptor
 			for {
-				if _, err := r.v.SendDoneBatch(into[:]); err != driver.ErrNotDone {
+				if _, err := r.v.SendDoneBatch(into[:]); err != descriptors.ErrNotDone {
 					return err
 				}
 			}
@@ -148,16 +149,16 @@ func TestEndIsNoticed(t *testing.T) {
 				if n, err := r.v.PostSendBatch(ds[:2]); n != 2 || err != nil {
 					t.Fatal(n, err)
 				}
-				told := make(chan descriptors.Event, 8)
-				r.n.OnEvent(func(e descriptors.Event) { told <- e })
+				told := make(chan datasheet.Event, 8)
+				r.n.OnEvent(func(e datasheet.Event) { told <- e })
 				done := make(chan error, 1)
 				go func() { done <- do(r, ds[7]) }()
 				way.end(r)
-				hear := func(who string, from chan descriptors.Event) {
+				hear := func(who string, from chan datasheet.Event) {
 					t.Helper()
 					select {
 					case e := <-from:
-						if e.Code != descriptors.EventCatastrophic || e.Endpoint != 0 || e.CQ != descriptors.NoCQ || e.Detail != way.code {
+						if e.Code != datasheet.EventCatastrophic || e.Endpoint != 0 || e.CQ != datasheet.NoCQ || e.Detail != way.code {
 							t.Errorf("%s was told %+v", who, e)
 						}
 					case <-time.After(patience):
@@ -178,8 +179,8 @@ func TestEndIsNoticed(t *testing.T) {
 				if n, err := r.v.PostSendBatch(ds[2:7]); n != 0 || !errors.Is(err, way.want) {
 					t.Errorf("%d of a batch were posted: %v", n, err)
 				}
-				later := make(chan descriptors.Event, 8)
-				r.n.OnEvent(func(e descriptors.Event) { later <- e })
+				later := make(chan datasheet.Event, 8)
+				r.n.OnEvent(func(e datasheet.Event) { later <- e })
 				hear("the handler that was set later", later)
 				if err := r.n.Close(); err != nil {
 					t.Error(err)
@@ -210,7 +211,7 @@ func TestLookDisturbsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil)
+	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,8 +226,8 @@ func TestLookDisturbsNobody(t *testing.T) {
 			if i == 1 {
 				close(looking)
 			}
-			for _, register := range []uint64{descriptors.RegStatus, descriptors.RegResetCount} {
-				if err := a.ReadRegion(vfio.RegionBAR0, descriptors.HealthOffset+register, word[:]); err != nil {
+			for _, register := range []uint64{datasheet.RegStatus, datasheet.RegResetCount} {
+				if err := a.ReadRegion(vfio.RegionBAR0, datasheet.HealthOffset+register, word[:]); err != nil {
 					t.Error(err)
 				}
 			}
@@ -247,7 +248,7 @@ func TestLookDisturbsNobody(t *testing.T) {
 			t.Errorf("step %d was in vain", i)
 			break
 		}
-		if _, err := v.SendDone(); err == driver.ErrNotDone {
+		if _, err := v.SendDone(); err == descriptors.ErrNotDone {
 			t.Errorf("send %d is not done", i)
 			break
 		}
@@ -288,7 +289,7 @@ func TestCloseOfDeviceJustGone(t *testing.T) {
 func TestPostToFullQueue(t *testing.T) {
 	r := newRig(t, nil, 0, 0)
 	ds := r.descriptors(t, 4)
-	if n, err := r.v.PostSendBatch(ds); n != 3 || err != driver.ErrQueueFull {
+	if n, err := r.v.PostSendBatch(ds); n != 3 || err != descriptors.ErrQueueFull {
 		t.Fatal(n, err)
 	}
 	r.d.remove()

@@ -3,15 +3,15 @@ package emulator
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // commander is the part of an engine that the admin queue calls.
 type commander interface {
-	Execute(cmd *descriptors.Command)
+	Execute(cmd *datasheet.Command)
 	Exclusive(f func())
-	AddCounter(c descriptors.Counter, n uint64)
+	AddCounter(c datasheet.Counter, n uint64)
 }
 
 // adminQueue fetches commands from host memory and writes replies and events to
@@ -56,9 +56,9 @@ type adminRegisters struct {
 
 func (r *adminRegisters) sound() bool {
 	inRange := func(log2 uint32) bool {
-		return log2 >= descriptors.MinAdminLog2 && log2 <= descriptors.MaxAdminLog2
+		return log2 >= datasheet.MinAdminLog2 && log2 <= datasheet.MaxAdminLog2
 	}
-	return r.sqBase%descriptors.AdminEntrySize == 0 && r.acqBase%descriptors.AdminEntrySize == 0 &&
+	return r.sqBase%datasheet.AdminEntrySize == 0 && r.acqBase%datasheet.AdminEntrySize == 0 &&
 		inRange(r.sqLog2) && inRange(r.acqLog2)
 }
 
@@ -78,14 +78,14 @@ func (a *adminQueue) reset() {
 		a.status.Store(0)
 		a.fetched.Store(0)
 		a.lost.Store(0)
-		a.fault.Store(descriptors.FaultNone)
+		a.fault.Store(datasheet.FaultNone)
 		a.faultDetail.Store(0)
 	})
 }
 
 // setControl enables or disables the queue.
 func (a *adminQueue) setControl(v uint32) {
-	a.regs.control = v & descriptors.AdminEnable
+	a.regs.control = v & datasheet.AdminEnable
 	a.engine.Exclusive(func() {
 		switch {
 		case a.regs.control == 0:
@@ -98,19 +98,19 @@ func (a *adminQueue) setControl(v uint32) {
 
 // writable reports whether base addresses, sizes and vector can be written.
 // While they cannot, they may be read with the engine's lock.
-func (a *adminQueue) writable() bool { return a.status.Load()&descriptors.AdminEnabled == 0 }
+func (a *adminQueue) writable() bool { return a.status.Load()&datasheet.AdminEnabled == 0 }
 
 // enable is called locked. A queue that has failed stays so until a reset.
 func (a *adminQueue) enable() {
-	if !a.regs.sound() || a.fault.Load() != descriptors.FaultNone {
-		a.status.Store(descriptors.AdminError)
+	if !a.regs.sound() || a.fault.Load() != datasheet.FaultNone {
+		a.status.Store(datasheet.AdminError)
 		return
 	}
 	a.producer, a.consumer, a.written, a.taken = 0, 0, 0, 0
 	a.regs.producer, a.regs.taken = 0, 0
 	a.fetched.Store(0)
 	a.running = true
-	a.status.Store(descriptors.AdminEnabled)
+	a.status.Store(datasheet.AdminEnabled)
 }
 
 // disable is called locked.
@@ -130,7 +130,7 @@ func (a *adminQueue) ring(producer uint32) {
 		switch size := uint32(1) << a.regs.sqLog2; {
 		case !a.running:
 		case producer-a.consumer > size, int32(producer-a.producer) < 0:
-			a.fail(descriptors.FaultAdminIndex, producer)
+			a.fail(datasheet.FaultAdminIndex, producer)
 		default:
 			a.producer = producer
 		}
@@ -146,7 +146,7 @@ func (a *adminQueue) acknowledge(taken uint32) {
 		switch {
 		case !a.running:
 		case taken-a.taken > a.written-a.taken:
-			a.fail(descriptors.FaultAdminIndex, taken)
+			a.fail(datasheet.FaultAdminIndex, taken)
 		default:
 			a.taken = taken
 		}
@@ -156,7 +156,7 @@ func (a *adminQueue) acknowledge(taken uint32) {
 
 // fetch executes commands while there are any and their replies have room.
 func (a *adminQueue) fetch() {
-	var cmd descriptors.Command
+	var cmd datasheet.Command
 	for {
 		var execute, again bool
 		a.engine.Exclusive(func() { execute, again = a.next(&cmd) })
@@ -171,7 +171,7 @@ func (a *adminQueue) fetch() {
 
 // next copies the next command, locked. It reports whether there is one to
 // execute, and whether there may be more.
-func (a *adminQueue) next(cmd *descriptors.Command) (execute, again bool) {
+func (a *adminQueue) next(cmd *datasheet.Command) (execute, again bool) {
 	if !a.running || int32(a.producer-a.consumer) <= 0 || a.room() == 0 {
 		return false, false
 	}
@@ -179,13 +179,13 @@ func (a *adminQueue) next(cmd *descriptors.Command) (execute, again bool) {
 	if b == nil {
 		return false, false
 	}
-	*cmd = *descriptors.CommandAt(b)
+	*cmd = *datasheet.CommandAt(b)
 	a.consumer++
 	a.fetched.Store(a.consumer)
 	if a.known(cmd.ID) {
 		const fieldID = 2 // offset of Command.ID
-		a.write(&descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: cmd.ID,
-			Result: descriptors.ResultInvalidParameter, Field: fieldID})
+		a.write(&datasheet.AdminEntry{Kind: datasheet.EntryReply, ID: cmd.ID,
+			Result: datasheet.ResultInvalidParameter, Field: fieldID})
 		return false, true
 	}
 	a.outstanding[cmd.ID] = struct{}{}
@@ -206,8 +206,8 @@ func (a *adminQueue) room() uint32 {
 }
 
 // entry takes a reply or an event from the engine, locked.
-func (a *adminQueue) entry(e *descriptors.AdminEntry) {
-	if e.Kind == descriptors.EntryReply {
+func (a *adminQueue) entry(e *datasheet.AdminEntry) {
+	if e.Kind == datasheet.EntryReply {
 		if _, ok := a.orphans[e.ID]; ok {
 			delete(a.orphans, e.ID)
 			return
@@ -231,27 +231,27 @@ func (a *adminQueue) entry(e *descriptors.AdminEntry) {
 }
 
 // write appends an entry to the completion ring, which has room, locked.
-func (a *adminQueue) write(e *descriptors.AdminEntry) {
+func (a *adminQueue) write(e *datasheet.AdminEntry) {
 	b := a.slot(a.regs.acqBase, a.regs.acqLog2, a.written, true)
 	if b == nil {
 		return
 	}
-	to := descriptors.AdminEntryAt(b)
+	to := datasheet.AdminEntryAt(b)
 	to.Kind, to.ID, to.Result, to.Field, to.Payload = e.Kind, e.ID, e.Result, e.Field, e.Payload
-	to.Publish(descriptors.PhaseOf(a.written, uint8(a.regs.acqLog2)))
+	to.Publish(datasheet.PhaseOf(a.written, uint8(a.regs.acqLog2)))
 	a.written++
-	if v := uint16(a.regs.vector); v != descriptors.NoVector {
+	if v := uint16(a.regs.vector); v != datasheet.NoVector {
 		a.raise(v)
 	}
 }
 
 // slot finds an entry of a ring in host memory, locked. Nil stops the queue.
 func (a *adminQueue) slot(base uint64, log2, index uint32, write bool) []byte {
-	at := base + uint64(index&(1<<log2-1))*descriptors.AdminEntrySize
-	b, err := a.memory.Window(at, descriptors.AdminEntrySize, write)
-	if err != nil || len(b) < descriptors.AdminEntrySize {
-		a.engine.AddCounter(descriptors.CounterDMAFaults, 1)
-		a.fail(descriptors.FaultAdminDMA, uint32(at))
+	at := base + uint64(index&(1<<log2-1))*datasheet.AdminEntrySize
+	b, err := a.memory.Window(at, datasheet.AdminEntrySize, write)
+	if err != nil || len(b) < datasheet.AdminEntrySize {
+		a.engine.AddCounter(datasheet.CounterDMAFaults, 1)
+		a.fail(datasheet.FaultAdminDMA, uint32(at))
 		return nil
 	}
 	return b
@@ -260,7 +260,7 @@ func (a *adminQueue) slot(base uint64, log2, index uint32, write bool) []byte {
 // fail stops the queue until a reset, locked.
 func (a *adminQueue) fail(code, detail uint32) {
 	a.running = false
-	a.status.Store(descriptors.AdminError)
+	a.status.Store(datasheet.AdminError)
 	a.fault.Store(code)
 	a.faultDetail.Store(detail)
 	a.failed()

@@ -3,18 +3,18 @@ package emulator
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // fakeEngine keeps the commands that it is given until the test answers.
 type fakeEngine struct {
 	inside   bool // in Exclusive
-	got      []descriptors.Command
-	counters [descriptors.CounterCount]uint64
-	execute  func(c *descriptors.Command) // if set, called at once
+	got      []datasheet.Command
+	counters [datasheet.CounterCount]uint64
+	execute  func(c *datasheet.Command) // if set, called at once
 }
 
-func (f *fakeEngine) Execute(c *descriptors.Command) {
+func (f *fakeEngine) Execute(c *datasheet.Command) {
 	f.got = append(f.got, *c)
 	if f.execute != nil {
 		f.execute(c)
@@ -30,7 +30,7 @@ func (f *fakeEngine) Exclusive(do func()) {
 	do()
 }
 
-func (f *fakeEngine) AddCounter(c descriptors.Counter, n uint64) { f.counters[c] += n }
+func (f *fakeEngine) AddCounter(c datasheet.Counter, n uint64) { f.counters[c] += n }
 
 // adminBench is an admin queue with its rings on two pages of bus memory.
 type adminBench struct {
@@ -63,8 +63,8 @@ func newBench(t testing.TB, acqLog2 uint32) *adminBench {
 	}
 	b.adminQueue = newAdminQueue(b.engine, b.mmu, func(v uint16) { b.raised = append(b.raised, v) }, func() { b.failed++ })
 	b.regs = adminRegisters{sqBase: benchSQ, acqBase: benchACQ, sqLog2: 2, acqLog2: acqLog2, vector: 5}
-	b.setControl(descriptors.AdminEnable)
-	if b.status.Load() != descriptors.AdminEnabled {
+	b.setControl(datasheet.AdminEnable)
+	if b.status.Load() != datasheet.AdminEnabled {
 		t.Fatalf("status %#x after enable", b.status.Load())
 	}
 	return b
@@ -72,20 +72,20 @@ func newBench(t testing.TB, acqLog2 uint32) *adminBench {
 
 // post writes a command with an ID into slot number index of the ring.
 func (b *adminBench) post(index uint32, id uint16) {
-	*descriptors.CommandAt(b.sq[index%4*descriptors.AdminEntrySize:]) = descriptors.Command{Opcode: descriptors.OpNop, ID: id}
+	*datasheet.CommandAt(b.sq[index%4*datasheet.AdminEntrySize:]) = datasheet.Command{Opcode: datasheet.OpNop, ID: id}
 }
 
 func (b *adminBench) reply(id uint16) {
-	b.entry(&descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id, Payload: [14]uint64{7}})
+	b.entry(&datasheet.AdminEntry{Kind: datasheet.EntryReply, ID: id, Payload: [14]uint64{7}})
 }
 
-func (b *adminBench) event() { b.entry(&descriptors.AdminEntry{Kind: descriptors.EntryEvent}) }
+func (b *adminBench) event() { b.entry(&datasheet.AdminEntry{Kind: datasheet.EntryEvent}) }
 
 // at returns entry number index of the completion ring if it has been written.
-func (b *adminBench) at(index uint32) *descriptors.AdminEntry {
+func (b *adminBench) at(index uint32) *datasheet.AdminEntry {
 	log2 := b.regs.acqLog2
-	e := descriptors.AdminEntryAt(b.acq[index%(1<<log2)*descriptors.AdminEntrySize:])
-	if e.LoadFlags() != descriptors.PhaseOf(index, uint8(log2)) {
+	e := datasheet.AdminEntryAt(b.acq[index%(1<<log2)*datasheet.AdminEntrySize:])
+	if e.LoadFlags() != datasheet.PhaseOf(index, uint8(log2)) {
 		return nil
 	}
 	return e
@@ -93,16 +93,16 @@ func (b *adminBench) at(index uint32) *descriptors.AdminEntry {
 
 func (b *adminBench) wantFault(t *testing.T, code, detail uint32) {
 	t.Helper()
-	if b.fault.Load() != code || b.faultDetail.Load() != detail || b.status.Load() != descriptors.AdminError || b.failed != 1 {
+	if b.fault.Load() != code || b.faultDetail.Load() != detail || b.status.Load() != datasheet.AdminError || b.failed != 1 {
 		t.Errorf("fault %d, detail %#x, status %#x, %d times; want fault %d, detail %#x",
 			b.fault.Load(), b.faultDetail.Load(), b.status.Load(), b.failed, code, detail)
 	}
 	// Only a reset helps.
 	given := len(b.engine.got)
 	b.setControl(0)
-	b.setControl(descriptors.AdminEnable)
+	b.setControl(datasheet.AdminEnable)
 	b.ring(1)
-	if b.status.Load() != descriptors.AdminError || len(b.engine.got) != given {
+	if b.status.Load() != datasheet.AdminError || len(b.engine.got) != given {
 		t.Error("the queue runs again without a reset")
 	}
 	b.reset()
@@ -124,7 +124,7 @@ func TestAdminRoundTrips(t *testing.T) {
 		}
 		b.reply(uint16(100 + i))
 		e := b.at(i)
-		if e == nil || e.ID != uint16(100+i) || e.Kind != descriptors.EntryReply || e.Payload[0] != 7 {
+		if e == nil || e.ID != uint16(100+i) || e.Kind != datasheet.EntryReply || e.Payload[0] != 7 {
 			t.Fatalf("entry %d is %+v", i, e)
 		}
 		b.acknowledge(i + 1)
@@ -163,19 +163,19 @@ func TestAdminRepliesAlwaysHaveRoom(t *testing.T) {
 	b.event()
 	b.acknowledge(4)
 	b.event()
-	if b.lost.Load() != 3 || b.at(4) == nil || b.at(4).Kind != descriptors.EntryEvent {
+	if b.lost.Load() != 3 || b.at(4) == nil || b.at(4).Kind != datasheet.EntryEvent {
 		t.Errorf("%d events lost, entry 4 is %+v", b.lost.Load(), b.at(4))
 	}
 }
 
 func TestAdminEnableChecks(t *testing.T) {
-	good := adminRegisters{sqBase: benchSQ, acqBase: benchACQ, sqLog2: 1, acqLog2: descriptors.MaxAdminLog2}
+	good := adminRegisters{sqBase: benchSQ, acqBase: benchACQ, sqLog2: 1, acqLog2: datasheet.MaxAdminLog2}
 	tests := map[string]func(r *adminRegisters){
 		"sq misaligned":  func(r *adminRegisters) { r.sqBase += 64 },
 		"acq misaligned": func(r *adminRegisters) { r.acqBase++ },
 		"sq too small":   func(r *adminRegisters) { r.sqLog2 = 0 },
 		"acq too small":  func(r *adminRegisters) { r.acqLog2 = 0 },
-		"sq too large":   func(r *adminRegisters) { r.sqLog2 = descriptors.MaxAdminLog2 + 1 },
+		"sq too large":   func(r *adminRegisters) { r.sqLog2 = datasheet.MaxAdminLog2 + 1 },
 		"acq too large":  func(r *adminRegisters) { r.acqLog2 = 0xffffffff },
 	}
 	for name, change := range tests {
@@ -183,13 +183,13 @@ func TestAdminEnableChecks(t *testing.T) {
 		b.setControl(0)
 		b.regs = good
 		change(&b.regs)
-		b.setControl(descriptors.AdminEnable)
-		if b.status.Load() != descriptors.AdminError || b.fault.Load() != 0 || !b.writable() {
+		b.setControl(datasheet.AdminEnable)
+		if b.status.Load() != datasheet.AdminError || b.fault.Load() != 0 || !b.writable() {
 			t.Errorf("%s: status %#x, fault %d", name, b.status.Load(), b.fault.Load())
 		}
 		b.regs = good
-		b.setControl(descriptors.AdminEnable)
-		if b.status.Load() != descriptors.AdminEnabled {
+		b.setControl(datasheet.AdminEnable)
+		if b.status.Load() != datasheet.AdminEnabled {
 			t.Errorf("%s: status %#x after the registers were put right", name, b.status.Load())
 		}
 	}
@@ -199,7 +199,7 @@ func TestAdminFaults(t *testing.T) {
 	t.Run("producer too far", func(t *testing.T) {
 		b := newBench(t, 1)
 		b.ring(5)
-		b.wantFault(t, descriptors.FaultAdminIndex, 5)
+		b.wantFault(t, datasheet.FaultAdminIndex, 5)
 	})
 	t.Run("producer goes back", func(t *testing.T) {
 		b := newBench(t, 1)
@@ -208,19 +208,19 @@ func TestAdminFaults(t *testing.T) {
 		}
 		b.ring(4) // two of them wait
 		b.ring(3)
-		b.wantFault(t, descriptors.FaultAdminIndex, 3)
+		b.wantFault(t, datasheet.FaultAdminIndex, 3)
 	})
 	t.Run("taken more than written", func(t *testing.T) {
 		b := newBench(t, 1)
 		b.acknowledge(1)
-		b.wantFault(t, descriptors.FaultAdminIndex, 1)
+		b.wantFault(t, datasheet.FaultAdminIndex, 1)
 	})
 	t.Run("taken goes back", func(t *testing.T) {
 		b := newBench(t, 1)
 		b.event()
 		b.acknowledge(1)
 		b.acknowledge(0)
-		b.wantFault(t, descriptors.FaultAdminIndex, 0)
+		b.wantFault(t, datasheet.FaultAdminIndex, 0)
 	})
 	t.Run("commands not mapped", func(t *testing.T) {
 		b := newBench(t, 1)
@@ -228,10 +228,10 @@ func TestAdminFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.ring(1)
-		if b.engine.counters[descriptors.CounterDMAFaults] != 1 {
+		if b.engine.counters[datasheet.CounterDMAFaults] != 1 {
 			t.Error("the DMA fault was not counted")
 		}
-		b.wantFault(t, descriptors.FaultAdminDMA, benchSQ)
+		b.wantFault(t, datasheet.FaultAdminDMA, benchSQ)
 	})
 	t.Run("entries not mapped", func(t *testing.T) {
 		b := newBench(t, 1)
@@ -241,21 +241,21 @@ func TestAdminFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.reply(1)
-		b.wantFault(t, descriptors.FaultAdminDMA, benchACQ)
+		b.wantFault(t, datasheet.FaultAdminDMA, benchACQ)
 	})
 	t.Run("bus mastering off", func(t *testing.T) {
 		b := newBench(t, 1)
 		b.mmu.setMaster(false)
 		b.ring(1)
-		b.wantFault(t, descriptors.FaultAdminDMA, benchSQ)
+		b.wantFault(t, datasheet.FaultAdminDMA, benchSQ)
 	})
 	t.Run("ring at the end of the address space", func(t *testing.T) {
 		b := newBench(t, 1)
 		b.setControl(0)
 		b.regs.sqBase = ^uint64(0) - 127
-		b.setControl(descriptors.AdminEnable)
+		b.setControl(datasheet.AdminEnable)
 		b.ring(1)
-		b.wantFault(t, descriptors.FaultAdminDMA, 0xffffff80)
+		b.wantFault(t, datasheet.FaultAdminDMA, 0xffffff80)
 	})
 }
 
@@ -268,7 +268,7 @@ func TestAdminRefusesIDsInUse(t *testing.T) {
 		t.Fatalf("%d commands executed", len(b.engine.got))
 	}
 	e := b.at(0)
-	if e == nil || e.ID != 9 || e.Result != descriptors.ResultInvalidParameter || e.Field != 2 {
+	if e == nil || e.ID != 9 || e.Result != datasheet.ResultInvalidParameter || e.Field != 2 {
 		t.Errorf("the reply is %+v", e)
 	}
 	b.reply(9)
@@ -292,7 +292,7 @@ func TestAdminDisableDropsReplies(t *testing.T) {
 	if b.fault.Load() != 0 || len(b.engine.got) != 1 {
 		t.Error("a queue that is off took something")
 	}
-	b.setControl(descriptors.AdminEnable)
+	b.setControl(datasheet.AdminEnable)
 	b.reply(1) // late
 	if b.written != 0 {
 		t.Error("a reply to a command of before was delivered")
@@ -308,8 +308,8 @@ func TestAdminDisableDropsReplies(t *testing.T) {
 func TestAdminNoVector(t *testing.T) {
 	b := newBench(t, 1)
 	b.setControl(0)
-	b.regs.vector = uint32(descriptors.NoVector)
-	b.setControl(descriptors.AdminEnable)
+	b.regs.vector = uint32(datasheet.NoVector)
+	b.setControl(datasheet.AdminEnable)
 	b.event()
 	if b.written != 1 || len(b.raised) != 0 {
 		t.Errorf("%d entries, raised %v", b.written, b.raised)
@@ -320,7 +320,7 @@ func TestAdminNoVector(t *testing.T) {
 func TestAdminCopiesOnce(t *testing.T) {
 	b := newBench(t, 1)
 	b.post(0, 3)
-	b.engine.execute = func(c *descriptors.Command) {
+	b.engine.execute = func(c *datasheet.Command) {
 		clear(b.sq)
 		if c.ID != 3 {
 			t.Error("the command changed under the device's eyes")
@@ -372,7 +372,7 @@ func FuzzAdmin(f *testing.F) {
 					t.Fatalf("commands %d to %d in a ring of %d", b.consumer, b.producer, 1<<b.regs.sqLog2)
 				}
 			}
-			if b.running != (b.status.Load() == descriptors.AdminEnabled) {
+			if b.running != (b.status.Load() == datasheet.AdminEnabled) {
 				t.Fatalf("running %v, status %#x", b.running, b.status.Load())
 			}
 		}

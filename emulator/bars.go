@@ -3,9 +3,9 @@ package emulator
 import (
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -26,10 +26,10 @@ type bar struct {
 func layBARs(l engine.Limits, sram uint32) [barCount]bar {
 	pages := uint64(l.Endpoints) + uint64(l.CQs)
 	bars := [barCount]bar{
-		descriptors.BARRegisters: {size: descriptors.BAR0Size},
-		descriptors.BARDoorbells: {size: 1 << bits.Len64(pages*descriptors.PageSize-1)},
+		datasheet.BARRegisters: {size: datasheet.BAR0Size},
+		datasheet.BARDoorbells: {size: 1 << bits.Len64(pages*datasheet.PageSize-1)},
 		// Reading memory has no side effects, so a bridge may prefetch it.
-		descriptors.BARSRAM: {size: uint64(sram), prefetchable: true},
+		datasheet.BARSRAM: {size: uint64(sram), prefetchable: true},
 	}
 	at := uint64(barWindow)
 	for i := range bars {
@@ -45,11 +45,11 @@ func layBARs(l engine.Limits, sram uint32) [barCount]bar {
 // function describes the device to configuration space.
 func (d *Device) function() pciconfig.Function {
 	f := pciconfig.Function{
-		Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID,
-		SubsystemVendor: descriptors.PCISubsystemVendorID, Subsystem: descriptors.PCISubsystemID,
-		Revision: descriptors.PCIRevision, Class: descriptors.PCIClass,
-		Vectors: len(d.msix.table), MSIXBAR: descriptors.BARRegisters,
-		TableOffset: descriptors.MSIXTableOffset, PBAOffset: descriptors.MSIXPBAOffset,
+		Vendor: datasheet.PCIVendorID, Device: datasheet.PCIDeviceID,
+		SubsystemVendor: datasheet.PCISubsystemVendorID, Subsystem: datasheet.PCISubsystemID,
+		Revision: datasheet.PCIRevision, Class: datasheet.PCIClass,
+		Vectors: len(d.msix.table), MSIXBAR: datasheet.BARRegisters,
+		TableOffset: datasheet.MSIXTableOffset, PBAOffset: datasheet.MSIXPBAOffset,
 	}
 	for i, b := range d.bars {
 		if b.size > 0 {

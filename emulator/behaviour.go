@@ -3,8 +3,8 @@ package emulator
 import (
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // registerKey names a register as the data sheet does.
@@ -26,52 +26,52 @@ func registerBehaviours() map[registerKey]register {
 
 func identityRegisters(all map[registerKey]register) {
 	put := func(offset uint32, read func(d *Device) uint32) {
-		all[registerKey{descriptors.BlockIdentity, offset}] = register{read: read}
+		all[registerKey{datasheet.BlockIdentity, offset}] = register{read: read}
 	}
 	limit := func(offset uint32, read func(l engine.Limits) uint32) {
 		put(offset, func(d *Device) uint32 { return read(d.engine.Limits()) })
 	}
-	put(descriptors.RegDeviceVersion, func(*Device) uint32 { return deviceVersion })
-	put(descriptors.RegFeaturesLow, func(d *Device) uint32 { return uint32(d.engine.Features()) })
-	put(descriptors.RegFeaturesHigh, func(d *Device) uint32 { return uint32(d.engine.Features() >> 32) })
-	limit(descriptors.RegMaxEndpoints, func(l engine.Limits) uint32 { return l.Endpoints })
-	limit(descriptors.RegMaxCQs, func(l engine.Limits) uint32 { return l.CQs })
-	limit(descriptors.RegMaxRegions, func(l engine.Limits) uint32 { return l.Regions })
-	limit(descriptors.RegMaxPtags, func(l engine.Limits) uint32 { return l.Ptags })
-	limit(descriptors.RegMaxQueueLog2, func(l engine.Limits) uint32 { return uint32(l.QueueLog2) })
-	limit(descriptors.RegMaxCQLog2, func(l engine.Limits) uint32 { return uint32(l.CQLog2) })
-	limit(descriptors.RegMaxSegments, func(l engine.Limits) uint32 { return uint32(l.Segments) })
-	limit(descriptors.RegMaxTransfer, func(l engine.Limits) uint32 { return l.Transfer })
-	put(descriptors.RegMTU, func(d *Device) uint32 { return uint32(d.wire.MTU()) })
-	put(descriptors.RegSRAMSize, func(d *Device) uint32 { return uint32(d.bars[descriptors.BARSRAM].size) })
-	put(descriptors.RegSRAMBase, func(d *Device) uint32 { return d.processor.Used() })
-	put(descriptors.RegSRAMFree, func(d *Device) uint32 { return d.engine.FreeSRAM() })
+	put(datasheet.RegDeviceVersion, func(*Device) uint32 { return deviceVersion })
+	put(datasheet.RegFeaturesLow, func(d *Device) uint32 { return uint32(d.engine.Features()) })
+	put(datasheet.RegFeaturesHigh, func(d *Device) uint32 { return uint32(d.engine.Features() >> 32) })
+	limit(datasheet.RegMaxEndpoints, func(l engine.Limits) uint32 { return l.Endpoints })
+	limit(datasheet.RegMaxCQs, func(l engine.Limits) uint32 { return l.CQs })
+	limit(datasheet.RegMaxRegions, func(l engine.Limits) uint32 { return l.Regions })
+	limit(datasheet.RegMaxPtags, func(l engine.Limits) uint32 { return l.Ptags })
+	limit(datasheet.RegMaxQueueLog2, func(l engine.Limits) uint32 { return uint32(l.QueueLog2) })
+	limit(datasheet.RegMaxCQLog2, func(l engine.Limits) uint32 { return uint32(l.CQLog2) })
+	limit(datasheet.RegMaxSegments, func(l engine.Limits) uint32 { return uint32(l.Segments) })
+	limit(datasheet.RegMaxTransfer, func(l engine.Limits) uint32 { return l.Transfer })
+	put(datasheet.RegMTU, func(d *Device) uint32 { return uint32(d.wire.MTU()) })
+	put(datasheet.RegSRAMSize, func(d *Device) uint32 { return uint32(d.bars[datasheet.BARSRAM].size) })
+	put(datasheet.RegSRAMBase, func(d *Device) uint32 { return d.processor.Used() })
+	put(datasheet.RegSRAMFree, func(d *Device) uint32 { return d.engine.FreeSRAM() })
 	mac := func(d *Device) uint64 {
 		m := d.engine.MAC()
 		return binary.LittleEndian.Uint64(append(m[:], 0, 0))
 	}
-	put(descriptors.RegMACLow, func(d *Device) uint32 { return uint32(mac(d)) })
-	put(descriptors.RegMACHigh, func(d *Device) uint32 { return uint32(mac(d) >> 32) })
-	all[registerKey{descriptors.BlockInterrupt, descriptors.RegVectors}] =
+	put(datasheet.RegMACLow, func(d *Device) uint32 { return uint32(mac(d)) })
+	put(datasheet.RegMACHigh, func(d *Device) uint32 { return uint32(mac(d) >> 32) })
+	all[registerKey{datasheet.BlockInterrupt, datasheet.RegVectors}] =
 		register{read: func(d *Device) uint32 { return uint32(len(d.msix.table)) }}
 }
 
 func healthRegisters(all map[registerKey]register) {
-	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockHealth, offset}] = r }
-	put(descriptors.RegControl, register{write: func(d *Device, v uint32) {
-		if v&descriptors.ControlReset != 0 {
+	put := func(offset uint32, r register) { all[registerKey{datasheet.BlockHealth, offset}] = r }
+	put(datasheet.RegControl, register{write: func(d *Device, v uint32) {
+		if v&datasheet.ControlReset != 0 {
 			d.reset()
 		}
 	}})
-	put(descriptors.RegStatus, register{read: (*Device).deviceStatus})
-	put(descriptors.RegFault, register{read: func(d *Device) uint32 { return d.admin.fault.Load() }})
-	put(descriptors.RegFaultDetail, register{read: func(d *Device) uint32 { return d.admin.faultDetail.Load() }})
-	put(descriptors.RegResetCount, register{read: func(d *Device) uint32 { return d.resets }})
-	put(descriptors.RegHeartbeat, register{read: (*Device).heartbeat})
+	put(datasheet.RegStatus, register{read: (*Device).deviceStatus})
+	put(datasheet.RegFault, register{read: func(d *Device) uint32 { return d.admin.fault.Load() }})
+	put(datasheet.RegFaultDetail, register{read: func(d *Device) uint32 { return d.admin.faultDetail.Load() }})
+	put(datasheet.RegResetCount, register{read: func(d *Device) uint32 { return d.resets }})
+	put(datasheet.RegHeartbeat, register{read: (*Device).heartbeat})
 }
 
 func adminBehaviours(all map[registerKey]register) {
-	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockAdmin, offset}] = r }
+	put := func(offset uint32, r register) { all[registerKey{datasheet.BlockAdmin, offset}] = r }
 	running := func(d *Device) bool { return !d.admin.writable() }
 	// kept is a register whose value is kept in r; bits outside mask read zero.
 	kept := func(offset, mask uint32, at func(r *adminRegisters) *uint32) {
@@ -87,26 +87,26 @@ func adminBehaviours(all map[registerKey]register) {
 			put(offset, r)
 		}
 	}
-	base(descriptors.RegSQBaseLow, descriptors.RegSQBaseHigh, func(r *adminRegisters) *uint64 { return &r.sqBase })
-	base(descriptors.RegACQBaseLow, descriptors.RegACQBaseHigh, func(r *adminRegisters) *uint64 { return &r.acqBase })
-	kept(descriptors.RegSQLog2, allOnes, func(r *adminRegisters) *uint32 { return &r.sqLog2 })
-	kept(descriptors.RegACQLog2, allOnes, func(r *adminRegisters) *uint32 { return &r.acqLog2 })
-	kept(descriptors.RegAdminVector, 0xffff, func(r *adminRegisters) *uint32 { return &r.vector })
-	put(descriptors.RegAdminControl, register{
+	base(datasheet.RegSQBaseLow, datasheet.RegSQBaseHigh, func(r *adminRegisters) *uint64 { return &r.sqBase })
+	base(datasheet.RegACQBaseLow, datasheet.RegACQBaseHigh, func(r *adminRegisters) *uint64 { return &r.acqBase })
+	kept(datasheet.RegSQLog2, allOnes, func(r *adminRegisters) *uint32 { return &r.sqLog2 })
+	kept(datasheet.RegACQLog2, allOnes, func(r *adminRegisters) *uint32 { return &r.acqLog2 })
+	kept(datasheet.RegAdminVector, 0xffff, func(r *adminRegisters) *uint32 { return &r.vector })
+	put(datasheet.RegAdminControl, register{
 		read:  func(d *Device) uint32 { return d.admin.regs.control },
 		write: func(d *Device, v uint32) { d.admin.setControl(v) },
 	})
-	put(descriptors.RegAdminStatus, register{read: func(d *Device) uint32 { return d.admin.status.Load() }})
-	put(descriptors.RegSQProducer, register{
+	put(datasheet.RegAdminStatus, register{read: func(d *Device) uint32 { return d.admin.status.Load() }})
+	put(datasheet.RegSQProducer, register{
 		read:  func(d *Device) uint32 { return d.admin.regs.producer },
 		write: func(d *Device, v uint32) { d.admin.ring(v) },
 	})
-	put(descriptors.RegSQConsumer, register{read: func(d *Device) uint32 { return d.admin.fetched.Load() }})
-	put(descriptors.RegACQConsumer, register{
+	put(datasheet.RegSQConsumer, register{read: func(d *Device) uint32 { return d.admin.fetched.Load() }})
+	put(datasheet.RegACQConsumer, register{
 		read:  func(d *Device) uint32 { return d.admin.regs.taken },
 		write: func(d *Device, v uint32) { d.admin.acknowledge(v) },
 	})
-	put(descriptors.RegEventsLost, register{read: func(d *Device) uint32 { return d.admin.lost.Load() }})
+	put(datasheet.RegEventsLost, register{read: func(d *Device) uint32 { return d.admin.lost.Load() }})
 }
 
 // addressRegisters is a pair of registers, by offset, that are kept as one
@@ -127,18 +127,18 @@ func addressRegisters(low, high uint32, at func(d *Device) *uint64) map[uint32]r
 // channelRegisters are the levels of the FIFOs of channels.
 func channelRegisters(all map[registerKey]register) {
 	put := func(offset uint32, of func(l engine.CellLevels) int) {
-		all[registerKey{descriptors.BlockChannels, offset}] = register{read: func(d *Device) uint32 { return uint32(of(d.engine.CellLevels())) }}
+		all[registerKey{datasheet.BlockChannels, offset}] = register{read: func(d *Device) uint32 { return uint32(of(d.engine.CellLevels())) }}
 	}
-	put(descriptors.RegChannels, func(l engine.CellLevels) int { return l.Channels })
-	put(descriptors.RegTransmitHigh, func(l engine.CellLevels) int { return l.Transmit[descriptors.PriorityHigh] })
-	put(descriptors.RegTransmitLow, func(l engine.CellLevels) int { return l.Transmit[descriptors.PriorityLow] })
-	put(descriptors.RegTransmitHighHighest, func(l engine.CellLevels) int { return l.TransmitHighest[descriptors.PriorityHigh] })
-	put(descriptors.RegTransmitLowHighest, func(l engine.CellLevels) int { return l.TransmitHighest[descriptors.PriorityLow] })
-	put(descriptors.RegReceiveLevel, func(l engine.CellLevels) int { return l.Receive })
-	put(descriptors.RegReceiveHighest, func(l engine.CellLevels) int { return l.ReceiveHighest })
-	put(descriptors.RegReceiveSize, func(l engine.CellLevels) int { return l.ReceiveSize })
-	put(descriptors.RegStoppedBy, func(l engine.CellLevels) int { return l.StoppedBy })
-	put(descriptors.RegStopped, func(l engine.CellLevels) int { return l.Stopped })
+	put(datasheet.RegChannels, func(l engine.CellLevels) int { return l.Channels })
+	put(datasheet.RegTransmitHigh, func(l engine.CellLevels) int { return l.Transmit[datasheet.PriorityHigh] })
+	put(datasheet.RegTransmitLow, func(l engine.CellLevels) int { return l.Transmit[datasheet.PriorityLow] })
+	put(datasheet.RegTransmitHighHighest, func(l engine.CellLevels) int { return l.TransmitHighest[datasheet.PriorityHigh] })
+	put(datasheet.RegTransmitLowHighest, func(l engine.CellLevels) int { return l.TransmitHighest[datasheet.PriorityLow] })
+	put(datasheet.RegReceiveLevel, func(l engine.CellLevels) int { return l.Receive })
+	put(datasheet.RegReceiveHighest, func(l engine.CellLevels) int { return l.ReceiveHighest })
+	put(datasheet.RegReceiveSize, func(l engine.CellLevels) int { return l.ReceiveSize })
+	put(datasheet.RegStoppedBy, func(l engine.CellLevels) int { return l.StoppedBy })
+	put(datasheet.RegStopped, func(l engine.CellLevels) int { return l.Stopped })
 }
 
 // timeRegisters are the clock and the counters: pairs whose low half latches
@@ -152,9 +152,9 @@ func timeRegisters(all map[registerKey]register) {
 		}}
 		all[registerKey{block, low + 4}] = register{read: func(d *Device) uint32 { return *latch(&d.latch) }}
 	}
-	pair(descriptors.BlockClock, descriptors.RegClockLow, (*Device).ticks, func(l *latches) *uint32 { return &l.clock })
-	for c := range descriptors.CounterCount {
-		pair(descriptors.BlockCounters, descriptors.RegCounterBase+8*uint32(c),
+	pair(datasheet.BlockClock, datasheet.RegClockLow, (*Device).ticks, func(l *latches) *uint32 { return &l.clock })
+	for c := range datasheet.CounterCount {
+		pair(datasheet.BlockCounters, datasheet.RegCounterBase+8*uint32(c),
 			func(d *Device) uint64 { return d.engine.Counter(c) },
 			func(l *latches) *uint32 { return &l.counters[c] })
 	}

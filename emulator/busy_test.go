@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -58,7 +58,7 @@ func TestConfigurationWhileBusy(t *testing.T) {
 		"map window":   func() error { return d.MapWindow(0x20000, mem.Bytes(), vfio.DMARead) },
 		"unmap window": func() error { return d.UnmapWindows(0x20000, 0x20fff) },
 		"counter": func() error {
-			return d.ReadRegion(vfio.RegionBAR0, descriptors.CounterOffset+descriptors.RegCounterBase, make([]byte, 4))
+			return d.ReadRegion(vfio.RegionBAR0, datasheet.CounterOffset+datasheet.RegCounterBase, make([]byte, 4))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -78,7 +78,7 @@ type Device struct {
 // read.
 type latches struct {
 	clock    uint32
-	counters [descriptors.CounterCount]uint32
+	counters [datasheet.CounterCount]uint32
 }
 
 var (
@@ -123,7 +123,7 @@ func New(o Options) (_ *Device, err error) {
 		return nil, d.fail(op, err)
 	}
 	limits := d.engine.Limits()
-	d.msix = newMSIX(int(limits.Vectors), func() { d.engine.AddCounter(descriptors.CounterInterrupts, 1) })
+	d.msix = newMSIX(int(limits.Vectors), func() { d.engine.AddCounter(datasheet.CounterInterrupts, 1) })
 	d.admin = newAdminQueue(sharer{d.engine, d}, &d.iommu, d.msix.raise, d.errorEvent.signal)
 	d.bars = layBARs(limits, o.SRAM)
 	if d.config, err = pciconfig.New(d.function()); err != nil {
@@ -188,7 +188,7 @@ func (d *Device) Info() vfio.Info {
 }
 
 // MAC returns the address of the station.
-func (d *Device) MAC() descriptors.MAC { return d.engine.MAC() }
+func (d *Device) MAC() datasheet.MAC { return d.engine.MAC() }
 
 // Poll steps the engine once, and the engine at the other end of the wire if it
 // was made together with this one, so that one goroutine can drive both. It
@@ -222,7 +222,7 @@ type host struct{ d *Device }
 func (h host) Interrupt(vector uint16) { h.d.msix.raise(vector) }
 
 // AdminEntry is described at engine.Host.
-func (h host) AdminEntry(e *descriptors.AdminEntry) { h.d.admin.entry(e) }
+func (h host) AdminEntry(e *datasheet.AdminEntry) { h.d.admin.entry(e) }
 
 // WireBroke returns the last error of the device's port of a switch, see wire.Broke.
 func (d *Device) WireBroke() *wire.PathError { return wire.Broke(d.wire) }

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -392,7 +392,7 @@ func TestDirectScribbled(t *testing.T) {
 	if testing.Short() {
 		rounds = 10_000
 	}
-	table, good := y.port.Table(), descriptors.DirectRegion{}
+	table, good := y.port.Table(), datasheet.DirectRegion{}
 	at := &table.Regions[r.memory.Handle()&0xfffff]
 	if !at.Load(r.memory.Handle(), &good) {
 		t.Fatal("the region is not in the table")
@@ -419,7 +419,7 @@ func TestDirectScribbled(t *testing.T) {
 		case 0:
 			bad.Handle = uint32(near(uint64(good.Handle)))
 		case 1:
-			bad.Access = descriptors.Access(random.Uint32())
+			bad.Access = datasheet.Access(random.Uint32())
 		case 2:
 			bad.Ptag = uint32(near(uint64(good.Ptag)))
 		case 3:

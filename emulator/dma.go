@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -13,7 +13,7 @@ import (
 // that is found, gives its users: address 0 stays free for "none", and writes
 // to 0xfeexxxxx are interrupts (Intel SDM vol. 3, 11.11.1).
 var iovaRanges = []vfio.IOVARange{
-	{First: descriptors.PageSize, Last: 0xfedfffff},
+	{First: datasheet.PageSize, Last: 0xfedfffff},
 	{First: 0xfef00000, Last: 1<<39 - 1},
 }
 
@@ -75,8 +75,8 @@ func (d *Device) UnmapDMA(iova, size uint64) error {
 
 // checkIOVA checks a range of bus addresses; size is not zero.
 func checkIOVA(iova, size uint64) error {
-	if iova%descriptors.PageSize != 0 || size%descriptors.PageSize != 0 {
-		return fmt.Errorf("%w: %#x bytes at IOVA %#x, pages have %d", vfio.ErrMisaligned, size, iova, descriptors.PageSize)
+	if iova%datasheet.PageSize != 0 || size%datasheet.PageSize != 0 {
+		return fmt.Errorf("%w: %#x bytes at IOVA %#x, pages have %d", vfio.ErrMisaligned, size, iova, datasheet.PageSize)
 	}
 	last := iova + size - 1
 	for _, r := range iovaRanges {

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -103,16 +103,16 @@ func TestDMAStops(t *testing.T) {
 			h.nop()
 			stop(h)
 			// The address of the next command.
-			at := uint32(hostBase + h.posted*descriptors.AdminEntrySize)
-			h.write(descriptors.RegSQProducer, h.posted+1)
-			const health = descriptors.HealthOffset
-			if f, v := read32(t, h.d, health+descriptors.RegFault), read32(t, h.d, health+descriptors.RegFaultDetail); f != descriptors.FaultAdminDMA || v != at {
-				t.Errorf("fault %d, detail %#x, want %d, %#x", f, v, descriptors.FaultAdminDMA, at)
+			at := uint32(hostBase + h.posted*datasheet.AdminEntrySize)
+			h.write(datasheet.RegSQProducer, h.posted+1)
+			const health = datasheet.HealthOffset
+			if f, v := read32(t, h.d, health+datasheet.RegFault), read32(t, h.d, health+datasheet.RegFaultDetail); f != datasheet.FaultAdminDMA || v != at {
+				t.Errorf("fault %d, detail %#x, want %d, %#x", f, v, datasheet.FaultAdminDMA, at)
 			}
-			if n := counter(t, h.d, descriptors.CounterDMAFaults); n != 1 {
+			if n := counter(t, h.d, datasheet.CounterDMAFaults); n != 1 {
 				t.Errorf("%d DMA faults counted", n)
 			}
-			if s := deviceStatus(t, h.d); s&descriptors.DeviceFatal == 0 {
+			if s := deviceStatus(t, h.d); s&datasheet.DeviceFatal == 0 {
 				t.Errorf("status %#x", s)
 			}
 		})
@@ -126,12 +126,12 @@ func TestMemoryGoes(t *testing.T) {
 	if err := unix.Mprotect(h.mem.Bytes(), unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
-	h.write(descriptors.RegSQProducer, h.posted+1)
-	const health = descriptors.HealthOffset
-	if f, v := read32(t, h.d, health+descriptors.RegFault), read32(t, h.d, health+descriptors.RegFaultDetail); f != descriptors.FaultMemory || v != 0 {
-		t.Errorf("fault %d, detail %#x, want %d", f, v, descriptors.FaultMemory)
+	h.write(datasheet.RegSQProducer, h.posted+1)
+	const health = datasheet.HealthOffset
+	if f, v := read32(t, h.d, health+datasheet.RegFault), read32(t, h.d, health+datasheet.RegFaultDetail); f != datasheet.FaultMemory || v != 0 {
+		t.Errorf("fault %d, detail %#x, want %d", f, v, datasheet.FaultMemory)
 	}
-	if s := deviceStatus(t, h.d); s&descriptors.DeviceFatal == 0 {
+	if s := deviceStatus(t, h.d); s&datasheet.DeviceFatal == 0 {
 		t.Errorf("status %#x", s)
 	}
 	if err := unix.Mprotect(h.mem.Bytes(), unix.PROT_READ|unix.PROT_WRITE); err != nil {

@@ -1,13 +1,13 @@
 package emulator
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // dmaBehaviours says what the registers of the DMA block do.
 func dmaBehaviours(all map[registerKey]register) {
-	put := func(offset uint32, r register) { all[registerKey{descriptors.BlockDMA, offset}] = r }
+	put := func(offset uint32, r register) { all[registerKey{datasheet.BlockDMA, offset}] = r }
 	// engineKeeps is a register whose value the engine keeps.
 	engineKeeps := func(offset uint32, read func(s *engine.DMAState) uint32, write func(d *Device, v uint32)) {
 		put(offset, register{write: write, read: func(d *Device) uint32 {
@@ -15,23 +15,23 @@ func dmaBehaviours(all map[registerKey]register) {
 			return read(&s)
 		}})
 	}
-	engineKeeps(descriptors.RegDMAControl, dmaControl, (*Device).setDMAControl)
-	engineKeeps(descriptors.RegPulseTimeouts, func(s *engine.DMAState) uint32 { return s.Timeouts }, nil)
-	engineKeeps(descriptors.RegPulsesRefused, func(s *engine.DMAState) uint32 { return s.Refused }, nil)
-	engineKeeps(descriptors.RegLogProducer, func(s *engine.DMAState) uint32 { return s.LogProducer }, nil)
-	engineKeeps(descriptors.RegLogLost, func(s *engine.DMAState) uint32 { return s.LogLost }, nil)
-	engineKeeps(descriptors.RegLogConsumer, func(s *engine.DMAState) uint32 { return s.LogConsumer }, func(d *Device, v uint32) {
+	engineKeeps(datasheet.RegDMAControl, dmaControl, (*Device).setDMAControl)
+	engineKeeps(datasheet.RegPulseTimeouts, func(s *engine.DMAState) uint32 { return s.Timeouts }, nil)
+	engineKeeps(datasheet.RegPulsesRefused, func(s *engine.DMAState) uint32 { return s.Refused }, nil)
+	engineKeeps(datasheet.RegLogProducer, func(s *engine.DMAState) uint32 { return s.LogProducer }, nil)
+	engineKeeps(datasheet.RegLogLost, func(s *engine.DMAState) uint32 { return s.LogLost }, nil)
+	engineKeeps(datasheet.RegLogConsumer, func(s *engine.DMAState) uint32 { return s.LogConsumer }, func(d *Device, v uint32) {
 		if !d.engine.TakeLog(v) {
 			d.badAccess()
 		}
 	})
-	for e := range descriptors.DMAEngineCount {
-		for _, offset := range []uint32{descriptors.EngineRegState, descriptors.EngineRegFrame, descriptors.EngineRegLength, descriptors.EngineRegProgress} {
-			engineKeeps(descriptors.DMAEngineBase+descriptors.DMAEngineSize*uint32(e)+offset,
+	for e := range datasheet.DMAEngineCount {
+		for _, offset := range []uint32{datasheet.EngineRegState, datasheet.EngineRegFrame, datasheet.EngineRegLength, datasheet.EngineRegProgress} {
+			engineKeeps(datasheet.DMAEngineBase+datasheet.DMAEngineSize*uint32(e)+offset,
 				func(s *engine.DMAState) uint32 { return engineRegister(s, e, offset) }, nil)
 		}
 	}
-	put(descriptors.RegPulseDeadline, register{
+	put(datasheet.RegPulseDeadline, register{
 		read:  func(d *Device) uint32 { return d.dma.deadline },
 		write: (*Device).setPulseDeadline,
 	})
@@ -39,8 +39,8 @@ func dmaBehaviours(all map[registerKey]register) {
 		dir                     engine.Direction
 		policy, minPulse, pulse uint32
 	}{
-		{engine.Transmit, descriptors.RegPolicyTx, descriptors.RegMinPulseTx, descriptors.RegPulseTx},
-		{engine.Receive, descriptors.RegPolicyRx, descriptors.RegMinPulseRx, descriptors.RegPulseRx},
+		{engine.Transmit, datasheet.RegPolicyTx, datasheet.RegMinPulseTx, datasheet.RegPulseTx},
+		{engine.Receive, datasheet.RegPolicyRx, datasheet.RegMinPulseRx, datasheet.RegPulseRx},
 	} {
 		put(r.policy, register{
 			read:  func(d *Device) uint32 { return uint32(d.dma.policy[r.dir]) },
@@ -78,15 +78,15 @@ func dmaAddresses(put func(offset uint32, r register)) {
 			put(offset, r)
 		}
 	}
-	base(descriptors.RegProgressLow, descriptors.RegProgressHigh, descriptors.ProgressSize, pulsing,
+	base(datasheet.RegProgressLow, datasheet.RegProgressHigh, datasheet.ProgressSize, pulsing,
 		func(r *dmaRegisters) *uint64 { return &r.progress })
-	base(descriptors.RegLogBaseLow, descriptors.RegLogBaseHigh, descriptors.DMARecordSize, logging,
+	base(datasheet.RegLogBaseLow, datasheet.RegLogBaseHigh, datasheet.DMARecordSize, logging,
 		func(r *dmaRegisters) *uint64 { return &r.logBase })
-	put(descriptors.RegLogLog2, register{
+	put(datasheet.RegLogLog2, register{
 		locked: logging,
 		read:   func(d *Device) uint32 { return d.dma.logLog2 },
 		write: func(d *Device, v uint32) {
-			if v < descriptors.MinLogLog2 || v > descriptors.MaxLogLog2 {
+			if v < datasheet.MinLogLog2 || v > datasheet.MaxLogLog2 {
 				d.badAccess()
 				return
 			}

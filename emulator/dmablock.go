@@ -3,15 +3,15 @@ package emulator
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // dmaRegisters are the registers of the DMA block that the host writes and the
 // engine does not keep. Device.mu is held.
 type dmaRegisters struct {
-	policy   [2]descriptors.DMAPolicy // by engine.Direction, as minPulse
+	policy   [2]datasheet.DMAPolicy // by engine.Direction, as minPulse
 	minPulse [2]uint32
 	deadline uint32 // microseconds
 	progress uint64
@@ -25,7 +25,7 @@ var preferences = [2]pipeline.Preference{engine.Transmit: pipeline.EarlyBytes, e
 // configuredDMA returns the registers after power-on, which show how the engine was
 // configured.
 func (d *Device) configuredDMA() dmaRegisters {
-	r := dmaRegisters{deadline: descriptors.PulseDeadlineReset}
+	r := dmaRegisters{deadline: datasheet.PulseDeadlineReset}
 	for _, dir := range []engine.Direction{engine.Transmit, engine.Receive} {
 		r.policy[dir], r.minPulse[dir] = describePolicy(d.engine.Policy(dir))
 	}
@@ -33,37 +33,37 @@ func (d *Device) configuredDMA() dmaRegisters {
 }
 
 // describePolicy returns the number of a policy and its size.
-func describePolicy(p pipeline.Policy) (descriptors.DMAPolicy, uint32) {
-	size := func(n int) uint32 { return uint32(min(max(n, 1), descriptors.MaxMinPulse)) }
+func describePolicy(p pipeline.Policy) (datasheet.DMAPolicy, uint32) {
+	size := func(n int) uint32 { return uint32(min(max(n, 1), datasheet.MaxMinPulse)) }
 	switch p := p.(type) {
 	case pipeline.StoreAndForward:
-		return descriptors.DMAPolicyStoreAndForward, engine.DefaultMinPulse
+		return datasheet.DMAPolicyStoreAndForward, engine.DefaultMinPulse
 	case pipeline.Static:
-		return descriptors.DMAPolicyStatic, size(p.Pulse)
+		return datasheet.DMAPolicyStatic, size(p.Pulse)
 	case pipeline.Alone:
 		if s, ok := p.Policy.(pipeline.Static); ok {
-			return descriptors.DMAPolicyCutThrough, size(s.Pulse)
+			return datasheet.DMAPolicyCutThrough, size(s.Pulse)
 		}
 	case pipeline.Eager:
-		return descriptors.DMAPolicyAMP, size(p.MinPulse)
+		return datasheet.DMAPolicyAMP, size(p.MinPulse)
 	case *pipeline.Auto:
-		return descriptors.DMAPolicyAuto, engine.DefaultMinPulse
+		return datasheet.DMAPolicyAuto, engine.DefaultMinPulse
 	}
-	return descriptors.DMAPolicyOwn, engine.DefaultMinPulse
+	return datasheet.DMAPolicyOwn, engine.DefaultMinPulse
 }
 
 // builtIn makes a policy by number; nil if the device has none of that number.
-func builtIn(n descriptors.DMAPolicy, size int, dir engine.Direction) pipeline.Policy {
+func builtIn(n datasheet.DMAPolicy, size int, dir engine.Direction) pipeline.Policy {
 	switch n {
-	case descriptors.DMAPolicyStoreAndForward:
+	case datasheet.DMAPolicyStoreAndForward:
 		return pipeline.StoreAndForward{}
-	case descriptors.DMAPolicyStatic:
+	case datasheet.DMAPolicyStatic:
 		return pipeline.Static{Pulse: size}
-	case descriptors.DMAPolicyCutThrough:
+	case datasheet.DMAPolicyCutThrough:
 		return pipeline.Alone{Policy: pipeline.Static{Pulse: size}}
-	case descriptors.DMAPolicyEager, descriptors.DMAPolicyAMP:
+	case datasheet.DMAPolicyEager, datasheet.DMAPolicyAMP:
 		return pipeline.Eager{MinPulse: size}
-	case descriptors.DMAPolicyAuto:
+	case datasheet.DMAPolicyAuto:
 		return pipeline.NewAuto(preferences[dir])
 	}
 	return nil
@@ -75,7 +75,7 @@ func (d *Device) resetDMA() {
 	d.dma = d.configuredDMA()
 	d.tellMinimum()
 	for _, dir := range []engine.Direction{engine.Transmit, engine.Receive} {
-		if d.dma.policy[dir] == descriptors.DMAPolicyAuto {
+		if d.dma.policy[dir] == datasheet.DMAPolicyAuto {
 			d.applyPolicy(dir, d.dma.policy[dir], d.dma.minPulse[dir])
 		}
 	}
@@ -83,7 +83,7 @@ func (d *Device) resetDMA() {
 
 // applyPolicy has a built-in policy decide. It returns false, and nothing
 // changes, if there is none of that number.
-func (d *Device) applyPolicy(dir engine.Direction, n descriptors.DMAPolicy, size uint32) bool {
+func (d *Device) applyPolicy(dir engine.Direction, n datasheet.DMAPolicy, size uint32) bool {
 	p := builtIn(n, int(size), dir)
 	if p == nil || d.engine.SetPolicy(dir, p) != nil {
 		return false
@@ -94,18 +94,18 @@ func (d *Device) applyPolicy(dir engine.Direction, n descriptors.DMAPolicy, size
 
 // setPolicy is a write to POLICY_TX or POLICY_RX.
 func (d *Device) setPolicy(dir engine.Direction, v uint32) {
-	if !d.applyPolicy(dir, descriptors.DMAPolicy(v), d.dma.minPulse[dir]) {
+	if !d.applyPolicy(dir, datasheet.DMAPolicy(v), d.dma.minPulse[dir]) {
 		d.badAccess()
 	}
 }
 
 // setMinPulse is a write to MINPULSE_TX or MINPULSE_RX.
 func (d *Device) setMinPulse(dir engine.Direction, v uint32) {
-	if v < 1 || v > descriptors.MaxMinPulse {
+	if v < 1 || v > datasheet.MaxMinPulse {
 		d.badAccess()
 		return
 	}
-	if d.dma.policy[dir] == descriptors.DMAPolicyOwn {
+	if d.dma.policy[dir] == datasheet.DMAPolicyOwn {
 		d.dma.minPulse[dir] = v // the policy of the device's configuration does not use it
 	} else {
 		d.applyPolicy(dir, d.dma.policy[dir], v)
@@ -123,8 +123,8 @@ func (d *Device) tellMinimum() {
 // setDMAControl is a write to DMA_CONTROL: all of it or nothing.
 func (d *Device) setDMAControl(v uint32) {
 	is := d.engine.DMA()
-	wantsLog := v&descriptors.DMAControlLog != 0
-	if v&descriptors.DMAControlReserved != 0 ||
+	wantsLog := v&datasheet.DMAControlLog != 0
+	if v&datasheet.DMAControlReserved != 0 ||
 		wantsLog && !is.Log && !d.engine.StartLog(d.dma.logBase, uint8(min(d.dma.logLog2, 0xff))) {
 		d.badAccess()
 		return
@@ -133,8 +133,8 @@ func (d *Device) setDMAControl(v uint32) {
 		d.engine.StopLog()
 	}
 	d.engine.SetProgressArea(d.dma.progress) // it cannot be written while it is in use
-	d.engine.SetPulses(engine.Transmit, v&descriptors.DMAControlHostTx != 0)
-	d.engine.SetPulses(engine.Receive, v&descriptors.DMAControlHostRx != 0)
+	d.engine.SetPulses(engine.Transmit, v&datasheet.DMAControlHostTx != 0)
+	d.engine.SetPulses(engine.Receive, v&datasheet.DMAControlHostRx != 0)
 }
 
 // dmaControl is the value that DMA_CONTROL reads as: the engine may have cleared a bit.
@@ -143,9 +143,9 @@ func dmaControl(s *engine.DMAState) (v uint32) {
 		on   bool
 		mask uint32
 	}{
-		{s.Pulses[engine.Transmit], descriptors.DMAControlHostTx},
-		{s.Pulses[engine.Receive], descriptors.DMAControlHostRx},
-		{s.Log, descriptors.DMAControlLog},
+		{s.Pulses[engine.Transmit], datasheet.DMAControlHostTx},
+		{s.Pulses[engine.Receive], datasheet.DMAControlHostRx},
+		{s.Log, datasheet.DMAControlLog},
 	} {
 		if bit.on {
 			v |= bit.mask
@@ -156,7 +156,7 @@ func dmaControl(s *engine.DMAState) (v uint32) {
 
 // pulse is a write to PULSE_TX or PULSE_RX. The engine counts what it refuses.
 func (d *Device) pulse(dir engine.Direction, v uint32) {
-	frame, n := descriptors.SplitPulse(v)
+	frame, n := datasheet.SplitPulse(v)
 	d.engine.Pulse(dir, frame, n)
 }
 
@@ -171,9 +171,9 @@ func (d *Device) setPulseDeadline(v uint32) {
 }
 
 // engineRegister returns the value of a register of a DMA engine.
-func engineRegister(s *engine.DMAState, e descriptors.DMAEngine, offset uint32) uint32 {
-	dir, outgoing := engine.Transmit, e == descriptors.EngineNetTx || e == descriptors.EngineHostRcv
-	if e >= descriptors.EngineNetRcv {
+func engineRegister(s *engine.DMAState, e datasheet.DMAEngine, offset uint32) uint32 {
+	dir, outgoing := engine.Transmit, e == datasheet.EngineNetTx || e == datasheet.EngineHostRcv
+	if e >= datasheet.EngineNetRcv {
 		dir = engine.Receive
 	}
 	m := s.Movers[dir]
@@ -182,18 +182,18 @@ func engineRegister(s *engine.DMAState, e descriptors.DMAEngine, offset uint32) 
 		moved = m.Sent
 	}
 	switch offset {
-	case descriptors.EngineRegFrame:
+	case datasheet.EngineRegFrame:
 		return m.Frame
-	case descriptors.EngineRegLength:
+	case datasheet.EngineRegLength:
 		return uint32(m.Length)
-	case descriptors.EngineRegProgress:
+	case datasheet.EngineRegProgress:
 		return uint32(moved)
 	}
 	switch {
 	case !m.Active || moved == m.Length:
-		return uint32(descriptors.DMAIdle)
+		return uint32(datasheet.DMAIdle)
 	case outgoing && m.Held:
-		return uint32(descriptors.DMAWaits)
+		return uint32(datasheet.DMAWaits)
 	}
-	return uint32(descriptors.DMABusy)
+	return uint32(datasheet.DMABusy)
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -21,15 +21,15 @@ type dmaRegister struct {
 
 func (r dmaRegister) read() uint32 {
 	r.t.Helper()
-	return read32(r.t, r.d, descriptors.DMAOffset+uint64(r.reg))
+	return read32(r.t, r.d, datasheet.DMAOffset+uint64(r.reg))
 }
 
 // write writes v and reports whether it was taken: kept, and not counted as bad.
 func (r dmaRegister) write(v uint32) bool {
 	r.t.Helper()
-	was, bad := r.read(), counter(r.t, r.d, descriptors.CounterBadRegisterAccesses)
-	write32(r.t, r.d, descriptors.DMAOffset+uint64(r.reg), v)
-	now, refused := r.read(), counter(r.t, r.d, descriptors.CounterBadRegisterAccesses) != bad
+	was, bad := r.read(), counter(r.t, r.d, datasheet.CounterBadRegisterAccesses)
+	write32(r.t, r.d, datasheet.DMAOffset+uint64(r.reg), v)
+	now, refused := r.read(), counter(r.t, r.d, datasheet.CounterBadRegisterAccesses) != bad
 	if refused && now != was {
 		r.t.Errorf("register %#x was %#x and is %#x after a write of %#x that was refused", r.reg, was, now, v)
 	}
@@ -45,18 +45,18 @@ func TestDMAValues(t *testing.T) {
 		reg       uint32
 		good, bad []uint32
 	}{
-		{"POLICY_TX", descriptors.RegPolicyTx, []uint32{1, 2, 3, 4, 5, 6}, []uint32{0, 7, 0x105, 0xffffffff}},
-		{"POLICY_RX", descriptors.RegPolicyRx, []uint32{1, 2, 3, 4, 5, 6}, []uint32{0, 7, 0xffffffff}},
-		{"MINPULSE_TX", descriptors.RegMinPulseTx, []uint32{1, 128, 65536}, []uint32{0, 65537, 0xffffffff}},
-		{"MINPULSE_RX", descriptors.RegMinPulseRx, []uint32{1, 128, 65536}, []uint32{0, 65537, 0xffffffff}},
-		{"PROGRESS_LOW", descriptors.RegProgressLow, []uint32{0x40, 0xffffffc0, 0}, []uint32{1, 0x20, 0xffffffff}},
-		{"PROGRESS_HIGH", descriptors.RegProgressHigh, []uint32{1, 0xffffffff, 0}, nil},
-		{"PULSE_DEADLINE", descriptors.RegPulseDeadline, []uint32{1, 10000, 0xffffffff}, []uint32{0}},
-		{"LOG_BASE_LOW", descriptors.RegLogBaseLow, []uint32{0x20, 0xffffffe0, 0}, []uint32{1, 0x10, 0xffffffff}},
-		{"LOG_BASE_HIGH", descriptors.RegLogBaseHigh, []uint32{1, 0xffffffff, 0}, nil},
-		{"LOG_LOG2", descriptors.RegLogLog2, []uint32{4, 16}, []uint32{0, 3, 17, 0xffffffff}},
-		{"LOG_CONSUMER", descriptors.RegLogConsumer, nil, []uint32{0, 1}},
-		{"DMA_CONTROL", descriptors.RegDMAControl, []uint32{1, 2, 3, 0}, []uint32{8, 0xfffffff8, 0xffffffff}},
+		{"POLICY_TX", datasheet.RegPolicyTx, []uint32{1, 2, 3, 4, 5, 6}, []uint32{0, 7, 0x105, 0xffffffff}},
+		{"POLICY_RX", datasheet.RegPolicyRx, []uint32{1, 2, 3, 4, 5, 6}, []uint32{0, 7, 0xffffffff}},
+		{"MINPULSE_TX", datasheet.RegMinPulseTx, []uint32{1, 128, 65536}, []uint32{0, 65537, 0xffffffff}},
+		{"MINPULSE_RX", datasheet.RegMinPulseRx, []uint32{1, 128, 65536}, []uint32{0, 65537, 0xffffffff}},
+		{"PROGRESS_LOW", datasheet.RegProgressLow, []uint32{0x40, 0xffffffc0, 0}, []uint32{1, 0x20, 0xffffffff}},
+		{"PROGRESS_HIGH", datasheet.RegProgressHigh, []uint32{1, 0xffffffff, 0}, nil},
+		{"PULSE_DEADLINE", datasheet.RegPulseDeadline, []uint32{1, 10000, 0xffffffff}, []uint32{0}},
+		{"LOG_BASE_LOW", datasheet.RegLogBaseLow, []uint32{0x20, 0xffffffe0, 0}, []uint32{1, 0x10, 0xffffffff}},
+		{"LOG_BASE_HIGH", datasheet.RegLogBaseHigh, []uint32{1, 0xffffffff, 0}, nil},
+		{"LOG_LOG2", datasheet.RegLogLog2, []uint32{4, 16}, []uint32{0, 3, 17, 0xffffffff}},
+		{"LOG_CONSUMER", datasheet.RegLogConsumer, nil, []uint32{0, 1}},
+		{"DMA_CONTROL", datasheet.RegDMAControl, []uint32{1, 2, 3, 0}, []uint32{8, 0xfffffff8, 0xffffffff}},
 	} {
 		r := dmaRegister{t, d, tt.reg}
 		for _, v := range tt.good {
@@ -71,7 +71,7 @@ func TestDMAValues(t *testing.T) {
 		}
 	}
 	// A policy keeps its size and a size its policy.
-	if p, n := (dmaRegister{t, d, descriptors.RegPolicyTx}).read(), (dmaRegister{t, d, descriptors.RegMinPulseTx}).read(); p != 6 || n != 65536 {
+	if p, n := (dmaRegister{t, d, datasheet.RegPolicyTx}).read(), (dmaRegister{t, d, datasheet.RegMinPulseTx}).read(); p != 6 || n != 65536 {
 		t.Errorf("policy %d, size %d", p, n)
 	}
 }
@@ -82,45 +82,45 @@ func TestDMAControl(t *testing.T) {
 	d := newDevice(t, nil)
 	powerUp(t, d)
 	reg := func(r uint32) dmaRegister { return dmaRegister{t, d, r} }
-	control := reg(descriptors.RegDMAControl)
-	log := descriptors.DMAControlLog
-	if control.write(log | descriptors.DMAControlHostTx) {
+	control := reg(datasheet.RegDMAControl)
+	log := datasheet.DMAControlLog
+	if control.write(log | datasheet.DMAControlHostTx) {
 		t.Error("a log without a ring starts")
 	}
-	if !reg(descriptors.RegLogLog2).write(4) || control.write(log) {
+	if !reg(datasheet.RegLogLog2).write(4) || control.write(log) {
 		t.Error("a log at address 0 starts")
 	}
-	if !reg(descriptors.RegLogBaseHigh).write(0xffffffff) || !reg(descriptors.RegLogBaseLow).write(0xffffffe0) || control.write(log) {
+	if !reg(datasheet.RegLogBaseHigh).write(0xffffffff) || !reg(datasheet.RegLogBaseLow).write(0xffffffe0) || control.write(log) {
 		t.Error("a log that wraps around the end of memory starts")
 	}
-	if !reg(descriptors.RegLogBaseHigh).write(0) || !reg(descriptors.RegLogBaseLow).write(flowLog) || !control.write(log) {
+	if !reg(datasheet.RegLogBaseHigh).write(0) || !reg(datasheet.RegLogBaseLow).write(flowLog) || !control.write(log) {
 		t.Error("a log does not start")
 	}
 	// What is in use cannot be moved.
-	for _, r := range []uint32{descriptors.RegLogBaseLow, descriptors.RegLogBaseHigh, descriptors.RegLogLog2} {
+	for _, r := range []uint32{datasheet.RegLogBaseLow, datasheet.RegLogBaseHigh, datasheet.RegLogLog2} {
 		if reg(r).write(0x40) {
 			t.Errorf("register %#x changes while the log is on", r)
 		}
 	}
-	if !reg(descriptors.RegProgressLow).write(0x40) || !reg(descriptors.RegLogConsumer).write(0) || reg(descriptors.RegLogConsumer).write(1) {
+	if !reg(datasheet.RegProgressLow).write(0x40) || !reg(datasheet.RegLogConsumer).write(0) || reg(datasheet.RegLogConsumer).write(1) {
 		t.Error("the log's registers do not do what they should while it is on")
 	}
-	for _, host := range []uint32{descriptors.DMAControlHostTx, descriptors.DMAControlHostRx} {
+	for _, host := range []uint32{datasheet.DMAControlHostTx, datasheet.DMAControlHostRx} {
 		if !control.write(host) {
 			t.Errorf("control does not take %#x", host)
 		}
-		for _, r := range []uint32{descriptors.RegProgressLow, descriptors.RegProgressHigh} {
+		for _, r := range []uint32{datasheet.RegProgressLow, datasheet.RegProgressHigh} {
 			if reg(r).write(0x80) {
 				t.Errorf("register %#x changes while the host decides", r)
 			}
 		}
 	}
-	if !reg(descriptors.RegLogLog2).write(9) {
+	if !reg(datasheet.RegLogLog2).write(9) {
 		t.Error("the log's registers are locked though it is off")
 	}
 	resetByRegister(t, d)
-	for _, r := range descriptors.Registers() {
-		if r.Block == descriptors.BlockDMA && r.Fixed && reg(r.Offset).read() != r.Reset {
+	for _, r := range datasheet.Registers() {
+		if r.Block == datasheet.BlockDMA && r.Fixed && reg(r.Offset).read() != r.Reset {
 			t.Errorf("%s is %#x after a reset, want %#x", r.Name, reg(r.Offset).read(), r.Reset)
 		}
 	}
@@ -152,7 +152,7 @@ func TestConfiguredPolicies(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDevice(t, func(o *emulator.Options) { o.Pipeline.Send = tt.policy })
 			powerUp(t, d)
-			policy, size := dmaRegister{t, d, descriptors.RegPolicyTx}, dmaRegister{t, d, descriptors.RegMinPulseTx}
+			policy, size := dmaRegister{t, d, datasheet.RegPolicyTx}, dmaRegister{t, d, datasheet.RegMinPulseTx}
 			check := func() {
 				t.Helper()
 				if policy.read() != tt.number || size.read() != tt.size {
@@ -165,7 +165,7 @@ func TestConfiguredPolicies(t *testing.T) {
 			}
 			resetByRegister(t, d)
 			check()
-			if rx := (dmaRegister{t, d, descriptors.RegPolicyRx}).read(); rx != 5 {
+			if rx := (dmaRegister{t, d, datasheet.RegPolicyRx}).read(); rx != 5 {
 				t.Errorf("the other direction has policy %d", rx)
 			}
 		})
@@ -173,27 +173,27 @@ func TestConfiguredPolicies(t *testing.T) {
 }
 
 // records takes what the log of e holds, by engine, and checks the clock.
-func (e *flowEnd) records() (by [descriptors.DMAEngineCount][]uint32) {
+func (e *flowEnd) records() (by [datasheet.DMAEngineCount][]uint32) {
 	e.t.Helper()
-	ring := descriptors.DMARecordsAt(e.data.Bytes()[flowLog-flowBase:][:descriptors.PageSize])
-	n := e.dma(descriptors.RegLogProducer)
+	ring := datasheet.DMARecordsAt(e.data.Bytes()[flowLog-flowBase:][:datasheet.PageSize])
+	n := e.dma(datasheet.RegLogProducer)
 	now := uint64(e.clock())
-	for i := e.dma(descriptors.RegLogConsumer); i != n; i++ {
+	for i := e.dma(datasheet.RegLogConsumer); i != n; i++ {
 		r := &ring[i%uint32(len(ring))]
-		if r.LoadFlags() != descriptors.PhaseOf(i, 7) || r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.End > now {
+		if r.LoadFlags() != datasheet.PhaseOf(i, 7) || r.Engine >= datasheet.DMAEngineCount || r.Start > r.End || r.End > now {
 			e.t.Fatalf("record %d of %d is %+v at %d ns", i, n, r, now)
 		}
 		by[r.Engine] = append(by[r.Engine], r.Bytes)
 	}
-	e.setDMA(descriptors.RegLogConsumer, n)
+	e.setDMA(datasheet.RegLogConsumer, n)
 	return by
 }
 
 // clock reads the device's clock in nanoseconds, rounded up.
 func (e *flowEnd) clock() time.Duration {
-	low := read32(e.t, e.d, descriptors.ClockOffset+descriptors.RegClockLow)
-	high := read32(e.t, e.d, descriptors.ClockOffset+descriptors.RegClockHigh)
-	return time.Duration((uint64(high)<<32|uint64(low))+1) * descriptors.ClockResolution
+	low := read32(e.t, e.d, datasheet.ClockOffset+datasheet.RegClockLow)
+	high := read32(e.t, e.d, datasheet.ClockOffset+datasheet.RegClockHigh)
+	return time.Duration((uint64(high)<<32|uint64(low))+1) * datasheet.ClockResolution
 }
 
 // TestDMALog sends messages under policies that registers choose, and reads what
@@ -203,27 +203,27 @@ func TestDMALog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFlow(t, threads, emulator.PairOptions{})
 			for _, e := range []*flowEnd{f.from, f.to} {
-				e.setDMA(descriptors.RegLogBaseLow, flowLog)
-				e.setDMA(descriptors.RegLogLog2, 7)
-				e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlLog)
+				e.setDMA(datasheet.RegLogBaseLow, flowLog)
+				e.setDMA(datasheet.RegLogLog2, 7)
+				e.setDMA(datasheet.RegDMAControl, datasheet.DMAControlLog)
 			}
-			f.from.setDMA(descriptors.RegPolicyTx, uint32(descriptors.DMAPolicyStatic))
-			f.from.setDMA(descriptors.RegMinPulseTx, 1000)
-			f.to.setDMA(descriptors.RegPolicyRx, uint32(descriptors.DMAPolicyStoreAndForward))
+			f.from.setDMA(datasheet.RegPolicyTx, uint32(datasheet.DMAPolicyStatic))
+			f.from.setDMA(datasheet.RegMinPulseTx, 1000)
+			f.to.setDMA(datasheet.RegPolicyRx, uint32(datasheet.DMAPolicyStoreAndForward))
 			for range 20 {
 				f.send(2500, 1)
 				pieces, whole := []uint32{1000, 1000, 500}, []uint32{2500}
 				got := f.from.records()
-				if !slices.Equal(got[descriptors.EngineHostTx], whole) || !slices.Equal(got[descriptors.EngineNetTx], pieces) {
+				if !slices.Equal(got[datasheet.EngineHostTx], whole) || !slices.Equal(got[datasheet.EngineNetTx], pieces) {
 					t.Errorf("the sender's records are %v", got)
 				}
 				got = f.to.records()
-				if !slices.Equal(got[descriptors.EngineNetRcv], whole) || !slices.Equal(got[descriptors.EngineHostRcv], whole) {
+				if !slices.Equal(got[datasheet.EngineNetRcv], whole) || !slices.Equal(got[datasheet.EngineHostRcv], whole) {
 					t.Errorf("the receiver's records are %v", got)
 				}
 			}
-			for e, want := range map[descriptors.DMAEngine][4]uint32{
-				descriptors.EngineHostTx: {0, 19, 2500, 2500}, descriptors.EngineNetTx: {0, 19, 2500, 2500}, descriptors.EngineHostRcv: {},
+			for e, want := range map[datasheet.DMAEngine][4]uint32{
+				datasheet.EngineHostTx: {0, 19, 2500, 2500}, datasheet.EngineNetTx: {0, 19, 2500, 2500}, datasheet.EngineHostRcv: {},
 			} {
 				if got := f.from.engineRegs(e); got != want {
 					t.Errorf("%v of the sender reads %v, want %v", e, got, want)
@@ -240,53 +240,53 @@ func TestPulseRegisters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFlow(t, threads, emulator.PairOptions{})
 			e := f.from
-			e.setDMA(descriptors.RegPulseDeadline, 60_000_000)
-			e.setDMA(descriptors.RegProgressLow, flowProgress)
-			e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx)
-			var seen descriptors.Progress
-			at := descriptors.ProgressAt(e.data.Bytes()[flowProgress-flowBase:])
+			e.setDMA(datasheet.RegPulseDeadline, 60_000_000)
+			e.setDMA(datasheet.RegProgressLow, flowProgress)
+			e.setDMA(datasheet.RegDMAControl, datasheet.DMAControlHostTx)
+			var seen datasheet.Progress
+			at := datasheet.ProgressAt(e.data.Bytes()[flowProgress-flowBase:])
 			waiting := func(frame, sent uint32) func() bool {
 				return func() bool {
-					return at.Load(&seen) && seen.Flags == descriptors.ProgressActive && seen.Frame == frame &&
+					return at.Load(&seen) && seen.Flags == datasheet.ProgressActive && seen.Frame == frame &&
 						seen.Arrived == 2500 && seen.Sent == sent
 				}
 			}
 			for frame := range uint32(3) {
 				done := f.begin(2500, byte(frame))
 				f.await("the frame", waiting(frame, 0))
-				if got := e.engineRegs(descriptors.EngineNetTx); got != [4]uint32{uint32(descriptors.DMAWaits), frame, 2500, 0} {
+				if got := e.engineRegs(datasheet.EngineNetTx); got != [4]uint32{uint32(datasheet.DMAWaits), frame, 2500, 0} {
 					t.Errorf("netTx reads %v", got)
 				}
-				for _, bad := range []uint32{descriptors.PulseWord(frame+1, 10), descriptors.PulseWord(frame, 0), descriptors.PulseWord(frame, 2501)} {
-					e.setDMA(descriptors.RegPulseTx, bad)
+				for _, bad := range []uint32{datasheet.PulseWord(frame+1, 10), datasheet.PulseWord(frame, 0), datasheet.PulseWord(frame, 2501)} {
+					e.setDMA(datasheet.RegPulseTx, bad)
 				}
-				e.setDMA(descriptors.RegPulseRx, descriptors.PulseWord(frame, 10)) // not switched on
-				if n := e.dma(descriptors.RegPulsesRefused); n != 4*(frame+1) {
+				e.setDMA(datasheet.RegPulseRx, datasheet.PulseWord(frame, 10)) // not switched on
+				if n := e.dma(datasheet.RegPulsesRefused); n != 4*(frame+1) {
 					t.Errorf("%d pulses refused", n)
 				}
-				e.setDMA(descriptors.RegPulseTx, descriptors.PulseWord(frame, 1000))
+				e.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(frame, 1000))
 				f.await("the pulse", waiting(frame, 1000))
 				if done() {
 					t.Fatal("the message has arrived before it has left")
 				}
-				e.setDMA(descriptors.RegPulseTx, descriptors.PulseWord(frame, 1500))
+				e.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(frame, 1500))
 				f.await("the message", done)
 			}
-			if n := e.dma(descriptors.RegPulseTimeouts); n != 0 {
+			if n := e.dma(datasheet.RegPulseTimeouts); n != 0 {
 				t.Errorf("%d timeouts", n)
 			}
-			e.setDMA(descriptors.RegPulseDeadline, 1)
+			e.setDMA(datasheet.RegPulseDeadline, 1)
 			f.send(2500, 9)
-			if n := e.dma(descriptors.RegPulseTimeouts); n != 1 {
+			if n := e.dma(datasheet.RegPulseTimeouts); n != 1 {
 				t.Errorf("%d timeouts", n)
 			}
 			// The host takes the area away.
-			e.setDMA(descriptors.RegPulseDeadline, 60_000_000)
-			e.setDMA(descriptors.RegDMAControl, 0)
-			e.setDMA(descriptors.RegProgressLow, 0x40)
-			e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx|descriptors.DMAControlHostRx)
+			e.setDMA(datasheet.RegPulseDeadline, 60_000_000)
+			e.setDMA(datasheet.RegDMAControl, 0)
+			e.setDMA(datasheet.RegProgressLow, 0x40)
+			e.setDMA(datasheet.RegDMAControl, datasheet.DMAControlHostTx|datasheet.DMAControlHostRx)
 			f.send(2500, 10)
-			if v, n := e.dma(descriptors.RegDMAControl), counter(t, e.d, descriptors.CounterDMAFaults); v != 0 || n != 1 {
+			if v, n := e.dma(datasheet.RegDMAControl), counter(t, e.d, datasheet.CounterDMAFaults); v != 0 || n != 1 {
 				t.Errorf("control %#x, %d faults", v, n)
 			}
 		})
@@ -296,18 +296,18 @@ func TestPulseRegisters(t *testing.T) {
 // TestResetWhileAFrameWaits resets the device while the host holds a frame.
 func TestResetWhileAFrameWaits(t *testing.T) {
 	f := newFlow(t, false, emulator.PairOptions{})
-	f.from.setDMA(descriptors.RegPulseDeadline, 60_000_000)
-	f.from.setDMA(descriptors.RegDMAControl, descriptors.DMAControlHostTx)
+	f.from.setDMA(datasheet.RegPulseDeadline, 60_000_000)
+	f.from.setDMA(datasheet.RegDMAControl, datasheet.DMAControlHostTx)
 	f.begin(2500, 1)
 	f.await("the frame", func() bool {
-		return f.from.engineRegs(descriptors.EngineNetTx)[0] == uint32(descriptors.DMAWaits)
+		return f.from.engineRegs(datasheet.EngineNetTx)[0] == uint32(datasheet.DMAWaits)
 	})
-	f.from.setDMA(descriptors.RegPulseTx, descriptors.PulseWord(0, 100))
+	f.from.setDMA(datasheet.RegPulseTx, datasheet.PulseWord(0, 100))
 	f.from.poll()
 	resetByRegister(t, f.from.d)
-	f.from.enable(descriptors.NoVector)
+	f.from.enable(datasheet.NoVector)
 	f.from.nop()
-	if got := f.from.engineRegs(descriptors.EngineNetTx); got != [4]uint32{} {
+	if got := f.from.engineRegs(datasheet.EngineNetTx); got != [4]uint32{} {
 		t.Errorf("netTx reads %v after a reset", got)
 	}
 	connect(t, f.from.adminHost, f.to.adminHost)
@@ -329,11 +329,11 @@ func TestPiecesBetweenThreads(t *testing.T) {
 			for i := range 100 {
 				f.send(1+37*i, byte(i))
 			}
-			want := [4]uint32{uint32(descriptors.DMAIdle), 99, 1 + 37*99, 1 + 37*99}
-			if got := f.from.engineRegs(descriptors.EngineNetTx); got != want {
+			want := [4]uint32{uint32(datasheet.DMAIdle), 99, 1 + 37*99, 1 + 37*99}
+			if got := f.from.engineRegs(datasheet.EngineNetTx); got != want {
 				t.Errorf("netTx of the sender reads %v, want %v", got, want)
 			}
-			if got := f.to.engineRegs(descriptors.EngineHostRcv); got != want {
+			if got := f.to.engineRegs(datasheet.EngineHostRcv); got != want {
 				t.Errorf("hostRcv of the receiver reads %v, want %v", got, want)
 			}
 		})

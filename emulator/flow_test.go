@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -58,10 +59,10 @@ func flowBetween(t *testing.T, a, b *adminHost) *flow {
 		if err := e.d.MapDMA(e.data, flowBase, vfio.DMARead|vfio.DMAWrite); err != nil {
 			t.Fatal(err)
 		}
-		c := descriptors.Command{Opcode: descriptors.OpRegisterMemory}
-		*descriptors.Body[descriptors.RegisterMemoryBody](&c) = descriptors.RegisterMemoryBody{Address: flowBase, Length: flowSize, IOVA: flowBase}
+		c := datasheet.Command{Opcode: datasheet.OpRegisterMemory}
+		*datasheet.Body[datasheet.RegisterMemoryBody](&c) = datasheet.RegisterMemoryBody{Address: flowBase, Length: flowSize, IOVA: flowBase}
 		reply := e.do(c)
-		e.handle = descriptors.Reply[descriptors.RegionReply](&reply).Handle
+		e.handle = datasheet.Reply[datasheet.RegionReply](&reply).Handle
 	}
 	return f
 }
@@ -77,10 +78,10 @@ func (e *flowEnd) post(n int, ring, doorbell uint64) *descriptors.Descriptor {
 	if err := d.AddData(flowBuffer, e.handle, uint32(n)); err != nil {
 		e.t.Fatal(err)
 	}
-	tokens := descriptors.TokensAt(e.mem.Bytes()[ring-hostBase:])
+	tokens := datasheet.TokensAt(e.mem.Bytes()[ring-hostBase:])
 	tokens[e.posted%4] = d.Token()
 	e.posted++
-	page := descriptors.EndpointPage(e.vi) + doorbell
+	page := datasheet.EndpointPage(e.vi) + doorbell
 	write(e.t, e.d, vfio.RegionBAR2, page, binary.LittleEndian.AppendUint32(nil, e.posted))
 	return d
 }
@@ -94,8 +95,8 @@ func (f *flow) begin(n int, fill byte) (done func() bool) {
 	for i := range f.from.buffer() {
 		f.from.buffer()[i] = fill + byte(i%251)
 	}
-	r := f.to.post(n, hostRings+0x1000, descriptors.DoorbellRecv)
-	s := f.from.post(n, hostRings, descriptors.DoorbellSend)
+	r := f.to.post(n, hostRings+0x1000, datasheet.DoorbellRecv)
+	s := f.from.post(n, hostRings, datasheet.DoorbellSend)
 	return func() bool {
 		if !s.Status().Done() || !r.Status().Done() {
 			return false
@@ -125,19 +126,19 @@ func (f *flow) send(n int, fill byte) {
 
 func (e *flowEnd) dma(reg uint32) uint32 {
 	e.t.Helper()
-	return read32(e.t, e.d, descriptors.DMAOffset+uint64(reg))
+	return read32(e.t, e.d, datasheet.DMAOffset+uint64(reg))
 }
 
 func (e *flowEnd) setDMA(reg, v uint32) {
 	e.t.Helper()
-	write32(e.t, e.d, descriptors.DMAOffset+uint64(reg), v)
+	write32(e.t, e.d, datasheet.DMAOffset+uint64(reg), v)
 }
 
 // engineRegs reads the registers of an engine: state, frame, length, progress.
-func (e *flowEnd) engineRegs(n descriptors.DMAEngine) (r [4]uint32) {
+func (e *flowEnd) engineRegs(n datasheet.DMAEngine) (r [4]uint32) {
 	e.t.Helper()
 	for i := range r {
-		r[i] = e.dma(descriptors.DMAEngineBase + descriptors.DMAEngineSize*uint32(n) + 4*uint32(i))
+		r[i] = e.dma(datasheet.DMAEngineBase + datasheet.DMAEngineSize*uint32(n) + 4*uint32(i))
 	}
 	return r
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -46,7 +46,7 @@ func FuzzRegisters(f *testing.F) {
 		powerUp(t, d)
 		writeConfig16(t, d, configPower, 0)
 		resetByRegister(t, d)
-		if m := read32(t, d, descriptors.RegMagic); m != descriptors.Magic {
+		if m := read32(t, d, datasheet.RegMagic); m != datasheet.Magic {
 			t.Errorf("magic %#x", m)
 		}
 		h.enable(0)

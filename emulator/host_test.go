@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -29,7 +29,7 @@ const (
 
 func newAdminHost(t testing.TB, d vfio.Device) *adminHost {
 	t.Helper()
-	h := &adminHost{t: t, d: d, mem: newMemory(t, 4*descriptors.PageSize)}
+	h := &adminHost{t: t, d: d, mem: newMemory(t, 4*datasheet.PageSize)}
 	_, poller := d.(vfio.Poller)
 	h.thread = !poller
 	// Before the memory goes.
@@ -38,7 +38,7 @@ func newAdminHost(t testing.TB, d vfio.Device) *adminHost {
 	if err := d.MapDMA(h.mem, hostBase, vfio.DMARead|vfio.DMAWrite); err != nil {
 		t.Fatal(err)
 	}
-	h.enable(descriptors.NoVector)
+	h.enable(datasheet.NoVector)
 	return h
 }
 
@@ -47,45 +47,45 @@ func (h *adminHost) enable(vector uint16) {
 	clear(h.mem.Bytes())
 	h.posted, h.taken = 0, 0
 	for _, w := range []struct{ reg, v uint32 }{
-		{descriptors.RegSQBaseLow, hostBase}, {descriptors.RegACQBaseLow, hostACQ},
-		{descriptors.RegSQLog2, hostLog2}, {descriptors.RegACQLog2, hostLog2},
-		{descriptors.RegAdminVector, uint32(vector)}, {descriptors.RegAdminControl, descriptors.AdminEnable},
+		{datasheet.RegSQBaseLow, hostBase}, {datasheet.RegACQBaseLow, hostACQ},
+		{datasheet.RegSQLog2, hostLog2}, {datasheet.RegACQLog2, hostLog2},
+		{datasheet.RegAdminVector, uint32(vector)}, {datasheet.RegAdminControl, datasheet.AdminEnable},
 	} {
 		h.write(w.reg, w.v)
 	}
-	if s := h.read(descriptors.RegAdminStatus); s != descriptors.AdminEnabled {
+	if s := h.read(datasheet.RegAdminStatus); s != datasheet.AdminEnabled {
 		h.t.Fatalf("admin status %#x after enable", s)
 	}
 }
 
 func (h *adminHost) read(reg uint32) uint32 {
-	return read32(h.t, h.d, descriptors.AdminOffset+uint64(reg))
+	return read32(h.t, h.d, datasheet.AdminOffset+uint64(reg))
 }
 
 func (h *adminHost) write(reg, v uint32) {
-	write32(h.t, h.d, descriptors.AdminOffset+uint64(reg), v)
+	write32(h.t, h.d, datasheet.AdminOffset+uint64(reg), v)
 }
 
 // post gives a command to the device.
-func (h *adminHost) post(c descriptors.Command) uint16 {
+func (h *adminHost) post(c datasheet.Command) uint16 {
 	h.t.Helper()
 	c.ID = uint16(1000 + h.posted)
-	at := h.posted % (1 << hostLog2) * descriptors.AdminEntrySize
-	*descriptors.CommandAt(h.mem.Bytes()[at:]) = c
+	at := h.posted % (1 << hostLog2) * datasheet.AdminEntrySize
+	*datasheet.CommandAt(h.mem.Bytes()[at:]) = c
 	h.posted++
-	h.write(descriptors.RegSQProducer, h.posted)
+	h.write(datasheet.RegSQProducer, h.posted)
 	return c.ID
 }
 
 // next takes the next entry if it is there.
-func (h *adminHost) next() (descriptors.AdminEntry, bool) {
-	at := 0x1000 + h.taken%(1<<hostLog2)*descriptors.AdminEntrySize
-	e := descriptors.AdminEntryAt(h.mem.Bytes()[at:])
-	if e.LoadFlags() != descriptors.PhaseOf(h.taken, hostLog2) {
-		return descriptors.AdminEntry{}, false
+func (h *adminHost) next() (datasheet.AdminEntry, bool) {
+	at := 0x1000 + h.taken%(1<<hostLog2)*datasheet.AdminEntrySize
+	e := datasheet.AdminEntryAt(h.mem.Bytes()[at:])
+	if e.LoadFlags() != datasheet.PhaseOf(h.taken, hostLog2) {
+		return datasheet.AdminEntry{}, false
 	}
 	h.taken++
-	h.write(descriptors.RegACQConsumer, h.taken)
+	h.write(datasheet.RegACQConsumer, h.taken)
 	return *e, true
 }
 
@@ -99,18 +99,18 @@ func (h *adminHost) poll() {
 }
 
 // mac is the address of the station.
-func (h *adminHost) mac() (m descriptors.MAC) {
+func (h *adminHost) mac() (m datasheet.MAC) {
 	h.t.Helper()
-	copy(m[:4], read(h.t, h.d, vfio.RegionBAR0, descriptors.RegMACLow, 4))
-	copy(m[4:], read(h.t, h.d, vfio.RegionBAR0, descriptors.RegMACHigh, 4))
+	copy(m[:4], read(h.t, h.d, vfio.RegionBAR0, datasheet.RegMACLow, 4))
+	copy(m[4:], read(h.t, h.d, vfio.RegionBAR0, datasheet.RegMACHigh, 4))
 	return m
 }
 
 // wait waits for the reply to a command, polling the device.
-func (h *adminHost) wait(id uint16) descriptors.AdminEntry {
+func (h *adminHost) wait(id uint16) datasheet.AdminEntry {
 	h.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if e, ok := h.next(); ok && e.Kind == descriptors.EntryReply {
+		if e, ok := h.next(); ok && e.Kind == datasheet.EntryReply {
 			if e.ID != id {
 				h.t.Fatalf("reply to command %d, want %d", e.ID, id)
 			}
@@ -119,20 +119,20 @@ func (h *adminHost) wait(id uint16) descriptors.AdminEntry {
 		h.poll()
 	}
 	h.t.Fatalf("no reply to command %d", id)
-	return descriptors.AdminEntry{}
+	return datasheet.AdminEntry{}
 }
 
 // do executes a command that succeeds.
-func (h *adminHost) do(c descriptors.Command) descriptors.AdminEntry {
+func (h *adminHost) do(c datasheet.Command) datasheet.AdminEntry {
 	h.t.Helper()
 	e := h.wait(h.post(c))
-	if e.Result != descriptors.ResultSuccess {
+	if e.Result != datasheet.ResultSuccess {
 		h.t.Fatalf("%v: %v, field %d", c.Opcode, e.Result, e.Field)
 	}
 	return e
 }
 
-func (h *adminHost) nop() { h.t.Helper(); h.do(descriptors.Command{Opcode: descriptors.OpNop}) }
+func (h *adminHost) nop() { h.t.Helper(); h.do(datasheet.Command{Opcode: datasheet.OpNop}) }
 
 // receiveVector is the interrupt vector of receive queues.
 const receiveVector = 3
@@ -140,18 +140,18 @@ const receiveVector = 3
 // createVI makes a reliable VI and returns its number.
 func (h *adminHost) createVI() uint32 {
 	h.t.Helper()
-	c := descriptors.Command{Opcode: descriptors.OpCreateEndpoint}
-	*descriptors.Body[descriptors.CreateEndpointBody](&c) = descriptors.CreateEndpointBody{
+	c := datasheet.Command{Opcode: datasheet.OpCreateEndpoint}
+	*datasheet.Body[datasheet.CreateEndpointBody](&c) = datasheet.CreateEndpointBody{
 		SendIOVA: hostRings, RecvIOVA: hostRings + 0x1000, MaxTransfer: 4096,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ,
-		SendVector: descriptors.NoVector, RecvVector: receiveVector,
-		Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery, SendLog2: 2, RecvLog2: 2,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
+		SendVector: datasheet.NoVector, RecvVector: receiveVector,
+		Kind: datasheet.KindVI, Reliability: datasheet.ReliableDelivery, SendLog2: 2, RecvLog2: 2,
 	}
 	e := h.do(c)
-	return descriptors.Reply[descriptors.EndpointCreated](&e).Endpoint
+	return datasheet.Reply[datasheet.EndpointCreated](&e).Endpoint
 }
 
-func discriminator(s string) (d descriptors.Discriminator) {
+func discriminator(s string) (d datasheet.Discriminator) {
 	d.Len = uint8(copy(d.Data[:], s))
 	return d
 }
@@ -159,17 +159,17 @@ func discriminator(s string) (d descriptors.Discriminator) {
 // listen begins to wait for a client.
 func (h *adminHost) listen(name string) uint16 {
 	h.t.Helper()
-	c := descriptors.Command{Opcode: descriptors.OpConnectWait}
-	*descriptors.Body[descriptors.ConnectWaitBody](&c) =
-		descriptors.ConnectWaitBody{TimeoutMS: 60000, Local: discriminator(name)}
+	c := datasheet.Command{Opcode: datasheet.OpConnectWait}
+	*datasheet.Body[datasheet.ConnectWaitBody](&c) =
+		datasheet.ConnectWaitBody{TimeoutMS: 60000, Local: discriminator(name)}
 	return h.post(c)
 }
 
 // dial begins to connect a VI.
-func (h *adminHost) dial(vi uint32, to descriptors.MAC, name string) uint16 {
+func (h *adminHost) dial(vi uint32, to datasheet.MAC, name string) uint16 {
 	h.t.Helper()
-	c := descriptors.Command{Opcode: descriptors.OpConnectRequest}
-	*descriptors.Body[descriptors.ConnectRequestBody](&c) = descriptors.ConnectRequestBody{
+	c := datasheet.Command{Opcode: datasheet.OpConnectRequest}
+	*datasheet.Body[datasheet.ConnectRequestBody](&c) = datasheet.ConnectRequestBody{
 		Endpoint: vi, TimeoutMS: 60000, RemoteMAC: to, Remote: discriminator(name)}
 	return h.post(c)
 }

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -79,7 +79,7 @@ const raisedVector = 2
 func newRaising(t *testing.T, change func(o *emulator.Options)) raising {
 	d := newDevice(t, change)
 	r := raising{newAdminHost(t, d), newEventfd(t)}
-	r.write(descriptors.RegAdminControl, 0)
+	r.write(datasheet.RegAdminControl, 0)
 	r.enable(raisedVector)
 	r.connect(r.fd.FD())
 	return r
@@ -101,26 +101,26 @@ func (r raising) want(what string, want bool) {
 
 // pending reads the vector's pending bit.
 func (r raising) pending() bool {
-	return read32(r.t, r.d, descriptors.MSIXPBAOffset)&(1<<raisedVector) != 0
+	return read32(r.t, r.d, datasheet.MSIXPBAOffset)&(1<<raisedVector) != 0
 }
 
 func (r raising) mask(v uint32) {
-	write32(r.t, r.d, descriptors.MSIXTableOffset+raisedVector*16+12, v)
+	write32(r.t, r.d, datasheet.MSIXTableOffset+raisedVector*16+12, v)
 }
 
 func TestInterrupts(t *testing.T) {
 	checkFiles(t)
 	r := newRaising(t, nil)
-	before := counter(t, r.d, descriptors.CounterInterrupts)
+	before := counter(t, r.d, datasheet.CounterInterrupts)
 	r.nop()
 	r.want("connected", true)
 	r.want("nothing new", false)
-	if n := counter(t, r.d, descriptors.CounterInterrupts) - before; n != 1 {
+	if n := counter(t, r.d, datasheet.CounterInterrupts) - before; n != 1 {
 		t.Errorf("%d interrupts counted", n)
 	}
 
 	r.mask(0xffffffff)
-	if v := read32(t, r.d, descriptors.MSIXTableOffset+raisedVector*16+12); v != 1 {
+	if v := read32(t, r.d, datasheet.MSIXTableOffset+raisedVector*16+12); v != 1 {
 		t.Errorf("vector control is %#x: only the mask bit is there", v)
 	}
 	r.nop()
@@ -208,7 +208,7 @@ func TestMSIXTable(t *testing.T) {
 	powerUp(t, d)
 	entry := func(v uint64) (e [4]uint32) {
 		for i := range e {
-			e[i] = read32(t, d, descriptors.MSIXTableOffset+16*v+4*uint64(i))
+			e[i] = read32(t, d, datasheet.MSIXTableOffset+16*v+4*uint64(i))
 		}
 		return e
 	}
@@ -218,24 +218,24 @@ func TestMSIXTable(t *testing.T) {
 		}
 	}
 	for i := range uint64(4) {
-		write32(t, d, descriptors.MSIXTableOffset+16*9+4*i, 0xffffffff)
+		write32(t, d, datasheet.MSIXTableOffset+16*9+4*i, 0xffffffff)
 	}
 	if e := entry(9); e != [4]uint32{0xfffffffc, 0xffffffff, 0xffffffff, 1} {
 		t.Errorf("entry 9 is %x", e)
 	}
-	write(t, d, vfio.RegionBAR0, descriptors.MSIXTableOffset+16*15+8, []byte{1, 2, 3, 4, 0, 0, 0, 0})
+	write(t, d, vfio.RegionBAR0, datasheet.MSIXTableOffset+16*15+8, []byte{1, 2, 3, 4, 0, 0, 0, 0})
 	if e := entry(15); e != [4]uint32{0, 0, 0x04030201, 0} {
 		t.Errorf("entry 15 is %x after a write of 64 bits", e)
 	}
-	if p := read(t, d, vfio.RegionBAR0, descriptors.MSIXTableOffset+16*15+8, 8); p[0] != 1 || p[7] != 0 {
+	if p := read(t, d, vfio.RegionBAR0, datasheet.MSIXTableOffset+16*15+8, 8); p[0] != 1 || p[7] != 0 {
 		t.Errorf("64 bits of entry 15: % x", p)
 	}
-	before := counter(t, d, descriptors.CounterBadRegisterAccesses)
-	write32(t, d, descriptors.MSIXPBAOffset, 0xffffffff)
-	if p := read32(t, d, descriptors.MSIXPBAOffset); p != 0 {
+	before := counter(t, d, datasheet.CounterBadRegisterAccesses)
+	write32(t, d, datasheet.MSIXPBAOffset, 0xffffffff)
+	if p := read32(t, d, datasheet.MSIXPBAOffset); p != 0 {
 		t.Errorf("pending bits %#x were written", p)
 	}
-	if n := counter(t, d, descriptors.CounterBadRegisterAccesses) - before; n != 1 {
+	if n := counter(t, d, datasheet.CounterBadRegisterAccesses) - before; n != 1 {
 		t.Errorf("%d bad accesses", n)
 	}
 }
@@ -254,8 +254,8 @@ func TestArmedQueueInterrupts(t *testing.T) {
 					t.Fatal(err)
 				}
 				// One less than none was taken.
-				word := binary.LittleEndian.AppendUint32(nil, descriptors.ArmWord(0xffffffff))
-				write(t, d, vfio.RegionBAR2, descriptors.EndpointPage(h.createVI())+descriptors.DoorbellRecvArm, word)
+				word := binary.LittleEndian.AppendUint32(nil, datasheet.ArmWord(0xffffffff))
+				write(t, d, vfio.RegionBAR2, datasheet.EndpointPage(h.createVI())+datasheet.DoorbellRecvArm, word)
 				h.poll()
 				if !signalled(fd) {
 					t.Error("no interrupt")
@@ -276,11 +276,11 @@ func TestErrorEvent(t *testing.T) {
 	if err := d.SetIRQs(vfio.IRQErr, 0, []int{failed.FD()}); err != nil {
 		t.Fatal(err)
 	}
-	h.write(descriptors.RegSQProducer, 1000)
+	h.write(datasheet.RegSQProducer, 1000)
 	if !signalled(failed) {
 		t.Error("a fault does not signal the error interrupt")
 	}
-	if s := deviceStatus(t, d); s&descriptors.DeviceFatal == 0 {
+	if s := deviceStatus(t, d); s&datasheet.DeviceFatal == 0 {
 		t.Errorf("status %#x", s)
 	}
 	if err := errors.Join(d.DisableIRQs(vfio.IRQErr), d.DisableIRQs(vfio.IRQReq)); err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -114,10 +114,10 @@ func (d *Device) linkChanged() {
 			return
 		}
 		d.linkUp = up
-		e := descriptors.AdminEntry{Kind: descriptors.EntryEvent}
-		*descriptors.Reply[descriptors.Event](&e) = descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ}
+		e := datasheet.AdminEntry{Kind: datasheet.EntryEvent}
+		*datasheet.Reply[datasheet.Event](&e) = datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ}
 		if up {
-			descriptors.Reply[descriptors.Event](&e).Detail = 1
+			datasheet.Reply[datasheet.Event](&e).Detail = 1
 		}
 		d.admin.entry(&e)
 	})

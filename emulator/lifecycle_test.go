@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -28,9 +28,9 @@ func TestOptions(t *testing.T) {
 		{"SRAM not a power of two", func(o *emulator.Options) { o.SRAM = 5000 }, emulator.ErrOptions},
 		{"SRAM too small", func(o *emulator.Options) { o.SRAM = 16 }, emulator.ErrOptions},
 		{"SRAM too large", func(o *emulator.Options) { o.SRAM = 1 << 31 }, emulator.ErrOptions},
-		{"group MAC", func(o *emulator.Options) { o.MAC = descriptors.Broadcast }, engine.ErrConfig},
+		{"group MAC", func(o *emulator.Options) { o.MAC = datasheet.Broadcast }, engine.ErrConfig},
 		{"no endpoints", func(o *emulator.Options) { o.Limits.Endpoints = 1 }, engine.ErrConfig},
-		{"too many vectors", func(o *emulator.Options) { o.Limits.Vectors = descriptors.Vectors + 1 }, engine.ErrConfig},
+		{"too many vectors", func(o *emulator.Options) { o.Limits.Vectors = datasheet.Vectors + 1 }, engine.ErrConfig},
 		{"timing", func(o *emulator.Options) { o.Timing.Dead = 1 }, engine.ErrConfig},
 	}
 	for _, tt := range tests {
@@ -39,7 +39,7 @@ func TestOptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := emulator.Options{Name: "emu:test", Wire: w, MAC: descriptors.MAC{2}, Limits: smallLimits}
+			o := emulator.Options{Name: "emu:test", Wire: w, MAC: datasheet.MAC{2}, Limits: smallLimits}
 			tt.change(&o)
 			d, err := emulator.New(o)
 			if d != nil {
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	d := newDevice(t, func(o *emulator.Options) { o.MAC = descriptors.MAC{} })
+	d := newDevice(t, func(o *emulator.Options) { o.MAC = datasheet.MAC{} })
 	want := vfio.Info{Address: "emu:", Backend: "emulator", Resettable: true, Regions: 8, IRQs: 5}
 	if got := d.Info(); got != want {
 		t.Errorf("%+v", got)
@@ -78,13 +78,13 @@ func TestReset(t *testing.T) {
 					h.t.Fatalf("%d resets were over too soon", most)
 				}
 				began := time.Now()
-				write32(h.t, h.d, descriptors.HealthOffset+descriptors.RegControl, descriptors.ControlReset)
+				write32(h.t, h.d, datasheet.HealthOffset+datasheet.RegControl, datasheet.ControlReset)
 				s := deviceStatus(h.t, h.d)
-				before := counter(h.t, h.d, descriptors.CounterBadRegisterAccesses)
-				h.write(descriptors.RegSQBaseLow, 128)
-				base, after := h.read(descriptors.RegSQBaseLow), counter(h.t, h.d, descriptors.CounterBadRegisterAccesses)
+				before := counter(h.t, h.d, datasheet.CounterBadRegisterAccesses)
+				h.write(datasheet.RegSQBaseLow, 128)
+				base, after := h.read(datasheet.RegSQBaseLow), counter(h.t, h.d, datasheet.CounterBadRegisterAccesses)
 				if inTime = time.Since(began) < lasts; inTime {
-					if s&(descriptors.DeviceReady|descriptors.DeviceResetting) != descriptors.DeviceResetting {
+					if s&(datasheet.DeviceReady|datasheet.DeviceResetting) != datasheet.DeviceResetting {
 						h.t.Errorf("status %#x right after the reset was written", s)
 					}
 					if base != 0 || after == before {
@@ -123,20 +123,20 @@ func TestReset(t *testing.T) {
 			}
 			vi := h.createVI()
 			h.listen("somebody") // outstanding
-			write(t, d, vfio.RegionBAR2, descriptors.EndpointPage(vi)+0x100, []byte{1, 2, 3, 4})
-			h.write(descriptors.RegSQProducer, 999) // a fault
+			write(t, d, vfio.RegionBAR2, datasheet.EndpointPage(vi)+0x100, []byte{1, 2, 3, 4})
+			h.write(datasheet.RegSQProducer, 999) // a fault
 			resets := reset(h)
 			powerUp(t, d)
-			if s := deviceStatus(t, d); s != descriptors.DeviceReady|descriptors.DeviceLinkUp {
+			if s := deviceStatus(t, d); s != datasheet.DeviceReady|datasheet.DeviceLinkUp {
 				t.Errorf("status %#x after the reset", s)
 			}
-			if n := read32(t, d, descriptors.HealthOffset+descriptors.RegResetCount); n != resets {
+			if n := read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount); n != resets {
 				t.Errorf("%d resets counted of %d", n, resets)
 			}
 			if c := readConfig16(t, d, configMSIXControl); c&0x8000 != 0 {
 				t.Error("interrupts are still connected")
 			}
-			if p := read(t, d, vfio.RegionBAR2, descriptors.EndpointPage(vi)+0x100, 4); !bytes.Equal(p, make([]byte, 4)) {
+			if p := read(t, d, vfio.RegionBAR2, datasheet.EndpointPage(vi)+0x100, 4); !bytes.Equal(p, make([]byte, 4)) {
 				t.Errorf("doorbells read % x", p)
 			}
 			// DMA mappings are the IOMMU's and stay: the rings are still there.
@@ -168,7 +168,7 @@ func wantDark(h *adminHost) {
 	if b := readConfig16(h.t, h.d, 0x12); b != 0xe000 {
 		h.t.Errorf("BAR 0 is at %#x0000", b)
 	}
-	if m := read32(h.t, h.d, descriptors.RegMagic); m != 0xffffffff {
+	if m := read32(h.t, h.d, datasheet.RegMagic); m != 0xffffffff {
 		h.t.Errorf("the BARs answer after a function reset: %#x", m)
 	}
 }
@@ -179,7 +179,7 @@ func TestResetContext(t *testing.T) {
 	cancel()
 	wantError(t, "Reset", d.Reset(ctx), context.Canceled)
 	powerUp(t, d)
-	if n := read32(t, d, descriptors.HealthOffset+descriptors.RegResetCount); n != 0 {
+	if n := read32(t, d, datasheet.HealthOffset+datasheet.RegResetCount); n != 0 {
 		t.Error("a reset that was cancelled before it began took place")
 	}
 }
@@ -219,7 +219,7 @@ func TestRemove(t *testing.T) {
 			if signalled(vector) {
 				t.Error("a device that is not there raises interrupts")
 			}
-			if s := deviceStatus(t, b); s&descriptors.DeviceLinkUp != 0 {
+			if s := deviceStatus(t, b); s&datasheet.DeviceLinkUp != 0 {
 				t.Errorf("the peer has status %#x: link up", s)
 			}
 			if a.Poll() {
@@ -227,7 +227,7 @@ func TestRemove(t *testing.T) {
 			}
 			b.Poll()
 			a.SetLink(true)
-			if s := deviceStatus(t, b); s&descriptors.DeviceLinkUp != 0 {
+			if s := deviceStatus(t, b); s&datasheet.DeviceLinkUp != 0 {
 				t.Error("SetLink brought a removed device back")
 			}
 			wantError(t, "Reset", a.Reset(context.Background()), vfio.ErrDeviceGone)
@@ -252,12 +252,12 @@ func TestSetLink(t *testing.T) {
 	want := func(link uint32) {
 		t.Helper()
 		for i, h := range hosts {
-			if s := deviceStatus(t, h.d); (s&descriptors.DeviceLinkUp != 0) != (link != 0) {
+			if s := deviceStatus(t, h.d); (s&datasheet.DeviceLinkUp != 0) != (link != 0) {
 				t.Errorf("device %d: status %#x, link is %d", i, s, link)
 			}
 			e, ok := h.next()
-			ev := descriptors.Reply[descriptors.Event](&e)
-			if !ok || e.Kind != descriptors.EntryEvent || *ev != (descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: link}) {
+			ev := datasheet.Reply[datasheet.Event](&e)
+			if !ok || e.Kind != datasheet.EntryEvent || *ev != (datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ, Detail: link}) {
 				t.Errorf("device %d: %v, event %+v, link is %d", i, ok, ev, link)
 			}
 		}

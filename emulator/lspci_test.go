@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -64,7 +64,7 @@ func TestLspci(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.golden, func(t *testing.T) {
 			d := newDevice(t, func(o *emulator.Options) {
-				o.MAC = descriptors.MAC{0x02, 0x54, 0x52, 0x50, 0x5a, 0x01}
+				o.MAC = datasheet.MAC{0x02, 0x54, 0x52, 0x50, 0x5a, 0x01}
 				o.Limits = engine.DefaultLimits()
 			})
 			if tt.ready {

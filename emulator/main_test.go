@@ -9,9 +9,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -40,7 +40,7 @@ func newDevice(t testing.TB, change func(o *emulator.Options)) *emulator.Device 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := emulator.Options{Wire: w, MAC: descriptors.MAC{2, 0, 0, 0, 0, 1}, Limits: smallLimits}
+	o := emulator.Options{Wire: w, MAC: datasheet.MAC{2, 0, 0, 0, 0, 1}, Limits: smallLimits}
 	if change != nil {
 		change(&o)
 	}
@@ -129,9 +129,9 @@ func write32(t testing.TB, d vfio.Device, offset uint64, v uint32) {
 	write(t, d, vfio.RegionBAR0, offset, binary.LittleEndian.AppendUint32(nil, v))
 }
 
-func counter(t testing.TB, d vfio.Device, c descriptors.Counter) uint32 {
+func counter(t testing.TB, d vfio.Device, c datasheet.Counter) uint32 {
 	t.Helper()
-	return read32(t, d, descriptors.CounterOffset+descriptors.RegCounterBase+8*uint64(c))
+	return read32(t, d, datasheet.CounterOffset+datasheet.RegCounterBase+8*uint64(c))
 }
 
 func wantError(t testing.TB, what string, err, want error) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -28,7 +28,7 @@ func memifSocket(t *testing.T) string {
 }
 
 func linkUp(t testing.TB, d vfio.Device) bool {
-	return deviceStatus(t, d)&descriptors.DeviceLinkUp != 0
+	return deviceStatus(t, d)&datasheet.DeviceLinkUp != 0
 }
 
 // waitLink waits until the links of devices are all up or all down.
@@ -119,7 +119,7 @@ func newMemifDevice(t *testing.T, o wire.MemifOptions, mac byte) *emulator.Devic
 		t.Fatal(err)
 	}
 	d, err := emulator.New(emulator.Options{Wire: port, Thread: true, Limits: smallLimits,
-		MAC: descriptors.MAC{2, 0, 0, 0, 0, mac}})
+		MAC: datasheet.MAC{2, 0, 0, 0, 0, mac}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package emulator
 import (
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // MSI-X table entry (PCI 3.0, 6.8.2): address, data and vector control.
@@ -121,30 +121,30 @@ func (m *msix) reset() {
 func (m *msix) at(offset uint64, n int) bool {
 	within := func(start, size int) bool { return offset >= uint64(start) && offset < uint64(start+size) }
 	return (n == 4 || n == 8) && offset%uint64(n) == 0 &&
-		(within(descriptors.MSIXTableOffset, len(m.table)*msixEntrySize) || within(descriptors.MSIXPBAOffset, len(m.pending)*8))
+		(within(datasheet.MSIXTableOffset, len(m.table)*msixEntrySize) || within(datasheet.MSIXPBAOffset, len(m.pending)*8))
 }
 
 // read reads a word of the table or the pending bits, at an offset of BAR0.
 func (m *msix) read(offset uint64) uint32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if offset >= descriptors.MSIXPBAOffset {
-		offset -= descriptors.MSIXPBAOffset
+	if offset >= datasheet.MSIXPBAOffset {
+		offset -= datasheet.MSIXPBAOffset
 		return uint32(m.pending[offset/8] >> (offset % 8 * 8))
 	}
-	offset -= descriptors.MSIXTableOffset
+	offset -= datasheet.MSIXTableOffset
 	return m.table[offset/msixEntrySize].words[offset%msixEntrySize/4]
 }
 
 // write writes a word of the table, at an offset of BAR0. It returns false for the
 // pending bits, which are read only.
 func (m *msix) write(offset uint64, v uint32) bool {
-	if offset >= descriptors.MSIXPBAOffset {
+	if offset >= datasheet.MSIXPBAOffset {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	offset -= descriptors.MSIXTableOffset
+	offset -= datasheet.MSIXTableOffset
 	e := &m.table[offset/msixEntrySize]
 	switch at := offset % msixEntrySize; at {
 	case msixAddressLow:
@@ -161,6 +161,6 @@ func (m *msix) write(offset uint64, v uint32) bool {
 // The table fits between its place and that of the pending bits, these between
 // theirs and the end of the BAR: else one of the lengths is negative.
 var (
-	_ [descriptors.MSIXPBAOffset - descriptors.MSIXTableOffset - descriptors.Vectors*msixEntrySize]struct{}
-	_ [descriptors.BAR0Size - descriptors.MSIXPBAOffset - descriptors.Vectors/8]struct{}
+	_ [datasheet.MSIXPBAOffset - datasheet.MSIXTableOffset - datasheet.Vectors*msixEntrySize]struct{}
+	_ [datasheet.BAR0Size - datasheet.MSIXPBAOffset - datasheet.Vectors/8]struct{}
 )

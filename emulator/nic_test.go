@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -54,8 +54,8 @@ func TestNICDevices(t *testing.T) {
 
 // TestNICStation: the station is the NIC's address unless the address says another.
 func TestNICStation(t *testing.T) {
-	own := descriptors.MAC{2, 'c', 'a', 'b', 'l', 'A'}
-	for options, want := range map[string]descriptors.MAC{"": own, "?mac=02:00:00:00:00:09": {2, 0, 0, 0, 0, 9}} {
+	own := datasheet.MAC{2, 'c', 'a', 'b', 'l', 'A'}
+	for options, want := range map[string]datasheet.MAC{"": own, "?mac=02:00:00:00:00:09": {2, 0, 0, 0, 0, 9}} {
 		nics, err := emulator.Fleet(context.Background(), "eth:cable:station"+options, []string{"served"})
 		if err != nil {
 			t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mac"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -46,10 +46,10 @@ type Options struct {
 	// Wire carries the NIC's frames. The device owns it from then on.
 	Wire wire.Port
 	// MAC of the station; if zero, a random, locally administered one.
-	MAC descriptors.MAC
+	MAC datasheet.MAC
 	// Limits and Timing of the engine; zero values mean its defaults.
 	// Limits.Vectors is the number of MSI-X vectors, at most
-	// descriptors.Vectors.
+	// datasheet.Vectors.
 	Limits engine.Limits
 	Timing engine.Timing
 	// Pipeline says how payloads cross the NIC until the host sets another policy.
@@ -82,7 +82,7 @@ func (o *Options) complete() error {
 	if o.Wire == nil {
 		return bad("there is no Wire")
 	}
-	if o.MAC == (descriptors.MAC{}) {
+	if o.MAC == (datasheet.MAC{}) {
 		o.MAC = mac.Random()
 	}
 	if o.Pinned {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -34,7 +34,7 @@ type PairOptions struct {
 
 // pairMACs are the addresses of a pair: locally administered, and the only ones
 // on their wire.
-var pairMACs = [2]descriptors.MAC{{2, 'T', 'R', 'P', 'Z', 1}, {2, 'T', 'R', 'P', 'Z', 2}}
+var pairMACs = [2]datasheet.MAC{{2, 'T', 'R', 'P', 'Z', 1}, {2, 'T', 'R', 'P', 'Z', 2}}
 
 // Pair makes two devices on one memory wire. Inline, which is the default, Poll
 // of either steps both.

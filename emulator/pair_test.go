@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -20,14 +20,14 @@ func connect(t *testing.T, from, to *adminHost) (client, server uint32) {
 	waiting := to.listen("door")
 	asked := from.dial(client, to.mac(), "door")
 	request := to.wait(waiting)
-	c := descriptors.Command{Opcode: descriptors.OpConnectAccept}
-	*descriptors.Body[descriptors.ConnectAcceptBody](&c) = descriptors.ConnectAcceptBody{
-		Connection: descriptors.Reply[descriptors.ConnectionReply](&request).Connection, Endpoint: server, TimeoutMS: 60000}
+	c := datasheet.Command{Opcode: datasheet.OpConnectAccept}
+	*datasheet.Body[datasheet.ConnectAcceptBody](&c) = datasheet.ConnectAcceptBody{
+		Connection: datasheet.Reply[datasheet.ConnectionReply](&request).Connection, Endpoint: server, TimeoutMS: 60000}
 	accepted := to.post(c)
-	if e := from.wait(asked); e.Result != descriptors.ResultSuccess {
+	if e := from.wait(asked); e.Result != datasheet.ResultSuccess {
 		t.Fatalf("connect: %v", e.Result)
 	}
-	if e := to.wait(accepted); e.Result != descriptors.ResultSuccess {
+	if e := to.wait(accepted); e.Result != datasheet.ResultSuccess {
 		t.Fatalf("accept: %v", e.Result)
 	}
 	return client, server
@@ -50,7 +50,7 @@ func TestPairConnects(t *testing.T) {
 	}{
 		{"inline", false, emulator.PairOptions{}},
 		{"inline, trapped doorbells", false, emulator.PairOptions{Doorbells: emulator.DoorbellsTrapped}},
-		{"small frames", false, emulator.PairOptions{MTU: descriptors.MinMTU, Ring: 1}},
+		{"small frames", false, emulator.PairOptions{MTU: datasheet.MinMTU, Ring: 1}},
 		{"threads", true, emulator.PairOptions{}},
 		{"threads, mapped doorbells", true, emulator.PairOptions{Doorbells: emulator.DoorbellsMapped}},
 		{"faults", false, emulator.PairOptions{Faults: wire.FaultOptions{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2, Corrupt: 0.1}}},
@@ -76,7 +76,7 @@ func TestPollStepsBothEnds(t *testing.T) {
 			for end := time.Now().Add(patience); time.Now().Before(end); {
 				hosts[polled].poll()
 				if e, ok := b.next(); ok {
-					if e.ID != waiting || e.Result != descriptors.ResultSuccess {
+					if e.ID != waiting || e.Result != datasheet.ResultSuccess {
 						t.Errorf("reply %+v", e)
 					}
 					return
@@ -99,7 +99,7 @@ func TestOneEndCloses(t *testing.T) {
 				hosts := []*adminHost{a, b}
 				gone, left := hosts[first], hosts[1-first]
 				closeDevice(t, gone.d)
-				if s := deviceStatus(t, left.d); s&descriptors.DeviceLinkUp != 0 {
+				if s := deviceStatus(t, left.d); s&datasheet.DeviceLinkUp != 0 {
 					t.Errorf("status %#x: link up", s)
 				}
 				for range 20 {
@@ -136,7 +136,7 @@ func TestPairClock(t *testing.T) {
 	a, b := newPair(t, emulator.PairOptions{Clock: func() time.Duration { return now }})
 	for _, d := range []*emulator.Device{a, b} {
 		powerUp(t, d)
-		if c := read32(t, d, descriptors.ClockOffset+descriptors.RegClockLow); c != 10_000_000 {
+		if c := read32(t, d, datasheet.ClockOffset+datasheet.RegClockLow); c != 10_000_000 {
 			t.Errorf("clock %d", c)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -48,21 +48,21 @@ type nicProcessor struct {
 
 func (p nicProcessor) read(register uint32) uint32 {
 	p.t.Helper()
-	return read32(p.t, p.d, descriptors.ProcessorOffset+uint64(register))
+	return read32(p.t, p.d, datasheet.ProcessorOffset+uint64(register))
 }
 
 func (p nicProcessor) write(register, v uint32) {
 	p.t.Helper()
-	write32(p.t, p.d, descriptors.ProcessorOffset+uint64(register), v)
+	write32(p.t, p.d, datasheet.ProcessorOffset+uint64(register), v)
 }
 
 func (p nicProcessor) hook(h abi.Hook, register uint32) uint32 {
 	p.t.Helper()
-	return p.read(descriptors.ProcessorHookBase + uint32(h)*descriptors.ProcessorHookSize + register)
+	return p.read(datasheet.ProcessorHookBase + uint32(h)*datasheet.ProcessorHookSize + register)
 }
 
 func (p nicProcessor) slot(n uint32) uint32 {
-	return p.read(descriptors.RegSlotBase) + n*p.read(descriptors.RegSlotSize)
+	return p.read(datasheet.RegSlotBase) + n*p.read(datasheet.RegSlotSize)
 }
 
 // run writes an image into a slot and starts it.
@@ -74,8 +74,8 @@ func (p nicProcessor) run(slot uint32, image []byte) {
 
 func (p nicProcessor) start(slot uint32) {
 	p.t.Helper()
-	p.write(descriptors.RegProcessorEntry, p.slot(slot))
-	p.write(descriptors.RegProcessorControl, descriptors.ProcessorRun)
+	p.write(datasheet.RegProcessorEntry, p.slot(slot))
+	p.write(datasheet.RegProcessorControl, datasheet.ProcessorRun)
 }
 
 func (p nicProcessor) text(register uint32, n int) string {
@@ -88,33 +88,33 @@ func (p nicProcessor) text(register uint32, n int) string {
 }
 
 // is checks what the processor says of itself. name is that of the image that runs.
-func (p nicProcessor) is(state descriptors.ProcessorState, fault descriptors.ProcessorFault, name string, active, previous uint32) {
+func (p nicProcessor) is(state datasheet.ProcessorState, fault datasheet.ProcessorFault, name string, active, previous uint32) {
 	p.t.Helper()
 	ready := uint32(0)
-	if state == descriptors.ProcessorRunning {
-		ready = descriptors.ProcessorReady
+	if state == datasheet.ProcessorRunning {
+		ready = datasheet.ProcessorReady
 	}
 	for _, r := range []struct {
 		name           string
 		register, want uint32
 	}{
-		{"PROC_STATUS", descriptors.RegProcessorStatus, uint32(state)}, {"PROC_FAULT", descriptors.RegProcessorFault, uint32(fault)},
-		{"PROC_READY", descriptors.RegProcessorReady, ready}, {"ACTIVE_SLOT", descriptors.RegActiveSlot, active},
-		{"PREVIOUS_SLOT", descriptors.RegPreviousSlot, previous},
+		{"PROC_STATUS", datasheet.RegProcessorStatus, uint32(state)}, {"PROC_FAULT", datasheet.RegProcessorFault, uint32(fault)},
+		{"PROC_READY", datasheet.RegProcessorReady, ready}, {"ACTIVE_SLOT", datasheet.RegActiveSlot, active},
+		{"PREVIOUS_SLOT", datasheet.RegPreviousSlot, previous},
 	} {
 		if got := p.read(r.register); got != r.want {
 			p.t.Errorf("%s is %#x, want %#x", r.name, got, r.want)
 		}
 	}
-	if got := p.text(descriptors.RegProcessorName, abi.MaxNameLength); got != name {
+	if got := p.text(datasheet.RegProcessorName, abi.MaxNameLength); got != name {
 		p.t.Errorf("PROC_NAME is %q, want %q", got, name)
 	}
-	if stopped := deviceStatus(p.t, p.d)&descriptors.DeviceProgramStopped != 0; stopped != (state == descriptors.ProcessorFaulted) {
+	if stopped := deviceStatus(p.t, p.d)&datasheet.DeviceProgramStopped != 0; stopped != (state == datasheet.ProcessorFaulted) {
 		p.t.Errorf("DeviceProgramStopped: %v", stopped)
 	}
 }
 
-const noSlot = descriptors.NoSlot
+const noSlot = datasheet.NoSlot
 
 func newProcessor(t testing.TB, d vfio.Device) nicProcessor {
 	powerUp(t, d)
@@ -124,11 +124,11 @@ func newProcessor(t testing.TB, d vfio.Device) nicProcessor {
 // TestProgramRuns starts images and looks at what the device says about them.
 func TestProgramRuns(t *testing.T) {
 	p := newProcessor(t, newDevice(t, nil))
-	p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, noSlot)
+	p.is(datasheet.ProcessorBuiltIn, 0, "", noSlot, noSlot)
 	for register, want := range map[uint32]uint32{
-		descriptors.RegProcessorABI: abi.Version, descriptors.RegProcessorDevice: 0x12347250, descriptors.RegSlotCount: 2,
-		descriptors.RegSlotBase: 0, descriptors.RegSlotSize: 256 << 10, descriptors.RegMailboxOffset: 512 << 10,
-		descriptors.RegMailboxSize: 128 << 10, descriptors.RegHoldLimit: 100_000,
+		datasheet.RegProcessorABI: abi.Version, datasheet.RegProcessorDevice: 0x12347250, datasheet.RegSlotCount: 2,
+		datasheet.RegSlotBase: 0, datasheet.RegSlotSize: 256 << 10, datasheet.RegMailboxOffset: 512 << 10,
+		datasheet.RegMailboxSize: 128 << 10, datasheet.RegHoldLimit: 100_000,
 	} {
 		if got := p.read(register); got != want {
 			t.Errorf("register %#x is %#x, want %#x", register, got, want)
@@ -139,18 +139,18 @@ func TestProgramRuns(t *testing.T) {
 	img.Programs[abi.PulseTx] = constant(0)
 	image := encode(t, img)
 	p.run(0, image)
-	p.is(descriptors.ProcessorRunning, 0, "first", 0, noSlot)
+	p.is(datasheet.ProcessorRunning, 0, "first", 0, noSlot)
 	decoded, err := load.Flat(image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.text(descriptors.RegProcessorDigest, 32); got != strings.TrimRight(string(decoded.Digest[:]), "\x00") {
+	if got := p.text(datasheet.RegProcessorDigest, 32); got != strings.TrimRight(string(decoded.Digest[:]), "\x00") {
 		t.Errorf("digest %x, want %x", got, decoded.Digest)
 	}
-	if got := p.text(descriptors.RegProcessorVersion, 16); got != "1.2" {
+	if got := p.text(datasheet.RegProcessorVersion, 16); got != "1.2" {
 		t.Errorf("version %q", got)
 	}
-	if got := p.text(descriptors.RegProcessorBuildID, 20); got != "\x00\x00\x00\xb1" {
+	if got := p.text(datasheet.RegProcessorBuildID, 20); got != "\x00\x00\x00\xb1" {
 		t.Errorf("build ID %q", got)
 	}
 	for h := range abi.Hooks {
@@ -158,31 +158,31 @@ func TestProgramRuns(t *testing.T) {
 		if h == abi.FilterRx || h == abi.PulseTx {
 			installed, worst = 1, 2
 		}
-		if got := p.hook(h, descriptors.HookRegInstalled); got != installed {
+		if got := p.hook(h, datasheet.HookRegInstalled); got != installed {
 			t.Errorf("%v: installed %d", h, got)
 		}
-		if got := p.hook(h, descriptors.HookRegWorstCase); got != worst {
+		if got := p.hook(h, datasheet.HookRegWorstCase); got != worst {
 			t.Errorf("%v: worst case %d", h, got)
 		}
 	}
 
 	p.run(1, encode(t, filter("second", constant(abi.FilterPass))))
-	p.is(descriptors.ProcessorRunning, 0, "second", 1, 0)
+	p.is(datasheet.ProcessorRunning, 0, "second", 1, 0)
 	p.start(1) // again
-	p.is(descriptors.ProcessorRunning, 0, "second", 1, 0)
-	p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
-	p.is(descriptors.ProcessorHalted, 0, "", 1, 0)
-	if p.hook(abi.FilterRx, descriptors.HookRegInstalled) != 0 {
+	p.is(datasheet.ProcessorRunning, 0, "second", 1, 0)
+	p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
+	p.is(datasheet.ProcessorHalted, 0, "", 1, 0)
+	if p.hook(abi.FilterRx, datasheet.HookRegInstalled) != 0 {
 		t.Error("a halted program decides")
 	}
 	p.start(0) // back
-	p.is(descriptors.ProcessorRunning, 0, "first", 0, 1)
-	p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
-	p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 0)
-	p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
-	p.is(descriptors.ProcessorHalted, 0, "", noSlot, 0)
+	p.is(datasheet.ProcessorRunning, 0, "first", 0, 1)
+	p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn)
+	p.is(datasheet.ProcessorBuiltIn, 0, "", noSlot, 0)
+	p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
+	p.is(datasheet.ProcessorHalted, 0, "", noSlot, 0)
 	p.start(1)
-	p.is(descriptors.ProcessorRunning, 0, "second", 1, 0)
+	p.is(datasheet.ProcessorRunning, 0, "second", 1, 0)
 }
 
 // TestImagesThatAreRefused: one for each fault. What ran before is gone, and can be
@@ -204,36 +204,36 @@ func TestImagesThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		image  []byte
 		entry  uint32 // added to the slot's start
-		fault  descriptors.ProcessorFault
+		fault  datasheet.ProcessorFault
 		detail uint32
 	}{
-		"nothing":        {make([]byte, 4096), 0, descriptors.ProcessorFaultImage, 0},
-		"magic":          {spoiled(0), 0, descriptors.ProcessorFaultImage, 0},
-		"size":           {spoiled(9), 0, descriptors.ProcessorFaultImage, 0},
-		"digest":         {spoiled(0x70), 0, descriptors.ProcessorFaultDigest, 0},
-		"program":        {spoiled(len(good) - 8), 0, descriptors.ProcessorFaultDigest, 0},
-		"ABI":            {spoiled(6), 0, descriptors.ProcessorFaultABI, 0},
-		"device":         {changed(func(i *firmware.Image) { i.Device = 0x80861521 }), 0, descriptors.ProcessorFaultDevice, 0},
-		"too much SRAM":  {changed(func(i *firmware.Image) { i.Maps = []abi.Map{array} }), 0, descriptors.ProcessorFaultSRAM, 0},
-		"beside a slot":  {good, 8, descriptors.ProcessorFaultSRAM, 0},
-		"behind slots":   {good, 256 << 10, descriptors.ProcessorFaultSRAM, 0},
-		"behind SRAM":    {good, 1 << 31, descriptors.ProcessorFaultSRAM, 0},
-		"never ends":     {changed(func(i *firmware.Image) { i.Programs[abi.PulseRx] = endless() }), 0, descriptors.ProcessorFaultRefused, 1<<24 | 1},
-		"no such helper": {changed(func(i *firmware.Image) { i.Programs[abi.FilterTx] = foreign() }), 0, descriptors.ProcessorFaultRefused, 3<<24 | 2},
+		"nothing":        {make([]byte, 4096), 0, datasheet.ProcessorFaultImage, 0},
+		"magic":          {spoiled(0), 0, datasheet.ProcessorFaultImage, 0},
+		"size":           {spoiled(9), 0, datasheet.ProcessorFaultImage, 0},
+		"digest":         {spoiled(0x70), 0, datasheet.ProcessorFaultDigest, 0},
+		"program":        {spoiled(len(good) - 8), 0, datasheet.ProcessorFaultDigest, 0},
+		"ABI":            {spoiled(6), 0, datasheet.ProcessorFaultABI, 0},
+		"device":         {changed(func(i *firmware.Image) { i.Device = 0x80861521 }), 0, datasheet.ProcessorFaultDevice, 0},
+		"too much SRAM":  {changed(func(i *firmware.Image) { i.Maps = []abi.Map{array} }), 0, datasheet.ProcessorFaultSRAM, 0},
+		"beside a slot":  {good, 8, datasheet.ProcessorFaultSRAM, 0},
+		"behind slots":   {good, 256 << 10, datasheet.ProcessorFaultSRAM, 0},
+		"behind SRAM":    {good, 1 << 31, datasheet.ProcessorFaultSRAM, 0},
+		"never ends":     {changed(func(i *firmware.Image) { i.Programs[abi.PulseRx] = endless() }), 0, datasheet.ProcessorFaultRefused, 1<<24 | 1},
+		"no such helper": {changed(func(i *firmware.Image) { i.Programs[abi.FilterTx] = foreign() }), 0, datasheet.ProcessorFaultRefused, 3<<24 | 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProcessor(t, newDevice(t, nil))
 			p.run(0, good)
 			write(t, p.d, vfio.RegionBAR4, uint64(p.slot(1)), c.image)
-			p.write(descriptors.RegProcessorEntry, p.slot(1)+c.entry)
-			p.write(descriptors.RegProcessorControl, descriptors.ProcessorRun)
-			p.is(descriptors.ProcessorFaulted, c.fault, "", noSlot, noSlot)
-			if got := p.read(descriptors.RegProcessorFaultDetail); got != c.detail {
+			p.write(datasheet.RegProcessorEntry, p.slot(1)+c.entry)
+			p.write(datasheet.RegProcessorControl, datasheet.ProcessorRun)
+			p.is(datasheet.ProcessorFaulted, c.fault, "", noSlot, noSlot)
+			if got := p.read(datasheet.RegProcessorFaultDetail); got != c.detail {
 				t.Errorf("detail %#x, want %#x", got, c.detail)
 			}
 			p.start(0)
-			p.is(descriptors.ProcessorRunning, 0, "good", 0, noSlot)
-			if got := p.read(descriptors.RegProcessorFaultDetail); got != 0 {
+			p.is(datasheet.ProcessorRunning, 0, "good", 0, noSlot)
+			if got := p.read(datasheet.RegProcessorFaultDetail); got != 0 {
 				t.Errorf("detail %#x of no fault", got)
 			}
 		})
@@ -272,14 +272,14 @@ func TestProgramSurvivesResets(t *testing.T) {
 			p.run(0, image)
 			box := mailbox{p}
 			box.put(0, []byte{0, 0, 0, 0}, []byte{9, 9, 9, 9, 9, 9, 9, 9})
-			if got := box.do(descriptors.MailboxUpdate, 0, 0); got != descriptors.MailboxOK {
+			if got := box.do(datasheet.MailboxUpdate, 0, 0); got != datasheet.MailboxOK {
 				t.Fatal(got)
 			}
-			p.write(descriptors.RegHoldLimit, 5)
+			p.write(datasheet.RegHoldLimit, 5)
 			write(t, d, vfio.RegionBAR4, defaultSRAM-16, []byte("rest"))
 			reset(t, d)
-			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
-			if got := p.read(descriptors.RegHoldLimit); got != descriptors.HoldLimitReset {
+			p.is(datasheet.ProcessorRunning, 0, "keeps", 0, 1)
+			if got := p.read(datasheet.RegHoldLimit); got != datasheet.HoldLimitReset {
 				t.Errorf("HOLD_LIMIT is %d", got)
 			}
 			if got := read(t, d, vfio.RegionBAR4, uint64(p.slot(0)), len(image)); !bytes.Equal(got, image) {
@@ -289,35 +289,35 @@ func TestProgramSurvivesResets(t *testing.T) {
 				t.Errorf("behind the slots there is still %q", got)
 			}
 			box.put(0, []byte{0, 0, 0, 0}, make([]byte, 8))
-			if got := box.do(descriptors.MailboxLookup, 0, 0); got != descriptors.MailboxOK {
+			if got := box.do(datasheet.MailboxLookup, 0, 0); got != datasheet.MailboxOK {
 				t.Fatal(got)
 			}
 			if got := box.get(8, 8); !bytes.Equal(got, []byte{9, 9, 9, 9, 9, 9, 9, 9}) {
 				t.Errorf("the map has % x", got)
 			}
-			if got := box.do(descriptors.MailboxLookup, 0, 1); got != descriptors.MailboxOK {
+			if got := box.do(datasheet.MailboxLookup, 0, 1); got != datasheet.MailboxOK {
 				t.Fatal(got)
 			}
 			if got := box.get(8, 8); !bytes.Equal(got, []byte{5, 0, 0, 0, 0, 0, 0, 0}) {
 				t.Errorf("the read-only map has % x", got)
 			}
 
-			p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+			p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
 			reset(t, d)
-			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
+			p.is(datasheet.ProcessorRunning, 0, "keeps", 0, 1)
 
 			// What is no image any more is not started.
 			write(t, d, vfio.RegionBAR4, uint64(p.slot(0))+0x20, []byte("other"))
-			p.is(descriptors.ProcessorRunning, 0, "keeps", 0, 1)
+			p.is(datasheet.ProcessorRunning, 0, "keeps", 0, 1)
 			reset(t, d)
-			p.is(descriptors.ProcessorFaulted, descriptors.ProcessorFaultDigest, "", noSlot, 1)
+			p.is(datasheet.ProcessorFaulted, datasheet.ProcessorFaultDigest, "", noSlot, 1)
 			reset(t, d)
-			p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 1)
+			p.is(datasheet.ProcessorBuiltIn, 0, "", noSlot, 1)
 			p.start(1)
-			p.is(descriptors.ProcessorRunning, 0, "old", 1, 0)
-			p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
+			p.is(datasheet.ProcessorRunning, 0, "old", 1, 0)
+			p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn)
 			reset(t, d)
-			p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 1)
+			p.is(datasheet.ProcessorBuiltIn, 0, "", noSlot, 1)
 		})
 	}
 }
@@ -332,7 +332,7 @@ func TestProgramDecides(t *testing.T) {
 			p.run(0, encode(t, filter("deaf", constant(abi.FilterDrop))))
 			client, waiting := a.createVI(), b.listen("door")
 			a.dial(client, b.mac(), "door")
-			for end := time.Now().Add(patience); p.hook(abi.FilterRx, descriptors.HookRegRunsLow) < 3; {
+			for end := time.Now().Add(patience); p.hook(abi.FilterRx, datasheet.HookRegRunsLow) < 3; {
 				if time.Now().After(end) {
 					t.Fatal("the program is not asked")
 				}
@@ -342,12 +342,12 @@ func TestProgramDecides(t *testing.T) {
 			if _, ok := b.next(); ok {
 				t.Fatal("a frame has passed")
 			}
-			if runs, dropped := p.hook(abi.FilterRx, descriptors.HookRegRunsLow), counter(t, b.d, descriptors.CounterFramesDropped); runs == 0 || runs > dropped {
+			if runs, dropped := p.hook(abi.FilterRx, datasheet.HookRegRunsLow), counter(t, b.d, datasheet.CounterFramesDropped); runs == 0 || runs > dropped {
 				t.Errorf("%d runs, %d frames dropped", runs, dropped)
 			}
 			p.run(1, encode(t, filter("open", constant(abi.FilterPass))))
 			b.wait(waiting) // the request is repeated
-			if high := p.hook(abi.FilterRx, descriptors.HookRegRunsHigh); high != 0 {
+			if high := p.hook(abi.FilterRx, datasheet.HookRegRunsHigh); high != 0 {
 				t.Errorf("high half of the runs is %d", high)
 			}
 		})
@@ -360,7 +360,7 @@ func TestHaltedProgramHolds(t *testing.T) {
 		"run":      func(p nicProcessor) { p.start(0) },
 		"another":  func(p nicProcessor) { p.run(1, encode(p.t, filter("next", constant(abi.FilterPass)))) },
 		"refused":  func(p nicProcessor) { p.start(1) },
-		"built-in": func(p nicProcessor) { p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn) },
+		"built-in": func(p nicProcessor) { p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn) },
 		"limit":    nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -368,8 +368,8 @@ func TestHaltedProgramHolds(t *testing.T) {
 			a, b := newHosts(t, false, emulator.PairOptions{Clock: func() time.Duration { return now }})
 			p := nicProcessor{t, b.d}
 			p.run(0, encode(t, filter("holds", constant(abi.FilterPass))))
-			p.write(descriptors.RegHoldLimit, 3000)
-			p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
+			p.write(datasheet.RegHoldLimit, 3000)
+			p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
 			client, waiting := a.createVI(), b.listen("door")
 			a.dial(client, b.mac(), "door")
 			for range 200 {
@@ -379,7 +379,7 @@ func TestHaltedProgramHolds(t *testing.T) {
 			if _, ok := b.next(); ok {
 				t.Fatal("a frame has passed while the program was halted")
 			}
-			if n := counter(t, b.d, descriptors.CounterFramesDropped) + counter(t, b.d, descriptors.CounterFramesReceived); n != 0 {
+			if n := counter(t, b.d, datasheet.CounterFramesDropped) + counter(t, b.d, datasheet.CounterFramesReceived); n != 0 {
 				t.Errorf("%d frames received or dropped", n)
 			}
 			if end == nil {
@@ -388,7 +388,7 @@ func TestHaltedProgramHolds(t *testing.T) {
 				end(p)
 			}
 			b.wait(waiting)
-			if n := counter(t, b.d, descriptors.CounterFramesReceived); n != 1 {
+			if n := counter(t, b.d, datasheet.CounterFramesReceived); n != 1 {
 				t.Errorf("%d frames received, want the one that was held", n)
 			}
 		})
@@ -399,21 +399,21 @@ func TestHaltedProgramHolds(t *testing.T) {
 func TestProcessorMisuse(t *testing.T) {
 	p := newProcessor(t, newDevice(t, nil))
 	p.run(0, encode(t, filter("good", constant(abi.FilterPass))))
-	before := counter(t, p.d, descriptors.CounterBadRegisterAccesses)
+	before := counter(t, p.d, datasheet.CounterBadRegisterAccesses)
 	bad := []uint32{0, 3, 5, 6, 7, 8, 0x10, 0xffffffff, 0x80000001}
 	for _, v := range bad {
-		p.write(descriptors.RegProcessorControl, v)
+		p.write(datasheet.RegProcessorControl, v)
 	}
-	if got := counter(t, p.d, descriptors.CounterBadRegisterAccesses) - before; got != uint32(len(bad)) {
+	if got := counter(t, p.d, datasheet.CounterBadRegisterAccesses) - before; got != uint32(len(bad)) {
 		t.Errorf("%d bad accesses, want %d", got, len(bad))
 	}
-	p.is(descriptors.ProcessorRunning, 0, "good", 0, noSlot)
+	p.is(datasheet.ProcessorRunning, 0, "good", 0, noSlot)
 	for range 3 { // again and again
-		p.write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
-		p.is(descriptors.ProcessorHalted, 0, "", 0, noSlot)
+		p.write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
+		p.is(datasheet.ProcessorHalted, 0, "", 0, noSlot)
 	}
 	for range 3 {
-		p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
-		p.is(descriptors.ProcessorBuiltIn, 0, "", noSlot, 0)
+		p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn)
+		p.is(datasheet.ProcessorBuiltIn, 0, "", noSlot, 0)
 	}
 }

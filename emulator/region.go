@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -160,7 +160,7 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 // storeDoorbell is one store to BAR2.
 func (d *Device) storeDoorbell(offset uint64, p []byte) {
 	if len(p) != 4 || offset%4 != 0 {
-		d.engine.AddCounter(descriptors.CounterBadDoorbells, 1)
+		d.engine.AddCounter(datasheet.CounterBadDoorbells, 1)
 		return
 	}
 	v := binary.LittleEndian.Uint32(p)
@@ -168,9 +168,9 @@ func (d *Device) storeDoorbell(offset uint64, p []byte) {
 		d.engine.Doorbell(offset, v)
 		return
 	}
-	atomicmem.Store32(descriptors.IndexAt(d.doorbells.bytes[offset:]), v)
+	atomicmem.Store32(datasheet.IndexAt(d.doorbells.bytes[offset:]), v)
 	// A host that marks the pages that it has mapped need not mark this one.
-	descriptors.SetMarks(d.doorbells.bytes, offset/descriptors.PageSize)
+	datasheet.SetMarks(d.doorbells.bytes, offset/datasheet.PageSize)
 	d.engine.Wake()
 }
 

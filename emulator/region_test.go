@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -24,7 +24,7 @@ func TestRegions(t *testing.T) {
 		flags    vfio.RegionFlags
 		mappable bool
 	}{
-		{"registers", 0, vfio.RegionBAR0, descriptors.BAR0Size, rw, false},
+		{"registers", 0, vfio.RegionBAR0, datasheet.BAR0Size, rw, false},
 		{"upper half", 0, 1, 0, 0, false},
 		{"mapped doorbells", emulator.DoorbellsMapped, vfio.RegionBAR2, 32 * 4096, rw | vfio.RegionMmap, true},
 		{"trapped doorbells", emulator.DoorbellsTrapped, vfio.RegionBAR2, 32 * 4096, rw, false},
@@ -159,12 +159,12 @@ func TestMemoryDecoding(t *testing.T) {
 		writeConfig16(t, d, configPower, 3)
 		dark("D3hot")
 		writeConfig16(t, d, configPower, 0)
-		if m := read32(t, d, descriptors.RegMagic); m != descriptors.Magic {
+		if m := read32(t, d, datasheet.RegMagic); m != datasheet.Magic {
 			t.Errorf("magic %#x after coming back to D0", m)
 		}
 		writeConfig16(t, d, configCommand, 0)
 		dark("decoding off")
-		if got := readConfig16(t, d, 0); got != descriptors.PCIVendorID {
+		if got := readConfig16(t, d, 0); got != datasheet.PCIVendorID {
 			t.Errorf("vendor %#x: configuration space answers always", got)
 		}
 	}
@@ -186,10 +186,10 @@ func TestDoorbellsThatNobodyTakes(t *testing.T) {
 		{0x1f000, 4, 1}, // beyond the last page
 		{0x2000, 12, 3},
 	} {
-		before := counter(t, d, descriptors.CounterBadDoorbells)
+		before := counter(t, d, datasheet.CounterBadDoorbells)
 		write(t, d, vfio.RegionBAR2, a.offset, make([]byte, a.size))
 		d.Poll()
-		if n := counter(t, d, descriptors.CounterBadDoorbells) - before; n != a.bad {
+		if n := counter(t, d, datasheet.CounterBadDoorbells) - before; n != a.bad {
 			t.Errorf("%d bytes at %#x: %d bad doorbells counted, want %d", a.size, a.offset, n, a.bad)
 		}
 		if got := read(t, d, vfio.RegionBAR2, a.offset, a.size); !bytes.Equal(got, make([]byte, a.size)) {
@@ -203,7 +203,7 @@ func TestDoorbellsThatNobodyTakes(t *testing.T) {
 		t.Errorf("mapped doorbells read % x", got)
 	}
 	write(t, mapped, vfio.RegionBAR2, 0x1001, []byte{9})
-	if n := counter(t, mapped, descriptors.CounterBadDoorbells); n != 1 {
+	if n := counter(t, mapped, datasheet.CounterBadDoorbells); n != 1 {
 		t.Errorf("%d bad doorbells counted, want 1", n)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // deviceVersion is major<<16 | minor<<8 | patch of this device: 1.0.0.
@@ -17,22 +17,22 @@ type block struct {
 }
 
 var blocks = [...]block{
-	{descriptors.BlockIdentity, descriptors.IdentityOffset, descriptors.IdentitySize},
-	{descriptors.BlockHealth, descriptors.HealthOffset, descriptors.HealthSize},
-	{descriptors.BlockAdmin, descriptors.AdminOffset, descriptors.AdminSize},
-	{descriptors.BlockClock, descriptors.ClockOffset, descriptors.ClockSize},
-	{descriptors.BlockChannels, descriptors.ChannelsOffset, descriptors.ChannelsSize},
-	{descriptors.BlockCounters, descriptors.CounterOffset, uint32(descriptors.CountersSize)},
-	{descriptors.BlockInterrupt, descriptors.InterruptOffset, descriptors.InterruptSize},
-	{descriptors.BlockDMA, descriptors.DMAOffset, descriptors.DMASize},
-	{descriptors.BlockProcessor, descriptors.ProcessorOffset, descriptors.ProcessorSize},
+	{datasheet.BlockIdentity, datasheet.IdentityOffset, datasheet.IdentitySize},
+	{datasheet.BlockHealth, datasheet.HealthOffset, datasheet.HealthSize},
+	{datasheet.BlockAdmin, datasheet.AdminOffset, datasheet.AdminSize},
+	{datasheet.BlockClock, datasheet.ClockOffset, datasheet.ClockSize},
+	{datasheet.BlockChannels, datasheet.ChannelsOffset, datasheet.ChannelsSize},
+	{datasheet.BlockCounters, datasheet.CounterOffset, uint32(datasheet.CountersSize)},
+	{datasheet.BlockInterrupt, datasheet.InterruptOffset, datasheet.InterruptSize},
+	{datasheet.BlockDMA, datasheet.DMAOffset, datasheet.DMASize},
+	{datasheet.BlockProcessor, datasheet.ProcessorOffset, datasheet.ProcessorSize},
 }
 
 // register is a 32-bit register of BAR0. Its functions run with Device.mu held;
 // write is nil for registers that are read only, and locked is nil for those that can be
 // written at any time.
 type register struct {
-	access descriptors.RegisterAccess
+	access datasheet.RegisterAccess
 	locked func(d *Device) bool
 	read   func(d *Device) uint32
 	write  func(d *Device, v uint32)
@@ -52,14 +52,14 @@ func layRegisters() map[uint64]register {
 		}
 		start[b.kind] = b.offset
 		for reg, v := range map[uint32]uint32{
-			descriptors.BlockRegType: b.kind, descriptors.BlockRegVersion: descriptors.BlockVersion1,
-			descriptors.BlockRegNext: next, descriptors.BlockRegSize: b.size,
+			datasheet.BlockRegType: b.kind, datasheet.BlockRegVersion: datasheet.BlockVersion1,
+			datasheet.BlockRegNext: next, datasheet.BlockRegSize: b.size,
 		} {
-			all[uint64(b.offset+reg)] = register{access: descriptors.RegisterRO, read: func(*Device) uint32 { return v }}
+			all[uint64(b.offset+reg)] = register{access: datasheet.RegisterRO, read: func(*Device) uint32 { return v }}
 		}
 	}
 	behaviours := registerBehaviours()
-	for _, r := range append(descriptors.Registers(), descriptors.ProcessorRegisters()...) {
+	for _, r := range append(datasheet.Registers(), datasheet.ProcessorRegisters()...) {
 		b := behaviours[registerKey{r.Block, r.Offset}]
 		b.access = r.Access
 		if b.read == nil {
@@ -100,7 +100,7 @@ func (d *Device) writeRegisters(offset uint64, p []byte) {
 		return
 	}
 	r, ok := registers[offset]
-	if !ok || len(p) != 4 || r.access == descriptors.RegisterRO || d.resetting() ||
+	if !ok || len(p) != 4 || r.access == datasheet.RegisterRO || d.resetting() ||
 		r.locked != nil && r.locked(d) {
 		d.badAccess()
 		return
@@ -108,7 +108,7 @@ func (d *Device) writeRegisters(offset uint64, p []byte) {
 	r.write(d, binary.LittleEndian.Uint32(p))
 }
 
-func (d *Device) badAccess() { d.engine.AddCounter(descriptors.CounterBadRegisterAccesses, 1) }
+func (d *Device) badAccess() { d.engine.AddCounter(datasheet.CounterBadRegisterAccesses, 1) }
 
 // resetting reports whether a reset is under way. mu is held.
 func (d *Device) resetting() bool {
@@ -124,18 +124,18 @@ func (d *Device) resetting() bool {
 
 // deviceStatus is the status register. mu is held.
 func (d *Device) deviceStatus() uint32 {
-	s := descriptors.DeviceReady
+	s := datasheet.DeviceReady
 	if d.resetting() {
-		s = descriptors.DeviceResetting
+		s = datasheet.DeviceResetting
 	}
-	if d.admin.fault.Load() != descriptors.FaultNone {
-		s |= descriptors.DeviceFatal
+	if d.admin.fault.Load() != datasheet.FaultNone {
+		s |= datasheet.DeviceFatal
 	}
 	if d.processor.Stopped() {
-		s |= descriptors.DeviceProgramStopped
+		s |= datasheet.DeviceProgramStopped
 	}
 	if d.wire.LinkUp() {
-		s |= descriptors.DeviceLinkUp
+		s |= datasheet.DeviceLinkUp
 	}
 	return s
 }
@@ -144,12 +144,12 @@ func (d *Device) deviceStatus() uint32 {
 // interrupts so far.
 func (d *Device) heartbeat() uint32 {
 	n := uint64(d.admin.fetched.Load())
-	for _, c := range []descriptors.Counter{descriptors.CounterFramesSent, descriptors.CounterFramesReceived,
-		descriptors.CounterCompletions, descriptors.CounterInterrupts} {
+	for _, c := range []datasheet.Counter{datasheet.CounterFramesSent, datasheet.CounterFramesReceived,
+		datasheet.CounterCompletions, datasheet.CounterInterrupts} {
 		n += d.engine.Counter(c)
 	}
 	return uint32(n)
 }
 
 // ticks is the clock block's time.
-func (d *Device) ticks() uint64 { return uint64(d.clock() / descriptors.ClockResolution) }
+func (d *Device) ticks() uint64 { return uint64(d.clock() / datasheet.ClockResolution) }

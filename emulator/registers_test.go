@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -16,18 +16,18 @@ func blockOffsets(t testing.TB, d vfio.Device) map[uint32]uint64 {
 	t.Helper()
 	found := map[uint32]uint64{}
 	for at, n := uint64(0), 0; ; n++ {
-		kind, size := read32(t, d, at+descriptors.BlockRegType), read32(t, d, at+descriptors.BlockRegSize)
-		if v := read32(t, d, at+descriptors.BlockRegVersion); v != descriptors.BlockVersion1 {
+		kind, size := read32(t, d, at+datasheet.BlockRegType), read32(t, d, at+datasheet.BlockRegSize)
+		if v := read32(t, d, at+datasheet.BlockRegVersion); v != datasheet.BlockVersion1 {
 			t.Errorf("block %#x at %#x has version %#x", kind, at, v)
 		}
-		if size < descriptors.BlockHeaderSize || at+uint64(size) > descriptors.MSIXTableOffset {
+		if size < datasheet.BlockHeaderSize || at+uint64(size) > datasheet.MSIXTableOffset {
 			t.Errorf("block %#x at %#x has size %#x", kind, at, size)
 		}
 		if _, ok := found[kind]; ok || n > 16 {
 			t.Fatalf("block %#x twice", kind)
 		}
 		found[kind] = at
-		next := uint64(read32(t, d, at+descriptors.BlockRegNext))
+		next := uint64(read32(t, d, at+datasheet.BlockRegNext))
 		if next == 0 {
 			return found
 		}
@@ -43,10 +43,10 @@ func TestBlocks(t *testing.T) {
 	powerUp(t, d)
 	found := blockOffsets(t, d)
 	for kind, at := range map[uint32]uint64{
-		descriptors.BlockIdentity: descriptors.IdentityOffset, descriptors.BlockHealth: descriptors.HealthOffset,
-		descriptors.BlockAdmin: descriptors.AdminOffset, descriptors.BlockClock: descriptors.ClockOffset,
-		descriptors.BlockChannels: descriptors.ChannelsOffset,
-		descriptors.BlockCounters: descriptors.CounterOffset, descriptors.BlockInterrupt: descriptors.InterruptOffset,
+		datasheet.BlockIdentity: datasheet.IdentityOffset, datasheet.BlockHealth: datasheet.HealthOffset,
+		datasheet.BlockAdmin: datasheet.AdminOffset, datasheet.BlockClock: datasheet.ClockOffset,
+		datasheet.BlockChannels: datasheet.ChannelsOffset,
+		datasheet.BlockCounters: datasheet.CounterOffset, datasheet.BlockInterrupt: datasheet.InterruptOffset,
 	} {
 		if got, ok := found[kind]; !ok || got != at {
 			t.Errorf("block %#x is at %#x (%v), want %#x", kind, got, ok, at)
@@ -61,7 +61,7 @@ func TestResetValues(t *testing.T) {
 	powerUp(t, d)
 	check := func(when string, resets uint32) {
 		blocks := blockOffsets(t, d)
-		for _, r := range descriptors.Registers() {
+		for _, r := range datasheet.Registers() {
 			want := r.Reset
 			if r.Name == "RESET_COUNT" {
 				want = resets
@@ -76,11 +76,11 @@ func TestResetValues(t *testing.T) {
 		}
 	}
 	check("power-on", 0)
-	if n := counter(t, d, descriptors.CounterBadRegisterAccesses); n != 0 {
+	if n := counter(t, d, datasheet.CounterBadRegisterAccesses); n != 0 {
 		t.Errorf("reading every register counted %d bad accesses", n)
 	}
-	for reg := uint64(descriptors.RegSQBaseLow); reg <= descriptors.RegAdminVector; reg += 4 {
-		write32(t, d, descriptors.AdminOffset+reg, 1)
+	for reg := uint64(datasheet.RegSQBaseLow); reg <= datasheet.RegAdminVector; reg += 4 {
+		write32(t, d, datasheet.AdminOffset+reg, 1)
 	}
 	read(t, d, vfio.RegionBAR0, 0, 1)
 	resetByRegister(t, d)
@@ -89,9 +89,9 @@ func TestResetValues(t *testing.T) {
 
 func resetByRegister(t testing.TB, d vfio.Device) {
 	t.Helper()
-	write32(t, d, descriptors.HealthOffset+descriptors.RegControl, descriptors.ControlReset)
+	write32(t, d, datasheet.HealthOffset+datasheet.RegControl, datasheet.ControlReset)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if deviceStatus(t, d)&descriptors.DeviceReady != 0 {
+		if deviceStatus(t, d)&datasheet.DeviceReady != 0 {
 			return
 		}
 	}
@@ -100,30 +100,30 @@ func resetByRegister(t testing.TB, d vfio.Device) {
 
 func deviceStatus(t testing.TB, d vfio.Device) uint32 {
 	t.Helper()
-	return read32(t, d, descriptors.HealthOffset+descriptors.RegStatus)
+	return read32(t, d, datasheet.HealthOffset+datasheet.RegStatus)
 }
 
 func TestIdentity(t *testing.T) {
 	d := newDevice(t, func(o *emulator.Options) {
-		o.MAC = descriptors.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}
+		o.MAC = datasheet.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}
 		o.SRAM = 256 << 10
 	})
 	powerUp(t, d)
 	for reg, want := range map[uint64]uint32{
-		descriptors.RegMagic: descriptors.Magic, descriptors.RegMaxEndpoints: 16, descriptors.RegMaxCQs: 8,
-		descriptors.RegMaxRegions: 64, descriptors.RegMaxPtags: 8, descriptors.RegMaxQueueLog2: 8,
-		descriptors.RegMaxCQLog2: 8, descriptors.RegMaxSegments: 252, descriptors.RegMaxTransfer: 1 << 20,
-		descriptors.RegMTU: 8192 + 64, descriptors.RegSRAMSize: 256 << 10,
-		descriptors.RegMACLow: 0x33221102, descriptors.RegMACHigh: 0x5544, descriptors.RegPageSizeLog2: 12,
+		datasheet.RegMagic: datasheet.Magic, datasheet.RegMaxEndpoints: 16, datasheet.RegMaxCQs: 8,
+		datasheet.RegMaxRegions: 64, datasheet.RegMaxPtags: 8, datasheet.RegMaxQueueLog2: 8,
+		datasheet.RegMaxCQLog2: 8, datasheet.RegMaxSegments: 252, datasheet.RegMaxTransfer: 1 << 20,
+		datasheet.RegMTU: 8192 + 64, datasheet.RegSRAMSize: 256 << 10,
+		datasheet.RegMACLow: 0x33221102, datasheet.RegMACHigh: 0x5544, datasheet.RegPageSizeLog2: 12,
 	} {
-		if got := read32(t, d, descriptors.IdentityOffset+reg); got != want {
+		if got := read32(t, d, datasheet.IdentityOffset+reg); got != want {
 			t.Errorf("register %#x is %#x, want %#x", reg, got, want)
 		}
 	}
-	if d.MAC() != (descriptors.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}) {
+	if d.MAC() != (datasheet.MAC{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}) {
 		t.Errorf("MAC %v", d.MAC())
 	}
-	if n := read32(t, d, descriptors.InterruptOffset+descriptors.RegVectors); n != 16 {
+	if n := read32(t, d, datasheet.InterruptOffset+datasheet.RegVectors); n != 16 {
 		t.Errorf("%d vectors", n)
 	}
 }
@@ -135,7 +135,7 @@ func TestAccessTypes(t *testing.T) {
 	blocks := blockOffsets(t, d)
 	// Registers that take some values only.
 	values := map[string]uint32{"POLICY_TX": 2, "POLICY_RX": 2, "PROGRESS_LOW": 0x1240, "LOG_BASE_LOW": 0x1240, "LOG_LOG2": 12}
-	for _, r := range descriptors.Registers() {
+	for _, r := range datasheet.Registers() {
 		at := blocks[r.Block] + uint64(r.Offset)
 		if r.Name == "CONTROL" || r.Name == "ADMIN_CONTROL" || r.Name == "DMA_CONTROL" || r.Name == "LOG_CONSUMER" {
 			continue // act when written
@@ -144,17 +144,17 @@ func TestAccessTypes(t *testing.T) {
 		if !ok {
 			v = 0x1234
 		}
-		before := counter(t, d, descriptors.CounterBadRegisterAccesses)
+		before := counter(t, d, datasheet.CounterBadRegisterAccesses)
 		was := read32(t, d, at)
 		write32(t, d, at, v)
-		bad := counter(t, d, descriptors.CounterBadRegisterAccesses) - before
+		bad := counter(t, d, datasheet.CounterBadRegisterAccesses) - before
 		switch r.Access {
-		case descriptors.RegisterRO:
+		case datasheet.RegisterRO:
 			now := read32(t, d, at)
 			if r.Fixed && r.Name != "BAD_REGISTER_ACCESSES_LOW" && now != was || bad != 1 {
 				t.Errorf("%s is read only: was %#x, is %#x, %d bad accesses", r.Name, was, now, bad)
 			}
-		case descriptors.RegisterRW, descriptors.RegisterRWD:
+		case datasheet.RegisterRW, datasheet.RegisterRWD:
 			if now := read32(t, d, at); now != v || bad != 0 {
 				t.Errorf("%s is %#x after a write, %d bad accesses", r.Name, now, bad)
 			}
@@ -165,16 +165,16 @@ func TestAccessTypes(t *testing.T) {
 func TestRingRegistersLockedWhileEnabled(t *testing.T) {
 	d := newDevice(t, nil)
 	h := newAdminHost(t, d)
-	before := counter(t, d, descriptors.CounterBadRegisterAccesses)
-	for _, reg := range []uint32{descriptors.RegSQBaseLow, descriptors.RegSQBaseHigh, descriptors.RegACQBaseLow,
-		descriptors.RegACQBaseHigh, descriptors.RegSQLog2, descriptors.RegACQLog2, descriptors.RegAdminVector} {
+	before := counter(t, d, datasheet.CounterBadRegisterAccesses)
+	for _, reg := range []uint32{datasheet.RegSQBaseLow, datasheet.RegSQBaseHigh, datasheet.RegACQBaseLow,
+		datasheet.RegACQBaseHigh, datasheet.RegSQLog2, datasheet.RegACQLog2, datasheet.RegAdminVector} {
 		was := h.read(reg)
 		h.write(reg, ^was)
 		if h.read(reg) != was {
 			t.Errorf("register %#x changed while the queue runs", reg)
 		}
 	}
-	if n := counter(t, d, descriptors.CounterBadRegisterAccesses) - before; n != 7 {
+	if n := counter(t, d, datasheet.CounterBadRegisterAccesses) - before; n != 7 {
 		t.Errorf("%d bad accesses counted, want 7", n)
 	}
 	h.nop()
@@ -192,37 +192,37 @@ func TestBadAccesses(t *testing.T) {
 		{"half", 0, 2},
 		{"64 bits of registers", 0, 8},
 		{"misaligned word", 2, 4},
-		{"hole in a block", descriptors.IdentityOffset + 0x5c, 4},
+		{"hole in a block", datasheet.IdentityOffset + 0x5c, 4},
 		{"hole between blocks", 0x80, 4},
-		{"past the counters", uint64(descriptors.CounterOffset + descriptors.CountersSize), 4},
-		{"byte of the MSI-X table", descriptors.MSIXTableOffset, 1},
-		{"misaligned 64 bits of the MSI-X table", descriptors.MSIXTableOffset + 4, 8},
-		{"past the MSI-X table", descriptors.MSIXTableOffset + 16*16, 4},
-		{"past the pending bits", descriptors.MSIXPBAOffset + 8, 4},
-		{"end of the BAR", descriptors.BAR0Size - 4, 4},
+		{"past the counters", uint64(datasheet.CounterOffset + datasheet.CountersSize), 4},
+		{"byte of the MSI-X table", datasheet.MSIXTableOffset, 1},
+		{"misaligned 64 bits of the MSI-X table", datasheet.MSIXTableOffset + 4, 8},
+		{"past the MSI-X table", datasheet.MSIXTableOffset + 16*16, 4},
+		{"past the pending bits", datasheet.MSIXPBAOffset + 8, 4},
+		{"end of the BAR", datasheet.BAR0Size - 4, 4},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			before := counter(t, d, descriptors.CounterBadRegisterAccesses)
+			before := counter(t, d, datasheet.CounterBadRegisterAccesses)
 			if got := read(t, d, vfio.RegionBAR0, tt.offset, tt.size); !bytes.Equal(got, bytes.Repeat([]byte{0xff}, tt.size)) {
 				t.Errorf("read % x", got)
 			}
 			write(t, d, vfio.RegionBAR0, tt.offset, make([]byte, tt.size))
-			if n := counter(t, d, descriptors.CounterBadRegisterAccesses) - before; n != 2 {
+			if n := counter(t, d, datasheet.CounterBadRegisterAccesses) - before; n != 2 {
 				t.Errorf("%d bad accesses counted, want 2", n)
 			}
 		})
 	}
 	// A long access is cut into words.
 	p := read(t, d, vfio.RegionBAR0, 0, 0x14)
-	if binary.LittleEndian.Uint32(p) != descriptors.BlockIdentity || binary.LittleEndian.Uint32(p[0x10:]) != descriptors.Magic {
+	if binary.LittleEndian.Uint32(p) != datasheet.BlockIdentity || binary.LittleEndian.Uint32(p[0x10:]) != datasheet.Magic {
 		t.Errorf("the identity block starts with % x", p)
 	}
 	if p = read(t, d, vfio.RegionBAR0, 0xe, 7); !bytes.Equal(p, []byte{0xff, 0xff, 'T', 'R', 'P', 'Z', 0xff}) {
 		t.Errorf("seven bytes around the magic are % x", p)
 	}
-	write(t, d, vfio.RegionBAR0, descriptors.AdminOffset+descriptors.RegSQBaseLow, bytes.Repeat([]byte{0x40}, 12))
-	if v := read32(t, d, descriptors.AdminOffset+descriptors.RegACQBaseLow); v != 0x40404040 {
+	write(t, d, vfio.RegionBAR0, datasheet.AdminOffset+datasheet.RegSQBaseLow, bytes.Repeat([]byte{0x40}, 12))
+	if v := read32(t, d, datasheet.AdminOffset+datasheet.RegACQBaseLow); v != 0x40404040 {
 		t.Errorf("the third of three words is %#x", v)
 	}
 }
@@ -231,14 +231,14 @@ func TestClock(t *testing.T) {
 	now := 0x1_2345_6789 * 100 * time.Nanosecond
 	d := newDevice(t, func(o *emulator.Options) { o.Clock = func() time.Duration { return now } })
 	powerUp(t, d)
-	low := read32(t, d, descriptors.ClockOffset+descriptors.RegClockLow)
+	low := read32(t, d, datasheet.ClockOffset+datasheet.RegClockLow)
 	now += 500 * time.Second // beyond the next carry
-	high := read32(t, d, descriptors.ClockOffset+descriptors.RegClockHigh)
+	high := read32(t, d, datasheet.ClockOffset+datasheet.RegClockHigh)
 	if low != 0x23456789 || high != 1 {
 		t.Errorf("clock %#x, %#x: the halves do not agree", high, low)
 	}
-	read32(t, d, descriptors.ClockOffset+descriptors.RegClockLow)
-	if high = read32(t, d, descriptors.ClockOffset+descriptors.RegClockHigh); high != 2 {
+	read32(t, d, datasheet.ClockOffset+datasheet.RegClockLow)
+	if high = read32(t, d, datasheet.ClockOffset+datasheet.RegClockHigh); high != 2 {
 		t.Errorf("the high half is %#x after a new look", high)
 	}
 }
@@ -246,12 +246,12 @@ func TestClock(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	d := newDevice(t, nil)
 	h := newAdminHost(t, d)
-	beat := read32(t, d, descriptors.HealthOffset+descriptors.RegHeartbeat)
-	if again := read32(t, d, descriptors.HealthOffset+descriptors.RegHeartbeat); again != beat {
+	beat := read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat)
+	if again := read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat); again != beat {
 		t.Error("the heart beats though nothing is done")
 	}
 	h.nop()
-	if again := read32(t, d, descriptors.HealthOffset+descriptors.RegHeartbeat); again == beat {
+	if again := read32(t, d, datasheet.HealthOffset+datasheet.RegHeartbeat); again == beat {
 		t.Error("the heart does not beat")
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // sheetNames are the registers of the data sheet by block and offset.
 func sheetNames() map[[2]uint32]string {
 	names := map[[2]uint32]string{}
-	for _, r := range append(descriptors.Registers(), descriptors.ProcessorRegisters()...) {
+	for _, r := range append(datasheet.Registers(), datasheet.ProcessorRegisters()...) {
 		names[[2]uint32{r.Block, r.Offset}] = r.Name
 	}
 	return names
@@ -35,19 +35,19 @@ func places(t testing.TB, d vfio.Device) (all []place) {
 	t.Helper()
 	names := sheetNames()
 	for kind, at := range blockOffsets(t, d) {
-		size := read32(t, d, at+descriptors.BlockRegSize)
+		size := read32(t, d, at+datasheet.BlockRegSize)
 		for offset := uint32(0); offset < size; offset += 4 {
 			all = append(all, place{vfio.RegionBAR0, at + uint64(offset), names[[2]uint32{kind, offset}]})
 		}
 	}
-	vectors := uint64(read32(t, d, descriptors.InterruptOffset+descriptors.RegVectors))
+	vectors := uint64(read32(t, d, datasheet.InterruptOffset+datasheet.RegVectors))
 	for _, r := range []struct {
 		region      int
 		start, size uint64
 		name        string
 	}{
-		{vfio.RegionBAR0, descriptors.MSIXTableOffset, vectors * 16, "MSI-X table"},
-		{vfio.RegionBAR0, descriptors.MSIXPBAOffset, (vectors + 63) / 64 * 8, "MSI-X pending bits"},
+		{vfio.RegionBAR0, datasheet.MSIXTableOffset, vectors * 16, "MSI-X table"},
+		{vfio.RegionBAR0, datasheet.MSIXPBAOffset, (vectors + 63) / 64 * 8, "MSI-X pending bits"},
 		{vfio.RegionConfig, 0, 4096, "configuration space"},
 	} {
 		for offset := uint64(0); offset < r.size; offset += 4 {
@@ -128,7 +128,7 @@ func TestResetRestoresRegisters(t *testing.T) {
 			powerUp(t, d)
 			way.reset(t, d)
 			powerUp(t, d)
-			for end := time.Now().Add(patience); deviceStatus(t, d)&descriptors.DeviceReady == 0; {
+			for end := time.Now().Add(patience); deviceStatus(t, d)&datasheet.DeviceReady == 0; {
 				if time.Now().After(end) {
 					t.Fatal("the reset does not end")
 				}
@@ -167,15 +167,15 @@ func TestResetRestoresEntry(t *testing.T) {
 	powerUp(t, d)
 	p := nicProcessor{t, d}
 	p.run(1, encode(t, filter("kept", constant(abi.FilterPass))))
-	p.write(descriptors.RegProcessorEntry, 0xffffffff)
+	p.write(datasheet.RegProcessorEntry, 0xffffffff)
 	resetByRegister(t, d)
-	if got := p.read(descriptors.RegProcessorEntry); got != p.slot(1) || p.read(descriptors.RegActiveSlot) != 1 {
+	if got := p.read(datasheet.RegProcessorEntry); got != p.slot(1) || p.read(datasheet.RegActiveSlot) != 1 {
 		t.Errorf("PROC_ENTRY is %#x after the reset, the image that runs is at %#x", got, p.slot(1))
 	}
-	p.write(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn)
-	p.write(descriptors.RegProcessorEntry, 0xffffffff)
+	p.write(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn)
+	p.write(datasheet.RegProcessorEntry, 0xffffffff)
 	resetByRegister(t, d)
-	if got := p.read(descriptors.RegProcessorEntry); got != 0 {
+	if got := p.read(datasheet.RegProcessorEntry); got != 0 {
 		t.Errorf("PROC_ENTRY is %#x after a reset without a program", got)
 	}
 }

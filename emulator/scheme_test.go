@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -75,10 +75,10 @@ func TestOpen(t *testing.T) {
 			if info, err := d.Region(vfio.RegionBAR2); err != nil || (info.Flags&vfio.RegionMmap != 0) != tt.mapped {
 				t.Errorf("doorbells: %+v, %v", info, err)
 			}
-			if mtu := read32(t, d, descriptors.RegMTU); mtu != tt.mtu {
+			if mtu := read32(t, d, datasheet.RegMTU); mtu != tt.mtu {
 				t.Errorf("MTU %d", mtu)
 			}
-			if mac := read32(t, d, descriptors.RegMACLow); tt.mac != 0 && mac != tt.mac {
+			if mac := read32(t, d, datasheet.RegMACLow); tt.mac != 0 && mac != tt.mac {
 				t.Errorf("MAC %#x", mac)
 			}
 		})
@@ -102,14 +102,14 @@ func TestLimitsOfAddress(t *testing.T) {
 			checkFiles(t)
 			d := openAddress(t, tt.address)
 			powerUp(t, d)
-			for reg, want := range map[uint64]uint32{descriptors.RegMaxEndpoints: tt.endpoints,
-				descriptors.RegMaxCQs: tt.cqs, descriptors.RegMaxRegions: tt.regions} {
+			for reg, want := range map[uint64]uint32{datasheet.RegMaxEndpoints: tt.endpoints,
+				datasheet.RegMaxCQs: tt.cqs, datasheet.RegMaxRegions: tt.regions} {
 				if got := read32(t, d, reg); got != want {
 					t.Errorf("register %#x is %d, want %d", reg, got, want)
 				}
 			}
 			info, err := d.Region(vfio.RegionBAR2)
-			if pages := uint64(tt.endpoints) + uint64(tt.cqs); err != nil || info.Size < pages*descriptors.PageSize {
+			if pages := uint64(tt.endpoints) + uint64(tt.cqs); err != nil || info.Size < pages*datasheet.PageSize {
 				t.Errorf("%d pages of doorbells in %#x bytes: %v", pages, info.Size, err)
 			}
 		})
@@ -226,7 +226,7 @@ func TestPortInUse(t *testing.T) {
 // TestNamedWires opens the ends of memory wires in all orders.
 func TestNamedWires(t *testing.T) {
 	checkFiles(t)
-	up := func(d vfio.Device) bool { return deviceStatus(t, d)&descriptors.DeviceLinkUp != 0 }
+	up := func(d vfio.Device) bool { return deviceStatus(t, d)&datasheet.DeviceLinkUp != 0 }
 	for range 2 { // a name is free again when both ends are closed
 		a := openAddress(t, "emu:?wire=mem:x&mtu=1000")
 		powerUp(t, a)
@@ -241,7 +241,7 @@ func TestNamedWires(t *testing.T) {
 		if !up(a) || !up(b) {
 			t.Error("link is down with both ends")
 		}
-		if mtu := read32(t, b, descriptors.RegMTU); mtu != 1000 {
+		if mtu := read32(t, b, datasheet.RegMTU); mtu != 1000 {
 			t.Errorf("the second end has MTU %d", mtu)
 		}
 		_, err = vfio.Open(context.Background(), "emu:?wire=mem:x")

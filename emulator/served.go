@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/buserror"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -32,7 +32,7 @@ func (d *Device) RegionFile(index int) (fd int, offset uint64, err error) {
 // MapWindow is described at vfiouser.ServedDevice.
 func (d *Device) MapWindow(iova uint64, window []byte, flags vfio.DMAFlags) error {
 	return d.mapping("map window", func() (err error) {
-		if iova%descriptors.PageSize != 0 || len(window)%descriptors.PageSize != 0 {
+		if iova%datasheet.PageSize != 0 || len(window)%datasheet.PageSize != 0 {
 			err = vfio.ErrMisaligned
 		} else {
 			d.engine.Exclusive(func() { err = d.iommu.addWindow(window, iova, flags) })
@@ -91,5 +91,5 @@ func (d *Device) guard(f func()) {
 		return
 	}
 	d.engine.Reset()
-	d.engine.Exclusive(func() { d.admin.fail(descriptors.FaultMemory, 0) })
+	d.engine.Exclusive(func() { d.admin.fail(datasheet.FaultMemory, 0) })
 }

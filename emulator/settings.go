@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -38,7 +38,7 @@ var settingTable = []setting{
 	{"core", nil, number(func(s *settings) *int { return &s.device.Core }, 0, maxCore)},
 	{"doorbells", nil, choice(func(s *settings) *DoorbellMode { return &s.device.Doorbells }, "mapped or trapped",
 		map[string]DoorbellMode{"mapped": DoorbellsMapped, "trapped": DoorbellsTrapped})},
-	{"mtu", nil, number(func(s *settings) *int { return &s.mtu }, descriptors.MinMTU, descriptors.MaxMTU)},
+	{"mtu", nil, number(func(s *settings) *int { return &s.mtu }, datasheet.MinMTU, datasheet.MaxMTU)},
 	{"mac", nil, parseMAC},
 	{"loss", nil, chance(func(s *settings) *float64 { return &s.faults.Loss })},
 	{"duplicate", nil, chance(func(s *settings) *float64 { return &s.faults.Duplicate })},
@@ -224,8 +224,8 @@ func parsePeers(s *settings, v string) error {
 
 func parseMemory(s *settings, v string) error {
 	n, err := option.ParseBytes(v)
-	if err == nil && n < descriptors.PageSize {
-		err = fmt.Errorf("it is at least %d", descriptors.PageSize)
+	if err == nil && n < datasheet.PageSize {
+		err = fmt.Errorf("it is at least %d", datasheet.PageSize)
 	}
 	s.agent.Memory = uint64(n)
 	return err
@@ -245,11 +245,11 @@ func parseShare(s *settings, v string) error {
 
 func parseMAC(s *settings, v string) error {
 	hw, err := net.ParseMAC(v)
-	if err != nil || len(hw) != len(descriptors.MAC{}) {
+	if err != nil || len(hw) != len(datasheet.MAC{}) {
 		return errors.New("it is six bytes such as 02:00:00:00:00:01")
 	}
-	mac := descriptors.MAC(hw)
-	if mac.IsMulticast() || mac == (descriptors.MAC{}) {
+	mac := datasheet.MAC(hw)
+	if mac.IsMulticast() || mac == (datasheet.MAC{}) {
 		return errors.New("it is the address of one station: not zero, and not a group's")
 	}
 	s.device.MAC = mac

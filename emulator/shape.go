@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -57,7 +57,7 @@ func (s *settings) checkShape() error {
 
 // checkBurst refuses bursts that frames of at most mtu bytes cannot have.
 func (s *settings) checkBurst(mtu int) error {
-	burst, payload := s.device.Pipeline.Burst, mtu-descriptors.HeaderSize
+	burst, payload := s.device.Pipeline.Burst, mtu-datasheet.HeaderSize
 	if burst == 0 {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -27,9 +27,9 @@ func TestTransfersTakeTime(t *testing.T) {
 				return engine.Pipeline{Send: pipeline.Eager{MinPulse: 128}, Receive: pipeline.Eager{MinPulse: 128}, Burst: 513, Bus: bus, Setup: setup}
 			}})
 		for _, e := range []*flowEnd{f.from, f.to} {
-			e.setDMA(descriptors.RegLogBaseLow, flowLog)
-			e.setDMA(descriptors.RegLogLog2, 7)
-			e.setDMA(descriptors.RegDMAControl, descriptors.DMAControlLog)
+			e.setDMA(datasheet.RegLogBaseLow, flowLog)
+			e.setDMA(datasheet.RegLogLog2, 7)
+			e.setDMA(datasheet.RegDMAControl, datasheet.DMAControlLog)
 		}
 		for i := range byte(3) {
 			began := time.Now()
@@ -39,15 +39,15 @@ func TestTransfersTakeTime(t *testing.T) {
 			}
 		}
 		// The last records are written when the transfers end.
-		f.await("the end of all transfers", func() bool { return f.from.engineRegs(descriptors.EngineNetTx)[0] == uint32(descriptors.DMAIdle) })
-		var bytes [descriptors.DMAEngineCount]uint32
+		f.await("the end of all transfers", func() bool { return f.from.engineRegs(datasheet.EngineNetTx)[0] == uint32(datasheet.DMAIdle) })
+		var bytes [datasheet.DMAEngineCount]uint32
 		for _, e := range []*flowEnd{f.from, f.to} {
-			for _, r := range descriptors.DMARecordsAt(e.data.Bytes()[flowLog-flowBase:])[:e.dma(descriptors.RegLogProducer)] {
+			for _, r := range datasheet.DMARecordsAt(e.data.Bytes()[flowLog-flowBase:])[:e.dma(datasheet.RegLogProducer)] {
 				speed := uint64(rate)
 				switch r.Engine {
-				case descriptors.EngineHostTx, descriptors.EngineHostRcv:
+				case datasheet.EngineHostTx, datasheet.EngineHostRcv:
 					speed = bus
-				case descriptors.EngineNetRcv:
+				case datasheet.EngineNetRcv:
 					bytes[r.Engine] += r.Bytes
 					continue // a receiver that looks late finds at once what has come since
 				}
@@ -57,7 +57,7 @@ func TestTransfersTakeTime(t *testing.T) {
 				bytes[r.Engine] += r.Bytes
 			}
 		}
-		for _, e := range []descriptors.DMAEngine{descriptors.EngineHostTx, descriptors.EngineNetTx, descriptors.EngineHostRcv} {
+		for _, e := range []datasheet.DMAEngine{datasheet.EngineHostTx, datasheet.EngineNetTx, datasheet.EngineHostRcv} {
 			if bytes[e] != 3*size {
 				t.Errorf("threads %v: %v moved %d bytes, want %d", threads, e, bytes[e], 3*size)
 			}

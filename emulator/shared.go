@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sharedMemory is the memory of a BAR that can be mapped: a sealed anonymous
@@ -38,10 +38,10 @@ func newSharedMemory(name string, size uint64) (*sharedMemory, error) {
 
 // newMemory makes the memory of BAR4, and that of BAR2 unless its doorbells are trapped.
 func (d *Device) newMemory() (sram, doorbells *sharedMemory, err error) {
-	if sram, err = newSharedMemory("sram", d.bars[descriptors.BARSRAM].size); err != nil || !d.mapped {
+	if sram, err = newSharedMemory("sram", d.bars[datasheet.BARSRAM].size); err != nil || !d.mapped {
 		return sram, nil, err
 	}
-	if doorbells, err = newSharedMemory("doorbells", d.bars[descriptors.BARDoorbells].size); err != nil {
+	if doorbells, err = newSharedMemory("doorbells", d.bars[datasheet.BARDoorbells].size); err != nil {
 		sram.close()
 		return nil, nil, err
 	}

@@ -1,8 +1,8 @@
 package emulator
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -85,9 +85,9 @@ func (s *sharing) export(mem *vfio.Memory, iova uint64, with func(fd int, offset
 // Execute carries out a command of the admin queue, for which a sharer stands before the
 // engine. Where a wire shares memory for writing, a region's memory becomes the peer's before
 // the engine knows the region: to write if that is the region's right, else to read.
-func (s sharer) Execute(cmd *descriptors.Command) {
-	if cmd.Opcode == descriptors.OpRegisterMemory {
-		s.d.shareRegion(descriptors.Body[descriptors.RegisterMemoryBody](cmd))
+func (s sharer) Execute(cmd *datasheet.Command) {
+	if cmd.Opcode == datasheet.OpRegisterMemory {
+		s.d.shareRegion(datasheet.Body[datasheet.RegisterMemoryBody](cmd))
 	}
 	s.Engine.Execute(cmd)
 }
@@ -99,7 +99,7 @@ type sharer struct {
 }
 
 // shareRegion shares the memory that a region lies in.
-func (d *Device) shareRegion(b *descriptors.RegisterMemoryBody) {
+func (d *Device) shareRegion(b *datasheet.RegisterMemoryBody) {
 	d.maps.Lock()
 	defer d.maps.Unlock()
 	s := &d.sharing
@@ -109,7 +109,7 @@ func (d *Device) shareRegion(b *descriptors.RegisterMemoryBody) {
 		}
 		delete(s.waiting, iova)
 		with := s.to.Export
-		if b.Access&descriptors.AccessRDMAWrite != 0 {
+		if b.Access&datasheet.AccessRDMAWrite != 0 {
 			with = s.to.ExportWritable
 		}
 		s.export(mem, iova, with)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -375,7 +375,7 @@ func TestResetKeepsExports(t *testing.T) {
 	}
 	defer closeDevice(t, d)
 	for i, flags := range []vfio.DMAFlags{vfio.DMARead, vfio.DMARead | vfio.DMAWrite, vfio.DMAWrite} {
-		if err := d.MapDMA(newMemory(t, descriptors.PageSize), uint64(0x100000+i*descriptors.PageSize), flags); err != nil {
+		if err := d.MapDMA(newMemory(t, datasheet.PageSize), uint64(0x100000+i*datasheet.PageSize), flags); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -386,7 +386,7 @@ func TestResetKeepsExports(t *testing.T) {
 		t.Errorf("%+v: what the device may not read is not for its peer either", s)
 	}
 	for i := range 3 {
-		if err := d.UnmapDMA(uint64(0x100000+i*descriptors.PageSize), descriptors.PageSize); err != nil {
+		if err := d.UnmapDMA(uint64(0x100000+i*datasheet.PageSize), datasheet.PageSize); err != nil {
 			t.Error(err)
 		}
 	}

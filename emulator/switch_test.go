@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -20,7 +20,7 @@ func TestSwitchCutsThrough(t *testing.T) {
 	}
 	var hosts [2]*adminHost
 	for i := range hosts {
-		d, err := emulator.New(emulator.Options{Wire: ends[i], MAC: descriptors.MAC{2, 0, 0, 0, 0, byte(1 + i)}, Limits: smallLimits,
+		d, err := emulator.New(emulator.Options{Wire: ends[i], MAC: datasheet.MAC{2, 0, 0, 0, 0, byte(1 + i)}, Limits: smallLimits,
 			Pipeline: engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256}, Thread: true})
 		if err != nil {
 			t.Fatal(err)
@@ -47,18 +47,18 @@ func TestWireBroke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mac := descriptors.MAC{2, 0, 0, 0, 0, 9}
+	mac := datasheet.MAC{2, 0, 0, 0, 0, 9}
 	d, err := emulator.New(emulator.Options{Wire: ends[1], MAC: mac, Limits: smallLimits, Thread: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeDevice(t, d) })
 	newAdminHost(t, d)
-	station := descriptors.MAC{2, 0, 0, 0, 0, 7}
+	station := datasheet.MAC{2, 0, 0, 0, 0, 7}
 	frame := ends[0].Reserve(1000)
 	copy(frame, mac[:])
 	copy(frame[6:], station[:])
-	copy(frame[12:], descriptors.EtherType[:])
+	copy(frame[12:], datasheet.EtherType[:])
 	ends[0].(engine.Progressive).Publish(200)
 	for end := time.Now().Add(patience); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

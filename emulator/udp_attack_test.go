@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
 // udpHost makes a device on a UDP wire, whose connections send probes often.
-func udpHost(t *testing.T, mac descriptors.MAC, o wire.UDPOptions) (*adminHost, *wire.UDP) {
+func udpHost(t *testing.T, mac datasheet.MAC, o wire.UDPOptions) (*adminHost, *wire.UDP) {
 	t.Helper()
 	o.Local = "127.0.0.1:0"
 	w, err := wire.NewUDP(t.Context(), o)
@@ -53,7 +53,7 @@ func newSpy(t *testing.T) *spy {
 			if err != nil {
 				return
 			}
-			if n < descriptors.HeaderSize || b[15] != byte(descriptors.FrameStationQuery) {
+			if n < datasheet.HeaderSize || b[15] != byte(datasheet.FrameStationQuery) {
 				s.mu.Lock()
 				s.frames = append(s.frames, slices.Clone(b[:n]))
 				s.mu.Unlock()
@@ -68,14 +68,14 @@ func newSpy(t *testing.T) *spy {
 }
 
 // claim sends an empty data frame that a station might have sent.
-func (s *spy) claim(t *testing.T, to netip.AddrPort, station, destination descriptors.MAC, endpoint uint32) {
+func (s *spy) claim(t *testing.T, to netip.AddrPort, station, destination datasheet.MAC, endpoint uint32) {
 	t.Helper()
-	f := make([]byte, descriptors.HeaderSize)
-	h := descriptors.HeaderAt(f)
-	*h = descriptors.Header{Destination: destination, Source: station, EtherType: descriptors.EtherType,
-		Version: descriptors.WireVersion, Type: descriptors.FrameData, Flags: descriptors.FrameChecksum,
+	f := make([]byte, datasheet.HeaderSize)
+	h := datasheet.HeaderAt(f)
+	*h = datasheet.Header{Destination: destination, Source: station, EtherType: datasheet.EtherType,
+		Version: datasheet.WireVersion, Type: datasheet.FrameData, Flags: datasheet.FrameChecksum,
 		DestinationEndpoint: endpoint, SourceEndpoint: endpoint, Key: 0x12345678}
-	h.Checksum = descriptors.FrameChecksumOf(f)
+	h.Checksum = datasheet.FrameChecksumOf(f)
 	if _, err := s.conn.WriteToUDPAddrPort(f, to); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (s *spy) claim(t *testing.T, to netip.AddrPort, station, destination descri
 // their frames but echoes of his own.
 func TestUDPConnectionIsNotTakenOver(t *testing.T) {
 	checkFiles(t)
-	clientMAC, serverMAC := descriptors.MAC{2, 0, 0, 0, 0, 1}, descriptors.MAC{2, 0, 0, 0, 0, 2}
+	clientMAC, serverMAC := datasheet.MAC{2, 0, 0, 0, 0, 1}, datasheet.MAC{2, 0, 0, 0, 0, 2}
 	server, serverWire := udpHost(t, serverMAC, wire.UDPOptions{})
 	client, clientWire := udpHost(t, clientMAC, wire.UDPOptions{Peers: []string{serverWire.LocalAddr().String()}})
 	thief := newSpy(t)
@@ -111,7 +111,7 @@ func TestUDPConnectionIsNotTakenOver(t *testing.T) {
 	thief.mu.Lock()
 	defer thief.mu.Unlock()
 	for _, f := range thief.frames {
-		if h := descriptors.HeaderAt(f); h == nil || h.Flags&descriptors.FrameEcho == 0 || h.Key != 0x12345678 {
+		if h := datasheet.HeaderAt(f); h == nil || h.Flags&datasheet.FrameEcho == 0 || h.Key != 0x12345678 {
 			t.Fatalf("a frame went to a stranger: %+v", h)
 		}
 	}
@@ -122,9 +122,9 @@ func TestUDPConnectionIsNotTakenOver(t *testing.T) {
 // and the frames follow.
 func TestUDPConnectionFollowsItsPeer(t *testing.T) {
 	checkFiles(t)
-	server, serverWire := udpHost(t, descriptors.MAC{2, 0, 0, 0, 0, 2}, wire.UDPOptions{})
+	server, serverWire := udpHost(t, datasheet.MAC{2, 0, 0, 0, 0, 2}, wire.UDPOptions{})
 	r := newRelay(t, serverWire.LocalAddr())
-	client, _ := udpHost(t, descriptors.MAC{2, 0, 0, 0, 0, 1}, wire.UDPOptions{Peers: []string{r.front.LocalAddr().String()}})
+	client, _ := udpHost(t, datasheet.MAC{2, 0, 0, 0, 0, 1}, wire.UDPOptions{Peers: []string{r.front.LocalAddr().String()}})
 	connect(t, client, server)
 	r.move()
 	for end := time.Now().Add(patience); r.back() < 5; time.Sleep(time.Millisecond) {
@@ -208,7 +208,7 @@ func (r *relay) move() {
 				return
 			}
 			r.mu.Lock()
-			if descriptors.FrameType(b[15]) != descriptors.FrameStationQuery {
+			if datasheet.FrameType(b[15]) != datasheet.FrameStationQuery {
 				r.frames++
 			}
 			_, _ = r.front.WriteToUDPAddrPort(b[:n], r.client)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -15,7 +15,7 @@ import (
 type crossing map[bool]int
 
 func (c crossing) see(sent bool, frame []byte) {
-	if h := descriptors.HeaderAt(frame); h != nil && h.Type == descriptors.FrameConnectRequest {
+	if h := datasheet.HeaderAt(frame); h != nil && h.Type == datasheet.FrameConnectRequest {
 		c[sent]++
 	}
 }
@@ -30,7 +30,7 @@ func knock(t *testing.T, d vfio.Device) {
 	defer nic.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20e6)
 	defer cancel()
-	to := via.Address{MAC: descriptors.MAC{2, 0, 0, 0, 0, 9}, Discriminator: "nobody"}
+	to := via.Address{MAC: datasheet.MAC{2, 0, 0, 0, 0, 9}, Discriminator: "nobody"}
 	if c, err := via.Dial(ctx, nic, to.String(), via.ConnOptions{}); err == nil {
 		c.Close()
 		t.Fatal("somebody was there")

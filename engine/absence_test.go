@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // losing drops frames of the types that are set.
-type losing map[descriptors.FrameType]bool
+type losing map[datasheet.FrameType]bool
 
 func (l losing) spoil(f []byte) [][]byte {
-	if l[descriptors.HeaderAt(f).Type] {
+	if l[datasheet.HeaderAt(f).Type] {
 		return nil
 	}
 	return [][]byte{f}
@@ -25,7 +25,7 @@ func TestProbeEndsConnection(t *testing.T) {
 	unused, _ := p.descriptor(10)
 	p.postRecv(r, unused)
 	w.settle()
-	lost := losing{descriptors.FrameAck: true, descriptors.FrameData: true}
+	lost := losing{datasheet.FrameAck: true, datasheet.FrameData: true}
 	w.b.port.spoil = lost.spoil
 	good, _ := v.descriptor(10)
 	bad, _ := v.descriptor(10)
@@ -35,7 +35,7 @@ func TestProbeEndsConnection(t *testing.T) {
 	p.postSend(stalled)
 	v.postSend(good, bad)
 	w.run("the end of the connection", func() bool { return bad.Status().Done() })
-	if good.Status().Failed() || bad.Status()&descriptors.StatusErrorMask != descriptors.StatusLengthError {
+	if good.Status().Failed() || bad.Status()&datasheet.StatusErrorMask != datasheet.StatusLengthError {
 		t.Fatalf("%v, %v", good.Status(), bad.Status())
 	}
 	w.run("the end at the peer", func() bool { return stalled.Status().Done() })
@@ -45,16 +45,16 @@ func TestProbeEndsConnection(t *testing.T) {
 // than a peer may send nothing, as on a host that was suspended.
 func TestAbsence(t *testing.T) {
 	w, v, p := pair(t, nil)
-	lost := losing{descriptors.FrameData: true}
+	lost := losing{datasheet.FrameData: true}
 	w.a.port.spoil = lost.spoil
 	s, out := v.descriptor(100)
 	r, in := p.descriptor(100)
 	copy(out[0], pattern(100, 1))
 	p.postRecv(r)
 	v.postSend(s)
-	w.run("a timeout", func() bool { return w.a.e.Counter(descriptors.CounterTimeouts) > 0 })
+	w.run("a timeout", func() bool { return w.a.e.Counter(datasheet.CounterTimeouts) > 0 })
 	w.settle() // what was sent again is lost too
-	delete(lost, descriptors.FrameData)
+	delete(lost, datasheet.FrameData)
 	w.now += time.Minute
 	w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
 	if s.Status().Failed() || r.Status().Failed() {
@@ -68,7 +68,7 @@ func TestAbsence(t *testing.T) {
 func TestRequestAfterAbsence(t *testing.T) {
 	w, v, p := idlePair(t)
 	asked := waitFor(w.b, "x", 100_000)
-	w.b.e.Doorbell(descriptors.EndpointPage(p.id)+descriptors.DoorbellRecv, 0)
+	w.b.e.Doorbell(datasheet.EndpointPage(p.id)+datasheet.DoorbellRecv, 0)
 	w.b.e.Step() // has worked: nobody looks at the clock
 	w.now += 30 * time.Second
 	req := request(v, w.b.e.MAC(), "x", 2_000)
@@ -80,9 +80,9 @@ func TestRequestAfterAbsence(t *testing.T) {
 	for range 100 {
 		w.b.e.Step()
 	}
-	c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
-	do(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 1_000})
-	if r := w.a.wait(req); r.Result != descriptors.ResultSuccess {
+	c := datasheet.Reply[datasheet.ConnectionReply](&r).Connection
+	do(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 1_000})
+	if r := w.a.wait(req); r.Result != datasheet.ResultSuccess {
 		t.Fatal(r.Result)
 	}
 }
@@ -94,16 +94,16 @@ func TestRejectIsRepeated(t *testing.T) {
 	asked := waitFor(w.b, "x", 10_000)
 	req := request(v, w.b.e.MAC(), "x", 60_000)
 	r := w.b.wait(asked)
-	lost := losing{descriptors.FrameConnectAccept: true, descriptors.FrameConnectReject: true}
+	lost := losing{datasheet.FrameConnectAccept: true, datasheet.FrameConnectReject: true}
 	w.b.port.spoil = lost.spoil
-	c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
-	accept := w.b.wait(start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 500}))
-	if accept.Result != descriptors.ResultTimeout {
+	c := datasheet.Reply[datasheet.ConnectionReply](&r).Connection
+	accept := w.b.wait(start(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 500}))
+	if accept.Result != datasheet.ResultTimeout {
 		t.Fatal(accept.Result)
 	}
 	w.b.port.spoil = nil
 	before := w.now
-	if r := w.a.wait(req); r.Result != descriptors.ResultReject || w.now-before > time.Second {
+	if r := w.a.wait(req); r.Result != datasheet.ResultReject || w.now-before > time.Second {
 		t.Fatalf("%v after %v", r.Result, w.now-before)
 	}
 }
@@ -112,13 +112,13 @@ func TestRejectIsRepeated(t *testing.T) {
 func TestBroadcastIsWithdrawn(t *testing.T) {
 	w, v, p := idlePair(t)
 	asked := waitFor(w.b, "x", 10_000)
-	req := request(v, descriptors.Broadcast, "x", 60_000)
+	req := request(v, datasheet.Broadcast, "x", 60_000)
 	r := w.b.wait(asked)
-	do(w.a, descriptors.OpAbort, descriptors.AbortBody{ID: req})
+	do(w.a, datasheet.OpAbort, datasheet.AbortBody{ID: req})
 	w.settle()
-	c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
-	accept := w.b.wait(start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 500}))
-	if accept.Result != descriptors.ResultWithdrawn {
+	c := datasheet.Reply[datasheet.ConnectionReply](&r).Connection
+	accept := w.b.wait(start(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 500}))
+	if accept.Result != datasheet.ResultWithdrawn {
 		t.Fatalf("the request is still there: %v", accept.Result)
 	}
 }
@@ -128,17 +128,17 @@ func TestBroadcastIsWithdrawn(t *testing.T) {
 func TestServerLearnsRights(t *testing.T) {
 	w, v, p := idlePair(t)
 	w.a.port.spoil = func(f []byte) [][]byte {
-		if descriptors.HeaderAt(f).Type == descriptors.FrameConnectRequest {
-			descriptors.ConnectBodyAt(f[descriptors.HeaderSize:]).Rights = descriptors.AccessRDMAWrite
+		if datasheet.HeaderAt(f).Type == datasheet.FrameConnectRequest {
+			datasheet.ConnectBodyAt(f[datasheet.HeaderSize:]).Rights = datasheet.AccessRDMAWrite
 		}
 		return [][]byte{f}
 	}
 	asked := waitFor(w.b, "x", 10_000)
 	request(v, w.b.e.MAC(), "x", 10_000)
 	r := w.b.wait(asked)
-	c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
-	got := do(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 1_000})
-	if rights := descriptors.Reply[descriptors.ConnectedReply](got).RemoteRights; rights != descriptors.AccessRDMAWrite {
+	c := datasheet.Reply[datasheet.ConnectionReply](&r).Connection
+	got := do(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 1_000})
+	if rights := datasheet.Reply[datasheet.ConnectedReply](got).RemoteRights; rights != datasheet.AccessRDMAWrite {
 		t.Fatalf("rights %#x", uint32(rights))
 	}
 }

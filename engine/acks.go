@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // A peer hears of the frames of a message that goes on once ackFrames have come, or ackDelay after
@@ -29,12 +29,12 @@ func (r *reliable) acknowledge(now bool) {
 // acknowledgeData does the same for a frame that was ahead of the one expected, or in its place.
 // Behind one that does not end its message others follow, and one acknowledgement tells of
 // several: where a frame takes a call of the kernel, an answer to each costs as much as the data.
-func (r *reliable) acknowledgeData(h *descriptors.Header, ahead uint32) {
+func (r *reliable) acknowledgeData(h *datasheet.Header, ahead uint32) {
 	after := r.ackAfter
 	if !r.ackDue {
 		after = r.nic.now + ackDelay
 	}
-	if r.acknowledge(ahead > 0 || h.Flags&descriptors.FrameAckRequest != 0); h.Flags&descriptors.FrameLast == 0 {
+	if r.acknowledge(ahead > 0 || h.Flags&datasheet.FrameAckRequest != 0); h.Flags&datasheet.FrameLast == 0 {
 		r.ackAfter = after
 	}
 }

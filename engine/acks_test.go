@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // liar answers the data frames of a NIC in place of its peer, which hears nothing.
 type liar struct {
 	w    *world
 	v    *vi
-	like descriptors.Header // what the peer's acknowledgements have in common
-	base uint32             // PSN of the oldest frame under way
-	sent int                // data frames that the NIC has sent
+	like datasheet.Header // what the peer's acknowledgements have in common
+	base uint32           // PSN of the oldest frame under way
+	sent int              // data frames that the NIC has sent
 	s    *descriptors.Descriptor
 }
 
@@ -25,7 +26,7 @@ func newLiar(t testing.TB, n int) *liar {
 	w, v, p := pair(t, nil, smallMemory)
 	f := &liar{w: w, v: v}
 	w.b.port.spoil = func(b []byte) [][]byte {
-		if h := descriptors.HeaderAt(b); h.Type == descriptors.FrameAck {
+		if h := datasheet.HeaderAt(b); h.Type == datasheet.FrameAck {
 			f.like = *h
 		}
 		return [][]byte{b}
@@ -34,7 +35,7 @@ func newLiar(t testing.TB, n int) *liar {
 	p.postRecv(r) // which the peer tells
 	w.settle()
 	w.a.port.spoil = func(b []byte) [][]byte {
-		if h := descriptors.HeaderAt(b); h.Type == descriptors.FrameData {
+		if h := datasheet.HeaderAt(b); h.Type == datasheet.FrameData {
 			if f.sent == 0 {
 				f.base = h.PSN
 			}
@@ -59,8 +60,8 @@ func (f *liar) steps(n int) {
 
 // ack has an acknowledgement arrive.
 func (f *liar) ack(ack uint32, later uint64, twice uint32) {
-	b := alignedBytes(descriptors.HeaderSize)
-	h := descriptors.HeaderAt(b)
+	b := alignedBytes(datasheet.HeaderSize)
+	h := datasheet.HeaderAt(b)
 	*h = f.like
 	h.Ack, h.Extent, h.Offset, h.Message = ack, uint32(later), uint32(later>>32), twice
 	*f.w.a.port.in = append(*f.w.a.port.in, b)
@@ -74,7 +75,7 @@ func TestFewAcknowledgements(t *testing.T) {
 	w, v, p := pair(t, nil, smallMemory)
 	var acks []uint32
 	w.b.port.spoil = func(b []byte) [][]byte {
-		if h := descriptors.HeaderAt(b); h.Type == descriptors.FrameAck {
+		if h := datasheet.HeaderAt(b); h.Type == datasheet.FrameAck {
 			acks = append(acks, h.Ack)
 		}
 		return [][]byte{b}
@@ -85,8 +86,8 @@ func TestFewAcknowledgements(t *testing.T) {
 	acks = nil
 	first, held := uint32(0), [][]byte{}
 	w.a.port.spoil = func(b []byte) [][]byte {
-		switch h := descriptors.HeaderAt(b); {
-		case h.Type != descriptors.FrameData:
+		switch h := datasheet.HeaderAt(b); {
+		case h.Type != datasheet.FrameData:
 		case h.Offset == 0:
 			first = h.PSN
 		case h.Offset > 0 && len(held) < frames:
@@ -200,7 +201,7 @@ func FuzzAcknowledgements(f *testing.F) {
 			if ack > acked && ack <= uint32(frames) {
 				acked = ack
 			}
-			if done := x.s.Status().Done(); done != (acked == uint32(frames)) && state(x.v) == descriptors.StateConnected {
+			if done := x.s.Status().Done(); done != (acked == uint32(frames)) && state(x.v) == datasheet.StateConnected {
 				t.Fatalf("%d of %d frames are acknowledged, but the send: %v", acked, frames, x.s.Status())
 			}
 			if again := x.sent - frames; again > 64*64+64*elapsed {

@@ -1,11 +1,11 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // Execute carries out an admin command. Its reply goes to Host.AdminEntry:
 // before Execute returns, or later for the commands that wait for the network.
 // A command that is refused changes nothing.
-func (e *Engine) Execute(cmd *descriptors.Command) {
+func (e *Engine) Execute(cmd *datasheet.Command) {
 	c := *cmd // the host may be writing
 	defer e.Wake()
 	e.mu.Lock()
@@ -15,60 +15,60 @@ func (e *Engine) Execute(cmd *descriptors.Command) {
 	e.finish()
 }
 
-func (e *Engine) execute(c *descriptors.Command) {
+func (e *Engine) execute(c *datasheet.Command) {
 	switch c.Opcode {
-	case descriptors.OpNop:
+	case datasheet.OpNop:
 		e.answer(c.ID, refusal{})
-	case descriptors.OpCreatePtag:
+	case datasheet.OpCreatePtag:
 		doWithReply(e, c, e.regions.createPtag)
-	case descriptors.OpDestroyPtag:
+	case datasheet.OpDestroyPtag:
 		do(e, c, e.regions.destroyPtag)
-	case descriptors.OpRegisterMemory:
+	case datasheet.OpRegisterMemory:
 		doWithReply(e, c, e.regions.register)
-	case descriptors.OpDeregisterMemory:
+	case datasheet.OpDeregisterMemory:
 		do(e, c, e.deregisterMemory)
-	case descriptors.OpCreateCQ:
+	case datasheet.OpCreateCQ:
 		doWithReply(e, c, e.cqs.create)
-	case descriptors.OpDestroyCQ:
+	case datasheet.OpDestroyCQ:
 		do(e, c, e.cqs.destroy)
-	case descriptors.OpCreateEndpoint:
+	case datasheet.OpCreateEndpoint:
 		doWithReply(e, c, e.createEndpoint)
-	case descriptors.OpDestroyEndpoint:
+	case datasheet.OpDestroyEndpoint:
 		do(e, c, e.destroyEndpoint)
-	case descriptors.OpQueryEndpoint:
+	case datasheet.OpQueryEndpoint:
 		doWithReply(e, c, e.queryEndpoint)
-	case descriptors.OpConnectWait:
+	case datasheet.OpConnectWait:
 		doLater(e, c, e.requests.wait)
-	case descriptors.OpConnectAccept:
+	case datasheet.OpConnectAccept:
 		doLater(e, c, e.setups.accept)
-	case descriptors.OpConnectReject:
+	case datasheet.OpConnectReject:
 		do(e, c, e.setups.reject)
-	case descriptors.OpConnectRequest:
+	case datasheet.OpConnectRequest:
 		doLater(e, c, e.setups.request)
-	case descriptors.OpDisconnect:
+	case datasheet.OpDisconnect:
 		do(e, c, e.disconnect)
-	case descriptors.OpAbort:
+	case datasheet.OpAbort:
 		do(e, c, e.abort)
-	case descriptors.OpSetPayload:
+	case datasheet.OpSetPayload:
 		do(e, c, e.setPayload)
-	case descriptors.OpModifyEndpoint:
+	case datasheet.OpModifyEndpoint:
 		do(e, c, e.modifyEndpoint)
-	case descriptors.OpModifyMemory:
+	case datasheet.OpModifyMemory:
 		do(e, c, e.regions.modify)
-	case descriptors.OpResizeCQ:
+	case datasheet.OpResizeCQ:
 		doWithReply(e, c, e.cqs.resize)
 	default:
-		e.answer(c.ID, refusal{descriptors.ResultBadOpcode, fieldOpcode})
+		e.answer(c.ID, refusal{datasheet.ResultBadOpcode, fieldOpcode})
 	}
 }
 
 // do carries out a command whose reply has no body, doWithReply one whose reply has one.
-func do[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(*B) refusal) {
-	e.answer(c.ID, f(descriptors.Body[B](c)))
+func do[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(*B) refusal) {
+	e.answer(c.ID, f(datasheet.Body[B](c)))
 }
 
-func doWithReply[B descriptors.CommandBody, R descriptors.ReplyBody](e *Engine, c *descriptors.Command, f func(*B) (R, refusal)) {
-	reply, why := f(descriptors.Body[B](c))
+func doWithReply[B datasheet.CommandBody, R datasheet.ReplyBody](e *Engine, c *datasheet.Command, f func(*B) (R, refusal)) {
+	reply, why := f(datasheet.Body[B](c))
 	if why != (refusal{}) {
 		e.answer(c.ID, why)
 		return
@@ -77,41 +77,41 @@ func doWithReply[B descriptors.CommandBody, R descriptors.ReplyBody](e *Engine, 
 }
 
 // doLater begins with a command that waits for the network, and is answered when it ends.
-func doLater[B descriptors.CommandBody](e *Engine, c *descriptors.Command, f func(uint16, *B) refusal) {
-	if why := f(c.ID, descriptors.Body[B](c)); why != (refusal{}) {
+func doLater[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(uint16, *B) refusal) {
+	if why := f(c.ID, datasheet.Body[B](c)); why != (refusal{}) {
 		e.answer(c.ID, why)
 	}
 }
 
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
-func (e *Engine) disconnect(b *descriptors.EndpointBody) refusal {
+func (e *Engine) disconnect(b *datasheet.EndpointBody) refusal {
 	ep := e.subject(b.Endpoint)
 	if ep == nil {
-		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
+		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
 	}
 	if ep.sharers > 0 {
-		return refusal{descriptors.ResultResource, fieldEndpoint} // its receives may be in work for them
+		return refusal{datasheet.ResultResource, fieldEndpoint} // its receives may be in work for them
 	}
 	switch ep.state {
-	case descriptors.StateConnectPending:
-		e.setups.end(ep, descriptors.ResultAborted)
-	case descriptors.StateConnected:
-		reason := descriptors.ResultSuccess
+	case datasheet.StateConnectPending:
+		e.setups.end(ep, datasheet.ResultAborted)
+	case datasheet.StateConnected:
+		reason := datasheet.ResultSuccess
 		if ep.rel.unfinished() {
-			reason = descriptors.ResultAborted
+			reason = datasheet.ResultAborted
 		}
 		e.conns.end(ep, reason, true)
 	}
-	e.conns.enterError(ep, descriptors.StatusFlushed)
-	ep.state = descriptors.StateIdle
+	e.conns.enterError(ep, datasheet.StatusFlushed)
+	ep.state = datasheet.StateIdle
 	return refusal{}
 }
 
 // abort ends a command that waits for the network.
-func (e *Engine) abort(b *descriptors.AbortBody) refusal {
+func (e *Engine) abort(b *datasheet.AbortBody) refusal {
 	if e.requests.abort(b.ID) || e.setups.abort(b.ID) {
 		return refusal{}
 	}
-	return refusal{descriptors.ResultInvalidParameter, fieldAbortID}
+	return refusal{datasheet.ResultInvalidParameter, fieldAbortID}
 }

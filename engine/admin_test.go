@@ -3,28 +3,28 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // refused has a command carried out that must fail with want.
-func refused[T descriptors.CommandBody](t *testing.T, n *node, what string, op descriptors.Opcode, body T, want descriptors.Result) {
+func refused[T datasheet.CommandBody](t *testing.T, n *node, what string, op datasheet.Opcode, body T, want datasheet.Result) {
 	t.Helper()
 	r := n.wait(start(n, op, body))
 	if r.Result != want {
 		t.Errorf("%s: %v, want %v", what, r.Result, want)
 	}
-	if want != descriptors.ResultResource && want != descriptors.ResultBadOpcode && r.Field == 0 {
+	if want != datasheet.ResultResource && want != datasheet.ResultBadOpcode && r.Field == 0 {
 		t.Errorf("%s: the reply names no field", what)
 	}
 }
 
 func TestUnknownOpcode(t *testing.T) {
 	w := newWorld(t)
-	for _, op := range []descriptors.Opcode{descriptors.OpResizeCQ + 1, 0xffff} {
-		refused(t, w.a, op.String(), op, descriptors.PtagBody{}, descriptors.ResultBadOpcode)
+	for _, op := range []datasheet.Opcode{datasheet.OpResizeCQ + 1, 0xffff} {
+		refused(t, w.a, op.String(), op, datasheet.PtagBody{}, datasheet.ResultBadOpcode)
 	}
-	do(w.a, descriptors.OpNop, descriptors.PtagBody{})
+	do(w.a, datasheet.OpNop, datasheet.PtagBody{})
 }
 
 func TestProtectionTags(t *testing.T) {
@@ -34,22 +34,22 @@ func TestProtectionTags(t *testing.T) {
 	})
 	n := w.a
 	create := func() uint32 {
-		return descriptors.Reply[descriptors.PtagBody](do(n, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
+		return datasheet.Reply[datasheet.PtagBody](do(n, datasheet.OpCreatePtag, datasheet.PtagBody{})).Ptag
 	}
 	one, two := create(), create()
 	if one == 0 || two == 0 || one == two {
 		t.Fatalf("tags %#x, %#x", one, two)
 	}
-	refused(t, n, "one tag too many", descriptors.OpCreatePtag, descriptors.PtagBody{}, descriptors.ResultResource)
-	refused(t, n, "destroying tag 0", descriptors.OpDestroyPtag, descriptors.PtagBody{}, descriptors.ResultInvalidPtag)
+	refused(t, n, "one tag too many", datasheet.OpCreatePtag, datasheet.PtagBody{}, datasheet.ResultResource)
+	refused(t, n, "destroying tag 0", datasheet.OpDestroyPtag, datasheet.PtagBody{}, datasheet.ResultInvalidPtag)
 	h := n.memory(one, 0)
-	v := n.newVI(0, func(b *descriptors.CreateEndpointBody) { b.Ptag = one })
-	refused(t, n, "destroying a tag in use", descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: one}, descriptors.ResultResource)
-	do(n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
-	refused(t, n, "destroying a tag in use by a VI", descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: one}, descriptors.ResultResource)
-	do(n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.id})
-	do(n, descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: one})
-	refused(t, n, "destroying a tag twice", descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: one}, descriptors.ResultInvalidPtag)
+	v := n.newVI(0, func(b *datasheet.CreateEndpointBody) { b.Ptag = one })
+	refused(t, n, "destroying a tag in use", datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: one}, datasheet.ResultResource)
+	do(n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
+	refused(t, n, "destroying a tag in use by a VI", datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: one}, datasheet.ResultResource)
+	do(n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id})
+	do(n, datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: one})
+	refused(t, n, "destroying a tag twice", datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: one}, datasheet.ResultInvalidPtag)
 	if again := create(); again == one {
 		t.Errorf("tag %#x was given out again at once", one)
 	}
@@ -60,41 +60,41 @@ func TestRegisterMemoryRefusals(t *testing.T) {
 		c.Limits = engine.DefaultLimits()
 		c.Limits.Regions = 1
 	})
-	good := descriptors.RegisterMemoryBody{Address: hostBase, Length: 4096, IOVA: busBase}
+	good := datasheet.RegisterMemoryBody{Address: hostBase, Length: 4096, IOVA: busBase}
 	for _, c := range []struct {
 		name  string
-		spoil func(*descriptors.RegisterMemoryBody)
-		want  descriptors.Result
+		spoil func(*datasheet.RegisterMemoryBody)
+		want  datasheet.Result
 	}{
-		{"no length", func(b *descriptors.RegisterMemoryBody) { b.Length = 0 }, descriptors.ResultInvalidParameter},
-		{"address that wraps", func(b *descriptors.RegisterMemoryBody) { b.Address = ^uint64(0) &^ 4095 }, descriptors.ResultInvalidParameter},
-		{"bus address that wraps", func(b *descriptors.RegisterMemoryBody) { b.IOVA = ^uint64(0) &^ 4095 }, descriptors.ResultInvalidParameter},
-		{"other offset in the page", func(b *descriptors.RegisterMemoryBody) { b.IOVA += 64 }, descriptors.ResultInvalidParameter},
-		{"unknown tag", func(b *descriptors.RegisterMemoryBody) { b.Ptag = 77 }, descriptors.ResultInvalidPtag},
-		{"reserved rights", func(b *descriptors.RegisterMemoryBody) { b.Access = 0x100 }, descriptors.ResultInvalidParameter},
-		{"peers write what the NIC must not", func(b *descriptors.RegisterMemoryBody) {
-			b.Access = descriptors.AccessRDMAWrite | descriptors.AccessReadOnly
-		}, descriptors.ResultInvalidParameter},
-		{"eager", func(b *descriptors.RegisterMemoryBody) { b.Access = descriptors.AccessEager }, descriptors.ResultNotSupported},
-		{"page list", func(b *descriptors.RegisterMemoryBody) { b.Access = descriptors.AccessPageList }, descriptors.ResultNotSupported},
+		{"no length", func(b *datasheet.RegisterMemoryBody) { b.Length = 0 }, datasheet.ResultInvalidParameter},
+		{"address that wraps", func(b *datasheet.RegisterMemoryBody) { b.Address = ^uint64(0) &^ 4095 }, datasheet.ResultInvalidParameter},
+		{"bus address that wraps", func(b *datasheet.RegisterMemoryBody) { b.IOVA = ^uint64(0) &^ 4095 }, datasheet.ResultInvalidParameter},
+		{"other offset in the page", func(b *datasheet.RegisterMemoryBody) { b.IOVA += 64 }, datasheet.ResultInvalidParameter},
+		{"unknown tag", func(b *datasheet.RegisterMemoryBody) { b.Ptag = 77 }, datasheet.ResultInvalidPtag},
+		{"reserved rights", func(b *datasheet.RegisterMemoryBody) { b.Access = 0x100 }, datasheet.ResultInvalidParameter},
+		{"peers write what the NIC must not", func(b *datasheet.RegisterMemoryBody) {
+			b.Access = datasheet.AccessRDMAWrite | datasheet.AccessReadOnly
+		}, datasheet.ResultInvalidParameter},
+		{"eager", func(b *datasheet.RegisterMemoryBody) { b.Access = datasheet.AccessEager }, datasheet.ResultNotSupported},
+		{"page list", func(b *datasheet.RegisterMemoryBody) { b.Access = datasheet.AccessPageList }, datasheet.ResultNotSupported},
 	} {
 		b := good
 		c.spoil(&b)
-		refused(t, w.a, c.name, descriptors.OpRegisterMemory, b, c.want)
+		refused(t, w.a, c.name, datasheet.OpRegisterMemory, b, c.want)
 	}
-	h := descriptors.Reply[descriptors.RegionReply](do(w.a, descriptors.OpRegisterMemory, good)).Handle
-	refused(t, w.a, "one region too many", descriptors.OpRegisterMemory, good, descriptors.ResultResource)
-	refused(t, w.a, "another handle", descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h ^ 1<<20}, descriptors.ResultInvalidParameter)
-	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
-	refused(t, w.a, "a handle twice", descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h}, descriptors.ResultInvalidParameter)
-	refused(t, w.a, "handle zero", descriptors.OpDeregisterMemory, descriptors.MemoryBody{}, descriptors.ResultInvalidParameter)
+	h := datasheet.Reply[datasheet.RegionReply](do(w.a, datasheet.OpRegisterMemory, good)).Handle
+	refused(t, w.a, "one region too many", datasheet.OpRegisterMemory, good, datasheet.ResultResource)
+	refused(t, w.a, "another handle", datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h ^ 1<<20}, datasheet.ResultInvalidParameter)
+	do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
+	refused(t, w.a, "a handle twice", datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h}, datasheet.ResultInvalidParameter)
+	refused(t, w.a, "handle zero", datasheet.OpDeregisterMemory, datasheet.MemoryBody{}, datasheet.ResultInvalidParameter)
 	// A slot whose handles have all been used starts over, and stays usable.
 	for range 5000 {
-		h := descriptors.Reply[descriptors.RegionReply](do(w.a, descriptors.OpRegisterMemory, good)).Handle
+		h := datasheet.Reply[datasheet.RegionReply](do(w.a, datasheet.OpRegisterMemory, good)).Handle
 		if h == 0 {
 			t.Fatal("handle zero was given out")
 		}
-		do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
+		do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
 	}
 }
 
@@ -104,86 +104,86 @@ func TestCreateEndpointRefusals(t *testing.T) {
 		c.Limits.Endpoints = 2
 	})
 	n := w.a
-	good := descriptors.CreateEndpointBody{SendIOVA: busBase, RecvIOVA: busBase + 4096, MaxTransfer: 1 << 20,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: descriptors.NoVector, RecvVector: 3,
-		Kind: descriptors.KindVI, Reliability: descriptors.Unreliable, SendLog2: 4, RecvLog2: 4}
+	good := datasheet.CreateEndpointBody{SendIOVA: busBase, RecvIOVA: busBase + 4096, MaxTransfer: 1 << 20,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: datasheet.NoVector, RecvVector: 3,
+		Kind: datasheet.KindVI, Reliability: datasheet.Unreliable, SendLog2: 4, RecvLog2: 4}
 	for _, c := range []struct {
 		name  string
-		spoil func(*descriptors.CreateEndpointBody)
-		want  descriptors.Result
+		spoil func(*datasheet.CreateEndpointBody)
+		want  datasheet.Result
 	}{
-		{"kind Ring", func(b *descriptors.CreateEndpointBody) { b.Kind = descriptors.KindRing }, descriptors.ResultNotSupported},
-		{"kind Channel", func(b *descriptors.CreateEndpointBody) { b.Kind = descriptors.KindChannel }, descriptors.ResultNotSupported},
-		{"kind 9", func(b *descriptors.CreateEndpointBody) { b.Kind = 9 }, descriptors.ResultInvalidParameter},
-		{"no reliability", func(b *descriptors.CreateEndpointBody) { b.Reliability = 0 }, descriptors.ResultInvalidReliability},
-		{"two reliabilities", func(b *descriptors.CreateEndpointBody) { b.Reliability = 3 }, descriptors.ResultInvalidReliability},
-		{"no transfer", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = 0 }, descriptors.ResultInvalidMTU},
-		{"huge transfer", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = descriptors.MaxTransfer + 1 }, descriptors.ResultInvalidMTU},
-		{"unknown tag", func(b *descriptors.CreateEndpointBody) { b.Ptag = 5 }, descriptors.ResultInvalidPtag},
-		{"RDMA read without reliability", func(b *descriptors.CreateEndpointBody) {
-			b.Rights, b.Reliability = descriptors.AccessRDMARead, descriptors.Unreliable
-		}, descriptors.ResultInvalidRDMARead},
-		{"credit without reliability", func(b *descriptors.CreateEndpointBody) {
-			b.Options, b.Reliability = descriptors.EndpointBreaks, descriptors.Unreliable
-		}, descriptors.ResultInvalidParameter},
-		{"promiscuous VI", func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointPromiscuous }, descriptors.ResultInvalidParameter},
-		{"odd rights", func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessReadOnly }, descriptors.ResultInvalidParameter},
-		{"one token", func(b *descriptors.CreateEndpointBody) { b.SendLog2 = 0 }, descriptors.ResultInvalidParameter},
-		{"too many tokens", func(b *descriptors.CreateEndpointBody) { b.RecvLog2 = descriptors.MaxQueueLog2 + 1 }, descriptors.ResultInvalidParameter},
-		{"no send ring", func(b *descriptors.CreateEndpointBody) { b.SendIOVA = 0 }, descriptors.ResultInvalidParameter},
-		{"misaligned ring", func(b *descriptors.CreateEndpointBody) { b.RecvIOVA += 8 }, descriptors.ResultInvalidParameter},
-		{"CQ that is not there", func(b *descriptors.CreateEndpointBody) { b.SendCQ = 0 }, descriptors.ResultInvalidParameter},
-		{"CQ out of range", func(b *descriptors.CreateEndpointBody) { b.RecvCQ = 1 << 20 }, descriptors.ResultInvalidParameter},
-		{"vector that is not there", func(b *descriptors.CreateEndpointBody) { b.SendVector = descriptors.Vectors }, descriptors.ResultInvalidParameter},
-		{"receive vector that is not there", func(b *descriptors.CreateEndpointBody) { b.RecvVector = 0x7fff }, descriptors.ResultInvalidParameter},
+		{"kind Ring", func(b *datasheet.CreateEndpointBody) { b.Kind = datasheet.KindRing }, datasheet.ResultNotSupported},
+		{"kind Channel", func(b *datasheet.CreateEndpointBody) { b.Kind = datasheet.KindChannel }, datasheet.ResultNotSupported},
+		{"kind 9", func(b *datasheet.CreateEndpointBody) { b.Kind = 9 }, datasheet.ResultInvalidParameter},
+		{"no reliability", func(b *datasheet.CreateEndpointBody) { b.Reliability = 0 }, datasheet.ResultInvalidReliability},
+		{"two reliabilities", func(b *datasheet.CreateEndpointBody) { b.Reliability = 3 }, datasheet.ResultInvalidReliability},
+		{"no transfer", func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = 0 }, datasheet.ResultInvalidMTU},
+		{"huge transfer", func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = datasheet.MaxTransfer + 1 }, datasheet.ResultInvalidMTU},
+		{"unknown tag", func(b *datasheet.CreateEndpointBody) { b.Ptag = 5 }, datasheet.ResultInvalidPtag},
+		{"RDMA read without reliability", func(b *datasheet.CreateEndpointBody) {
+			b.Rights, b.Reliability = datasheet.AccessRDMARead, datasheet.Unreliable
+		}, datasheet.ResultInvalidRDMARead},
+		{"credit without reliability", func(b *datasheet.CreateEndpointBody) {
+			b.Options, b.Reliability = datasheet.EndpointBreaks, datasheet.Unreliable
+		}, datasheet.ResultInvalidParameter},
+		{"promiscuous VI", func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointPromiscuous }, datasheet.ResultInvalidParameter},
+		{"odd rights", func(b *datasheet.CreateEndpointBody) { b.Rights = datasheet.AccessReadOnly }, datasheet.ResultInvalidParameter},
+		{"one token", func(b *datasheet.CreateEndpointBody) { b.SendLog2 = 0 }, datasheet.ResultInvalidParameter},
+		{"too many tokens", func(b *datasheet.CreateEndpointBody) { b.RecvLog2 = datasheet.MaxQueueLog2 + 1 }, datasheet.ResultInvalidParameter},
+		{"no send ring", func(b *datasheet.CreateEndpointBody) { b.SendIOVA = 0 }, datasheet.ResultInvalidParameter},
+		{"misaligned ring", func(b *datasheet.CreateEndpointBody) { b.RecvIOVA += 8 }, datasheet.ResultInvalidParameter},
+		{"CQ that is not there", func(b *datasheet.CreateEndpointBody) { b.SendCQ = 0 }, datasheet.ResultInvalidParameter},
+		{"CQ out of range", func(b *datasheet.CreateEndpointBody) { b.RecvCQ = 1 << 20 }, datasheet.ResultInvalidParameter},
+		{"vector that is not there", func(b *datasheet.CreateEndpointBody) { b.SendVector = datasheet.Vectors }, datasheet.ResultInvalidParameter},
+		{"receive vector that is not there", func(b *datasheet.CreateEndpointBody) { b.RecvVector = 0x7fff }, datasheet.ResultInvalidParameter},
 	} {
 		b := good
 		c.spoil(&b)
-		refused(t, n, c.name, descriptors.OpCreateEndpoint, b, c.want)
+		refused(t, n, c.name, datasheet.OpCreateEndpoint, b, c.want)
 	}
-	id := descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, good)).Endpoint
-	refused(t, n, "one endpoint too many", descriptors.OpCreateEndpoint, good, descriptors.ResultResource)
-	for _, op := range []descriptors.Opcode{descriptors.OpDestroyEndpoint, descriptors.OpQueryEndpoint, descriptors.OpDisconnect} {
-		refused(t, n, op.String(), op, descriptors.EndpointBody{Endpoint: id + 1}, descriptors.ResultInvalidParameter)
-		refused(t, n, op.String(), op, descriptors.EndpointBody{}, descriptors.ResultInvalidParameter)
+	id := datasheet.Reply[datasheet.EndpointCreated](do(n, datasheet.OpCreateEndpoint, good)).Endpoint
+	refused(t, n, "one endpoint too many", datasheet.OpCreateEndpoint, good, datasheet.ResultResource)
+	for _, op := range []datasheet.Opcode{datasheet.OpDestroyEndpoint, datasheet.OpQueryEndpoint, datasheet.OpDisconnect} {
+		refused(t, n, op.String(), op, datasheet.EndpointBody{Endpoint: id + 1}, datasheet.ResultInvalidParameter)
+		refused(t, n, op.String(), op, datasheet.EndpointBody{}, datasheet.ResultInvalidParameter)
 	}
-	do(n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: id})
-	do(n, descriptors.OpCreateEndpoint, good)
+	do(n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: id})
+	do(n, datasheet.OpCreateEndpoint, good)
 }
 
 func TestDestroyEndpointInUse(t *testing.T) {
 	_, v, p := pair(t, nil)
-	refused(t, v.n, "connected", descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.id}, descriptors.ResultInvalidState)
-	do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+	refused(t, v.n, "connected", datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id}, datasheet.ResultInvalidState)
+	do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 	d, _ := v.descriptor(10)
 	v.postRecv(d)
-	refused(t, v.n, "with a receive posted", descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.id}, descriptors.ResultResource)
-	do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
-	do(v.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.id})
+	refused(t, v.n, "with a receive posted", datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id}, datasheet.ResultResource)
+	do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
+	do(v.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id})
 	_ = p
 }
 
 func TestConnectRefusals(t *testing.T) {
 	_, v, p := pair(t, nil)
-	good := descriptors.ConnectRequestBody{Endpoint: v.n.newVI(v.handle, nil).id, TimeoutMS: 10, RemoteMAC: p.n.e.MAC(), Remote: disc("x")}
+	good := datasheet.ConnectRequestBody{Endpoint: v.n.newVI(v.handle, nil).id, TimeoutMS: 10, RemoteMAC: p.n.e.MAC(), Remote: disc("x")}
 	for _, c := range []struct {
 		name  string
-		spoil func(*descriptors.ConnectRequestBody)
-		want  descriptors.Result
+		spoil func(*datasheet.ConnectRequestBody)
+		want  datasheet.Result
 	}{
-		{"unknown endpoint", func(b *descriptors.ConnectRequestBody) { b.Endpoint = 4000 }, descriptors.ResultInvalidParameter},
-		{"no time", func(b *descriptors.ConnectRequestBody) { b.TimeoutMS = 0 }, descriptors.ResultInvalidParameter},
-		{"a group of stations", func(b *descriptors.ConnectRequestBody) { b.RemoteMAC[0] = 1 }, descriptors.ResultInvalidParameter},
-		{"long discriminator", func(b *descriptors.ConnectRequestBody) { b.Remote.Len = 33 }, descriptors.ResultInvalidParameter},
-		{"dirty discriminator", func(b *descriptors.ConnectRequestBody) { b.Local.Data[0] = 1 }, descriptors.ResultInvalidParameter},
-		{"connected", func(b *descriptors.ConnectRequestBody) { b.Endpoint = v.id }, descriptors.ResultInvalidState},
+		{"unknown endpoint", func(b *datasheet.ConnectRequestBody) { b.Endpoint = 4000 }, datasheet.ResultInvalidParameter},
+		{"no time", func(b *datasheet.ConnectRequestBody) { b.TimeoutMS = 0 }, datasheet.ResultInvalidParameter},
+		{"a group of stations", func(b *datasheet.ConnectRequestBody) { b.RemoteMAC[0] = 1 }, datasheet.ResultInvalidParameter},
+		{"long discriminator", func(b *datasheet.ConnectRequestBody) { b.Remote.Len = 33 }, datasheet.ResultInvalidParameter},
+		{"dirty discriminator", func(b *datasheet.ConnectRequestBody) { b.Local.Data[0] = 1 }, datasheet.ResultInvalidParameter},
+		{"connected", func(b *datasheet.ConnectRequestBody) { b.Endpoint = v.id }, datasheet.ResultInvalidState},
 	} {
 		b := good
 		c.spoil(&b)
-		refused(t, v.n, c.name, descriptors.OpConnectRequest, b, c.want)
+		refused(t, v.n, c.name, datasheet.OpConnectRequest, b, c.want)
 	}
-	refused(t, v.n, "no time to wait", descriptors.OpConnectWait, descriptors.ConnectWaitBody{Local: disc("x")}, descriptors.ResultInvalidParameter)
-	refused(t, v.n, "long discriminator", descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 1, Local: descriptors.Discriminator{Len: 99}}, descriptors.ResultInvalidParameter)
-	refused(t, v.n, "reject of nothing", descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: 99}, descriptors.ResultInvalidParameter)
-	refused(t, v.n, "abort of nothing", descriptors.OpAbort, descriptors.AbortBody{ID: 9999}, descriptors.ResultInvalidParameter)
+	refused(t, v.n, "no time to wait", datasheet.OpConnectWait, datasheet.ConnectWaitBody{Local: disc("x")}, datasheet.ResultInvalidParameter)
+	refused(t, v.n, "long discriminator", datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 1, Local: datasheet.Discriminator{Len: 99}}, datasheet.ResultInvalidParameter)
+	refused(t, v.n, "reject of nothing", datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: 99}, datasheet.ResultInvalidParameter)
+	refused(t, v.n, "abort of nothing", datasheet.OpAbort, datasheet.AbortBody{ID: 9999}, datasheet.ResultInvalidParameter)
 }

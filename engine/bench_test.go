@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -23,7 +24,7 @@ func (v *vi) newEcho(size int) *echo {
 	s, _ := v.descriptor(size)
 	r, _ := v.descriptor(size)
 	e := &echo{vi: v, s: s, r: r}
-	e.again(&e.recv, r, descriptors.DoorbellRecv)
+	e.again(&e.recv, r, datasheet.DoorbellRecv)
 	return e
 }
 
@@ -32,24 +33,24 @@ func (e *echo) again(q *queue, d *descriptors.Descriptor, kind uint64) {
 	d.Rearm()
 	q.tokens[q.producer%uint32(len(q.tokens))] = d.Token()
 	q.producer++
-	e.n.e.Doorbell(descriptors.EndpointPage(e.id)+kind, q.producer)
+	e.n.e.Doorbell(datasheet.EndpointPage(e.id)+kind, q.producer)
 }
 
-func (e *echo) send() { e.again(&e.vi.send, e.s, descriptors.DoorbellSend) }
+func (e *echo) send() { e.again(&e.vi.send, e.s, datasheet.DoorbellSend) }
 
 // received takes a message if there is one, and makes room for the next.
 func (e *echo) received() bool {
 	if !e.r.Status().Done() {
 		return false
 	}
-	e.again(&e.recv, e.r, descriptors.DoorbellRecv)
+	e.again(&e.recv, e.r, datasheet.DoorbellRecv)
 	return true
 }
 
 // onMemory puts both NICs on a wire in memory that takes frames of size bytes,
 // and on the real clock.
 func onMemory(t testing.TB, size int) option {
-	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: size + descriptors.HeaderSize})
+	a, b, err := wire.NewMemory(wire.MemoryOptions{MTU: size + datasheet.HeaderSize})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,19 +1,19 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // borrow finds the bytes that a frame refers to, of whose header r.header is a
 // copy. It returns false if they are not there, or if the references cannot be.
 func (r *receiver) borrow(table []byte) bool {
 	h := &r.header
-	if ep := r.endpoint(h.DestinationEndpoint); ep != nil && ep.reliability == descriptors.Unreliable {
+	if ep := r.endpoint(h.DestinationEndpoint); ep != nil && ep.reliability == datasheet.Unreliable {
 		return false
 	}
-	if int(h.Length) > descriptors.MaxMTU-headerSize(h.Type) {
+	if int(h.Length) > datasheet.MaxMTU-headerSize(h.Type) {
 		return false
 	}
-	var references [descriptors.MaxReferences]descriptors.Reference
-	r.references = descriptors.ReadReferences(table, h.Length, &references)
+	var references [datasheet.MaxReferences]datasheet.Reference
+	r.references = datasheet.ReadReferences(table, h.Length, &references)
 	for i, at := range references[:r.references] {
 		r.lent[i] = r.lender.Borrow(at.Region, at.Offset, uint64(at.Length))
 		if len(r.lent[i]) != int(at.Length) {
@@ -37,7 +37,7 @@ func (r *receiver) landBorrowed() bool {
 // most NICs never do.
 func (r *receiver) ownFrame() []byte {
 	if r.joined == nil {
-		r.joined = aligned(descriptors.MaxMTU)
+		r.joined = aligned(datasheet.MaxMTU)
 	}
 	return r.joined
 }
@@ -55,11 +55,11 @@ func (r *receiver) expand() (frame, payload []byte, ok bool) {
 		at += copy(payload[at:], piece)
 	}
 	// The checksum, if there was one, was the references'.
-	h.Flags &^= descriptors.FrameReference | descriptors.FrameChecksum
+	h.Flags &^= datasheet.FrameReference | datasheet.FrameChecksum
 	h.Checksum = 0
-	*descriptors.HeaderAt(frame) = *h
+	*datasheet.HeaderAt(frame) = *h
 	if h.Type.RDMA() {
-		*descriptors.ExtensionAt(frame[descriptors.HeaderSize:]) = r.extension
+		*datasheet.ExtensionAt(frame[datasheet.HeaderSize:]) = r.extension
 	}
 	return frame, payload, r.lender.Return()
 }

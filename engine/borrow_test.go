@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // forger makes frames of a connection's peer that refer to what they like.
@@ -15,7 +16,7 @@ type forger struct {
 	w    *world
 	v, p *vi
 	b    *lender
-	last descriptors.Header // of a frame of the connection, which shows its numbers
+	last datasheet.Header // of a frame of the connection, which shows its numbers
 	r    *descriptors.Descriptor
 	in   []byte
 	data []byte // of the peer's memory, at offset at
@@ -24,7 +25,7 @@ type forger struct {
 
 const forgedSize = 4000
 
-func newForger(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) *forger {
+func newForger(t testing.TB, change func(*datasheet.CreateEndpointBody), options ...option) *forger {
 	t.Helper()
 	f := &forger{}
 	f.w, f.v, f.p, _, f.b = lentPair(t, 8192, change, options...)
@@ -37,7 +38,7 @@ func newForger(t testing.TB, change func(*descriptors.CreateEndpointBody), optio
 	copy(f.data, pattern(forgedSize, 5))
 	f.p.postRecv(f.r)
 	f.w.settle()
-	f.w.a.port.spoil = func(b []byte) [][]byte { f.last = *descriptors.HeaderAt(b); return nil }
+	f.w.a.port.spoil = func(b []byte) [][]byte { f.last = *datasheet.HeaderAt(b); return nil }
 	d, _ := f.v.descriptor(1)
 	f.v.postSend(d)
 	f.w.settle()
@@ -45,10 +46,10 @@ func newForger(t testing.TB, change func(*descriptors.CreateEndpointBody), optio
 }
 
 // good is a sound header of a frame that refers to all of a message.
-func (f *forger) good() descriptors.Header {
-	return descriptors.Header{Destination: f.w.b.e.MAC(), Source: f.w.a.e.MAC(), EtherType: descriptors.EtherType,
-		Version: descriptors.WireVersion, Type: descriptors.FrameData,
-		Flags:  descriptors.FrameFirst | descriptors.FrameLast | descriptors.FrameReference,
+func (f *forger) good() datasheet.Header {
+	return datasheet.Header{Destination: f.w.b.e.MAC(), Source: f.w.a.e.MAC(), EtherType: datasheet.EtherType,
+		Version: datasheet.WireVersion, Type: datasheet.FrameData,
+		Flags:  datasheet.FrameFirst | datasheet.FrameLast | datasheet.FrameReference,
 		Length: forgedSize, DestinationEndpoint: f.p.id, SourceEndpoint: f.v.id, Key: f.last.Key,
 		PSN: f.last.PSN, Ack: f.last.Ack, Credit: f.last.Credit, Extent: forgedSize}
 }
@@ -57,43 +58,43 @@ func (f *forger) good() descriptors.Header {
 func (f *forger) table() []byte { return tableOf(ref(firstRegion, forgedSize, f.at)) }
 
 // arrive has a frame arrive at the second NIC.
-func (f *forger) arrive(h descriptors.Header, table []byte) {
-	b := alignedBytes(descriptors.HeaderSize + len(table))
-	*descriptors.HeaderAt(b) = h
-	copy(b[descriptors.HeaderSize:], table)
+func (f *forger) arrive(h datasheet.Header, table []byte) {
+	b := alignedBytes(datasheet.HeaderSize + len(table))
+	*datasheet.HeaderAt(b) = h
+	copy(b[datasheet.HeaderSize:], table)
 	*f.w.b.port.in = append(*f.w.b.port.in, b)
 	for range 4 {
 		f.w.b.e.Step()
 	}
 }
 
-func tableOf(references ...descriptors.Reference) []byte {
-	b := alignedBytes(len(references) * descriptors.ReferenceSize)
-	copy(descriptors.ReferencesAt(b), references)
+func tableOf(references ...datasheet.Reference) []byte {
+	b := alignedBytes(len(references) * datasheet.ReferenceSize)
+	copy(datasheet.ReferencesAt(b), references)
 	return b
 }
 
-func ref(region, length uint32, offset uint64) descriptors.Reference {
-	return descriptors.Reference{Region: region, Length: length, Offset: offset}
+func ref(region, length uint32, offset uint64) datasheet.Reference {
+	return datasheet.Reference{Region: region, Length: length, Offset: offset}
 }
 
 // TestForgedReferences: what cannot be is dropped and counted, and changes
 // nothing.
 func TestForgedReferences(t *testing.T) {
-	header := func(change func(h *descriptors.Header)) func(h *descriptors.Header, table *[]byte) {
-		return func(h *descriptors.Header, _ *[]byte) { change(h) }
+	header := func(change func(h *datasheet.Header)) func(h *datasheet.Header, table *[]byte) {
+		return func(h *datasheet.Header, _ *[]byte) { change(h) }
 	}
-	table := func(references ...descriptors.Reference) func(h *descriptors.Header, table *[]byte) {
-		return func(_ *descriptors.Header, t *[]byte) { *t = tableOf(references...) }
+	table := func(references ...datasheet.Reference) func(h *datasheet.Header, table *[]byte) {
+		return func(_ *datasheet.Header, t *[]byte) { *t = tableOf(references...) }
 	}
 	for _, tt := range []struct {
 		name  string
-		forge func(h *descriptors.Header, table *[]byte)
+		forge func(h *datasheet.Header, table *[]byte)
 	}{
-		{"no table", func(_ *descriptors.Header, t *[]byte) { *t = nil }},
-		{"part of a reference", func(_ *descriptors.Header, t *[]byte) { *t = (*t)[:8] }},
-		{"one and a part", func(_ *descriptors.Header, t *[]byte) { *t = append(*t, 0, 0, 0, 0) }},
-		{"nine", table(slices.Repeat([]descriptors.Reference{ref(firstRegion, forgedSize/9, 0)}, 9)...)},
+		{"no table", func(_ *datasheet.Header, t *[]byte) { *t = nil }},
+		{"part of a reference", func(_ *datasheet.Header, t *[]byte) { *t = (*t)[:8] }},
+		{"one and a part", func(_ *datasheet.Header, t *[]byte) { *t = append(*t, 0, 0, 0, 0) }},
+		{"nine", table(slices.Repeat([]datasheet.Reference{ref(firstRegion, forgedSize/9, 0)}, 9)...)},
 		{"empty reference", table(ref(firstRegion, forgedSize, 0), ref(firstRegion, 0, 0))},
 		{"too little", table(ref(firstRegion, forgedSize-1, 0))},
 		{"too much", table(ref(firstRegion, forgedSize+1, 0))},
@@ -104,19 +105,19 @@ func TestForgedReferences(t *testing.T) {
 		{"end outside the region", table(ref(firstRegion, forgedSize, memSize-forgedSize+1))},
 		{"start outside the region", table(ref(firstRegion, forgedSize, memSize+1))},
 		{"offset and length wrap", table(ref(firstRegion, forgedSize, math.MaxUint64-100))},
-		{"length 0", func(h *descriptors.Header, t *[]byte) { h.Length, h.Extent, *t = 0, 0, nil }},
-		{"length of the table", header(func(h *descriptors.Header) { h.Length = descriptors.ReferenceSize })},
-		{"an ack", header(func(h *descriptors.Header) { h.Type = descriptors.FrameAck })},
-		{"a disconnect", header(func(h *descriptors.Header) { h.Type = descriptors.FrameDisconnect })},
-		{"a connect request", header(func(h *descriptors.Header) { h.Type = descriptors.FrameConnectRequest })},
-		{"reserved flag", header(func(h *descriptors.Header) { h.Flags |= 0x80 })},
-		{"another version", header(func(h *descriptors.Header) { h.Version++ })},
-		{"another station", header(func(h *descriptors.Header) { h.Destination[5]++ })},
-		{"wrong checksum", header(func(h *descriptors.Header) { h.Flags |= descriptors.FrameChecksum; h.Checksum = 1 })},
-		{"another key", header(func(h *descriptors.Header) { h.Key++ })},
-		{"place outside the message", header(func(h *descriptors.Header) { h.Offset = 1 })},
-		{"beyond the credit", header(func(h *descriptors.Header) { h.Message = 1 })},
-		{"message over the limit", header(func(h *descriptors.Header) { h.Extent = descriptors.MaxTransfer + 1 })},
+		{"length 0", func(h *datasheet.Header, t *[]byte) { h.Length, h.Extent, *t = 0, 0, nil }},
+		{"length of the table", header(func(h *datasheet.Header) { h.Length = datasheet.ReferenceSize })},
+		{"an ack", header(func(h *datasheet.Header) { h.Type = datasheet.FrameAck })},
+		{"a disconnect", header(func(h *datasheet.Header) { h.Type = datasheet.FrameDisconnect })},
+		{"a connect request", header(func(h *datasheet.Header) { h.Type = datasheet.FrameConnectRequest })},
+		{"reserved flag", header(func(h *datasheet.Header) { h.Flags |= 0x80 })},
+		{"another version", header(func(h *datasheet.Header) { h.Version++ })},
+		{"another station", header(func(h *datasheet.Header) { h.Destination[5]++ })},
+		{"wrong checksum", header(func(h *datasheet.Header) { h.Flags |= datasheet.FrameChecksum; h.Checksum = 1 })},
+		{"another key", header(func(h *datasheet.Header) { h.Key++ })},
+		{"place outside the message", header(func(h *datasheet.Header) { h.Offset = 1 })},
+		{"beyond the credit", header(func(h *datasheet.Header) { h.Message = 1 })},
+		{"message over the limit", header(func(h *datasheet.Header) { h.Extent = datasheet.MaxTransfer + 1 })},
 	} {
 		for wire, o := range map[string]option{"whole frames": func(*engine.Config, *port) {}, "in parts": inParts(func(p *parts) {
 			p.pace = func(have, _ int) int { return have + 17 }
@@ -125,18 +126,18 @@ func TestForgedReferences(t *testing.T) {
 				f := newForger(t, nil, o)
 				h, refs := f.good(), f.table()
 				tt.forge(&h, &refs)
-				before := f.w.b.e.Counter(descriptors.CounterFramesDropped)
+				before := f.w.b.e.Counter(datasheet.CounterFramesDropped)
 				f.arrive(h, refs)
 				for range 40 { // it may come bit by bit
 					f.w.b.e.Step()
 				}
-				if n := f.w.b.e.Counter(descriptors.CounterFramesDropped) - before; n != 1 {
+				if n := f.w.b.e.Counter(datasheet.CounterFramesDropped) - before; n != 1 {
 					t.Errorf("%d frames dropped", n)
 				}
 				if f.r.Status().Done() || !bytes.Equal(f.in, make([]byte, forgedSize)) {
 					t.Errorf("receive: %v", f.r.Status())
 				}
-				if s := f.p.state(); s != descriptors.StateConnected {
+				if s := f.p.state(); s != datasheet.StateConnected {
 					t.Errorf("the VI is %v", s)
 				}
 				// What is right is taken.
@@ -164,7 +165,7 @@ func TestReferencesToTheWrong(t *testing.T) {
 	t.Run("unreliable", func(t *testing.T) {
 		f := newForger(t, unreliable)
 		f.arrive(f.good(), f.table())
-		if f.w.b.e.Counter(descriptors.CounterFramesDropped) != 1 || f.r.Status().Done() || f.b.got != 0 {
+		if f.w.b.e.Counter(datasheet.CounterFramesDropped) != 1 || f.r.Status().Done() || f.b.got != 0 {
 			t.Errorf("%v, %d borrowed", f.r.Status(), f.b.got)
 		}
 	})
@@ -172,7 +173,7 @@ func TestReferencesToTheWrong(t *testing.T) {
 		w, v, p := pair(t, nil)
 		f := &forger{w: w, v: v, p: p}
 		f.arrive(f.good(), tableOf(ref(firstRegion, forgedSize, 64)))
-		if n := w.b.e.Counter(descriptors.CounterFramesDropped); n != 1 {
+		if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 1 {
 			t.Errorf("%d frames dropped", n)
 		}
 	})
@@ -186,9 +187,9 @@ func TestReferencesChange(t *testing.T) {
 	f.b.reading = func() {
 		f.b.reading = nil
 		frame = (*f.w.b.port.in)[0]
-		copy(frame[descriptors.HeaderSize:], tableOf(ref(firstRegion, math.MaxUint32, math.MaxUint64/2), ref(9, 1, 1)))
-		h := descriptors.HeaderAt(frame)
-		h.Length, h.Extent, h.Offset, h.Type = 0xffff, 0xffffffff, 0xffffffff, descriptors.FrameDisconnect
+		copy(frame[datasheet.HeaderSize:], tableOf(ref(firstRegion, math.MaxUint32, math.MaxUint64/2), ref(9, 1, 1)))
+		h := datasheet.HeaderAt(frame)
+		h.Length, h.Extent, h.Offset, h.Type = 0xffff, 0xffffffff, 0xffffffff, datasheet.FrameDisconnect
 	}
 	f.arrive(f.good(), tableOf(ref(firstRegion, 3000, f.at), ref(firstRegion, 1000, f.at+3000)))
 	f.w.settle()
@@ -218,7 +219,7 @@ func FuzzReferenceFrames(f *testing.F) {
 		}
 		if kind&4 != 0 {
 			g.w.b.use(&scripted{filter: func(_ engine.Direction, frame []byte, _ uint32) (engine.Action, uint32, bool) {
-				if h := descriptors.HeaderAt(frame); len(frame) != descriptors.HeaderSize+int(h.Length) || h.Flags&descriptors.FrameReference != 0 {
+				if h := datasheet.HeaderAt(frame); len(frame) != datasheet.HeaderSize+int(h.Length) || h.Flags&datasheet.FrameReference != 0 {
 					t.Fatalf("a filter is shown %d bytes", len(frame))
 				}
 				return engine.FramePass, 0, true
@@ -232,7 +233,7 @@ func FuzzReferenceFrames(f *testing.F) {
 		g.arrive(h, table)
 		g.w.settle()
 		var want []byte
-		for _, r := range descriptors.ReferencesAt(append(alignedBytes(0), table...)) {
+		for _, r := range datasheet.ReferencesAt(append(alignedBytes(0), table...)) {
 			if end := r.Offset + uint64(r.Length); end >= r.Offset && end <= uint64(len(g.w.a.mem)) && len(want) < 1<<17 {
 				want = append(want, before[r.Offset:end]...)
 			}

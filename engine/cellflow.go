@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // stop takes note of what a peer has said about its receive FIFO.
 func (w *cellMover) stop(l *cellLink, stopped bool) {
 	if stopped {
-		w.count(descriptors.CounterStopsTaken, 1)
+		w.count(datasheet.CounterStopsTaken, 1)
 	}
 	if l.stopped = stopped; !stopped {
 		l.waiting = 0
@@ -19,12 +19,12 @@ func (w *cellMover) stop(l *cellLink, stopped bool) {
 
 // say sends a frame of no payload to the peer of a link, in the name of any of its channels.
 // It returns false if the wire takes no more now.
-func (w *cellMover) say(l *cellLink, what descriptors.FrameType) bool {
-	buf := w.tx.reserve(&l.members[0].remote.mac, descriptors.HeaderSize)
+func (w *cellMover) say(l *cellLink, what datasheet.FrameType) bool {
+	buf := w.tx.reserve(&l.members[0].remote.mac, datasheet.HeaderSize)
 	if buf == nil {
 		return false
 	}
-	h := descriptors.HeaderAt(buf)
+	h := datasheet.HeaderAt(buf)
 	*h = l.members[0].outline
 	h.Type = what
 	w.tx.launch(buf)
@@ -37,7 +37,7 @@ func (w *cellMover) signal() {
 		return
 	}
 	for _, l := range w.links {
-		if l.holding && w.say(l, descriptors.FrameCellStart) {
+		if l.holding && w.say(l, datasheet.FrameCellStart) {
 			l.holding = false
 			w.holding--
 		}
@@ -46,9 +46,9 @@ func (w *cellMover) signal() {
 
 // repeat answers a peer that asks, as it may have missed what it was told last.
 func (w *cellMover) repeat(ep *endpoint) {
-	what := descriptors.FrameCellStart
+	what := datasheet.FrameCellStart
 	if ep.channel.link.holding {
-		what = descriptors.FrameCellStop
+		what = datasheet.FrameCellStop
 	}
 	w.say(ep.channel.link, what) // if there is no room the peer asks again
 }
@@ -64,11 +64,11 @@ func (w *cellMover) tick() {
 			l.asked = w.now
 		case w.present()-l.waiting > w.timing.Dead:
 			for len(l.members) > 0 {
-				w.conns.fail(l.members[0], descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+				w.conns.fail(l.members[0], datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 			}
 		case w.now-l.asked >= w.timing.Retransmit:
 			l.asked = w.now
-			w.tx.sendAck(l.members[0], descriptors.FrameProbe)
+			w.tx.sendAck(l.members[0], datasheet.FrameProbe)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // CellLevels say how full the FIFOs of channels are (SPEC.md 2.12). The highest ones are those
@@ -11,7 +11,7 @@ import (
 type CellLevels struct {
 	Channels int // endpoints of that kind
 	// Transmit is how many messages have been taken and have not ended, by priority.
-	Transmit, TransmitHighest [descriptors.ChannelPriorities]int
+	Transmit, TransmitHighest [datasheet.ChannelPriorities]int
 	// Receive is how many cells are in the receive FIFO, which holds ReceiveSize.
 	Receive, ReceiveHighest, ReceiveSize int
 	StoppedBy                            int // peer stations that have said stop
@@ -19,7 +19,7 @@ type CellLevels struct {
 }
 
 // posted counts a message that was taken.
-func (l *CellLevels) posted(p descriptors.ChannelPriority) {
+func (l *CellLevels) posted(p datasheet.ChannelPriority) {
 	l.Transmit[p]++
 	l.TransmitHighest[p] = max(l.TransmitHighest[p], l.Transmit[p])
 }

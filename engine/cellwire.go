@@ -3,8 +3,8 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // cellBudget bounds the cells that one round stores and sends.
@@ -15,7 +15,7 @@ const cellBudget = 256
 const cellTries = 64
 
 func (w *cellMover) clear() {
-	w.links, w.busy, w.holding = map[descriptors.MAC]*cellLink{}, nil, 0
+	w.links, w.busy, w.holding = map[datasheet.MAC]*cellLink{}, nil, 0
 	w.filled, w.payloads, w.urgent, w.low, w.tries, w.ahead, w.levels = nil, nil, false, false, 0, lowFlight{}, CellLevels{}
 	w.received.clear()
 }
@@ -29,14 +29,14 @@ func (w *cellMover) join(ep *endpoint) {
 	}
 	l.members = append(l.members, ep)
 	for p := range l.fifos {
-		if room := len(l.members)*(descriptors.ChannelDepth+1) + descriptors.ChannelDepth; len(l.fifos[p].ring) < room {
+		if room := len(l.members)*(datasheet.ChannelDepth+1) + datasheet.ChannelDepth; len(l.fifos[p].ring) < room {
 			l.fifos[p].resize(2*room, func(*endpoint) bool { return true })
 		}
 	}
 	ep.channel.link = l
 	w.received.open()
 	if w.filled == nil {
-		w.payloads = make([][cells.PayloadSize]byte, min(w.config.PerFrame, int(w.maxPayload)/descriptors.CellSize))
+		w.payloads = make([][cells.PayloadSize]byte, min(w.config.PerFrame, int(w.maxPayload)/datasheet.CellSize))
 		w.filled = make([]cellHead, 0, len(w.payloads))
 	}
 }
@@ -62,14 +62,14 @@ func (w *cellMover) leave(ep *endpoint) {
 }
 
 // post takes a word of a send doorbell.
-func (w *cellMover) post(ep *endpoint, p descriptors.ChannelPriority, word uint32) {
+func (w *cellMover) post(ep *endpoint, p datasheet.ChannelPriority, word uint32) {
 	ch := ep.channel
 	ch.status.Stores[p]++
 	to := ep
-	if ch.status.Result[p] = ch.refusal(p, word); ch.kernel && ch.status.Result[p] == descriptors.ChannelTaken {
+	if ch.status.Result[p] = ch.refusal(p, word); ch.kernel && ch.status.Result[p] == datasheet.ChannelTaken {
 		to, word, ch.status.Result[p] = w.address(ch, word)
 	}
-	if ch.status.Result[p] != descriptors.ChannelTaken {
+	if ch.status.Result[p] != datasheet.ChannelTaken {
 		ch.status.Ended[p]++
 		ch.showStatus()
 		return
@@ -106,7 +106,7 @@ func (w *cellMover) runUpTo(most int) bool {
 		waiting := cells.Waiting{Received: w.received.n > 0, Stopped: !room}
 		if turns > 0 {
 			l = w.busy[0]
-			waiting.High, waiting.Low = l.fifos[descriptors.PriorityHigh].n > 0, l.fifos[descriptors.PriorityLow].n > 0 && low > 0 && !w.ahead.full(w.lossless)
+			waiting.High, waiting.Low = l.fifos[datasheet.PriorityHigh].n > 0, l.fifos[datasheet.PriorityLow].n > 0 && low > 0 && !w.ahead.full(w.lossless)
 			waiting.Stopped = waiting.Stopped || l.stopped
 		}
 		// The answer is the same for the cells that follow, until something changes of what
@@ -116,7 +116,7 @@ func (w *cellMover) runUpTo(most int) bool {
 			budget -= w.store(budget)
 			continue
 		case cells.High:
-			budget -= w.fill(l, descriptors.PriorityHigh, budget)
+			budget -= w.fill(l, datasheet.PriorityHigh, budget)
 			room = !w.full() || w.launch()
 			continue
 		case cells.Low:
@@ -125,7 +125,7 @@ func (w *cellMover) runUpTo(most int) bool {
 				room = w.launch() // what is urgent leaves now
 				continue
 			}
-			n := w.fill(l, descriptors.PriorityLow, min(low, budget))
+			n := w.fill(l, datasheet.PriorityLow, min(low, budget))
 			low, budget = low-n, budget-n
 			room = !w.full() || w.launch()
 			continue
@@ -151,7 +151,7 @@ func (w *cellMover) runUpTo(most int) bool {
 func (w *cellMover) rotate() {
 	l := w.busy[0]
 	w.busy = append(w.busy[:0], w.busy[1:]...)
-	if l.busy = l.fifos[descriptors.PriorityHigh].n+l.fifos[descriptors.PriorityLow].n > 0; l.busy {
+	if l.busy = l.fifos[datasheet.PriorityHigh].n+l.fifos[datasheet.PriorityLow].n > 0; l.busy {
 		w.busy = append(w.busy, l)
 		return
 	}
@@ -168,15 +168,15 @@ const cellRun = 8
 // channel of which a message of low priority is under way, they are of that. It ends with the
 // message, with the frame, after most cells, which are at least one, and within cellRun cells of
 // a store to a doorbell, which may be urgent. It returns how many cells there were.
-func (w *cellMover) fill(l *cellLink, p descriptors.ChannelPriority, most int) (n int) {
+func (w *cellMover) fill(l *cellLink, p datasheet.ChannelPriority, most int) (n int) {
 	ep := l.fifos[p].ring[l.fifos[p].first]
 	ch := ep.channel
 	if len(w.filled) == 0 {
 		w.head = ep.outline
-		w.head.Type, w.head.PSN = descriptors.FrameCells, ch.frames
+		w.head.Type, w.head.PSN = datasheet.FrameCells, ch.frames
 		ch.frames++
 	}
-	w.urgent = p == descriptors.PriorityHigh
+	w.urgent = p == datasheet.PriorityHigh
 	w.low = w.low || !w.urgent
 	if !ch.cutter.Active() {
 		ch.begin(p)
@@ -207,7 +207,7 @@ func (w *cellMover) fill(l *cellLink, p descriptors.ChannelPriority, most int) (
 		}
 	}
 	w.progress += uint64(n)
-	w.count(descriptors.CounterCellsSent, uint64(n))
+	w.count(datasheet.CounterCellsSent, uint64(n))
 	return n
 }
 
@@ -216,20 +216,20 @@ func (w *cellMover) launch() bool {
 	if len(w.filled) == 0 {
 		return true
 	}
-	n := len(w.filled) * descriptors.CellSize
-	buf := w.tx.reserve(&w.head.Destination, descriptors.HeaderSize+n)
+	n := len(w.filled) * datasheet.CellSize
+	buf := w.tx.reserve(&w.head.Destination, datasheet.HeaderSize+n)
 	if buf == nil {
 		if w.tries++; w.peers == nil || w.tries < cellTries {
 			return false
 		}
-		w.count(descriptors.CounterCellsDropped, uint64(len(w.filled)))
+		w.count(datasheet.CounterCellsDropped, uint64(len(w.filled)))
 		w.filled, w.urgent, w.low, w.tries = w.filled[:0], false, false, 0
 		return true
 	}
 	w.tries = 0
 	w.head.Length = uint16(n)
-	*descriptors.HeaderAt(buf) = w.head
-	out := descriptors.CellsAt(buf[descriptors.HeaderSize:])
+	*datasheet.HeaderAt(buf) = w.head
+	out := datasheet.CellsAt(buf[datasheet.HeaderSize:])
 	for i, head := range w.filled {
 		c := &out[i]
 		c.Header, c.HEC, c.Tag, c.Payload = head.header, head.hec, head.tag, w.payloads[i]
@@ -243,18 +243,18 @@ func (w *cellMover) launch() bool {
 }
 
 // take has the cells of a frame wait in the receive FIFO.
-func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) verdict {
+func (w *cellMover) take(ep *endpoint, h *datasheet.Header, payload []byte) verdict {
 	ch := ep.channel
-	if len(payload) == 0 || len(payload)%descriptors.CellSize != 0 || int32(h.PSN-ch.expect) < 0 {
+	if len(payload) == 0 || len(payload)%datasheet.CellSize != 0 || int32(h.PSN-ch.expect) < 0 {
 		return refused // no cells, or a copy of a frame, or one that was overtaken
 	}
 	ch.expect = h.PSN + 1
 	ep.unrel.hear(&w.clock)
-	stamp := uint64(w.read() / descriptors.ClockResolution)
+	stamp := uint64(w.read() / datasheet.ClockResolution)
 	var before cellHead // of the cell before, for whom that was
 	var to *endpoint
 	var last bool
-	arrived := descriptors.CellsAt(payload)
+	arrived := datasheet.CellsAt(payload)
 	for i := range arrived {
 		c := cellHead{arrived[i].Header, arrived[i].HEC, arrived[i].Tag}
 		switch {
@@ -266,32 +266,32 @@ func (w *cellMover) take(ep *endpoint, h *descriptors.Header, payload []byte) ve
 		before = c
 		switch {
 		case to == nil:
-			w.count(descriptors.CounterCellsDropped, 1)
+			w.count(datasheet.CounterCellsDropped, 1)
 		case w.received.n == len(w.received.ring):
-			w.count(descriptors.CounterCellsDropped, 1)
+			w.count(datasheet.CounterCellsDropped, 1)
 			to.channel.drop()
 		default:
 			*w.received.push(&arrived[i].Payload) = arrival{to, to.era, last, stamp}
 		}
 	}
 	w.events |= onCells
-	if l := ch.link; w.received.high() && !l.holding && w.say(l, descriptors.FrameCellStop) {
+	if l := ch.link; w.received.high() && !l.holding && w.say(l, datasheet.FrameCellStop) {
 		l.holding = true
 		w.holding++
-		w.count(descriptors.CounterChannelStops, 1)
+		w.count(datasheet.CounterChannelStops, 1)
 	}
 	return taken
 }
 
 // receiver is the channel that a cell in a frame is for, nil if there is none.
-func (w *cellMover) receiver(c cellHead, h *descriptors.Header) (to *endpoint, last bool) {
+func (w *cellMover) receiver(c cellHead, h *datasheet.Header) (to *endpoint, last bool) {
 	b := [cells.HeaderSize]byte{c.header[0], c.header[1], c.header[2], c.header[3], c.hec}
 	head, err := cells.ParseHeader(&b)
 	if err != nil || !head.User() || head.VPI != 0 {
 		return nil, false
 	}
 	ep := w.endpoint(uint32(head.VCI))
-	if ep == nil || ep.channel == nil || ep.state != descriptors.StateConnected || ep.remote.mac != h.Source ||
+	if ep == nil || ep.channel == nil || ep.state != datasheet.StateConnected || ep.remote.mac != h.Source ||
 		c.tag != cellTag(ep.remote.ourKey) {
 		return nil, false
 	}
@@ -334,8 +334,8 @@ func (w *cellMover) store(most int) (n int) {
 	if !shown {
 		ch.showReceived()
 	}
-	w.count(descriptors.CounterCellsReceived, uint64(stored))
-	w.count(descriptors.CounterCellsDropped, uint64(n-stored)) // the connection has ended, or the memory is gone
+	w.count(datasheet.CounterCellsReceived, uint64(stored))
+	w.count(datasheet.CounterCellsDropped, uint64(n-stored)) // the connection has ended, or the memory is gone
 	w.progress += uint64(n)
 	return n
 }

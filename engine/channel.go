@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // channels is the kind of MINI's channels (SPEC.md 16). Connecting, probes and their answers
@@ -15,41 +15,41 @@ type channels struct {
 type kernelChannel struct{ channels }
 
 // check implements kind. It does without checkEndpoint: a channel has no queues.
-func (k channels) check(b *descriptors.CreateEndpointBody) refusal {
-	page := descriptors.ChannelPage(b.SendLog2)
+func (k channels) check(b *datasheet.CreateEndpointBody) refusal {
+	page := datasheet.ChannelPage(b.SendLog2)
 	aligned := func(address uint64) bool { return address%(1<<page) == 0 }
 	reach := func(handle uint32, address uint64, write bool) bool {
 		r, _ := k.regions.reach(handle, b.Ptag, address, uint64(page.Bytes()), write)
 		return r != nil && !r.device
 	}
-	kernel := b.Options == descriptors.EndpointKernel
+	kernel := b.Options == datasheet.EndpointKernel
 	switch {
-	case b.Reliability != descriptors.Unreliable:
-		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
+	case b.Reliability != datasheet.Unreliable:
+		return refusal{datasheet.ResultInvalidReliability, fieldReliability}
 	case !page.Valid():
-		return refusal{descriptors.ResultInvalidParameter, fieldSendLog2}
+		return refusal{datasheet.ResultInvalidParameter, fieldSendLog2}
 	case b.RecvLog2 != b.SendLog2:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvLog2}
+		return refusal{datasheet.ResultInvalidParameter, fieldRecvLog2}
 	case b.MaxTransfer != page.Bytes():
-		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
+		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
 	case b.Rights != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldRights}
-	case b.Options != 0 && b.Options != descriptors.EndpointSpaced && !kernel:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
-	case b.SendVector != descriptors.NoVector:
-		return refusal{descriptors.ResultInvalidParameter, fieldSendVector}
-	case b.RecvVector != descriptors.NoVector:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvVector}
+		return refusal{datasheet.ResultInvalidParameter, fieldRights}
+	case b.Options != 0 && b.Options != datasheet.EndpointSpaced && !kernel:
+		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+	case b.SendVector != datasheet.NoVector:
+		return refusal{datasheet.ResultInvalidParameter, fieldSendVector}
+	case b.RecvVector != datasheet.NoVector:
+		return refusal{datasheet.ResultInvalidParameter, fieldRecvVector}
 	case k.regions.ptag(b.Ptag) == nil:
-		return refusal{descriptors.ResultInvalidPtag, fieldVIPtag}
+		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
 	case !aligned(b.SendIOVA):
-		return refusal{descriptors.ResultInvalidParameter, fieldSendIOVA}
+		return refusal{datasheet.ResultInvalidParameter, fieldSendIOVA}
 	case !aligned(b.RecvIOVA), kernel && b.RecvIOVA != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
 	case !reach(b.SendCQ, b.SendIOVA, false):
-		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
+		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
 	case kernel && b.RecvCQ != 0, !kernel && !reach(b.RecvCQ, b.RecvIOVA, true):
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
+		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
 	}
 	return refusal{}
 }
@@ -70,13 +70,13 @@ func (k channels) destroy(ep *endpoint) {
 }
 
 // open implements kind.
-func (k channels) open(ep *endpoint, peer *descriptors.ConnectBody) {
+func (k channels) open(ep *endpoint, peer *datasheet.ConnectBody) {
 	k.unreliableVI.open(ep, peer)
 	ch := ep.channel
 	ch.connect(ep.id, &ep.remote)
 	ch.assembly.Reset()
 	ch.expect, ch.cutShort = 0, false
-	ch.receive.Status |= descriptors.ChannelConnected
+	ch.receive.Status |= datasheet.ChannelConnected
 	ch.showSent()
 	ch.showReceived()
 	k.cells.join(ep)
@@ -93,7 +93,7 @@ func (k channels) close(ep *endpoint) {
 	if k := k.all[0]; k != nil {
 		k.channel.showSent() // some of it may have been its
 	}
-	ch.receive.Status &^= descriptors.ChannelConnected
+	ch.receive.Status &^= datasheet.ChannelConnected
 	ch.showSent()
 	ch.showReceived()
 }
@@ -102,17 +102,17 @@ func (k channels) close(ep *endpoint) {
 func (channels) transmit(*endpoint, int) bool { return false }
 
 // take implements kind.
-func (k channels) take(ep *endpoint, h *descriptors.Header, payload []byte) verdict {
+func (k channels) take(ep *endpoint, h *datasheet.Header, payload []byte) verdict {
 	switch h.Type {
-	case descriptors.FrameCells:
+	case datasheet.FrameCells:
 		return k.cells.take(ep, h, payload)
-	case descriptors.FrameCellStop, descriptors.FrameCellStart:
+	case datasheet.FrameCellStop, datasheet.FrameCellStart:
 		ep.unrel.hear(&k.clock)
-		k.cells.stop(ep.channel.link, h.Type == descriptors.FrameCellStop)
+		k.cells.stop(ep.channel.link, h.Type == datasheet.FrameCellStop)
 		return taken
-	case descriptors.FrameProbe:
+	case datasheet.FrameProbe:
 		k.cells.repeat(ep)
-	case descriptors.FrameAck:
+	case datasheet.FrameAck:
 	default:
 		return refused
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestChannelDrops: cells that find the receive FIFO full are dropped and counted for their
@@ -15,13 +15,13 @@ func TestChannelDrops(t *testing.T) {
 	a, b := w.pair(nil)
 	for sent := uint64(0); ; {
 		sent++
-		a.post(descriptors.PriorityLow, 0, 1023)
+		a.post(datasheet.PriorityLow, 0, 1023)
 		w.run("the end of a message", func() bool { return uint64(a.status().Ended[1]) == sent&0xff })
 		w.settle()
-		dropped := w.b.e.Counter(descriptors.CounterCellsDropped)
+		dropped := w.b.e.Counter(datasheet.CounterCellsDropped)
 		want := uint16(dropped % 512)
 		if dropped >= 512 {
-			want |= descriptors.ChannelDropsMany
+			want |= datasheet.ChannelDropsMany
 		}
 		if got := b.received().Drops; got != want {
 			t.Fatalf("%d cells dropped: the count is %#x, want %#x", dropped, got, want)
@@ -33,7 +33,7 @@ func TestChannelDrops(t *testing.T) {
 			t.Fatalf("%d messages, and %d cells dropped", sent, dropped)
 		}
 	}
-	if w.b.e.Counter(descriptors.CounterChannelStops) != 0 {
+	if w.b.e.Counter(datasheet.CounterChannelStops) != 0 {
 		t.Error("the peer was told to stop")
 	}
 }
@@ -46,7 +46,7 @@ func TestChannelStops(t *testing.T) {
 	for i := range uint8(40) {
 		b.allow(0, 1023)
 		message := pattern(7000, uint64(i))
-		a.post(descriptors.PriorityLow, 0, a.put(0, message))
+		a.post(datasheet.PriorityLow, 0, a.put(0, message))
 		for range 3 {
 			w.a.e.Step()
 		}
@@ -56,15 +56,15 @@ func TestChannelStops(t *testing.T) {
 		}
 		mustEqual(t, b.at(0, len(message)), message)
 	}
-	if w.b.e.Counter(descriptors.CounterChannelStops) == 0 || w.b.e.Counter(descriptors.CounterCellsDropped) != 0 {
-		t.Errorf("%d stops, %d cells dropped", w.b.e.Counter(descriptors.CounterChannelStops), w.b.e.Counter(descriptors.CounterCellsDropped))
+	if w.b.e.Counter(datasheet.CounterChannelStops) == 0 || w.b.e.Counter(datasheet.CounterCellsDropped) != 0 {
+		t.Errorf("%d stops, %d cells dropped", w.b.e.Counter(datasheet.CounterChannelStops), w.b.e.Counter(datasheet.CounterCellsDropped))
 	}
 }
 
 // tell has the second NIC say what to the first, with a header like sample.
-func (w *channelWorld) tell(what descriptors.FrameType, sample *descriptors.Header) {
-	frame := alignedBytes(descriptors.HeaderSize)
-	h := descriptors.HeaderAt(frame)
+func (w *channelWorld) tell(what datasheet.FrameType, sample *datasheet.Header) {
+	frame := alignedBytes(datasheet.HeaderSize)
+	h := datasheet.HeaderAt(frame)
 	*h = *sample
 	h.Type, h.Length = what, 0
 	*w.a.port.in = append(*w.a.port.in, frame)
@@ -76,13 +76,13 @@ func TestChannelStoppedForEver(t *testing.T) {
 	for name, spoil := range map[string]func(frame []byte) [][]byte{
 		"start lost": nil,
 		"stop for ever": func(frame []byte) [][]byte {
-			if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameCellStart {
-				h.Type = descriptors.FrameCellStop
+			if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameCellStart {
+				h.Type = datasheet.FrameCellStop
 			}
 			return [][]byte{frame}
 		},
 		"silence": func(frame []byte) [][]byte {
-			if descriptors.HeaderAt(frame).Type == descriptors.FrameCellStart {
+			if datasheet.HeaderAt(frame).Type == datasheet.FrameCellStart {
 				return nil
 			}
 			return [][]byte{frame}
@@ -92,9 +92,9 @@ func TestChannelStoppedForEver(t *testing.T) {
 			w := newChannelWorld(t)
 			a, b := w.pair(nil)
 			b.allow(0, 1000)
-			var sample *descriptors.Header
+			var sample *datasheet.Header
 			w.b.port.spoil = func(frame []byte) [][]byte {
-				h := *descriptors.HeaderAt(frame)
+				h := *datasheet.HeaderAt(frame)
 				sample = &h
 				if spoil != nil {
 					return spoil(frame)
@@ -102,15 +102,15 @@ func TestChannelStoppedForEver(t *testing.T) {
 				return [][]byte{frame}
 			}
 			w.run("a frame of the peer's", func() bool { return sample != nil })
-			w.tell(descriptors.FrameCellStop, sample)
+			w.tell(datasheet.FrameCellStop, sample)
 			w.settle()
-			a.post(descriptors.PriorityHigh, 0, 5)
+			a.post(datasheet.PriorityHigh, 0, 5)
 			w.settle()
 			if b.received().PDUs != 0 {
 				t.Fatal("it did not stop")
 			}
-			if got := w.a.e.CellLevels(); got.StoppedBy != 1 || got.Transmit != [2]int{1, 0} || w.a.e.Counter(descriptors.CounterStopsTaken) == 0 {
-				t.Errorf("%+v, %d stops", got, w.a.e.Counter(descriptors.CounterStopsTaken))
+			if got := w.a.e.CellLevels(); got.StoppedBy != 1 || got.Transmit != [2]int{1, 0} || w.a.e.Counter(datasheet.CounterStopsTaken) == 0 {
+				t.Errorf("%+v, %d stops", got, w.a.e.Counter(datasheet.CounterStopsTaken))
 			}
 			began := w.now
 			w.run("an end", func() bool { return a.status().Ended[0] == 1 })
@@ -123,8 +123,8 @@ func TestChannelStoppedForEver(t *testing.T) {
 				return
 			}
 			dead := engine.DefaultTiming().Dead
-			if len(w.a.events) != 1 || w.a.events[0].Detail != uint32(descriptors.ResultConnectionLost) || took < dead || took > dead+time.Second ||
-				a.received().Status&descriptors.ChannelConnected != 0 || a.status().Result[0] != descriptors.ChannelNotConnected {
+			if len(w.a.events) != 1 || w.a.events[0].Detail != uint32(datasheet.ResultConnectionLost) || took < dead || took > dead+time.Second ||
+				a.received().Status&datasheet.ChannelConnected != 0 || a.status().Result[0] != datasheet.ChannelNotConnected {
 				t.Errorf("%+v after %v, %+v", w.a.events, took, a.status())
 			}
 		})
@@ -138,7 +138,7 @@ func TestChannelCopies(t *testing.T) {
 	b.allow(0, 1000)
 	var late []byte
 	w.a.port.spoil = func(frame []byte) [][]byte {
-		if descriptors.HeaderAt(frame).Type != descriptors.FrameCells {
+		if datasheet.HeaderAt(frame).Type != datasheet.FrameCells {
 			return [][]byte{frame}
 		}
 		frames := [][]byte{frame, frame}
@@ -149,9 +149,9 @@ func TestChannelCopies(t *testing.T) {
 		return frames
 	}
 	message := pattern(3000, 1)
-	a.post(descriptors.PriorityLow, 0, a.put(0, message))
+	a.post(datasheet.PriorityLow, 0, a.put(0, message))
 	w.settle()
-	if got := b.received(); got.PDUs != 1 || !b.end(0).Whole() || w.b.e.Counter(descriptors.CounterFramesDropped) == 0 {
+	if got := b.received(); got.PDUs != 1 || !b.end(0).Whole() || w.b.e.Counter(datasheet.CounterFramesDropped) == 0 {
 		t.Fatalf("%+v, %08x", got, b.end(0))
 	}
 	mustEqual(t, b.at(0, len(message)), message)
@@ -169,7 +169,7 @@ func TestChannelLossyWire(t *testing.T) {
 			b.allow(0, 1023)
 			w.settle()
 			message := pattern(200, i)
-			a.post(descriptors.ChannelPriority(i%2), 0, a.put(0, message))
+			a.post(datasheet.ChannelPriority(i%2), 0, a.put(0, message))
 			w.settle()
 			for ; seen != b.received().PDUs; seen++ {
 				if b.end(seen).Whole() {
@@ -199,9 +199,9 @@ func TestChannelLevels(t *testing.T) {
 	w.settle()
 	w.a.port.room = -1 // the wire takes nothing
 	for i := range uint32(5) {
-		a.post(descriptors.PriorityLow, 100*i, 100*i+100)
+		a.post(datasheet.PriorityLow, 100*i, 100*i+100)
 	}
-	a.post(descriptors.PriorityHigh, 0, 1)
+	a.post(datasheet.PriorityHigh, 0, 1)
 	w.a.e.Step()
 	highest := [2]int{1, 5}
 	// The urgent cell is in the frame that waits: its message has ended.
@@ -219,14 +219,14 @@ func TestChannelLevels(t *testing.T) {
 	}
 	// Messages of a channel that ends wait no more.
 	w.a.port.room = -1
-	a.post(descriptors.PriorityLow, 0, 100)
+	a.post(datasheet.PriorityLow, 0, 100)
 	w.a.e.Step()
 	if got := w.a.e.CellLevels(); got.Transmit != [2]int{0, 1} {
 		t.Errorf("%+v", got)
 	}
-	do(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: a.id})
+	do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: a.id})
 	w.a.port.room = 0
-	do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: a.id})
+	do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: a.id})
 	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.Channels != 0 {
 		t.Errorf("%+v", got)
 	}

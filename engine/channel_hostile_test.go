@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestChannelBadDoorbells: words that make no sense are not taken and say so; doorbells of
@@ -18,37 +18,37 @@ func TestChannelBadDoorbells(t *testing.T) {
 	w.settle()
 	before := a.transmit()
 	for name, word := range map[string]uint32{
-		"start beyond": descriptors.ChannelBell(1024, 1), "stop beyond": descriptors.ChannelBell(0, 1024), "equal": descriptors.ChannelBell(9, 9),
-		"reserved": descriptors.ChannelBell(0, 1) | 1<<24, "keep": descriptors.ChannelBell(0, 1) | descriptors.ChannelKeep,
+		"start beyond": datasheet.ChannelBell(1024, 1), "stop beyond": datasheet.ChannelBell(0, 1024), "equal": datasheet.ChannelBell(9, 9),
+		"reserved": datasheet.ChannelBell(0, 1) | 1<<24, "keep": datasheet.ChannelBell(0, 1) | datasheet.ChannelKeep,
 	} {
 		old := a.status()
-		a.ring(descriptors.PriorityLow, word)
+		a.ring(datasheet.PriorityLow, word)
 		w.settle()
-		if got := a.status(); got.Result[1] != descriptors.ChannelBadOffsets || got.Stores[1] != old.Stores[1]+1 || got.Ended[1] != old.Ended[1]+1 {
+		if got := a.status(); got.Result[1] != datasheet.ChannelBadOffsets || got.Stores[1] != old.Stores[1]+1 || got.Ended[1] != old.Ended[1]+1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	if got := a.transmit(); got != before || b.received().Current != 0 {
 		t.Errorf("%+v, %+v", got, b.received())
 	}
-	bad := func(n *node) uint64 { return n.e.Counter(descriptors.CounterBadDoorbells) }
+	bad := func(n *node) uint64 { return n.e.Counter(datasheet.CounterBadDoorbells) }
 	plain := w.a.newVI(w.handles[0], nil)
 	for name, ring := range map[string]func(){
 		"a channel's, of a VI": func() {
-			w.a.e.Doorbell(descriptors.EndpointPage(plain.id)+descriptors.DoorbellHigh, descriptors.ChannelBell(0, 1))
+			w.a.e.Doorbell(datasheet.EndpointPage(plain.id)+datasheet.DoorbellHigh, datasheet.ChannelBell(0, 1))
 		},
 		"a VI's, of a channel": func() {
-			w.a.e.Doorbell(descriptors.EndpointPage(a.id)+descriptors.DoorbellSend, 1)
+			w.a.e.Doorbell(datasheet.EndpointPage(a.id)+datasheet.DoorbellSend, 1)
 		},
 		"of nobody": func() {
-			w.a.e.Doorbell(descriptors.EndpointPage(4000)+descriptors.DoorbellHigh, descriptors.ChannelBell(0, 1))
+			w.a.e.Doorbell(datasheet.EndpointPage(4000)+datasheet.DoorbellHigh, datasheet.ChannelBell(0, 1))
 		},
-		"of endpoint 0": func() { w.a.e.Doorbell(descriptors.DoorbellHigh, descriptors.ChannelBell(0, 1)) },
+		"of endpoint 0": func() { w.a.e.Doorbell(datasheet.DoorbellHigh, datasheet.ChannelBell(0, 1)) },
 		"between": func() {
-			w.a.e.Doorbell(descriptors.EndpointPage(a.id)+descriptors.DoorbellHigh+2, descriptors.ChannelBell(0, 1))
+			w.a.e.Doorbell(datasheet.EndpointPage(a.id)+datasheet.DoorbellHigh+2, datasheet.ChannelBell(0, 1))
 		},
-		"behind":             func() { w.a.e.Doorbell(descriptors.EndpointPage(a.id)+descriptors.DoorbellReceive+4, 1) },
-		"no bell":            func() { w.a.e.Doorbell(descriptors.EndpointPage(a.id)+descriptors.DoorbellHigh, 0x001001) },
+		"behind":             func() { w.a.e.Doorbell(datasheet.EndpointPage(a.id)+datasheet.DoorbellReceive+4, 1) },
+		"no bell":            func() { w.a.e.Doorbell(datasheet.EndpointPage(a.id)+datasheet.DoorbellHigh, 0x001001) },
 		"receive from afar":  func() { a.allow(1024, 0) },
 		"receive up to afar": func() { a.allow(0, 4095) },
 	} {
@@ -68,28 +68,28 @@ func TestChannelFull(t *testing.T) {
 	b.allow(0, 1023)
 	w.settle()
 	w.a.port.room = -1 // the wire takes nothing
-	for range descriptors.ChannelDepth {
-		a.post(descriptors.PriorityHigh, 0, 100)
+	for range datasheet.ChannelDepth {
+		a.post(datasheet.PriorityHigh, 0, 100)
 		w.a.e.Step() // takes the word
 	}
 	for range 2 {
-		a.post(descriptors.PriorityHigh, 0, 1)
+		a.post(datasheet.PriorityHigh, 0, 1)
 	}
 	w.a.e.Step()
-	if got := a.status(); got.Stores[0] != descriptors.ChannelDepth+2 || got.Ended[0] != 2 || got.Result[0] != descriptors.ChannelFull {
+	if got := a.status(); got.Stores[0] != datasheet.ChannelDepth+2 || got.Ended[0] != 2 || got.Result[0] != datasheet.ChannelFull {
 		t.Errorf("%+v", got)
 	}
 	w.a.port.room = 0
 	w.settle()
-	if got := a.status(); got.Ended[0] != got.Stores[0] || b.received().PDUs != descriptors.ChannelDepth {
+	if got := a.status(); got.Ended[0] != got.Stores[0] || b.received().PDUs != datasheet.ChannelDepth {
 		t.Errorf("%+v, %+v", got, b.received())
 	}
 	// Stores to a word that has not been taken yet count too.
-	for range 3 * descriptors.ChannelDepth {
-		a.post(descriptors.PriorityLow, 0, 1)
+	for range 3 * datasheet.ChannelDepth {
+		a.post(datasheet.PriorityLow, 0, 1)
 	}
 	w.settle()
-	if got := a.status(); got.Stores[1] != 3*descriptors.ChannelDepth || got.Ended[1] != got.Stores[1] {
+	if got := a.status(); got.Stores[1] != 3*datasheet.ChannelDepth || got.Ended[1] != got.Stores[1] {
 		t.Errorf("%+v", got)
 	}
 }
@@ -101,13 +101,13 @@ func TestChannelPageWritten(t *testing.T) {
 	b.allow(0, 1000)
 	w.settle()
 	for _, c := range []*channelEnd{a, b} {
-		descriptors.StoreWord(&c.control.Transmit, ^uint64(0))
-		descriptors.StoreWord(&c.control.Receive, ^uint64(0))
-		descriptors.StoreWord(&c.control.SendStatus, ^uint64(0))
+		datasheet.StoreWord(&c.control.Transmit, ^uint64(0))
+		datasheet.StoreWord(&c.control.Receive, ^uint64(0))
+		datasheet.StoreWord(&c.control.SendStatus, ^uint64(0))
 		c.control.SendCRC, c.control.RecvCRC = 1, 2
 	}
 	want := pattern(4000, 1)
-	a.post(descriptors.PriorityLow, 0, a.put(0, want))
+	a.post(datasheet.PriorityLow, 0, a.put(0, want))
 	w.settle()
 	if b.received().PDUs != 1 || !b.end(0).Whole() || a.status().Ended != [2]uint8{0, 1} {
 		t.Fatalf("%+v, %+v", b.received(), a.status())
@@ -122,29 +122,29 @@ func TestChannelMemoryGone(t *testing.T) {
 	a, b := w.pair(nil)
 	b.allow(0, 1000)
 	message := pattern(6000, 1)
-	a.post(descriptors.PriorityLow, 0, a.put(0, message))
+	a.post(datasheet.PriorityLow, 0, a.put(0, message))
 	w.a.e.Step()
-	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: a.handle})
+	do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: a.handle})
 	w.settle()
-	if got := a.status(); got.Result[1] != descriptors.ChannelUnreadable || got.Ended[1] != 1 || a.transmit().Current != a.transmit().Stop {
+	if got := a.status(); got.Result[1] != datasheet.ChannelUnreadable || got.Ended[1] != 1 || a.transmit().Current != a.transmit().Stop {
 		t.Errorf("%+v, %+v", got, a.transmit())
 	}
-	if got := b.received(); got.PDUs != 1 || got.Status&descriptors.ChannelAborted == 0 || b.end(0)&descriptors.ChannelEndAborted == 0 {
+	if got := b.received(); got.PDUs != 1 || got.Status&datasheet.ChannelAborted == 0 || b.end(0)&datasheet.ChannelEndAborted == 0 {
 		t.Errorf("%+v, %08x", got, b.end(0))
 	}
 	c, d := w.b.newChannel(w.handles[1], w.sram[1], nil), w.a.newChannel(w.a.memory(0, 0), w.sram[0], nil)
 	c.join(d)
 	d.allow(0, 1000)
 	w.settle()
-	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: d.handle})
+	do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: d.handle})
 	before := bytes.Clone(w.a.mem)
-	c.post(descriptors.PriorityHigh, 0, c.put(0, message[:100]))
+	c.post(datasheet.PriorityHigh, 0, c.put(0, message[:100]))
 	w.settle()
-	if got := d.received(); got.PDUs != 1 || got.Drops != 3 || got.Status&descriptors.ChannelUnreachable == 0 || d.end(0).Whole() {
+	if got := d.received(); got.PDUs != 1 || got.Drops != 3 || got.Status&datasheet.ChannelUnreachable == 0 || d.end(0).Whole() {
 		t.Errorf("%+v, %08x", got, d.end(0))
 	}
 	mustEqual(t, w.a.mem, before)
-	if got := w.a.e.Counter(descriptors.CounterCellsDropped); got != 3 {
+	if got := w.a.e.Counter(datasheet.CounterCellsDropped); got != 3 {
 		t.Errorf("%d cells dropped", got)
 	}
 }
@@ -153,18 +153,18 @@ func TestChannelMemoryGone(t *testing.T) {
 // whatever they do to their PDU; what comes behind arrives.
 func TestChannelBadCells(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil   func(c *descriptors.Cell)
+		spoil   func(c *datasheet.Cell)
 		dropped uint64
-		end     descriptors.ChannelEnd // of the PDU
+		end     datasheet.ChannelEnd // of the PDU
 	}{
-		"HEC":         {func(c *descriptors.Cell) { c.HEC ^= 1 }, 1, descriptors.ChannelEndBadCRC},
-		"header":      {func(c *descriptors.Cell) { c.Header[2] ^= 0x10 }, 1, descriptors.ChannelEndBadCRC},
-		"tag":         {func(c *descriptors.Cell) { c.Tag[1]++ }, 1, descriptors.ChannelEndBadCRC},
-		"no channel":  {func(c *descriptors.Cell) { rehead(c, cells.Header{VCI: 4001}) }, 1, descriptors.ChannelEndBadCRC},
-		"channel 0":   {func(c *descriptors.Cell) { rehead(c, cells.Header{}) }, 1, descriptors.ChannelEndBadCRC},
-		"path":        {func(c *descriptors.Cell) { rehead(c, cells.Header{VPI: 1, VCI: vciOf(c)}) }, 1, descriptors.ChannelEndBadCRC},
-		"the network": {func(c *descriptors.Cell) { rehead(c, cells.Header{VCI: vciOf(c), PTI: 4}) }, 1, descriptors.ChannelEndBadCRC},
-		"payload":     {func(c *descriptors.Cell) { c.Payload[7] ^= 4 }, 0, descriptors.ChannelEndBadCRC},
+		"HEC":         {func(c *datasheet.Cell) { c.HEC ^= 1 }, 1, datasheet.ChannelEndBadCRC},
+		"header":      {func(c *datasheet.Cell) { c.Header[2] ^= 0x10 }, 1, datasheet.ChannelEndBadCRC},
+		"tag":         {func(c *datasheet.Cell) { c.Tag[1]++ }, 1, datasheet.ChannelEndBadCRC},
+		"no channel":  {func(c *datasheet.Cell) { rehead(c, cells.Header{VCI: 4001}) }, 1, datasheet.ChannelEndBadCRC},
+		"channel 0":   {func(c *datasheet.Cell) { rehead(c, cells.Header{}) }, 1, datasheet.ChannelEndBadCRC},
+		"path":        {func(c *datasheet.Cell) { rehead(c, cells.Header{VPI: 1, VCI: vciOf(c)}) }, 1, datasheet.ChannelEndBadCRC},
+		"the network": {func(c *datasheet.Cell) { rehead(c, cells.Header{VCI: vciOf(c), PTI: 4}) }, 1, datasheet.ChannelEndBadCRC},
+		"payload":     {func(c *datasheet.Cell) { c.Payload[7] ^= 4 }, 0, datasheet.ChannelEndBadCRC},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newChannelWorld(t)
@@ -172,21 +172,21 @@ func TestChannelBadCells(t *testing.T) {
 			b.allow(0, 1000)
 			spoilt := false
 			w.a.port.spoil = func(frame []byte) [][]byte {
-				if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameCells && !spoilt {
+				if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameCells && !spoilt {
 					spoilt = true
-					c.spoil(&descriptors.CellsAt(frame[descriptors.HeaderSize:])[1])
+					c.spoil(&datasheet.CellsAt(frame[datasheet.HeaderSize:])[1])
 				}
 				return [][]byte{frame}
 			}
 			message := pattern(200, 1)
 			for range 2 {
-				a.post(descriptors.PriorityLow, 0, a.put(0, message))
+				a.post(datasheet.PriorityLow, 0, a.put(0, message))
 			}
 			w.settle()
-			if got := b.received(); got.PDUs != 2 || b.end(0)&^(descriptors.ChannelEndLength|descriptors.ChannelEndOffset) != c.end || !b.end(1).Whole() {
+			if got := b.received(); got.PDUs != 2 || b.end(0)&^(datasheet.ChannelEndLength|datasheet.ChannelEndOffset) != c.end || !b.end(1).Whole() {
 				t.Errorf("%+v, %08x, %08x", got, b.end(0), b.end(1))
 			}
-			if got := w.b.e.Counter(descriptors.CounterCellsDropped); got != c.dropped {
+			if got := w.b.e.Counter(datasheet.CounterCellsDropped); got != c.dropped {
 				t.Errorf("%d cells dropped", got)
 			}
 			mustEqual(t, b.at(b.end(0).Offset(), len(message)), message)
@@ -194,12 +194,12 @@ func TestChannelBadCells(t *testing.T) {
 	}
 }
 
-func vciOf(c *descriptors.Cell) uint16 {
+func vciOf(c *datasheet.Cell) uint16 {
 	return uint16(c.Header[1]&15)<<12 | uint16(c.Header[2])<<4 | uint16(c.Header[3])>>4
 }
 
 // rehead gives a cell a sound header.
-func rehead(c *descriptors.Cell, h cells.Header) {
+func rehead(c *datasheet.Cell, h cells.Header) {
 	var b [cells.HeaderSize]byte
 	h.Put(&b)
 	copy(c.Header[:], b[:])
@@ -214,25 +214,25 @@ func TestChannelWithoutEnd(t *testing.T) {
 	b.allow(0, 1000)
 	endless := true
 	w.a.port.spoil = func(frame []byte) [][]byte {
-		if descriptors.HeaderAt(frame).Type == descriptors.FrameCells && endless {
-			for i := range descriptors.CellsAt(frame[descriptors.HeaderSize:]) {
-				c := &descriptors.CellsAt(frame[descriptors.HeaderSize:])[i]
+		if datasheet.HeaderAt(frame).Type == datasheet.FrameCells && endless {
+			for i := range datasheet.CellsAt(frame[datasheet.HeaderSize:]) {
+				c := &datasheet.CellsAt(frame[datasheet.HeaderSize:])[i]
 				rehead(c, cells.Header{VCI: vciOf(c)})
 			}
 		}
 		return [][]byte{frame}
 	}
 	for range 20 { // 160 KiB, more than a PDU may have too
-		a.post(descriptors.PriorityLow, 0, 1023)
+		a.post(datasheet.PriorityLow, 0, 1023)
 		w.settle()
 	}
-	if got := b.received(); got.PDUs != 0 || got.Current != 1000 || got.Status&descriptors.ChannelCut == 0 {
+	if got := b.received(); got.PDUs != 0 || got.Current != 1000 || got.Status&datasheet.ChannelCut == 0 {
 		t.Errorf("%+v", got)
 	}
 	endless = false
-	a.post(descriptors.PriorityLow, 0, 1)
+	a.post(datasheet.PriorityLow, 0, 1)
 	b.allow(0, 100)
-	a.post(descriptors.PriorityLow, 0, 1)
+	a.post(datasheet.PriorityLow, 0, 1)
 	w.settle()
 	if got := b.received(); got.PDUs != 2 || b.end(0).Whole() || !b.end(1).Whole() {
 		t.Errorf("%+v, %08x, %08x", got, b.end(0), b.end(1))
@@ -249,11 +249,11 @@ func TestChannelStorm(t *testing.T) {
 	drop := func(i int) {
 		p := live[i]
 		for _, c := range p[r.IntN(2):] { // one side may hear of it from the other only
-			do(c.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: c.id})
+			do(c.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: c.id})
 		}
 		for _, c := range p {
-			do(c.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: c.id})
-			do(c.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: c.id})
+			do(c.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: c.id})
+			do(c.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: c.id})
 		}
 		live = append(live[:i], live[i+1:]...)
 	}
@@ -271,7 +271,7 @@ func TestChannelStorm(t *testing.T) {
 			drop(r.IntN(len(live)))
 		case len(live) > 0:
 			p := live[r.IntN(len(live))]
-			p[0].post(descriptors.ChannelPriority(r.IntN(2)), uint32(r.IntN(1024)), uint32(r.IntN(1024)))
+			p[0].post(datasheet.ChannelPriority(r.IntN(2)), uint32(r.IntN(1024)), uint32(r.IntN(1024)))
 			if r.IntN(3) == 0 {
 				w.a.e.Step()
 				w.b.e.Step()
@@ -296,47 +296,47 @@ func TestChannelCommands(t *testing.T) {
 	a := w.a.newChannel(w.handles[0], w.sram[0], nil)
 	_, at, _ := w.a.alloc(32 << 10)
 	at = (at + 1<<14 - 1) &^ (1<<14 - 1)
-	good := descriptors.CreateEndpointBody{Kind: descriptors.KindChannel, Reliability: descriptors.Unreliable, SendIOVA: at, RecvIOVA: at,
-		SendCQ: a.handle, RecvCQ: a.handle, SendLog2: 12, RecvLog2: 12, MaxTransfer: 8192, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector}
+	good := datasheet.CreateEndpointBody{Kind: datasheet.KindChannel, Reliability: datasheet.Unreliable, SendIOVA: at, RecvIOVA: at,
+		SendCQ: a.handle, RecvCQ: a.handle, SendLog2: 12, RecvLog2: 12, MaxTransfer: 8192, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector}
 	for name, c := range map[string]struct {
-		spoil func(*descriptors.CreateEndpointBody)
-		want  descriptors.Result
+		spoil func(*datasheet.CreateEndpointBody)
+		want  datasheet.Result
 	}{
-		"page of 2 KiB":     {pages(11), descriptors.ResultInvalidParameter},
-		"page of 32 KiB":    {pages(15), descriptors.ResultInvalidParameter},
-		"two sizes":         {func(b *descriptors.CreateEndpointBody) { b.RecvLog2 = 13 }, descriptors.ResultInvalidParameter},
-		"transfer":          {func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = 4096 }, descriptors.ResultInvalidMTU},
-		"reliable":          {func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.ReliableDelivery }, descriptors.ResultInvalidReliability},
-		"rights":            {func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessRDMARead }, descriptors.ResultInvalidParameter},
-		"options":           {func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointBreaks }, descriptors.ResultInvalidParameter},
-		"vector":            {func(b *descriptors.CreateEndpointBody) { b.RecvVector = 1 }, descriptors.ResultInvalidParameter},
-		"tag":               {func(b *descriptors.CreateEndpointBody) { b.Ptag = 77 }, descriptors.ResultInvalidPtag},
-		"alignment":         {func(b *descriptors.CreateEndpointBody) { b.SendIOVA += 64 }, descriptors.ResultInvalidParameter},
-		"handle":            {func(b *descriptors.CreateEndpointBody) { b.RecvCQ++ }, descriptors.ResultInvalidParameter},
-		"beyond the region": {func(b *descriptors.CreateEndpointBody) { b.RecvIOVA = hostBase + uint64(len(w.a.mem)) - 4096 }, descriptors.ResultInvalidParameter},
+		"page of 2 KiB":     {pages(11), datasheet.ResultInvalidParameter},
+		"page of 32 KiB":    {pages(15), datasheet.ResultInvalidParameter},
+		"two sizes":         {func(b *datasheet.CreateEndpointBody) { b.RecvLog2 = 13 }, datasheet.ResultInvalidParameter},
+		"transfer":          {func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = 4096 }, datasheet.ResultInvalidMTU},
+		"reliable":          {func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.ReliableDelivery }, datasheet.ResultInvalidReliability},
+		"rights":            {func(b *datasheet.CreateEndpointBody) { b.Rights = datasheet.AccessRDMARead }, datasheet.ResultInvalidParameter},
+		"options":           {func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointBreaks }, datasheet.ResultInvalidParameter},
+		"vector":            {func(b *datasheet.CreateEndpointBody) { b.RecvVector = 1 }, datasheet.ResultInvalidParameter},
+		"tag":               {func(b *datasheet.CreateEndpointBody) { b.Ptag = 77 }, datasheet.ResultInvalidPtag},
+		"alignment":         {func(b *datasheet.CreateEndpointBody) { b.SendIOVA += 64 }, datasheet.ResultInvalidParameter},
+		"handle":            {func(b *datasheet.CreateEndpointBody) { b.RecvCQ++ }, datasheet.ResultInvalidParameter},
+		"beyond the region": {func(b *datasheet.CreateEndpointBody) { b.RecvIOVA = hostBase + uint64(len(w.a.mem)) - 4096 }, datasheet.ResultInvalidParameter},
 	} {
 		body := good
 		c.spoil(&body)
-		refused(t, w.a, name, descriptors.OpCreateEndpoint, body, c.want)
+		refused(t, w.a, name, datasheet.OpCreateEndpoint, body, c.want)
 	}
-	refused(t, w.a, "MODIFY_ENDPOINT", descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: a.id, MaxTransfer: 8192,
-		Reliability: descriptors.Unreliable}, descriptors.ResultInvalidState)
+	refused(t, w.a, "MODIFY_ENDPOINT", datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: a.id, MaxTransfer: 8192,
+		Reliability: datasheet.Unreliable}, datasheet.ResultInvalidState)
 	for w.a.e.FreeSRAM() > 0 {
-		do(w.a, descriptors.OpCreateEndpoint, good)
+		do(w.a, datasheet.OpCreateEndpoint, good)
 	}
-	refused(t, w.a, "no device memory", descriptors.OpCreateEndpoint, good, descriptors.ResultResource)
+	refused(t, w.a, "no device memory", datasheet.OpCreateEndpoint, good, datasheet.ResultResource)
 	// A channel and a VI, or channels with other pages, do not go together.
 	b := w.b.newChannel(w.handles[1], w.sram[1], pages(13))
-	plain := w.b.newVI(w.handles[1], func(b *descriptors.CreateEndpointBody) { b.Reliability, b.MaxTransfer = descriptors.Unreliable, 8192 })
-	for id, want := range map[uint32]descriptors.Result{b.id: descriptors.ResultInvalidMTU, plain.id: descriptors.ResultInvalidParameter} {
+	plain := w.b.newVI(w.handles[1], func(b *datasheet.CreateEndpointBody) { b.Reliability, b.MaxTransfer = datasheet.Unreliable, 8192 })
+	for id, want := range map[uint32]datasheet.Result{b.id: datasheet.ResultInvalidMTU, plain.id: datasheet.ResultInvalidParameter} {
 		wait := waitFor(w.b, "test", 1000)
-		request := start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: a.id, TimeoutMS: 1000, RemoteMAC: w.b.e.MAC(), Remote: disc("test")})
+		request := start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: a.id, TimeoutMS: 1000, RemoteMAC: w.b.e.MAC(), Remote: disc("test")})
 		c := offered(w.b, wait)
-		if c.Kind != descriptors.KindChannel {
+		if c.Kind != datasheet.KindChannel {
 			t.Errorf("a client of kind %v", c.Kind)
 		}
-		refused(t, w.b, "accept", descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c.Connection, Endpoint: id, TimeoutMS: 1000}, want)
-		do(w.b, descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: c.Connection})
+		refused(t, w.b, "accept", datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c.Connection, Endpoint: id, TimeoutMS: 1000}, want)
+		do(w.b, datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: c.Connection})
 		w.a.wait(request)
 	}
 }

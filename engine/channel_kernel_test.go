@@ -4,14 +4,14 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // newKernel creates channel 0 of the first NIC.
 func (w *channelWorld) newKernel() *channelEnd {
 	w.t.Helper()
-	k := w.a.newChannel(w.handles[0], w.sram[0], func(b *descriptors.CreateEndpointBody) {
-		b.Options, b.RecvCQ = descriptors.EndpointKernel, 0
+	k := w.a.newChannel(w.handles[0], w.sram[0], func(b *datasheet.CreateEndpointBody) {
+		b.Options, b.RecvCQ = datasheet.EndpointKernel, 0
 	})
 	if k.id != 0 {
 		w.t.Fatalf("channel 0 has the number %d", k.id)
@@ -35,10 +35,10 @@ func TestKernelChannel(t *testing.T) {
 		e.allow(0, 1000)
 	}
 	own, first, second := pattern(2000, 1), pattern(1000, 2), pattern(3000, 3)
-	a.post(descriptors.PriorityLow, 0, a.put(0, own))
+	a.post(datasheet.PriorityLow, 0, a.put(0, own))
 	w.a.e.Step() // a has begun
-	k.post(descriptors.PriorityHigh, 1000, k.address(1000, uint64(a.id), first))
-	k.post(descriptors.PriorityLow, 200, k.address(200, uint64(c.id), second))
+	k.post(datasheet.PriorityHigh, 1000, k.address(1000, uint64(a.id), first))
+	k.post(datasheet.PriorityLow, 200, k.address(200, uint64(c.id), second))
 	w.settle()
 	if b.received().PDUs != 2 || d.received().PDUs != 1 || !b.end(0).Whole() || !b.end(1).Whole() || !d.end(0).Whole() {
 		t.Fatalf("%+v %+v, %08x %08x %08x", b.received(), d.received(), b.end(0), b.end(1), d.end(0))
@@ -46,7 +46,7 @@ func TestKernelChannel(t *testing.T) {
 	mustEqual(t, b.at(0, len(own)), own)
 	mustEqual(t, b.at(b.end(0).Offset(), len(first)), first)
 	mustEqual(t, d.at(0, len(second)), second)
-	if got := k.status(); got.Stores != [2]uint8{1, 1} || got.Ended != got.Stores || got.Result != [2]descriptors.ChannelResult{} {
+	if got := k.status(); got.Stores != [2]uint8{1, 1} || got.Ended != got.Stores || got.Result != [2]datasheet.ChannelResult{} {
 		t.Errorf("%+v", got)
 	}
 	if got := a.status(); got.Stores != [2]uint8{0, 1} || got.Ended != got.Stores {
@@ -58,17 +58,17 @@ func TestKernelChannel(t *testing.T) {
 	// A full line of its own does not keep a channel from sending, and the other way around.
 	w.a.port.room = -1
 	stop := k.address(0, uint64(a.id), pattern(5000, 4))
-	for range descriptors.ChannelDepth + 1 {
-		k.post(descriptors.PriorityLow, 0, stop)
-		a.post(descriptors.PriorityLow, 0, 1)
+	for range datasheet.ChannelDepth + 1 {
+		k.post(datasheet.PriorityLow, 0, stop)
+		a.post(datasheet.PriorityLow, 0, 1)
 		w.a.e.Step()
 	}
-	if x, y := k.status(), a.status(); x.Result[1] != descriptors.ChannelFull || y.Result[1] != descriptors.ChannelFull {
+	if x, y := k.status(), a.status(); x.Result[1] != datasheet.ChannelFull || y.Result[1] != datasheet.ChannelFull {
 		t.Errorf("%+v, %+v", x, y)
 	}
 	w.a.port.room = 0
 	w.settle()
-	if got := b.received(); got.PDUs != 2+2*descriptors.ChannelDepth {
+	if got := b.received(); got.PDUs != 2+2*datasheet.ChannelDepth {
 		t.Errorf("%+v", got)
 	}
 }
@@ -85,21 +85,21 @@ func TestKernelChannelHostile(t *testing.T) {
 	for name, c := range map[string]struct {
 		number uint64
 		words  uint32
-		want   descriptors.ChannelResult
+		want   datasheet.ChannelResult
 	}{
-		"nobody":        {60, 4, descriptors.ChannelNotConnected},
-		"itself":        {0, 4, descriptors.ChannelNotConnected},
-		"beyond":        {1 << 20, 4, descriptors.ChannelNotConnected},
-		"upper half":    {1<<32 | uint64(a.id), 4, descriptors.ChannelNotConnected},
-		"all ones":      {^uint64(0), 4, descriptors.ChannelNotConnected},
-		"a VI":          {uint64(plain.id), 4, descriptors.ChannelNotConnected},
-		"not connected": {uint64(idle.id), 4, descriptors.ChannelNotConnected},
-		"number alone":  {uint64(a.id), 1, descriptors.ChannelBadOffsets},
-		"nothing":       {uint64(a.id), 0, descriptors.ChannelBadOffsets},
+		"nobody":        {60, 4, datasheet.ChannelNotConnected},
+		"itself":        {0, 4, datasheet.ChannelNotConnected},
+		"beyond":        {1 << 20, 4, datasheet.ChannelNotConnected},
+		"upper half":    {1<<32 | uint64(a.id), 4, datasheet.ChannelNotConnected},
+		"all ones":      {^uint64(0), 4, datasheet.ChannelNotConnected},
+		"a VI":          {uint64(plain.id), 4, datasheet.ChannelNotConnected},
+		"not connected": {uint64(idle.id), 4, datasheet.ChannelNotConnected},
+		"number alone":  {uint64(a.id), 1, datasheet.ChannelBadOffsets},
+		"nothing":       {uint64(a.id), 0, datasheet.ChannelBadOffsets},
 	} {
 		old := k.status()
 		k.address(1022, c.number, pattern(24, 1))
-		k.post(descriptors.PriorityHigh, 1022, (1022+c.words)%1024)
+		k.post(datasheet.PriorityHigh, 1022, (1022+c.words)%1024)
 		w.settle()
 		if got := k.status(); got.Result[0] != c.want || got.Stores[0] != old.Stores[0]+1 || got.Ended[0] != got.Stores[0] {
 			t.Errorf("%s: %+v", name, got)
@@ -108,36 +108,36 @@ func TestKernelChannelHostile(t *testing.T) {
 	if got := b.received(); got.PDUs != 0 || got.Drops != 0 {
 		t.Errorf("%+v", got)
 	}
-	bad := w.a.e.Counter(descriptors.CounterBadDoorbells)
+	bad := w.a.e.Counter(datasheet.CounterBadDoorbells)
 	k.allow(0, 5)
-	w.a.e.Doorbell(descriptors.DoorbellSend, 1)
+	w.a.e.Doorbell(datasheet.DoorbellSend, 1)
 	w.settle()
-	if got := w.a.e.Counter(descriptors.CounterBadDoorbells) - bad; got != 2 || k.received().Stop != 0 {
+	if got := w.a.e.Counter(datasheet.CounterBadDoorbells) - bad; got != 2 || k.received().Stop != 0 {
 		t.Errorf("%d bad doorbells, %+v", got, k.received())
 	}
 	_, at, _ := w.a.alloc(32 << 10)
 	at = (at + 1<<14 - 1) &^ (1<<14 - 1)
-	good := descriptors.CreateEndpointBody{Kind: descriptors.KindChannel, Reliability: descriptors.Unreliable, SendIOVA: at,
-		SendCQ: w.handles[0], SendLog2: 12, RecvLog2: 12, MaxTransfer: 8192, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector,
-		Options: descriptors.EndpointKernel}
-	refused(t, w.a, "a second one", descriptors.OpCreateEndpoint, good, descriptors.ResultResource)
-	for name, spoil := range map[string]func(*descriptors.CreateEndpointBody){
-		"spaced":        func(b *descriptors.CreateEndpointBody) { b.Options |= descriptors.EndpointSpaced },
-		"to receive":    func(b *descriptors.CreateEndpointBody) { b.RecvIOVA = at },
-		"with a handle": func(b *descriptors.CreateEndpointBody) { b.RecvCQ = w.handles[0] },
-		"no memory":     func(b *descriptors.CreateEndpointBody) { b.SendCQ = 0 },
+	good := datasheet.CreateEndpointBody{Kind: datasheet.KindChannel, Reliability: datasheet.Unreliable, SendIOVA: at,
+		SendCQ: w.handles[0], SendLog2: 12, RecvLog2: 12, MaxTransfer: 8192, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector,
+		Options: datasheet.EndpointKernel}
+	refused(t, w.a, "a second one", datasheet.OpCreateEndpoint, good, datasheet.ResultResource)
+	for name, spoil := range map[string]func(*datasheet.CreateEndpointBody){
+		"spaced":        func(b *datasheet.CreateEndpointBody) { b.Options |= datasheet.EndpointSpaced },
+		"to receive":    func(b *datasheet.CreateEndpointBody) { b.RecvIOVA = at },
+		"with a handle": func(b *datasheet.CreateEndpointBody) { b.RecvCQ = w.handles[0] },
+		"no memory":     func(b *datasheet.CreateEndpointBody) { b.SendCQ = 0 },
 	} {
 		body := good
 		spoil(&body)
-		refused(t, w.a, name, descriptors.OpCreateEndpoint, body, descriptors.ResultInvalidParameter)
+		refused(t, w.a, name, datasheet.OpCreateEndpoint, body, datasheet.ResultInvalidParameter)
 	}
-	refused(t, w.a, "to connect", descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: 0, TimeoutMS: 1000,
-		RemoteMAC: w.b.e.MAC(), Remote: disc("test")}, descriptors.ResultInvalidState)
+	refused(t, w.a, "to connect", datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: 0, TimeoutMS: 1000,
+		RemoteMAC: w.b.e.MAC(), Remote: disc("test")}, datasheet.ResultInvalidState)
 	// Without its memory it sends nothing, and the channel that it named goes on.
-	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: w.handles[0]})
-	k.post(descriptors.PriorityHigh, 0, 4)
+	do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: w.handles[0]})
+	k.post(datasheet.PriorityHigh, 0, 4)
 	w.settle()
-	if got := k.status(); got.Result[0] != descriptors.ChannelUnreadable || got.Ended != got.Stores || b.received().PDUs != 0 {
+	if got := k.status(); got.Result[0] != datasheet.ChannelUnreadable || got.Ended != got.Stores || b.received().PDUs != 0 {
 		t.Errorf("%+v, %+v", got, b.received())
 	}
 }
@@ -157,24 +157,24 @@ func TestKernelChannelEnds(t *testing.T) {
 	w.a.port.room = -1
 	message := pattern(3000, 1)
 	for i := range uint32(6) {
-		k.post(descriptors.PriorityLow, 160*i, k.address(160*i, uint64([]*channelEnd{a, c}[i%2].id), message[:1200]))
+		k.post(datasheet.PriorityLow, 160*i, k.address(160*i, uint64([]*channelEnd{a, c}[i%2].id), message[:1200]))
 	}
-	c.post(descriptors.PriorityLow, 0, c.put(0, message))
+	c.post(datasheet.PriorityLow, 0, c.put(0, message))
 	w.a.e.Step() // one on a has begun
-	do(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: a.id})
-	if got := k.status(); got.Stores[1] != 6 || got.Ended[1] != 3 || got.Result[1] != descriptors.ChannelNotConnected {
+	do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: a.id})
+	if got := k.status(); got.Stores[1] != 6 || got.Ended[1] != 3 || got.Result[1] != datasheet.ChannelNotConnected {
 		t.Errorf("%+v", got)
 	}
 	w.a.e.Step()  // one on c has begun
 	for range 3 { // another may come and go at once
-		do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{})
+		do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{})
 		k = w.newKernel()
-		for range descriptors.ChannelDepth {
-			k.post(descriptors.PriorityLow, 0, k.address(0, uint64(c.id), message[:2000]))
+		for range datasheet.ChannelDepth {
+			k.post(datasheet.PriorityLow, 0, k.address(0, uint64(c.id), message[:2000]))
 		}
 		w.a.e.Step()
 	}
-	do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{})
+	do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{})
 	w.a.port.room = 0
 	w.settle()
 	// The one that had begun, if it had, ends as given up; c's own is whole.
@@ -182,21 +182,21 @@ func TestKernelChannelEnds(t *testing.T) {
 	if got := d.received(); got.PDUs < 1 || got.PDUs > 2 || !d.end(last).Whole() || d.end(last).Length() != len(message) {
 		t.Fatalf("%+v, %08x %08x", got, d.end(0), d.end(1))
 	}
-	if last == 1 && d.end(0)&descriptors.ChannelEndAborted == 0 {
+	if last == 1 && d.end(0)&datasheet.ChannelEndAborted == 0 {
 		t.Errorf("%08x", d.end(0))
 	}
 	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.Channels != 2 {
 		t.Errorf("%+v", got)
 	}
-	bad := w.a.e.Counter(descriptors.CounterBadDoorbells)
-	k.post(descriptors.PriorityLow, 0, 4)
+	bad := w.a.e.Counter(datasheet.CounterBadDoorbells)
+	k.post(datasheet.PriorityLow, 0, 4)
 	w.settle()
-	if w.a.e.Counter(descriptors.CounterBadDoorbells) != bad+1 {
+	if w.a.e.Counter(datasheet.CounterBadDoorbells) != bad+1 {
 		t.Error("the doorbell of a channel 0 that is no more was taken")
 	}
 	for _, e := range []*channelEnd{a, c} {
-		do(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: e.id})
-		do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: e.id})
+		do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.id})
+		do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: e.id})
 	}
 	if got := w.a.e.FreeSRAM(); got != free {
 		t.Errorf("%d bytes of device memory are free, %d before", got, free)

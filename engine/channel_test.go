@@ -7,40 +7,40 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // pages has a channel with pages of 2^log2 bytes.
-func pages(log2 uint8) func(*descriptors.CreateEndpointBody) {
-	return func(b *descriptors.CreateEndpointBody) { b.SendLog2, b.RecvLog2, b.MaxTransfer = log2, log2, 2<<log2 }
+func pages(log2 uint8) func(*datasheet.CreateEndpointBody) {
+	return func(b *datasheet.CreateEndpointBody) { b.SendLog2, b.RecvLog2, b.MaxTransfer = log2, log2, 2<<log2 }
 }
 
 // TestChannelOneCell: a message of one cell arrives by one store, and both hosts see what
 // has happened in their control pages.
 func TestChannelOneCell(t *testing.T) {
-	for log2 := uint8(descriptors.MinChannelPageLog2); log2 <= descriptors.MaxChannelPageLog2; log2++ {
+	for log2 := uint8(datasheet.MinChannelPageLog2); log2 <= datasheet.MaxChannelPageLog2; log2++ {
 		w := newChannelWorld(t)
 		a, b := w.pair(pages(log2))
 		b.allow(0, 100)
 		w.settle()
 		want := pattern(40, 1)
 		stop := a.put(0, want)
-		if got := b.received(); got.Current != 0 || got.Stop != 100 || got.PDUs != 0 || got.Status != descriptors.ChannelConnected ||
+		if got := b.received(); got.Current != 0 || got.Stop != 100 || got.PDUs != 0 || got.Status != datasheet.ChannelConnected ||
 			uint32(got.Pointer) != 2*b.id+1 {
 			t.Fatalf("before: %+v", got)
 		}
 		w.now += 12_345_600 // ns
-		a.post(descriptors.PriorityHigh, 0, stop)
+		a.post(datasheet.PriorityHigh, 0, stop)
 		w.settle()
-		if got := b.received(); got.PDUs != 1 || got.Current != 8 || got.Status != descriptors.ChannelConnected || got.Drops != 0 {
+		if got := b.received(); got.PDUs != 1 || got.Current != 8 || got.Status != datasheet.ChannelConnected || got.Drops != 0 {
 			t.Errorf("received: %+v", got)
 		}
 		mustEqual(t, b.at(0, 40), want)
 		crc, clock := b.stampAt(6)
-		if state := cells.StartCRC.Update(b.at(0, 44)); crc != state.Sum() || clock != uint64(w.now/descriptors.ClockResolution) {
-			t.Errorf("CRC %08x, want %08x; clock %d, want %d", crc, state.Sum(), clock, w.now/descriptors.ClockResolution)
+		if state := cells.StartCRC.Update(b.at(0, 44)); crc != state.Sum() || clock != uint64(w.now/datasheet.ClockResolution) {
+			t.Errorf("CRC %08x, want %08x; clock %d, want %d", crc, state.Sum(), clock, w.now/datasheet.ClockResolution)
 		}
 		if end := b.end(0); end.Length() != 40 || end.Offset() != 8 || !end.Whole() {
 			t.Errorf("end %08x", end)
@@ -49,10 +49,10 @@ func TestChannelOneCell(t *testing.T) {
 			uint32(got.VCI) != b.id>>(16-a.page.VCIBits()) || got.HEC == got.LastHEC {
 			t.Errorf("transmit: %+v", got)
 		}
-		if got := a.status(); got != (descriptors.SendStatus{Stores: [2]uint8{1, 0}, Ended: [2]uint8{1, 0}}) {
+		if got := a.status(); got != (datasheet.SendStatus{Stores: [2]uint8{1, 0}, Ended: [2]uint8{1, 0}}) {
 			t.Errorf("status %+v", got)
 		}
-		for c, want := range map[descriptors.Counter]uint64{descriptors.CounterCellsSent: 1, descriptors.CounterCellsReceived: 0} {
+		for c, want := range map[datasheet.Counter]uint64{datasheet.CounterCellsSent: 1, datasheet.CounterCellsReceived: 0} {
 			if got := w.a.e.Counter(c); got != want {
 				t.Errorf("%v: %d at the sender", c, got)
 			}
@@ -72,7 +72,7 @@ func TestChannelWraps(t *testing.T) {
 	b.allow(page-14, page-14-1)
 	message := pattern(14*8+4096+40, 2)
 	stop := a.put(page-14, message)
-	a.post(descriptors.PriorityLow, page-14, stop)
+	a.post(datasheet.PriorityLow, page-14, stop)
 	w.settle()
 	if stop != 5 || b.received().PDUs != 1 || !b.end(0).Whole() || b.end(0).Length() != len(message) {
 		t.Fatalf("stop %d, %+v, %08x", stop, b.received(), b.end(0))
@@ -92,13 +92,13 @@ func TestChannelStop(t *testing.T) {
 	const room = 10
 	b.allow(3, 3+room)
 	message := pattern(400, 3)
-	a.post(descriptors.PriorityLow, 0, a.put(0, message))
+	a.post(datasheet.PriorityLow, 0, a.put(0, message))
 	w.settle()
 	got := b.received()
-	if got.PDUs != 1 || got.Current != 3+room || got.Status != descriptors.ChannelConnected|descriptors.ChannelCut {
+	if got.PDUs != 1 || got.Current != 3+room || got.Status != datasheet.ChannelConnected|datasheet.ChannelCut {
 		t.Errorf("%+v", got)
 	}
-	if end := b.end(0); end.Whole() || end&descriptors.ChannelEndBadCRC != 0 || end.Length() != len(message) {
+	if end := b.end(0); end.Whole() || end&datasheet.ChannelEndBadCRC != 0 || end.Length() != len(message) {
 		t.Errorf("end %08x", end)
 	}
 	want := bytes.Repeat([]byte{0xee}, len(b.recv))
@@ -106,10 +106,10 @@ func TestChannelStop(t *testing.T) {
 	mustEqual(t, b.recv, want)
 
 	// A doorbell with ChannelKeep gives room behind what was written.
-	w.b.e.Doorbell(descriptors.EndpointPage(b.id)+descriptors.DoorbellReceive, descriptors.ChannelBell(0, 900)|descriptors.ChannelKeep)
-	a.post(descriptors.PriorityLow, 0, a.put(0, message[:8]))
+	w.b.e.Doorbell(datasheet.EndpointPage(b.id)+datasheet.DoorbellReceive, datasheet.ChannelBell(0, 900)|datasheet.ChannelKeep)
+	a.post(datasheet.PriorityLow, 0, a.put(0, message[:8]))
 	w.settle()
-	if got := b.received(); got.PDUs != 2 || got.Current != 3+room+8 || got.Status != descriptors.ChannelConnected || !b.end(1).Whole() {
+	if got := b.received(); got.PDUs != 2 || got.Current != 3+room+8 || got.Status != datasheet.ChannelConnected || !b.end(1).Whole() {
 		t.Errorf("%+v, %08x", got, b.end(1))
 	}
 	mustEqual(t, b.at(3+room, 8), message[:8])
@@ -118,12 +118,12 @@ func TestChannelStop(t *testing.T) {
 // TestChannelSpaced: behind each cell stand the CRC so far and the clock, once behind the last.
 func TestChannelSpaced(t *testing.T) {
 	w := newChannelWorld(t)
-	a, b := w.pair(func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointSpaced })
+	a, b := w.pair(func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointSpaced })
 	b.allow(0, 1000)
 	message := pattern(120, 4)
-	a.post(descriptors.PriorityHigh, 0, a.put(0, message))
+	a.post(datasheet.PriorityHigh, 0, a.put(0, message))
 	w.settle()
-	if got := b.received(); got.PDUs != 1 || got.Current != 3*8 || got.Status != descriptors.ChannelConnected|descriptors.ChannelSpaced {
+	if got := b.received(); got.PDUs != 1 || got.Current != 3*8 || got.Status != datasheet.ChannelConnected|datasheet.ChannelSpaced {
 		t.Fatalf("%+v", got)
 	}
 	state := cells.StartCRC
@@ -152,13 +152,13 @@ func TestChannelPriority(t *testing.T) {
 	b.allow(0, 1000)
 	d.allow(0, 1000)
 	bulk, urgent := pattern(6000, 5), pattern(40, 6)
-	a.post(descriptors.PriorityLow, 0, a.put(0, bulk))
+	a.post(datasheet.PriorityLow, 0, a.put(0, bulk))
 	w.a.e.Step() // some of the bulk is on its way
 	w.b.e.Step()
 	if n := b.received(); n.PDUs != 0 || n.Current == 0 {
 		t.Fatalf("the bulk has not begun, or has ended: %+v", n)
 	}
-	c.post(descriptors.PriorityHigh, 0, c.put(0, urgent))
+	c.post(datasheet.PriorityHigh, 0, c.put(0, urgent))
 	for d.received().PDUs == 0 {
 		if !w.a.e.Step() && !w.b.e.Step() {
 			t.Fatal("the urgent cell does not come")
@@ -180,9 +180,9 @@ func TestChannelOneMessageAtATime(t *testing.T) {
 	a, b := w.pair(nil)
 	b.allow(0, 1023)
 	bulk, urgent := pattern(6000, 7), pattern(80, 8)
-	a.post(descriptors.PriorityLow, 0, a.put(0, bulk))
+	a.post(datasheet.PriorityLow, 0, a.put(0, bulk))
 	w.a.e.Step()
-	a.post(descriptors.PriorityHigh, 800, a.put(800, urgent))
+	a.post(datasheet.PriorityHigh, 800, a.put(800, urgent))
 	w.settle()
 	if b.received().PDUs != 2 || !b.end(0).Whole() || !b.end(1).Whole() {
 		t.Fatalf("%+v, %08x %08x", b.received(), b.end(0), b.end(1))
@@ -219,7 +219,7 @@ func TestChannelModel(t *testing.T) {
 				start, n := rapid.Uint32Range(0, words-1).Draw(r, "from"), rapid.Uint32Range(1, words-1).Draw(r, "words")
 				message := pattern(int(n)*8, uint64(start)<<32|uint64(n))
 				from[i].put(start, message)
-				from[i].post(descriptors.ChannelPriority(rapid.IntRange(0, 1).Draw(r, "priority")), start, (start+n)%words)
+				from[i].post(datasheet.ChannelPriority(rapid.IntRange(0, 1).Draw(r, "priority")), start, (start+n)%words)
 				// What AAL5 makes of it, by the book: padding and trailer, then CRC and clock.
 				pdu := append(message, make([]byte, cells.Count(len(message))*cells.PayloadSize-len(message))...)
 				trailer := cells.Trailer{Length: uint16(len(message))}
@@ -228,7 +228,7 @@ func TestChannelModel(t *testing.T) {
 				trailer.CRC = cells.StartCRC.Update(pdu[:len(pdu)-4]).Sum()
 				trailer.Put(tail)
 				pdu = binary.LittleEndian.AppendUint64(pdu, uint64(trailer.CRC))
-				pdu = binary.LittleEndian.AppendUint64(pdu, uint64(w.now/descriptors.ClockResolution))
+				pdu = binary.LittleEndian.AppendUint64(pdu, uint64(w.now/datasheet.ClockResolution))
 				for ; len(pdu) > 0 && at[i] != stop[i]; pdu = pdu[8:] {
 					copy(model[i][at[i]*8:], pdu[:8])
 					at[i] = (at[i] + 1) % words
@@ -241,7 +241,7 @@ func TestChannelModel(t *testing.T) {
 				if got.PDUs != pdus[i] || uint32(got.Current) != at[i] || got.Drops != 0 {
 					r.Fatalf("channel %d: %+v, want %d PDUs and offset %d", i, got, pdus[i], at[i])
 				}
-				if end := to[i].end(pdus[i] - 1); end.Offset() != at[i] || end&(descriptors.ChannelEndBadCRC|descriptors.ChannelEndBadLength) != 0 {
+				if end := to[i].end(pdus[i] - 1); end.Offset() != at[i] || end&(datasheet.ChannelEndBadCRC|datasheet.ChannelEndBadLength) != 0 {
 					r.Fatalf("channel %d: end %08x", i, end)
 				}
 				if !bytes.Equal(model[i], to[i].recv) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestChannelChangesUnderWay: while a message is being sent its words change, its control page is
@@ -18,7 +18,7 @@ func TestChannelChangesUnderWay(t *testing.T) {
 	b.allow(1, 900)
 	w.settle()
 	was, is := bytes.Repeat([]byte{1}, 6000), bytes.Repeat([]byte{2}, 6000)
-	a.post(descriptors.PriorityLow, 3, a.put(3, was))
+	a.post(datasheet.PriorityLow, 3, a.put(3, was))
 	for b.received().Current == 1 {
 		w.a.e.Step()
 		w.b.e.Step()
@@ -28,9 +28,9 @@ func TestChannelChangesUnderWay(t *testing.T) {
 		t.Fatalf("%d words are made into cells, %d stored", made, stored)
 	}
 	a.put(3, is)
-	descriptors.StoreWord(&a.control.Transmit, ^uint64(0))
-	descriptors.StoreWord(&a.control.SendStatus, 0)
-	a.post(descriptors.PriorityLow, 5, 7)
+	datasheet.StoreWord(&a.control.Transmit, ^uint64(0))
+	datasheet.StoreWord(&a.control.SendStatus, 0)
+	a.post(datasheet.PriorityLow, 5, 7)
 	b.allow(101, 1001)
 	w.settle()
 	if got := b.received(); got.PDUs != 2 || !b.end(0).Whole() || !b.end(1).Whole() {
@@ -47,8 +47,8 @@ func TestChannelChangesUnderWay(t *testing.T) {
 // TestChannelForgedLength: a length that does not fit the cells, though the CRC does, is the
 // PDU's error and nobody else's; so is a length of zero.
 func TestChannelForgedLength(t *testing.T) {
-	for length, want := range map[uint16]descriptors.ChannelEnd{
-		0: descriptors.ChannelEndAborted, 1: descriptors.ChannelEndBadLength, 88: 0, 89: descriptors.ChannelEndBadLength, 65535: descriptors.ChannelEndBadLength,
+	for length, want := range map[uint16]datasheet.ChannelEnd{
+		0: datasheet.ChannelEndAborted, 1: datasheet.ChannelEndBadLength, 88: 0, 89: datasheet.ChannelEndBadLength, 65535: datasheet.ChannelEndBadLength,
 	} {
 		w := newChannelWorld(t)
 		a, b := w.pair(nil)
@@ -56,10 +56,10 @@ func TestChannelForgedLength(t *testing.T) {
 		var pdu []byte
 		forged := false
 		w.a.port.spoil = func(frame []byte) [][]byte {
-			if descriptors.HeaderAt(frame).Type != descriptors.FrameCells || forged {
+			if datasheet.HeaderAt(frame).Type != datasheet.FrameCells || forged {
 				return [][]byte{frame}
 			}
-			all := descriptors.CellsAt(frame[descriptors.HeaderSize:])
+			all := datasheet.CellsAt(frame[datasheet.HeaderSize:])
 			for i := range all {
 				pdu = append(pdu, all[i].Payload[:]...)
 				if all[i].Header[3]>>1&1 == 0 {
@@ -77,11 +77,11 @@ func TestChannelForgedLength(t *testing.T) {
 			return [][]byte{frame}
 		}
 		message := pattern(88, 1) // two cells, all but full
-		a.post(descriptors.PriorityHigh, 0, a.put(0, message))
+		a.post(datasheet.PriorityHigh, 0, a.put(0, message))
 		w.settle()
-		a.post(descriptors.PriorityHigh, 0, 11)
+		a.post(datasheet.PriorityHigh, 0, 11)
 		w.settle()
-		const errors = descriptors.ChannelEndBadCRC | descriptors.ChannelEndBadLength | descriptors.ChannelEndAborted | descriptors.ChannelEndCut
+		const errors = datasheet.ChannelEndBadCRC | datasheet.ChannelEndBadLength | datasheet.ChannelEndAborted | datasheet.ChannelEndCut
 		if got := b.received(); !forged || got.PDUs != 2 || b.end(0)&errors != want || b.end(0).Length() != int(length) || !b.end(1).Whole() {
 			t.Errorf("length %d: %+v, %08x, %08x", length, got, b.end(0), b.end(1))
 		}
@@ -90,25 +90,25 @@ func TestChannelForgedLength(t *testing.T) {
 
 // TestChannelFrameLengths: a frame of cells that has no cell, or not whole ones, is dropped.
 func TestChannelFrameLengths(t *testing.T) {
-	for _, cut := range []int{1, 8, descriptors.CellSize - 1, descriptors.CellSize} {
+	for _, cut := range []int{1, 8, datasheet.CellSize - 1, datasheet.CellSize} {
 		w := newChannelWorld(t)
 		a, b := w.pair(nil)
 		b.allow(0, 1000)
 		spoilt := false
 		w.a.port.spoil = func(frame []byte) [][]byte {
-			if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameCells && !spoilt {
+			if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameCells && !spoilt {
 				spoilt = true
 				h.Length -= uint16(cut)
 				frame = frame[:len(frame)-cut]
 			}
 			return [][]byte{frame}
 		}
-		a.post(descriptors.PriorityHigh, 0, 1) // one cell
+		a.post(datasheet.PriorityHigh, 0, 1) // one cell
 		w.settle()
-		if got := w.b.e.Counter(descriptors.CounterFramesDropped); got != 1 || b.received().PDUs != 0 {
+		if got := w.b.e.Counter(datasheet.CounterFramesDropped); got != 1 || b.received().PDUs != 0 {
 			t.Errorf("%d bytes less: %d frames dropped, %+v", cut, got, b.received())
 		}
-		a.post(descriptors.PriorityHigh, 0, 1)
+		a.post(datasheet.PriorityHigh, 0, 1)
 		w.settle()
 		if b.received().PDUs != 1 || !b.end(0).Whole() {
 			t.Errorf("%d bytes less: %+v, %08x", cut, b.received(), b.end(0))
@@ -126,7 +126,7 @@ func TestChannelClosedUnderWay(t *testing.T) {
 			b.allow(0, 1000)
 			w.settle()
 			for range 3 {
-				a.post(descriptors.PriorityLow, 0, a.put(0, pattern(6000, 1)))
+				a.post(datasheet.PriorityLow, 0, a.put(0, pattern(6000, 1)))
 			}
 			for b.received().Current == 0 {
 				w.a.e.Step()
@@ -134,27 +134,27 @@ func TestChannelClosedUnderWay(t *testing.T) {
 			}
 			w.a.e.Step() // more are on the wire
 			c := []*channelEnd{a, b}[closer]
-			do(c.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: c.id})
+			do(c.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: c.id})
 			if closer == 1 {
 				before := bytes.Clone(w.b.mem)
 				w.settle()
 				mustEqual(t, w.b.mem, before)
 			}
 			w.settle()
-			if got := a.status(); got.Stores[1] != 3 || got.Ended[1] != 3 || got.Result[1] != descriptors.ChannelNotConnected {
+			if got := a.status(); got.Stores[1] != 3 || got.Ended[1] != 3 || got.Result[1] != datasheet.ChannelNotConnected {
 				t.Errorf("%+v", got)
 			}
-			if got := b.received(); got.PDUs != 0 || got.Status&descriptors.ChannelConnected != 0 {
+			if got := b.received(); got.PDUs != 0 || got.Status&datasheet.ChannelConnected != 0 {
 				t.Errorf("%+v", got)
 			}
 			for _, e := range []*channelEnd{a, b} { // those that were told stay in the error state
-				do(e.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: e.id})
+				do(e.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.id})
 			}
 			a.join(b)
 			b.allow(0, 1000)
 			w.settle()
 			message := pattern(3000, 2)
-			a.post(descriptors.PriorityHigh, 0, a.put(0, message))
+			a.post(datasheet.PriorityHigh, 0, a.put(0, message))
 			w.settle()
 			if got := b.received(); got.PDUs != 1 || !b.end(0).Whole() {
 				t.Fatalf("%+v, %08x", got, b.end(0))

@@ -5,40 +5,40 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // channelEnd is one end of a pair of channels, as its host uses it.
 type channelEnd struct {
 	n          *node
 	id         uint32
-	page       descriptors.ChannelPage
+	page       datasheet.ChannelPage
 	handle     uint32
 	send, recv []byte // double pages
-	control    *descriptors.ChannelControl
+	control    *datasheet.ChannelControl
 	ends       []uint32
 	sram       []byte
-	next       [descriptors.ChannelPriorities]uint64
+	next       [datasheet.ChannelPriorities]uint64
 }
 
 // sramOf gives a node device memory for so many channels.
 func sramOf(n *node, channels int) []byte {
-	b := alignedBytes(channels * descriptors.PageSize)
+	b := alignedBytes(channels * datasheet.PageSize)
 	n.e.MapSRAM(b, 0)
 	return b
 }
 
 // newChannel creates a channel over fresh double pages.
-func (n *node) newChannel(handle uint32, sram []byte, change func(*descriptors.CreateEndpointBody)) *channelEnd {
+func (n *node) newChannel(handle uint32, sram []byte, change func(*datasheet.CreateEndpointBody)) *channelEnd {
 	n.w.t.Helper()
-	body := descriptors.CreateEndpointBody{Kind: descriptors.KindChannel, Reliability: descriptors.Unreliable,
+	body := datasheet.CreateEndpointBody{Kind: datasheet.KindChannel, Reliability: datasheet.Unreliable,
 		SendLog2: 12, RecvLog2: 12, MaxTransfer: 8192, SendCQ: handle, RecvCQ: handle,
-		SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector}
+		SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector}
 	if change != nil {
 		change(&body)
 	}
-	c := &channelEnd{n: n, page: descriptors.ChannelPage(body.SendLog2), handle: handle, sram: sram}
+	c := &channelEnd{n: n, page: datasheet.ChannelPage(body.SendLog2), handle: handle, sram: sram}
 	n.brk = (n.brk + 1<<14 - 1) &^ (1<<14 - 1)
 	for _, d := range []struct {
 		mem *[]byte
@@ -46,53 +46,53 @@ func (n *node) newChannel(handle uint32, sram []byte, change func(*descriptors.C
 	}{{&c.send, &body.SendIOVA}, {&c.recv, &body.RecvIOVA}} {
 		*d.mem, *d.at, _ = n.alloc(int(c.page.Bytes()))
 	}
-	if body.Options == descriptors.EndpointKernel {
+	if body.Options == datasheet.EndpointKernel {
 		body.RecvIOVA = 0 // it receives nothing
 	}
-	r := descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, body))
+	r := datasheet.Reply[datasheet.EndpointCreated](do(n, datasheet.OpCreateEndpoint, body))
 	c.id = r.Endpoint
-	if r.Send%descriptors.PageSize != 0 || int(r.Send)+descriptors.PageSize > len(sram) {
+	if r.Send%datasheet.PageSize != 0 || int(r.Send)+datasheet.PageSize > len(sram) {
 		n.w.t.Fatalf("the control page is at %#x", r.Send)
 	}
-	c.control = descriptors.ChannelControlAt(sram[r.Send:])
-	c.ends = descriptors.ChannelEndsAt(sram[r.Send:])
+	c.control = datasheet.ChannelControlAt(sram[r.Send:])
+	c.ends = datasheet.ChannelEndsAt(sram[r.Send:])
 	return c
 }
 
-func (c *channelEnd) ring(p descriptors.ChannelPriority, word uint32) {
-	at := uint64(descriptors.DoorbellHigh)
-	if p == descriptors.PriorityLow {
-		at = descriptors.DoorbellLow
+func (c *channelEnd) ring(p datasheet.ChannelPriority, word uint32) {
+	at := uint64(datasheet.DoorbellHigh)
+	if p == datasheet.PriorityLow {
+		at = datasheet.DoorbellLow
 	}
-	c.n.e.Doorbell(descriptors.EndpointPage(c.id)+at+4*(c.next[p]%descriptors.ChannelDepth), word)
+	c.n.e.Doorbell(datasheet.EndpointPage(c.id)+at+4*(c.next[p]%datasheet.ChannelDepth), word)
 	c.next[p]++
 }
 
 // post sends the words from start up to stop.
-func (c *channelEnd) post(p descriptors.ChannelPriority, start, stop uint32) {
-	c.ring(p, descriptors.ChannelBell(start, stop))
+func (c *channelEnd) post(p datasheet.ChannelPriority, start, stop uint32) {
+	c.ring(p, datasheet.ChannelBell(start, stop))
 }
 
 // allow lets what comes go from start up to stop.
 func (c *channelEnd) allow(start, stop uint32) {
-	c.n.e.Doorbell(descriptors.EndpointPage(c.id)+descriptors.DoorbellReceive, descriptors.ChannelBell(start, stop))
+	c.n.e.Doorbell(datasheet.EndpointPage(c.id)+datasheet.DoorbellReceive, datasheet.ChannelBell(start, stop))
 }
 
-func (c *channelEnd) received() descriptors.ReceiveWord {
-	return descriptors.DecodeReceiveWord(descriptors.LoadWord(&c.control.Receive), c.page)
+func (c *channelEnd) received() datasheet.ReceiveWord {
+	return datasheet.DecodeReceiveWord(datasheet.LoadWord(&c.control.Receive), c.page)
 }
 
-func (c *channelEnd) transmit() descriptors.TransmitWord {
-	return descriptors.DecodeTransmitWord(descriptors.LoadWord(&c.control.Transmit), c.page)
+func (c *channelEnd) transmit() datasheet.TransmitWord {
+	return datasheet.DecodeTransmitWord(datasheet.LoadWord(&c.control.Transmit), c.page)
 }
 
-func (c *channelEnd) status() descriptors.SendStatus {
-	return descriptors.DecodeSendStatus(descriptors.LoadWord(&c.control.SendStatus))
+func (c *channelEnd) status() datasheet.SendStatus {
+	return datasheet.DecodeSendStatus(datasheet.LoadWord(&c.control.SendStatus))
 }
 
 // end says how PDU n ended.
-func (c *channelEnd) end(n uint8) descriptors.ChannelEnd {
-	return descriptors.ChannelEnd(atomic.LoadUint32(&c.ends[n]))
+func (c *channelEnd) end(n uint8) datasheet.ChannelEnd {
+	return datasheet.ChannelEnd(atomic.LoadUint32(&c.ends[n]))
 }
 
 // at copies n bytes of the receiving double page, from a word on.
@@ -142,7 +142,7 @@ func newChannelWorld(t testing.TB, options ...option) *channelWorld {
 }
 
 // pair makes a pair of connected channels.
-func (w *channelWorld) pair(change func(*descriptors.CreateEndpointBody)) (a, b *channelEnd) {
+func (w *channelWorld) pair(change func(*datasheet.CreateEndpointBody)) (a, b *channelEnd) {
 	w.t.Helper()
 	a, b = w.a.newChannel(w.handles[0], w.sram[0], change), w.b.newChannel(w.handles[1], w.sram[1], change)
 	a.join(b)

@@ -3,14 +3,14 @@ package engine
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // channelBell is one of the three kinds of doorbell that a channel has: to send at high or at
 // low priority, or bellReceive.
 type channelBell uint8
 
-const bellReceive = channelBell(descriptors.ChannelPriorities)
+const bellReceive = channelBell(datasheet.ChannelPriorities)
 
 // rungChannel says in cell.rung that one of a channel's doorbells was stored to.
 const rungChannel uint32 = 1 << 31
@@ -20,32 +20,32 @@ const rungChannel uint32 = 1 << 31
 // looks are not lost, as they would be in a single word. A word is zero until it is stored to,
 // and once it has been taken.
 type channelBells struct {
-	words   [descriptors.ChannelPriorities][descriptors.ChannelDepth]*uint32
+	words   [datasheet.ChannelPriorities][datasheet.ChannelDepth]*uint32
 	receive *uint32
-	next    [descriptors.ChannelPriorities]uint8 // word to look at
+	next    [datasheet.ChannelPriorities]uint8 // word to look at
 	// lost are trapped stores to words that had not been taken.
-	lost [descriptors.ChannelPriorities]atomic.Uint32
+	lost [datasheet.ChannelPriorities]atomic.Uint32
 }
 
 // openChannel begins with the doorbells of a new channel on a page, which open has opened.
 func (d *doorbells) openChannel(page uint32) *channelBells {
 	b := &channelBells{}
 	// Trapped stores need words of the engine's own.
-	const own = descriptors.DoorbellReceive - descriptors.DoorbellHigh + 4
+	const own = datasheet.DoorbellReceive - datasheet.DoorbellHigh + 4
 	var memory [own / 4]uint32
 	word := func(offset uint64) *uint32 {
-		p := &memory[(offset-descriptors.DoorbellHigh)/4]
+		p := &memory[(offset-datasheet.DoorbellHigh)/4]
 		if d.bar != nil {
-			p = d.word(uint64(page)*descriptors.PageSize + offset)
+			p = d.word(uint64(page)*datasheet.PageSize + offset)
 		}
 		atomic.StoreUint32(p, 0)
 		return p
 	}
-	for i := range uint64(descriptors.ChannelDepth) {
-		b.words[descriptors.PriorityHigh][i] = word(descriptors.DoorbellHigh + 4*i)
-		b.words[descriptors.PriorityLow][i] = word(descriptors.DoorbellLow + 4*i)
+	for i := range uint64(datasheet.ChannelDepth) {
+		b.words[datasheet.PriorityHigh][i] = word(datasheet.DoorbellHigh + 4*i)
+		b.words[datasheet.PriorityLow][i] = word(datasheet.DoorbellLow + 4*i)
 	}
-	b.receive = word(descriptors.DoorbellReceive)
+	b.receive = word(datasheet.DoorbellReceive)
 	d.cells[page].channel.Store(b)
 	return b
 }
@@ -53,18 +53,18 @@ func (d *doorbells) openChannel(page uint32) *channelBells {
 // findChannel returns the channel's doorbell at an offset in BAR2, and of a priority which of
 // its words. ok is false if there is none.
 func (d *doorbells) findChannel(offset uint64) (page uint32, which channelBell, slot uint8, ok bool) {
-	at := offset % descriptors.PageSize
-	if offset/descriptors.PageSize >= uint64(d.endpoints) || at%4 != 0 {
+	at := offset % datasheet.PageSize
+	if offset/datasheet.PageSize >= uint64(d.endpoints) || at%4 != 0 {
 		return 0, 0, 0, false
 	}
-	page = uint32(offset / descriptors.PageSize)
-	const size = 4 * descriptors.ChannelDepth
+	page = uint32(offset / datasheet.PageSize)
+	const size = 4 * datasheet.ChannelDepth
 	switch {
-	case at >= descriptors.DoorbellHigh && at < descriptors.DoorbellHigh+size:
-		return page, channelBell(descriptors.PriorityHigh), uint8(at-descriptors.DoorbellHigh) / 4, true
-	case at >= descriptors.DoorbellLow && at < descriptors.DoorbellLow+size:
-		return page, channelBell(descriptors.PriorityLow), uint8(at-descriptors.DoorbellLow) / 4, true
-	case at == descriptors.DoorbellReceive:
+	case at >= datasheet.DoorbellHigh && at < datasheet.DoorbellHigh+size:
+		return page, channelBell(datasheet.PriorityHigh), uint8(at-datasheet.DoorbellHigh) / 4, true
+	case at >= datasheet.DoorbellLow && at < datasheet.DoorbellLow+size:
+		return page, channelBell(datasheet.PriorityLow), uint8(at-datasheet.DoorbellLow) / 4, true
+	case at == datasheet.DoorbellReceive:
 		return page, bellReceive, 0, true
 	}
 	return 0, 0, 0, false
@@ -74,7 +74,7 @@ func (d *doorbells) findChannel(offset uint64) (page uint32, which channelBell, 
 // false if there is no such doorbell, or if the value is none.
 func (d *doorbells) ringChannel(offset uint64, value uint32) bool {
 	page, which, slot, ok := d.findChannel(offset)
-	if !ok || value&descriptors.ChannelRung == 0 {
+	if !ok || value&datasheet.ChannelRung == 0 {
 		return false
 	}
 	b := d.cells[page].channel.Load()
@@ -101,12 +101,12 @@ func (d *doorbells) takeChannel(page uint32, b *channelBells) (any bool) {
 		any = true
 	}
 	for p := range b.words {
-		for range descriptors.ChannelDepth {
+		for range datasheet.ChannelDepth {
 			w := b.words[p][b.next[p]]
 			if atomic.LoadUint32(w) == 0 {
 				break
 			}
-			b.next[p] = (b.next[p] + 1) % descriptors.ChannelDepth
+			b.next[p] = (b.next[p] + 1) % datasheet.ChannelDepth
 			d.rangChannel(page, channelBell(p), atomic.SwapUint32(w, 0))
 			any = true
 		}

@@ -3,7 +3,7 @@ package engine
 import (
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Channel 0 (SPEC.md 16.6) sends on the other channels: which one, the first word of a message
@@ -12,24 +12,24 @@ import (
 
 // address finds out where a message of channel 0 is to go, and what is left of it then. It
 // returns ChannelTaken, or why it goes nowhere.
-func (w *cellMover) address(ch *channel, word uint32) (to *endpoint, rest uint32, why descriptors.ChannelResult) {
-	start, stop := descriptors.ChannelSpan(word)
+func (w *cellMover) address(ch *channel, word uint32) (to *endpoint, rest uint32, why datasheet.ChannelResult) {
+	start, stop := datasheet.ChannelSpan(word)
 	first := (start + 1) & ch.mask
 	if first == stop {
-		return nil, 0, descriptors.ChannelBadOffsets
+		return nil, 0, datasheet.ChannelBadOffsets
 	}
-	number := w.regions.at(ch.send.handle, ch.tag, ch.send.address+uint64(start)*descriptors.ChannelWord, descriptors.ChannelWord, false)
-	if len(number) < descriptors.ChannelWord {
-		return nil, 0, descriptors.ChannelUnreadable
+	number := w.regions.at(ch.send.handle, ch.tag, ch.send.address+uint64(start)*datasheet.ChannelWord, datasheet.ChannelWord, false)
+	if len(number) < datasheet.ChannelWord {
+		return nil, 0, datasheet.ChannelUnreadable
 	}
 	n := binary.LittleEndian.Uint64(number)
 	if n >= uint64(len(w.all)) {
-		return nil, 0, descriptors.ChannelNotConnected
+		return nil, 0, datasheet.ChannelNotConnected
 	}
 	if to = w.endpoint(uint32(n)); to == nil || to.channel == nil || to.channel.link == nil {
-		return nil, 0, descriptors.ChannelNotConnected
+		return nil, 0, datasheet.ChannelNotConnected
 	}
-	return to, descriptors.ChannelBell(first, stop), descriptors.ChannelTaken
+	return to, datasheet.ChannelBell(first, stop), datasheet.ChannelTaken
 }
 
 // withdraw takes back the messages of a channel 0 that is being destroyed. Those that have been
@@ -42,7 +42,7 @@ func (w *cellMover) withdraw(ch *channel) {
 				i := seen[ep]
 				seen[ep]++
 				to := ep.channel
-				begun := i == 0 && to.cutter.Active() && to.sending == descriptors.ChannelPriority(p)
+				begun := i == 0 && to.cutter.Active() && to.sending == datasheet.ChannelPriority(p)
 				return begun || to.posted[p].at(i).from != ch
 			})
 		}
@@ -52,7 +52,7 @@ func (w *cellMover) withdraw(ch *channel) {
 				var left messages
 				for i := range to.posted[p].n {
 					m := to.posted[p].at(i)
-					begun := i == 0 && to.cutter.Active() && to.sending == descriptors.ChannelPriority(p)
+					begun := i == 0 && to.cutter.Active() && to.sending == datasheet.ChannelPriority(p)
 					if begun || m.from != ch {
 						left.push(m.word, m.from)
 					}
@@ -63,5 +63,5 @@ func (w *cellMover) withdraw(ch *channel) {
 		}
 	}
 	// What is still to be told of it nobody reads.
-	ch.gone, ch.control = true, new(descriptors.ChannelControl)
+	ch.gone, ch.control = true, new(datasheet.ChannelControl)
 }

@@ -4,21 +4,21 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // allow takes a word of the receive doorbell. It returns false if that makes no sense.
 func (ch *channel) allow(word uint32) bool {
-	start, stop := descriptors.ChannelSpan(word)
-	if word&descriptors.ChannelRung == 0 || word&descriptors.ChannelReserved != 0 || start > ch.mask || stop > ch.mask {
+	start, stop := datasheet.ChannelSpan(word)
+	if word&datasheet.ChannelRung == 0 || word&datasheet.ChannelReserved != 0 || start > ch.mask || stop > ch.mask {
 		return false
 	}
-	if word&descriptors.ChannelKeep == 0 {
+	if word&datasheet.ChannelKeep == 0 {
 		ch.receive.Current = uint16(start)
 	}
 	ch.receive.Stop = uint16(stop)
-	ch.receive.Status &^= descriptors.ChannelCut | descriptors.ChannelUnreachable
+	ch.receive.Status &^= datasheet.ChannelCut | datasheet.ChannelUnreachable
 	ch.showReceived()
 	return true
 }
@@ -30,7 +30,7 @@ func (ch *channel) drop() {
 }
 
 // spaced reports whether something is stored behind each cell, and not only behind a PDU.
-func (ch *channel) spaced() bool { return ch.receive.Status&descriptors.ChannelSpaced != 0 }
+func (ch *channel) spaced() bool { return ch.receive.Status&datasheet.ChannelSpaced != 0 }
 
 // store puts cells of a PDU where they belong, into view if that is not nil, and behind the
 // last one, which a is, what the host is to know; of a spaced channel it takes one cell. It
@@ -38,14 +38,14 @@ func (ch *channel) spaced() bool { return ch.receive.Status&descriptors.ChannelS
 // reach: then that cell is dropped, but counts as part of its PDU. What the host sees of it
 // showReceived says.
 func (ch *channel) store(m *regions, view []byte, run [][cells.PayloadSize]byte, a *arrival) (n int, reached bool) {
-	at := int(ch.receive.Current) * descriptors.ChannelWord
+	at := int(ch.receive.Current) * datasheet.ChannelWord
 	n = min(len(run), int(ch.room())/cells.PayloadSize, (len(view)-at)/cells.PayloadSize)
 	if n > 0 {
 		for i := range n {
 			*(*[cells.PayloadSize]byte)(view[at+i*cells.PayloadSize:]) = run[i]
 		}
 		reached = true
-		ch.receive.Current = uint16((uint32(ch.receive.Current) + uint32(n)*(cells.PayloadSize/descriptors.ChannelWord)) & ch.mask)
+		ch.receive.Current = uint16((uint32(ch.receive.Current) + uint32(n)*(cells.PayloadSize/datasheet.ChannelWord)) & ch.mask)
 	} else {
 		n = 1
 		reached = ch.scatter(m, run[0][:])
@@ -57,14 +57,14 @@ func (ch *channel) store(m *regions, view []byte, run [][cells.PayloadSize]byte,
 		if last {
 			crc = cells.CRC(t.CRC)
 		}
-		var behind [2 * descriptors.ChannelWord]byte
+		var behind [2 * datasheet.ChannelWord]byte
 		binary.LittleEndian.PutUint64(behind[:], uint64(crc))
-		binary.LittleEndian.PutUint64(behind[descriptors.ChannelWord:], a.stamp)
+		binary.LittleEndian.PutUint64(behind[datasheet.ChannelWord:], a.stamp)
 		reached = ch.scatter(m, behind[:]) && reached
 	}
 	if !reached {
 		ch.receive.Drop()
-		ch.receive.Status |= descriptors.ChannelUnreachable
+		ch.receive.Status |= datasheet.ChannelUnreachable
 		ch.cutShort = true
 	}
 	if last {
@@ -75,25 +75,25 @@ func (ch *channel) store(m *regions, view []byte, run [][cells.PayloadSize]byte,
 
 // room is how many bytes may be written before Stop is reached.
 func (ch *channel) room() uint32 {
-	return (uint32(ch.receive.Stop) - uint32(ch.receive.Current)) & ch.mask * descriptors.ChannelWord
+	return (uint32(ch.receive.Stop) - uint32(ch.receive.Current)) & ch.mask * datasheet.ChannelWord
 }
 
 // end counts a PDU whose last cell has come.
 func (ch *channel) end(t cells.Trailer, err error) {
-	end := descriptors.ChannelEnd(t.Length) | descriptors.ChannelEnd(ch.receive.Current)<<16
-	st := ch.receive.Status &^ (descriptors.ChannelBadCRC | descriptors.ChannelBadLength | descriptors.ChannelAborted)
+	end := datasheet.ChannelEnd(t.Length) | datasheet.ChannelEnd(ch.receive.Current)<<16
+	st := ch.receive.Status &^ (datasheet.ChannelBadCRC | datasheet.ChannelBadLength | datasheet.ChannelAborted)
 	switch {
 	case errors.Is(err, cells.ErrCRC):
-		st, end = st|descriptors.ChannelBadCRC, end|descriptors.ChannelEndBadCRC
+		st, end = st|datasheet.ChannelBadCRC, end|datasheet.ChannelEndBadCRC
 	case errors.Is(err, cells.ErrAborted):
-		st, end = st|descriptors.ChannelAborted, end|descriptors.ChannelEndAborted
+		st, end = st|datasheet.ChannelAborted, end|datasheet.ChannelEndAborted
 	case err != nil:
-		st, end = st|descriptors.ChannelBadLength, end|descriptors.ChannelEndBadLength
+		st, end = st|datasheet.ChannelBadLength, end|datasheet.ChannelEndBadLength
 	}
 	if ch.cutShort {
-		end |= descriptors.ChannelEndCut
+		end |= datasheet.ChannelEndCut
 	}
-	descriptors.StoreWord32(&ch.ends[ch.receive.PDUs], uint32(end))
+	datasheet.StoreWord32(&ch.ends[ch.receive.PDUs], uint32(end))
 	ch.receive.Status, ch.cutShort = st, false
 	ch.receive.PDUs++
 }
@@ -103,26 +103,26 @@ func (ch *channel) end(t cells.Trailer, err error) {
 func (ch *channel) scatter(m *regions, from []byte) bool {
 	r := &ch.receive
 	if room := ch.room(); room < uint32(len(from)) {
-		r.Status |= descriptors.ChannelCut
+		r.Status |= datasheet.ChannelCut
 		ch.cutShort = true
 		from = from[:room]
 	}
 	for len(from) > 0 {
 		at := uint32(r.Current)
-		n := min(uint64(len(from)), uint64(ch.page.Words()-at)*descriptors.ChannelWord)
-		w := m.at(ch.recv.handle, ch.tag, ch.recv.address+uint64(at)*descriptors.ChannelWord, n, true)
-		if w = w[:len(w)&^(descriptors.ChannelWord-1)]; len(w) == 0 {
+		n := min(uint64(len(from)), uint64(ch.page.Words()-at)*datasheet.ChannelWord)
+		w := m.at(ch.recv.handle, ch.tag, ch.recv.address+uint64(at)*datasheet.ChannelWord, n, true)
+		if w = w[:len(w)&^(datasheet.ChannelWord-1)]; len(w) == 0 {
 			return false
 		}
 		copy(w, from)
 		from = from[len(w):]
-		r.Current = uint16((at + uint32(len(w)/descriptors.ChannelWord)) & ch.mask)
+		r.Current = uint16((at + uint32(len(w)/datasheet.ChannelWord)) & ch.mask)
 	}
 	return true
 }
 
 // showReceived lets the host see what has been received: the word last.
 func (ch *channel) showReceived() {
-	descriptors.StoreWord32(&ch.control.RecvCRC, uint32(ch.assembly.CRC()))
-	descriptors.StoreWord(&ch.control.Receive, ch.receive.Encode(ch.page))
+	datasheet.StoreWord32(&ch.control.RecvCRC, uint32(ch.assembly.CRC()))
+	datasheet.StoreWord(&ch.control.Receive, ch.receive.Encode(ch.page))
 }

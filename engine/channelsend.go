@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ended counts a message of the channel's own that has left, or has come to nothing.
-func (ch *channel) ended(p descriptors.ChannelPriority) {
+func (ch *channel) ended(p datasheet.ChannelPriority) {
 	ch.status.Ended[p]++
 	ch.under[p]--
 }
@@ -32,27 +32,27 @@ func (ch *channel) connect(number uint32, to *remote) {
 func cellTag(key uint32) [3]byte { return [3]byte{byte(key), byte(key >> 8), byte(key >> 16)} }
 
 // refusal says why a doorbell's word is not a message, or ChannelTaken.
-func (ch *channel) refusal(p descriptors.ChannelPriority, word uint32) descriptors.ChannelResult {
-	const none = descriptors.ChannelReserved | descriptors.ChannelKeep
-	start, stop := descriptors.ChannelSpan(word)
+func (ch *channel) refusal(p datasheet.ChannelPriority, word uint32) datasheet.ChannelResult {
+	const none = datasheet.ChannelReserved | datasheet.ChannelKeep
+	start, stop := datasheet.ChannelSpan(word)
 	switch {
-	case word == 0, ch.under[p] == descriptors.ChannelDepth: // zero: it found its word taken
-		return descriptors.ChannelFull
+	case word == 0, ch.under[p] == datasheet.ChannelDepth: // zero: it found its word taken
+		return datasheet.ChannelFull
 	case word&none != 0, start > ch.mask, stop > ch.mask, start == stop:
-		return descriptors.ChannelBadOffsets
+		return datasheet.ChannelBadOffsets
 	case ch.link == nil && !ch.kernel:
-		return descriptors.ChannelNotConnected
+		return datasheet.ChannelNotConnected
 	}
-	return descriptors.ChannelTaken
+	return datasheet.ChannelTaken
 }
 
 // begin starts with the oldest message of a priority.
-func (ch *channel) begin(p descriptors.ChannelPriority) {
+func (ch *channel) begin(p datasheet.ChannelPriority) {
 	m := ch.posted[p].at(0)
 	ch.sending, ch.from = p, m.from
-	ch.current, ch.stop = descriptors.ChannelSpan(m.word)
+	ch.current, ch.stop = datasheet.ChannelSpan(m.word)
 	// The length is good, and no other message is being cut.
-	_ = ch.cutter.Start(int((ch.stop-ch.current)&ch.from.mask*descriptors.ChannelWord), 0)
+	_ = ch.cutter.Start(int((ch.stop-ch.current)&ch.from.mask*datasheet.ChannelWord), 0)
 }
 
 // cut makes the payloads of the next cells of the message that is being sent: several while they
@@ -60,13 +60,13 @@ func (ch *channel) begin(p descriptors.ChannelPriority) {
 // ended with the last of them. What the host sees of it showCell or showSent says.
 func (ch *channel) cut(m *regions, view []byte, into [][cells.PayloadSize]byte) (n int, ended bool) {
 	from := ch.from
-	at := int(ch.current) * descriptors.ChannelWord
+	at := int(ch.current) * datasheet.ChannelWord
 	n = min(len(into), ch.cutter.Whole(), (len(view)-at)/cells.PayloadSize)
 	if n > 0 {
 		for i := range n {
 			into[i] = [cells.PayloadSize]byte(view[at+i*cells.PayloadSize:])
 		}
-		ch.current = (ch.current + uint32(n)*(cells.PayloadSize/descriptors.ChannelWord)) & from.mask
+		ch.current = (ch.current + uint32(n)*(cells.PayloadSize/datasheet.ChannelWord)) & from.mask
 		_ = ch.cutter.SealRun(into[:n]) // no more than it says
 	} else {
 		n, ended = 1, ch.cutOne(m, &into[0])
@@ -84,7 +84,7 @@ func (ch *channel) cut(m *regions, view []byte, into [][cells.PayloadSize]byte) 
 func (ch *channel) cutOne(m *regions, into *[cells.PayloadSize]byte) (last bool) {
 	n, last := ch.cutter.Next()
 	if ch.from.gone || !ch.gather(m, into[:n]) {
-		ch.from.status.Result[ch.sending] = descriptors.ChannelUnreadable
+		ch.from.status.Result[ch.sending] = datasheet.ChannelUnreadable
 		ch.current = ch.stop
 		ch.cutter.Abort()
 		last = true
@@ -98,25 +98,25 @@ func (ch *channel) gather(m *regions, to []byte) bool {
 	from := ch.from
 	for len(to) > 0 {
 		at := ch.current
-		n := min(uint64(len(to)), uint64(from.page.Words()-at)*descriptors.ChannelWord)
-		w := m.at(from.send.handle, from.tag, from.send.address+uint64(at)*descriptors.ChannelWord, n, false)
-		if w = w[:len(w)&^(descriptors.ChannelWord-1)]; len(w) == 0 {
+		n := min(uint64(len(to)), uint64(from.page.Words()-at)*datasheet.ChannelWord)
+		w := m.at(from.send.handle, from.tag, from.send.address+uint64(at)*datasheet.ChannelWord, n, false)
+		if w = w[:len(w)&^(datasheet.ChannelWord-1)]; len(w) == 0 {
 			return false
 		}
 		copy(to, w)
 		to = to[len(w):]
-		ch.current = (at + uint32(len(w)/descriptors.ChannelWord)) & from.mask
+		ch.current = (at + uint32(len(w)/datasheet.ChannelWord)) & from.mask
 	}
 	return true
 }
 
 // giveUp ends all messages on the channel that have not been sent.
 func (ch *channel) giveUp() {
-	for p := range descriptors.ChannelPriorities {
+	for p := range datasheet.ChannelPriorities {
 		for m := &ch.posted[p]; m.n > 0; m.pop() {
 			from := m.at(0).from
 			from.ended(p)
-			from.status.Result[p] = descriptors.ChannelNotConnected
+			from.status.Result[p] = datasheet.ChannelNotConnected
 		}
 	}
 	if ch.cutter.Active() {
@@ -133,12 +133,12 @@ func (ch *channel) showSent() {
 
 // showStatus is showSent for a store of which nothing has been sent yet.
 func (ch *channel) showStatus() {
-	descriptors.StoreWord(&ch.control.SendStatus, ch.status.Encode())
+	datasheet.StoreWord(&ch.control.SendStatus, ch.status.Encode())
 }
 
 // showCell is showSent for a cell that does not end a message.
 func (ch *channel) showCell() {
 	c := ch.control
-	descriptors.StoreWord32(&c.SendCRC, uint32(ch.crc))
-	descriptors.StoreWord(&c.Transmit, ch.transmit.Encode(ch.page))
+	datasheet.StoreWord32(&c.SendCRC, uint32(ch.crc))
+	datasheet.StoreWord(&c.Transmit, ch.transmit.Encode(ch.page))
 }

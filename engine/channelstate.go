@@ -3,17 +3,17 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // channel is what an endpoint of kind Channel has besides its connection. What stands in
 // device memory is a copy: the host may store to that, and the engine never reads it.
 type channel struct {
-	page       descriptors.ChannelPage
+	page       datasheet.ChannelPage
 	mask       uint32 // of an offset in a double page
 	span       span   // of the control page
-	control    *descriptors.ChannelControl
+	control    *datasheet.ChannelControl
 	ends       []uint32
 	send, recv doublePage
 	tag        uint32 // protection tag
@@ -43,18 +43,18 @@ func (ch *channel) view(m *regions, d doublePage, write bool) []byte {
 
 // channelSender is the sending half of a channel.
 type channelSender struct {
-	transmit descriptors.TransmitWord
-	status   descriptors.SendStatus
-	crc      cells.CRC                            // behind its last cell
-	under    [descriptors.ChannelPriorities]uint8 // its messages that have not ended
-	gone     bool                                 // channel 0, and it has been destroyed
+	transmit datasheet.TransmitWord
+	status   datasheet.SendStatus
+	crc      cells.CRC                          // behind its last cell
+	under    [datasheet.ChannelPriorities]uint8 // its messages that have not ended
+	gone     bool                               // channel 0, and it has been destroyed
 
 	// What is sent on the channel: by itself, or by channel 0.
-	posted [descriptors.ChannelPriorities]messages
+	posted [datasheet.ChannelPriorities]messages
 	// At most one message is cut into cells, since those of two could not be told apart. It is
 	// the oldest of the priority sending. From current up to stop its words are still to go.
 	cutter        cells.Cutter
-	sending       descriptors.ChannelPriority
+	sending       datasheet.ChannelPriority
 	from          *channel
 	current, stop uint32
 	// headers of its cells, and of the last one of a PDU, with the key's tag.
@@ -70,7 +70,7 @@ type message struct {
 
 // mostMessages of one priority wait on a channel: its own, those of channel 0, and one that a
 // channel 0 had begun which is no more.
-const mostMessages = 2*descriptors.ChannelDepth + 1
+const mostMessages = 2*datasheet.ChannelDepth + 1
 
 // messages are those of one priority, oldest first.
 type messages struct {
@@ -93,7 +93,7 @@ func (m *messages) pop() {
 
 // channelReceiver is the receiving half of a channel.
 type channelReceiver struct {
-	receive  descriptors.ReceiveWord
+	receive  datasheet.ReceiveWord
 	assembly cells.Assembly
 	cutShort bool   // words of the PDU that is arriving were not written
 	expect   uint32 // number of the next frame of cells for the connection
@@ -111,7 +111,7 @@ type cellHead struct {
 // cellLink is a peer station with channels. There is one FIFO for each priority, of channels
 // that have a message to send, one entry for each message.
 type cellLink struct {
-	fifos   [descriptors.ChannelPriorities]channelFIFO
+	fifos   [datasheet.ChannelPriorities]channelFIFO
 	members []*endpoint // channels that are connected to the peer
 	busy    bool        // on cellMover.busy
 
@@ -158,7 +158,7 @@ type cellMover struct {
 	tx     *transmitter
 	conns  *connections
 	config Cells
-	links  map[descriptors.MAC]*cellLink
+	links  map[datasheet.MAC]*cellLink
 	busy   []*cellLink // have messages to send; the first one's turn it is
 	// holding is how many links this end has told to stop.
 	holding int
@@ -166,7 +166,7 @@ type cellMover struct {
 
 	// The frame that is being filled, or waits for room on the wire: the heads and the payloads
 	// of its cells.
-	head     descriptors.Header
+	head     datasheet.Header
 	filled   []cellHead
 	payloads [][cells.PayloadSize]byte
 	urgent   bool // its last cell was of high priority

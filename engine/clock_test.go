@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func newTestClock() (*clock, *time.Duration) {
@@ -86,7 +86,7 @@ func TestFindLost(t *testing.T) {
 			if r.resend != 0 {
 				t.Fatalf("reordered %v: lost %b before %b", reordered, r.resend, have)
 			}
-			r.learn(&descriptors.Header{Type: descriptors.FrameAck, Extent: have})
+			r.learn(&datasheet.Header{Type: datasheet.FrameAck, Extent: have})
 		}
 		if !reordered && r.resend != 1 || reordered && (r.resend != 0 || r.suspectAt != *now+r.minRTT/4) {
 			t.Errorf("reordered %v: lost %b, next at %v", reordered, r.resend, r.suspectAt)

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Limits are the resources of a device. Each is at most what the formats can
@@ -31,14 +31,14 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Endpoints: 4096, CQs: 4096, Regions: 1 << 17, Ptags: 4096,
-		QueueLog2: descriptors.MaxQueueLog2, CQLog2: descriptors.MaxCQLog2,
-		Segments: descriptors.MaxSegments, Transfer: descriptors.MaxTransfer,
-		Vectors: descriptors.Vectors,
+		QueueLog2: datasheet.MaxQueueLog2, CQLog2: datasheet.MaxCQLog2,
+		Segments: datasheet.MaxSegments, Transfer: datasheet.MaxTransfer,
+		Vectors: datasheet.Vectors,
 	}
 }
 
 // hasVector says whether a vector number may be given to a queue.
-func (l *Limits) hasVector(v uint16) bool { return v == descriptors.NoVector || v < l.Vectors }
+func (l *Limits) hasVector(v uint16) bool { return v == datasheet.NoVector || v < l.Vectors }
 
 // Timing is the times of the reliability protocol.
 type Timing struct {
@@ -66,7 +66,7 @@ type Config struct {
 	Port   Port
 	Memory Memory
 	Host   Host
-	MAC    descriptors.MAC
+	MAC    datasheet.MAC
 	Limits Limits
 	Timing Timing
 	// Pipeline says how payloads cross the NIC.
@@ -104,11 +104,11 @@ func (c *Config) validate() error {
 	if c.Port == nil || c.Memory == nil || c.Host == nil {
 		return fmt.Errorf("%w: Port, Memory and Host are needed", ErrConfig)
 	}
-	if c.MAC == (descriptors.MAC{}) || c.MAC.IsMulticast() {
+	if c.MAC == (datasheet.MAC{}) || c.MAC.IsMulticast() {
 		return fmt.Errorf("%w: MAC %s is not the address of one station", ErrConfig, c.MAC)
 	}
-	if m := c.Port.MTU(); m < descriptors.MinMTU || m > descriptors.MaxMTU {
-		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrConfig, m, descriptors.MinMTU, descriptors.MaxMTU)
+	if m := c.Port.MTU(); m < datasheet.MinMTU || m > datasheet.MaxMTU {
+		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrConfig, m, datasheet.MinMTU, datasheet.MaxMTU)
 	}
 	l := c.Limits
 	for _, f := range []struct {
@@ -119,10 +119,10 @@ func (c *Config) validate() error {
 		{"CQs", uint64(l.CQs), 1, 1 << 16},
 		{"Regions", uint64(l.Regions), 1, 1 << regionIndexBits},
 		{"Ptags", uint64(l.Ptags), 1, 1 << ptagIndexBits},
-		{"QueueLog2", uint64(l.QueueLog2), descriptors.MinQueueLog2, descriptors.MaxQueueLog2},
-		{"CQLog2", uint64(l.CQLog2), descriptors.MinCQLog2, descriptors.MaxCQLog2},
-		{"Segments", uint64(l.Segments), 1, descriptors.MaxSegments},
-		{"Transfer", uint64(l.Transfer), 32 << 10, descriptors.MaxTransfer},
+		{"QueueLog2", uint64(l.QueueLog2), datasheet.MinQueueLog2, datasheet.MaxQueueLog2},
+		{"CQLog2", uint64(l.CQLog2), datasheet.MinCQLog2, datasheet.MaxCQLog2},
+		{"Segments", uint64(l.Segments), 1, datasheet.MaxSegments},
+		{"Transfer", uint64(l.Transfer), 32 << 10, datasheet.MaxTransfer},
 		{"Vectors", uint64(l.Vectors), 1, 64},
 	} {
 		if f.is < f.low || f.is > f.high {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // These are the pauses while a connection is set up (SPEC.md 8.3): the client repeats its request, the
@@ -29,8 +29,8 @@ type setup struct {
 	began     time.Duration // by clock.present
 	sent      time.Duration // when the frame was sent last
 	again     time.Duration // when to repeat it
-	to        descriptors.MAC
-	body      descriptors.ConnectBody
+	to        datasheet.MAC
+	body      datasheet.ConnectBody
 	// wire is the number of the wire if both sides agree that it loses nothing.
 	wire uint32
 	path
@@ -59,24 +59,24 @@ func (c *setups) key() (uint32, bool) {
 	return 0, false
 }
 
-func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
+func (c *setups) accept(id uint16, b *datasheet.ConnectAcceptBody) refusal {
 	r, why := c.requests.find(b.Connection)
 	ep := c.subject(b.Endpoint)
 	switch {
 	case r == nil:
 		return refusal{why, fieldAcceptConnection}
 	case ep == nil:
-		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
+		return refusal{datasheet.ResultInvalidParameter, fieldAcceptEndpoint}
 	case b.TimeoutMS == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldAcceptTimeout}
-	case ep.state != descriptors.StateIdle || !ep.kind.connects():
-		return refusal{descriptors.ResultInvalidState, fieldAcceptEndpoint}
+		return refusal{datasheet.ResultInvalidParameter, fieldAcceptTimeout}
+	case ep.state != datasheet.StateIdle || !ep.kind.connects():
+		return refusal{datasheet.ResultInvalidState, fieldAcceptEndpoint}
 	case ep.kindID != r.body.Kind:
-		return refusal{descriptors.ResultInvalidParameter, fieldAcceptEndpoint}
+		return refusal{datasheet.ResultInvalidParameter, fieldAcceptEndpoint}
 	case ep.reliability != r.body.Reliability:
-		return refusal{descriptors.ResultInvalidReliability, fieldAcceptEndpoint}
+		return refusal{datasheet.ResultInvalidReliability, fieldAcceptEndpoint}
 	case ep.maxTransfer != r.body.MaxTransfer:
-		return refusal{descriptors.ResultInvalidMTU, fieldAcceptEndpoint}
+		return refusal{datasheet.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
 	s := &setup{command: id, accepting: true, to: r.from.mac, path: path{mtu: r.mtu, came: r.longest}}
 	if c.mayAgree(ep) && r.body.Wire == c.offered(r.from.mac) {
@@ -84,42 +84,42 @@ func (c *setups) accept(id uint16, b *descriptors.ConnectAcceptBody) refusal {
 	}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
 	if !c.start(ep, s, r.from, b.TimeoutMS) {
-		return refusal{descriptors.ResultResource, 0}
+		return refusal{datasheet.ResultResource, 0}
 	}
 	c.requests.answered(r, requestAccepted)
 	r.by, ep.request = ep, r
 	return refusal{}
 }
 
-func (c *setups) reject(b *descriptors.ConnectRejectBody) refusal {
+func (c *setups) reject(b *datasheet.ConnectRejectBody) refusal {
 	r, why := c.requests.find(b.Connection)
 	if r == nil {
 		return refusal{why, fieldAcceptConnection}
 	}
 	c.requests.dismiss(r, requestRejected)
-	c.sendReject(r.from, descriptors.ResultReject)
+	c.sendReject(r.from, datasheet.ResultReject)
 	return refusal{}
 }
 
-func (c *setups) request(id uint16, b *descriptors.ConnectRequestBody) refusal {
+func (c *setups) request(id uint16, b *datasheet.ConnectRequestBody) refusal {
 	ep := c.subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
+		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
 	case b.TimeoutMS == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestTimeout}
-	case b.RemoteMAC.IsMulticast() && b.RemoteMAC != descriptors.Broadcast:
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestMAC}
+		return refusal{datasheet.ResultInvalidParameter, fieldRequestTimeout}
+	case b.RemoteMAC.IsMulticast() && b.RemoteMAC != datasheet.Broadcast:
+		return refusal{datasheet.ResultInvalidParameter, fieldRequestMAC}
 	case !sound(&b.Remote):
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestRemote}
+		return refusal{datasheet.ResultInvalidParameter, fieldRequestRemote}
 	case !sound(&b.Local):
-		return refusal{descriptors.ResultInvalidParameter, fieldRequestLocal}
-	case ep.state != descriptors.StateIdle || !ep.kind.connects():
-		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
+		return refusal{datasheet.ResultInvalidParameter, fieldRequestLocal}
+	case ep.state != datasheet.StateIdle || !ep.kind.connects():
+		return refusal{datasheet.ResultInvalidState, fieldEndpoint}
 	}
-	s := &setup{command: id, to: b.RemoteMAC, body: descriptors.ConnectBody{Remote: b.Remote, Local: b.Local}}
+	s := &setup{command: id, to: b.RemoteMAC, body: datasheet.ConnectBody{Remote: b.Remote, Local: b.Local}}
 	if !c.start(ep, s, remote{}, b.TimeoutMS) {
-		return refusal{descriptors.ResultResource, 0}
+		return refusal{datasheet.ResultResource, 0}
 	}
 	return refusal{}
 }
@@ -131,7 +131,7 @@ func (c *setups) send(ep *endpoint) {
 		s.again = c.now + tickEvery
 		return
 	}
-	h := descriptors.Header{Destination: s.to, Type: descriptors.FrameConnectRequest, SourceEndpoint: ep.id}
+	h := datasheet.Header{Destination: s.to, Type: datasheet.FrameConnectRequest, SourceEndpoint: ep.id}
 	s.body.Wire = 0
 	switch {
 	case !s.accepting && c.mayAgree(ep):
@@ -141,7 +141,7 @@ func (c *setups) send(ep *endpoint) {
 	}
 	longest := setupRarely
 	if s.accepting {
-		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey
+		h.Type, h.DestinationEndpoint, h.Key = datasheet.FrameConnectAccept, ep.remote.endpoint, ep.remote.theirKey
 		// It is the NIC of a client that answers an accept: this is repeated often
 		// enough to tell a client that has died from a bad wire.
 		longest = c.timing.Dead / deadProbes
@@ -158,7 +158,7 @@ func (c *setups) send(ep *endpoint) {
 
 // soon reports whether a wire to a station that loses nothing is being set up: a connection is better
 // set up after it.
-func (c *setups) soon(station descriptors.MAC) bool {
+func (c *setups) soon(station datasheet.MAC) bool {
 	if c.peers == nil {
 		return false
 	}
@@ -174,30 +174,30 @@ func (c *setups) start(ep *endpoint, s *setup, to remote, timeoutMS uint32) bool
 		return false
 	}
 	s.body.Key, s.body.MaxTransfer, s.body.Rights, s.body.Reliability = to.ourKey, ep.maxTransfer, ep.rights, ep.reliability
-	s.body.Kind, s.body.Options = ep.kindID, descriptors.ConnectProbes|descriptors.ConnectCounts
-	if ep.options&descriptors.EndpointBreaks != 0 {
-		s.body.Options |= descriptors.ConnectBreaks
+	s.body.Kind, s.body.Options = ep.kindID, datasheet.ConnectProbes|datasheet.ConnectCounts
+	if ep.options&datasheet.EndpointBreaks != 0 {
+		s.body.Options |= datasheet.ConnectBreaks
 	}
 	s.began, s.deadline = c.present(), c.now+time.Duration(timeoutMS)*time.Millisecond
-	ep.remote, ep.setup, ep.state = to, s, descriptors.StateConnectPending
+	ep.remote, ep.setup, ep.state = to, s, datasheet.StateConnectPending
 	c.underWay = append(c.underWay, ep)
 	c.send(ep)
 	return true
 }
 
 // end ends a set-up that has failed; the endpoint is idle again.
-func (c *setups) end(ep *endpoint, result descriptors.Result) {
+func (c *setups) end(ep *endpoint, result datasheet.Result) {
 	s := ep.setup
-	h := descriptors.Header{Destination: s.to, SourceEndpoint: ep.id, Immediate: uint32(result)}
+	h := datasheet.Header{Destination: s.to, SourceEndpoint: ep.id, Immediate: uint32(result)}
 	if s.accepting {
-		h.Type, h.DestinationEndpoint, h.Key = descriptors.FrameConnectReject, ep.remote.endpoint, ep.remote.theirKey
+		h.Type, h.DestinationEndpoint, h.Key = datasheet.FrameConnectReject, ep.remote.endpoint, ep.remote.theirKey
 		ep.request.state = requestFailed
 	} else {
-		h.Type, h.Key = descriptors.FrameDisconnect, ep.remote.ourKey
+		h.Type, h.Key = datasheet.FrameDisconnect, ep.remote.ourKey
 	}
 	c.tx.send(&h, nil)
 	c.leave(ep)
-	ep.state = descriptors.StateIdle
+	ep.state = datasheet.StateIdle
 	c.conns.unlink(ep)
 	c.answer(s.command, refusal{result, 0})
 }
@@ -208,27 +208,27 @@ func (c *setups) leave(ep *endpoint) {
 }
 
 // establish makes ep connected and ends the command that asked for it.
-func (c *setups) establish(ep *endpoint, peer *descriptors.ConnectBody) {
+func (c *setups) establish(ep *endpoint, peer *datasheet.ConnectBody) {
 	s := ep.setup
 	c.leave(ep)
-	ep.state = descriptors.StateConnected
+	ep.state = datasheet.StateConnected
 	c.conns.depart(ep)
 	ep.ended = ended{}
-	ep.outline = descriptors.Header{
+	ep.outline = datasheet.Header{
 		Destination: ep.remote.mac, DestinationEndpoint: ep.remote.endpoint, SourceEndpoint: ep.id, Key: ep.remote.theirKey,
 	}
 	c.tx.sign(&ep.outline)
-	ep.allowed, ep.maxPayload = peer.Rights, s.largest(c.mtu)-descriptors.HeaderSize
+	ep.allowed, ep.maxPayload = peer.Rights, s.largest(c.mtu)-datasheet.HeaderSize
 	ep.kind.open(ep, peer)
 	ep.kind.posted(ep) // before there was a connection
-	answerWith(&c.reports, s.command, descriptors.ConnectedReply{
+	answerWith(&c.reports, s.command, datasheet.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,
 	})
 }
 
 // connecting finds the endpoint that a server's answer is for.
-func (c *setups) connecting(h *descriptors.Header) *endpoint {
+func (c *setups) connecting(h *datasheet.Header) *endpoint {
 	ep := c.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key == 0 || h.Key != ep.remote.ourKey {
 		return nil
@@ -237,8 +237,8 @@ func (c *setups) connecting(h *descriptors.Header) *endpoint {
 }
 
 // onAccept completes a client's connection.
-func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
-	on := descriptors.ConnectBodyAt(payload)
+func (c *setups) onAccept(h *datasheet.Header, payload []byte) verdict {
+	on := datasheet.ConnectBodyAt(payload)
 	if on == nil || !soundMTU(h) {
 		return refused
 	}
@@ -248,9 +248,9 @@ func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 		c.conns.answerUnknown(c.endpoint(h.DestinationEndpoint), h)
 		return refused
 	}
-	if ep.state == descriptors.StateConnected && ep.remote.mac == h.Source &&
+	if ep.state == datasheet.StateConnected && ep.remote.mac == h.Source &&
 		ep.remote.endpoint == h.SourceEndpoint && ep.remote.theirKey == body.Key {
-		c.tx.sendAck(ep, descriptors.FrameAck) // the last one, which confirmed this, was lost
+		c.tx.sendAck(ep, datasheet.FrameAck) // the last one, which confirmed this, was lost
 		return taken
 	}
 	if ep.setup == nil {
@@ -267,7 +267,7 @@ func (c *setups) onAccept(h *descriptors.Header, payload []byte) verdict {
 	}
 	ep.remote = from
 	c.establish(ep, &body)
-	c.tx.sendAck(ep, descriptors.FrameAck) // the server learns that its accept has arrived
+	c.tx.sendAck(ep, datasheet.FrameAck) // the server learns that its accept has arrived
 	return taken
 }
 
@@ -283,7 +283,7 @@ func (c *setups) confirmed(ep *endpoint) {
 
 // onReject ends a client's attempt, or a connection of which the server has
 // never heard that the client has it.
-func (c *setups) onReject(h *descriptors.Header) verdict {
+func (c *setups) onReject(h *datasheet.Header) verdict {
 	ep := c.connecting(h)
 	if ep == nil {
 		return refused
@@ -292,20 +292,20 @@ func (c *setups) onReject(h *descriptors.Header) verdict {
 		if h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
 			return refused
 		}
-		c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, false)
+		c.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
 		return taken
 	}
 	if ep.setup.accepting {
 		return refused
 	}
-	why := descriptors.Result(h.Immediate)
-	if why == descriptors.ResultNoMatch && ep.setup.to == descriptors.Broadcast {
+	why := datasheet.Result(h.Immediate)
+	if why == datasheet.ResultNoMatch && ep.setup.to == datasheet.Broadcast {
 		// Somebody else may be meant.
 		ep.setup.noMatch = true
 		return taken
 	}
-	if why != descriptors.ResultNoMatch {
-		why = descriptors.ResultReject
+	if why != datasheet.ResultNoMatch {
+		why = datasheet.ResultReject
 	}
 	c.end(ep, why)
 	return taken
@@ -317,14 +317,14 @@ func (c *setups) tick() {
 		ep := c.underWay[i]
 		switch s := ep.setup; {
 		case c.now >= s.deadline:
-			why := descriptors.ResultTimeout
+			why := datasheet.ResultTimeout
 			if s.noMatch {
-				why = descriptors.ResultNoMatch
+				why = datasheet.ResultNoMatch
 			}
 			c.end(ep, why)
 			i--
 		case s.accepting && c.present()-s.began > c.timing.Dead:
-			c.end(ep, descriptors.ResultConnectionLost)
+			c.end(ep, datasheet.ResultConnectionLost)
 			i--
 		case c.now >= s.again:
 			c.send(ep)
@@ -333,14 +333,14 @@ func (c *setups) tick() {
 }
 
 // onRequest hands a request to a host that waits for it.
-func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
-	on := descriptors.ConnectBodyAt(payload)
+func (c *setups) onRequest(h *datasheet.Header, payload []byte) verdict {
+	on := datasheet.ConnectBodyAt(payload)
 	if on == nil || h.SourceEndpoint == 0 || !soundMTU(h) {
 		return refused
 	}
 	body := *on
-	if body.Key == 0 || body.Remote.Len > descriptors.MaxDiscriminator || body.Local.Len > descriptors.MaxDiscriminator ||
-		body.Kind < descriptors.KindVI || body.Kind > descriptors.KindChannel || body.TimeoutMS == 0 {
+	if body.Key == 0 || body.Remote.Len > datasheet.MaxDiscriminator || body.Local.Len > datasheet.MaxDiscriminator ||
+		body.Kind < datasheet.KindVI || body.Kind > datasheet.KindChannel || body.TimeoutMS == 0 {
 		return refused
 	}
 	from := remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: body.Key}
@@ -352,7 +352,7 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 		// The answer may have been lost.
 		switch {
 		case r.state == requestRejected || r.state == requestFailed:
-			c.sendReject(r.from, descriptors.ResultReject)
+			c.sendReject(r.from, datasheet.ResultReject)
 		case r.by != nil && r.by.setup != nil && c.now-r.by.setup.sent >= setupEvery:
 			c.send(r.by)
 		}
@@ -364,7 +364,7 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 	c.look() // the client's time begins now
 	lost, ok := c.requests.arrived(from, &body, h)
 	if !ok {
-		c.sendReject(from, descriptors.ResultNoMatch)
+		c.sendReject(from, datasheet.ResultNoMatch)
 	}
 	if lost {
 		return refused
@@ -372,14 +372,14 @@ func (c *setups) onRequest(h *descriptors.Header, payload []byte) verdict {
 	return taken
 }
 
-func (c *setups) sendReject(to remote, why descriptors.Result) {
-	h := descriptors.Header{Destination: to.mac, Type: descriptors.FrameConnectReject,
+func (c *setups) sendReject(to remote, why datasheet.Result) {
+	h := datasheet.Header{Destination: to.mac, Type: datasheet.FrameConnectReject,
 		DestinationEndpoint: to.endpoint, Key: to.theirKey, Immediate: uint32(why)}
 	c.tx.send(&h, nil)
 }
 
 // onWithdrawal takes back a request whose client no longer waits.
-func (c *setups) onWithdrawal(h *descriptors.Header) verdict {
+func (c *setups) onWithdrawal(h *datasheet.Header) verdict {
 	r := c.requests.byClient[remote{mac: h.Source, endpoint: h.SourceEndpoint, theirKey: h.Key}]
 	switch {
 	case r == nil:
@@ -388,7 +388,7 @@ func (c *setups) onWithdrawal(h *descriptors.Header) verdict {
 		c.requests.dismiss(r, requestWithdrawn)
 		return taken
 	case r.by != nil && r.by.setup != nil:
-		c.end(r.by, descriptors.ResultWithdrawn)
+		c.end(r.by, datasheet.ResultWithdrawn)
 		return taken
 	}
 	return refused
@@ -398,7 +398,7 @@ func (c *setups) onWithdrawal(h *descriptors.Header) verdict {
 func (c *setups) abort(command uint16) bool {
 	for _, ep := range c.underWay {
 		if ep.setup.command == command {
-			c.end(ep, descriptors.ResultAborted)
+			c.end(ep, datasheet.ResultAborted)
 			return true
 		}
 	}

@@ -3,7 +3,7 @@ package engine
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // direct tells the peer of the operations that it may carry out by itself (SPEC.md 8.15).
@@ -22,7 +22,7 @@ func newDirect(l *link) (d direct) {
 }
 
 // table is the one that the peer reads, nil if there is none.
-func (d *direct) table() *descriptors.DirectTable {
+func (d *direct) table() *datasheet.DirectTable {
 	if d.port == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (d *direct) clear() {
 
 // setEndpoint has the peer know the key and the tag of an endpoint, or, with zero, nothing.
 func (d *direct) setEndpoint(id uint32, word uint64) {
-	if t := d.table(); t != nil && id < descriptors.DirectEndpoints && t.Endpoints[id] != word {
+	if t := d.table(); t != nil && id < datasheet.DirectEndpoints && t.Endpoints[id] != word {
 		atomic.StoreUint64(&t.Endpoints[id], word)
 	}
 }
@@ -56,7 +56,7 @@ func (d *direct) setEndpoint(id uint32, word uint64) {
 // connected tells the peer of an endpoint that is connected to it.
 func (d *direct) connected(ep *endpoint) {
 	if ep.rights != 0 {
-		d.setEndpoint(ep.id, descriptors.DirectEndpoint(ep.remote.ourKey, ep.ptag))
+		d.setEndpoint(ep.id, datasheet.DirectEndpoint(ep.remote.ourKey, ep.ptag))
 	}
 }
 
@@ -69,8 +69,8 @@ func (d *direct) disconnected(ep *endpoint) {
 }
 
 // entry is the place of a region in the table, nil if it has none.
-func (d *direct) entry(handle uint32) *descriptors.DirectRegion {
-	if t, i := d.table(), handle&regionIndexMask; t != nil && i < descriptors.DirectRegions {
+func (d *direct) entry(handle uint32) *datasheet.DirectRegion {
+	if t, i := d.table(), handle&regionIndexMask; t != nil && i < datasheet.DirectRegions {
 		return &t.Regions[i]
 	}
 	return nil
@@ -88,7 +88,7 @@ func (d *direct) hide(handle uint32) bool {
 
 // show tells the peer of a region whose memory is w, if it has been given that and an entry is
 // there. It reports whether it has.
-func (d *direct) show(e descriptors.DirectRegion, w []byte) bool {
+func (d *direct) show(e datasheet.DirectRegion, w []byte) bool {
 	at := d.entry(e.Handle)
 	if at == nil || w == nil {
 		return false

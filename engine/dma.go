@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine/internal/memory"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -29,7 +29,7 @@ type dma struct {
 	timeouts uint32
 	refused  uint32
 	area     uint64 // bus address of the progress counters; zero: none
-	progress [directions]descriptors.Progress
+	progress [directions]datasheet.Progress
 	log      transferLog
 }
 
@@ -38,7 +38,7 @@ type dma struct {
 func (d *dma) clear() error {
 	policies := [directions]pipeline.Policy{d.config.Send, d.config.Receive}
 	*d = dma{clock: d.clock, program: d.program, regions: d.regions, config: d.config, timed: d.timed,
-		policies: policies, chosen: d.config.chosen, deadline: descriptors.PulseDeadlineReset * time.Microsecond}
+		policies: policies, chosen: d.config.chosen, deadline: datasheet.PulseDeadlineReset * time.Microsecond}
 	clock := func() int64 { return int64(d.clock.read()) * psPerNS }
 	for i, policy := range policies {
 		m, err := memory.New(memory.Config{Policy: policy, Clock: clock, Slow: d.timed})
@@ -117,9 +117,9 @@ func (d *dma) report(which Direction) {
 	p.Frame, p.Length, p.Arrived, p.Sent, p.Queued = s.Frame, uint32(s.Length), uint32(s.Arrived), uint32(s.Sent), uint32(s.Queued)
 	p.Flags = 0
 	if s.Active {
-		p.Flags = descriptors.ProgressActive
+		p.Flags = datasheet.ProgressActive
 	}
-	at := descriptors.ProgressAt(d.regions.whole(d.area+uint64(which)*descriptors.ProgressSize, descriptors.ProgressSize, true))
+	at := datasheet.ProgressAt(d.regions.whole(d.area+uint64(which)*datasheet.ProgressSize, datasheet.ProgressSize, true))
 	if at == nil {
 		for which := range directions {
 			d.setPulses(which, false)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // scanSlice is how many doorbell pages in shared memory are looked at in one
@@ -60,7 +60,7 @@ const (
 
 // bellOffsets are where the doorbells are in a page; those of a ring are DoorbellRing behind
 // them.
-var bellOffsets = [bellRing]uint64{descriptors.DoorbellSend, descriptors.DoorbellRecv, descriptors.DoorbellSendArm, descriptors.DoorbellRecvArm}
+var bellOffsets = [bellRing]uint64{datasheet.DoorbellSend, datasheet.DoorbellRecv, datasheet.DoorbellSendArm, datasheet.DoorbellRecvArm}
 
 // cell holds the doorbells of one page that were stored but not yet taken.
 type cell struct {
@@ -108,10 +108,10 @@ func (d *doorbells) clear() {
 
 // find returns the doorbell at an offset in BAR2. ok is false if there is none.
 func (d *doorbells) find(offset uint64) (page uint32, b bell, ok bool) {
-	number, offset := offset/descriptors.PageSize, offset%descriptors.PageSize
+	number, offset := offset/datasheet.PageSize, offset%datasheet.PageSize
 	first := bell(0)
-	if offset >= descriptors.DoorbellRing && number < uint64(d.endpoints) {
-		first, offset = bellRing, offset-descriptors.DoorbellRing
+	if offset >= datasheet.DoorbellRing && number < uint64(d.endpoints) {
+		first, offset = bellRing, offset-datasheet.DoorbellRing
 	}
 	i := slices.Index(bellOffsets[:], offset)
 	return uint32(number), first + bell(i), number < uint64(len(d.cells)) && i >= 0
@@ -233,18 +233,18 @@ func (p *mappedPage) reset() {
 // share makes bar, the memory of BAR2, the place to look at from now on. It returns
 // false if bar is too small or not aligned to a page.
 func (d *doorbells) share(bar []byte) bool {
-	if uint64(len(bar)) < uint64(len(d.cells))*descriptors.PageSize || descriptors.IndexAt(bar) == nil {
+	if uint64(len(bar)) < uint64(len(d.cells))*datasheet.PageSize || datasheet.IndexAt(bar) == nil {
 		return false
 	}
 	d.bar = bar
-	d.marks = marks{on: d.word(descriptors.MarksOn)}
+	d.marks = marks{on: d.word(datasheet.MarksOn)}
 	for i := range d.marks.groups {
-		d.marks.groups[i] = d.word(descriptors.MarkGroups + 4*uint64(i))
+		d.marks.groups[i] = d.word(datasheet.MarkGroups + 4*uint64(i))
 	}
 	return true
 }
 
-func (d *doorbells) word(offset uint64) *uint32 { return descriptors.IndexAt(d.bar[offset:]) }
+func (d *doorbells) word(offset uint64) *uint32 { return datasheet.IndexAt(d.bar[offset:]) }
 
 // open begins with the page of a new endpoint, whose doorbells begin with first, or of a
 // completion queue: what was stored there before counts no more. One that looks is looked at
@@ -256,9 +256,9 @@ func (d *doorbells) open(page uint32, first bell, looks bool) {
 		return
 	}
 	p := &mappedPage{number: page}
-	at := uint64(page) * descriptors.PageSize
+	at := uint64(page) * datasheet.PageSize
 	if first == bellRing {
-		p.first, at = bellRing, at+descriptors.DoorbellRing
+		p.first, at = bellRing, at+datasheet.DoorbellRing
 	}
 	for b, offset := range bellOffsets {
 		if page < d.endpoints || b == 0 {
@@ -279,7 +279,7 @@ func (d *doorbells) close(page uint32) {
 }
 
 // groupWords is the number of 32-bit words that hold the group bytes of all marks.
-const groupWords = descriptors.MarkCount / descriptors.MarksPerGroup / 4
+const groupWords = datasheet.MarkCount / datasheet.MarksPerGroup / 4
 
 // marks finds the doorbell pages in shared memory to which the host has stored
 // (SPEC 3.4).
@@ -291,10 +291,10 @@ type marks struct {
 
 // clearMarks forgets all marks, and that the host marks.
 func (d *doorbells) clearMarks() {
-	for offset := uint64(descriptors.MarkGroups); offset <= descriptors.MarksOn; offset += 4 {
+	for offset := uint64(datasheet.MarkGroups); offset <= datasheet.MarksOn; offset += 4 {
 		atomic.StoreUint32(d.word(offset), 0)
 	}
-	for offset := uint64(descriptors.MarkBase); offset < descriptors.MarkBase+descriptors.MarkCount; offset += 4 {
+	for offset := uint64(datasheet.MarkBase); offset < datasheet.MarkBase+datasheet.MarkCount; offset += 4 {
 		atomic.StoreUint32(d.word(offset), 0)
 	}
 }
@@ -325,13 +325,13 @@ func (d *doorbells) takeMarked() bool {
 // takeGroup looks at the marked pages of one group.
 func (d *doorbells) takeGroup(group int, left *int) bool {
 	any := false
-	first := uint64(group) * descriptors.MarksPerGroup
-	for i := uint64(0); i < descriptors.MarksPerGroup; i += 4 {
-		marked := descriptors.TakeMarks(d.bar, descriptors.MarkBase+first+i)
+	first := uint64(group) * datasheet.MarksPerGroup
+	for i := uint64(0); i < datasheet.MarksPerGroup; i += 4 {
+		marked := datasheet.TakeMarks(d.bar, datasheet.MarkBase+first+i)
 		for marked != 0 {
 			k := bits.TrailingZeros32(marked) / 8
 			marked &^= 0xff << (8 * k)
-			for page := first + i + uint64(k); page < uint64(len(d.cells)); page += descriptors.MarkCount {
+			for page := first + i + uint64(k); page < uint64(len(d.cells)); page += datasheet.MarkCount {
 				if p := d.cells[page].mapped; p != nil {
 					any = d.look(p) || any
 				}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // told is what a doorbells part has reported.
@@ -20,7 +20,7 @@ func newTestDoorbells(t *testing.T, shared bool) (*doorbells, *[]told) {
 	got := new([]told)
 	d := newDoorbells(8, 2, func(page uint32, b bell, value uint32) { *got = append(*got, told{page, b, value}) })
 	if shared {
-		bar := aligned(10 * descriptors.PageSize)
+		bar := aligned(10 * datasheet.PageSize)
 		if d.share(bar[:len(bar)-1]) || !d.share(bar) {
 			t.Fatal("share: a BAR is taken when it is too small, or not when it is large enough")
 		}
@@ -29,7 +29,7 @@ func newTestDoorbells(t *testing.T, shared bool) (*doorbells, *[]told) {
 }
 
 func (d *doorbells) store(page uint32, offset uint64, value uint32) {
-	atomic.StoreUint32(d.word(uint64(page)*descriptors.PageSize+offset), value)
+	atomic.StoreUint32(d.word(uint64(page)*datasheet.PageSize+offset), value)
 }
 
 // ringAt takes a store at an offset in BAR2, and reports whether there is a doorbell.
@@ -45,7 +45,7 @@ func (d *doorbells) ringAt(offset uint64, value uint32) bool {
 // look is reported once, in the order in which pages were stored to first.
 func TestTrappedDoorbells(t *testing.T) {
 	d, got := newTestDoorbells(t, false)
-	for _, offset := range []uint64{4, descriptors.DoorbellRecvArm + 4, 10 * descriptors.PageSize, 1 << 40} {
+	for _, offset := range []uint64{4, datasheet.DoorbellRecvArm + 4, 10 * datasheet.PageSize, 1 << 40} {
 		if d.ringAt(offset, 1) {
 			t.Errorf("there is a doorbell at %#x", offset)
 		}
@@ -54,18 +54,18 @@ func TestTrappedDoorbells(t *testing.T) {
 		if *got = nil; d.take() {
 			t.Error("something was rung")
 		}
-		d.ringAt(9*descriptors.PageSize+descriptors.DoorbellCQArm, 8)
-		d.ringAt(3*descriptors.PageSize+descriptors.DoorbellSend, 5)
-		d.ringAt(3*descriptors.PageSize+descriptors.DoorbellSend, 6)
-		d.ringAt(5*descriptors.PageSize+descriptors.DoorbellRecv, 4)
-		d.ringAt(3*descriptors.PageSize+descriptors.DoorbellRecvArm, 7)
+		d.ringAt(9*datasheet.PageSize+datasheet.DoorbellCQArm, 8)
+		d.ringAt(3*datasheet.PageSize+datasheet.DoorbellSend, 5)
+		d.ringAt(3*datasheet.PageSize+datasheet.DoorbellSend, 6)
+		d.ringAt(5*datasheet.PageSize+datasheet.DoorbellRecv, 4)
+		d.ringAt(3*datasheet.PageSize+datasheet.DoorbellRecvArm, 7)
 		if !d.take() || !slices.Equal(*got, []told{{9, bellSend, 8}, {3, bellSend, 6}, {3, bellRecvArm, 7}, {5, bellRecv, 4}}) {
 			t.Errorf("reported %+v", *got)
 		}
 	}
 	*got = nil
-	d.ringAt(3*descriptors.PageSize+descriptors.DoorbellRecv, 1)
-	d.ringAt(4*descriptors.PageSize+descriptors.DoorbellRecv, 2)
+	d.ringAt(3*datasheet.PageSize+datasheet.DoorbellRecv, 1)
+	d.ringAt(4*datasheet.PageSize+datasheet.DoorbellRecv, 2)
 	if d.takePage(4); !slices.Equal(*got, []told{{4, bellRecv, 2}}) {
 		t.Errorf("one page reported %+v", *got)
 	}
@@ -74,11 +74,11 @@ func TestTrappedDoorbells(t *testing.T) {
 	if d.take() || len(*got) != 0 {
 		t.Errorf("a new page reported %+v", *got)
 	}
-	d.ringAt(3*descriptors.PageSize+descriptors.DoorbellRecv, 2)
+	d.ringAt(3*datasheet.PageSize+datasheet.DoorbellRecv, 2)
 	if d.clear(); d.take() || len(*got) != 0 {
 		t.Errorf("reported %+v after clear", *got)
 	}
-	d.ringAt(3*descriptors.PageSize+descriptors.DoorbellRecv, 3)
+	d.ringAt(3*datasheet.PageSize+datasheet.DoorbellRecv, 3)
 	if !d.take() || len(*got) != 1 {
 		t.Errorf("reported %+v of a page that was linked when everything was cleared", *got)
 	}
@@ -128,19 +128,19 @@ func TestTrappedDoorbellsAtOnce(t *testing.T) {
 func TestSharedDoorbells(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		d, got := newTestDoorbells(t, true)
-		d.store(4, descriptors.DoorbellSend, 99) // of an endpoint that has gone
+		d.store(4, datasheet.DoorbellSend, 99) // of an endpoint that has gone
 		for page := range uint32(7) {
 			d.open(page, bellSend, true)
 		}
 		d.open(8, bellSend, true)
 		d.open(9, bellSend, false)
 		if marked {
-			atomic.StoreUint32(d.word(descriptors.MarksOn), 1)
+			atomic.StoreUint32(d.word(datasheet.MarksOn), 1)
 		}
 		store := func(page uint32, offset uint64, value uint32) {
 			d.store(page, offset, value)
 			if marked {
-				descriptors.SetMarks(d.bar, uint64(page))
+				datasheet.SetMarks(d.bar, uint64(page))
 			}
 		}
 		for range 2 {
@@ -148,18 +148,18 @@ func TestSharedDoorbells(t *testing.T) {
 				t.Fatalf("marks %v: %+v was there before anything was stored", marked, *got)
 			}
 		}
-		store(4, descriptors.DoorbellSend, 2)
-		store(4, descriptors.DoorbellSendArm, 3)
-		store(7, descriptors.DoorbellSend, 4) // is not open
-		store(8, descriptors.DoorbellCQArm, 5)
-		store(9, descriptors.DoorbellCQArm, 6) // cannot be armed
+		store(4, datasheet.DoorbellSend, 2)
+		store(4, datasheet.DoorbellSendArm, 3)
+		store(7, datasheet.DoorbellSend, 4) // is not open
+		store(8, datasheet.DoorbellCQArm, 5)
+		store(9, datasheet.DoorbellCQArm, 6) // cannot be armed
 		if !d.take() || !slices.Equal(*got, []told{{4, bellSend, 2}, {4, bellSendArm, 3}, {8, bellSend, 5}}) {
 			t.Errorf("marks %v: reported %+v", marked, *got)
 		}
 		*got = nil
 		d.close(4)
-		store(4, descriptors.DoorbellSend, 3)
-		store(5, descriptors.DoorbellRecv, 1)
+		store(4, datasheet.DoorbellSend, 3)
+		store(5, datasheet.DoorbellRecv, 1)
 		if d.takePage(5); len(*got) != 1 {
 			t.Errorf("marks %v: one page reported %+v", marked, *got)
 		}
@@ -167,7 +167,7 @@ func TestSharedDoorbells(t *testing.T) {
 			t.Errorf("marks %v: reported %+v again, or of a page that was closed", marked, *got)
 		}
 		d.clear()
-		if d.take() || len(d.mapped) != 0 || atomic.LoadUint32(d.word(descriptors.MarksOn)) != 0 {
+		if d.take() || len(d.mapped) != 0 || atomic.LoadUint32(d.word(datasheet.MarksOn)) != 0 {
 			t.Errorf("marks %v: something is left after clear", marked)
 		}
 	}

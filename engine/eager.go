@@ -1,20 +1,20 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // eagerBits are the rights of a region that make it eager.
-const eagerBits = descriptors.AccessEager | descriptors.AccessEagerWide
+const eagerBits = datasheet.AccessEager | datasheet.AccessEagerWide
 
 // eager is the device memory of an eager region (SPEC.md 9.1): what the host has pushed of
 // it, in blocks, and which of them. The host writes both whenever it likes: what is taken is
 // looked at once, and all of it is the region's own.
 type eager struct {
-	descriptors.Eager
+	datasheet.Eager
 	piece  span
 	blocks []byte
 	status []byte
-	valid  descriptors.EagerStatus // status, as it is loaded
-	tokens []descriptors.Token     // blocks, of a ring of tokens
+	valid  datasheet.EagerStatus // status, as it is loaded
+	tokens []datasheet.Token     // blocks, of a ring of tokens
 }
 
 // parts of a message that lie in eager regions.
@@ -26,50 +26,50 @@ const (
 )
 
 // blockLog2 is the size of the blocks of a region with these rights.
-func blockLog2(a descriptors.Access) uint8 {
-	if a&descriptors.AccessEagerWide != 0 {
-		return descriptors.EagerWideLog2
+func blockLog2(a datasheet.Access) uint8 {
+	if a&datasheet.AccessEagerWide != 0 {
+		return datasheet.EagerWideLog2
 	}
-	return descriptors.EagerLog2
+	return datasheet.EagerLog2
 }
 
 // newEager takes device memory for length bytes at an application address, in blocks of
 // 2^log2. It returns nil, and counts, if there is no room for it.
 func (m *regions) newEager(address, length uint64, log2 uint8) *eager {
 	if length > uint64(len(m.sram.bytes)) {
-		m.count(descriptors.CounterEagerRefused, 1)
+		m.count(datasheet.CounterEagerRefused, 1)
 		return nil
 	}
-	e := &eager{Eager: descriptors.EagerLayout(address, length, log2)}
+	e := &eager{Eager: datasheet.EagerLayout(address, length, log2)}
 	var ok bool
 	if e.piece, ok = m.sram.alloc(e.BlockBytes()+e.StatusBytes(), 1<<log2); !ok {
-		m.count(descriptors.CounterEagerRefused, 1)
+		m.count(datasheet.CounterEagerRefused, 1)
 		return nil
 	}
 	memory := m.sram.memory(e.piece)
 	e.blocks, e.status = memory[:e.BlockBytes()], memory[e.BlockBytes():]
-	e.valid = descriptors.EagerStatusAt(e.status)
+	e.valid = datasheet.EagerStatusAt(e.status)
 	return e
 }
 
 // reply says where the device memory is.
-func (e *eager) reply() descriptors.RegionReply {
-	return descriptors.RegionReply{Blocks: uint32(e.piece.at), Status: uint32(e.piece.at + e.BlockBytes()), BlockLog2: e.Log2}
+func (e *eager) reply() datasheet.RegionReply {
+	return datasheet.RegionReply{Blocks: uint32(e.piece.at), Status: uint32(e.piece.at + e.BlockBytes()), BlockLog2: e.Log2}
 }
 
 // pushRings takes device memory for the rings of tokens of an endpoint with EndpointEager,
 // and says where it is. It returns false if there is no room for both.
-func (m *regions) pushRings(ep *endpoint) (reply descriptors.EndpointCreated, ok bool) {
+func (m *regions) pushRings(ep *endpoint) (reply datasheet.EndpointCreated, ok bool) {
 	take := func(q *workQueue, at *uint32) bool {
 		if q.source != nil {
 			return true // its tokens are the engine's own
 		}
-		size := uint64(q.mask+1) * descriptors.TokenSize
-		if q.pushed = m.newEager(q.iova, size, descriptors.EagerLog2); q.pushed == nil {
+		size := uint64(q.mask+1) * datasheet.TokenSize
+		if q.pushed = m.newEager(q.iova, size, datasheet.EagerLog2); q.pushed == nil {
 			return false
 		}
 		e := q.pushed
-		e.tokens = descriptors.TokensAt(e.blocks[e.Lead:][:size])
+		e.tokens = datasheet.TokensAt(e.blocks[e.Lead:][:size])
 		*at = uint32(e.piece.at)
 		return true
 	}
@@ -92,12 +92,12 @@ func (m *regions) forgetRings(ep *endpoint) {
 
 // pushedToken is token i of the ring from device memory, if its block is good. It is read
 // once: the host may be writing.
-func (m *regions) pushedToken(e *eager, i uint32) (t descriptors.Token, ok bool) {
-	if ok = e.valid.Valid((e.Lead + uint64(i)*descriptors.TokenSize) >> e.Log2); !ok {
-		m.count(descriptors.CounterEagerReads, 1)
+func (m *regions) pushedToken(e *eager, i uint32) (t datasheet.Token, ok bool) {
+	if ok = e.valid.Valid((e.Lead + uint64(i)*datasheet.TokenSize) >> e.Log2); !ok {
+		m.count(datasheet.CounterEagerReads, 1)
 		return t, false
 	}
-	m.count(descriptors.CounterEagerBlocks, 1)
+	m.count(datasheet.CounterEagerBlocks, 1)
 	return e.tokens[i], true
 }
 
@@ -116,13 +116,13 @@ func (m *regions) eagerWindow(r *region, off, n uint64, write bool) []byte {
 	}
 	n, blocks, pushed := e.run(off, n)
 	if pushed {
-		m.count(descriptors.CounterEagerBlocks, blocks)
+		m.count(datasheet.CounterEagerBlocks, blocks)
 		return e.blocks[e.Lead+off:][:n]
 	}
 	w := m.window(r, off, n, false)
 	if len(w) > 0 {
 		first, end := e.Span(off, uint64(len(w)))
-		m.count(descriptors.CounterEagerReads, end-first)
+		m.count(datasheet.CounterEagerReads, end-first)
 	}
 	return w
 }
@@ -135,7 +135,7 @@ func (e *eager) run(off, n uint64) (size, blocks uint64, pushed bool) {
 	pushed, next := e.valid.Valid(first), first+1
 	alike := uint32(0)
 	if pushed {
-		alike = descriptors.EagerFourValid
+		alike = datasheet.EagerFourValid
 	}
 	for next < end {
 		switch {
@@ -157,10 +157,10 @@ func (m *regions) gatherEager(dst []byte, l *layout, offset uint32) {
 		at := l.pushedAt + uint64(offset)
 		n, blocks, pushed := l.pushed.run(at, uint64(len(dst)))
 		if pushed {
-			m.count(descriptors.CounterEagerBlocks, blocks)
+			m.count(datasheet.CounterEagerBlocks, blocks)
 			copy(dst, l.pushed.blocks[l.pushed.Lead+at:][:n])
 		} else {
-			m.count(descriptors.CounterEagerReads, blocks)
+			m.count(datasheet.CounterEagerReads, blocks)
 			copy(dst, l.memory[offset:][:n])
 		}
 		dst, offset = dst[n:], offset+uint32(n)
@@ -177,7 +177,7 @@ func (m *regions) unpushed(l *layout, offset, n uint32) []byte {
 	if pushed || size < uint64(n) {
 		return nil
 	}
-	m.count(descriptors.CounterEagerReads, blocks)
+	m.count(datasheet.CounterEagerReads, blocks)
 	return l.memory[offset:][:n]
 }
 
@@ -201,44 +201,44 @@ func (e *eager) void(off, n uint64) {
 
 // lookedAt is at for what a peer wants to read. That is always host memory: the host does not
 // know when, and pushes nothing for it.
-func (m *regions) lookedAt(handle, tag uint32, address, n uint64) ([]byte, descriptors.Status) {
+func (m *regions) lookedAt(handle, tag uint32, address, n uint64) ([]byte, datasheet.Status) {
 	if r, off := m.reach(handle, tag, address, n, false); r != nil {
 		if w := m.window(r, off, n, false); len(w) > 0 {
 			return w, 0
 		}
 	}
-	return nil, descriptors.StatusProtectionError
+	return nil, datasheet.StatusProtectionError
 }
 
 // control is the control segment of a message at offset off of eager region r, where it is
 // good.
-func (m *regions) control(l *layout, r *region, off uint64) *descriptors.ControlSegment {
+func (m *regions) control(l *layout, r *region, off uint64) *datasheet.ControlSegment {
 	l.eager |= eagerDescriptor
 	l.described, l.describedAt = r.eager, off
 	// It lies in one block, which is larger than it and has its alignment.
-	return descriptors.ControlAt(m.eagerWindow(r, off, descriptors.ControlSegmentSize, false))
+	return datasheet.ControlAt(m.eagerWindow(r, off, datasheet.ControlSegmentSize, false))
 }
 
 // found is the control segment of a message's descriptor in host memory, nil if it is out of
 // reach by now.
-func (m *regions) found(l *layout, tag uint32) *descriptors.ControlSegment {
+func (m *regions) found(l *layout, tag uint32) *datasheet.ControlSegment {
 	if l.descriptor != nil && l.stamp == m.stamp {
 		return l.descriptor
 	}
-	r, off := m.reach(l.token.Handle, tag, l.token.Address, descriptors.ControlSegmentSize, true)
+	r, off := m.reach(l.token.Handle, tag, l.token.Address, datasheet.ControlSegmentSize, true)
 	if r == nil {
 		return nil
 	}
-	return descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, true))
+	return datasheet.ControlAt(m.window(r, off, datasheet.ControlSegmentSize, true))
 }
 
 // voidDescriptor is void for the control segment of a message's descriptor, before the device
 // writes it.
 func (m *regions) voidDescriptor(l *layout, tag uint32) {
 	if l.described != nil && l.stamp == m.stamp {
-		l.described.void(l.describedAt, descriptors.ControlSegmentSize)
-	} else if r, off := m.reach(l.token.Handle, tag, l.token.Address, descriptors.ControlSegmentSize, true); r != nil && r.eager != nil {
-		r.eager.void(off, descriptors.ControlSegmentSize)
+		l.described.void(l.describedAt, datasheet.ControlSegmentSize)
+	} else if r, off := m.reach(l.token.Handle, tag, l.token.Address, datasheet.ControlSegmentSize, true); r != nil && r.eager != nil {
+		r.eager.void(off, datasheet.ControlSegmentSize)
 	}
 }
 

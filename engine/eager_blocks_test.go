@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Bytes of host and device memory in these tests say whose they are.
@@ -28,19 +28,19 @@ type eagerRig struct {
 	size   uint64
 }
 
-func newEagerRig(t testing.TB, piece, skip, size uint64, access descriptors.Access) *eagerRig {
+func newEagerRig(t testing.TB, piece, skip, size uint64, access datasheet.Access) *eagerRig {
 	t.Helper()
 	m, host := newTestRegions(piece)
 	m.sram.bytes, m.sram.from = aligned(1<<16), 0
 	m.sram.clear()
-	r := &eagerRig{regions: m, bus: host, at: descriptors.PageSize + skip, size: size}
+	r := &eagerRig{regions: m, bus: host, at: datasheet.PageSize + skip, size: size}
 	tag, _ := m.createPtag(nil)
 	r.tag = tag.Ptag
 	for i := range host.mem {
 		host.mem[i] = neighbours
 	}
 	register := func(at, n uint64, tag uint32) uint32 {
-		reply, why := m.register(&descriptors.RegisterMemoryBody{Address: at, IOVA: at, Length: n, Ptag: tag, Access: access | descriptors.AccessEager})
+		reply, why := m.register(&datasheet.RegisterMemoryBody{Address: at, IOVA: at, Length: n, Ptag: tag, Access: access | datasheet.AccessEager})
 		if why != (refusal{}) {
 			t.Fatalf("%+v", why)
 		}
@@ -66,7 +66,7 @@ func (r *eagerRig) spoil(handle uint32, with byte) {
 		e.blocks[i] = with
 	}
 	for i := range e.status {
-		e.status[i] = descriptors.EagerValid
+		e.status[i] = datasheet.EagerValid
 	}
 }
 
@@ -79,13 +79,13 @@ func FuzzEagerBlocks(f *testing.F) {
 	f.Add([]byte{0, 1}, uint16(63), uint16(130), int16(-1), uint16(131), uint16(1), false)
 	f.Add([]byte{1, 1, 1, 1, 1, 1}, uint16(1), uint16(4000), int16(4000), uint16(1), uint16(4096), true)
 	f.Fuzz(func(t *testing.T, status []byte, skip, size uint16, from int16, length, step uint16, wide bool) {
-		n := uint64(size)%(2*descriptors.PageSize) + 1
-		access := descriptors.Access(0)
+		n := uint64(size)%(2*datasheet.PageSize) + 1
+		access := datasheet.Access(0)
 		if wide {
-			access = descriptors.AccessEagerWide
+			access = datasheet.AccessEagerWide
 		}
 		// In pieces, or in one piece that the engine has seen before.
-		piece := uint64(descriptors.PageSize) << (step % 2 * 2)
+		piece := uint64(datasheet.PageSize) << (step % 2 * 2)
 		r := newEagerRig(t, piece, uint64(skip)%256, n, access)
 		r.window(&r.table[r.handle&regionIndexMask], 0, 1, false)
 		e := r.table[r.handle&regionIndexMask].eager
@@ -103,7 +103,7 @@ func FuzzEagerBlocks(f *testing.F) {
 		if !inside {
 			return
 		}
-		if whole := l.memory != nil; whole != (piece > descriptors.PageSize || r.at/piece == (r.at+n-1)/piece) {
+		if whole := l.memory != nil; whole != (piece > datasheet.PageSize || r.at/piece == (r.at+n-1)/piece) {
 			t.Fatalf("%d bytes at %#x, in pieces of %d: found in one piece: %v", n, r.at, piece, whole)
 		}
 		each := int(step)%3000 + 1
@@ -114,7 +114,7 @@ func FuzzEagerBlocks(f *testing.F) {
 			}
 			for i, b := range got {
 				want := byte(hostsOwn)
-				if e.status[(e.Lead+uint64(int(from)+at+i))>>e.Log2] == descriptors.EagerValid {
+				if e.status[(e.Lead+uint64(int(from)+at+i))>>e.Log2] == datasheet.EagerValid {
 					want = pushed
 				}
 				if b != want {
@@ -123,13 +123,13 @@ func FuzzEagerBlocks(f *testing.F) {
 			}
 			if len(status) > 0 { // the host changes its mind
 				b := uint64(status[at%len(status)]) % e.Count
-				e.status[b] ^= descriptors.EagerValid
+				e.status[b] ^= datasheet.EagerValid
 			}
 		}
-		if st := r.check(l, 0, false); st != descriptors.StatusProtectionError || l.memory != nil {
+		if st := r.check(l, 0, false); st != datasheet.StatusProtectionError || l.memory != nil {
 			t.Fatalf("with the neighbours' tag: %v", st)
 		}
-		r.mustTakeTokens(t, status, uint64(skip)%4*descriptors.TokenSize, step)
+		r.mustTakeTokens(t, status, uint64(skip)%4*datasheet.TokenSize, step)
 	})
 }
 
@@ -137,10 +137,10 @@ func FuzzEagerBlocks(f *testing.F) {
 // meanwhile, each token is the one that its status says, and of that ring.
 func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step uint16) {
 	at := r.at&^63 + skip
-	ep := &endpoint{options: descriptors.EndpointEager}
+	ep := &endpoint{options: datasheet.EndpointEager}
 	for _, q := range []*workQueue{&ep.send, &ep.recv} {
 		q.iova, q.mask = at, 1<<(2+step%4)-1
-		at += uint64(q.mask+1) * descriptors.TokenSize
+		at += uint64(q.mask+1) * datasheet.TokenSize
 	}
 	free := r.sram.free()
 	if _, ok := r.pushRings(ep); !ok {
@@ -151,7 +151,7 @@ func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step
 		for j := range q.pushed.blocks {
 			q.pushed.blocks[j] = mine + byte(i)
 		}
-		for j := range (q.mask + 1) * descriptors.TokenSize {
+		for j := range (q.mask + 1) * datasheet.TokenSize {
 			r.bus.mem[q.iova+uint64(j)] = theirs + byte(i)
 		}
 		for j := range q.pushed.status {
@@ -163,9 +163,9 @@ func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step
 	for n := range uint32(100) {
 		for i, q := range []*workQueue{&ep.send, &ep.recv} {
 			e, number := q.pushed, n*uint32(step|1) // wraps
-			b := (e.Lead + uint64(number&q.mask)*descriptors.TokenSize) >> e.Log2
+			b := (e.Lead + uint64(number&q.mask)*datasheet.TokenSize) >> e.Log2
 			want := byte(theirs + i)
-			if e.status[b] == descriptors.EagerValid {
+			if e.status[b] == datasheet.EagerValid {
 				want = byte(mine + i)
 			}
 			got, st := r.token(q, number)
@@ -173,7 +173,7 @@ func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step
 				t.Fatalf("token %d of %d is %+v, %v; want bytes of %#x", number, q.mask+1, got, st, want)
 			}
 			if len(status) > 0 {
-				e.status[uint64(status[int(n)%len(status)])%e.Count] ^= descriptors.EagerValid
+				e.status[uint64(status[int(n)%len(status)])%e.Count] ^= datasheet.EagerValid
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func (r *eagerRig) mustTakeTokens(t *testing.T, status []byte, skip uint64, step
 // a region had that is gone, and at the end all memory is there again.
 func TestEagerStorm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m, host := newTestRegions(descriptors.PageSize)
+		m, host := newTestRegions(datasheet.PageSize)
 		m.sram.bytes, m.sram.from = aligned(1<<14), 1<<10
 		m.sram.clear()
 		whole := m.sram.free()
@@ -195,13 +195,13 @@ func TestEagerStorm(t *testing.T) {
 		var live []uint32
 		t.Repeat(map[string]func(*rapid.T){
 			"register": func(t *rapid.T) {
-				body := descriptors.RegisterMemoryBody{Address: rapid.Uint64Range(0, 300).Draw(t, "at"), Length: rapid.Uint64Range(1, 5000).Draw(t, "bytes"),
-					Access: descriptors.AccessEager | rapid.SampledFrom([]descriptors.Access{0, descriptors.AccessEagerWide}).Draw(t, "wide")}
+				body := datasheet.RegisterMemoryBody{Address: rapid.Uint64Range(0, 300).Draw(t, "at"), Length: rapid.Uint64Range(1, 5000).Draw(t, "bytes"),
+					Access: datasheet.AccessEager | rapid.SampledFrom([]datasheet.Access{0, datasheet.AccessEagerWide}).Draw(t, "wide")}
 				body.IOVA = body.Address
-				before, refused := m.sram.free(), m.own[descriptors.CounterEagerRefused]
+				before, refused := m.sram.free(), m.own[datasheet.CounterEagerRefused]
 				reply, why := m.register(&body)
 				if why != (refusal{}) {
-					if why != (refusal{descriptors.ResultResource, fieldRegionAccess}) || m.sram.free() != before || m.own[descriptors.CounterEagerRefused] != refused+1 {
+					if why != (refusal{datasheet.ResultResource, fieldRegionAccess}) || m.sram.free() != before || m.own[datasheet.CounterEagerRefused] != refused+1 {
 						t.Fatalf("%+v, %d bytes free of %d", why, m.sram.free(), before)
 					}
 					return
@@ -214,7 +214,7 @@ func TestEagerStorm(t *testing.T) {
 					e.blocks[i] = pushed
 				}
 				for i := range e.status {
-					e.status[i] = descriptors.EagerValid
+					e.status[i] = datasheet.EagerValid
 				}
 				live = append(live, reply.Handle)
 			},
@@ -257,36 +257,36 @@ func TestEagerStorm(t *testing.T) {
 
 // TestEagerRefused: registrations that make no sense, and those without device memory.
 func TestEagerRefused(t *testing.T) {
-	m, _ := newTestRegions(descriptors.PageSize)
-	body := descriptors.RegisterMemoryBody{Length: 100, Access: descriptors.AccessEager}
-	if _, why := m.register(&body); why != (refusal{descriptors.ResultNotSupported, fieldRegionAccess}) {
+	m, _ := newTestRegions(datasheet.PageSize)
+	body := datasheet.RegisterMemoryBody{Length: 100, Access: datasheet.AccessEager}
+	if _, why := m.register(&body); why != (refusal{datasheet.ResultNotSupported, fieldRegionAccess}) {
 		t.Errorf("no device memory: %+v", why)
 	}
 	m.sram.bytes = aligned(4096)
 	m.sram.clear()
 	for name, c := range map[string]struct {
-		access descriptors.Access
+		access datasheet.Access
 		length uint64
-		want   descriptors.Result
+		want   datasheet.Result
 	}{
-		"wide alone":     {descriptors.AccessEagerWide, 100, descriptors.ResultInvalidParameter},
-		"too large":      {descriptors.AccessEager, 4096, descriptors.ResultResource},
-		"much too large": {descriptors.AccessEager, 1 << 62, descriptors.ResultResource},
+		"wide alone":     {datasheet.AccessEagerWide, 100, datasheet.ResultInvalidParameter},
+		"too large":      {datasheet.AccessEager, 4096, datasheet.ResultResource},
+		"much too large": {datasheet.AccessEager, 1 << 62, datasheet.ResultResource},
 	} {
 		body.Access, body.Length = c.access, c.length
 		if _, why := m.register(&body); why != (refusal{c.want, fieldRegionAccess}) {
 			t.Errorf("%s: %+v", name, why)
 		}
 	}
-	body.Access, body.Length = descriptors.AccessEager, 100
+	body.Access, body.Length = datasheet.AccessEager, 100
 	h := m.mustRegister(t, body)
-	for _, access := range []descriptors.Access{0, descriptors.AccessEager | descriptors.AccessEagerWide} {
-		if why := m.modify(&descriptors.ModifyMemoryBody{Handle: h, Access: access}); why != (refusal{descriptors.ResultNotSupported, fieldRegionAccess}) {
+	for _, access := range []datasheet.Access{0, datasheet.AccessEager | datasheet.AccessEagerWide} {
+		if why := m.modify(&datasheet.ModifyMemoryBody{Handle: h, Access: access}); why != (refusal{datasheet.ResultNotSupported, fieldRegionAccess}) {
 			t.Errorf("modified to %#x: %+v", access, why)
 		}
 	}
 	free := m.sram.free()
-	if why := m.modify(&descriptors.ModifyMemoryBody{Handle: h, Access: descriptors.AccessEager | descriptors.AccessReadOnly}); why != (refusal{}) || m.sram.free() != free {
+	if why := m.modify(&datasheet.ModifyMemoryBody{Handle: h, Access: datasheet.AccessEager | datasheet.AccessReadOnly}); why != (refusal{}) || m.sram.free() != free {
 		t.Errorf("modified: %+v, %d bytes free of %d", why, m.sram.free(), free)
 	}
 	if m.deregister(h); m.sram.free() <= free {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // withSRAM gives a node device memory.
@@ -16,32 +17,32 @@ func (n *node) withSRAM(size int) []byte {
 
 // eagerMemory is an eager region as its host knows it.
 type eagerMemory struct {
-	descriptors.Eager
+	datasheet.Eager
 	n       *node
 	mem     []byte
 	address uint64
-	where   descriptors.RegionReply
+	where   datasheet.RegionReply
 	blocks  []byte
 	status  []byte
 }
 
 // eagerMemory registers size bytes, skip bytes behind a multiple of 64, whose device memory
 // is in sram.
-func (n *node) eagerMemory(sram []byte, skip, size int, access descriptors.Access) *eagerMemory {
+func (n *node) eagerMemory(sram []byte, skip, size int, access datasheet.Access) *eagerMemory {
 	n.w.t.Helper()
 	mem, address, iova := n.alloc(skip + size)
-	access |= descriptors.AccessEager
-	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+	access |= datasheet.AccessEager
+	r := do(n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 		Address: address + uint64(skip), Length: uint64(size), IOVA: iova + uint64(skip), Access: access})
-	m := &eagerMemory{n: n, mem: mem[skip:], address: address + uint64(skip), where: *descriptors.Reply[descriptors.RegionReply](r)}
-	log2 := uint8(descriptors.EagerLog2)
-	if access&descriptors.AccessEagerWide != 0 {
-		log2 = descriptors.EagerWideLog2
+	m := &eagerMemory{n: n, mem: mem[skip:], address: address + uint64(skip), where: *datasheet.Reply[datasheet.RegionReply](r)}
+	log2 := uint8(datasheet.EagerLog2)
+	if access&datasheet.AccessEagerWide != 0 {
+		log2 = datasheet.EagerWideLog2
 	}
 	if m.where.BlockLog2 != log2 || m.where.Blocks < sramFrom || m.where.Blocks%(1<<log2) != 0 {
 		n.w.t.Fatalf("%+v", m.where)
 	}
-	m.Eager = descriptors.EagerLayout(m.address, uint64(size), log2)
+	m.Eager = datasheet.EagerLayout(m.address, uint64(size), log2)
 	m.blocks = sram[m.where.Blocks:][:m.BlockBytes()]
 	m.status = sram[m.where.Status:][:m.Count]
 	return m
@@ -55,7 +56,7 @@ func (m *eagerMemory) push(offset, n int) {
 				m.blocks[b<<m.Log2+i] = m.mem[at]
 			}
 		}
-		m.status[b] = descriptors.EagerValid
+		m.status[b] = datasheet.EagerValid
 	}
 }
 
@@ -74,7 +75,7 @@ func (m *eagerMemory) descriptor(at, offset, n int) *descriptors.Descriptor {
 	return d
 }
 
-func (n *node) counted(c descriptors.Counter) func() uint64 {
+func (n *node) counted(c datasheet.Counter) func() uint64 {
 	before := n.e.Counter(c)
 	return func() uint64 { return n.e.Counter(c) - before }
 }
@@ -82,9 +83,9 @@ func (n *node) counted(c descriptors.Counter) func() uint64 {
 // TestEagerSend: of a message that has been pushed, descriptor included, no byte is read from
 // host memory, and what has been taken back is.
 func TestEagerSend(t *testing.T) {
-	for _, access := range []descriptors.Access{0, descriptors.AccessEagerWide, descriptors.AccessReadOnly} {
+	for _, access := range []datasheet.Access{0, datasheet.AccessEagerWide, datasheet.AccessReadOnly} {
 		w, v, p := pair(t, nil)
-		m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, access&^descriptors.AccessReadOnly)
+		m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, access&^datasheet.AccessReadOnly)
 		const at, size = 1000, 5000
 		data := pattern(size, 1)
 		copy(m.mem[at:], data)
@@ -93,14 +94,14 @@ func TestEagerSend(t *testing.T) {
 		clear(m.mem[at:][:size]) // only the device has it now
 		r, in := p.descriptor(size)
 		p.postRecv(r)
-		blocks, reads := w.a.counted(descriptors.CounterEagerBlocks), w.a.counted(descriptors.CounterEagerReads)
+		blocks, reads := w.a.counted(datasheet.CounterEagerBlocks), w.a.counted(datasheet.CounterEagerReads)
 		v.postSend(s)
 		w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
 		mustEqual(t, in[0], data)
 		if blocks() == 0 || reads() != 0 {
 			t.Fatalf("%d blocks, %d reads", blocks(), reads())
 		}
-		if m.status[0] == descriptors.EagerValid {
+		if m.status[0] == datasheet.EagerValid {
 			t.Fatal("the block of the descriptor is good, whose status the device has written")
 		}
 
@@ -138,8 +139,8 @@ func TestEagerInline(t *testing.T) {
 	if err := d.SetInline(size); err != nil {
 		t.Fatal(err)
 	}
-	m.push(0, descriptors.ControlSegmentSize+size)
-	reads := w.a.counted(descriptors.CounterEagerReads)
+	m.push(0, datasheet.ControlSegmentSize+size)
+	reads := w.a.counted(datasheet.CounterEagerReads)
 	r, in := p.descriptor(size)
 	p.postRecv(r)
 	v.postSend(d)
@@ -153,15 +154,15 @@ func TestEagerInline(t *testing.T) {
 // TestEagerReceive: what the device writes to a region, be it a message, an RDMA write or
 // what an RDMA read brings, makes the blocks of it void: a later send has the new bytes.
 func TestEagerReceive(t *testing.T) {
-	allow := func(b *descriptors.CreateEndpointBody) {
-		b.Rights = descriptors.AccessRDMAWrite | descriptors.AccessRDMARead
+	allow := func(b *datasheet.CreateEndpointBody) {
+		b.Rights = datasheet.AccessRDMAWrite | datasheet.AccessRDMARead
 	}
 	const size = 3000
 	data, old := pattern(size, 3), pattern(8192, 4)
 	for _, way := range []string{"message", "write", "read"} {
 		t.Run(way, func(t *testing.T) {
 			w, v, p := pair(t, allow)
-			m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, descriptors.AccessRDMAWrite|descriptors.AccessRDMARead)
+			m := w.a.eagerMemory(w.a.withSRAM(1<<20), 0, 8192, datasheet.AccessRDMAWrite|datasheet.AccessRDMARead)
 			copy(m.mem, old)
 			m.push(0, 8192)
 			const at = 1111
@@ -191,7 +192,7 @@ func TestEagerReceive(t *testing.T) {
 				p.postSend(d)
 				w.run("a write", func() bool { return d.Status().Done() })
 			case "read":
-				remote := p.n.memory(0, descriptors.AccessRDMARead)
+				remote := p.n.memory(0, datasheet.AccessRDMARead)
 				s, out := p.descriptor(size)
 				copy(out[0], data)
 				d, err := descriptors.NewDescriptor(m.mem[:descriptors.DescriptorBytes(2)], m.address, m.where.Handle)
@@ -226,8 +227,8 @@ func TestEagerReceive(t *testing.T) {
 
 // TestEagerRead: a peer reads host memory, whatever has been pushed.
 func TestEagerRead(t *testing.T) {
-	w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessRDMARead })
-	m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 4096, descriptors.AccessRDMARead)
+	w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) { b.Rights = datasheet.AccessRDMARead })
+	m := p.n.eagerMemory(p.n.withSRAM(1<<20), 0, 4096, datasheet.AccessRDMARead)
 	copy(m.mem, pattern(4096, 5))
 	m.push(0, 4096)
 	copy(m.mem, pattern(4096, 6))

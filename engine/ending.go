@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // depart keeps what ep remembers of its last connection, in place of the oldest.
 func (c *connections) depart(ep *endpoint) {
@@ -11,7 +11,7 @@ func (c *connections) depart(ep *endpoint) {
 }
 
 // lastOf finds the connection that h belonged to, nil if nobody remembers it.
-func (c *connections) lastOf(ep *endpoint, h *descriptors.Header) *ended {
+func (c *connections) lastOf(ep *endpoint, h *datasheet.Header) *ended {
 	if h.Key == 0 {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (c *connections) lastOf(ep *endpoint, h *descriptors.Header) *ended {
 }
 
 // had reports whether a frame of the peer belongs to the connection.
-func (p *ended) had(h *descriptors.Header) bool {
+func (p *ended) had(h *datasheet.Header) bool {
 	return p.ourKey == h.Key && p.mac == h.Source && p.endpoint == h.SourceEndpoint
 }
 
@@ -37,7 +37,7 @@ func (p *remote) is(tag uint16) bool {
 }
 
 // lastWith does for a short frame what lastOf does for others.
-func (c *connections) lastWith(ep *endpoint, s descriptors.ShortHeader) *ended {
+func (c *connections) lastWith(ep *endpoint, s datasheet.ShortHeader) *ended {
 	if ep != nil && ep.ended.is(s.Tag) {
 		return &ep.ended
 	}
@@ -52,17 +52,17 @@ func (c *connections) lastWith(ep *endpoint, s descriptors.ShortHeader) *ended {
 // fail breaks a connection: the peer is told if tell is set, the endpoint goes
 // to the error state, its queues are flushed and the host gets an event. The
 // oldest send under way ends with status first.
-func (c *connections) fail(ep *endpoint, first descriptors.Status, reason descriptors.Result, tell bool) {
-	if ep.state != descriptors.StateConnected {
+func (c *connections) fail(ep *endpoint, first datasheet.Status, reason datasheet.Result, tell bool) {
+	if ep.state != datasheet.StateConnected {
 		return
 	}
 	c.end(ep, reason, tell)
 	c.enterError(ep, first)
-	c.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: uint32(reason)})
+	c.event(datasheet.Event{Code: datasheet.EventConnectionLost, Endpoint: ep.id, CQ: datasheet.NoCQ, Detail: uint32(reason)})
 }
 
 // end notes how a connection ended and tells the peer.
-func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
+func (c *connections) end(ep *endpoint, reason datasheet.Result, tell bool) {
 	if c.tx.held && c.tx.ep == ep {
 		c.tx.drop()
 	}
@@ -78,10 +78,10 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 	if !tell {
 		return
 	}
-	if r != nil && r.ackDue && reason != descriptors.ResultRemoteDescriptor {
+	if r != nil && r.ackDue && reason != datasheet.ResultRemoteDescriptor {
 		// It tells less than the disconnect, but one of the two may be lost. A
 		// receive that has failed must not be acknowledged.
-		c.tx.sendAck(ep, descriptors.FrameAck)
+		c.tx.sendAck(ep, datasheet.FrameAck)
 	}
 	if ep.ended.due = !c.sendDisconnect(&ep.ended); ep.ended.due {
 		c.acks.add(ep)
@@ -94,8 +94,8 @@ func (c *connections) end(ep *endpoint, reason descriptors.Result, tell bool) {
 
 // enterError puts an endpoint into the error state, in which everything posted
 // ends at once.
-func (c *connections) enterError(ep *endpoint, first descriptors.Status) {
-	ep.state = descriptors.StateError
+func (c *connections) enterError(ep *endpoint, first datasheet.Status) {
+	ep.state = datasheet.StateError
 	c.flushSends(ep, first)
 	c.flushPosted(ep, &ep.recv)
 	c.unlink(ep)
@@ -104,7 +104,7 @@ func (c *connections) enterError(ep *endpoint, first descriptors.Status) {
 // flushSends ends every send of the endpoint, in order. The oldest one that was
 // being worked on gets first, unless it has failed by itself; the others are
 // flushed.
-func (c *connections) flushSends(ep *endpoint, first descriptors.Status) {
+func (c *connections) flushSends(ep *endpoint, first datasheet.Status) {
 	if ep.rel.lending() {
 		c.tx.revoke(ep.id) // the peer has not acknowledged them: their buffers are the host's again
 	}
@@ -120,7 +120,7 @@ func (c *connections) flushPosted(ep *endpoint, q *workQueue) {
 		if !q.receive && l.status == 0 {
 			l.control.bits = c.regions.operation(l.token, ep.ptag)
 		}
-		ep.kind.complete(ep, q, &l, 0, 0, l.status|descriptors.StatusFlushed)
+		ep.kind.complete(ep, q, &l, 0, 0, l.status|datasheet.StatusFlushed)
 	}
 	q.fetched = q.completed
 }
@@ -142,8 +142,8 @@ func (c *connections) unlink(ep *endpoint) {
 // sendDisconnect tells the peer of a connection that has ended how it ended. It
 // returns false if the wire takes no more now.
 func (c *connections) sendDisconnect(p *ended) bool {
-	return c.tx.send(&descriptors.Header{
-		Destination: p.mac, Type: descriptors.FrameDisconnect,
+	return c.tx.send(&datasheet.Header{
+		Destination: p.mac, Type: datasheet.FrameDisconnect,
 		DestinationEndpoint: p.endpoint, SourceEndpoint: p.id, Key: p.theirKey,
 		PSN: p.refused, Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
 	}, nil)
@@ -151,7 +151,7 @@ func (c *connections) sendDisconnect(p *ended) bool {
 
 // answerUnknown tells the sender of a frame that its connection does not exist, or no
 // longer. It returns false if the wire takes no more now.
-func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
+func (c *connections) answerUnknown(ep *endpoint, h *datasheet.Header) bool {
 	if c.lossless != nil || c.peers != nil {
 		defer c.tx.flush() // as in end
 	}
@@ -159,25 +159,25 @@ func (c *connections) answerUnknown(ep *endpoint, h *descriptors.Header) bool {
 		return c.sendDisconnect(p)
 	}
 	to := h.Source
-	if to == (descriptors.MAC{}) {
-		to = descriptors.Broadcast // of a short frame no more than the tag is known
+	if to == (datasheet.MAC{}) {
+		to = datasheet.Broadcast // of a short frame no more than the tag is known
 	}
-	return c.tx.send(&descriptors.Header{
-		Destination: to, Type: descriptors.FrameDisconnect, Flags: descriptors.FrameEcho,
+	return c.tx.send(&datasheet.Header{
+		Destination: to, Type: datasheet.FrameDisconnect, Flags: datasheet.FrameEcho,
 		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
-		Immediate: uint32(descriptors.ResultConnectionLost),
+		Immediate: uint32(datasheet.ResultConnectionLost),
 	}, nil)
 }
 
 // probe asks the peer whether it lives.
 func (c *connections) probe(ep *endpoint, l *liveness) {
 	l.unheard(&c.clock)
-	c.tx.sendAck(ep, descriptors.FrameProbe)
+	c.tx.sendAck(ep, datasheet.FrameProbe)
 }
 
 // expire ends a connection whose peer is dead.
 func (c *connections) expire(ep *endpoint, l *liveness) {
 	if l.dead(&c.clock, c.timing.Dead) {
-		c.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+		c.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // What becomes of connections that end while messages are under way: what each
@@ -13,26 +14,26 @@ import (
 
 func disconnect(v *vi) {
 	v.n.w.t.Helper()
-	do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+	do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 }
 
 // reliably runs f at both reliable levels.
-func reliably(t *testing.T, f func(t *testing.T, change func(*descriptors.CreateEndpointBody))) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
-		if level != descriptors.Unreliable {
+func reliably(t *testing.T, f func(t *testing.T, change func(*datasheet.CreateEndpointBody))) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
+		if level != datasheet.Unreliable {
 			f(t, change)
 		}
 	})
 }
 
 // lostFor is the reason of the only event of n, which must be a lost connection.
-func lostFor(t *testing.T, n *node) descriptors.Result {
+func lostFor(t *testing.T, n *node) datasheet.Result {
 	t.Helper()
 	n.w.run("the end of the connection", func() bool { return len(n.events) > 0 })
-	if len(n.events) != 1 || n.events[0].Code != descriptors.EventConnectionLost {
+	if len(n.events) != 1 || n.events[0].Code != datasheet.EventConnectionLost {
 		t.Fatalf("events %+v, want one lost connection", n.events)
 	}
-	return descriptors.Result(n.events[0].Detail)
+	return datasheet.Result(n.events[0].Detail)
 }
 
 // underWay has v send messages of size bytes to p, of which p has a receive for the
@@ -58,10 +59,10 @@ func underWay(v, p *vi, sends, receives, size int, spoil func([]byte) [][]byte) 
 }
 
 // held keeps the frames of a type back until another one has gone.
-func held(of descriptors.FrameType) func([]byte) [][]byte {
+func held(of datasheet.FrameType) func([]byte) [][]byte {
 	var kept [][]byte
 	return func(f []byte) [][]byte {
-		if descriptors.HeaderAt(f).Type == of {
+		if datasheet.HeaderAt(f).Type == of {
 			kept = append(kept, f)
 			return nil
 		}
@@ -71,7 +72,7 @@ func held(of descriptors.FrameType) func([]byte) [][]byte {
 	}
 }
 
-func frameType(f []byte) descriptors.FrameType { return descriptors.HeaderAt(f).Type }
+func frameType(f []byte) datasheet.FrameType { return datasheet.HeaderAt(f).Type }
 
 // TestTakenIsDone: a receiver that has taken all messages and disconnects at once
 // has the sender know that they were taken, whatever the wire does to one of the
@@ -80,26 +81,26 @@ func TestTakenIsDone(t *testing.T) {
 	for name, spoil := range map[string]func() func([]byte) [][]byte{
 		"sound wire": func() func([]byte) [][]byte { return nil },
 		"acknowledgements lost": func() func([]byte) [][]byte {
-			return losing{descriptors.FrameAck: true}.spoil
+			return losing{datasheet.FrameAck: true}.spoil
 		},
 		"disconnect lost": func() func([]byte) [][]byte {
-			return losing{descriptors.FrameDisconnect: true}.spoil
+			return losing{datasheet.FrameDisconnect: true}.spoil
 		},
 		"first disconnect and acknowledgements lost": func() func([]byte) [][]byte {
 			first := true
 			return func(f []byte) [][]byte {
-				if kind := frameType(f); kind == descriptors.FrameAck || kind == descriptors.FrameDisconnect && first {
-					first = first && kind == descriptors.FrameAck
+				if kind := frameType(f); kind == datasheet.FrameAck || kind == datasheet.FrameDisconnect && first {
+					first = first && kind == datasheet.FrameAck
 					return nil
 				}
 				return [][]byte{f}
 			}
 		},
 		"everything twice":       func() func([]byte) [][]byte { return func(f []byte) [][]byte { return [][]byte{f, f} } },
-		"disconnect comes first": func() func([]byte) [][]byte { return held(descriptors.FrameAck) },
+		"disconnect comes first": func() func([]byte) [][]byte { return held(datasheet.FrameAck) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+			reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 				for _, n := range []int{1, 16} {
 					for _, size := range []int{0, 100, 5000} {
 						w, v, p := pair(t, change)
@@ -107,7 +108,7 @@ func TestTakenIsDone(t *testing.T) {
 						disconnect(p)
 						w.run("the sends", func() bool { return sent[n-1].Status().Done() })
 						for i, s := range sent {
-							if s.Status() != descriptors.StatusDone {
+							if s.Status() != datasheet.StatusDone {
 								t.Errorf("message %d of %d, of %d bytes: %v, but it was taken", i, n, size, s.Status())
 							}
 						}
@@ -121,18 +122,18 @@ func TestTakenIsDone(t *testing.T) {
 // TestPartlyTaken: of what the receiver has not taken when it disconnects, nothing
 // is said to be done.
 func TestPartlyTaken(t *testing.T) {
-	for _, lose := range []descriptors.FrameType{0, descriptors.FrameAck} {
-		reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+	for _, lose := range []datasheet.FrameType{0, datasheet.FrameAck} {
+		reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 			w, v, p := pair(t, change)
 			sent := underWay(v, p, 8, 3, 5000, losing{lose: true}.spoil)
 			disconnect(p)
-			if why := lostFor(t, w.a); why != descriptors.ResultSuccess {
+			if why := lostFor(t, w.a); why != datasheet.ResultSuccess {
 				t.Errorf("the sender learns %v", why)
 			}
 			for i, s := range sent {
-				want := descriptors.StatusDone
+				want := datasheet.StatusDone
 				if i >= 3 {
-					want |= descriptors.StatusFlushed
+					want |= datasheet.StatusFlushed
 				}
 				if s.Status() != want {
 					t.Errorf("message %d: %v, want %v", i, s.Status(), want)
@@ -160,10 +161,10 @@ func TestTakenWithHalfAMessage(t *testing.T) {
 		t.Fatal("the second message is there already")
 	}
 	disconnect(p)
-	if why := lostFor(t, w.a); why != descriptors.ResultSuccess {
+	if why := lostFor(t, w.a); why != datasheet.ResultSuccess {
 		t.Errorf("the sender learns %v", why)
 	}
-	if first.Status() != descriptors.StatusDone || second.Status() != descriptors.StatusDone|descriptors.StatusFlushed {
+	if first.Status() != datasheet.StatusDone || second.Status() != datasheet.StatusDone|datasheet.StatusFlushed {
 		t.Errorf("the first %v, the second %v", first.Status(), second.Status())
 	}
 }
@@ -174,22 +175,22 @@ func TestTakenWithHalfAMessage(t *testing.T) {
 func TestEndOutlivesEndpoint(t *testing.T) {
 	for _, reused := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reused %v", reused), func(t *testing.T) {
-			reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+			reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 				w, v, p := pair(t, change)
-				sent := underWay(v, p, 2, 2, 100, losing{descriptors.FrameAck: true, descriptors.FrameDisconnect: true}.spoil)
+				sent := underWay(v, p, 2, 2, 100, losing{datasheet.FrameAck: true, datasheet.FrameDisconnect: true}.spoil)
 				disconnect(p)
 				w.settleOnly(w.b)
 				if reused {
 					connect(w.a.newVI(v.handle, change), p)
 				} else {
-					do(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+					do(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: p.id})
 				}
 				w.b.port.spoil = nil
-				if why := lostFor(t, w.a); why != descriptors.ResultSuccess {
+				if why := lostFor(t, w.a); why != datasheet.ResultSuccess {
 					t.Errorf("the sender learns %v", why)
 				}
 				for i, s := range sent {
-					if s.Status() != descriptors.StatusDone {
+					if s.Status() != datasheet.StatusDone {
 						t.Errorf("message %d: %v, but it was taken", i, s.Status())
 					}
 				}
@@ -201,7 +202,7 @@ func TestEndOutlivesEndpoint(t *testing.T) {
 // TestMoreTakenThanSent: a disconnect that says that messages were taken which were
 // never sent, or taken before, is no disconnect.
 func TestMoreTakenThanSent(t *testing.T) {
-	for _, reason := range []descriptors.Result{descriptors.ResultSuccess, descriptors.ResultRemoteDescriptor, descriptors.ResultAborted} {
+	for _, reason := range []datasheet.Result{datasheet.ResultSuccess, datasheet.ResultRemoteDescriptor, datasheet.ResultAborted} {
 		for _, taken := range []uint32{1, 4, 5, 6, 1 << 31, ^uint32(0)} {
 			t.Run(fmt.Sprintf("%v, %d", reason, taken), func(t *testing.T) {
 				w, v, p := pair(t, nil)
@@ -212,7 +213,7 @@ func TestMoreTakenThanSent(t *testing.T) {
 				r, _ := p.descriptor(100)
 				p.postRecv(r)
 				w.settle()
-				w.a.port.spoil = losing{descriptors.FrameData: true}.spoil
+				w.a.port.spoil = losing{datasheet.FrameData: true}.spoil
 				var sent []*descriptors.Descriptor
 				for range 2 {
 					s, _ := v.descriptor(100)
@@ -221,13 +222,13 @@ func TestMoreTakenThanSent(t *testing.T) {
 				v.postSend(sent...)
 				w.settle()
 				w.b.port.spoil = func(f []byte) [][]byte {
-					if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameDisconnect {
+					if h := datasheet.HeaderAt(f); h.Type == datasheet.FrameDisconnect {
 						h.Message, h.Immediate = taken, uint32(reason)
 					}
 					return [][]byte{f}
 				}
 				disconnect(p)
-				if why := lostFor(t, w.a); why != descriptors.ResultConnectionLost {
+				if why := lostFor(t, w.a); why != datasheet.ResultConnectionLost {
 					t.Errorf("the sender learns %v", why)
 				}
 				for i, s := range sent {
@@ -247,14 +248,14 @@ func TestEchoIsNoDisconnect(t *testing.T) {
 	w.settle()
 	w.b.e.Reset()
 	w.b.port.spoil = func(f []byte) [][]byte {
-		if h := descriptors.HeaderAt(f); h.Flags&descriptors.FrameEcho != 0 {
-			h.Message, h.Immediate = 1, uint32(descriptors.ResultSuccess)
+		if h := datasheet.HeaderAt(f); h.Flags&datasheet.FrameEcho != 0 {
+			h.Message, h.Immediate = 1, uint32(datasheet.ResultSuccess)
 		}
 		return [][]byte{f}
 	}
 	s, _ := v.descriptor(100)
 	v.postSend(s)
-	if why := lostFor(t, w.a); why != descriptors.ResultConnectionLost {
+	if why := lostFor(t, w.a); why != datasheet.ResultConnectionLost {
 		t.Errorf("the sender learns %v", why)
 	}
 	if !s.Status().Failed() {
@@ -267,7 +268,7 @@ func TestEchoIsNoDisconnect(t *testing.T) {
 func TestBrokenByASend(t *testing.T) {
 	for _, bad := range spoiltSends {
 		t.Run(bad.name, func(t *testing.T) {
-			reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+			reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 				w, v, p := pair(t, change)
 				back := underWay(p, v, 2, 1, 100, nil) // the second has no receive
 				r, _ := p.descriptor(100)
@@ -275,14 +276,14 @@ func TestBrokenByASend(t *testing.T) {
 				w.settle()
 				postSpoilt(t, v, bad)
 				for _, n := range []*node{w.a, w.b} {
-					if why := lostFor(t, n); why != descriptors.ResultDescriptor {
+					if why := lostFor(t, n); why != datasheet.ResultDescriptor {
 						t.Errorf("%v learns %v", n.e.MAC(), why)
 					}
 				}
-				if r.Status()&descriptors.StatusErrorMask != descriptors.StatusFlushed {
+				if r.Status()&datasheet.StatusErrorMask != datasheet.StatusFlushed {
 					t.Errorf("the peer's receive: %v", r.Status())
 				}
-				if back[0].Status() != descriptors.StatusDone || !back[1].Status().Failed() {
+				if back[0].Status() != datasheet.StatusDone || !back[1].Status().Failed() {
 					t.Errorf("the peer's sends: %v, %v", back[0].Status(), back[1].Status())
 				}
 			})
@@ -301,16 +302,16 @@ func TestBrokenByMemoryTakenAway(t *testing.T) {
 		s.Segments()[0].Handle = other
 		p.postRecv(r)
 		w.settle()
-		w.a.port.spoil = losing{descriptors.FrameData: true}.spoil
+		w.a.port.spoil = losing{datasheet.FrameData: true}.spoil
 		v.postSend(s)
 		w.settle()
-		do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+		do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
 		for _, n := range []*node{w.a, w.b} {
-			if why := lostFor(t, n); why != descriptors.ResultDescriptor {
+			if why := lostFor(t, n); why != datasheet.ResultDescriptor {
 				t.Errorf("%d bytes: %v learns %v", size, n.e.MAC(), why)
 			}
 		}
-		if s.Status()&descriptors.StatusErrorMask != descriptors.StatusProtectionError {
+		if s.Status()&datasheet.StatusErrorMask != datasheet.StatusProtectionError {
 			t.Errorf("%d bytes: %v", size, s.Status())
 		}
 	}
@@ -319,7 +320,7 @@ func TestBrokenByMemoryTakenAway(t *testing.T) {
 // TestBrokenByAReceive: both sides learn that a receive has failed, and the sender
 // that the messages before it were taken.
 func TestBrokenByAReceive(t *testing.T) {
-	reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+	reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		good, _ := p.descriptor(100)
 		small, _ := p.descriptor(99)
@@ -332,11 +333,11 @@ func TestBrokenByAReceive(t *testing.T) {
 		}
 		v.postSend(sent...)
 		for _, n := range []*node{w.a, w.b} {
-			if why := lostFor(t, n); why != descriptors.ResultRemoteDescriptor {
+			if why := lostFor(t, n); why != datasheet.ResultRemoteDescriptor {
 				t.Errorf("%v learns %v", n.e.MAC(), why)
 			}
 		}
-		if sent[0].Status() != descriptors.StatusDone || sent[1].Status() != descriptors.StatusDone|descriptors.StatusRemoteDescriptor {
+		if sent[0].Status() != datasheet.StatusDone || sent[1].Status() != datasheet.StatusDone|datasheet.StatusRemoteDescriptor {
 			t.Errorf("sends %v, %v", sent[0].Status(), sent[1].Status())
 		}
 	})
@@ -349,16 +350,16 @@ func TestDisconnectCutsMessagesOff(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		sends, receives int
-		want            descriptors.Result
+		want            datasheet.Result
 	}{
-		{"all taken", 3, 3, descriptors.ResultSuccess},
-		{"some without a receive", 3, 2, descriptors.ResultAborted},
+		{"all taken", 3, 3, datasheet.ResultSuccess},
+		{"some without a receive", 3, 2, datasheet.ResultAborted},
 	} {
 		for _, heard := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, acknowledgements heard: %v", c.name, heard), func(t *testing.T) {
-				reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+				reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 					w, v, p := pair(t, change)
-					underWay(v, p, c.sends, c.receives, 100, losing{descriptors.FrameAck: !heard}.spoil)
+					underWay(v, p, c.sends, c.receives, 100, losing{datasheet.FrameAck: !heard}.spoil)
 					if heard {
 						w.settle()
 					}
@@ -384,10 +385,10 @@ func TestDisconnectOnAFullWire(t *testing.T) {
 	from := w.now
 	disconnect(p)
 	w.b.port.room = 1
-	if why := lostFor(t, w.a); why != descriptors.ResultSuccess {
+	if why := lostFor(t, w.a); why != datasheet.ResultSuccess {
 		t.Errorf("the sender learns %v", why)
 	}
-	if sent[3].Status() != descriptors.StatusDone {
+	if sent[3].Status() != datasheet.StatusDone {
 		t.Errorf("the last send: %v", sent[3].Status())
 	}
 	if passed := w.now - from; passed > 100*time.Millisecond { // the probes would take longer to notice

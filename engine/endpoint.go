@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // windowFrames is the window of the reliability protocol in frames: what the
 // selective acknowledgement can express (SPEC.md 8.4).
@@ -12,40 +12,40 @@ type endpoint struct {
 	shortest    uint32 // message, in bytes
 	maxPayload  uint32 // of a frame to the peer, in bytes
 	kind        kind
-	options     descriptors.EndpointOptions
-	reliability descriptors.Reliability
-	kindID      descriptors.Kind // as the peer is told it
-	plain       bool             // its queues hold tokens of descriptors, which the core takes past kind
-	bells       bell             // first of its doorbells in the page; bells, the count, if it has none
-	rights      descriptors.Access
+	options     datasheet.EndpointOptions
+	reliability datasheet.Reliability
+	kindID      datasheet.Kind // as the peer is told it
+	plain       bool           // its queues hold tokens of descriptors, which the core takes past kind
+	bells       bell           // first of its doorbells in the page; bells, the count, if it has none
+	rights      datasheet.Access
 	ptag        uint32
 	maxTransfer uint32
-	state       descriptors.State
+	state       datasheet.State
 
 	send, recv workQueue
 	sharers    int // VIs that take their receives from recv
 	listed     events
 
 	remote  remote
-	outline descriptors.Header // what the headers of the connection's frames have in common
-	setup   *setup             // while a connection is being set up
-	request *request           // that led to the connection, at the server
-	ended   ended              // the last connection
+	outline datasheet.Header // what the headers of the connection's frames have in common
+	setup   *setup           // while a connection is being set up
+	request *request         // that led to the connection, at the server
+	ended   ended            // the last connection
 
 	// At most one of these is set, by the kind.
 	rel   *reliable   // connected and acknowledged
 	unrel *unreliable // connected and not, or open for raw frames
 
-	era      uint32             // changes when a connection, or the use for raw frames, ends
-	payloads []segment          // payload table, nil as long as it is empty
-	allowed  descriptors.Access // what the peer lets this end do
-	ring     *ringMemory        // of kind Ring
-	channel  *channel           // of kind Channel
+	era      uint32           // changes when a connection, or the use for raw frames, ends
+	payloads []segment        // payload table, nil as long as it is empty
+	allowed  datasheet.Access // what the peer lets this end do
+	ring     *ringMemory      // of kind Ring
+	channel  *channel         // of kind Channel
 }
 
 // remote is the other end of a connection.
 type remote struct {
-	mac      descriptors.MAC
+	mac      datasheet.MAC
 	endpoint uint32
 	// theirKey goes into frames we send, ourKey is expected in frames we get.
 	theirKey, ourKey uint32
@@ -56,7 +56,7 @@ type remote struct {
 type ended struct {
 	remote
 	id     uint32 // of the endpoint
-	reason descriptors.Result
+	reason datasheet.Result
 	taken  uint32 // number of the first message that was not taken
 	posted uint32 // number behind the last message that the host had posted
 	// refused is the PSN of a frame that was not allowed what it wanted.

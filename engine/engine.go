@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"sync/atomic"
 )
@@ -74,18 +74,18 @@ func (e *Engine) clear() {
 func (e *Engine) Limits() Limits { return e.limits }
 
 // MAC returns the engine's station address.
-func (e *Engine) MAC() descriptors.MAC { return e.mac }
+func (e *Engine) MAC() datasheet.MAC { return e.mac }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
-	f := descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception |
-		descriptors.FeatureFrame | descriptors.FeaturePayloadTable | descriptors.FeatureInline |
-		descriptors.FeatureRDMAWrite | descriptors.FeatureRDMARead | descriptors.FeatureReceiveQueue
+	f := datasheet.FeatureReliableDelivery | datasheet.FeatureReliableReception |
+		datasheet.FeatureFrame | datasheet.FeaturePayloadTable | datasheet.FeatureInline |
+		datasheet.FeatureRDMAWrite | datasheet.FeatureRDMARead | datasheet.FeatureReceiveQueue
 	if e.regions.sram.bytes != nil {
-		f |= descriptors.FeatureRing | descriptors.FeatureEager | descriptors.FeatureChannel
+		f |= datasheet.FeatureRing | datasheet.FeatureEager | datasheet.FeatureChannel
 	}
 	if e.bells.bar != nil {
-		f |= descriptors.FeatureDoorbellMarks
+		f |= datasheet.FeatureDoorbellMarks
 	}
 	return f
 }
@@ -109,8 +109,8 @@ func (e *Engine) Reset() {
 }
 
 // Counter returns a counter. It waits for a step to end.
-func (e *Engine) Counter(c descriptors.Counter) uint64 {
-	if c < 0 || c >= descriptors.CounterCount {
+func (e *Engine) Counter(c datasheet.Counter) uint64 {
+	if c < 0 || c >= datasheet.CounterCount {
 		return 0
 	}
 	e.mu.Lock()
@@ -120,8 +120,8 @@ func (e *Engine) Counter(c descriptors.Counter) uint64 {
 
 // AddCounter counts something that happened outside the engine. It may be
 // called from any goroutine.
-func (e *Engine) AddCounter(c descriptors.Counter, n uint64) {
-	if c >= 0 && c < descriptors.CounterCount {
+func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
+	if c >= 0 && c < datasheet.CounterCount {
 		e.others[c].Add(n)
 	}
 }

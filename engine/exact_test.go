@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // exact is an end of the world's wire that loses nothing, and says so.
@@ -102,7 +103,7 @@ func exactly(ends *[2]*exact) option {
 }
 
 // exactPair is pair over a wire that loses nothing.
-func exactPair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
+func exactPair(t testing.TB, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
 	t.Helper()
 	ends = new([2]*exact)
 	w, v, p = pair(t, change, append(options, exactly(ends))...)
@@ -123,7 +124,7 @@ func acknowledges(t testing.TB, v, p *vi) bool {
 	}
 	p.postRecv(receives...)
 	v.n.w.settle()
-	before := p.n.e.Counter(descriptors.CounterFramesSent)
+	before := p.n.e.Counter(datasheet.CounterFramesSent)
 	v.postSend(sends...)
 	last := sends[n-1]
 	v.n.w.run("the messages", func() bool { return last.Status().Done() && receives[n-1].Status().Done() })
@@ -131,5 +132,5 @@ func acknowledges(t testing.TB, v, p *vi) bool {
 	if last.Status().Failed() || receives[n-1].Status().Failed() {
 		t.Fatalf("%v, %v", last.Status(), receives[n-1].Status())
 	}
-	return p.n.e.Counter(descriptors.CounterFramesSent) != before
+	return p.n.e.Counter(datasheet.CounterFramesSent) != before
 }

@@ -3,7 +3,7 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // breakBus makes the node's bus give memory in pieces of 64 bytes and refuse
@@ -18,7 +18,7 @@ func (n *node) breakBus(hit func(iova uint64) bool) {
 
 // TestPartialPacket lets the bus fail in the middle of a message.
 func TestPartialPacket(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		s, _ := v.descriptor(200)
 		r, _ := p.descriptor(200)
@@ -27,11 +27,11 @@ func TestPartialPacket(t *testing.T) {
 		p.postRecv(r)
 		v.postSend(s)
 		w.run("the message", func() bool { return r.Status().Done() && s.Status().Done() })
-		want := descriptors.StatusProtectionError | descriptors.StatusPartialPacket
-		if got := r.Status() & descriptors.StatusErrorMask; got != want {
+		want := datasheet.StatusProtectionError | datasheet.StatusPartialPacket
+		if got := r.Status() & datasheet.StatusErrorMask; got != want {
 			t.Fatalf("received %v, want %v", got, want)
 		}
-		if n := w.b.e.Counter(descriptors.CounterDMAFaults); n == 0 {
+		if n := w.b.e.Counter(datasheet.CounterDMAFaults); n == 0 {
 			t.Fatal("no DMA fault was counted")
 		}
 	})
@@ -41,7 +41,7 @@ func TestPartialPacket(t *testing.T) {
 // event for each, and the queue does not stop.
 func TestRefusedRing(t *testing.T) {
 	w, v, p := pair(t, unreliable)
-	ring := descriptors.Reply[descriptors.EndpointReply](do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id}))
+	ring := datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
 	if ring.SendProducer != 0 {
 		t.Fatal("the ring has been used")
 	}
@@ -51,7 +51,7 @@ func TestRefusedRing(t *testing.T) {
 	w.a.breakBus(func(iova uint64) bool { return iova == busBase })
 	v.postSend(s)
 	w.settle()
-	if len(w.a.events) != 1 || w.a.events[0].Code != descriptors.EventPostDescriptor {
+	if len(w.a.events) != 1 || w.a.events[0].Code != datasheet.EventPostDescriptor {
 		t.Fatalf("events %+v", w.a.events)
 	}
 	w.a.breakBus(func(uint64) bool { return false })
@@ -77,8 +77,8 @@ func TestWriteOnlyMemory(t *testing.T) {
 		w.a.gen++
 		w.a.refuse = func(iova uint64, write bool) bool { return !write && iova == buffer }
 	})
-	region := do(w.a, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{Address: from.Address, Length: 100, IOVA: buffer})
-	from.Handle = descriptors.Reply[descriptors.RegionReply](region).Handle
+	region := do(w.a, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{Address: from.Address, Length: 100, IOVA: buffer})
+	from.Handle = datasheet.Reply[datasheet.RegionReply](region).Handle
 	p.postRecv(r)
 	v.postSend(s)
 	w.run("the end of the connection", func() bool { return r.Status().Done() })
@@ -96,7 +96,7 @@ func TestFirstFrameLies(t *testing.T) {
 	bad.Control().Length = 5 // not the sum of its segments
 	p.postRecv(bad)
 	w.a.port.spoil = func(f []byte) [][]byte {
-		if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameData {
+		if h := datasheet.HeaderAt(f); h.Type == datasheet.FrameData {
 			h.Extent = 5
 		}
 		return [][]byte{f}
@@ -108,7 +108,7 @@ func TestFirstFrameLies(t *testing.T) {
 	empty, _ := v.descriptor(0)
 	v.postSend(empty)
 	w.run("the receive", func() bool { return bad.Status().Done() })
-	if bad.Status()&descriptors.StatusErrorMask != descriptors.StatusLengthError {
+	if bad.Status()&datasheet.StatusErrorMask != datasheet.StatusLengthError {
 		t.Fatal(bad.Status())
 	}
 }

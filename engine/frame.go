@@ -1,11 +1,11 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // link is the wire and this NIC's address on it. It does not change.
 type link struct {
 	port        Port
-	mac         descriptors.MAC
+	mac         datasheet.MAC
 	checksum    bool        // frames need one on this wire
 	progressive Progressive // the port, if it is one
 	pieces      bool        // frames are published piece by piece
@@ -24,9 +24,9 @@ type link struct {
 	departs events
 }
 
-func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
+func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	l := link{port: port, mac: mac, checksum: port.Checksum(), mtu: uint32(port.MTU()), departs: unflushed}
-	l.maxPayload = l.mtu - descriptors.HeaderSize
+	l.maxPayload = l.mtu - datasheet.HeaderSize
 	l.progressive, _ = port.(Progressive)
 	l.lender, _ = port.(Lender)
 	if l.paced, _ = port.(Paced); l.paced != nil {
@@ -48,7 +48,7 @@ func newLink(port Port, mac descriptors.MAC, p Pipeline) link {
 }
 
 // wayTo is the wire to a station if it loses nothing, else nil.
-func (l *link) wayTo(station descriptors.MAC) Lossless {
+func (l *link) wayTo(station datasheet.MAC) Lossless {
 	if l.peers == nil || l.checksum {
 		return l.lossless
 	}
@@ -57,7 +57,7 @@ func (l *link) wayTo(station descriptors.MAC) Lossless {
 }
 
 // wire is the number of the wire to a station if it loses nothing, else zero.
-func (l *link) wire(station descriptors.MAC) uint32 {
+func (l *link) wire(station datasheet.MAC) uint32 {
 	if w := l.wayTo(station); w != nil {
 		return w.Wire()
 	}
@@ -65,10 +65,10 @@ func (l *link) wire(station descriptors.MAC) uint32 {
 }
 
 // sign fills in what is the same in all frames of this NIC.
-func (l *link) sign(h *descriptors.Header) {
-	h.Source, h.EtherType, h.Version = l.mac, descriptors.EtherType, descriptors.WireVersion
+func (l *link) sign(h *datasheet.Header) {
+	h.Source, h.EtherType, h.Version = l.mac, datasheet.EtherType, datasheet.WireVersion
 	if l.checksum {
-		h.Flags |= descriptors.FrameChecksum
+		h.Flags |= datasheet.FrameChecksum
 	}
 }
 
@@ -82,31 +82,31 @@ func (l *link) revoke(owner uint32) {
 
 // wellFormed checks what a header says of itself, in a frame of n bytes: what is the
 // same in all of ours, and that the payload is there unless it is lent.
-func wellFormed(h *descriptors.Header, n int) bool {
-	return h.EtherType == descriptors.EtherType && h.Version == descriptors.WireVersion &&
-		h.Flags&descriptors.FrameFlagsReserved == 0 && !h.Source.IsMulticast() &&
-		(h.Flags&descriptors.FrameReference != 0 || int(h.Length) <= n-headerSize(h.Type))
+func wellFormed(h *datasheet.Header, n int) bool {
+	return h.EtherType == datasheet.EtherType && h.Version == datasheet.WireVersion &&
+		h.Flags&datasheet.FrameFlagsReserved == 0 && !h.Source.IsMulticast() &&
+		(h.Flags&datasheet.FrameReference != 0 || int(h.Length) <= n-headerSize(h.Type))
 }
 
 // headerSize is the size in bytes of the header of a frame with what extends it.
-func headerSize(t descriptors.FrameType) int {
+func headerSize(t datasheet.FrameType) int {
 	if t.RDMA() {
-		return descriptors.HeaderSize + descriptors.ExtensionSize
+		return datasheet.HeaderSize + datasheet.ExtensionSize
 	}
-	return descriptors.HeaderSize
+	return datasheet.HeaderSize
 }
 
 // forAnybody says whether a frame may be broadcast: connect requests and their
 // withdrawal, whose sender does not know who will answer.
-func forAnybody(h *descriptors.Header) bool {
-	return h.Type == descriptors.FrameConnectRequest ||
-		h.Type == descriptors.FrameDisconnect && h.DestinationEndpoint == 0
+func forAnybody(h *datasheet.Header) bool {
+	return h.Type == datasheet.FrameConnectRequest ||
+		h.Type == datasheet.FrameDisconnect && h.DestinationEndpoint == 0
 }
 
 // isRaw says of a frame that it is an Ethernet frame of another protocol than ours.
 func isRaw(frame []byte) bool {
-	const at = descriptors.EthernetHeaderSize - len(descriptors.EtherType)
-	return len(frame) >= descriptors.EthernetHeaderSize && [2]byte(frame[at:]) != descriptors.EtherType
+	const at = datasheet.EthernetHeaderSize - len(datasheet.EtherType)
+	return len(frame) >= datasheet.EthernetHeaderSize && [2]byte(frame[at:]) != datasheet.EtherType
 }
 
 // framesIn is the number of frames of a size that the rest of a message makes.
@@ -118,9 +118,9 @@ func framesIn(rest, size uint32) int {
 }
 
 // from reports whether a frame is of the endpoint's connection.
-func (ep *endpoint) from(h *descriptors.Header) bool {
+func (ep *endpoint) from(h *datasheet.Header) bool {
 	return h.Key == ep.remote.ourKey && h.Key != 0 && h.SourceEndpoint == ep.remote.endpoint && h.Source == ep.remote.mac
 }
 
 // frameSize is the size in bytes of a frame, without what extends its header.
-func frameSize(h *descriptors.Header) uint32 { return descriptors.HeaderSize + uint32(h.Length) }
+func frameSize(h *datasheet.Header) uint32 { return datasheet.HeaderSize + uint32(h.Length) }

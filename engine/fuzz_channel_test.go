@@ -5,15 +5,15 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // guarded is a pair of channels of which all memory is looked at afterwards.
 type guarded struct {
 	*channelWorld
 	a, b   *channelEnd
-	header descriptors.Header // of the frames of cells from a to b
+	header datasheet.Header // of the frames of cells from a to b
 }
 
 func newGuarded(t testing.TB) *guarded {
@@ -21,13 +21,13 @@ func newGuarded(t testing.TB) *guarded {
 	g.a, g.b = g.pair(nil)
 	g.b.allow(0, 1000)
 	g.world.a.port.spoil = func(frame []byte) [][]byte {
-		g.header = *descriptors.HeaderAt(frame)
+		g.header = *datasheet.HeaderAt(frame)
 		return [][]byte{frame}
 	}
-	g.a.post(descriptors.PriorityLow, 0, 1)
+	g.a.post(datasheet.PriorityLow, 0, 1)
 	g.settle()
 	g.world.a.port.spoil = nil
-	if g.header.Type != descriptors.FrameCells {
+	if g.header.Type != datasheet.FrameCells {
 		t.Fatalf("the frame is %v", g.header.Type)
 	}
 	return g
@@ -49,27 +49,27 @@ func (g *guarded) check(t *testing.T, before []byte) {
 // FuzzCells has a NIC take frames of cells of any content, of a peer that knows the keys.
 func FuzzCells(f *testing.F) {
 	f.Add([]byte{0}, false)
-	f.Add(bytes.Repeat([]byte{1}, 2*descriptors.CellSize), true)
+	f.Add(bytes.Repeat([]byte{1}, 2*datasheet.CellSize), true)
 	f.Fuzz(func(t *testing.T, data []byte, sound bool) {
 		g := newGuarded(t)
 		clear(g.b.recv)
 		before := bytes.Clone(g.world.b.mem)
 		for n := uint32(1); len(data) > 0 && n < 50; n++ {
 			size := min(len(data), 1+int(data[0])*8, 1900)
-			frame := alignedBytes(descriptors.HeaderSize + size)
-			*descriptors.HeaderAt(frame) = g.header
-			h := descriptors.HeaderAt(frame)
+			frame := alignedBytes(datasheet.HeaderSize + size)
+			*datasheet.HeaderAt(frame) = g.header
+			h := datasheet.HeaderAt(frame)
 			h.Length, h.PSN = uint16(size), g.header.PSN+n
-			copy(frame[descriptors.HeaderSize:], data[:size])
+			copy(frame[datasheet.HeaderSize:], data[:size])
 			data = data[size:]
 			if sound { // all but what the cell says to its channel is right
-				for i := range descriptors.CellsAt(frame[descriptors.HeaderSize:]) {
-					c := &descriptors.CellsAt(frame[descriptors.HeaderSize:])[i]
+				for i := range datasheet.CellsAt(frame[datasheet.HeaderSize:]) {
+					c := &datasheet.CellsAt(frame[datasheet.HeaderSize:])[i]
 					last := uint8(c.Header[3]) & 1
 					rehead(c, cells.Header{VCI: uint16(g.b.id), PTI: last})
 					c.Tag = [3]byte{byte(g.header.Key), byte(g.header.Key >> 8), byte(g.header.Key >> 16)}
 				}
-				h.Length = uint16(size / descriptors.CellSize * descriptors.CellSize)
+				h.Length = uint16(size / datasheet.CellSize * datasheet.CellSize)
 			}
 			*g.world.b.port.in = append(*g.world.b.port.in, frame)
 			g.settle()
@@ -93,7 +93,7 @@ func FuzzChannelDoorbells(f *testing.F) {
 		clear(g.b.recv)
 		before := bytes.Clone(g.world.b.mem)
 		for ; len(data) >= 8; data = data[8:] {
-			offset := uint64(binary.LittleEndian.Uint16(data)) % descriptors.PageSize
+			offset := uint64(binary.LittleEndian.Uint16(data)) % datasheet.PageSize
 			word := binary.LittleEndian.Uint32(data[4:])
 			c := g.a
 			if data[2]&1 != 0 {
@@ -103,9 +103,9 @@ func FuzzChannelDoorbells(f *testing.F) {
 				c = k
 			}
 			if data[2]&2 == 0 {
-				offset = descriptors.DoorbellHigh + offset%(descriptors.DoorbellReceive-descriptors.DoorbellHigh+8)&^3
+				offset = datasheet.DoorbellHigh + offset%(datasheet.DoorbellReceive-datasheet.DoorbellHigh+8)&^3
 			}
-			c.n.e.Doorbell(descriptors.EndpointPage(c.id)+offset, word)
+			c.n.e.Doorbell(datasheet.EndpointPage(c.id)+offset, word)
 			if data[3]&1 == 0 {
 				g.settle()
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // FuzzConnection has the peer of a connected VI send whatever it likes with the right
@@ -72,14 +73,14 @@ const (
 // so that zeros make sense.
 type fuzzStep struct {
 	op                     uint8
-	flags                  descriptors.FrameFlags
+	flags                  datasheet.FrameFlags
 	psn, message           int8
 	extent, offset, length uint32
 	arg                    uint8
 }
 
 func stepOf(b []byte) fuzzStep {
-	return fuzzStep{op: b[0] & 0xf0, flags: descriptors.FrameFlags(b[0] & 0xf), psn: int8(b[1]), message: int8(b[2]),
+	return fuzzStep{op: b[0] & 0xf0, flags: datasheet.FrameFlags(b[0] & 0xf), psn: int8(b[1]), message: int8(b[2]),
 		extent: uint32(b[3]), offset: uint32(b[4]), length: uint32(b[5]), arg: b[6]}
 }
 
@@ -136,13 +137,13 @@ func newConnectionFuzz(t *testing.T, options uint8) *connectionFuzz {
 			p.lie = func(int) (int, bool, bool) { return 0, c.breakOff, c.breakOff }
 		}))
 	}
-	c.x = newImpostor(t, func(n *node, b *descriptors.CreateEndpointBody) {
+	c.x = newImpostor(t, func(n *node, b *datasheet.CreateEndpointBody) {
 		b.MaxTransfer = maxMoved
 		if c.unreliable {
-			b.Reliability = descriptors.Unreliable
+			b.Reliability = datasheet.Unreliable
 		}
 		if n == n.w.b {
-			c.cq = n.newCQ(queueLog2+1, descriptors.NoVector)
+			c.cq = n.newCQ(queueLog2+1, datasheet.NoVector)
 			b.SendCQ, b.RecvCQ = c.cq.id, c.cq.id
 		}
 	}, how...)
@@ -151,7 +152,7 @@ func newConnectionFuzz(t *testing.T, options uint8) *connectionFuzz {
 	connect(c.other[0], c.other[1])
 	w.settle()
 	w.a.port.spoil = func(b []byte) [][]byte { // the peer itself sends nothing
-		if h := descriptors.HeaderAt(b); h.SourceEndpoint == c.x.v.id || h.DestinationEndpoint == c.x.p.id {
+		if h := datasheet.HeaderAt(b); h.SourceEndpoint == c.x.v.id || h.DestinationEndpoint == c.x.p.id {
 			return nil
 		}
 		return [][]byte{b}
@@ -213,21 +214,21 @@ func (c *connectionFuzz) do(s fuzzStep) {
 
 // control sends a frame without payload.
 func (c *connectionFuzz) control(s fuzzStep) {
-	b := alignedBytes(descriptors.HeaderSize)
-	h := descriptors.HeaderAt(b)
+	b := alignedBytes(datasheet.HeaderSize)
+	h := datasheet.HeaderAt(b)
 	*h = c.x.good
 	h.Flags, h.PSN, h.Message = s.flags, h.PSN+c.psn+uint32(s.psn), uint32(s.message)
 	h.Ack += s.offset
 	h.Credit, h.Extent, h.Offset = s.length, s.extent, uint32(s.arg)
 	switch s.op {
 	case opAck:
-		h.Type = descriptors.FrameAck
+		h.Type = datasheet.FrameAck
 	case opProbe:
-		h.Type = descriptors.FrameProbe
+		h.Type = datasheet.FrameProbe
 	case opDisconnect:
-		h.Type, h.Immediate = descriptors.FrameDisconnect, uint32(s.arg)
+		h.Type, h.Immediate = datasheet.FrameDisconnect, uint32(s.arg)
 	default:
-		h.Type, h.Key = descriptors.FrameType(s.arg), h.Key+uint32(s.message)
+		h.Type, h.Key = datasheet.FrameType(s.arg), h.Key+uint32(s.message)
 	}
 	c.arrive(b)
 }
@@ -235,16 +236,16 @@ func (c *connectionFuzz) control(s fuzzStep) {
 // data sends a data frame.
 func (c *connectionFuzz) data(s fuzzStep) {
 	f := fuzzFrame{len(c.frames), c.message + uint32(s.message), s.extent, s.offset, s.length}
-	b := alignedBytes(descriptors.HeaderSize + int(f.length))
-	h := descriptors.HeaderAt(b)
+	b := alignedBytes(datasheet.HeaderSize + int(f.length))
+	h := datasheet.HeaderAt(b)
 	*h = c.x.good
 	h.Flags, h.Length, h.PSN = s.flags, uint16(f.length), h.PSN+c.psn+uint32(s.psn)
 	h.Message, h.Extent, h.Offset, h.Immediate = f.message, f.extent, f.offset, f.message
 	for i := range f.length {
-		b[descriptors.HeaderSize+i] = f.at(f.offset + i)
+		b[datasheet.HeaderSize+i] = f.at(f.offset + i)
 	}
 	c.psn++
-	if s.flags&descriptors.FrameLast != 0 {
+	if s.flags&datasheet.FrameLast != 0 {
 		c.message++
 	}
 	if c.breakOff = c.x.w.b.parts != nil && s.arg > 250; !c.breakOff {
@@ -263,7 +264,7 @@ func (c *connectionFuzz) arrive(b []byte) {
 func (c *connectionFuzz) check() {
 	for e, ok := c.cq.next(); ok; e, ok = c.cq.next() {
 		q, d := 0, (*descriptors.Descriptor)(nil)
-		if e.Flags&descriptors.CompletionReceive != 0 {
+		if e.Flags&datasheet.CompletionReceive != 0 {
 			q = 1
 		}
 		if e.Endpoint != c.x.p.id || e.Index != c.done[q] || int(e.Index) >= [...]int{c.sends, len(c.receives)}[q] {
@@ -336,14 +337,14 @@ func (c *connectionFuzz) end() {
 		c.t.Fatalf("the NIC has completed %d sends and %d receives, and reported %d and %d", n.SendCompleted, n.RecvCompleted, c.done[0], c.done[1])
 	}
 	for _, v := range []*vi{c.x.p, c.x.v} {
-		do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+		do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 	}
 	c.run()
 	c.check()
 	if int(c.done[0]) != c.sends || int(c.done[1]) != len(c.receives) {
 		c.t.Fatalf("%d of %d sends and %d of %d receives have completed", c.done[0], c.sends, c.done[1], len(c.receives))
 	}
-	do(c.x.p.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: c.x.p.id})
+	do(c.x.p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: c.x.p.id})
 	for _, from := range []int{0, 1} {
 		sent, received, got := message(c.other[from], c.other[1-from], []byte("alive"))
 		if sent.Failed() || received.Failed() || string(got) != "alive" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // FuzzLane plays a host that changes its mind and a peer that sends what it likes, to
@@ -85,15 +86,15 @@ func TestRefusedFrameEndsConnection(t *testing.T) {
 			state, st := x.p.state(), x.ds[0].Status()
 			switch how {
 			case 0, 1, 18, 19, 20, 21: // nothing is wrong
-				if state != descriptors.StateConnected || !st.Done() || st.Failed() {
+				if state != datasheet.StateConnected || !st.Done() || st.Failed() {
 					t.Errorf("%d, frame %d: %v, %v", kind, how, state, st)
 				}
 			case 3, 4, 5, 6, 8, 10, 13, 14, 15, 16, 17, 23:
-				if state != descriptors.StateError || st&descriptors.StatusFlushed == 0 || len(x.w.b.events) != 1 {
+				if state != datasheet.StateError || st&datasheet.StatusFlushed == 0 || len(x.w.b.events) != 1 {
 					t.Errorf("%d, frame %d: %v, %v, %v", kind, how, state, st, x.w.b.events)
 				}
 			default:
-				if state != descriptors.StateConnected || st.Done() {
+				if state != datasheet.StateConnected || st.Done() {
 					t.Errorf("%d, frame %d: %v, %v", kind, how, state, st)
 				}
 			}
@@ -105,7 +106,7 @@ func TestRefusedFrameEndsConnection(t *testing.T) {
 // connection that the one before it was of.
 func TestStrayFramesEndNothing(t *testing.T) {
 	for _, stray := range [][]byte{alignedBytes(0), alignedBytes(10), alignedBytes(60), append(alignedBytes(60), 1, 2, 3), alignedBytes(100), alignedBytes(1500)} {
-		for _, sort := range [][2]byte{{8, 6}, {0, 0}, descriptors.EtherType} {
+		for _, sort := range [][2]byte{{8, 6}, {0, 0}, datasheet.EtherType} {
 			x := newVictim(t, laneVictim)
 			x.play([3]byte{0, 100, 0})
 			x.play([3]byte{1, 50, 0})
@@ -113,7 +114,7 @@ func TestStrayFramesEndNothing(t *testing.T) {
 			copy(frame[min(len(frame), 12):], sort[:])
 			*x.w.b.port.in = append(*x.w.b.port.in, frame)
 			x.w.settleOnly(x.w.b)
-			if s := x.p.state(); s != descriptors.StateConnected {
+			if s := x.p.state(); s != datasheet.StateConnected {
 				t.Errorf("%d bytes of type %x: %v", len(stray), sort, s)
 			}
 		}
@@ -127,7 +128,7 @@ type victim struct {
 	p        *vi
 	data     uint32 // handle of the region that data is in
 	ds       []*descriptors.Descriptor
-	template descriptors.Header
+	template datasheet.Header
 	psn      uint32 // of the next frame
 	message  uint32
 	part     uint32 // bytes of the message that have been sent in parts
@@ -162,7 +163,7 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 		w.b.e.Exclusive(func() { w.b.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0) })
 	}
 	w.a.port.spoil = func(frame []byte) [][]byte {
-		if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData {
+		if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameData {
 			x.template = *h
 		}
 		return [][]byte{frame}
@@ -182,14 +183,14 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 	w.settle()
 	w.b.calls = kind == laneVictim || kind == slotsVictim
 	w.b.port.spoil = func(frame []byte) [][]byte {
-		if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData {
-			x.note(h, frame[descriptors.HeaderSize:])
+		if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameData {
+			x.note(h, frame[datasheet.HeaderSize:])
 		}
 		return [][]byte{frame}
 	}
 	if x.shorts != nil {
-		x.shorts.seen = func(s descriptors.ShortHeader, payload []byte) {
-			h := &descriptors.Header{Flags: descriptors.FrameFirst | descriptors.FrameLast, Message: x.numbered,
+		x.shorts.seen = func(s datasheet.ShortHeader, payload []byte) {
+			h := &datasheet.Header{Flags: datasheet.FrameFirst | datasheet.FrameLast, Message: x.numbered,
 				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(s.Credit)}
 			x.note(h, payload)
 		}
@@ -201,17 +202,17 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 }
 
 // note keeps what a data frame of the NIC says.
-func (x *victim) note(h *descriptors.Header, payload []byte) {
-	if h.Flags&descriptors.FrameLast != 0 {
+func (x *victim) note(h *datasheet.Header, payload []byte) {
+	if h.Flags&datasheet.FrameLast != 0 {
 		x.numbered++
 	}
-	fmt.Fprintln(&x.sent, h.Flags&^descriptors.FrameAckRequest, h.Message, h.Offset, h.Extent, h.Length, h.Immediate, uint16(h.Credit),
-		descriptors.FrameChecksumOf(append(make([]byte, descriptors.HeaderSize), payload...)))
+	fmt.Fprintln(&x.sent, h.Flags&^datasheet.FrameAckRequest, h.Message, h.Offset, h.Extent, h.Length, h.Immediate, uint16(h.Credit),
+		datasheet.FrameChecksumOf(append(make([]byte, datasheet.HeaderSize), payload...)))
 }
 
 func (x *victim) drops() uint64 {
 	e := x.w.b.e
-	return e.Counter(descriptors.CounterFramesDropped) + e.Counter(descriptors.CounterFramesDuplicate)
+	return e.Counter(datasheet.CounterFramesDropped) + e.Counter(datasheet.CounterFramesDuplicate)
 }
 
 // refused is how many frames were not taken.
@@ -234,10 +235,10 @@ func (x *victim) play(op [3]byte) {
 		if op[1]&1 != 0 {
 			h = x.p.handle
 		}
-		start(n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
+		start(n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
 	case 3:
 		if op[1]&1 != 0 {
-			x.register(descriptors.AccessReadOnly)
+			x.register(datasheet.AccessReadOnly)
 		} else {
 			x.register(0)
 		}
@@ -299,22 +300,22 @@ func (x *victim) play(op [3]byte) {
 		x.p.postSend(run...)
 	case 8:
 		if op[1]&1 != 0 {
-			start(n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: x.p.id})
+			start(n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: x.p.id})
 			break
 		}
 		h := x.template
-		h.Type, h.Flags, h.Length, h.Message, h.Extent, h.Immediate = descriptors.FrameDisconnect, 0, 0, uint32(op[2]), 0, uint32(op[1])
+		h.Type, h.Flags, h.Length, h.Message, h.Extent, h.Immediate = datasheet.FrameDisconnect, 0, 0, uint32(op[2]), 0, uint32(op[1])
 		x.arrive(&h, nil)
 	}
 	x.w.settleOnly(n)
 }
 
 // register registers the half of the memory that data is in.
-func (x *victim) register(access descriptors.Access) {
+func (x *victim) register(access datasheet.Access) {
 	n, half := x.w.b, uint64(len(x.w.b.mem))/2
-	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+	r := do(n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 		Address: hostBase + half, Length: half, IOVA: busBase + half, Access: access})
-	x.data = descriptors.Reply[descriptors.RegionReply](r).Handle
+	x.data = datasheet.Reply[datasheet.RegionReply](r).Handle
 }
 
 // descriptor makes one over a buffer in the data's region.
@@ -345,22 +346,22 @@ func (x *victim) descriptor(size int, how byte) (*descriptors.Descriptor, []byte
 // send has a data frame arrive, of which how says what is wrong.
 func (x *victim) send(length, extent uint32, how byte) {
 	h := x.template
-	h.Flags &^= descriptors.FrameFirst | descriptors.FrameLast | descriptors.FrameAckRequest
+	h.Flags &^= datasheet.FrameFirst | datasheet.FrameLast | datasheet.FrameAckRequest
 	h.PSN, h.Message, h.Offset, h.Length, h.Extent = x.psn, x.message, 0, uint16(length), extent
 	if extent != length {
 		h.Offset = x.part
 	}
 	if h.Offset == 0 {
-		h.Flags |= descriptors.FrameFirst
+		h.Flags |= datasheet.FrameFirst
 	}
 	if h.Offset+length == extent {
-		h.Flags |= descriptors.FrameLast
+		h.Flags |= datasheet.FrameLast
 	}
 	payload := pattern(int(length), uint64(x.psn-x.template.PSN))
 	x.psn++
 	switch how % 32 {
 	case 1:
-		h.Flags, h.Immediate = h.Flags|descriptors.FrameImmediate, 0x1234
+		h.Flags, h.Immediate = h.Flags|datasheet.FrameImmediate, 0x1234
 	case 2:
 		h.Key++
 	case 3:
@@ -386,13 +387,13 @@ func (x *victim) send(length, extent uint32, how byte) {
 	case 13:
 		h.Ack += 100
 	case 14:
-		h.Flags |= descriptors.FrameFlagsReserved
+		h.Flags |= datasheet.FrameFlagsReserved
 	case 15:
-		h.Flags |= descriptors.FrameChecksum
+		h.Flags |= datasheet.FrameChecksum
 	case 16:
 		h.Version++
 	case 17:
-		h.Flags |= descriptors.FrameReference
+		h.Flags |= datasheet.FrameReference
 	case 18:
 		payload = append(payload, 1, 2, 3)
 	case 19:
@@ -400,16 +401,16 @@ func (x *victim) send(length, extent uint32, how byte) {
 	case 20:
 		h.Ack -= 3
 	case 21:
-		h.Flags ^= descriptors.FrameFirst | descriptors.FrameLast
+		h.Flags ^= datasheet.FrameFirst | datasheet.FrameLast
 	case 22:
-		h.Type = descriptors.FrameProbe
+		h.Type = datasheet.FrameProbe
 	case 23:
-		h.Extent = descriptors.MaxTransfer + 1
+		h.Extent = datasheet.MaxTransfer + 1
 	}
 	switch how % 32 {
 	case 0, 2, 3, 4, 12, 13: // a short frame can say so
 		if x.shorts != nil && length == extent && length != 0 {
-			x.shorts.arrive(descriptors.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN), Ack: uint16(h.Ack),
+			x.shorts.arrive(datasheet.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN), Ack: uint16(h.Ack),
 				Credit: uint16(h.Credit), Tag: uint16(h.Key)}, payload, false)
 			return
 		}
@@ -417,10 +418,10 @@ func (x *victim) send(length, extent uint32, how byte) {
 	x.arrive(&h, payload)
 }
 
-func (x *victim) arrive(h *descriptors.Header, payload []byte) {
-	frame := alignedBytes(descriptors.HeaderSize + len(payload))
-	*descriptors.HeaderAt(frame) = *h
-	copy(frame[descriptors.HeaderSize:], payload)
+func (x *victim) arrive(h *datasheet.Header, payload []byte) {
+	frame := alignedBytes(datasheet.HeaderSize + len(payload))
+	*datasheet.HeaderAt(frame) = *h
+	copy(frame[datasheet.HeaderSize:], payload)
 	in := x.w.b.port.in
 	*in = append(*in, frame)
 }
@@ -436,7 +437,7 @@ func (x *victim) seen() string {
 	}
 	half := n.mem[len(n.mem)/2:]
 	if i := slices.IndexFunc(half, func(c byte) bool { return c != 0 }); i >= 0 {
-		fmt.Fprintf(b, "%x", descriptors.FrameChecksumOf(append(make([]byte, descriptors.HeaderSize), half...)))
+		fmt.Fprintf(b, "%x", datasheet.FrameChecksumOf(append(make([]byte, datasheet.HeaderSize), half...)))
 	}
 	return b.String()
 }

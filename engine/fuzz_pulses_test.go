@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -27,7 +27,7 @@ func FuzzPulses(f *testing.F) {
 		r, in := p.descriptor(5000)
 		copy(out[0], pattern(5000, 1))
 		host := w.a.newPump()
-		const logSize = descriptors.DMARecordSize << 8
+		const logSize = datasheet.DMARecordSize << 8
 		_, _, logA := w.a.alloc(2 * logSize)
 		_, _, logB := w.b.alloc(2 * logSize)
 		p.postRecv(r)

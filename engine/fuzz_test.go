@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // smallMemory makes a world cheap enough to build for every input.
@@ -22,14 +23,14 @@ func FuzzFrames(f *testing.F) {
 	f.Add(uint8(1), uint32(63), uint32(1), uint32(5), []byte("hello"))
 	f.Add(uint8(2), uint32(1), uint32(0xffffffff), uint32(0), []byte{})
 	f.Add(uint8(2), uint32(0), uint32(0x80000000), uint32(0x3ffffff), []byte{})
-	f.Add(uint8(4), uint32(0), uint32(0), uint32(0), make([]byte, descriptors.ConnectBodySize))
+	f.Add(uint8(4), uint32(0), uint32(0), uint32(0), make([]byte, datasheet.ConnectBodySize))
 	f.Add(uint8(7), uint32(0), uint32(0), uint32(0), []byte{})
 	f.Add(uint8(0x21), uint32(0), uint32(0), uint32(100), []byte("payload"))
 	f.Add(uint8(0xa1), uint32(5), uint32(0), uint32(7)|1<<26, []byte("payload"))
 	f.Fuzz(func(t *testing.T, kind uint8, psn, number, extent uint32, payload []byte) {
-		w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) {
+		w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) {
 			if kind&0x80 != 0 {
-				b.Reliability = descriptors.Unreliable
+				b.Reliability = datasheet.Unreliable
 			}
 		}, smallMemory, inParts(func(p *parts) {
 			if kind&0x20 != 0 { // frames arrive bit by bit
@@ -42,7 +43,7 @@ func FuzzFrames(f *testing.F) {
 		w.settle()
 		// A frame of the connection shows its key.
 		var key uint32
-		w.a.port.spoil = func(b []byte) [][]byte { key = descriptors.HeaderAt(b).Key; return nil }
+		w.a.port.spoil = func(b []byte) [][]byte { key = datasheet.HeaderAt(b).Key; return nil }
 		d, _ := v.descriptor(1)
 		v.postSend(d)
 		w.settle()
@@ -50,11 +51,11 @@ func FuzzFrames(f *testing.F) {
 		if len(payload) > 1900 {
 			payload = payload[:1900]
 		}
-		frame := alignedBytes(descriptors.HeaderSize + len(payload))
-		copy(frame[descriptors.HeaderSize:], payload)
-		h := descriptors.HeaderAt(frame)
-		*h = descriptors.Header{Destination: w.b.e.MAC(), Source: w.a.e.MAC(), EtherType: descriptors.EtherType,
-			Version: descriptors.WireVersion, Type: descriptors.FrameType(kind & 0x0f), Flags: descriptors.FrameFlags(extent >> 26),
+		frame := alignedBytes(datasheet.HeaderSize + len(payload))
+		copy(frame[datasheet.HeaderSize:], payload)
+		h := datasheet.HeaderAt(frame)
+		*h = datasheet.Header{Destination: w.b.e.MAC(), Source: w.a.e.MAC(), EtherType: datasheet.EtherType,
+			Version: datasheet.WireVersion, Type: datasheet.FrameType(kind & 0x0f), Flags: datasheet.FrameFlags(extent >> 26),
 			Length: uint16(len(payload)), DestinationEndpoint: p.id, SourceEndpoint: v.id, Key: key,
 			PSN: key + psn, Ack: psn, Credit: number, Message: number, Extent: extent & 0x3ffffff, Offset: extent & 0xff}
 		if kind&0x40 != 0 {
@@ -84,8 +85,8 @@ func FuzzFrames(f *testing.F) {
 func FuzzDescriptors(f *testing.F) {
 	f.Add(make([]byte, 64), uint32(0), false)
 	good := alignedBytes(64)
-	*descriptors.ControlAt(good) = descriptors.ControlSegment{SegCount: 1, Length: 5}
-	*descriptors.DataSegmentAt(good[32:]) = descriptors.DataSegment{Address: hostBase + 100, Handle: 1 << 20, Length: 5}
+	*datasheet.ControlAt(good) = datasheet.ControlSegment{SegCount: 1, Length: 5}
+	*datasheet.DataSegmentAt(good[32:]) = datasheet.DataSegment{Address: hostBase + 100, Handle: 1 << 20, Length: 5}
 	f.Add(good, uint32(0), false)
 	f.Add(good, uint32(0), true)
 	f.Add(good[:40], uint32(32), true)
@@ -93,21 +94,21 @@ func FuzzDescriptors(f *testing.F) {
 		w, v, p := pair(t, unreliable, smallMemory)
 		mem, address, _ := v.n.alloc(8192)
 		copy(mem, image)
-		descriptors.ControlAt(mem).StoreStatus(0)
-		token := descriptors.Token{Address: address + uint64(skew), Handle: v.handle}
+		datasheet.ControlAt(mem).StoreStatus(0)
+		token := datasheet.Token{Address: address + uint64(skew), Handle: v.handle}
 		if receive {
 			v.recv.tokens[0] = token
 			v.recv.producer++
-			w.a.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellRecv, v.recv.producer)
+			w.a.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellRecv, v.recv.producer)
 			d, _ := p.descriptor(5)
 			p.postSend(d)
 		} else {
 			v.send.tokens[0] = token
 			v.send.producer++
-			w.a.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellSend, v.send.producer)
+			w.a.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellSend, v.send.producer)
 		}
 		w.settle()
-		q := descriptors.Reply[descriptors.EndpointReply](do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id}))
+		q := datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
 		if q.SendCompleted != v.send.producer || q.RecvCompleted != v.recv.producer {
 			t.Fatalf("a descriptor is stuck: %+v", *q)
 		}
@@ -121,22 +122,22 @@ func FuzzDescriptors(f *testing.F) {
 
 // FuzzCommands has admin commands of any content carried out.
 func FuzzCommands(f *testing.F) {
-	for op := range uint16(descriptors.OpResizeCQ) + 2 {
+	for op := range uint16(datasheet.OpResizeCQ) + 2 {
 		f.Add(op, []byte{1, 0, 0, 0, 1, 0, 0, 0, 1})
 		f.Add(op, []byte{2, 0, 0, 0, 1, 0, 0, 0, 2}) // a ring
 	}
-	ring := alignedBytes(descriptors.AdminEntrySize)
-	*descriptors.Body[descriptors.CreateEndpointBody](descriptors.CommandAt(ring)) = ringBody(nil)
-	f.Add(uint16(descriptors.OpCreateEndpoint), ring[8:56])
+	ring := alignedBytes(datasheet.AdminEntrySize)
+	*datasheet.Body[datasheet.CreateEndpointBody](datasheet.CommandAt(ring)) = ringBody(nil)
+	f.Add(uint16(datasheet.OpCreateEndpoint), ring[8:56])
 	f.Fuzz(func(t *testing.T, op uint16, body []byte) {
 		w := newRingWorld(t, smallMemory)
 		v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
 		connect(v, p)
 		w.a.newRing(v.handle, nil)
-		mem := alignedBytes(descriptors.AdminEntrySize)
+		mem := alignedBytes(datasheet.AdminEntrySize)
 		copy(mem[8:], body)
-		c := descriptors.CommandAt(mem)
-		c.Opcode, c.ID = descriptors.Opcode(op), 60_000
+		c := datasheet.CommandAt(mem)
+		c.Opcode, c.ID = datasheet.Opcode(op), 60_000
 		// The reply may come later or, for a wait of weeks, not at all; the NIC
 		// must live on either way.
 		v.n.e.Execute(c)
@@ -158,9 +159,9 @@ func FuzzRawFrames(f *testing.F) {
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, 1, 1}, uint8(3), engine.DefaultQueue, engine.DefaultQueue)
 	f.Add(make([]byte, 300), uint8(7), uint32(1), uint32(255))
 	f.Fuzz(func(t *testing.T, frame []byte, action uint8, to, entry uint32) {
-		w, v, p := frames(t, descriptors.EndpointPromiscuous, smallMemory)
+		w, v, p := frames(t, datasheet.EndpointPromiscuous, smallMemory)
 		q := w.b.newFrames(p.handle, 0)
-		table := q.table(entry%descriptors.PayloadEntries, 64)
+		table := q.table(entry%datasheet.PayloadEntries, 64)
 		w.b.use(&scripted{
 			filter: func(_ engine.Direction, b []byte, number uint32) (engine.Action, uint32, bool) {
 				if action&4 != 0 {

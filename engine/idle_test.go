@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // newIdle is a world in which each NIC has n VIs, all connected and with a receive
@@ -98,12 +99,12 @@ func TestIdleStep(t *testing.T) {
 func TestRinger(t *testing.T) {
 	w := newWorld(t)
 	v := w.a.newVI(w.a.memory(0, 0), nil)
-	for _, bad := range []uint64{descriptors.EndpointPage(v.id) + 4, 1 << 40} {
+	for _, bad := range []uint64{datasheet.EndpointPage(v.id) + 4, 1 << 40} {
 		if w.a.e.Ringer(bad) != nil {
 			t.Errorf("there is a doorbell at %#x", bad)
 		}
 	}
-	ring := w.a.e.Ringer(descriptors.EndpointPage(v.id) + descriptors.DoorbellSend)
+	ring := w.a.e.Ringer(datasheet.EndpointPage(v.id) + datasheet.DoorbellSend)
 	post := func(ring func(uint32)) *descriptors.Descriptor {
 		d, _ := v.descriptor(10)
 		v.send.tokens[v.send.producer] = d.Token()
@@ -112,7 +113,7 @@ func TestRinger(t *testing.T) {
 		return d
 	}
 	flushed := func(d *descriptors.Descriptor) bool {
-		return d.Status() == descriptors.StatusDone|descriptors.StatusFlushed
+		return d.Status() == datasheet.StatusDone|datasheet.StatusFlushed
 	}
 	// What is posted to a VI that is not connected ends, flushed, once the NIC knows of it.
 	if d := post(ring); !flushed(d) {
@@ -132,7 +133,7 @@ func TestRinger(t *testing.T) {
 	}
 	w.a.e.Step()
 	ring(v.send.producer + 1000)
-	if n := w.a.e.Counter(descriptors.CounterBadDoorbells); n != 1 || len(w.a.events) != 1 {
+	if n := w.a.e.Counter(datasheet.CounterBadDoorbells); n != 1 || len(w.a.events) != 1 {
 		t.Errorf("%d bad doorbells, events %v: want one, of an index that cannot be", n, w.a.events)
 	}
 }
@@ -146,7 +147,7 @@ func TestRingerOfMany(t *testing.T) {
 	var all sync.WaitGroup
 	for range vis {
 		v := w.a.newVI(h, nil)
-		ring := w.a.e.Ringer(descriptors.EndpointPage(v.id) + descriptors.DoorbellSend)
+		ring := w.a.e.Ringer(datasheet.EndpointPage(v.id) + datasheet.DoorbellSend)
 		d, _ := v.descriptor(10)
 		all.Go(func() {
 			for i := range posts {
@@ -164,7 +165,7 @@ func TestRingerOfMany(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := w.a.e.Counter(descriptors.CounterBadDoorbells); n != 0 {
+	if n := w.a.e.Counter(datasheet.CounterBadDoorbells); n != 0 {
 		t.Errorf("%d bad doorbells", n)
 	}
 }

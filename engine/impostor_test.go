@@ -3,8 +3,8 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // impostor sends to p, on the second NIC of a world, what its peer might send that
@@ -14,21 +14,21 @@ type impostor struct {
 	v, p *vi
 	// good is what the headers of all its data frames have in common; its PSN is that
 	// of the connection's first one.
-	good descriptors.Header
+	good datasheet.Header
 }
 
 // newImpostor makes a world with a connected VI at each end, and learns the
 // connection's key from the frame with which the client confirms it.
-func newImpostor(t testing.TB, change func(n *node, b *descriptors.CreateEndpointBody), options ...option) *impostor {
+func newImpostor(t testing.TB, change func(n *node, b *datasheet.CreateEndpointBody), options ...option) *impostor {
 	t.Helper()
 	x := &impostor{}
 	x.w = newWorld(t, append(options, func(c *engine.Config, p *port) {
 		if c.MAC[5] == 1 {
-			p.spoil = func(b []byte) [][]byte { x.good = *descriptors.HeaderAt(b); return [][]byte{b} }
+			p.spoil = func(b []byte) [][]byte { x.good = *datasheet.HeaderAt(b); return [][]byte{b} }
 		}
 	})...)
 	create := func(n *node) *vi {
-		return n.newVI(n.memory(0, 0), func(b *descriptors.CreateEndpointBody) {
+		return n.newVI(n.memory(0, 0), func(b *datasheet.CreateEndpointBody) {
 			if change != nil {
 				change(n, b)
 			}
@@ -38,19 +38,19 @@ func newImpostor(t testing.TB, change func(n *node, b *descriptors.CreateEndpoin
 	connect(x.v, x.p)
 	x.w.settle()
 	x.w.a.port.spoil = nil
-	x.good.Type, x.good.Flags, x.good.Extent, x.good.Offset = descriptors.FrameData, 0, 0, 0
+	x.good.Type, x.good.Flags, x.good.Extent, x.good.Offset = datasheet.FrameData, 0, 0, 0
 	return x
 }
 
 // unreliableVI is a change for newImpostor.
-func unreliableVI(_ *node, b *descriptors.CreateEndpointBody) { unreliable(b) }
+func unreliableVI(_ *node, b *datasheet.CreateEndpointBody) { unreliable(b) }
 
 // send has a data frame arrive: number counts PSNs from the connection's first, and
 // is for reliable ones only.
-func (x *impostor) send(number uint32, flags descriptors.FrameFlags, message, extent, offset uint32, payload []byte) {
-	b := alignedBytes(descriptors.HeaderSize + len(payload))
-	copy(b[descriptors.HeaderSize:], payload)
-	h := descriptors.HeaderAt(b)
+func (x *impostor) send(number uint32, flags datasheet.FrameFlags, message, extent, offset uint32, payload []byte) {
+	b := alignedBytes(datasheet.HeaderSize + len(payload))
+	copy(b[datasheet.HeaderSize:], payload)
+	h := datasheet.HeaderAt(b)
 	*h = x.good
 	h.PSN, h.Flags, h.Length = h.PSN+number, flags, uint16(len(payload))
 	h.Message, h.Extent, h.Offset = message, extent, offset
@@ -66,8 +66,8 @@ func (x *impostor) arrive(b []byte) {
 }
 
 // counts are what p's NIC says of p.
-func (x *impostor) counts() descriptors.EndpointReply {
-	return *descriptors.Reply[descriptors.EndpointReply](do(x.p.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: x.p.id}))
+func (x *impostor) counts() datasheet.EndpointReply {
+	return *datasheet.Reply[datasheet.EndpointReply](do(x.p.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: x.p.id}))
 }
 
 // mustServe checks that p can be disconnected and destroyed, which flushes what was
@@ -75,7 +75,7 @@ func (x *impostor) counts() descriptors.EndpointReply {
 func (x *impostor) mustServe(t testing.TB) {
 	t.Helper()
 	for _, v := range []*vi{x.p, x.v} {
-		do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+		do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 	}
 	for i, d := range x.p.recv.posted {
 		if !d.Status().Done() {
@@ -85,7 +85,7 @@ func (x *impostor) mustServe(t testing.TB) {
 	if c := x.counts(); c.RecvCompleted != x.p.recv.producer {
 		t.Errorf("%d of %d receives are completed", c.RecvCompleted, x.p.recv.producer)
 	}
-	do(x.p.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: x.p.id})
+	do(x.p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: x.p.id})
 	v, p := x.w.a.newVI(x.v.handle, nil), x.w.b.newVI(x.p.handle, nil)
 	connect(v, p)
 	if sent, received, got := message(v, p, []byte("alive")); sent.Failed() || received.Failed() || string(got) != "alive" {

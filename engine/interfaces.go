@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ErrConfig is wrapped by the errors of New.
@@ -77,10 +77,10 @@ type Paced interface {
 type Peers interface {
 	// Toward says to which station the frames go that are reserved next: Reserve returns nil while
 	// there is no room on the way there. The zero station stands for one that is not known yet.
-	Toward(station descriptors.MAC)
+	Toward(station datasheet.MAC)
 	// Peer returns the way to a station if nothing is lost on it, else nil. Soon says that there may
 	// be one in a moment.
-	Peer(station descriptors.MAC) (way Lossless, soon bool)
+	Peer(station datasheet.MAC) (way Lossless, soon bool)
 }
 
 // Lossless is implemented by ports of wires with two ends that neither lose, double,
@@ -124,10 +124,10 @@ type Slots interface {
 	ReserveShort(n int) []byte
 	// CommitShort commits the frame in the space that ReserveShort returned last. lent says that a
 	// table of references (8.10) of at most seven is in the place of its payload.
-	CommitShort(h descriptors.ShortHeader, lent bool)
+	CommitShort(h datasheet.ShortHeader, lent bool)
 	// Short returns the header of the frame that Receive returned last, of which that was the
 	// payload. ok is false if it is no short one: then its header is in front of it.
-	Short() (h descriptors.ShortHeader, lent, ok bool)
+	Short() (h datasheet.ShortHeader, lent, ok bool)
 }
 
 // Lender is implemented by ports whose peer can read memory of this host, so that
@@ -160,7 +160,7 @@ type Lender interface {
 type Direct interface {
 	// Table is the table that the peer can read and not write, nil if there is none. Once it
 	// is nil it stays so, as after the port is closed.
-	Table() *descriptors.DirectTable
+	Table() *datasheet.DirectTable
 	// Welcome says whether the peer may carry out operations; at first it may not. If not, it
 	// waits as Settle does.
 	Welcome(ok bool)
@@ -172,7 +172,7 @@ type Direct interface {
 	// Begin says that this end copies, and returns the peer's table. A peer that keeps to the
 	// rules takes nothing back until End. Begin returns nil if wire is not the number of the
 	// wire, or the peer does not let this end copy. Then there is nothing to end.
-	Begin(wire uint32) *descriptors.DirectTable
+	Begin(wire uint32) *datasheet.DirectTable
 	// Reach returns n bytes of the peer's memory id from offset on, for writing or for reading,
 	// or nil if it cannot. They stay until End.
 	Reach(id uint32, offset, n uint64, write bool) []byte
@@ -199,5 +199,5 @@ type Host interface {
 	Interrupt(vector uint16)
 	// AdminEntry delivers a reply or an event. Flags is not set yet. The entry
 	// is valid during the call only.
-	AdminEntry(e *descriptors.AdminEntry)
+	AdminEntry(e *datasheet.AdminEntry)
 }

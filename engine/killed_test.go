@@ -16,6 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -100,11 +101,11 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 		t.Fatal(line, err)
 	}
 	go io.Copy(io.Discard, out)
-	id := start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 20_000,
-		RemoteMAC: descriptors.MAC{2, 0, 0, 0, 0, 9}, Remote: disc("killed")})
+	id := start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 20_000,
+		RemoteMAC: datasheet.MAC{2, 0, 0, 0, 0, 9}, Remote: disc("killed")})
 	for end := time.Now().Add(20 * time.Second); ; w.a.e.Step() {
 		if reply, ok := w.a.replies[id]; ok {
-			if reply.Result != descriptors.ResultSuccess {
+			if reply.Result != datasheet.ResultSuccess {
 				t.Fatal(reply.Result)
 			}
 			break
@@ -119,7 +120,7 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 	var sends []*descriptors.Descriptor
 	done := 0
 	for lost := false; !lost || done < len(sends); {
-		if lost = v.state() != descriptors.StateConnected; !lost && len(sends)-done < 32 && len(sends) < killedMessages {
+		if lost = v.state() != datasheet.StateConnected; !lost && len(sends)-done < 32 && len(sends) < killedMessages {
 			i := len(sends)
 			d, bufs := v.descriptor(killedSize(i))
 			copy(bufs[0], pattern(killedSize(i), uint64(i)))
@@ -179,7 +180,7 @@ func sharedMemory(t testing.TB, path string) []byte {
 func takeMessages(t *testing.T, folder string) {
 	mem := sharedMemory(t, filepath.Join(folder, "memory"))
 	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), mem), func(c *engine.Config, _ *port) {
-		c.MAC = descriptors.MAC{2, 0, 0, 0, 0, 9}
+		c.MAC = datasheet.MAC{2, 0, 0, 0, 0, 9}
 	})
 	n := w.a
 	_, base, _ := n.alloc(killedMessages * killedStride)
@@ -204,15 +205,15 @@ func takeMessages(t *testing.T, folder string) {
 	for range 48 {
 		post()
 	}
-	wait := start(n, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 20_000, Local: disc("killed")})
+	wait := start(n, datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 20_000, Local: disc("killed")})
 	fmt.Println("ready")
 	done, accepted := 0, false
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		n.e.Step()
 		if r, ok := n.replies[wait]; ok && !accepted {
 			accepted = true
-			c := descriptors.Reply[descriptors.ConnectionReply](&r)
-			start(n, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c.Connection, Endpoint: v.id, TimeoutMS: 20_000})
+			c := datasheet.Reply[datasheet.ConnectionReply](&r)
+			start(n, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c.Connection, Endpoint: v.id, TimeoutMS: 20_000})
 		}
 		for done < len(posted) && posted[done].Status().Done() {
 			done++

@@ -1,22 +1,22 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // kind is what endpoints of one kind do in their own way. What a connection
 // needs is in its endpoint.
 type kind interface {
 	// check names what is wrong with a new endpoint, besides what is with any.
-	check(b *descriptors.CreateEndpointBody) refusal
+	check(b *datasheet.CreateEndpointBody) refusal
 	// create takes what a new endpoint needs besides its queues. The reply says what the
 	// host is to know of it.
-	create(ep *endpoint) (reply descriptors.EndpointCreated, why refusal)
+	create(ep *endpoint) (reply datasheet.EndpointCreated, why refusal)
 	// destroy gives back what create took.
 	destroy(ep *endpoint)
 	// connects reports whether an endpoint connects to another one. Others are open
 	// from their creation on, and anybody may send them frames.
 	connects() bool
 	// open prepares an endpoint for its connection to peer, or for its use without.
-	open(ep *endpoint, peer *descriptors.ConnectBody)
+	open(ep *endpoint, peer *datasheet.ConnectBody)
 	// close ends what open began.
 	close(ep *endpoint)
 
@@ -27,7 +27,7 @@ type kind interface {
 	fetch(ep *endpoint, q *workQueue, l *layout)
 	// complete ends the oldest message of a queue, which is l: of length bytes, with
 	// immediate data if st says so. st lacks StatusDone and the operation.
-	complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st descriptors.Status)
+	complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st datasheet.Status)
 
 	// transmit sends up to budget frames. It reports whether the endpoint could send
 	// more if the wire took it.
@@ -37,21 +37,21 @@ type kind interface {
 	sent(ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool)
 	// failed ends a message whose payload could not be read: the application took the
 	// memory away while the message was under way.
-	failed(ep *endpoint, m *sending, again bool, st descriptors.Status)
+	failed(ep *endpoint, m *sending, again bool, st datasheet.Status)
 
 	// flush ends the sends that are being worked on, the oldest with status first.
-	flush(ep *endpoint, first descriptors.Status)
+	flush(ep *endpoint, first datasheet.Status)
 
 	// posted takes note of receives that the host has posted.
 	posted(ep *endpoint)
 	// destination decides where a message goes of which h is the first frame that has come.
 	// It returns st, the status of the receive, or what is wrong with that memory.
-	destination(ep *endpoint, in *receipt, st descriptors.Status, h *descriptors.Header) descriptors.Status
+	destination(ep *endpoint, in *receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status
 	// take decides about a frame for the endpoint by its header. payload is whole only if the
 	// frame has arrived whole, as all do that are no data frames.
-	take(ep *endpoint, h *descriptors.Header, payload []byte) verdict
+	take(ep *endpoint, h *datasheet.Header, payload []byte) verdict
 	// placed takes note of a data frame whose payload is where take said.
-	placed(ep *endpoint, h *descriptors.Header)
+	placed(ep *endpoint, h *datasheet.Header)
 }
 
 // vi is what all VIs of an engine have in common.
@@ -61,33 +61,33 @@ func (vi) connects() bool         { return true }
 func (vi) close(*endpoint)        {}
 func (vi) posted(*endpoint)       {}
 func (k vi) destroy(ep *endpoint) { k.regions.forgetRings(ep) }
-func (k vi) create(ep *endpoint) (reply descriptors.EndpointCreated, why refusal) {
-	if ep.options&descriptors.EndpointEager != 0 {
+func (k vi) create(ep *endpoint) (reply datasheet.EndpointCreated, why refusal) {
+	if ep.options&datasheet.EndpointEager != 0 {
 		var ok bool
 		if reply, ok = k.regions.pushRings(ep); !ok {
-			return descriptors.EndpointCreated{}, refusal{descriptors.ResultResource, fieldOptions}
+			return datasheet.EndpointCreated{}, refusal{datasheet.ResultResource, fieldOptions}
 		}
 	}
 	return reply, why
 }
 func (k vi) fetch(ep *endpoint, q *workQueue, l *layout) { k.regions.fetch(ep, q, l) }
-func (k vi) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st descriptors.Status) {
+func (k vi) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st datasheet.Status) {
 	k.cqs.complete(ep, q, l, length, immediate, st)
 }
-func (k vi) check(b *descriptors.CreateEndpointBody) refusal {
+func (k vi) check(b *datasheet.CreateEndpointBody) refusal {
 	switch {
-	case b.Options&^(descriptors.EndpointBreaks|descriptors.EndpointShares|descriptors.EndpointEager) != 0,
-		b.Options&descriptors.EndpointBreaks != 0 && b.Reliability == descriptors.Unreliable:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
-	case b.Options&descriptors.EndpointEager != 0 && k.regions.sram.bytes == nil:
-		return refusal{descriptors.ResultNotSupported, fieldOptions}
+	case b.Options&^(datasheet.EndpointBreaks|datasheet.EndpointShares|datasheet.EndpointEager) != 0,
+		b.Options&datasheet.EndpointBreaks != 0 && b.Reliability == datasheet.Unreliable:
+		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+	case b.Options&datasheet.EndpointEager != 0 && k.regions.sram.bytes == nil:
+		return refusal{datasheet.ResultNotSupported, fieldOptions}
 	}
 	return refusal{}
 }
 
 // destination implements kind: a message goes to the memory of its receive descriptor, or where
 // an entry of the payload table says, which a program has chosen.
-func (k vi) destination(ep *endpoint, in *receipt, st descriptors.Status, h *descriptors.Header) descriptors.Status {
+func (k vi) destination(ep *endpoint, in *receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
 	room, entry := in.total, k.rx.entry
 	if in.tabled = entry != nil; in.tabled {
 		l := &in.entry
@@ -99,7 +99,7 @@ func (k vi) destination(ep *endpoint, in *receipt, st descriptors.Status, h *des
 	case st != 0:
 		return st
 	case h.Extent > room:
-		return descriptors.StatusLengthError
+		return datasheet.StatusLengthError
 	case in.tabled:
 		return k.regions.check(&in.entry, ep.ptag, true)
 	}
@@ -107,16 +107,16 @@ func (k vi) destination(ep *endpoint, in *receipt, st descriptors.Status, h *des
 }
 
 // allows says what is wrong with an RDMA operation of the endpoint that is sound.
-func (ep *endpoint) allows(op descriptors.Control) descriptors.Status {
-	right := descriptors.AccessRDMAWrite
-	if op == descriptors.OpRDMARead {
-		right = descriptors.AccessRDMARead
+func (ep *endpoint) allows(op datasheet.Control) datasheet.Status {
+	right := datasheet.AccessRDMAWrite
+	if op == datasheet.OpRDMARead {
+		right = datasheet.AccessRDMARead
 	}
 	switch {
-	case !ep.kind.connects(), right == descriptors.AccessRDMARead && ep.rel == nil:
-		return descriptors.StatusFormatError
+	case !ep.kind.connects(), right == datasheet.AccessRDMARead && ep.rel == nil:
+		return datasheet.StatusFormatError
 	case ep.allowed&right == 0:
-		return descriptors.StatusRDMAProtection
+		return datasheet.StatusRDMAProtection
 	}
 	return 0
 }

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
 // connection is over a wire that loses nothing, the frame is its next, nobody but the
@@ -8,35 +8,35 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // it returns false, and nothing has happened: the frame takes the way from takeFrame on,
 // which ends the same.
 func (r *receiver) lane(buf []byte) bool {
-	on := descriptors.HeaderAt(buf)
+	on := datasheet.HeaderAt(buf)
 	if on == nil || r.hooks&arriveWhole != 0 {
 		return false
 	}
 	h := &r.header
 	*h = *on
 	ep := r.endpoint(h.DestinationEndpoint)
-	if ep == nil || ep.rel == nil || ep.rel.wire == 0 || ep.state != descriptors.StateConnected {
+	if ep == nil || ep.rel == nil || ep.rel.wire == 0 || ep.state != datasheet.StateConnected {
 		return false
 	}
 	rel := ep.rel
-	const alone = descriptors.FrameFirst | descriptors.FrameLast
-	if !h.SamePath(&rel.inbound) || h.Flags&^descriptors.FrameImmediate != alone ||
+	const alone = datasheet.FrameFirst | datasheet.FrameLast
+	if !h.SamePath(&rel.inbound) || h.Flags&^datasheet.FrameImmediate != alone ||
 		h.PSN != rel.expect || h.Message != rel.done || h.Offset != 0 || h.Extent != uint32(h.Length) ||
-		int(h.Length) > len(buf)-descriptors.HeaderSize || int32(h.Ack-rel.nxt) > 0 {
+		int(h.Length) > len(buf)-datasheet.HeaderSize || int32(h.Ack-rel.nxt) > 0 {
 		return false
 	}
 	in := r.await(ep, h.Extent)
 	if in == nil || h.Length != 0 && !r.dma.movers[Receive].Whole(int(h.Length), 0) {
 		return false
 	}
-	var flags descriptors.Status
-	if h.Flags&descriptors.FrameImmediate != 0 {
-		flags = descriptors.StatusImmediate
+	var flags datasheet.Status
+	if h.Flags&datasheet.FrameImmediate != 0 {
+		flags = datasheet.StatusImmediate
 	}
 	if in.pushed != nil {
 		in.pushed.void(in.pushedAt, uint64(h.Length))
 	}
-	copy(in.memory, buf[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)])
+	copy(in.memory, buf[datasheet.HeaderSize:datasheet.HeaderSize+int(h.Length)])
 	r.arrived(ep, in, h.Extent, h.Ack, h.Credit, h.Immediate, flags)
 	return true
 }
@@ -53,7 +53,7 @@ func (r *receiver) await(ep *endpoint, n uint32) *receipt {
 }
 
 // arrived completes the message of n bytes that has been copied to its place, and gives its frame back.
-func (r *receiver) arrived(ep *endpoint, in *receipt, n, ack, credit, immediate uint32, flags descriptors.Status) {
+func (r *receiver) arrived(ep *endpoint, in *receipt, n, ack, credit, immediate uint32, flags datasheet.Status) {
 	rel := ep.rel
 	r.countReceived(int(n))
 	rel.hear(&r.clock)
@@ -64,7 +64,7 @@ func (r *receiver) arrived(ep *endpoint, in *receipt, n, ack, credit, immediate 
 		rel.answerCredit()
 	}
 	rel.nic.handed = true
-	r.count(descriptors.CounterMessagesReceived, 1)
+	r.count(datasheet.CounterMessagesReceived, 1)
 	if ep.plain {
 		r.cqs.complete(ep, &ep.recv, &in.layout, n, immediate, flags)
 	} else {

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // lendFrom is how many bytes a frame must stand for at least before they are lent
@@ -20,7 +20,7 @@ func (t *transmitter) lends(ep *endpoint) bool {
 
 // sendLent is sendData for a frame of n bytes that go as references. It answers
 // frameCopied, and nothing has happened, if they have to go as they are.
-func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags descriptors.FrameFlags, behind int, again bool) outcome {
+func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, flags datasheet.FrameFlags, behind int, again bool) outcome {
 	count, st := t.refer(&m.layout, offset, n, ep.ptag)
 	switch {
 	case st != 0:
@@ -30,15 +30,15 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 		return frameCopied
 	}
 	at := headerSize(m.frames)
-	buf := t.reserve(&ep.remote.mac, at+count*descriptors.ReferenceSize)
+	buf := t.reserve(&ep.remote.mac, at+count*datasheet.ReferenceSize)
 	if buf == nil {
 		return frameWaiting
 	}
 	if !t.dma.movers[Transmit].Whole(int(n), behind) {
 		return frameCopied
 	}
-	credit := head(buf, ep, m, psn, offset, n, flags|descriptors.FrameReference)
-	copy(descriptors.ReferencesAt(buf[at:]), t.references[:count])
+	credit := head(buf, ep, m, psn, offset, n, flags|datasheet.FrameReference)
+	copy(datasheet.ReferencesAt(buf[at:]), t.references[:count])
 	t.handOver(int(n))
 	t.lender.Lent(ep.id)
 	if r := ep.rel; int32(psn-r.lent) >= 0 {
@@ -52,7 +52,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 // of a message, from offset on, and where the peer finds them. The count of
 // references is 0 if the peer does not find all of them, or only with too many
 // references.
-func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st descriptors.Status) {
+func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st datasheet.Status) {
 	if l.eager&eagerData != 0 {
 		// The peer does not find what the NIC has of it.
 		w := t.regions.unpushed(l, offset, n)
@@ -63,7 +63,7 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 		if !ok {
 			return 0, 0
 		}
-		t.references[0] = descriptors.Reference{Region: id, Length: n, Offset: at}
+		t.references[0] = datasheet.Reference{Region: id, Length: n, Offset: at}
 		return 1, 0
 	}
 	for ; n > 0; count++ {
@@ -78,7 +78,7 @@ func (t *transmitter) refer(l *layout, offset, n, tag uint32) (count int, st des
 		if !ok {
 			return 0, 0
 		}
-		t.references[count] = descriptors.Reference{Region: id, Length: uint32(len(w)), Offset: at}
+		t.references[count] = datasheet.Reference{Region: id, Length: uint32(len(w)), Offset: at}
 		offset, n = offset+uint32(len(w)), n-uint32(len(w))
 	}
 	return count, 0

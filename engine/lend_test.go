@@ -5,45 +5,45 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // TestLentMessages: what may be lent is, and arrives as if it had been copied.
 func TestLentMessages(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for wire, o := range map[string]option{"whole frames": func(*engine.Config, *port) {}, "in parts": inParts(nil)} {
 			t.Run(wire, func(t *testing.T) {
 				w, v, p, a, b := lentPair(t, 8192, change, o)
 				references := 0
-				w.a.watchData(func(h *descriptors.Header, f []byte) {
+				w.a.watchData(func(h *datasheet.Header, f []byte) {
 					n := min(h.Extent-h.Offset, 8192)
 					if uint32(h.Length) != n {
 						t.Errorf("%d bytes of %d at %d", h.Length, h.Extent, h.Offset)
 					}
-					if h.Flags&descriptors.FrameReference == 0 {
-						if len(f) != descriptors.HeaderSize+int(n) {
+					if h.Flags&datasheet.FrameReference == 0 {
+						if len(f) != datasheet.HeaderSize+int(n) {
 							t.Errorf("a frame of %d bytes carries %d", len(f), n)
 						}
 						return
 					}
 					references++
-					if level == descriptors.Unreliable {
+					if level == datasheet.Unreliable {
 						t.Error("an unreliable connection lends")
 					}
-					if len(f) != descriptors.HeaderSize+descriptors.ReferenceSize {
+					if len(f) != datasheet.HeaderSize+datasheet.ReferenceSize {
 						t.Errorf("a frame of %d bytes refers to %d", len(f), n)
 					}
 				})
-				sent := w.a.e.Counter(descriptors.CounterBytesSent)
-				got := w.b.e.Counter(descriptors.CounterBytesReceived)
+				sent := w.a.e.Counter(datasheet.CounterBytesSent)
+				got := w.b.e.Counter(datasheet.CounterBytesReceived)
 				total := uint64(0)
 				for i, size := range []int{0, 1, 100, 4096, 8191, 8192, 8193, 65536, 1 << 20} {
 					mustArrive(t, v, p, size, uint64(i))
 					total += uint64(size)
 				}
-				if level == descriptors.Unreliable {
+				if level == datasheet.Unreliable {
 					if a.lent+b.got+references != 0 {
 						t.Errorf("%d lent, %d borrowed", a.lent, b.got)
 					}
@@ -51,13 +51,13 @@ func TestLentMessages(t *testing.T) {
 					// One each from 4096 to 8193, whose second frame is small.
 					t.Errorf("%d frames refer, %d lent, %d borrowed, want %d", references, a.lent, b.got, want)
 				}
-				if n := w.a.e.Counter(descriptors.CounterBytesSent) - sent; n != total {
+				if n := w.a.e.Counter(datasheet.CounterBytesSent) - sent; n != total {
 					t.Errorf("%d bytes counted as sent, want %d", n, total)
 				}
-				if n := w.b.e.Counter(descriptors.CounterBytesReceived) - got; n != total {
+				if n := w.b.e.Counter(datasheet.CounterBytesReceived) - got; n != total {
 					t.Errorf("%d bytes counted as received, want %d", n, total)
 				}
-				if n := w.b.e.Counter(descriptors.CounterFramesDropped); n != 0 {
+				if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 0 {
 					t.Errorf("%d frames dropped", n)
 				}
 			})
@@ -92,9 +92,9 @@ func TestLentSegments(t *testing.T) {
 				copy(b, pattern(len(b), uint64(i)))
 			}
 			refers := -1
-			w.a.watchData(func(h *descriptors.Header, f []byte) {
-				if refers = 0; h.Flags&descriptors.FrameReference != 0 {
-					refers = (len(f) - descriptors.HeaderSize) / descriptors.ReferenceSize
+			w.a.watchData(func(h *datasheet.Header, f []byte) {
+				if refers = 0; h.Flags&datasheet.FrameReference != 0 {
+					refers = (len(f) - datasheet.HeaderSize) / datasheet.ReferenceSize
 				}
 			})
 			p.postRecv(r)
@@ -126,7 +126,7 @@ func TestNotLent(t *testing.T) {
 		{"a wire with checksums", func(_ *engine.Config, p *port) { p.checksum = true }, nil},
 		{"a filter", nil, func(w *world, _ *lender) {
 			w.a.use(&scripted{filter: func(_ engine.Direction, f []byte, _ uint32) (engine.Action, uint32, bool) {
-				if isData(f) && len(f) != descriptors.HeaderSize+8000 {
+				if isData(f) && len(f) != datasheet.HeaderSize+8000 {
 					w.t.Errorf("a filter is shown %d bytes", len(f))
 				}
 				return engine.FramePass, 0, true
@@ -146,9 +146,9 @@ func TestNotLent(t *testing.T) {
 				tt.setup(w, a)
 			}
 			data := false
-			w.a.watchData(func(h *descriptors.Header, f []byte) {
+			w.a.watchData(func(h *datasheet.Header, f []byte) {
 				data = true
-				if h.Flags&descriptors.FrameReference != 0 {
+				if h.Flags&datasheet.FrameReference != 0 {
 					t.Error("a frame refers to its payload")
 				}
 			})
@@ -168,10 +168,10 @@ func TestLentFramesAreWhole(t *testing.T) {
 		if !isData(f) {
 			return
 		}
-		h := descriptors.HeaderAt(f)
-		if h.Flags&descriptors.FrameReference != 0 || len(f) != descriptors.HeaderSize+size || int(h.Length) != size {
+		h := datasheet.HeaderAt(f)
+		if h.Flags&datasheet.FrameReference != 0 || len(f) != datasheet.HeaderSize+size || int(h.Length) != size {
 			t.Errorf("a frame of %d bytes, flags %#x", len(f), h.Flags)
-		} else if !bytes.Equal(f[descriptors.HeaderSize:], pattern(size, 1)) {
+		} else if !bytes.Equal(f[datasheet.HeaderSize:], pattern(size, 1)) {
 			t.Error("it carries other bytes")
 		}
 	}
@@ -193,7 +193,7 @@ func TestLentFramesAreWhole(t *testing.T) {
 		w.b.port.mtu = 1000 // this side's frames are smaller
 		w.b.use(&scripted{filter: func(_ engine.Direction, f []byte, _ uint32) (engine.Action, uint32, bool) {
 			if isData(f) {
-				f[descriptors.HeaderSize] ^= 0xff
+				f[datasheet.HeaderSize] ^= 0xff
 			}
 			return engine.FramePass, 0, true
 		}}, engine.HookFilterReceive)
@@ -210,12 +210,12 @@ func TestLentFramesAreWhole(t *testing.T) {
 		w.b.use(&scripted{filter: func(_ engine.Direction, f []byte, _ uint32) (engine.Action, uint32, bool) {
 			if isData(f) && spoil {
 				spoil = false
-				descriptors.HeaderAt(f).Flags |= descriptors.FrameReference
+				datasheet.HeaderAt(f).Flags |= datasheet.FrameReference
 			}
 			return engine.FramePass, 0, true
 		}}, engine.HookFilterReceive)
 		mustArrive(t, v, p, size, 1)
-		if n := w.b.e.Counter(descriptors.CounterFramesDropped); n != 1 || b.got != 2 {
+		if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 1 || b.got != 2 {
 			t.Errorf("%d frames dropped, %d borrowed", n, b.got)
 		}
 	})
@@ -281,8 +281,8 @@ func TestLentOverBadWires(t *testing.T) {
 				for i := range 8 {
 					mustArrive(t, v, p, 40_000+i, uint64(i))
 				}
-				if a.lent < 80 || w.a.e.Counter(descriptors.CounterFramesRetransmitted) == 0 {
-					t.Errorf("%d lent, %d frames sent again", a.lent, w.a.e.Counter(descriptors.CounterFramesRetransmitted))
+				if a.lent < 80 || w.a.e.Counter(datasheet.CounterFramesRetransmitted) == 0 {
+					t.Errorf("%d lent, %d frames sent again", a.lent, w.a.e.Counter(datasheet.CounterFramesRetransmitted))
 				}
 			})
 		}

@@ -3,8 +3,8 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // lender is what a wire that lends has beyond others: each end can read the
@@ -38,7 +38,7 @@ func lending(size int, ends *[2]*lender) option {
 		if i++; i == len(ends) {
 			ends[0].peer, ends[1].peer = ends[1], ends[0]
 		}
-		p.mtu = descriptors.HeaderSize + size
+		p.mtu = datasheet.HeaderSize + size
 		if q := l.n.parts; q != nil {
 			c.Port = struct {
 				*parts
@@ -105,7 +105,7 @@ func (l *lender) Return() (valid bool) {
 }
 
 // lentPair is a pair on a wire that lends.
-func lentPair(t testing.TB, size int, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi, a, b *lender) {
+func lentPair(t testing.TB, size int, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, v, p *vi, a, b *lender) {
 	t.Helper()
 	var ends [2]*lender
 	w, v, p = pair(t, change, append(options, lending(size, &ends))...)
@@ -113,10 +113,10 @@ func lentPair(t testing.TB, size int, change func(*descriptors.CreateEndpointBod
 }
 
 // watchData has seen called with each data frame that a node sends.
-func (n *node) watchData(seen func(h *descriptors.Header, frame []byte)) {
+func (n *node) watchData(seen func(h *datasheet.Header, frame []byte)) {
 	n.port.spoil = func(f []byte) [][]byte {
 		if isData(f) {
-			seen(descriptors.HeaderAt(f), f)
+			seen(datasheet.HeaderAt(f), f)
 		}
 		return [][]byte{f}
 	}

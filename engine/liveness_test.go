@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // pass lets d pass on a world, of whose NICs those run that are given.
@@ -38,29 +38,29 @@ func TestUnreliablePeerDies(t *testing.T) {
 			r, _ := left.descriptor(100)
 			left.postRecv(r)
 			w.pass(10*time.Second, w.a, w.b)
-			if state(left) != descriptors.StateConnected {
+			if state(left) != datasheet.StateConnected {
 				t.Fatal("lost while the peer lived")
 			}
 			gone.n.port.spoil = func([]byte) [][]byte { return nil }
 			from := w.now
-			for state(left) == descriptors.StateConnected && w.now < from+time.Minute {
+			for state(left) == datasheet.StateConnected && w.now < from+time.Minute {
 				w.pass(100*time.Millisecond, left.n) // nobody runs the other
 				*gone.n.port.in = nil
 				if tt.during != nil {
 					tt.during(w, left)
 				}
 			}
-			if d := w.now - from; state(left) != descriptors.StateError || d < 2*time.Second || d > 5*time.Second {
+			if d := w.now - from; state(left) != datasheet.StateError || d < 2*time.Second || d > 5*time.Second {
 				t.Errorf("state %v after %v", state(left), d)
 			}
-			if r.Status()&descriptors.StatusErrorMask != descriptors.StatusFlushed {
+			if r.Status()&datasheet.StatusErrorMask != datasheet.StatusFlushed {
 				t.Errorf("the receive: %v", r.Status())
 			}
-			if e := left.n.events; len(e) != 1 || e[0].Code != descriptors.EventConnectionLost || e[0].Detail != uint32(descriptors.ResultConnectionLost) {
+			if e := left.n.events; len(e) != 1 || e[0].Code != datasheet.EventConnectionLost || e[0].Detail != uint32(datasheet.ResultConnectionLost) {
 				t.Errorf("events %+v", e)
 			}
-			do(left.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: left.id})
-			do(left.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: left.id})
+			do(left.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: left.id})
+			do(left.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: left.id})
 		})
 	}
 }
@@ -72,7 +72,7 @@ func TestIdleUnreliable(t *testing.T) {
 		w, v, p := pair(t, unreliable)
 		w.pass(time.Minute, w.a, w.b)
 		for _, e := range []*vi{v, p} {
-			if n := e.n.e.Counter(descriptors.CounterFramesSent); state(e) != descriptors.StateConnected || n < 30 || n > 150 {
+			if n := e.n.e.Counter(datasheet.CounterFramesSent); state(e) != datasheet.StateConnected || n < 30 || n > 150 {
 				t.Errorf("state %v, %d frames in a minute", state(e), n)
 			}
 		}
@@ -80,7 +80,7 @@ func TestIdleUnreliable(t *testing.T) {
 	t.Run("bad wire", func(t *testing.T) {
 		w, v, p := pair(t, unreliable, lossy(1, 0.3, 0.1, 0.1, 0))
 		w.pass(time.Minute, w.a, w.b)
-		if state(v) != descriptors.StateConnected || state(p) != descriptors.StateConnected {
+		if state(v) != datasheet.StateConnected || state(p) != datasheet.StateConnected {
 			t.Errorf("%v, %v", state(v), state(p))
 		}
 	})
@@ -109,13 +109,13 @@ func TestPeerWithoutProbes(t *testing.T) {
 			}
 			probes := 0
 			old.port.spoil = func(f []byte) [][]byte {
-				if b := descriptors.ConnectBodyAt(f[descriptors.HeaderSize:]); b != nil {
+				if b := datasheet.ConnectBodyAt(f[datasheet.HeaderSize:]); b != nil {
 					b.Options = 0
 				}
 				return [][]byte{f}
 			}
 			left.n.port.spoil = func(f []byte) [][]byte {
-				if descriptors.HeaderAt(f).Type == descriptors.FrameProbe {
+				if datasheet.HeaderAt(f).Type == datasheet.FrameProbe {
 					probes++
 				}
 				return [][]byte{f}
@@ -123,7 +123,7 @@ func TestPeerWithoutProbes(t *testing.T) {
 			connect(v, p)
 			w.settle()
 			w.pass(time.Minute, left.n)
-			if state(left) != descriptors.StateConnected || probes != 0 {
+			if state(left) != datasheet.StateConnected || probes != 0 {
 				t.Errorf("state %v after %d probes", state(left), probes)
 			}
 		})
@@ -136,7 +136,7 @@ func TestUnreliableReset(t *testing.T) {
 	w, v, _ := pair(t, unreliable)
 	w.b.e.Reset()
 	from := w.now
-	w.run("the news", func() bool { return state(v) == descriptors.StateError })
+	w.run("the news", func() bool { return state(v) == datasheet.StateError })
 	if d := w.now - from; d > 2*time.Second {
 		t.Errorf("noticed after %v", d)
 	}
@@ -145,30 +145,30 @@ func TestUnreliableReset(t *testing.T) {
 // TestProbeOfAStranger: a probe with another key is no sign of life and gets no ack.
 func TestProbeOfAStranger(t *testing.T) {
 	x := newImpostor(t, unreliableVI)
-	probe := func(change func(h *descriptors.Header)) descriptors.FrameType {
-		b := alignedBytes(descriptors.HeaderSize)
-		h := descriptors.HeaderAt(b)
+	probe := func(change func(h *datasheet.Header)) datasheet.FrameType {
+		b := alignedBytes(datasheet.HeaderSize)
+		h := datasheet.HeaderAt(b)
 		*h = x.good
-		h.Type = descriptors.FrameProbe
+		h.Type = datasheet.FrameProbe
 		change(h)
-		var answer descriptors.FrameType
-		x.w.b.port.spoil = func(f []byte) [][]byte { answer = descriptors.HeaderAt(f).Type; return nil }
+		var answer datasheet.FrameType
+		x.w.b.port.spoil = func(f []byte) [][]byte { answer = datasheet.HeaderAt(f).Type; return nil }
 		x.arrive(b)
 		return answer
 	}
-	if got := probe(func(*descriptors.Header) {}); got != descriptors.FrameAck {
+	if got := probe(func(*datasheet.Header) {}); got != datasheet.FrameAck {
 		t.Errorf("the peer's probe is answered with %v", got)
 	}
-	for name, change := range map[string]func(h *descriptors.Header){
-		"key":      func(h *descriptors.Header) { h.Key++ },
-		"station":  func(h *descriptors.Header) { h.Source[5]++ },
-		"endpoint": func(h *descriptors.Header) { h.SourceEndpoint++ },
+	for name, change := range map[string]func(h *datasheet.Header){
+		"key":      func(h *datasheet.Header) { h.Key++ },
+		"station":  func(h *datasheet.Header) { h.Source[5]++ },
+		"endpoint": func(h *datasheet.Header) { h.SourceEndpoint++ },
 	} {
-		if got := probe(change); got != descriptors.FrameDisconnect {
+		if got := probe(change); got != datasheet.FrameDisconnect {
 			t.Errorf("another %s: %v", name, got)
 		}
 	}
-	if state(x.p) != descriptors.StateConnected {
+	if state(x.p) != datasheet.StateConnected {
 		t.Error(state(x.p))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // overdue is a world in which a lent message waits on the wire, unread. What was
@@ -55,8 +56,8 @@ func TestLoansEnd(t *testing.T) {
 	}{
 		{"disconnect", func(t *testing.T, o *overdue) {
 			// The reply needs no step of the peer.
-			start(o.w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: o.v.id})
-			if o.s.Status()&descriptors.StatusFlushed == 0 {
+			start(o.w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: o.v.id})
+			if o.s.Status()&datasheet.StatusFlushed == 0 {
 				t.Errorf("the send: %v", o.s.Status())
 			}
 		}},
@@ -69,12 +70,12 @@ func TestLoansEnd(t *testing.T) {
 				t.Errorf("revoked %d times", o.a.revokes)
 			}
 			o.spend()
-			dropped := o.w.b.e.Counter(descriptors.CounterFramesDropped)
+			dropped := o.w.b.e.Counter(datasheet.CounterFramesDropped)
 			o.w.run("the peer's notice", func() bool { return o.r.Status().Done() })
 			if !o.r.Status().Failed() {
 				t.Errorf("a message arrived: %v", o.r.Status())
 			}
-			if n := o.w.b.e.Counter(descriptors.CounterFramesDropped) - dropped; o.b.void != 3 || n < 3 {
+			if n := o.w.b.e.Counter(datasheet.CounterFramesDropped) - dropped; o.b.void != 3 || n < 3 {
 				t.Errorf("%d frames void, %d dropped", o.b.void, n)
 			}
 		})
@@ -83,7 +84,7 @@ func TestLoansEnd(t *testing.T) {
 		o := newOverdue(t, nil)
 		o.b.reading = func() {
 			o.b.reading = nil
-			start(o.w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: o.v.id})
+			start(o.w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: o.v.id})
 			o.spend()
 		}
 		o.w.run("the peer's notice", func() bool { return o.r.Status().Done() })
@@ -102,20 +103,20 @@ func TestLoanOfADeregisteredRegion(t *testing.T) {
 		d.Segments()[0].Handle = other
 	})
 	idle := o.w.a.memory(0, 0)
-	start(o.w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: idle})
+	start(o.w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: idle})
 	if o.a.revokes != 0 {
 		t.Error("loans are revoked for a region that is not lent")
 	}
-	start(o.w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+	start(o.w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
 	if o.a.revokes != 1 {
 		t.Fatalf("revoked %d times", o.a.revokes)
 	}
 	o.spend()
 	o.w.run("the end of the message", func() bool { return o.s.Status().Done() && o.r.Status().Done() })
-	if o.s.Status()&descriptors.StatusProtectionError == 0 || !o.r.Status().Failed() {
+	if o.s.Status()&datasheet.StatusProtectionError == 0 || !o.r.Status().Failed() {
 		t.Errorf("sent %v, received %v", o.s.Status(), o.r.Status())
 	}
-	if n := o.w.a.e.Counter(descriptors.CounterProtectionErrors); n != 1 {
+	if n := o.w.a.e.Counter(datasheet.CounterProtectionErrors); n != 1 {
 		t.Errorf("%d protection errors", n)
 	}
 }
@@ -126,8 +127,8 @@ func TestRevokedFramesAreSentAgain(t *testing.T) {
 	o := newOverdue(t, nil)
 	o.a.Revoke(0)
 	o.w.run("the message", func() bool { return o.s.Status().Done() && o.r.Status().Done() })
-	if o.s.Status().Failed() || o.r.Status().Failed() || o.b.void != 3 || o.w.a.e.Counter(descriptors.CounterFramesRetransmitted) != 3 {
-		t.Errorf("%v, %v, %d void, %d sent again", o.s.Status(), o.r.Status(), o.b.void, o.w.a.e.Counter(descriptors.CounterFramesRetransmitted))
+	if o.s.Status().Failed() || o.r.Status().Failed() || o.b.void != 3 || o.w.a.e.Counter(datasheet.CounterFramesRetransmitted) != 3 {
+		t.Errorf("%v, %v, %d void, %d sent again", o.s.Status(), o.r.Status(), o.b.void, o.w.a.e.Counter(datasheet.CounterFramesRetransmitted))
 	}
 	mustEqual(t, o.in, pattern(overdueSize, 1))
 }
@@ -140,7 +141,7 @@ func TestNothingToRevoke(t *testing.T) {
 		mustArrive(t, v, p, 20_000, uint64(i))
 		mustArrive(t, p, v, 20_000, uint64(i))
 	}
-	do(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+	do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 	w.settle()
 	if a.lent != 30 || b.lent != 30 || a.revokes+b.revokes != 0 {
 		t.Errorf("%d and %d lent, %d and %d times revoked", a.lent, b.lent, a.revokes, b.revokes)
@@ -163,7 +164,7 @@ func TestLentProtection(t *testing.T) {
 		p.postRecv(r)
 		v.postSend(s)
 		w.run("the send", func() bool { return s.Status().Done() })
-		if s.Status()&descriptors.StatusProtectionError == 0 || a.lent+b.got != 0 {
+		if s.Status()&datasheet.StatusProtectionError == 0 || a.lent+b.got != 0 {
 			t.Errorf("%v, %d lent", s.Status(), a.lent)
 		}
 	})
@@ -174,10 +175,10 @@ func TestLentProtection(t *testing.T) {
 		other := w.b.memory(0, 0)
 		r.Segments()[0].Handle = other
 		w.a.port.spoil = func(f []byte) [][]byte {
-			if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameData && h.Offset > 0 {
+			if h := datasheet.HeaderAt(f); h.Type == datasheet.FrameData && h.Offset > 0 {
 				return nil // for now
-			} else if h.Type == descriptors.FrameData {
-				h.Flags |= descriptors.FrameAckRequest // and is not repeated
+			} else if h.Type == datasheet.FrameData {
+				h.Flags |= datasheet.FrameAckRequest // and is not repeated
 			}
 			return [][]byte{f}
 		}
@@ -185,10 +186,10 @@ func TestLentProtection(t *testing.T) {
 		w.settle()
 		v.postSend(s)
 		w.settle()
-		do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+		do(w.b, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
 		w.a.port.spoil = nil
 		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-		if r.Status()&descriptors.StatusProtectionError == 0 || s.Status()&descriptors.StatusRemoteDescriptor == 0 || b.got != 2 {
+		if r.Status()&datasheet.StatusProtectionError == 0 || s.Status()&datasheet.StatusRemoteDescriptor == 0 || b.got != 2 {
 			t.Errorf("%v, %v, %d borrowed", s.Status(), r.Status(), b.got)
 		}
 	})
@@ -200,7 +201,7 @@ func TestLentProtection(t *testing.T) {
 		p.postRecv(r)
 		v.postSend(s)
 		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-		if r.Status()&descriptors.StatusLengthError == 0 || s.Status()&descriptors.StatusRemoteDescriptor == 0 {
+		if r.Status()&datasheet.StatusLengthError == 0 || s.Status()&datasheet.StatusRemoteDescriptor == 0 {
 			t.Errorf("%v, %v", s.Status(), r.Status())
 		}
 		if !bytes.Equal(in[0], make([]byte, 4000)) {
@@ -216,7 +217,7 @@ func TestLentProtection(t *testing.T) {
 		p.postRecv(r)
 		v.postSend(s)
 		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-		if got := r.Status() & descriptors.StatusErrorMask; got != descriptors.StatusProtectionError|descriptors.StatusPartialPacket {
+		if got := r.Status() & datasheet.StatusErrorMask; got != datasheet.StatusProtectionError|datasheet.StatusPartialPacket {
 			t.Errorf("received %v", got)
 		}
 	})

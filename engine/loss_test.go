@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -90,7 +91,7 @@ func TestLossCostsLittleTime(t *testing.T) {
 		{"both lost in order", faults{loss: 0.3}, faults{loss: 0.3}, 64 << 10, 32, 32, 12670 * time.Millisecond},
 		{"all of it", worse, worse, 64 << 10, 32, 32, 18479 * time.Millisecond},
 	} {
-		for _, level := range []descriptors.Reliability{descriptors.ReliableDelivery, descriptors.ReliableReception} {
+		for _, level := range []datasheet.Reliability{datasheet.ReliableDelivery, datasheet.ReliableReception} {
 			t.Run(fmt.Sprint(c.name, " ", level), func(t *testing.T) {
 				var all time.Duration
 				for seed := range uint64(3) {
@@ -124,10 +125,10 @@ func TestFewFramesAreRepeated(t *testing.T) {
 		{"loss and reordering", faults{loss: 0.3, reorder: 0.3, late: late}, faults{loss: 0.3}, 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, v, p := slowPair(t, 1, c.to, c.back, descriptors.ReliableDelivery)
+			w, v, p := slowPair(t, 1, c.to, c.back, datasheet.ReliableDelivery)
 			s := newStream(t, v, p, 64<<10, 128, 16)
 			w.run("the end of a stream", s.step)
-			again := w.a.e.Counter(descriptors.CounterFramesRetransmitted)
+			again := w.a.e.Counter(datasheet.CounterFramesRetransmitted)
 			first := uint64(s.total) * 34 // frames of a message
 			if again*100 > first*c.percent {
 				t.Errorf("%d of %d frames were sent again, %d %% are allowed", again, first, c.percent)
@@ -145,13 +146,13 @@ func TestStreamsOverAnyWire(t *testing.T) {
 			return faults{loss: chance(way+"loss", 0.4), duplicate: chance(way+"duplicate", 0.3), reorder: chance(way+"reorder", 0.5),
 				corrupt: chance(way+"corrupt", 0.05), late: time.Duration(rapid.IntRange(1, 1_000_000).Draw(rt, way+"late"))}
 		}
-		level := rapid.SampledFrom([]descriptors.Reliability{descriptors.ReliableDelivery, descriptors.ReliableReception}).Draw(rt, "level")
+		level := rapid.SampledFrom([]datasheet.Reliability{datasheet.ReliableDelivery, datasheet.ReliableReception}).Draw(rt, "level")
 		w, v, p := slowPair(t, rapid.Uint64().Draw(rt, "seed"), draw("to "), draw("back "), level)
 		if rapid.Bool().Draw(rt, "old peer") {
 			w.b.port.spoil = func(f []byte) [][]byte {
-				if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameAck {
+				if h := datasheet.HeaderAt(f); h.Type == datasheet.FrameAck {
 					h.Message, h.Checksum = 0, 0
-					h.Checksum = descriptors.FrameChecksumOf(f)
+					h.Checksum = datasheet.FrameChecksumOf(f)
 				}
 				return [][]byte{f}
 			}
@@ -168,7 +169,7 @@ func TestStreamsOverAnyWire(t *testing.T) {
 			first, second := streams[0].step(), streams[1].step()
 			return first && second
 		})
-		again := w.a.e.Counter(descriptors.CounterFramesRetransmitted) + w.b.e.Counter(descriptors.CounterFramesRetransmitted)
+		again := w.a.e.Counter(datasheet.CounterFramesRetransmitted) + w.b.e.Counter(datasheet.CounterFramesRetransmitted)
 		if again > 4*frames+500 {
 			t.Fatalf("%d frames were sent again, of %d", again, frames)
 		}
@@ -201,7 +202,7 @@ func TestOrderIsToldOnAFullWire(t *testing.T) {
 	for range 100 {
 		w.b.e.Step()
 		for _, f := range *w.b.port.out {
-			if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameAck && h.Extent != 0 {
+			if h := datasheet.HeaderAt(f); h.Type == datasheet.FrameAck && h.Extent != 0 {
 				return
 			}
 		}

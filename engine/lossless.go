@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // losslessVI is the kind of VIs whose messages are acknowledged, connected over a wire
@@ -14,7 +14,7 @@ type losslessVI struct{ reliableVI }
 // offered is the number of the wire to a station if nothing is lost on it, else zero: a
 // program that may drop frames counts as part of it. Once both sides have agreed, what such
 // a program drops ends the connection.
-func (c *core) offered(station descriptors.MAC) uint32 {
+func (c *core) offered(station datasheet.MAC) uint32 {
 	if c.hooks&dropping != 0 {
 		return 0
 	}
@@ -81,7 +81,7 @@ func (c *core) checkWires() {
 func (c *core) failOld() {
 	for _, ep := range c.living {
 		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != ep.rel.way.seen {
-			c.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+			c.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 	r := ep.rel
 	if k.tx.dropped {
 		// A program was loaded after the connection was there.
-		k.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+		k.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 		return
 	}
 	r.nxt = psn + 1
@@ -127,7 +127,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 
 // take implements kind. Data frames come one after the other; any other order says that
 // one has been lost, which is the end of the connection.
-func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
+func (k losslessVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
 	r := ep.rel
 	if v := r.takeControl(h); v != placing {
 		return v
@@ -135,7 +135,7 @@ func (k losslessVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 	if h.PSN != r.expect || h.Message != r.done {
 		return refused
 	}
-	if h.Type != descriptors.FrameData {
+	if h.Type != datasheet.FrameData {
 		return r.takeRDMA(h, 0)
 	}
 	if !r.findReceipt(h) || h.Offset != r.receipt(r.done).received {
@@ -168,9 +168,9 @@ func (r *reliable) arrivedUpTo(psn uint32) {
 }
 
 // placed implements kind.
-func (k losslessVI) placed(ep *endpoint, h *descriptors.Header) {
+func (k losslessVI) placed(ep *endpoint, h *datasheet.Header) {
 	r := ep.rel
-	if h.Type != descriptors.FrameData {
+	if h.Type != datasheet.FrameData {
 		r.placedRDMA(h, 0)
 		return
 	}

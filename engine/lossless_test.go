@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -34,9 +35,9 @@ func TestWhoNeedsNoAcknowledgements(t *testing.T) {
 	state := func(f func(number uint32) uint32) option {
 		return func(_ *engine.Config, p *port) {
 			p.spoil = func(frame []byte) [][]byte {
-				h := descriptors.HeaderAt(frame)
-				if h.Type == descriptors.FrameConnectRequest || h.Type == descriptors.FrameConnectAccept {
-					b := descriptors.ConnectBodyAt(frame[descriptors.HeaderSize:])
+				h := datasheet.HeaderAt(frame)
+				if h.Type == datasheet.FrameConnectRequest || h.Type == datasheet.FrameConnectAccept {
+					b := datasheet.ConnectBodyAt(frame[datasheet.HeaderSize:])
 					b.Wire = f(b.Wire)
 				}
 				return [][]byte{frame}
@@ -167,14 +168,14 @@ func TestWhichMessageWasRefused(t *testing.T) {
 					w.run("the end", func() bool { return sends[n-1].Status().Done() && receives[n-1].Status().Done() })
 					for i, s := range sends {
 						st, r := s.Status(), receives[i].Status()
-						var want, wantReceive descriptors.Status
+						var want, wantReceive datasheet.Status
 						switch {
 						case i == bad:
-							want, wantReceive = descriptors.StatusRemoteDescriptor, descriptors.StatusLengthError
+							want, wantReceive = datasheet.StatusRemoteDescriptor, datasheet.StatusLengthError
 						case i > bad:
-							want, wantReceive = descriptors.StatusFlushed, descriptors.StatusFlushed
+							want, wantReceive = datasheet.StatusFlushed, datasheet.StatusFlushed
 						}
-						if st&^descriptors.StatusDone != want || r&^(descriptors.StatusDone|descriptors.StatusOpReceive) != wantReceive {
+						if st&^datasheet.StatusDone != want || r&^(datasheet.StatusDone|datasheet.StatusOpReceive) != wantReceive {
 							t.Fatalf("%s: %d: %v, %v, want %v, %v", name, i, st, r, want, wantReceive)
 						}
 					}
@@ -208,8 +209,8 @@ func TestUnknownConnection(t *testing.T) {
 	for name, end := range map[string]func(w *world, p *vi){
 		"reset": func(w *world, _ *vi) { w.b.e.Reset() },
 		"destroyed": func(w *world, p *vi) {
-			start(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
-			start(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+			start(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
+			start(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: p.id})
 		},
 	} {
 		for _, full := range []bool{false, true} {
@@ -295,26 +296,26 @@ func TestFilterLoadedWhileConnecting(t *testing.T) {
 		for steps := range 12 {
 			w := newWorld(t, exactly(nil))
 			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
-			wait := start(w.b, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
-			start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
+			wait := start(w.b, datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
+			start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
 				RemoteMAC: w.b.e.MAC(), Remote: disc("test"), Local: disc("client")})
 			r := w.b.wait(wait)
-			c := descriptors.Reply[descriptors.ConnectionReply](&r).Connection
-			id := start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000})
+			c := datasheet.Reply[datasheet.ConnectionReply](&r).Connection
+			id := start(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000})
 			for i := range steps {
 				[]*node{w.b, w.a}[i/2%2].e.Step()
 				w.now += 30 * time.Millisecond
 			}
 			n := []*node{w.a, w.b}[server]
 			n.e.Exclusive(func() { n.e.SetProcessor(passAll(t), engine.HookFilterReceive.Set(), 0) })
-			if r := w.b.wait(id); r.Result != descriptors.ResultSuccess {
+			if r := w.b.wait(id); r.Result != datasheet.ResultSuccess {
 				t.Fatal(r.Result)
 			}
 			for i := range 3 {
 				mustArrive(t, v, p, 100, uint64(i))
 				mustArrive(t, p, v, 100, uint64(i))
 			}
-			if n := w.a.e.Counter(descriptors.CounterFramesRetransmitted) + w.b.e.Counter(descriptors.CounterFramesRetransmitted); n != 0 {
+			if n := w.a.e.Counter(datasheet.CounterFramesRetransmitted) + w.b.e.Counter(datasheet.CounterFramesRetransmitted); n != 0 {
 				t.Errorf("server %d, %d steps: %d frames sent again", server, steps, n)
 			}
 		}
@@ -370,7 +371,7 @@ func TestPlugHidesRefusal(t *testing.T) {
 	}
 	ends[0].pulled = false
 	w.run("the end", func() bool { return sends[2].Status().Done() })
-	if s := sends[1].Status(); s&descriptors.StatusRemoteDescriptor == 0 || sends[0].Status().Failed() {
+	if s := sends[1].Status(); s&datasheet.StatusRemoteDescriptor == 0 || sends[0].Status().Failed() {
 		t.Errorf("%v, %v", sends[0].Status(), s)
 	}
 }
@@ -392,11 +393,11 @@ func TestLastWords(t *testing.T) {
 	p.postSend(answer)
 	w.settleOnly(w.b)
 	ends[0].wire.number = 0
-	w.run("the end", func() bool { return s.Status().Done() && v.state() == descriptors.StateError })
+	w.run("the end", func() bool { return s.Status().Done() && v.state() == datasheet.StateError })
 	if r.Status().Failed() || string(bufs[0]) != "hello" {
 		t.Errorf("the answer: %v, %q", r.Status(), bufs[0])
 	}
-	if e := w.a.events; len(e) != 1 || e[0].Code != descriptors.EventConnectionLost {
+	if e := w.a.events; len(e) != 1 || e[0].Code != datasheet.EventConnectionLost {
 		t.Errorf("%+v", e)
 	}
 }
@@ -419,7 +420,7 @@ func TestSleeperLearns(t *testing.T) {
 		w.settleOnly(w.a)
 		sends = append(sends, s)
 	}
-	start(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v2.id})
+	start(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v2.id})
 	w.a.e.Rest()
 	w.settleOnly(w.b)
 	if len(*w.a.port.in) == 0 {
@@ -438,7 +439,7 @@ func TestCreditWithoutFrames(t *testing.T) {
 		t.Run(fmt.Sprintf("framesOnly=%v", framesOnly), func(t *testing.T) {
 			w, v, p, ends := exactPair(t, nil)
 			ends[0].wire.framesOnly = framesOnly
-			sent := func() uint64 { return p.n.e.Counter(descriptors.CounterFramesSent) }
+			sent := func() uint64 { return p.n.e.Counter(datasheet.CounterFramesSent) }
 			post := func() *descriptors.Descriptor {
 				r, _ := p.descriptor(64)
 				p.postRecv(r)
@@ -502,11 +503,11 @@ func TestAnswerOfManyReceives(t *testing.T) {
 		sends = append(sends, s)
 	}
 	w.settleOnly(w.a)
-	before := p.n.e.Counter(descriptors.CounterFramesSent)
+	before := p.n.e.Counter(datasheet.CounterFramesSent)
 	r, _ := p.descriptor(64)
 	p.postRecv(r) // the only one: nobody posts another when the others have arrived
 	w.settle()
-	if n := p.n.e.Counter(descriptors.CounterFramesSent) - before; n != 1 || !sends[8].Status().Done() {
+	if n := p.n.e.Counter(datasheet.CounterFramesSent) - before; n != 1 || !sends[8].Status().Done() {
 		t.Errorf("%d frames, the last send is %v", n, sends[8].Status())
 	}
 }

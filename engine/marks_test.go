@@ -3,7 +3,7 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // marked is an engine with many endpoints whose host marks its doorbells.
@@ -16,29 +16,29 @@ type marked struct {
 func newMarked(t *testing.T, count int) *marked {
 	m := &marked{world: newWorld(t)}
 	limits := m.a.e.Limits()
-	m.bar = alignedBytes(int(limits.Endpoints+limits.CQs) * descriptors.PageSize)
+	m.bar = alignedBytes(int(limits.Endpoints+limits.CQs) * datasheet.PageSize)
 	if !m.a.e.MapDoorbells(m.bar) {
 		t.Fatal("a good BAR was refused")
 	}
-	if m.a.e.Features()&descriptors.FeatureDoorbellMarks == 0 {
+	if m.a.e.Features()&datasheet.FeatureDoorbellMarks == 0 {
 		t.Error("the engine looks for doorbells in memory and wants no marks")
 	}
-	*m.at(descriptors.MarksOn) = 1
+	*m.at(datasheet.MarksOn) = 1
 	h := m.a.memory(0, 0)
 	for range count {
-		m.vis = append(m.vis, m.a.newVI(h, func(b *descriptors.CreateEndpointBody) { b.RecvVector = 4 }))
+		m.vis = append(m.vis, m.a.newVI(h, func(b *datasheet.CreateEndpointBody) { b.RecvVector = 4 }))
 	}
 	return m
 }
 
-func (m *marked) at(offset uint64) *uint32 { return descriptors.IndexAt(m.bar[offset:]) }
+func (m *marked) at(offset uint64) *uint32 { return datasheet.IndexAt(m.bar[offset:]) }
 
 // arm asks for an interrupt and reports whether one step has seen that.
 func (m *marked) arm(v *vi, mark bool) bool {
-	bell := m.at(descriptors.EndpointPage(v.id) + descriptors.DoorbellRecvArm)
-	descriptors.StoreIndex(bell, descriptors.ArmWord(0))
+	bell := m.at(datasheet.EndpointPage(v.id) + datasheet.DoorbellRecvArm)
+	datasheet.StoreIndex(bell, datasheet.ArmWord(0))
 	if mark {
-		descriptors.SetMarks(m.bar, uint64(v.id))
+		datasheet.SetMarks(m.bar, uint64(v.id))
 	}
 	m.a.e.Step()
 	return *bell == 0
@@ -57,12 +57,12 @@ func TestMarks(t *testing.T) {
 	if m.arm(last, false) {
 		t.Error("a doorbell without a mark is seen: pages are still looked at in turn")
 	}
-	descriptors.SetMarks(m.bar, uint64(last.id)+descriptors.MarkCount)
+	datasheet.SetMarks(m.bar, uint64(last.id)+datasheet.MarkCount)
 	m.a.e.Step()
-	if *m.at(descriptors.EndpointPage(last.id) + descriptors.DoorbellRecvArm) != 0 {
+	if *m.at(datasheet.EndpointPage(last.id) + datasheet.DoorbellRecvArm) != 0 {
 		t.Error("a mark is not taken to be about all its pages")
 	}
-	for _, offset := range []uint64{descriptors.MarkGroups, descriptors.MarkBase} {
+	for _, offset := range []uint64{datasheet.MarkGroups, datasheet.MarkBase} {
 		for i := uint64(0); i < 32; i++ {
 			if m.bar[offset+i] != 0 {
 				t.Errorf("byte %#x is left", offset+i)
@@ -75,9 +75,9 @@ func TestMarks(t *testing.T) {
 func TestMarksOfCQ(t *testing.T) {
 	m := newMarked(t, 10)
 	c := m.a.newCQ(4, 3)
-	page := descriptors.CQPage(m.a.e.Limits().Endpoints, c.id)
-	descriptors.StoreIndex(m.at(page), descriptors.ArmWord(0))
-	descriptors.SetMarks(m.bar, page/descriptors.PageSize)
+	page := datasheet.CQPage(m.a.e.Limits().Endpoints, c.id)
+	datasheet.StoreIndex(m.at(page), datasheet.ArmWord(0))
+	datasheet.SetMarks(m.bar, page/datasheet.PageSize)
 	m.a.e.Step()
 	if *m.at(page) != 0 {
 		t.Error("the arm word of a completion queue is not seen")
@@ -90,19 +90,19 @@ func TestMarksFlood(t *testing.T) {
 	m := newMarked(t, 200)
 	for range 50 {
 		for i := range uint64(32) {
-			m.bar[descriptors.MarkGroups+i] = 0xff
+			m.bar[datasheet.MarkGroups+i] = 0xff
 		}
-		for i := range uint64(descriptors.MarkCount) {
-			m.bar[descriptors.MarkBase+i] = byte(0x80 + i)
+		for i := range uint64(datasheet.MarkCount) {
+			m.bar[datasheet.MarkBase+i] = byte(0x80 + i)
 		}
 		m.a.e.Step()
 	}
 	v := m.vis[150]
-	bell := m.at(descriptors.EndpointPage(v.id) + descriptors.DoorbellRecvArm)
-	descriptors.StoreIndex(bell, descriptors.ArmWord(0))
-	descriptors.SetMarks(m.bar, uint64(v.id))
+	bell := m.at(datasheet.EndpointPage(v.id) + datasheet.DoorbellRecvArm)
+	datasheet.StoreIndex(bell, datasheet.ArmWord(0))
+	datasheet.SetMarks(m.bar, uint64(v.id))
 	m.run("the doorbell", func() bool { return *bell == 0 })
-	if n := m.a.e.Counter(descriptors.CounterBadDoorbells); n != 0 {
+	if n := m.a.e.Counter(datasheet.CounterBadDoorbells); n != 0 {
 		t.Errorf("%d bad doorbells, of marks alone", n)
 	}
 }
@@ -112,14 +112,14 @@ func TestMarksFlood(t *testing.T) {
 func TestNoMarks(t *testing.T) {
 	m := newMarked(t, 100)
 	m.a.e.Reset()
-	if *m.at(descriptors.MarksOn) != 0 || m.bar[descriptors.MarkBase+1] != 0 {
+	if *m.at(datasheet.MarksOn) != 0 || m.bar[datasheet.MarkBase+1] != 0 {
 		t.Fatal("marks survive a reset")
 	}
 	m = newMarked(t, 100)
-	*m.at(descriptors.MarksOn) = 0
+	*m.at(datasheet.MarksOn) = 0
 	v := m.vis[99]
 	m.arm(v, false)
 	m.run("a doorbell of a host that does not mark", func() bool {
-		return *m.at(descriptors.EndpointPage(v.id) + descriptors.DoorbellRecvArm) == 0
+		return *m.at(datasheet.EndpointPage(v.id) + datasheet.DoorbellRecvArm) == 0
 	})
 }

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -55,7 +55,7 @@ func (m *meddler) step() {
 	case k == 33:
 		e.SetProgressArea([]uint64{0, m.iova, m.iova, 64}[m.r.IntN(4)]) // 64 is not mapped
 	case k == 34 && m.log == nil:
-		m.log = m.n.newLog(uint8(descriptors.MinLogLog2 + m.r.IntN(3)))
+		m.log = m.n.newLog(uint8(datasheet.MinLogLog2 + m.r.IntN(3)))
 	case k == 35 && m.log != nil:
 		e.StopLog()
 		m.log = nil

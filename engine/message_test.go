@@ -7,29 +7,30 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-func unreliable(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.Unreliable }
+func unreliable(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.Unreliable }
 
-func levels(t *testing.T, f func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody))) {
-	for _, level := range []descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery, descriptors.ReliableReception} {
+func levels(t *testing.T, f func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody))) {
+	for _, level := range []datasheet.Reliability{datasheet.Unreliable, datasheet.ReliableDelivery, datasheet.ReliableReception} {
 		t.Run(level.String(), func(t *testing.T) {
-			f(t, level, func(b *descriptors.CreateEndpointBody) { b.Reliability = level })
+			f(t, level, func(b *datasheet.CreateEndpointBody) { b.Reliability = level })
 		})
 	}
 }
 
 func TestMessageSizes(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		_, v, p := pair(t, change)
-		payload := 2048 - descriptors.HeaderSize
-		for _, size := range []int{0, 1, 63, 64, 65, payload - 1, payload, payload + 1, 64 * payload, 64*payload + 1, 1 << 20, descriptors.MaxTransfer} {
+		payload := 2048 - datasheet.HeaderSize
+		for _, size := range []int{0, 1, 63, 64, 65, payload - 1, payload, payload + 1, 64 * payload, 64*payload + 1, 1 << 20, datasheet.MaxTransfer} {
 			if size > 2<<20 {
 				v.n.brk, p.n.brk = 1<<20, 1<<20 // the others are done with
 			}
 			data := pattern(size, uint64(size))
 			sent, received, got := message(v, p, data)
-			if sent != descriptors.StatusDone || received != descriptors.StatusDone|descriptors.StatusOpReceive {
+			if sent != datasheet.StatusDone || received != datasheet.StatusDone|datasheet.StatusOpReceive {
 				t.Fatalf("%d bytes: sent %v, received %v", size, sent, received)
 			}
 			mustEqual(t, got, data)
@@ -44,7 +45,7 @@ func TestMessageSizes(t *testing.T) {
 }
 
 func TestImmediateData(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		for _, size := range []int{0, 10, 5000} {
 			s, out := v.descriptor(size)
@@ -60,7 +61,7 @@ func TestImmediateData(t *testing.T) {
 			mustEqual(t, in[0], pattern(size, 1))
 		}
 		_, received, _ := message(v, p, []byte("no immediate data"))
-		if received&descriptors.StatusImmediate != 0 {
+		if received&datasheet.StatusImmediate != 0 {
 			t.Fatalf("immediate data out of nothing: %v", received)
 		}
 	})
@@ -69,10 +70,10 @@ func TestImmediateData(t *testing.T) {
 // TestInlineData: messages may stand in their descriptors, of any size that fits,
 // on good wires and bad ones.
 func TestInlineData(t *testing.T) {
-	levels(t, func(t *testing.T, _ descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, _ datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
-		for _, n := range []int{0, 1, 15, 16, 17, 32, 64, 100, 1000, descriptors.MaxSegments * descriptors.DataSegmentSize} {
-			mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(descriptors.MaxSegments))
+		for _, n := range []int{0, 1, 15, 16, 17, 32, 64, 100, 1000, datasheet.MaxSegments * datasheet.DataSegmentSize} {
+			mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(datasheet.MaxSegments))
 			d, err := descriptors.NewDescriptor(mem, address, v.handle)
 			if err != nil {
 				t.Fatal(err)
@@ -98,7 +99,7 @@ func TestInlineData(t *testing.T) {
 }
 
 func TestScatterGather(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		random := rand.New(rand.NewPCG(7, 7))
 		split := func(total, parts int) (sizes []int) {
@@ -111,7 +112,7 @@ func TestScatterGather(t *testing.T) {
 		}
 		for round := range 40 {
 			total := random.IntN(20_000)
-			sends, receives := split(total, 1+random.IntN(descriptors.MaxSegments)), split(total, 1+random.IntN(descriptors.MaxSegments))
+			sends, receives := split(total, 1+random.IntN(datasheet.MaxSegments)), split(total, 1+random.IntN(datasheet.MaxSegments))
 			s, out := v.descriptor(sends...)
 			r, in := p.descriptor(receives...)
 			data := pattern(total, uint64(round))
@@ -153,7 +154,7 @@ func TestMemoryInPieces(t *testing.T) {
 }
 
 func TestManyMessagesInOrder(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		const depth = 1 << queueLog2
 		type slot struct {
@@ -202,7 +203,7 @@ func TestSlowReceiverStallsTheSender(t *testing.T) {
 	}
 	v.postSend(sends...)
 	w.settle()
-	before := w.a.e.Counter(descriptors.CounterFramesSent)
+	before := w.a.e.Counter(datasheet.CounterFramesSent)
 	for i := range messages {
 		if sends[i].Status().Done() {
 			t.Fatalf("message %d was sent to nobody", i)
@@ -216,10 +217,10 @@ func TestSlowReceiverStallsTheSender(t *testing.T) {
 			t.Fatalf("message %d overtook its receive", i+1)
 		}
 	}
-	if n := w.b.e.Counter(descriptors.CounterReceiveQueueEmpty); n != 0 {
+	if n := w.b.e.Counter(datasheet.CounterReceiveQueueEmpty); n != 0 {
 		t.Fatalf("%d messages were dropped", n)
 	}
-	if sent := w.a.e.Counter(descriptors.CounterFramesSent) - before; sent > 10*messages {
+	if sent := w.a.e.Counter(datasheet.CounterFramesSent) - before; sent > 10*messages {
 		t.Fatalf("%d frames for %d messages of 3 frames", sent, messages)
 	}
 }
@@ -325,7 +326,7 @@ func TestUnreliableOverBadWires(t *testing.T) {
 // TestFullWire checks that a wire that takes one frame at a time only slows
 // things down.
 func TestFullWire(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		_, v, p := pair(t, change, func(c *engine.Config, p *port) { p.room = 1 })
 		data := pattern(200_000, 9)
 		sent, received, got := message(v, p, data)

@@ -1,22 +1,22 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // modifyEndpoint gives an idle VI other attributes, which are checked as those of a new
 // one are. What is posted stays posted.
-func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
+func (e *Engine) modifyEndpoint(b *datasheet.ModifyEndpointBody) refusal {
 	ep := e.subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return refusal{descriptors.ResultInvalidParameter, fieldEndpoint}
-	case ep.state != descriptors.StateIdle || ep.kindID != descriptors.KindVI:
-		return refusal{descriptors.ResultInvalidState, fieldEndpoint}
-	case (b.Options^ep.options)&(descriptors.EndpointShares|descriptors.EndpointEager) != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
+		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
+	case ep.state != datasheet.StateIdle || ep.kindID != datasheet.KindVI:
+		return refusal{datasheet.ResultInvalidState, fieldEndpoint}
+	case (b.Options^ep.options)&(datasheet.EndpointShares|datasheet.EndpointEager) != 0:
+		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
 	}
-	as := descriptors.CreateEndpointBody{Ptag: b.Ptag, MaxTransfer: b.MaxTransfer, Reliability: b.Reliability, Rights: b.Rights, Options: b.Options,
-		Kind: descriptors.KindVI, SendIOVA: ep.send.iova, RecvIOVA: ep.recv.iova, SendLog2: descriptors.MinQueueLog2, RecvLog2: descriptors.MinQueueLog2,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: ep.send.vector, RecvVector: ep.recv.vector}
+	as := datasheet.CreateEndpointBody{Ptag: b.Ptag, MaxTransfer: b.MaxTransfer, Reliability: b.Reliability, Rights: b.Rights, Options: b.Options,
+		Kind: datasheet.KindVI, SendIOVA: ep.send.iova, RecvIOVA: ep.recv.iova, SendLog2: datasheet.MinQueueLog2, RecvLog2: datasheet.MinQueueLog2,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: ep.send.vector, RecvVector: ep.recv.vector}
 	if ep.recv.source != nil {
 		as.RecvIOVA = uint64(ep.recv.source.id)
 	}
@@ -40,16 +40,16 @@ func (e *Engine) modifyEndpoint(b *descriptors.ModifyEndpointBody) refusal {
 
 // modify gives a region another tag and other rights: those of a registration of the
 // same memory, which takes its place under the old handle.
-func (m *regions) modify(b *descriptors.ModifyMemoryBody) refusal {
+func (m *regions) modify(b *datasheet.ModifyMemoryBody) refusal {
 	at, why := m.hosts(b.Handle)
 	if why != (refusal{}) {
 		return why
 	}
 	i, old := b.Handle&regionIndexMask, *at
 	if (b.Access^old.access)&eagerBits != 0 {
-		return refusal{descriptors.ResultNotSupported, fieldRegionAccess}
+		return refusal{datasheet.ResultNotSupported, fieldRegionAccess}
 	}
-	reply, why := m.register(&descriptors.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access &^ eagerBits})
+	reply, why := m.register(&datasheet.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access &^ eagerBits})
 	if why != (refusal{}) {
 		return why
 	}
@@ -70,24 +70,24 @@ func (m *regions) modify(b *descriptors.ModifyMemoryBody) refusal {
 
 // resize has a completion queue go on in another ring, from its first slot on. The host
 // still takes what is in the old one.
-func (c *completions) resize(b *descriptors.ResizeCQBody) (reply descriptors.ResizeCQReply, why refusal) {
+func (c *completions) resize(b *datasheet.ResizeCQBody) (reply datasheet.ResizeCQReply, why refusal) {
 	cq := c.queue(b.CQ)
 	switch {
 	case cq == nil:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldResizedCQ}
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldResizedCQ}
 	case cq.dead:
-		return reply, refusal{descriptors.ResultInvalidState, fieldResizedCQ}
-	case b.IOVA == 0 || b.IOVA%descriptors.CompletionSize != 0:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQIOVA}
+		return reply, refusal{datasheet.ResultInvalidState, fieldResizedCQ}
+	case b.IOVA == 0 || b.IOVA%datasheet.CompletionSize != 0:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldCQIOVA}
 	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldCQIndex}
-	case b.Log2 < descriptors.MinCQLog2 || b.Log2 > c.memory.limits.CQLog2:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldResizedLog2}
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldCQIndex}
+	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > c.memory.limits.CQLog2:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldResizedLog2}
 	}
 	other := *cq
 	other.iova, other.indexIOVA, other.log2 = b.IOVA, b.IndexIOVA, b.Log2
 	if !c.memory.reachable(other.iova, other.bytes()) || !c.mapCQ(&other) {
-		return reply, refusal{descriptors.ResultDMAFault, fieldCQIOVA}
+		return reply, refusal{datasheet.ResultDMAFault, fieldCQIOVA}
 	}
 	reply.Written = cq.producer
 	other.producer, other.consumer, other.armed = 0, 0, false

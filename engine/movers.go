@@ -3,8 +3,8 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine/internal/memory"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -56,7 +56,7 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 }
 
 // SetProgressArea has the progress counters of directions in which the host
-// decides kept at bus address iova, a multiple of descriptors.ProgressSize; zero
+// decides kept at bus address iova, a multiple of datasheet.ProgressSize; zero
 // ends it.
 func (e *Engine) SetProgressArea(iova uint64) {
 	e.mu.Lock()
@@ -101,11 +101,11 @@ func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
 }
 
 // StartLog begins a log in the 2^log2 records at bus address iova, a multiple of
-// descriptors.DMARecordSize; log2 is MinLogLog2 to MaxLogLog2 of package
+// datasheet.DMARecordSize; log2 is MinLogLog2 to MaxLogLog2 of package
 // descriptors. It returns false, and nothing changes, if they are not.
 func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
-	if iova == 0 || iova%descriptors.DMARecordSize != 0 || log2 < descriptors.MinLogLog2 || log2 > descriptors.MaxLogLog2 ||
-		iova+descriptors.DMARecordSize<<log2 < iova {
+	if iova == 0 || iova%datasheet.DMARecordSize != 0 || log2 < datasheet.MinLogLog2 || log2 > datasheet.MaxLogLog2 ||
+		iova+datasheet.DMARecordSize<<log2 < iova {
 		return false
 	}
 	e.mu.Lock()

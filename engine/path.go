@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // path is what is known, while a connection is set up, of the way to the peer: which
@@ -29,17 +29,17 @@ func (p *path) largest(mtu uint32) uint32 {
 }
 
 // soundMTU checks what a connect frame says of the MTU. An older device says nothing.
-func soundMTU(h *descriptors.Header) bool { return h.Extent == 0 || h.Extent >= descriptors.MinMTU }
+func soundMTU(h *datasheet.Header) bool { return h.Extent == 0 || h.Extent >= datasheet.MinMTU }
 
 // smallest is the size in bytes of a connect frame that is not padded.
-const smallest = descriptors.HeaderSize + descriptors.ConnectBodySize
+const smallest = datasheet.HeaderSize + datasheet.ConnectBodySize
 
 // carriesAll says of the wire that it is memory, which has one MTU.
 func (l *link) carriesAll() bool { return l.lossless != nil || l.progressive != nil }
 
 // probePath makes a connect frame tell the MTU and what has come, and pads every other
 // one: those of a client from the first on, those of a server once such a one has come.
-func (c *setups) probePath(s *setup, h *descriptors.Header) {
+func (c *setups) probePath(s *setup, h *datasheet.Header) {
 	h.Extent = c.mtu
 	if s.accepting {
 		h.Offset = s.came
@@ -48,7 +48,7 @@ func (c *setups) probePath(s *setup, h *descriptors.Header) {
 		return
 	}
 	if !s.small {
-		h.Length = uint16(s.largest(c.mtu) - descriptors.HeaderSize)
+		h.Length = uint16(s.largest(c.mtu) - datasheet.HeaderSize)
 		if s.server != (remote{}) {
 			s.padded++
 		}
@@ -59,7 +59,7 @@ func (c *setups) probePath(s *setup, h *descriptors.Header) {
 // pathProven takes what a server's accept says of the path. enough is true once frames of
 // the largest size are known to arrive in both directions, or the server is a device that
 // does not say. If too many are lost that ends the attempt.
-func (c *setups) pathProven(ep *endpoint, from remote, h *descriptors.Header) (enough bool, v verdict) {
+func (c *setups) pathProven(ep *endpoint, from remote, h *datasheet.Header) (enough bool, v verdict) {
 	s := ep.setup
 	if s.server != (remote{}) && s.server != from {
 		return false, refused // another server was first
@@ -74,7 +74,7 @@ func (c *setups) pathProven(ep *endpoint, from remote, h *descriptors.Header) (e
 		return true, taken
 	}
 	if s.vain++; s.vain >= pathTries && s.padded >= pathTries {
-		c.end(ep, descriptors.ResultPathMTU)
+		c.end(ep, datasheet.ResultPathMTU)
 		return false, taken
 	}
 	s.again = min(s.again, s.sent+setupEvery)
@@ -102,9 +102,9 @@ func (c *connections) checkPath(ep *endpoint) (ended bool) {
 		return false
 	}
 	if r.vain >= deadProbes {
-		c.fail(ep, descriptors.StatusTransportError, descriptors.ResultPathMTU, true)
+		c.fail(ep, datasheet.StatusTransportError, datasheet.ResultPathMTU, true)
 		return true
 	}
-	r.asking = c.tx.sendAck(ep, descriptors.FrameProbe)
+	r.asking = c.tx.sendAck(ep, datasheet.FrameProbe)
 	return false
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // upTo is a path that carries frames of at most n bytes, and loses a share of those. With
@@ -38,23 +38,23 @@ func TestPathTooSmall(t *testing.T) {
 		name         string
 		client, back bool
 	}{{"from the client", true, false}, {"to the client", false, true}, {"both ways", true, true}} {
-		levels(t, func(t *testing.T, _ descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+		levels(t, func(t *testing.T, _ datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 			t.Run(c.name, func(t *testing.T) {
 				w := newWorld(t, narrow(1500, c.client, c.back, nil))
 				v, p := w.a.newVI(w.a.memory(0, 0), change), w.b.newVI(w.b.memory(0, 0), change)
 				wait := waitFor(w.b, "x", 60_000)
 				req := request(v, w.b.e.MAC(), "x", 60_000)
 				asked := w.b.wait(wait)
-				accept := start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
-					Connection: descriptors.Reply[descriptors.ConnectionReply](&asked).Connection, Endpoint: p.id, TimeoutMS: 60_000})
+				accept := start(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{
+					Connection: datasheet.Reply[datasheet.ConnectionReply](&asked).Connection, Endpoint: p.id, TimeoutMS: 60_000})
 				began := w.now
-				if r := w.a.wait(req); r.Result != descriptors.ResultPathMTU {
+				if r := w.a.wait(req); r.Result != datasheet.ResultPathMTU {
 					t.Errorf("the client learns %v", r.Result)
 				}
 				if took := w.now - began; took > engine.DefaultTiming().Dead {
 					t.Errorf("after %v", took)
 				}
-				if r := w.b.wait(accept); r.Result != descriptors.ResultWithdrawn {
+				if r := w.b.wait(accept); r.Result != datasheet.ResultWithdrawn {
 					t.Errorf("the server learns %v", r.Result)
 				}
 			})
@@ -67,7 +67,7 @@ func TestPathTooSmall(t *testing.T) {
 func TestPathShrinks(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("peer sends %v", busy), func(t *testing.T) {
-			reliably(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody)) {
+			reliably(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody)) {
 				small := false
 				w, v, p := pair(t, change, narrow(1500, true, false, &small))
 				small = true
@@ -90,10 +90,10 @@ func TestPathShrinks(t *testing.T) {
 				if took := w.now - began; took < 3*time.Second || took > 10*time.Second {
 					t.Errorf("after %v", took)
 				}
-				if why := lostFor(t, w.a); why != descriptors.ResultPathMTU {
+				if why := lostFor(t, w.a); why != datasheet.ResultPathMTU {
 					t.Errorf("the sender learns %v", why)
 				}
-				if why := lostFor(t, w.b); why != descriptors.ResultPathMTU {
+				if why := lostFor(t, w.b); why != datasheet.ResultPathMTU {
 					t.Errorf("the receiver learns %v", why)
 				}
 			})
@@ -121,10 +121,10 @@ func TestDroppedIsNoSmallPath(t *testing.T) {
 	w, v, p := pair(t, nil)
 	open := false
 	w.a.port.spoil = func(f []byte) [][]byte {
-		if h := descriptors.HeaderAt(f); h.Type == descriptors.FrameData && !open {
+		if h := datasheet.HeaderAt(f); h.Type == datasheet.FrameData && !open {
 			c := alignedBytes(len(f))
 			copy(c, f)
-			descriptors.HeaderAt(c).Extent = 1 << 31
+			datasheet.HeaderAt(c).Extent = 1 << 31
 			return [][]byte{c}
 		}
 		return [][]byte{f}
@@ -152,7 +152,7 @@ func TestSmallerMTUCounts(t *testing.T) {
 				p.mtu = 1514
 			}
 			p.spoil = func(f []byte) [][]byte {
-				if len(f) > 1514 && descriptors.HeaderAt(f).Type != descriptors.FrameConnectRequest {
+				if len(f) > 1514 && datasheet.HeaderAt(f).Type != datasheet.FrameConnectRequest {
 					longest = max(longest, len(f))
 				}
 				if len(f) > 1514 {
@@ -178,13 +178,13 @@ func TestSmallerMTUCounts(t *testing.T) {
 // not count. It strips what such a device does not look at, so that in both directions it
 // makes an older device of either end.
 func older(f []byte) [][]byte {
-	h := descriptors.HeaderAt(f)
+	h := datasheet.HeaderAt(f)
 	switch h.Type {
-	case descriptors.FrameConnectRequest, descriptors.FrameConnectAccept:
-		f = f[:descriptors.HeaderSize+descriptors.ConnectBodySize]
-		h.Length, h.Extent, h.Offset = descriptors.ConnectBodySize, 0, 0
-		descriptors.ConnectBodyAt(f[descriptors.HeaderSize:]).Options &^= descriptors.ConnectCounts
-	case descriptors.FrameAck:
+	case datasheet.FrameConnectRequest, datasheet.FrameConnectAccept:
+		f = f[:datasheet.HeaderSize+datasheet.ConnectBodySize]
+		h.Length, h.Extent, h.Offset = datasheet.ConnectBodySize, 0, 0
+		datasheet.ConnectBodyAt(f[datasheet.HeaderSize:]).Options &^= datasheet.ConnectCounts
+	case datasheet.FrameAck:
 		h.Immediate = 0
 	}
 	return [][]byte{f}
@@ -195,7 +195,7 @@ func older(f []byte) [][]byte {
 func TestOlderPeers(t *testing.T) {
 	w := newWorld(t, func(c *engine.Config, p *port) { p.spoil = older })
 	w.b.port.spoil = func(f []byte) [][]byte {
-		if frameType(f) == descriptors.FrameConnectAccept && len(f) > descriptors.HeaderSize+descriptors.ConnectBodySize {
+		if frameType(f) == datasheet.FrameConnectAccept && len(f) > datasheet.HeaderSize+datasheet.ConnectBodySize {
 			t.Errorf("an accept of %d bytes goes to a client that has not padded its request", len(f))
 		}
 		return older(f)
@@ -215,23 +215,23 @@ func TestOlderPeers(t *testing.T) {
 
 // TestBadMTU: a connect frame with an MTU that no wire has is dropped.
 func TestBadMTU(t *testing.T) {
-	for _, of := range []descriptors.FrameType{descriptors.FrameConnectRequest, descriptors.FrameConnectAccept} {
+	for _, of := range []datasheet.FrameType{datasheet.FrameConnectRequest, datasheet.FrameConnectAccept} {
 		w, v, p := idlePair(t)
 		spoil := func(f []byte) [][]byte {
-			if h := descriptors.HeaderAt(f); h.Type == of {
-				h.Extent = descriptors.MinMTU - 1
+			if h := datasheet.HeaderAt(f); h.Type == of {
+				h.Extent = datasheet.MinMTU - 1
 			}
 			return [][]byte{f}
 		}
 		w.a.port.spoil, w.b.port.spoil = spoil, spoil
 		wait := waitFor(w.b, "x", 500)
 		req := request(v, w.b.e.MAC(), "x", 500)
-		if of == descriptors.FrameConnectAccept {
+		if of == datasheet.FrameConnectAccept {
 			asked := w.b.wait(wait)
-			start(w.b, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{
-				Connection: descriptors.Reply[descriptors.ConnectionReply](&asked).Connection, Endpoint: p.id, TimeoutMS: 500})
+			start(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{
+				Connection: datasheet.Reply[datasheet.ConnectionReply](&asked).Connection, Endpoint: p.id, TimeoutMS: 500})
 		}
-		if r := w.a.wait(req); r.Result != descriptors.ResultTimeout {
+		if r := w.a.wait(req); r.Result != datasheet.ResultTimeout {
 			t.Errorf("%v", r.Result)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -54,7 +54,7 @@ var endings = []struct {
 
 // TestFramesThatBreakOff: the receiver is as if such a frame had not come.
 func TestFramesThatBreakOff(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for _, e := range endings {
 			for which := range 3 {
 				t.Run(e.name, func(t *testing.T) {
@@ -68,10 +68,10 @@ func TestFramesThatBreakOff(t *testing.T) {
 					v.postSend(s)
 					w.run("the send", func() bool { return s.Status().Done() })
 					w.settle()
-					if n := w.b.e.Counter(descriptors.CounterFramesDropped); level != descriptors.Unreliable && n != 1 || n < 1 {
+					if n := w.b.e.Counter(datasheet.CounterFramesDropped); level != datasheet.Unreliable && n != 1 || n < 1 {
 						t.Errorf("%d frames dropped", n)
 					}
-					if level == descriptors.Unreliable {
+					if level == datasheet.Unreliable {
 						if r.Status().Done() {
 							t.Fatalf("a message without a frame: %v", r.Status())
 						}
@@ -108,10 +108,10 @@ func TestFrameThatDoesNotGrow(t *testing.T) {
 	p.postRecv(r)
 	v.postSend(s)
 	w.settle()
-	if !bytes.Equal(in[0][:700-descriptors.HeaderSize], out[0][:700-descriptors.HeaderSize]) || in[0][700-descriptors.HeaderSize] != 0 {
+	if !bytes.Equal(in[0][:700-datasheet.HeaderSize], out[0][:700-datasheet.HeaderSize]) || in[0][700-datasheet.HeaderSize] != 0 {
 		t.Fatal("what has arrived has not landed")
 	}
-	dropped := func() uint64 { return w.b.e.Counter(descriptors.CounterFramesDropped) }
+	dropped := func() uint64 { return w.b.e.Counter(datasheet.CounterFramesDropped) }
 	dead := engine.DefaultTiming().Dead
 	pass := func(d time.Duration) {
 		for range d / time.Millisecond {
@@ -143,7 +143,7 @@ func TestFrameThatDoesNotGrow(t *testing.T) {
 // TestFrameOfADeadConnection lets a connection end at the receiver while a frame
 // of it is arriving. What comes then goes nowhere.
 func TestFrameOfADeadConnection(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		arrived := 500
 		w, v, p := pair(t, change, eagerly, inParts(func(p *parts) {
 			p.pace = func(_, size int) int {
@@ -163,7 +163,7 @@ func TestFrameOfADeadConnection(t *testing.T) {
 		if in[0][0] != out[0][0] {
 			t.Fatal("nothing has landed")
 		}
-		do(p.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
+		do(p.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
 		if !r.Status().Done() {
 			t.Fatal("the receive has not come back")
 		}
@@ -173,7 +173,7 @@ func TestFrameOfADeadConnection(t *testing.T) {
 		if !bytes.Equal(in[0], make([]byte, 1500)) {
 			t.Fatal("a buffer was written after its descriptor came back")
 		}
-		do(p.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+		do(p.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: p.id})
 		x, y := w.a.newVI(v.handle, nil), w.b.newVI(p.handle, nil)
 		connect(x, y)
 		if sent, received, got := message(x, y, pattern(1500, 2)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(1500, 2)) {
@@ -204,14 +204,14 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 	w.a.port.spoil = func(f []byte) [][]byte {
 		if len(f) > 1000 && spoilt == 0 {
 			spoilt++
-			f[descriptors.HeaderSize+5] ^= 1
+			f[datasheet.HeaderSize+5] ^= 1
 		}
 		return [][]byte{f}
 	}
 	if sent, received, got := message(v, p, pattern(7000, 3)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(7000, 3)) {
 		t.Fatalf("%v, %v", sent, received)
 	}
-	if n := w.b.e.Counter(descriptors.CounterChecksumErrors); n != 1 {
+	if n := w.b.e.Counter(datasheet.CounterChecksumErrors); n != 1 {
 		t.Errorf("%d checksum errors", n)
 	}
 }

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // place is the part of a message that the payload of a data frame fills: from begin to end, in
 // bytes.
@@ -10,8 +10,8 @@ type place struct {
 
 // placeOf returns the frame's place in its message. A frame without data has an empty place, at
 // the beginning of the next message.
-func placeOf(h *descriptors.Header) place {
-	if h.Type != descriptors.FrameData && h.Flags&descriptors.FrameImmediate == 0 {
+func placeOf(h *datasheet.Header) place {
+	if h.Type != datasheet.FrameData && h.Flags&datasheet.FrameImmediate == 0 {
 		return place{h.Message, 0, 0}
 	}
 	return place{h.Message, h.Offset, h.Offset + uint32(h.Length)}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sentFrame is a data frame: its PSN, counted from the first, and what it holds.
@@ -46,7 +46,7 @@ func TestOverlappingFrames(t *testing.T) {
 					t.Errorf("receive %d is done: %v, %d bytes, of which %d were not sent", i, d.Status(), d.Length(), bytes.Count(in[i], []byte{0}))
 				}
 			}
-			if n := x.w.b.e.Counter(descriptors.CounterFramesDropped); n == 0 {
+			if n := x.w.b.e.Counter(datasheet.CounterFramesDropped); n == 0 {
 				t.Error("no frame is dropped")
 			}
 			x.mustServe(t)
@@ -64,7 +64,7 @@ func TestEmptyMessageTwice(t *testing.T) {
 	}
 	x.w.b.e.Step()
 	x.send(1, one, 1, 0, 0, nil)
-	x.send(2, one|descriptors.FrameImmediate, 1, 0, 0, nil)
+	x.send(2, one|datasheet.FrameImmediate, 1, 0, 0, nil)
 	x.send(0, one, 0, 5, 0, []byte("first"))
 	d := x.p.recv.posted[1]
 	if _, immediate := d.Immediate(); !d.Status().Done() || d.Status().Failed() || d.Length() != 0 || immediate {

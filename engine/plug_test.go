@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -130,7 +131,7 @@ func TestWireEnds(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		w.until("the end", func() bool { return sends[0].Status().Done() && v.state() == descriptors.StateError })
+		w.until("the end", func() bool { return sends[0].Status().Done() && v.state() == datasheet.StateError })
 		v.postSend(sends[1])
 		w.until("the next end", func() bool { return sends[1].Status().Done() })
 		if !r.Status().Done() && !sends[0].Status().Failed() || r.Status().Failed() && !sends[0].Status().Failed() || !sends[1].Status().Failed() {

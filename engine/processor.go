@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // SetProcessor has p asked at some hooks from now on, and ends what Suspend began.
@@ -15,7 +15,7 @@ func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
 	for d, h := range [directions]Hook{HookFilterTransmit, HookFilterReceive} {
 		if e.writes.Has(h) && e.copies[d] == nil {
 			// The peer's frames may be larger than ours.
-			e.copies[d] = aligned(descriptors.MaxMTU)
+			e.copies[d] = aligned(datasheet.MaxMTU)
 		}
 	}
 	for d := range directions {

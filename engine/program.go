@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -171,8 +171,8 @@ func (p *program) askDemultiplex(frame []byte, number uint32) (to, entry uint32)
 // aligned returns n bytes at an address at which a frame may stand.
 func aligned(n int) []byte {
 	const align = 8
-	b := make([]byte, n+align+descriptors.HeaderSize)
-	for descriptors.HeaderAt(b) == nil {
+	b := make([]byte, n+align+datasheet.HeaderSize)
+	for datasheet.HeaderAt(b) == nil {
 		b = b[1:]
 	}
 	return b[:n:n]

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -60,7 +60,7 @@ func (n *node) use(s *scripted, hooks ...engine.Hook) *scripted {
 func (n *node) suspend(limit time.Duration) { n.e.Exclusive(func() { n.e.Suspend(limit) }) }
 
 // isData says of a whole frame whether it carries payload.
-func isData(frame []byte) bool { return descriptors.HeaderAt(frame).Type == descriptors.FrameData }
+func isData(frame []byte) bool { return datasheet.HeaderAt(frame).Type == datasheet.FrameData }
 
 // mustArrive checks that a message arrived as it was sent.
 func mustArrive(t *testing.T, v, p *vi, size int, seed uint64) {
@@ -89,8 +89,8 @@ func TestFiltersDrop(t *testing.T) {
 				asked, dropped := 0, uint64(0)
 				c.at(w).use(&scripted{filter: func(_ engine.Direction, frame []byte, number uint32) (engine.Action, uint32, bool) {
 					if isData(frame) {
-						if len(frame) != descriptors.HeaderSize+int(descriptors.HeaderAt(frame).Length) {
-							t.Errorf("%d bytes of a frame with a payload of %d", len(frame), descriptors.HeaderAt(frame).Length)
+						if len(frame) != datasheet.HeaderSize+int(datasheet.HeaderAt(frame).Length) {
+							t.Errorf("%d bytes of a frame with a payload of %d", len(frame), datasheet.HeaderAt(frame).Length)
 						}
 						want := v.id
 						if c.hook == engine.HookFilterReceive {
@@ -107,7 +107,7 @@ func TestFiltersDrop(t *testing.T) {
 					return engine.FramePass, 0, true
 				}}, c.hook)
 				mustArrive(t, v, p, 20_000, 1)
-				if n := c.at(w).e.Counter(descriptors.CounterFramesDropped); n != dropped || n == 0 {
+				if n := c.at(w).e.Counter(datasheet.CounterFramesDropped); n != dropped || n == 0 {
 					t.Errorf("%d frames dropped, want %d", n, dropped)
 				}
 			})
@@ -121,8 +121,8 @@ func TestFiltersChange(t *testing.T) {
 	checksum := func(_ *engine.Config, p *port) { p.checksum = true }
 	change := func(_ engine.Direction, frame []byte, _ uint32) (engine.Action, uint32, bool) {
 		if isData(frame) {
-			for i := range frame[descriptors.HeaderSize:] {
-				frame[descriptors.HeaderSize+i] ^= 0xff
+			for i := range frame[datasheet.HeaderSize:] {
+				frame[datasheet.HeaderSize+i] ^= 0xff
 			}
 		}
 		return engine.FramePass, 0, true
@@ -155,17 +155,17 @@ func TestFiltersChange(t *testing.T) {
 
 // TestFilterMakesNonsense: a header that says what is impossible is dropped.
 func TestFilterMakesNonsense(t *testing.T) {
-	for name, spoil := range map[string]func(h *descriptors.Header){
-		"length":  func(h *descriptors.Header) { h.Length = 0xffff },
-		"version": func(h *descriptors.Header) { h.Version = 0x77 },
-		"key":     func(h *descriptors.Header) { h.Key++ },
-		"target":  func(h *descriptors.Header) { h.DestinationEndpoint = 0xffffffff },
+	for name, spoil := range map[string]func(h *datasheet.Header){
+		"length":  func(h *datasheet.Header) { h.Length = 0xffff },
+		"version": func(h *datasheet.Header) { h.Version = 0x77 },
+		"key":     func(h *datasheet.Header) { h.Key++ },
+		"target":  func(h *datasheet.Header) { h.DestinationEndpoint = 0xffffffff },
 	} {
 		w, v, p := pair(t, nil)
 		times := 0
 		w.b.use(&scripted{filter: func(_ engine.Direction, frame []byte, _ uint32) (engine.Action, uint32, bool) {
 			if times++; times == 1 {
-				spoil(descriptors.HeaderAt(frame))
+				spoil(datasheet.HeaderAt(frame))
 			}
 			return engine.FramePass, 0, true
 		}}, engine.HookFilterReceive)
@@ -179,7 +179,7 @@ func TestFilterMakesNonsense(t *testing.T) {
 		} else {
 			mustArrive(t, v, p, 1000, 1)
 		}
-		if n := w.b.e.Counter(descriptors.CounterFramesDropped); n != 1 {
+		if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 1 {
 			t.Errorf("%s: %d frames dropped", name, n)
 		}
 	}
@@ -218,7 +218,7 @@ func TestStoppedPrograms(t *testing.T) {
 		if asked != 3 {
 			t.Errorf("hook %d was asked %d times, want 3", hook, asked)
 		}
-		if d := w.b.e.Counter(descriptors.CounterFramesDropped) + w.a.e.Counter(descriptors.CounterFramesDropped); d != 0 {
+		if d := w.b.e.Counter(datasheet.CounterFramesDropped) + w.a.e.Counter(datasheet.CounterFramesDropped); d != 0 {
 			t.Errorf("hook %d: %d frames dropped", hook, d)
 		}
 	}

@@ -4,67 +4,68 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // spoiltSend is one way to post a bad send, and what becomes of it.
 type spoiltSend struct {
 	name  string
 	spoil func(t *testing.T, v *vi, d *descriptors.Descriptor)
-	want  descriptors.Status // error bits
+	want  datasheet.Status // error bits
 }
 
 var spoiltSends = []spoiltSend{
-	{"foreign handle in a segment", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle = 0x00f00001 }, descriptors.StatusProtectionError},
+	{"foreign handle in a segment", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle = 0x00f00001 }, datasheet.StatusProtectionError},
 	{"stale handle in a segment", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		stale := v.n.memory(0, 0)
-		do(v.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: stale})
+		do(v.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: stale})
 		if fresh := v.n.memory(0, 0); fresh == stale {
 			t.Fatal("a handle was given out again at once")
 		}
 		d.Segments()[0].Handle = stale
-	}, descriptors.StatusProtectionError},
-	{"handle zero", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle = 0 }, descriptors.StatusProtectionError},
+	}, datasheet.StatusProtectionError},
+	{"handle zero", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle = 0 }, datasheet.StatusProtectionError},
 	{"memory with another protection tag", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		tag := descriptors.Reply[descriptors.PtagBody](do(v.n, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
+		tag := datasheet.Reply[datasheet.PtagBody](do(v.n, datasheet.OpCreatePtag, datasheet.PtagBody{})).Ptag
 		d.Segments()[0].Handle = v.n.memory(tag, 0)
-	}, descriptors.StatusProtectionError},
+	}, datasheet.StatusProtectionError},
 	{"segment past the end of its region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		d.Segments()[0].Address = hostBase + memSize - 1
-	}, descriptors.StatusProtectionError},
-	{"segment before its region", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Address = hostBase - 1 }, descriptors.StatusProtectionError},
+	}, datasheet.StatusProtectionError},
+	{"segment before its region", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Segments()[0].Address = hostBase - 1 }, datasheet.StatusProtectionError},
 	{"segment that wraps the address space", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		d.Segments()[0].Address = ^uint64(0) - 10
-	}, descriptors.StatusProtectionError},
-	{"length that is not the total", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Length++ }, descriptors.StatusLengthError},
+	}, datasheet.StatusProtectionError},
+	{"length that is not the total", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Length++ }, datasheet.StatusLengthError},
 	{"lengths that wrap 32 bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		d.Segments()[0].Length, d.Segments()[1].Length, d.Control().Length = 0xffffffff, 101, 100
-	}, descriptors.StatusLengthError},
+	}, datasheet.StatusLengthError},
 	{"message over the device's limit", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		d.Segments()[0].Length, d.Segments()[1].Length = descriptors.MaxTransfer, 1
-		d.Control().Length = descriptors.MaxTransfer + 1
-	}, descriptors.StatusLengthError},
+		d.Segments()[0].Length, d.Segments()[1].Length = datasheet.MaxTransfer, 1
+		d.Control().Length = datasheet.MaxTransfer + 1
+	}, datasheet.StatusLengthError},
 	{"too many segments", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		d.Control().SegCount = descriptors.MaxSegments + 1
-	}, descriptors.StatusFormatError},
+		d.Control().SegCount = datasheet.MaxSegments + 1
+	}, datasheet.StatusFormatError},
 	{"segments past the end of the descriptor's region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.RegionReply](
-			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = datasheet.Reply[datasheet.RegionReply](
+			do(v.n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
-	}, descriptors.StatusProtectionError},
-	{"reserved control bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Control |= 0x20 }, descriptors.StatusFormatError},
+	}, datasheet.StatusProtectionError},
+	{"reserved control bits", func(t *testing.T, v *vi, d *descriptors.Descriptor) { d.Control().Control |= 0x20 }, datasheet.StatusFormatError},
 	{"inline data of fewer units than bytes", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		d.Control().Control |= descriptors.ControlInline
-	}, descriptors.StatusFormatError},
+		d.Control().Control |= datasheet.ControlInline
+	}, datasheet.StatusFormatError},
 	{"inline data past the end of the descriptor's region", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
-		d.Control().Control |= descriptors.ControlInline
+		d.Control().Control |= datasheet.ControlInline
 		d.Control().Length = 32
-		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = descriptors.Reply[descriptors.RegionReply](
-			do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		v.send.tokens[v.send.producer%uint32(len(v.send.tokens))].Handle = datasheet.Reply[datasheet.RegionReply](
+			do(v.n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 				Address: hostBase, Length: d.Token().Address + 48 - hostBase, IOVA: busBase})).Handle
-	}, descriptors.StatusProtectionError},
+	}, datasheet.StatusProtectionError},
 	{"an operation that the device lacks", func(t *testing.T, v *vi, d *descriptors.Descriptor) {
 		d.Control().Control |= 3
-	}, descriptors.StatusFormatError},
+	}, datasheet.StatusFormatError},
 }
 
 // postSpoilt posts a send of two segments that spoil has been at. A token
@@ -81,14 +82,14 @@ func postSpoilt(t *testing.T, v *vi, s spoiltSend) *descriptors.Descriptor {
 	}
 	*at = token
 	v.send.producer++
-	v.n.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellSend, v.send.producer)
+	v.n.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellSend, v.send.producer)
 	return d
 }
 
 func TestBadSends(t *testing.T) {
 	for _, s := range spoiltSends {
 		t.Run(s.name, func(t *testing.T) {
-			levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+			levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 				w, v, p := pair(t, change)
 				other, peer := w.a.newVI(v.handle, change), w.b.newVI(p.handle, change)
 				connect(other, peer)
@@ -96,13 +97,13 @@ func TestBadSends(t *testing.T) {
 				p.postRecv(r)
 				d := postSpoilt(t, v, s)
 				w.run("the end of a bad send", func() bool { return d.Status().Done() })
-				if got := d.Status() & descriptors.StatusErrorMask; got != s.want {
+				if got := d.Status() & datasheet.StatusErrorMask; got != s.want {
 					t.Errorf("status %v, want %v", d.Status(), s.want)
 				}
 				w.settle()
-				wantState := descriptors.StateError
-				if level == descriptors.Unreliable {
-					wantState = descriptors.StateConnected
+				wantState := datasheet.StateError
+				if level == datasheet.Unreliable {
+					wantState = datasheet.StateConnected
 				}
 				for _, x := range []*vi{v, p} {
 					if st := x.state(); st != wantState {
@@ -118,9 +119,9 @@ func TestBadSends(t *testing.T) {
 	}
 }
 
-func (v *vi) state() descriptors.State {
+func (v *vi) state() datasheet.State {
 	v.n.w.t.Helper()
-	return descriptors.Reply[descriptors.EndpointReply](do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id})).State
+	return datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id})).State
 }
 
 // TestUnwritableDescriptors posts descriptors whose status cannot be written:
@@ -128,29 +129,29 @@ func (v *vi) state() descriptors.State {
 func TestUnwritableDescriptors(t *testing.T) {
 	for _, bad := range []struct {
 		name  string
-		token func(v *vi, good descriptors.Token) descriptors.Token
+		token func(v *vi, good datasheet.Token) datasheet.Token
 	}{
-		{"foreign handle", func(v *vi, g descriptors.Token) descriptors.Token { g.Handle ^= 0x100000; return g }},
-		{"address outside", func(v *vi, g descriptors.Token) descriptors.Token { g.Address = hostBase + memSize; return g }},
-		{"read-only region", func(v *vi, g descriptors.Token) descriptors.Token {
-			g.Handle = v.n.memory(0, descriptors.AccessReadOnly)
+		{"foreign handle", func(v *vi, g datasheet.Token) datasheet.Token { g.Handle ^= 0x100000; return g }},
+		{"address outside", func(v *vi, g datasheet.Token) datasheet.Token { g.Address = hostBase + memSize; return g }},
+		{"read-only region", func(v *vi, g datasheet.Token) datasheet.Token {
+			g.Handle = v.n.memory(0, datasheet.AccessReadOnly)
 			return g
 		}},
-		{"truncated at the end of the region", func(v *vi, g descriptors.Token) descriptors.Token {
-			g.Handle = descriptors.Reply[descriptors.RegionReply](do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+		{"truncated at the end of the region", func(v *vi, g datasheet.Token) datasheet.Token {
+			g.Handle = datasheet.Reply[datasheet.RegionReply](do(v.n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 				Address: g.Address, Length: 31, IOVA: busBase + g.Address - hostBase})).Handle
 			return g
 		}},
-		{"misaligned", func(v *vi, g descriptors.Token) descriptors.Token { g.Address += 32; return g }},
+		{"misaligned", func(v *vi, g datasheet.Token) datasheet.Token { g.Address += 32; return g }},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			w, v, p := pair(t, unreliable)
 			d, _ := v.descriptor(10)
 			v.send.tokens[v.send.producer%uint32(len(v.send.tokens))] = bad.token(v, d.Token())
 			v.send.producer++
-			v.n.e.Doorbell(descriptors.EndpointPage(v.id)+descriptors.DoorbellSend, v.send.producer)
+			v.n.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellSend, v.send.producer)
 			w.settle()
-			if len(w.a.events) != 1 || w.a.events[0].Code != descriptors.EventPostDescriptor || w.a.events[0].Endpoint != v.id {
+			if len(w.a.events) != 1 || w.a.events[0].Code != datasheet.EventPostDescriptor || w.a.events[0].Endpoint != v.id {
 				t.Fatalf("events %+v", w.a.events)
 			}
 			if sent, received, _ := message(v, p, []byte("next")); sent.Failed() || received.Failed() {
@@ -165,18 +166,18 @@ func TestBadReceives(t *testing.T) {
 		name  string
 		size  int
 		spoil func(t *testing.T, p *vi, d *descriptors.Descriptor)
-		want  descriptors.Status
+		want  datasheet.Status
 	}{
-		{"too small", 99, nil, descriptors.StatusLengthError},
-		{"no segments", 0, nil, descriptors.StatusLengthError},
-		{"foreign handle", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle ^= 1 << 21 }, descriptors.StatusProtectionError},
+		{"too small", 99, nil, datasheet.StatusLengthError},
+		{"no segments", 0, nil, datasheet.StatusLengthError},
+		{"foreign handle", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Segments()[0].Handle ^= 1 << 21 }, datasheet.StatusProtectionError},
 		{"read-only memory", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
-			d.Segments()[0].Handle = p.n.memory(0, descriptors.AccessReadOnly)
-		}, descriptors.StatusProtectionError},
-		{"reserved bits", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Control().Control = 0x8000 }, descriptors.StatusFormatError},
+			d.Segments()[0].Handle = p.n.memory(0, datasheet.AccessReadOnly)
+		}, datasheet.StatusProtectionError},
+		{"reserved bits", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) { d.Control().Control = 0x8000 }, datasheet.StatusFormatError},
 		{"inline data", 16, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
-			d.Control().Control = descriptors.ControlInline
-		}, descriptors.StatusFormatError},
+			d.Control().Control = datasheet.ControlInline
+		}, datasheet.StatusFormatError},
 		{"memory that the bus refuses", 200, func(t *testing.T, p *vi, d *descriptors.Descriptor) {
 			at := d.Segments()[0].Address - hostBase + busBase
 			p.n.e.Exclusive(func() {
@@ -184,10 +185,10 @@ func TestBadReceives(t *testing.T) {
 				p.n.refuse = func(iova uint64, write bool) bool { return iova == at }
 				p.n.pieces = 64
 			})
-		}, descriptors.StatusProtectionError},
+		}, datasheet.StatusProtectionError},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+			levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 				w, v, p := pair(t, change)
 				first, _ := p.descriptor(100)
 				r, in := p.descriptor(bad.size)
@@ -206,7 +207,7 @@ func TestBadReceives(t *testing.T) {
 				}
 				v.postSend(sends...)
 				w.run("the bad receive", func() bool { return r.Status().Done() && sends[2].Status().Done() })
-				if got := r.Status() & descriptors.StatusErrorMask; got != bad.want {
+				if got := r.Status() & datasheet.StatusErrorMask; got != bad.want {
 					t.Errorf("receive: %v, want %v", r.Status(), bad.want)
 				}
 				for i, b := range in[0] {
@@ -217,23 +218,23 @@ func TestBadReceives(t *testing.T) {
 				if first.Status().Failed() || sends[0].Status().Failed() {
 					t.Errorf("the message before: %v, %v", sends[0].Status(), first.Status())
 				}
-				if level == descriptors.Unreliable {
+				if level == datasheet.Unreliable {
 					w.run("the message after", func() bool { return after.Status().Done() })
 					if sends[1].Status().Failed() || sends[2].Status().Failed() || after.Status().Failed() {
 						t.Errorf("sends %v, %v, the receive after: %v", sends[1].Status(), sends[2].Status(), after.Status())
 					}
 					return
 				}
-				if sends[1].Status() != descriptors.StatusDone|descriptors.StatusRemoteDescriptor {
+				if sends[1].Status() != datasheet.StatusDone|datasheet.StatusRemoteDescriptor {
 					t.Errorf("the sender learns %v", sends[1].Status())
 				}
-				if sends[2].Status() != descriptors.StatusDone|descriptors.StatusFlushed {
+				if sends[2].Status() != datasheet.StatusDone|datasheet.StatusFlushed {
 					t.Errorf("the send behind it: %v", sends[2].Status())
 				}
-				if after.Status()&descriptors.StatusFlushed == 0 {
+				if after.Status()&datasheet.StatusFlushed == 0 {
 					t.Errorf("the receive behind it: %v", after.Status())
 				}
-				if v.state() != descriptors.StateError || p.state() != descriptors.StateError {
+				if v.state() != datasheet.StateError || p.state() != datasheet.StateError {
 					t.Errorf("states %v, %v", v.state(), p.state())
 				}
 			})
@@ -250,10 +251,10 @@ func TestNoReceivePosted(t *testing.T) {
 	if s.Status().Failed() {
 		t.Errorf("the sender learns %v", s.Status())
 	}
-	if n := w.b.e.Counter(descriptors.CounterReceiveQueueEmpty); n != 1 {
+	if n := w.b.e.Counter(datasheet.CounterReceiveQueueEmpty); n != 1 {
 		t.Errorf("%d messages counted as dropped", n)
 	}
-	if len(w.b.events) != 1 || w.b.events[0].Code != descriptors.EventReceiveQueueEmpty || w.b.events[0].Endpoint != p.id {
+	if len(w.b.events) != 1 || w.b.events[0].Code != datasheet.EventReceiveQueueEmpty || w.b.events[0].Endpoint != p.id {
 		t.Errorf("events %+v", w.b.events)
 	}
 	if sent, received, _ := message(v, p, pattern(5000, 5)); sent.Failed() || received.Failed() {
@@ -276,9 +277,9 @@ func TestMemoryTakenAway(t *testing.T) {
 	if s.Status().Done() {
 		t.Fatal("the message is not under way")
 	}
-	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+	do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
 	w.run("the end of the message", func() bool { return s.Status().Done() && r.Status().Done() })
-	if s.Status()&descriptors.StatusProtectionError == 0 {
+	if s.Status()&datasheet.StatusProtectionError == 0 {
 		t.Errorf("the sender learns %v", s.Status())
 	}
 	if !r.Status().Failed() {
@@ -299,15 +300,15 @@ func TestMemoryTakenAwayBehind(t *testing.T) {
 		p.postRecv(r)
 	}
 	w.settle()
-	w.a.port.spoil = losing{descriptors.FrameData: true}.spoil
+	w.a.port.spoil = losing{datasheet.FrameData: true}.spoil
 	v.postSend(first, second)
 	w.settle()
-	do(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+	do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
 	w.run("the end", func() bool { return second.Status().Done() })
-	if got := first.Status() & descriptors.StatusErrorMask; got != descriptors.StatusFlushed {
+	if got := first.Status() & datasheet.StatusErrorMask; got != datasheet.StatusFlushed {
 		t.Errorf("the first: %v", first.Status())
 	}
-	if got := second.Status() & descriptors.StatusErrorMask; got != descriptors.StatusProtectionError {
+	if got := second.Status() & datasheet.StatusErrorMask; got != datasheet.StatusProtectionError {
 		t.Errorf("the second: %v", second.Status())
 	}
 }
@@ -316,21 +317,21 @@ func TestMemoryTakenAwayBehind(t *testing.T) {
 // segment after the device had time to fetch the descriptor, and before a message
 // comes: nothing of it is placed.
 func TestMemoryTakenAwayBeforeArrival(t *testing.T) {
-	levels(t, func(t *testing.T, _ descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, _ datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		r, in := p.descriptor(10, 40)
 		other := p.n.memory(0, 0)
 		r.Segments()[1].Handle = other
 		p.postRecv(r)
 		w.settle()
-		do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: other})
+		do(w.b, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
 		s, out := v.descriptor(50)
 		for i := range out[0] {
 			out[0][i] = 0xee
 		}
 		v.postSend(s)
 		w.run("the end of the receive", func() bool { return r.Status().Done() })
-		if got := r.Status() & (descriptors.StatusErrorMask | descriptors.StatusPartialPacket); got != descriptors.StatusProtectionError {
+		if got := r.Status() & (datasheet.StatusErrorMask | datasheet.StatusPartialPacket); got != datasheet.StatusProtectionError {
 			t.Errorf("status %v", r.Status())
 		}
 		for _, b := range in[0] {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -19,15 +20,15 @@ type pump struct {
 }
 
 func (n *node) newPump() *pump {
-	mem, _, iova := n.alloc(descriptors.ProgressAreaSize)
+	mem, _, iova := n.alloc(datasheet.ProgressAreaSize)
 	n.e.SetProgressArea(iova)
 	return &pump{n: n, mem: mem, iova: iova}
 }
 
 // progress reads the counters of direction d.
-func (p *pump) progress(d engine.Direction) (v descriptors.Progress) {
+func (p *pump) progress(d engine.Direction) (v datasheet.Progress) {
 	p.n.w.t.Helper()
-	if !descriptors.ProgressAt(p.mem[int(d)*descriptors.ProgressSize:]).Load(&v) {
+	if !datasheet.ProgressAt(p.mem[int(d)*datasheet.ProgressSize:]).Load(&v) {
 		p.n.w.t.Fatal("the counters are being written, by nobody")
 	}
 	if v.Sent > v.Arrived || v.Arrived > v.Length {
@@ -42,9 +43,9 @@ func (p *pump) shows(d engine.Direction, frame, length, arrived, sent, queued ui
 	v := p.progress(d)
 	flags := uint32(0)
 	if active {
-		flags = descriptors.ProgressActive
+		flags = datasheet.ProgressActive
 	}
-	want := descriptors.Progress{Sequence: v.Sequence, Frame: frame, Length: length, Arrived: arrived, Sent: sent, Queued: queued, Flags: flags}
+	want := datasheet.Progress{Sequence: v.Sequence, Frame: frame, Length: length, Arrived: arrived, Sent: sent, Queued: queued, Flags: flags}
 	if v != want {
 		p.n.w.t.Fatalf("%v counters are %+v, want %+v", d, v, want)
 	}
@@ -67,7 +68,7 @@ func TestPulsesOfTheSender(t *testing.T) {
 	for _, bad := range []struct {
 		frame uint8
 		n     uint32
-	}{{1, 100}, {0, 0}, {0, 1001}, {0, descriptors.PulseBytes}, {255, 1}} {
+	}{{1, 100}, {0, 0}, {0, 1001}, {0, datasheet.PulseBytes}, {255, 1}} {
 		if w.a.e.Pulse(engine.Transmit, bad.frame, bad.n) {
 			t.Errorf("a pulse for %d bytes of frame %d passes", bad.n, bad.frame)
 		}
@@ -115,7 +116,7 @@ func TestPulsesOfTheSender(t *testing.T) {
 
 // TestPulsesOfTheReceiver lets a frame be placed piece by piece.
 func TestPulsesOfTheReceiver(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w, v, p := pair(t, change)
 		host := w.b.newPump()
 		w.b.e.SetPulses(engine.Receive, true)
@@ -212,7 +213,7 @@ func TestOthersWait(t *testing.T) {
 // for the host, at either end: descriptors come back, and nobody touches their
 // buffers afterwards.
 func TestHeldFrameOfALostConnection(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for _, by := range []string{"sender", "receiver"} {
 			t.Run(by, func(t *testing.T) {
 				w, v, p := pair(t, change, inParts(nil), bursts(64))
@@ -238,8 +239,8 @@ func TestHeldFrameOfALostConnection(t *testing.T) {
 				if by == "receiver" {
 					leaver, other = p, v
 				}
-				do(leaver.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: leaver.id})
-				w.run("the other's notice", func() bool { return other.state() == descriptors.StateError })
+				do(leaver.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: leaver.id})
+				w.run("the other's notice", func() bool { return other.state() == datasheet.StateError })
 				if !s.Status().Failed() || !r.Status().Failed() {
 					t.Fatalf("sent %v, received %v", s.Status(), r.Status())
 				}
@@ -254,7 +255,7 @@ func TestHeldFrameOfALostConnection(t *testing.T) {
 					t.Errorf("%d frames aborted", w.a.parts.aborts)
 				}
 				// The wire is free again.
-				do(other.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: other.id})
+				do(other.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: other.id})
 				connect(v, p)
 				if s, r, got := message(v, p, pattern(900, 3)); s.Failed() || r.Failed() || !bytes.Equal(got, pattern(900, 3)) {
 					t.Fatalf("%v, %v", s, r)
@@ -267,7 +268,7 @@ func TestHeldFrameOfALostConnection(t *testing.T) {
 // TestHeldFrameWhoseMemoryGoes deregisters the memory of a message while a frame
 // of it is held.
 func TestHeldFrameWhoseMemoryGoes(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for _, side := range []string{"sender", "receiver"} {
 			t.Run(side, func(t *testing.T) {
 				w, v, p := pair(t, change, inParts(nil), bursts(64), policies(nil, pipeline.Eager{MinPulse: 1}))
@@ -299,21 +300,21 @@ func TestHeldFrameWhoseMemoryGoes(t *testing.T) {
 				}
 				w.a.e.Step()
 				w.b.e.Step() // some of it lands
-				do(buffers.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: extra})
+				do(buffers.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: extra})
 				w.a.e.SetPulses(engine.Transmit, false)
 				bad := s
 				if side == "receiver" {
 					bad = r
 				}
 				w.run("the message's end", func() bool { return bad.Status().Done() })
-				want := descriptors.StatusProtectionError
+				want := datasheet.StatusProtectionError
 				if side == "receiver" {
-					want |= descriptors.StatusPartialPacket
+					want |= datasheet.StatusPartialPacket
 				}
-				if got := bad.Status() & descriptors.StatusErrorMask; got != want {
+				if got := bad.Status() & datasheet.StatusErrorMask; got != want {
 					t.Fatalf("%v, want %v", bad.Status(), want)
 				}
-				if level == descriptors.Unreliable {
+				if level == datasheet.Unreliable {
 					// It stays connected. A receive that was not used serves the next.
 					next, _ := v.descriptor(1)
 					if side == "receiver" {
@@ -328,7 +329,7 @@ func TestHeldFrameWhoseMemoryGoes(t *testing.T) {
 					return
 				}
 				w.run("the end of the connection", func() bool {
-					return v.state() == descriptors.StateError && p.state() == descriptors.StateError
+					return v.state() == datasheet.StateError && p.state() == datasheet.StateError
 				})
 			})
 		}
@@ -347,11 +348,11 @@ func TestProgressAreaFault(t *testing.T) {
 	if s, r, got := message(v, p, pattern(5000, 1)); s.Failed() || r.Failed() || !bytes.Equal(got, pattern(5000, 1)) {
 		t.Fatalf("%v, %v", s, r)
 	}
-	if w.now-before >= descriptors.PulseDeadlineReset*time.Microsecond {
+	if w.now-before >= datasheet.PulseDeadlineReset*time.Microsecond {
 		t.Error("somebody waited for pulses that cannot come")
 	}
-	if d := w.a.e.DMA(); d.Pulses != [2]bool{} || d.Timeouts != 0 || w.a.e.Counter(descriptors.CounterDMAFaults) != 1 {
-		t.Fatalf("%+v, %d faults", d, w.a.e.Counter(descriptors.CounterDMAFaults))
+	if d := w.a.e.DMA(); d.Pulses != [2]bool{} || d.Timeouts != 0 || w.a.e.Counter(datasheet.CounterDMAFaults) != 1 {
+		t.Fatalf("%+v, %d faults", d, w.a.e.Counter(datasheet.CounterDMAFaults))
 	}
 }
 

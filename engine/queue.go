@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // workQueue is one side of an endpoint: a ring of tokens in host memory. All
 // counts are free-running.
@@ -15,7 +15,7 @@ type workQueue struct {
 	armed     bool
 	armWord   uint32
 	cq        *completionQueue
-	tokens    []descriptors.Token // the ring, for epoch; the engine's own if iova is zero
+	tokens    []datasheet.Token // the ring, for epoch; the engine's own if iova is zero
 	epoch     uint64
 	pushed    *eager // the ring in device memory, nil without EndpointEager
 
@@ -33,7 +33,7 @@ func (q *workQueue) posted() uint32 { return q.producer - q.fetched }
 
 // token reads token number i of the ring, once: the host may be writing. A token
 // that the bus refuses to give has a status, and names no descriptor.
-func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.Status) {
+func (m *regions) token(q *workQueue, i uint32) (datasheet.Token, datasheet.Status) {
 	if q.pushed != nil {
 		if t, ok := m.pushedToken(q.pushed, i&q.mask); ok {
 			return t, 0
@@ -42,9 +42,9 @@ func (m *regions) token(q *workQueue, i uint32) (descriptors.Token, descriptors.
 	if q.epoch == m.epoch || m.mapRing(q) {
 		return q.tokens[i&q.mask], 0
 	}
-	t := descriptors.TokensAt(m.whole(q.iova+uint64(i&q.mask)*descriptors.TokenSize, descriptors.TokenSize, false))
+	t := datasheet.TokensAt(m.whole(q.iova+uint64(i&q.mask)*datasheet.TokenSize, datasheet.TokenSize, false))
 	if t == nil {
-		return descriptors.Token{}, descriptors.StatusProtectionError
+		return datasheet.Token{}, datasheet.StatusProtectionError
 	}
 	return t[0], 0
 }
@@ -56,12 +56,12 @@ func (m *regions) mapRing(q *workQueue) bool {
 		q.epoch = m.epoch
 		return true
 	}
-	size := uint64(q.mask+1) * descriptors.TokenSize
+	size := uint64(q.mask+1) * datasheet.TokenSize
 	w, err := m.bus.Window(q.iova, size, false)
 	if err != nil || uint64(len(w)) < size {
 		return false
 	}
-	q.tokens, q.epoch = descriptors.TokensAt(w), m.epoch
+	q.tokens, q.epoch = datasheet.TokensAt(w), m.epoch
 	return true
 }
 
@@ -74,24 +74,24 @@ func (m *regions) fetch(ep *endpoint, q *workQueue, l *layout) {
 	}
 	t := q.tokens[q.fetched&q.mask] // once: the host may be writing
 	// Each message has a data segment at least, or as many bytes in its place.
-	host := m.near(&q.described, t.Handle, ep.ptag, t.Address, descriptors.ControlSegmentSize+descriptors.DataSegmentSize, true)
-	seg := descriptors.ControlAt(host)
-	if seg == nil || t.Address%descriptors.DescriptorAlign != 0 || t.Flags != 0 && !q.named || seg.Front != 0 {
+	host := m.near(&q.described, t.Handle, ep.ptag, t.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true)
+	seg := datasheet.ControlAt(host)
+	if seg == nil || t.Address%datasheet.DescriptorAlign != 0 || t.Flags != 0 && !q.named || seg.Front != 0 {
 		m.fetchAny(ep, q, l)
 		return
 	}
 	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
-	from, at, limit := segment{t.Address + descriptors.ControlSegmentSize, t.Handle, n}, &q.described, ep.maxTransfer
-	inline := bits&^descriptors.ControlImmediate == descriptors.OpSend|descriptors.ControlInline && !q.receive
+	from, at, limit := segment{t.Address + datasheet.ControlSegmentSize, t.Handle, n}, &q.described, ep.maxTransfer
+	inline := bits&^datasheet.ControlImmediate == datasheet.OpSend|datasheet.ControlInline && !q.receive
 	if !inline {
-		data := descriptors.DataSegmentAt(host[descriptors.ControlSegmentSize:])
+		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
 		if from, at = (segment{data.Address, data.Handle, data.Length}), &q.paid; q.receive {
 			limit = m.limits.Transfer
 		}
 	}
 	memory := m.near(at, from.handle, ep.ptag, from.address, uint64(n), q.receive)
-	if memory == nil || n > limit || inline && ((n+descriptors.DataSegmentSize-1)/descriptors.DataSegmentSize != count || count > uint32(m.limits.Segments)) ||
-		!inline && (bits&^descriptors.ControlImmediate != descriptors.OpSend || from.length != n || count != 1) {
+	if memory == nil || n > limit || inline && ((n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize != count || count > uint32(m.limits.Segments)) ||
+		!inline && (bits&^datasheet.ControlImmediate != datasheet.OpSend || from.length != n || count != 1) {
 		m.fetchAny(ep, q, l)
 		return
 	}
@@ -109,24 +109,24 @@ func (m *regions) fetchAny(ep *endpoint, q *workQueue, l *layout) {
 	l.token, l.status = m.token(q, q.fetched)
 	q.fetched++
 	if l.token.Flags != 0 && !q.named {
-		l.status |= descriptors.StatusFormatError
+		l.status |= datasheet.StatusFormatError
 	}
 	if l.status == 0 {
 		l.status = m.copyDescriptor(l, ep.ptag)
 	}
-	inline, op := l.control.bits&descriptors.ControlInline != 0, l.control.bits.Op()
+	inline, op := l.control.bits&datasheet.ControlInline != 0, l.control.bits.Op()
 	switch {
 	case l.status != 0:
-	case q.receive && (inline || op != descriptors.OpSend): // a receive is neither
-		l.status = descriptors.StatusFormatError
+	case q.receive && (inline || op != datasheet.OpSend): // a receive is neither
+		l.status = datasheet.StatusFormatError
 	case !q.receive && l.total > ep.maxTransfer:
-		l.status = descriptors.StatusLengthError
+		l.status = datasheet.StatusLengthError
 	case !inline:
-		l.status = m.check(l, ep.ptag, q.receive || op == descriptors.OpRDMARead)
+		l.status = m.check(l, ep.ptag, q.receive || op == datasheet.OpRDMARead)
 	}
-	if op != descriptors.OpSend {
+	if op != datasheet.OpSend {
 		if q.receive {
-			l.control.bits &^= descriptors.ControlOpMask // it is a receive all the same
+			l.control.bits &^= datasheet.ControlOpMask // it is a receive all the same
 		} else if l.status == 0 {
 			l.status = ep.allows(op)
 		}
@@ -135,48 +135,48 @@ func (m *regions) fetchAny(ep *endpoint, q *workQueue, l *layout) {
 
 // copyDescriptor copies the descriptor that l.token names, of an endpoint with protection
 // tag tag. With status zero it is sound, and so is inline data.
-func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
+func (m *regions) copyDescriptor(l *layout, tag uint32) datasheet.Status {
 	t := l.token
-	if t.Address%descriptors.DescriptorAlign != 0 {
-		return descriptors.StatusFormatError
+	if t.Address%datasheet.DescriptorAlign != 0 {
+		return datasheet.StatusFormatError
 	}
 	// The status word will be written, so the region must allow writing.
-	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, true)
+	r, off := m.reach(t.Handle, tag, t.Address, datasheet.ControlSegmentSize, true)
 	if r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
-		return descriptors.StatusProtectionError
+		m.count(datasheet.CounterProtectionErrors, 1)
+		return datasheet.StatusProtectionError
 	}
-	host := descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, true))
+	host := datasheet.ControlAt(m.window(r, off, datasheet.ControlSegmentSize, true))
 	seg := host
 	if host != nil && r.eager != nil {
 		seg = m.control(l, r, off)
 	}
 	if seg == nil {
-		return descriptors.StatusProtectionError
+		return datasheet.StatusProtectionError
 	}
 	l.descriptor, l.stamp = host, m.stamp
 	l.control = control{bits: seg.Control, immediate: seg.Immediate}
 	bits, length, count := l.control.bits, seg.Length, uint64(seg.SegCount)
-	address := t.Address + descriptors.ControlSegmentSize
-	if seg.Front != 0 || bits&descriptors.ControlReserved != 0 {
-		return descriptors.StatusFormatError
+	address := t.Address + datasheet.ControlSegmentSize
+	if seg.Front != 0 || bits&datasheet.ControlReserved != 0 {
+		return datasheet.StatusFormatError
 	}
 	var target segment
-	if bits.Op() != descriptors.OpSend {
+	if bits.Op() != datasheet.OpSend {
 		if st := m.copyTarget(l, count, tag); st != 0 {
 			return st
 		}
 		target = *l.target()
-		address, count = address+descriptors.AddressSegmentSize, count-1
+		address, count = address+datasheet.AddressSegmentSize, count-1
 	}
 	if count > uint64(m.limits.Segments) {
-		return descriptors.StatusFormatError
+		return datasheet.StatusFormatError
 	}
-	n := count * descriptors.DataSegmentSize
-	if bits&descriptors.ControlInline != 0 {
+	n := count * datasheet.DataSegmentSize
+	if bits&datasheet.ControlInline != 0 {
 		// The data is as one segment, in the descriptor's own region.
-		if (uint64(length)+descriptors.DataSegmentSize-1)&^(descriptors.DataSegmentSize-1) != n {
-			return descriptors.StatusFormatError
+		if (uint64(length)+datasheet.DataSegmentSize-1)&^(datasheet.DataSegmentSize-1) != n {
+			return datasheet.StatusFormatError
 		}
 		l.segments = append(l.segments, segment{address, t.Handle, length})
 		l.total = length
@@ -184,23 +184,23 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 	}
 	var total uint64
 	for n > 0 {
-		segs := descriptors.DataSegmentsAt(m.at(t.Handle, tag, address, n, false))
+		segs := datasheet.DataSegmentsAt(m.at(t.Handle, tag, address, n, false))
 		if segs == nil {
-			return descriptors.StatusProtectionError
+			return datasheet.StatusProtectionError
 		}
 		for i := range segs {
 			s := segment{segs[i].Address, segs[i].Handle, segs[i].Length}
 			total += uint64(s.length)
 			l.segments = append(l.segments, s)
 		}
-		moved := uint64(len(segs)) * descriptors.DataSegmentSize
+		moved := uint64(len(segs)) * datasheet.DataSegmentSize
 		address, n = address+moved, n-moved
 	}
 	if total != uint64(length) || total > uint64(m.limits.Transfer) {
-		return descriptors.StatusLengthError
+		return datasheet.StatusLengthError
 	}
 	l.total = length
-	if bits.Op() != descriptors.OpSend {
+	if bits.Op() != datasheet.OpSend {
 		l.segments = append(l.segments, target)[:len(l.segments)]
 	}
 	return 0
@@ -208,39 +208,39 @@ func (m *regions) copyDescriptor(l *layout, tag uint32) descriptors.Status {
 
 // operations is what completed descriptors say of their operation, by that; the last one
 // there is not.
-var operations = [descriptors.ControlOpMask + 1]descriptors.Status{descriptors.OpSend: descriptors.StatusOpSend,
-	descriptors.OpRDMAWrite: descriptors.StatusOpRDMAWrite, descriptors.OpRDMARead: descriptors.StatusOpRDMARead}
+var operations = [datasheet.ControlOpMask + 1]datasheet.Status{datasheet.OpSend: datasheet.StatusOpSend,
+	datasheet.OpRDMAWrite: datasheet.StatusOpRDMAWrite, datasheet.OpRDMARead: datasheet.StatusOpRDMARead}
 
 // operation is that of the descriptor that a token names, without a look at the rest of it.
-func (m *regions) operation(t descriptors.Token, tag uint32) descriptors.Control {
-	r, off := m.reach(t.Handle, tag, t.Address, descriptors.ControlSegmentSize, false)
+func (m *regions) operation(t datasheet.Token, tag uint32) datasheet.Control {
+	r, off := m.reach(t.Handle, tag, t.Address, datasheet.ControlSegmentSize, false)
 	if r == nil {
-		return descriptors.OpSend
+		return datasheet.OpSend
 	}
-	seg := descriptors.ControlAt(m.window(r, off, descriptors.ControlSegmentSize, false))
+	seg := datasheet.ControlAt(m.window(r, off, datasheet.ControlSegmentSize, false))
 	if seg == nil {
-		return descriptors.OpSend
+		return datasheet.OpSend
 	}
 	return seg.Control.Op()
 }
 
 // copyTarget copies the address segment of an RDMA descriptor with count segments in all.
-func (m *regions) copyTarget(l *layout, count uint64, tag uint32) descriptors.Status {
+func (m *regions) copyTarget(l *layout, count uint64, tag uint32) datasheet.Status {
 	bits := l.control.bits
 	switch {
-	case bits.Op() == descriptors.ControlOpMask:
-		l.control.bits &^= descriptors.ControlOpMask
-		return descriptors.StatusFormatError
-	case count == 0, bits&descriptors.ControlInline != 0,
-		bits.Op() == descriptors.OpRDMARead && bits&descriptors.ControlImmediate != 0:
-		return descriptors.StatusFormatError
+	case bits.Op() == datasheet.ControlOpMask:
+		l.control.bits &^= datasheet.ControlOpMask
+		return datasheet.StatusFormatError
+	case count == 0, bits&datasheet.ControlInline != 0,
+		bits.Op() == datasheet.OpRDMARead && bits&datasheet.ControlImmediate != 0:
+		return datasheet.StatusFormatError
 	}
-	s := descriptors.AddressSegmentAt(m.at(l.token.Handle, tag, l.token.Address+descriptors.ControlSegmentSize, descriptors.AddressSegmentSize, false))
+	s := datasheet.AddressSegmentAt(m.at(l.token.Handle, tag, l.token.Address+datasheet.ControlSegmentSize, datasheet.AddressSegmentSize, false))
 	if s == nil {
-		return descriptors.StatusProtectionError
+		return datasheet.StatusProtectionError
 	}
 	if s.Reserved != 0 {
-		return descriptors.StatusFormatError
+		return datasheet.StatusFormatError
 	}
 	l.segments = append(l.segments, segment{address: s.Address, handle: s.Handle})[:0]
 	return 0

@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Raw frames are frames of other protocols than ours (SPEC.md 8.9). Endpoints of
@@ -14,20 +14,20 @@ import (
 type frames struct{ unreliableVI }
 
 func (frames) connects() bool { return false }
-func (k frames) check(b *descriptors.CreateEndpointBody) refusal {
+func (k frames) check(b *datasheet.CreateEndpointBody) refusal {
 	switch {
-	case b.Options&^descriptors.EndpointPromiscuous != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
-	case b.Reliability != descriptors.Unreliable:
-		return refusal{descriptors.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer < descriptors.EthernetHeaderSize || b.MaxTransfer > uint32(k.port.MTU()):
-		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
+	case b.Options&^datasheet.EndpointPromiscuous != 0:
+		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+	case b.Reliability != datasheet.Unreliable:
+		return refusal{datasheet.ResultInvalidReliability, fieldReliability}
+	case b.MaxTransfer < datasheet.EthernetHeaderSize || b.MaxTransfer > uint32(k.port.MTU()):
+		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
 	}
 	return refusal{}
 }
 
-func (k frames) open(ep *endpoint, _ *descriptors.ConnectBody) {
-	ep.state = descriptors.StateConnected
+func (k frames) open(ep *endpoint, _ *datasheet.ConnectBody) {
+	ep.state = datasheet.StateConnected
 	ep.unrel = &unreliable{}
 	k.takers = append(k.takers, ep)
 }
@@ -38,17 +38,17 @@ func (k frames) close(ep *endpoint) {
 
 // sendRaw sends the frame that m is.
 func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
-	var st descriptors.Status
+	var st datasheet.Status
 	switch {
-	case m.total < descriptors.EthernetHeaderSize:
-		st = descriptors.StatusLengthError
-	case m.control.bits&descriptors.ControlImmediate != 0:
-		st = descriptors.StatusFormatError
+	case m.total < datasheet.EthernetHeaderSize:
+		st = datasheet.StatusLengthError
+	case m.control.bits&datasheet.ControlImmediate != 0:
+		st = datasheet.StatusFormatError
 	case t.held || t.waiting&transmitHooks != 0:
 		return frameWaiting
 	}
 	if st == 0 {
-		buf := t.frame(&ep.remote.mac, 0, max(int(m.total), descriptors.MinFrame))
+		buf := t.frame(&ep.remote.mac, 0, max(int(m.total), datasheet.MinFrame))
 		if buf == nil {
 			return frameWaiting
 		}
@@ -90,8 +90,8 @@ func (r *receiver) takeRaw(buf []byte) {
 		}
 	}
 	n := uint32(len(frame))
-	r.header = descriptors.Header{
-		Type: descriptors.FrameData, Flags: descriptors.FrameFirst | descriptors.FrameLast,
+	r.header = datasheet.Header{
+		Type: datasheet.FrameData, Flags: datasheet.FrameFirst | datasheet.FrameLast,
 		DestinationEndpoint: ep.id, Message: ep.unrel.next, Length: uint16(n), Extent: n,
 	}
 	r.deliver(buf, frame, ep.kind.take(ep, &r.header, frame))
@@ -100,9 +100,9 @@ func (r *receiver) takeRaw(buf []byte) {
 // taker is the endpoint that takes a raw frame by the built-in rule: the oldest
 // that would, nil if none does.
 func (r *receiver) taker(frame []byte) *endpoint {
-	to := descriptors.MAC(frame)
+	to := datasheet.MAC(frame)
 	for _, ep := range r.takers {
-		if to == r.mac || to.IsMulticast() || ep.options&descriptors.EndpointPromiscuous != 0 {
+		if to == r.mac || to.IsMulticast() || ep.options&datasheet.EndpointPromiscuous != 0 {
 			return ep
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -20,22 +21,22 @@ func rawFrame(to []byte, n int, seed uint64) []byte {
 }
 
 // newFrames creates an endpoint for raw frames.
-func (n *node) newFrames(handle uint32, options descriptors.EndpointOptions) *vi {
+func (n *node) newFrames(handle uint32, options datasheet.EndpointOptions) *vi {
 	n.w.t.Helper()
-	return n.newVI(handle, func(b *descriptors.CreateEndpointBody) {
-		b.Kind, b.Reliability, b.MaxTransfer, b.Options = descriptors.KindFrame, descriptors.Unreliable, 2048, options
+	return n.newVI(handle, func(b *datasheet.CreateEndpointBody) {
+		b.Kind, b.Reliability, b.MaxTransfer, b.Options = datasheet.KindFrame, datasheet.Unreliable, 2048, options
 	})
 }
 
 // frames is a world with an endpoint for raw frames at each end.
-func frames(t testing.TB, options descriptors.EndpointOptions, o ...option) (w *world, v, p *vi) {
+func frames(t testing.TB, options datasheet.EndpointOptions, o ...option) (w *world, v, p *vi) {
 	t.Helper()
 	w = newWorld(t, o...)
 	return w, w.a.newFrames(w.a.memory(0, 0), options), w.b.newFrames(w.b.memory(0, 0), options)
 }
 
 // sendFrame sends one frame and returns the status of the send.
-func sendFrame(v *vi, frame []byte) descriptors.Status {
+func sendFrame(v *vi, frame []byte) datasheet.Status {
 	v.n.w.t.Helper()
 	s, out := v.descriptor(len(frame))
 	copy(out[0], frame)
@@ -54,8 +55,8 @@ func (v *vi) receiver(size int) (*descriptors.Descriptor, []byte) {
 
 // received is how many receives have completed.
 func (v *vi) received() uint32 {
-	r := do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id})
-	return descriptors.Reply[descriptors.EndpointReply](r).RecvCompleted
+	r := do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id})
+	return datasheet.Reply[datasheet.EndpointReply](r).RecvCompleted
 }
 
 // mustTake checks that a receive has completed with a frame.
@@ -85,18 +86,18 @@ func TestRawFrames(t *testing.T) {
 				if st := sendFrame(v, frame); st.Failed() {
 					t.Fatalf("%d bytes: sent with %v", n, st)
 				}
-				total += uint64(max(n, descriptors.MinFrame))
-				mustTake(t, d, in, append(frame, make([]byte, max(0, descriptors.MinFrame-n))...))
+				total += uint64(max(n, datasheet.MinFrame))
+				mustTake(t, d, in, append(frame, make([]byte, max(0, datasheet.MinFrame-n))...))
 			}
 			for _, c := range []struct {
 				n     *node
-				which descriptors.Counter
+				which datasheet.Counter
 				want  uint64
 			}{
-				{w.a, descriptors.CounterFramesSent, 10}, {w.a, descriptors.CounterBytesSent, total},
-				{w.a, descriptors.CounterMessagesSent, 10}, {w.b, descriptors.CounterFramesReceived, 10},
-				{w.b, descriptors.CounterBytesReceived, total}, {w.b, descriptors.CounterMessagesReceived, 10},
-				{w.b, descriptors.CounterFramesDropped, 0},
+				{w.a, datasheet.CounterFramesSent, 10}, {w.a, datasheet.CounterBytesSent, total},
+				{w.a, datasheet.CounterMessagesSent, 10}, {w.b, datasheet.CounterFramesReceived, 10},
+				{w.b, datasheet.CounterBytesReceived, total}, {w.b, datasheet.CounterMessagesReceived, 10},
+				{w.b, datasheet.CounterFramesDropped, 0},
 			} {
 				if got := c.n.e.Counter(c.which); got != c.want {
 					t.Errorf("%v: %d, want %d", c.which, got, c.want)
@@ -128,7 +129,7 @@ func TestRawFramesFor(t *testing.T) {
 	w := newWorld(t)
 	v := w.a.newFrames(w.a.memory(0, 0), 0)
 	h := w.b.memory(0, 0)
-	all := []*vi{w.b.newFrames(h, 0), w.b.newFrames(h, 0), w.b.newFrames(h, descriptors.EndpointPromiscuous)}
+	all := []*vi{w.b.newFrames(h, 0), w.b.newFrames(h, 0), w.b.newFrames(h, datasheet.EndpointPromiscuous)}
 	arrives := func(to []byte, want int) {
 		t.Helper()
 		var before []uint32
@@ -136,7 +137,7 @@ func TestRawFramesFor(t *testing.T) {
 			p.receiver(100)
 			before = append(before, p.received())
 		}
-		dropped := w.b.e.Counter(descriptors.CounterFramesDropped)
+		dropped := w.b.e.Counter(datasheet.CounterFramesDropped)
 		if st := sendFrame(v, rawFrame(to, 80, 1)); st.Failed() {
 			t.Fatal(st)
 		}
@@ -145,7 +146,7 @@ func TestRawFramesFor(t *testing.T) {
 				t.Errorf("to %x: endpoint %d of %d took %d frames", to, i, len(all), n)
 			}
 		}
-		if got := w.b.e.Counter(descriptors.CounterFramesDropped) - dropped; (got == 1) != (want < 0) {
+		if got := w.b.e.Counter(datasheet.CounterFramesDropped) - dropped; (got == 1) != (want < 0) {
 			t.Errorf("to %x: %d frames dropped", to, got)
 		}
 	}
@@ -153,14 +154,14 @@ func TestRawFramesFor(t *testing.T) {
 	arrives(broadcast, 0)
 	arrives(group, 0)
 	arrives(other, 2)
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: all[0].id})
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: all[0].id})
 	all = all[1:]
 	arrives(station(w.b), 0)
 	arrives(other, 1)
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: all[1].id})
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: all[1].id})
 	all = all[:1]
 	arrives(other, -1)
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: all[0].id})
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: all[0].id})
 	all = nil
 	arrives(station(w.b), -1)
 }
@@ -175,16 +176,16 @@ func TestRawFramesRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, v, p := frames(t, 0, o, bursts(64))
 			ours := rawFrame(station(w.b), 100, 1)
-			copy(ours[12:], descriptors.EtherType[:])
+			copy(ours[12:], datasheet.EtherType[:])
 			for _, c := range []struct {
 				name  string
 				frame []byte
-				want  descriptors.Status
+				want  datasheet.Status
 			}{
-				{"empty", nil, descriptors.StatusLengthError},
-				{"no EtherType", rawFrame(station(w.b), 13, 1), descriptors.StatusLengthError},
-				{"too long", rawFrame(station(w.b), 2049, 1), descriptors.StatusLengthError},
-				{"our EtherType", ours, descriptors.StatusFormatError},
+				{"empty", nil, datasheet.StatusLengthError},
+				{"no EtherType", rawFrame(station(w.b), 13, 1), datasheet.StatusLengthError},
+				{"too long", rawFrame(station(w.b), 2049, 1), datasheet.StatusLengthError},
+				{"our EtherType", ours, datasheet.StatusFormatError},
 			} {
 				if st := sendFrame(v, c.frame); st&c.want == 0 {
 					t.Errorf("%s: %v, want %v", c.name, st, c.want)
@@ -195,10 +196,10 @@ func TestRawFramesRefused(t *testing.T) {
 			s.SetImmediate(1)
 			v.postSend(s)
 			w.settle()
-			if st := s.Status(); st&descriptors.StatusFormatError == 0 {
+			if st := s.Status(); st&datasheet.StatusFormatError == 0 {
 				t.Errorf("immediate data: %v", st)
 			}
-			if n := w.a.e.Counter(descriptors.CounterFramesSent); n != 0 {
+			if n := w.a.e.Counter(datasheet.CounterFramesSent); n != 0 {
 				t.Errorf("%d frames left", n)
 			}
 			d, in := p.receiver(2048)
@@ -218,21 +219,21 @@ func TestRawFramesWithoutRoom(t *testing.T) {
 	for range 3 {
 		sendFrame(v, rawFrame(station(w.b), 100, 1))
 	}
-	if n := w.b.e.Counter(descriptors.CounterReceiveQueueEmpty); n != 3 || len(w.b.events) != 0 {
+	if n := w.b.e.Counter(datasheet.CounterReceiveQueueEmpty); n != 3 || len(w.b.events) != 0 {
 		t.Errorf("%d frames without a receive, events %v", n, w.b.events)
 	}
 	small, in := p.receiver(99)
 	sendFrame(v, rawFrame(station(w.b), 100, 1))
-	if st := small.Status(); st&descriptors.StatusLengthError == 0 || small.Length() != 0 || !bytes.Equal(in, make([]byte, 99)) {
+	if st := small.Status(); st&datasheet.StatusLengthError == 0 || small.Length() != 0 || !bytes.Equal(in, make([]byte, 99)) {
 		t.Errorf("a small receive: %v, %d bytes", st, small.Length())
 	}
-	short := w.b.newVI(p.handle, func(b *descriptors.CreateEndpointBody) {
-		b.Kind, b.Reliability, b.MaxTransfer = descriptors.KindFrame, descriptors.Unreliable, 80
+	short := w.b.newVI(p.handle, func(b *datasheet.CreateEndpointBody) {
+		b.Kind, b.Reliability, b.MaxTransfer = datasheet.KindFrame, datasheet.Unreliable, 80
 	})
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
 	d, _ := short.receiver(100)
 	sendFrame(v, rawFrame(station(w.b), 81, 1))
-	if d.Status().Done() || w.b.e.Counter(descriptors.CounterFramesDropped) != 1 {
+	if d.Status().Done() || w.b.e.Counter(datasheet.CounterFramesDropped) != 1 {
 		t.Errorf("longer than MaxTransfer: %v", d.Status())
 	}
 	sendFrame(v, rawFrame(station(w.b), 80, 1))
@@ -243,7 +244,7 @@ func TestRawFramesWithoutRoom(t *testing.T) {
 
 // TestRawFrameHostile: what comes from the wire may have any length.
 func TestRawFrameHostile(t *testing.T) {
-	w, _, p := frames(t, descriptors.EndpointPromiscuous)
+	w, _, p := frames(t, datasheet.EndpointPromiscuous)
 	d, in := p.receiver(1 << 16)
 	for _, n := range []int{0, 1, 13, 2049, 1 << 16, 70_000} {
 		f := alignedBytes(n)
@@ -251,8 +252,8 @@ func TestRawFrameHostile(t *testing.T) {
 		*w.b.port.in = append(*w.b.port.in, f)
 	}
 	w.settle()
-	if d.Status() != 0 || w.b.e.Counter(descriptors.CounterFramesDropped) != 6 {
-		t.Errorf("status %v, %d frames dropped", d.Status(), w.b.e.Counter(descriptors.CounterFramesDropped))
+	if d.Status() != 0 || w.b.e.Counter(datasheet.CounterFramesDropped) != 6 {
+		t.Errorf("status %v, %d frames dropped", d.Status(), w.b.e.Counter(datasheet.CounterFramesDropped))
 	}
 	*w.b.port.in = append(*w.b.port.in, append(alignedBytes(0), rawFrame(station(w.b), 14, 1)...))
 	w.settle()
@@ -263,26 +264,26 @@ func TestRawFrameHostile(t *testing.T) {
 func TestRawEndpointCreated(t *testing.T) {
 	w := newWorld(t)
 	n := w.a
-	_, _, ring := n.alloc(2 * descriptors.TokenSize << queueLog2)
-	good := descriptors.CreateEndpointBody{SendIOVA: ring, RecvIOVA: ring + descriptors.TokenSize<<queueLog2, MaxTransfer: 1514,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector,
-		Kind: descriptors.KindFrame, Reliability: descriptors.Unreliable, SendLog2: queueLog2, RecvLog2: queueLog2}
+	_, _, ring := n.alloc(2 * datasheet.TokenSize << queueLog2)
+	good := datasheet.CreateEndpointBody{SendIOVA: ring, RecvIOVA: ring + datasheet.TokenSize<<queueLog2, MaxTransfer: 1514,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector,
+		Kind: datasheet.KindFrame, Reliability: datasheet.Unreliable, SendLog2: queueLog2, RecvLog2: queueLog2}
 	for _, c := range []struct {
 		name   string
-		change func(*descriptors.CreateEndpointBody)
-		want   descriptors.Result
+		change func(*datasheet.CreateEndpointBody)
+		want   datasheet.Result
 	}{
-		{"good", func(*descriptors.CreateEndpointBody) {}, descriptors.ResultSuccess},
-		{"shortest", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = 14 }, descriptors.ResultSuccess},
-		{"too short", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = 13 }, descriptors.ResultInvalidMTU},
-		{"longer than the wire", func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = 2049 }, descriptors.ResultInvalidMTU},
-		{"reliable", func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.ReliableDelivery }, descriptors.ResultInvalidReliability},
-		{"reserved option", func(b *descriptors.CreateEndpointBody) { b.Options = 2 }, descriptors.ResultInvalidParameter},
-		{"VI with options", func(b *descriptors.CreateEndpointBody) { b.Kind, b.Options = descriptors.KindVI, 1 }, descriptors.ResultInvalidParameter},
+		{"good", func(*datasheet.CreateEndpointBody) {}, datasheet.ResultSuccess},
+		{"shortest", func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = 14 }, datasheet.ResultSuccess},
+		{"too short", func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = 13 }, datasheet.ResultInvalidMTU},
+		{"longer than the wire", func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = 2049 }, datasheet.ResultInvalidMTU},
+		{"reliable", func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.ReliableDelivery }, datasheet.ResultInvalidReliability},
+		{"reserved option", func(b *datasheet.CreateEndpointBody) { b.Options = 2 }, datasheet.ResultInvalidParameter},
+		{"VI with options", func(b *datasheet.CreateEndpointBody) { b.Kind, b.Options = datasheet.KindVI, 1 }, datasheet.ResultInvalidParameter},
 	} {
 		b := good
 		c.change(&b)
-		r := n.wait(start(n, descriptors.OpCreateEndpoint, b))
+		r := n.wait(start(n, datasheet.OpCreateEndpoint, b))
 		if r.Result != c.want {
 			t.Errorf("%s: %v, want %v", c.name, r.Result, c.want)
 		}
@@ -294,31 +295,31 @@ func TestRawEndpointCreated(t *testing.T) {
 func TestRawEndpointEnds(t *testing.T) {
 	w, v, p := frames(t, 0)
 	for range 2 { // open, then idle
-		r := w.a.wait(start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 100,
+		r := w.a.wait(start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 100,
 			RemoteMAC: w.b.e.MAC(), Remote: disc("test")}))
-		if r.Result != descriptors.ResultInvalidState {
+		if r.Result != datasheet.ResultInvalidState {
 			t.Errorf("connect request: %v", r.Result)
 		}
 		d, _ := v.receiver(100)
-		do(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
-		if d.Status()&descriptors.StatusFlushed == 0 {
+		do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
+		if d.Status()&datasheet.StatusFlushed == 0 {
 			t.Errorf("receive after disconnect: %v", d.Status())
 		}
 	}
-	if st := sendFrame(v, rawFrame(station(w.b), 100, 1)); st&descriptors.StatusFlushed == 0 {
+	if st := sendFrame(v, rawFrame(station(w.b), 100, 1)); st&datasheet.StatusFlushed == 0 {
 		t.Errorf("send after disconnect: %v", st)
 	}
-	if n := len(*w.a.port.out) + int(w.a.e.Counter(descriptors.CounterFramesSent)); n != 0 {
+	if n := len(*w.a.port.out) + int(w.a.e.Counter(datasheet.CounterFramesSent)); n != 0 {
 		t.Errorf("%d frames were sent", n)
 	}
-	do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.id})
-	if r := w.b.wait(start(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})); r.Result != descriptors.ResultInvalidState {
+	do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id})
+	if r := w.b.wait(start(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: p.id})); r.Result != datasheet.ResultInvalidState {
 		t.Errorf("destroyed while open: %v", r.Result)
 	}
 	w.b.e.Reset()
 	*w.b.port.in = append(*w.b.port.in, append(alignedBytes(0), rawFrame(station(w.b), 60, 1)...))
 	w.settle()
-	if n := w.b.e.Counter(descriptors.CounterFramesDropped); n != 1 {
+	if n := w.b.e.Counter(datasheet.CounterFramesDropped); n != 1 {
 		t.Errorf("%d frames dropped after a reset", n)
 	}
 }

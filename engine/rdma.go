@@ -3,7 +3,7 @@ package engine
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // mayBegin reports whether m, the next message, may begin: it has credit or needs none,
@@ -12,12 +12,12 @@ func (r *reliable) mayBegin(m *sending) bool {
 	bits, stalled := m.control.bits, r.stalled
 	r.stalled = false
 	switch {
-	case m.status != 0 && bits.Op() != descriptors.OpSend:
+	case m.status != 0 && bits.Op() != datasheet.OpSend:
 		return true // it fails
-	case bits&descriptors.ControlQueueFence != 0 && r.reading > 0:
+	case bits&datasheet.ControlQueueFence != 0 && r.reading > 0:
 		return false
-	case bits.Op() == descriptors.OpRDMARead:
-		if r.reading == descriptors.MaxReads {
+	case bits.Op() == datasheet.OpRDMARead:
+		if r.reading == datasheet.MaxReads {
 			return m.total == 0
 		}
 		if m.total > 0 {
@@ -34,14 +34,14 @@ func (r *reliable) mayBegin(m *sending) bool {
 
 // serving are the reads of a peer, oldest first. Counts are free-running.
 type serving struct {
-	answers [descriptors.MaxReads]sending
+	answers [datasheet.MaxReads]sending
 	head    uint32 // the oldest that has not been acknowledged
 	sent    uint32 // the oldest that has not been sent
 	next    uint32
 	turn    bool // a message of the host goes first
 }
 
-func (s *serving) answer(n uint32) *sending { return &s.answers[n%descriptors.MaxReads] }
+func (s *serving) answer(n uint32) *sending { return &s.answers[n%datasheet.MaxReads] }
 
 // due reports whether there is something to send.
 func (s *serving) due() bool {
@@ -75,17 +75,17 @@ func (r *reliable) answerOrNext() *sending {
 
 // serve takes note of a read that the peer asks for. It returns false if that is one too
 // many.
-func (r *reliable) serve(h *descriptors.Header, from *layout) bool {
+func (r *reliable) serve(h *datasheet.Header, from *layout) bool {
 	s := r.serving
 	for s.head != s.next && r.arrived(s.answer(s.head)) {
 		s.head++
 	}
-	if s.next-s.head == descriptors.MaxReads {
+	if s.next-s.head == datasheet.MaxReads {
 		return false
 	}
 	m := s.answer(s.next)
 	segments := append(m.segments[:0], from.segments...)
-	*m = sending{layout: *from, frames: descriptors.FrameReadResponse, request: h.PSN, begun: true}
+	*m = sending{layout: *from, frames: datasheet.FrameReadResponse, request: h.PSN, begun: true}
 	m.segments = segments
 	s.next++
 	r.nic.ready.add(r.ep)
@@ -104,8 +104,8 @@ func (r *reliable) refusedAt(psn uint32) bool {
 		if m.allCut && int32(m.lastPSN-psn) < 0 {
 			continue
 		}
-		if m.frames != descriptors.FrameData && !r.arrived(m) {
-			m.status = descriptors.StatusRDMAProtection
+		if m.frames != datasheet.FrameData && !r.arrived(m) {
+			m.status = datasheet.StatusRDMAProtection
 		} // else it is a read of which the peer does not know that it has it all
 		break
 	}
@@ -117,15 +117,15 @@ func (r *reliable) refusedAt(psn uint32) bool {
 
 // refuse breaks a connection whose peer was not allowed what the frame psn wants: to
 // write to what, or to read it.
-func (c *connections) refuse(ep *endpoint, psn uint32, code descriptors.EventCode, what *segment) {
+func (c *connections) refuse(ep *endpoint, psn uint32, code datasheet.EventCode, what *segment) {
 	ep.rel.refused = psn
 	c.refused(ep, code, what)
-	c.fail(ep, descriptors.StatusTransportError, descriptors.ResultRDMAProtection, true)
+	c.fail(ep, datasheet.StatusTransportError, datasheet.ResultRDMAProtection, true)
 }
 
 // refused reports that the peer was not allowed what it wanted.
-func (c *connections) refused(ep *endpoint, code descriptors.EventCode, what *segment) {
-	c.event(descriptors.Event{Code: code, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: what.handle, Descriptor: what.address})
+func (c *connections) refused(ep *endpoint, code datasheet.EventCode, what *segment) {
+	c.event(datasheet.Event{Code: code, Endpoint: ep.id, CQ: datasheet.NoCQ, Detail: what.handle, Descriptor: what.address})
 }
 
 // carriedPerRound is after how many operations without a frame the doorbell does a round: the
@@ -136,7 +136,7 @@ const carriedPerRound = 32
 // peer lets this end copy. It returns false if m has to go in frames.
 func (r *reliable) carry(m *sending) bool {
 	d := &r.nic.regions.direct
-	if !d.open || r.wire == 0 || r.next-r.head != 1 || m.cut != 0 && m.frames != descriptors.FrameReadRequest ||
+	if !d.open || r.wire == 0 || r.next-r.head != 1 || m.cut != 0 && m.frames != datasheet.FrameReadRequest ||
 		m.allCut || m.total == 0 || m.takesReceive() {
 		return false
 	}
@@ -149,7 +149,7 @@ func (r *reliable) carry(m *sending) bool {
 	if !done {
 		return false
 	}
-	if m.frames == descriptors.FrameReadRequest {
+	if m.frames == datasheet.FrameReadRequest {
 		r.reading--
 		m.awaits = 0
 	}
@@ -160,22 +160,22 @@ func (r *reliable) carry(m *sending) bool {
 }
 
 // copy does so, after the checks that the peer's engine makes.
-func (r *reliable) copy(table *descriptors.DirectTable, m *sending) bool {
+func (r *reliable) copy(table *datasheet.DirectTable, m *sending) bool {
 	to, at, ep := &r.ep.remote, m.target(), r.ep
 	i := at.handle & regionIndexMask
-	if to.endpoint >= descriptors.DirectEndpoints || i >= descriptors.DirectRegions || at.handle == 0 {
+	if to.endpoint >= datasheet.DirectEndpoints || i >= datasheet.DirectRegions || at.handle == 0 {
 		return false
 	}
 	word := atomic.LoadUint64(&table.Endpoints[to.endpoint])
 	entry := &table.Regions[i]
-	var e descriptors.DirectRegion
+	var e datasheet.DirectRegion
 	if uint32(word>>32) != to.theirKey || !entry.Load(at.handle, &e) || e.Ptag != uint32(word) {
 		return false
 	}
-	write := m.frames == descriptors.FrameWrite
-	right := descriptors.AccessRDMARead
+	write := m.frames == datasheet.FrameWrite
+	right := datasheet.AccessRDMARead
 	if write {
-		right = descriptors.AccessRDMAWrite
+		right = datasheet.AccessRDMAWrite
 	}
 	off, n := at.address-e.Address, uint64(m.total)
 	if e.Access&right == 0 || off > e.Length || n > e.Length-off || e.Offset+off < off {

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestRDMASchedules runs random schedules of sends, writes, reads and fences in both
@@ -49,7 +50,7 @@ const (
 
 // modelOp is an operation that was posted.
 type modelOp struct {
-	kind   descriptors.Control
+	kind   datasheet.Control
 	d      *descriptors.Descriptor
 	takes  bool   // a receive
 	fence  bool   // all reads before it came first
@@ -214,14 +215,14 @@ func (s *schedule) operation(side, peer *modelSide) *modelOp {
 		copy(out[0], op.data)
 		op.d.SetImmediate(op.number)
 	case 1, 2:
-		op.kind, op.data = descriptors.OpRDMAWrite, pattern(n, s.r.Uint64())
+		op.kind, op.data = datasheet.OpRDMAWrite, pattern(n, s.r.Uint64())
 		op.d = side.v.write(peer.shared, op.at, op.data, n/2, n-n/2)
 		if op.takes = s.r.IntN(3) == 0; op.takes {
 			op.d.SetImmediate(op.number)
 		}
 	case 3:
 		var in [][]byte
-		op.kind = descriptors.OpRDMARead
+		op.kind = datasheet.OpRDMARead
 		op.d, in = side.v.read(peer.shared, op.at, n)
 		op.local = in[0]
 	}
@@ -263,20 +264,20 @@ func (s *schedule) completed(i int, side, peer *modelSide, op *modelOp) {
 		if s.dead < 0 {
 			s.t.Errorf("side %d: operation %d: %v", i, side.ended, st)
 		}
-		side.failed = side.failed || op.kind != descriptors.OpRDMARead // sends may have passed it
+		side.failed = side.failed || op.kind != datasheet.OpRDMARead // sends may have passed it
 		return
 	}
 	if side.failed {
 		s.t.Errorf("side %d: operation %d completed well behind one that failed", i, side.ended)
 	}
-	if want := map[descriptors.Control]descriptors.Status{descriptors.OpSend: 0, descriptors.OpRDMAWrite: descriptors.StatusOpRDMAWrite,
-		descriptors.OpRDMARead: descriptors.StatusOpRDMARead}[op.kind]; st != want|descriptors.StatusDone {
+	if want := map[datasheet.Control]datasheet.Status{datasheet.OpSend: 0, datasheet.OpRDMAWrite: datasheet.StatusOpRDMAWrite,
+		datasheet.OpRDMARead: datasheet.StatusOpRDMARead}[op.kind]; st != want|datasheet.StatusDone {
 		s.t.Errorf("side %d: operation %d: status %#x", i, side.ended, uint32(st))
 	}
-	if op.kind == descriptors.OpRDMARead {
+	if op.kind == datasheet.OpRDMARead {
 		s.checkRead(i, side, peer, op)
 	}
-	if op.kind == descriptors.OpRDMAWrite {
+	if op.kind == datasheet.OpRDMAWrite {
 		s.checkBytes(fmt.Sprintf("side %d: write %d", i, side.ended), side, peer.shared.mem, op.at, op.data, side.ended)
 	}
 }
@@ -303,7 +304,7 @@ func (s *schedule) checkRead(i int, side, peer *modelSide, op *modelOp) {
 
 // covers reports whether an operation writes a place of the peer's memory.
 func (op *modelOp) covers(place int) bool {
-	return op.kind == descriptors.OpRDMAWrite && op.at <= place && place < op.at+len(op.data)
+	return op.kind == datasheet.OpRDMAWrite && op.at <= place && place < op.at+len(op.data)
 }
 
 // lastWritten is what a place holds after all of ops.
@@ -350,9 +351,9 @@ func (s *schedule) arrived(i int, side, peer *modelSide) {
 		return
 	}
 	op := side.taken[side.received]
-	want := descriptors.StatusDone | descriptors.StatusImmediate | descriptors.StatusOpReceive
-	if op.kind == descriptors.OpRDMAWrite {
-		want |= descriptors.StatusOpRemoteRDMAWrite
+	want := datasheet.StatusDone | datasheet.StatusImmediate | datasheet.StatusOpReceive
+	if op.kind == datasheet.OpRDMAWrite {
+		want |= datasheet.StatusOpRemoteRDMAWrite
 	} else if room := side.rooms[side.received]; !bytes.Equal(room[:len(op.data)], op.data) {
 		s.t.Errorf("side %d: message %d has other bytes", i, side.received)
 	}
@@ -361,7 +362,7 @@ func (s *schedule) arrived(i int, side, peer *modelSide) {
 			uint32(d.Status()), v, d.Length(), uint32(want), op.number, len(op.data))
 	}
 	for j, before := range peer.posted {
-		if before.kind == descriptors.OpRDMAWrite {
+		if before.kind == datasheet.OpRDMAWrite {
 			s.checkBytes(fmt.Sprintf("side %d: receive %d came before write %d", i, side.received, j), peer, side.shared.mem, before.at, before.data, j)
 		}
 		if before == op {

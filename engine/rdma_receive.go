@@ -1,20 +1,20 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // target finds the memory that the peer names in an RDMA frame: extent bytes, which it
 // wants to write to or to read.
-func (m *regions) target(l *layout, x *descriptors.Extension, extent, tag uint32, write bool) descriptors.Status {
+func (m *regions) target(l *layout, x *datasheet.Extension, extent, tag uint32, write bool) datasheet.Status {
 	l.segments = append(l.segments[:0], segment{x.Address, x.Handle, extent})
 	l.total, l.at, l.base, l.status, l.peer = extent, 0, 0, 0, true
 	if m.check(l, tag, write) != 0 {
-		return descriptors.StatusRDMAProtection
+		return datasheet.StatusRDMAProtection
 	}
 	return 0
 }
 
 // aimWrite is aim for an RDMA write, if the peer may write where it wants.
-func (r *receiver) aimWrite(ep *endpoint, h *descriptors.Header, in *receipt) {
+func (r *receiver) aimWrite(ep *endpoint, h *datasheet.Header, in *receipt) {
 	in.tabled = true
 	st := in.status
 	if st == 0 {
@@ -24,21 +24,21 @@ func (r *receiver) aimWrite(ep *endpoint, h *descriptors.Header, in *receipt) {
 }
 
 // fits reports whether the place of a frame is in its message, and that not too long.
-func (ep *endpoint) fits(h *descriptors.Header) bool {
+func (ep *endpoint) fits(h *datasheet.Header) bool {
 	return uint64(h.Offset)+uint64(h.Length) <= uint64(h.Extent) && h.Extent <= ep.maxTransfer && h.Extent >= ep.shortest && (h.Length != 0 || h.Extent == 0)
 }
 
 // takeRDMA decides about an RDMA frame, ahead of the PSN that is expected next.
-func (r *reliable) takeRDMA(h *descriptors.Header, ahead uint32) verdict {
+func (r *reliable) takeRDMA(h *datasheet.Header, ahead uint32) verdict {
 	rx := &r.nic.rx
 	switch {
-	case h.Type == descriptors.FrameReadRequest:
+	case h.Type == datasheet.FrameReadRequest:
 		return r.takeRequest(h, ahead)
-	case h.Type == descriptors.FrameReadResponse:
+	case h.Type == datasheet.FrameReadResponse:
 		return r.takeResponse(h)
-	case r.ep.rights&descriptors.AccessRDMAWrite == 0, !r.follows(h, rx.extension.Request):
+	case r.ep.rights&datasheet.AccessRDMAWrite == 0, !r.follows(h, rx.extension.Request):
 		return refused
-	case h.Flags&descriptors.FrameImmediate != 0:
+	case h.Flags&datasheet.FrameImmediate != 0:
 		if !r.findReceipt(h) || r.wire != 0 && h.Offset != rx.receipt.received {
 			return refused
 		}
@@ -54,13 +54,13 @@ func (r *reliable) takeRDMA(h *descriptors.Header, ahead uint32) verdict {
 // follows reports whether the first frame of a write, of which this is one, is where it
 // can be, and all that was sent before it is here: writes may lie one over the other, so
 // they must not overtake each other. What comes too early counts as lost.
-func (r *reliable) follows(h *descriptors.Header, first uint32) bool {
+func (r *reliable) follows(h *datasheet.Header, first uint32) bool {
 	return (h.Offset == 0) == (h.PSN == first) && int32(h.PSN-first) >= 0 && int32(r.expect-first) >= 0
 }
 
 // takeRequest takes a read of the peer once all that was sent before it is here: what
 // comes too early counts as lost.
-func (r *reliable) takeRequest(h *descriptors.Header, ahead uint32) verdict {
+func (r *reliable) takeRequest(h *datasheet.Header, ahead uint32) verdict {
 	e, ep := r.nic, r.ep
 	x := &e.rx.extension
 	if r.serving == nil || ahead > 0 || h.Length != 0 || h.Offset != 0 || h.Extent > ep.maxTransfer || x.Request != 0 {
@@ -68,7 +68,7 @@ func (r *reliable) takeRequest(h *descriptors.Header, ahead uint32) verdict {
 	}
 	l := &e.rx.written.entry
 	if e.regions.target(l, x, h.Extent, ep.ptag, false) != 0 {
-		e.conns.refuse(ep, h.PSN, descriptors.EventRDMAReadProtection, &l.segments[0])
+		e.conns.refuse(ep, h.PSN, datasheet.EventRDMAReadProtection, &l.segments[0])
 		return taken
 	}
 	if h.Extent > 0 && !r.serve(h, l) {
@@ -76,21 +76,21 @@ func (r *reliable) takeRequest(h *descriptors.Header, ahead uint32) verdict {
 	}
 	r.mark(h, 0)
 	if r.finishReceipts(); ep.rel == r {
-		r.acknowledge(h.Flags&descriptors.FrameAckRequest != 0)
+		r.acknowledge(h.Flags&datasheet.FrameAckRequest != 0)
 	}
 	return taken
 }
 
 // takeResponse finds the read that a response answers.
-func (r *reliable) takeResponse(h *descriptors.Header) verdict {
+func (r *reliable) takeResponse(h *datasheet.Header) verdict {
 	rx := &r.nic.rx
 	x := &rx.extension
-	if h.Length == 0 || h.Flags&descriptors.FrameImmediate != 0 || x.Address != 0 || x.Handle != 0 || !r.ep.fits(h) {
+	if h.Length == 0 || h.Flags&datasheet.FrameImmediate != 0 || x.Address != 0 || x.Handle != 0 || !r.ep.fits(h) {
 		return refused
 	}
 	for n := r.head; n != r.next; n++ {
 		m := r.message(n)
-		if m.frames != descriptors.FrameReadRequest || !m.allCut || m.lastPSN != x.Request {
+		if m.frames != datasheet.FrameReadRequest || !m.allCut || m.lastPSN != x.Request {
 			continue
 		}
 		if h.Extent != m.total || uint32(h.Length) > m.awaits {
@@ -106,11 +106,11 @@ func (r *reliable) takeResponse(h *descriptors.Header) verdict {
 
 // placedRDMA takes note of an RDMA frame whose payload is where take said, if it could be
 // placed.
-func (r *reliable) placedRDMA(h *descriptors.Header, ahead uint32) {
+func (r *reliable) placedRDMA(h *datasheet.Header, ahead uint32) {
 	rx, ep := &r.nic.rx, r.ep
 	in := rx.receipt
 	switch {
-	case h.Type == descriptors.FrameReadResponse:
+	case h.Type == datasheet.FrameReadResponse:
 		if !r.placedResponse(rx.read, uint32(h.Length), rx.status) {
 			return
 		}
@@ -119,7 +119,7 @@ func (r *reliable) placedRDMA(h *descriptors.Header, ahead uint32) {
 		return
 	case in != &rx.written:
 		in.take(h, rx.status)
-		in.flags |= descriptors.StatusOpRDMAWrite
+		in.flags |= datasheet.StatusOpRDMAWrite
 	}
 	r.mark(h, ahead)
 	if r.finishReceipts(); ep.rel == r && r.wire == 0 {
@@ -129,11 +129,11 @@ func (r *reliable) placedRDMA(h *descriptors.Header, ahead uint32) {
 
 // placedResponse takes note of n more bytes of a read. It returns false if they could not
 // be placed.
-func (r *reliable) placedResponse(m *sending, n uint32, st descriptors.Status) bool {
+func (r *reliable) placedResponse(m *sending, n uint32, st datasheet.Status) bool {
 	if st != 0 {
 		// Nothing is wrong with the messages before it.
 		m.status, r.broken = st, true
-		r.nic.conns.fail(r.ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+		r.nic.conns.fail(r.ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
 		return false
 	}
 	if m.awaits -= n; m.awaits == 0 {
@@ -145,31 +145,31 @@ func (r *reliable) placedResponse(m *sending, n uint32, st descriptors.Status) b
 
 // refuseWrite refuses a frame of an RDMA write, or the rest of one, once all that was sent
 // before it is here; until then it counts as lost.
-func (r *reliable) refuseWrite(h *descriptors.Header, in *receipt, ahead uint32) {
+func (r *reliable) refuseWrite(h *datasheet.Header, in *receipt, ahead uint32) {
 	rx := &r.nic.rx
 	switch {
 	case ahead > 0:
-		r.nic.count(descriptors.CounterFramesDropped, 1)
+		r.nic.count(datasheet.CounterFramesDropped, 1)
 	case in == &rx.written:
 		r.nic.conns.refuse(r.ep, h.PSN, rx.refusal(h), &in.entry.segments[0])
 	default:
-		in.take(h, descriptors.StatusRDMAProtection)
-		in.flags |= descriptors.StatusOpRDMAWrite
+		in.take(h, datasheet.StatusRDMAProtection)
+		in.flags |= datasheet.StatusOpRDMAWrite
 		r.refused = h.PSN
 		r.finishReceipts()
 	}
 }
 
 // refusal is what is reported of a write that is not allowed, from the frame on.
-func (r *receiver) refusal(h *descriptors.Header) descriptors.EventCode {
+func (r *receiver) refusal(h *datasheet.Header) datasheet.EventCode {
 	if h.Offset > 0 || r.landed {
-		return descriptors.EventRDMAWriteAbort
+		return datasheet.EventRDMAWriteAbort
 	}
-	return descriptors.EventRDMAWriteProtection
+	return datasheet.EventRDMAWriteProtection
 }
 
 // placedWrite takes note of a frame of a write without immediate data.
-func (k unreliableVI) placedWrite(ep *endpoint, h *descriptors.Header, in *receipt) {
+func (k unreliableVI) placedWrite(ep *endpoint, h *datasheet.Header, in *receipt) {
 	if in.status != 0 {
 		k.conns.refused(ep, k.rx.refusal(h), &in.entry.segments[0])
 	}
@@ -178,7 +178,7 @@ func (k unreliableVI) placedWrite(ep *endpoint, h *descriptors.Header, in *recei
 
 // hasReceive reports whether there is a receive for a message, ahead of the oldest that is
 // not complete. If a VI has it so, the connection breaks once that is certain.
-func (r *reliable) hasReceive(h *descriptors.Header, ahead uint32) bool {
+func (r *reliable) hasReceive(h *datasheet.Header, ahead uint32) bool {
 	e, ep := r.nic, r.ep
 	if ahead < ep.recv.producer-ep.recv.completed {
 		return true
@@ -186,16 +186,16 @@ func (r *reliable) hasReceive(h *descriptors.Header, ahead uint32) bool {
 	if ep.recv.source != nil && r.shareUpTo(ahead) {
 		return true
 	}
-	if ep.options&descriptors.EndpointBreaks == 0 {
+	if ep.options&datasheet.EndpointBreaks == 0 {
 		return false // it is beyond the credit that we gave, or the shared queue is empty
 	}
 	if e.bells.takePage(ep.id); ahead < ep.recv.producer-ep.recv.completed {
 		return true
 	}
 	if h.PSN == r.expect {
-		e.count(descriptors.CounterReceiveQueueEmpty, 1)
-		e.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
-		e.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultRemoteDescriptor, true)
+		e.count(datasheet.CounterReceiveQueueEmpty, 1)
+		e.event(datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: datasheet.NoCQ})
+		e.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultRemoteDescriptor, true)
 	}
 	return false
 }

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-const bothRights = descriptors.AccessRDMAWrite | descriptors.AccessRDMARead
+const bothRights = datasheet.AccessRDMAWrite | datasheet.AccessRDMARead
 
 // target is memory of a VI's host that its peer may write and read.
 type target struct {
@@ -16,11 +17,11 @@ type target struct {
 	handle  uint32
 }
 
-func (v *vi) target(size int, access descriptors.Access) target {
+func (v *vi) target(size int, access datasheet.Access) target {
 	mem, address, iova := v.n.alloc(size)
-	r := do(v.n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+	r := do(v.n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 		Address: address, Length: uint64(size), IOVA: iova, Access: access})
-	return target{mem, address, descriptors.Reply[descriptors.RegionReply](r).Handle}
+	return target{mem, address, datasheet.Reply[datasheet.RegionReply](r).Handle}
 }
 
 // write is an RDMA write of data, in pieces of the given sizes, to an offset of to; read
@@ -68,14 +69,14 @@ func wires(t *testing.T, f func(t *testing.T, options ...option)) {
 	t.Run("lossless", func(t *testing.T) { f(t, exactly(nil)) })
 }
 
-func withRights(access descriptors.Access) func(*descriptors.CreateEndpointBody) {
-	return func(b *descriptors.CreateEndpointBody) { b.Rights = access }
+func withRights(access datasheet.Access) func(*datasheet.CreateEndpointBody) {
+	return func(b *datasheet.CreateEndpointBody) { b.Rights = access }
 }
 
-func mustComplete(t testing.TB, w *world, d *descriptors.Descriptor, want descriptors.Status) {
+func mustComplete(t testing.TB, w *world, d *descriptors.Descriptor, want datasheet.Status) {
 	t.Helper()
 	w.run("a completion", func() bool { return d.Status().Done() })
-	if d.Status() != want|descriptors.StatusDone {
+	if d.Status() != want|datasheet.StatusDone {
 		t.Fatalf("status %#x (%v), want %#x (%v)", uint32(d.Status()), d.Status(), uint32(want), want)
 	}
 }
@@ -84,17 +85,17 @@ var rdmaSizes = []int{0, 1, 63, 64, 1968, 1969, 2048 - 64, 20_000, 300_000}
 
 func TestRDMAWrite(t *testing.T) {
 	wires(t, func(t *testing.T, options ...option) {
-		levels(t, func(t *testing.T, level descriptors.Reliability, _ func(*descriptors.CreateEndpointBody)) {
-			w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) {
-				b.Rights, b.Reliability = descriptors.AccessRDMAWrite, level
+		levels(t, func(t *testing.T, level datasheet.Reliability, _ func(*datasheet.CreateEndpointBody)) {
+			w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) {
+				b.Rights, b.Reliability = datasheet.AccessRDMAWrite, level
 			}, options...)
-			to := p.target(400_000, descriptors.AccessRDMAWrite)
+			to := p.target(400_000, datasheet.AccessRDMAWrite)
 			for i, size := range rdmaSizes {
 				data := pattern(size, uint64(size))
 				before := bytes.Clone(to.mem)
 				d := v.write(to, 100+i, data, size/3, 0, size-size/3)
 				v.postSend(d)
-				mustComplete(t, w, d, descriptors.StatusOpRDMAWrite)
+				mustComplete(t, w, d, datasheet.StatusOpRDMAWrite)
 				w.settle()
 				copy(before[100+i:], data)
 				if !bytes.Equal(to.mem, before) || int(d.Length()) != size {
@@ -110,11 +111,11 @@ func TestRDMAWrite(t *testing.T) {
 
 func TestRDMAWriteWithImmediate(t *testing.T) {
 	wires(t, func(t *testing.T, options ...option) {
-		levels(t, func(t *testing.T, level descriptors.Reliability, _ func(*descriptors.CreateEndpointBody)) {
-			w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) {
-				b.Rights, b.Reliability = descriptors.AccessRDMAWrite, level
+		levels(t, func(t *testing.T, level datasheet.Reliability, _ func(*datasheet.CreateEndpointBody)) {
+			w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) {
+				b.Rights, b.Reliability = datasheet.AccessRDMAWrite, level
 			}, options...)
-			to := p.target(400_000, descriptors.AccessRDMAWrite)
+			to := p.target(400_000, datasheet.AccessRDMAWrite)
 			for _, size := range rdmaSizes {
 				data := pattern(size, uint64(size))
 				r, in := p.descriptor(10)
@@ -122,15 +123,15 @@ func TestRDMAWriteWithImmediate(t *testing.T) {
 				d := v.write(to, 5, data, size)
 				d.SetImmediate(uint32(size))
 				v.postSend(d)
-				mustComplete(t, w, d, descriptors.StatusOpRDMAWrite)
-				mustComplete(t, w, r, descriptors.StatusOpRemoteRDMAWrite|descriptors.StatusImmediate)
+				mustComplete(t, w, d, datasheet.StatusOpRDMAWrite)
+				mustComplete(t, w, r, datasheet.StatusOpRemoteRDMAWrite|datasheet.StatusImmediate)
 				mustEqual(t, to.mem[5:5+size], data)
 				if imm, ok := r.Immediate(); !ok || imm != uint32(size) || int(r.Length()) != size || !bytes.Equal(in[0], make([]byte, 10)) {
 					t.Fatalf("%d bytes: immediate %d, length %d, buffer %v", size, imm, r.Length(), in[0])
 				}
 			}
 			sent, received, got := message(v, p, []byte("a send"))
-			if sent.Failed() || received != descriptors.StatusDone|descriptors.StatusOpReceive || string(got) != "a send" {
+			if sent.Failed() || received != datasheet.StatusDone|datasheet.StatusOpReceive || string(got) != "a send" {
 				t.Errorf("a send after them: %v, %#x, %q", sent, uint32(received), got)
 			}
 		})
@@ -139,13 +140,13 @@ func TestRDMAWriteWithImmediate(t *testing.T) {
 
 func TestRDMARead(t *testing.T) {
 	wires(t, func(t *testing.T, options ...option) {
-		w, v, p := pair(t, withRights(descriptors.AccessRDMARead), options...)
-		from := p.target(400_000, descriptors.AccessRDMARead)
+		w, v, p := pair(t, withRights(datasheet.AccessRDMARead), options...)
+		from := p.target(400_000, datasheet.AccessRDMARead)
 		copy(from.mem, pattern(len(from.mem), 1))
 		for i, size := range rdmaSizes {
 			d, in := v.read(from, 100+i, size/3, 0, size-size/3)
 			v.postSend(d)
-			mustComplete(t, w, d, descriptors.StatusOpRDMARead)
+			mustComplete(t, w, d, datasheet.StatusOpRDMARead)
 			mustEqual(t, bytes.Join(in, nil), from.mem[100+i:100+i+size])
 			if int(d.Length()) != size {
 				t.Fatalf("%d bytes: Length %d", size, d.Length())
@@ -199,7 +200,7 @@ func TestFence(t *testing.T) {
 		// Responses get lost as long as it is held.
 		held := true
 		w.b.port.spoil = func(f []byte) [][]byte {
-			if held && descriptors.HeaderAt(f).Type == descriptors.FrameReadResponse {
+			if held && datasheet.HeaderAt(f).Type == datasheet.FrameReadResponse {
 				return nil
 			}
 			return [][]byte{f}
@@ -221,8 +222,8 @@ func TestFence(t *testing.T) {
 			t.Fatalf("fence %v: the write has landed: %v", fence, landed)
 		}
 		held = false
-		mustComplete(t, w, d, descriptors.StatusOpRDMARead)
-		mustComplete(t, w, s, descriptors.StatusOpRDMAWrite)
+		mustComplete(t, w, d, datasheet.StatusOpRDMARead)
+		mustComplete(t, w, s, datasheet.StatusOpRDMAWrite)
 		if fence {
 			mustEqual(t, in[0], make([]byte, 1000))
 		}
@@ -239,7 +240,7 @@ func TestReceiveWaitsForWrites(t *testing.T) {
 	to := p.target(4096, bothRights)
 	lost := false
 	w.a.port.spoil = func(f []byte) [][]byte {
-		if h := descriptors.HeaderAt(f); !lost && h.Type == descriptors.FrameWrite {
+		if h := datasheet.HeaderAt(f); !lost && h.Type == datasheet.FrameWrite {
 			lost = true
 			return nil
 		}
@@ -267,7 +268,7 @@ func TestWritesNeedNoReceive(t *testing.T) {
 		s, _ := v.descriptor(10)
 		second := v.write(to, 1, []byte{2}, 1)
 		v.postSend(first, s, second)
-		mustComplete(t, w, first, descriptors.StatusOpRDMAWrite)
+		mustComplete(t, w, first, datasheet.StatusOpRDMAWrite)
 		w.settle()
 		if s.Status().Done() || to.mem[1] != 0 {
 			t.Fatalf("the send: %v; the write behind it has landed: %v", s.Status(), to.mem[1] != 0)
@@ -275,7 +276,7 @@ func TestWritesNeedNoReceive(t *testing.T) {
 		r, _ := p.descriptor(10)
 		p.postRecv(r)
 		mustComplete(t, w, s, 0)
-		mustComplete(t, w, second, descriptors.StatusOpRDMAWrite)
+		mustComplete(t, w, second, datasheet.StatusOpRDMAWrite)
 		if to.mem[1] != 2 {
 			t.Error("the second write has not landed")
 		}
@@ -293,7 +294,7 @@ func TestFlushedOperation(t *testing.T) {
 			if connected {
 				connect(v, p)
 				w.b.port.spoil = func(f []byte) [][]byte { // no read is answered
-					if descriptors.HeaderAt(f).Type == descriptors.FrameReadResponse {
+					if datasheet.HeaderAt(f).Type == datasheet.FrameReadResponse {
 						return nil
 					}
 					return [][]byte{f}
@@ -310,11 +311,11 @@ func TestFlushedOperation(t *testing.T) {
 			v.postSend(send, write, read)
 			w.settleOnly(w.a)
 			if connected {
-				do(v.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+				do(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 			}
-			for d, op := range map[*descriptors.Descriptor]descriptors.Status{
-				send: descriptors.StatusOpSend, write: descriptors.StatusOpRDMAWrite, read: descriptors.StatusOpRDMARead} {
-				if got, want := d.Status(), descriptors.StatusDone|descriptors.StatusFlushed|op; got != want {
+			for d, op := range map[*descriptors.Descriptor]datasheet.Status{
+				send: datasheet.StatusOpSend, write: datasheet.StatusOpRDMAWrite, read: datasheet.StatusOpRDMARead} {
+				if got, want := d.Status(), datasheet.StatusDone|datasheet.StatusFlushed|op; got != want {
 					t.Errorf("status %v, want %v", got, want)
 				}
 			}

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // receipt is a message on its way in.
 type receipt struct {
@@ -8,9 +8,9 @@ type receipt struct {
 	extent    uint32 // length that the sender states
 	received  uint32
 	immediate uint32
-	flags     descriptors.Status // StatusImmediate if there is any
-	open      bool               // a frame of it has arrived
-	written   bool               // it is an RDMA write
+	flags     datasheet.Status // StatusImmediate if there is any
+	open      bool             // a frame of it has arrived
+	written   bool             // it is an RDMA write
 	// tabled says that the payload goes where entry says, not where the descriptor
 	// says.
 	tabled bool
@@ -19,14 +19,14 @@ type receipt struct {
 }
 
 // take notes that a frame's payload has been placed, or that this failed.
-func (in *receipt) take(h *descriptors.Header, st descriptors.Status) {
+func (in *receipt) take(h *datasheet.Header, st datasheet.Status) {
 	in.open, in.extent, in.status = true, h.Extent, st
 	in.received += uint32(h.Length)
 	if h.Offset+uint32(h.Length) == h.Extent {
 		in.last = h.PSN
 	}
-	if h.Flags&descriptors.FrameImmediate != 0 {
-		in.immediate, in.flags = h.Immediate, descriptors.StatusImmediate
+	if h.Flags&datasheet.FrameImmediate != 0 {
+		in.immediate, in.flags = h.Immediate, datasheet.StatusImmediate
 	}
 }
 
@@ -45,6 +45,6 @@ func (in *receipt) discard() {
 	in.place, in.discards = 0, true
 	if in.tabled {
 		in.entry.segments = in.entry.segments[:1]
-		in.entry.total, in.entry.at, in.entry.base = descriptors.RingMessage, 0, 0
+		in.entry.total, in.entry.at, in.entry.base = datasheet.RingMessage, 0, 0
 	}
 }

@@ -3,20 +3,20 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // receiver takes frames off the wire and places their payloads.
 type receiver struct {
 	*core
 	// demultiplex gives a sound frame to whom it is for.
-	demultiplex func(h *descriptors.Header, payload []byte) verdict
+	demultiplex func(h *datasheet.Header, payload []byte) verdict
 	conns       *connections
 
 	incoming
 	placement
 	// lent are the bytes that the frame refers to, if it does not carry its payload.
-	lent       [descriptors.MaxReferences][]byte
+	lent       [datasheet.MaxReferences][]byte
 	references int // how many of lent there are
 	// joined takes a frame whose bytes are needed in one place; nil until one is. See ownFrame.
 	joined []byte
@@ -30,8 +30,8 @@ type receiver struct {
 // that is still arriving, or whose transfers the host decides, stays, and those
 // behind it wait on the wire.
 type incoming struct {
-	header    descriptors.Header    // a copy: the wire may be memory that somebody else can write
-	extension descriptors.Extension // of an RDMA frame, likewise
+	header    datasheet.Header    // a copy: the wire may be memory that somebody else can write
+	extension datasheet.Extension // of an RDMA frame, likewise
 
 	// held says that the frame stays; what follows up to status is valid then.
 	held   bool
@@ -51,7 +51,7 @@ type incoming struct {
 	payload []byte
 	moved   uint32 // of the payload, by hostRcv
 	landed  bool   // some of it is in host memory
-	status  descriptors.Status
+	status  datasheet.Status
 	// untold says that the frame is of a connection that has ended, or never was, and
 	// that the peer is still to be told: once the frame is released, a peer on a wire
 	// that loses nothing takes it for placed. unanswered says that there was no room to.
@@ -120,7 +120,7 @@ func (r *receiver) receive() bool {
 func (r *receiver) takeFrame(buf []byte) {
 	r.held, r.entry, r.unanswered = false, nil, false
 	payload, ok := r.accept(buf)
-	if ok && r.header.Flags&descriptors.FrameReference != 0 {
+	if ok && r.header.Flags&datasheet.FrameReference != 0 {
 		if ok = r.borrow(payload); ok && r.hooks&arriveWhole != 0 {
 			buf, payload, ok = r.expand()
 		}
@@ -148,7 +148,7 @@ func (r *receiver) takeFrame(buf []byte) {
 // deliver ends a frame that has arrived whole and been judged, unless the host
 // decides when its payload moves.
 func (r *receiver) deliver(buf, payload []byte, v verdict) {
-	refers := r.header.Flags&descriptors.FrameReference != 0
+	refers := r.header.Flags&datasheet.FrameReference != 0
 	switch v {
 	case refused:
 		r.refuse()
@@ -187,10 +187,10 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 // refuse drops a frame. On a wire that loses nothing none is sent again: it is the end
 // of the connection that it is of.
 func (r *receiver) refuse() {
-	r.count(descriptors.CounterFramesDropped, 1)
+	r.count(datasheet.CounterFramesDropped, 1)
 	ep, h := r.endpoint(r.header.DestinationEndpoint), &r.header
-	if ep != nil && ep.rel != nil && ep.rel.wire != 0 && (h.Type == descriptors.FrameData || h.Type.RDMA()) && ep.from(h) {
-		r.conns.fail(ep, descriptors.StatusTransportError, descriptors.ResultConnectionLost, true)
+	if ep != nil && ep.rel != nil && ep.rel.wire != 0 && (h.Type == datasheet.FrameData || h.Type.RDMA()) && ep.from(h) {
+		r.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 	}
 }
 
@@ -231,8 +231,8 @@ func (r *receiver) told() bool {
 
 // countReceived counts a frame that stands for n bytes of payload.
 func (r *receiver) countReceived(n int) {
-	r.count(descriptors.CounterFramesReceived, 1)
-	r.count(descriptors.CounterBytesReceived, uint64(n))
+	r.count(datasheet.CounterFramesReceived, 1)
+	r.count(datasheet.CounterBytesReceived, uint64(n))
 }
 
 // startPlacing begins to place the payload of a data frame. demultiplex has
@@ -290,28 +290,28 @@ func (r *receiver) nextPlaced() (n int, last bool) {
 
 // accept checks a frame that has arrived whole and copies its header out.
 func (r *receiver) accept(buf []byte) (payload []byte, ok bool) {
-	on := descriptors.HeaderAt(buf)
+	on := datasheet.HeaderAt(buf)
 	if on == nil {
-		r.header = descriptors.Header{} // not that of the frame before
+		r.header = datasheet.Header{} // not that of the frame before
 		return nil, false
 	}
 	h := &r.header
 	*h = *on
-	refers := h.Flags&descriptors.FrameReference != 0
+	refers := h.Flags&datasheet.FrameReference != 0
 	if !wellFormed(h, len(buf)) || !r.extend(buf) ||
-		refers && (r.lender == nil || h.Type != descriptors.FrameData && h.Type != descriptors.FrameWrite) {
+		refers && (r.lender == nil || h.Type != datasheet.FrameData && h.Type != datasheet.FrameWrite) {
 		return nil, false
 	}
 	size := headerSize(h.Type)
 	if !refers {
 		buf = buf[:size+int(h.Length)]
 	}
-	checked := h.Flags&descriptors.FrameChecksum != 0
-	if !checked && r.checksum || checked && descriptors.FrameChecksumOf(buf) != h.Checksum {
-		r.count(descriptors.CounterChecksumErrors, 1)
+	checked := h.Flags&datasheet.FrameChecksum != 0
+	if !checked && r.checksum || checked && datasheet.FrameChecksumOf(buf) != h.Checksum {
+		r.count(datasheet.CounterChecksumErrors, 1)
 		return nil, false
 	}
-	return buf[size:], h.Destination == r.mac || h.Destination == descriptors.Broadcast && forAnybody(h)
+	return buf[size:], h.Destination == r.mac || h.Destination == datasheet.Broadcast && forAnybody(h)
 }
 
 // extend copies the extension of the frame out, of whose header r.header is a copy. It
@@ -320,7 +320,7 @@ func (r *receiver) extend(frame []byte) bool {
 	if !r.header.Type.RDMA() {
 		return true
 	}
-	x := descriptors.ExtensionAt(frame[descriptors.HeaderSize:])
+	x := datasheet.ExtensionAt(frame[datasheet.HeaderSize:])
 	if x == nil {
 		return false
 	}
@@ -330,7 +330,7 @@ func (r *receiver) extend(frame []byte) bool {
 
 // aim has the payload of the frame in progress placed where in says, on behalf of ep; with
 // a status it is not.
-func (r *receiver) aim(ep *endpoint, in *receipt, st descriptors.Status) {
+func (r *receiver) aim(ep *endpoint, in *receipt, st datasheet.Status) {
 	r.ep, r.receipt, r.to, r.status = ep, in, &in.layout, st
 	if in.tabled {
 		r.to = &in.entry
@@ -363,7 +363,7 @@ func (r *receiver) land(piece []byte) {
 		return
 	}
 	if st != 0 && (r.landed || r.receipt.received > 0) {
-		st |= descriptors.StatusPartialPacket
+		st |= datasheet.StatusPartialPacket
 	}
 	r.status = st
 }
@@ -384,7 +384,7 @@ func (r *receiver) resume() bool {
 			r.takeFrame(r.buf)
 			return true
 		}
-		if r.seen < descriptors.HeaderSize || !r.judge() {
+		if r.seen < datasheet.HeaderSize || !r.judge() {
 			return grew
 		}
 	}
@@ -396,7 +396,7 @@ func (r *receiver) resume() bool {
 		}
 		r.dma.checkPulses(Receive)
 		if grew {
-			_ = r.dma.movers[Receive].Arrived(min(r.seen-descriptors.HeaderSize, len(r.payload))) // never less
+			_ = r.dma.movers[Receive].Arrived(min(r.seen-datasheet.HeaderSize, len(r.payload))) // never less
 		}
 		before := r.moved
 		r.place()
@@ -437,18 +437,18 @@ func (r *receiver) watch() (grew, gone bool) {
 // judge looks at the header of a frame that is still arriving. It returns false
 // if the header says too little before the frame is whole.
 func (r *receiver) judge() bool {
-	h := descriptors.HeaderAt(r.buf)
+	h := datasheet.HeaderAt(r.buf)
 	if h == nil || r.hooks&arriveWhole != 0 {
 		return false
 	}
 	r.header, r.entry, r.unanswered = *h, nil, false
-	if !wellFormed(&r.header, len(r.buf)) || r.header.Type != descriptors.FrameData || r.header.Length == 0 ||
-		r.header.Destination != r.mac || r.checksum || r.header.Flags&(descriptors.FrameChecksum|descriptors.FrameReference) != 0 {
+	if !wellFormed(&r.header, len(r.buf)) || r.header.Type != datasheet.FrameData || r.header.Length == 0 ||
+		r.header.Destination != r.mac || r.checksum || r.header.Flags&(datasheet.FrameChecksum|datasheet.FrameReference) != 0 {
 		return false
 	}
 	r.judged = true
 	r.countReceived(int(r.header.Length))
-	payload := r.buf[descriptors.HeaderSize : descriptors.HeaderSize+int(r.header.Length)]
+	payload := r.buf[datasheet.HeaderSize : datasheet.HeaderSize+int(r.header.Length)]
 	switch r.demultiplex(&r.header, payload) {
 	case refused:
 		r.refuse()
@@ -463,7 +463,7 @@ func (r *receiver) judge() bool {
 func (r *receiver) stopPlacing() {
 	r.placing = false
 	r.dma.movers[Receive].Cancel()
-	r.count(descriptors.CounterFramesDropped, 1)
+	r.count(datasheet.CounterFramesDropped, 1)
 	r.dma.report(Receive)
 }
 
@@ -477,7 +477,7 @@ func (r *receiver) drop() {
 		}
 		r.stopPlacing()
 	case !r.judged:
-		r.count(descriptors.CounterFramesDropped, 1)
+		r.count(datasheet.CounterFramesDropped, 1)
 	}
 	r.held = false
 	r.port.Release()

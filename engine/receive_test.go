@@ -3,7 +3,7 @@ package engine
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // mailbox is a port on which frames wait.
@@ -21,9 +21,9 @@ func (m *mailbox) Receive() []byte {
 }
 func (m *mailbox) Release() { m.released++ }
 
-func newTestReceiver(demultiplex func(*descriptors.Header, []byte) verdict) (*receiver, *mailbox) {
+func newTestReceiver(demultiplex func(*datasheet.Header, []byte) verdict) (*receiver, *mailbox) {
 	m := &mailbox{}
-	c := &core{link: link{port: m, mac: descriptors.MAC{2, 0, 0, 0, 0, 1}}}
+	c := &core{link: link{port: m, mac: datasheet.MAC{2, 0, 0, 0, 0, 1}}}
 	return &receiver{core: c, demultiplex: demultiplex}, m
 }
 
@@ -31,37 +31,37 @@ func newTestReceiver(demultiplex func(*descriptors.Header, []byte) verdict) (*re
 // that its header states, and all others are counted and dropped.
 func TestReceive(t *testing.T) {
 	var payloads []int
-	rx, m := newTestReceiver(func(_ *descriptors.Header, payload []byte) verdict {
+	rx, m := newTestReceiver(func(_ *datasheet.Header, payload []byte) verdict {
 		payloads = append(payloads, len(payload))
 		return taken
 	})
-	for _, change := range []func(h *descriptors.Header){
-		func(*descriptors.Header) {},
-		func(h *descriptors.Header) { h.Destination[5]++ },
-		func(h *descriptors.Header) { h.Version++ },
-		func(h *descriptors.Header) { h.Length = 21 },
-		func(h *descriptors.Header) { h.Flags = descriptors.FrameReference }, // on a wire that lends nothing
-		func(h *descriptors.Header) { h.Flags = descriptors.FrameChecksum },  // which is wrong
-		func(h *descriptors.Header) { h.Length = 7 },
+	for _, change := range []func(h *datasheet.Header){
+		func(*datasheet.Header) {},
+		func(h *datasheet.Header) { h.Destination[5]++ },
+		func(h *datasheet.Header) { h.Version++ },
+		func(h *datasheet.Header) { h.Length = 21 },
+		func(h *datasheet.Header) { h.Flags = datasheet.FrameReference }, // on a wire that lends nothing
+		func(h *datasheet.Header) { h.Flags = datasheet.FrameChecksum },  // which is wrong
+		func(h *datasheet.Header) { h.Length = 7 },
 	} {
-		frame := aligned(descriptors.HeaderSize + 20)
-		h := descriptors.HeaderAt(frame)
-		*h = descriptors.Header{Destination: rx.mac, Type: descriptors.FrameData, Length: 20}
+		frame := aligned(datasheet.HeaderSize + 20)
+		h := datasheet.HeaderAt(frame)
+		*h = datasheet.Header{Destination: rx.mac, Type: datasheet.FrameData, Length: 20}
 		rx.sign(h)
 		change(h)
 		m.frames = append(m.frames, frame)
 	}
-	m.frames = append(m.frames, aligned(descriptors.HeaderSize)[:13])
+	m.frames = append(m.frames, aligned(datasheet.HeaderSize)[:13])
 	if !rx.receive() || m.released != len(m.frames) {
 		t.Fatalf("%d of %d frames were released", m.released, len(m.frames))
 	}
 	if len(payloads) != 2 || payloads[0] != 20 || payloads[1] != 7 {
 		t.Errorf("payloads of %v bytes arrived", payloads)
 	}
-	if got, want := rx.own[descriptors.CounterFramesDropped], uint64(len(m.frames)-2); got != want {
+	if got, want := rx.own[datasheet.CounterFramesDropped], uint64(len(m.frames)-2); got != want {
 		t.Errorf("%d frames were dropped, not %d", got, want)
 	}
-	if rx.own[descriptors.CounterFramesReceived] != 2 || rx.own[descriptors.CounterChecksumErrors] != 1 {
+	if rx.own[datasheet.CounterFramesReceived] != 2 || rx.own[datasheet.CounterChecksumErrors] != 1 {
 		t.Errorf("counters %v", rx.own)
 	}
 	if rx.receive() {

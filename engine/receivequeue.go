@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // A receive queue that several VIs share is an endpoint of a kind of its own (SPEC.md
 // 4.3). A VI that has one takes a token from it when a message comes that needs a receive,
@@ -10,17 +10,17 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 // send queue is flushed.
 type receiveQueue struct{ unreliableVI }
 
-func (receiveQueue) connects() bool                                      { return false }
-func (receiveQueue) open(*endpoint, *descriptors.ConnectBody)            {}
-func (receiveQueue) take(*endpoint, *descriptors.Header, []byte) verdict { return refused }
-func (receiveQueue) check(b *descriptors.CreateEndpointBody) refusal {
+func (receiveQueue) connects() bool                                    { return false }
+func (receiveQueue) open(*endpoint, *datasheet.ConnectBody)            {}
+func (receiveQueue) take(*endpoint, *datasheet.Header, []byte) verdict { return refused }
+func (receiveQueue) check(b *datasheet.CreateEndpointBody) refusal {
 	switch {
 	case b.Options != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
-	case b.SendCQ != descriptors.NoCQ:
-		return refusal{descriptors.ResultInvalidParameter, fieldSendCQ}
-	case b.RecvCQ == descriptors.NoCQ:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvCQ}
+		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+	case b.SendCQ != datasheet.NoCQ:
+		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
+	case b.RecvCQ == datasheet.NoCQ:
+		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
 	}
 	return refusal{}
 }
@@ -28,8 +28,8 @@ func (receiveQueue) check(b *descriptors.CreateEndpointBody) refusal {
 // sharing is the receive side of a VI that shares the receives of from. It holds as many
 // as messages can be in work.
 func sharing(from *endpoint) workQueue {
-	return workQueue{source: from, named: true, receive: true, cq: from.recv.cq, vector: descriptors.NoVector,
-		mask: windowFrames - 1, tokens: make([]descriptors.Token, windowFrames)}
+	return workQueue{source: from, named: true, receive: true, cq: from.recv.cq, vector: datasheet.NoVector,
+		mask: windowFrames - 1, tokens: make([]datasheet.Token, windowFrames)}
 }
 
 // share moves the next token of the queue that q shares to q. It returns false if there is
@@ -47,7 +47,7 @@ func (c *core) share(q *workQueue) bool {
 	}
 	t, st := c.regions.token(from, from.fetched)
 	if st != 0 {
-		t = descriptors.Token{} // no region has handle 0: it ends with a protection error
+		t = datasheet.Token{} // no region has handle 0: it ends with a protection error
 	}
 	from.fetched++
 	q.tokens[q.producer&q.mask] = t
@@ -62,7 +62,7 @@ func (r *reliable) shareUpTo(ahead uint32) bool {
 	q := &r.ep.recv
 	for ahead >= q.producer-q.completed {
 		if !r.nic.share(q) {
-			r.nic.count(descriptors.CounterReceiveQueueEmpty, 1)
+			r.nic.count(datasheet.CounterReceiveQueueEmpty, 1)
 			r.acknowledge(true)
 			return false
 		}
@@ -73,7 +73,7 @@ func (r *reliable) shareUpTo(ahead uint32) bool {
 // mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
 // VI that shares a receive queue drops messages for which there is none.
 func (c *core) mayAgree(ep *endpoint) bool {
-	return ep.reliability != descriptors.Unreliable && ep.recv.source == nil
+	return ep.reliability != datasheet.Unreliable && ep.recv.source == nil
 }
 
 // takeReceive fetches the next receive descriptor into in, unless none is

@@ -7,12 +7,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sharedQueue is a receive queue that VIs of a node share, and its completion queue.
 type sharedQueue struct {
 	*vi
-	entries []descriptors.Completion
+	entries []datasheet.Completion
 	index   []byte
 	taken   uint32
 	named   map[uint32]*descriptors.Descriptor // posted, and not completed
@@ -21,25 +22,25 @@ type sharedQueue struct {
 
 const sharedCQLog2 = 8
 
-func (n *node) newSharedQueue(handle uint32, change func(*descriptors.CreateEndpointBody)) *sharedQueue {
+func (n *node) newSharedQueue(handle uint32, change func(*datasheet.CreateEndpointBody)) *sharedQueue {
 	n.w.t.Helper()
-	ring, _, iova := n.alloc(descriptors.CompletionSize << sharedCQLog2)
+	ring, _, iova := n.alloc(datasheet.CompletionSize << sharedCQLog2)
 	index, _, indexIOVA := n.alloc(4)
-	cq := descriptors.Reply[descriptors.CQBody](do(n, descriptors.OpCreateCQ, descriptors.CreateCQBody{
-		IOVA: iova, IndexIOVA: indexIOVA, Vector: descriptors.NoVector, Log2: sharedCQLog2})).CQ
-	v := n.newVI(handle, func(b *descriptors.CreateEndpointBody) {
-		b.Kind, b.RecvCQ = descriptors.KindReceiveQueue, cq
+	cq := datasheet.Reply[datasheet.CQBody](do(n, datasheet.OpCreateCQ, datasheet.CreateCQBody{
+		IOVA: iova, IndexIOVA: indexIOVA, Vector: datasheet.NoVector, Log2: sharedCQLog2})).CQ
+	v := n.newVI(handle, func(b *datasheet.CreateEndpointBody) {
+		b.Kind, b.RecvCQ = datasheet.KindReceiveQueue, cq
 		if change != nil {
 			change(b)
 		}
 	})
-	return &sharedQueue{vi: v, entries: descriptors.CompletionsAt(ring), index: index, named: map[uint32]*descriptors.Descriptor{}, cq: cq}
+	return &sharedQueue{vi: v, entries: datasheet.CompletionsAt(ring), index: index, named: map[uint32]*descriptors.Descriptor{}, cq: cq}
 }
 
 // shares makes a new VI take its receives from s.
-func (s *sharedQueue) shares(b *descriptors.CreateEndpointBody) {
-	b.Options |= descriptors.EndpointShares
-	b.RecvIOVA, b.RecvCQ = uint64(s.id), descriptors.NoCQ
+func (s *sharedQueue) shares(b *datasheet.CreateEndpointBody) {
+	b.Options |= datasheet.EndpointShares
+	b.RecvIOVA, b.RecvCQ = uint64(s.id), datasheet.NoCQ
 }
 
 // give posts descriptors, with the names from first on.
@@ -55,7 +56,7 @@ func (s *sharedQueue) give(first uint32, ds ...*descriptors.Descriptor) {
 		}
 		s.named[t.Flags] = d
 	}
-	s.n.e.Doorbell(descriptors.EndpointPage(s.id)+descriptors.DoorbellRecv, q.producer)
+	s.n.e.Doorbell(datasheet.EndpointPage(s.id)+datasheet.DoorbellRecv, q.producer)
 }
 
 // done is what a completion entry says.
@@ -67,16 +68,16 @@ type done struct {
 // next takes the next completion, if there is one.
 func (s *sharedQueue) next() (done, bool) {
 	e := &s.entries[s.taken%uint32(len(s.entries))]
-	if e.LoadFlags()&descriptors.CompletionPhase != descriptors.PhaseOf(s.taken, sharedCQLog2) {
+	if e.LoadFlags()&datasheet.CompletionPhase != datasheet.PhaseOf(s.taken, sharedCQLog2) {
 		return done{}, false
 	}
 	d := s.named[e.Index]
-	if d == nil || e.LoadFlags()&descriptors.CompletionReceive == 0 || uint32(d.Status()) != e.Status {
+	if d == nil || e.LoadFlags()&datasheet.CompletionReceive == 0 || uint32(d.Status()) != e.Status {
 		s.n.w.t.Fatalf("entry %d: endpoint %d, index %d, status %#x, flags %#x", s.taken, e.Endpoint, e.Index, e.Status, e.LoadFlags())
 	}
 	delete(s.named, e.Index)
 	s.taken++
-	descriptors.StoreIndex(descriptors.IndexAt(s.index), s.taken)
+	datasheet.StoreIndex(datasheet.IndexAt(s.index), s.taken)
 	return done{e.Endpoint, e.Index, d}, true
 }
 
@@ -88,14 +89,14 @@ func (s *sharedQueue) take(what string) (c done) {
 
 // sharers is a world with count VIs at b that share a receive queue, each connected to one
 // at a.
-func sharers(t testing.TB, count int, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, from, to []*vi, s *sharedQueue) {
+func sharers(t testing.TB, count int, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, from, to []*vi, s *sharedQueue) {
 	t.Helper()
 	w = newWorld(t, options...)
 	ha, hb := w.a.memory(0, 0), w.b.memory(0, 0)
 	s = w.b.newSharedQueue(hb, nil)
 	for range count {
 		v := w.a.newVI(ha, change)
-		p := w.b.newVI(hb, func(b *descriptors.CreateEndpointBody) {
+		p := w.b.newVI(hb, func(b *datasheet.CreateEndpointBody) {
 			if change != nil {
 				change(b)
 			}
@@ -107,7 +108,7 @@ func sharers(t testing.TB, count int, change func(*descriptors.CreateEndpointBod
 	return w, from, to, s
 }
 
-func unreliableBody(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.Unreliable }
+func unreliableBody(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.Unreliable }
 
 // TestSharedReceives: several VIs take their receives from one queue, each message one, and
 // each VI's messages come in order, whatever the wire does, when receives are few and come late.
@@ -153,7 +154,7 @@ func TestSharedReceives(t *testing.T) {
 						j = i
 					}
 				}
-				if j < 0 || c.d.Status()&descriptors.StatusErrorMask != 0 || c.d.Length() != size {
+				if j < 0 || c.d.Status()&datasheet.StatusErrorMask != 0 || c.d.Length() != size {
 					t.Fatalf("endpoint %d: %v, %d bytes", c.endpoint, c.d.Status(), c.d.Length())
 				}
 				mustEqual(t, bufs[c.d], pattern(size, uint64(sizes[c.endpoint]*3+j)))
@@ -168,7 +169,7 @@ func TestSharedReceives(t *testing.T) {
 				return true
 			})
 			for _, d := range sends {
-				if d.Status()&descriptors.StatusErrorMask != 0 {
+				if d.Status()&datasheet.StatusErrorMask != 0 {
 					t.Fatalf("a send ended with %v", d.Status())
 				}
 			}
@@ -189,11 +190,11 @@ func TestSharedQueueEmpty(t *testing.T) {
 	}
 	r, _ := s.descriptor(100)
 	s.give(7, r)
-	if c := s.take("the message"); c.name != 7 || c.d.Status()&descriptors.StatusErrorMask != 0 {
+	if c := s.take("the message"); c.name != 7 || c.d.Status()&datasheet.StatusErrorMask != 0 {
 		t.Fatalf("%+v: %v", c, c.d.Status())
 	}
 	w.run("the end of the send", func() bool { return d.Status().Done() })
-	if d.Status()&descriptors.StatusErrorMask != 0 {
+	if d.Status()&datasheet.StatusErrorMask != 0 {
 		t.Fatalf("the send ended with %v", d.Status())
 	}
 }
@@ -201,18 +202,18 @@ func TestSharedQueueEmpty(t *testing.T) {
 // TestSharedQueueEmptyBreaks: with EndpointBreaks such a message ends the connection, and that
 // one only.
 func TestSharedQueueEmptyBreaks(t *testing.T) {
-	w, from, _, s := sharers(t, 2, func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointBreaks })
+	w, from, _, s := sharers(t, 2, func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointBreaks })
 	d, _ := from[0].descriptor(100)
 	from[0].postSend(d)
 	w.run("the end of the send", func() bool { return d.Status().Done() })
-	if d.Status()&descriptors.StatusRemoteDescriptor == 0 {
+	if d.Status()&datasheet.StatusRemoteDescriptor == 0 {
 		t.Fatalf("the send ended with %v", d.Status())
 	}
 	r, _ := s.descriptor(100)
 	s.give(0, r)
 	d, _ = from[1].descriptor(100)
 	from[1].postSend(d)
-	if c := s.take("a message of the other"); c.d.Status()&descriptors.StatusErrorMask != 0 {
+	if c := s.take("a message of the other"); c.d.Status()&datasheet.StatusErrorMask != 0 {
 		t.Fatal(c.d.Status())
 	}
 }
@@ -223,7 +224,7 @@ func TestSharedQueueUnreliable(t *testing.T) {
 	d, _ := from[0].descriptor(100)
 	from[0].postSend(d)
 	w.settle()
-	if !d.Status().Done() || len(w.b.events) != 1 || w.b.events[0].Code != descriptors.EventReceiveQueueEmpty || w.b.events[0].Endpoint != to[0].id {
+	if !d.Status().Done() || len(w.b.events) != 1 || w.b.events[0].Code != datasheet.EventReceiveQueueEmpty || w.b.events[0].Endpoint != to[0].id {
 		t.Fatalf("%v, events %+v", d.Status(), w.b.events)
 	}
 	for i, v := range from {
@@ -244,8 +245,8 @@ func TestSharedQueueUnreliable(t *testing.T) {
 func TestSharerEnds(t *testing.T) {
 	w, from, to, s := sharers(t, 2, nil, func(c *engine.Config, p *port) {
 		p.spoil = func(frame []byte) [][]byte {
-			h := descriptors.HeaderAt(frame)
-			if h.Type == descriptors.FrameData && h.Message == 0 && h.Offset > 0 {
+			h := datasheet.HeaderAt(frame)
+			if h.Type == datasheet.FrameData && h.Message == 0 && h.Offset > 0 {
 				return nil // the first message of each VI stays incomplete
 			}
 			return [][]byte{frame}
@@ -268,9 +269,9 @@ func TestSharerEnds(t *testing.T) {
 	}
 	rest, _ := s.descriptor(64)
 	s.give(2000, rest)
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: to[0].id})
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: to[0].id})
 	c := s.take("the flushed receive")
-	if c.endpoint != to[0].id || c.name != 1000 || c.d.Status()&descriptors.StatusFlushed == 0 {
+	if c.endpoint != to[0].id || c.name != 1000 || c.d.Status()&datasheet.StatusFlushed == 0 {
 		t.Fatalf("%+v: %v", c, c.d.Status())
 	}
 	w.settle()
@@ -278,23 +279,23 @@ func TestSharerEnds(t *testing.T) {
 		t.Fatalf("%+v: %v, but nobody has taken it", c, c.d.Status())
 	}
 	// The queue stays as long as VIs share it.
-	for _, op := range []descriptors.Opcode{descriptors.OpDestroyEndpoint, descriptors.OpDisconnect} {
-		if r := w.b.wait(start(w.b, op, descriptors.EndpointBody{Endpoint: s.id})); r.Result != descriptors.ResultResource {
+	for _, op := range []datasheet.Opcode{datasheet.OpDestroyEndpoint, datasheet.OpDisconnect} {
+		if r := w.b.wait(start(w.b, op, datasheet.EndpointBody{Endpoint: s.id})); r.Result != datasheet.ResultResource {
 			t.Fatalf("%v of a queue in use: %v", op, r.Result)
 		}
 	}
 	for _, v := range to {
-		do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
-		do(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: v.id})
+		do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
+		do(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id})
 	}
-	if r := w.b.wait(start(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: s.id})); r.Result != descriptors.ResultResource {
+	if r := w.b.wait(start(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: s.id})); r.Result != datasheet.ResultResource {
 		t.Fatalf("a queue with a descriptor was destroyed: %v", r.Result)
 	}
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: s.id})
-	if c := s.take("the other receive"); c.endpoint != s.id || c.name != 2000 || c.d.Status()&descriptors.StatusFlushed == 0 {
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: s.id})
+	if c := s.take("the other receive"); c.endpoint != s.id || c.name != 2000 || c.d.Status()&datasheet.StatusFlushed == 0 {
 		t.Fatalf("%+v: %v", c, c.d.Status())
 	}
-	do(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: s.id})
+	do(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: s.id})
 }
 
 // TestSharedQueueRefuses: what does not fit is refused with the field, and changes nothing.
@@ -303,66 +304,66 @@ func TestSharedQueueRefuses(t *testing.T) {
 	h := w.b.memory(0, 0)
 	s := w.b.newSharedQueue(h, nil)
 	plain := w.b.newVI(h, nil)
-	tag := descriptors.Reply[descriptors.PtagBody](do(w.b, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
-	good := descriptors.CreateEndpointBody{SendIOVA: busBase, RecvIOVA: uint64(s.id), MaxTransfer: 4096,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector,
-		Kind: descriptors.KindVI, Options: descriptors.EndpointShares, Reliability: descriptors.ReliableDelivery,
+	tag := datasheet.Reply[datasheet.PtagBody](do(w.b, datasheet.OpCreatePtag, datasheet.PtagBody{})).Ptag
+	good := datasheet.CreateEndpointBody{SendIOVA: busBase, RecvIOVA: uint64(s.id), MaxTransfer: 4096,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector,
+		Kind: datasheet.KindVI, Options: datasheet.EndpointShares, Reliability: datasheet.ReliableDelivery,
 		SendLog2: queueLog2, RecvLog2: queueLog2}
 	for name, c := range map[string]struct {
-		change func(*descriptors.CreateEndpointBody)
-		why    descriptors.Result
+		change func(*datasheet.CreateEndpointBody)
+		why    datasheet.Result
 	}{
-		"no endpoint":      {func(b *descriptors.CreateEndpointBody) { b.RecvIOVA = 100 }, descriptors.ResultInvalidParameter},
-		"a wrapped number": {func(b *descriptors.CreateEndpointBody) { b.RecvIOVA += 1 << 32 }, descriptors.ResultInvalidParameter},
-		"a VI":             {func(b *descriptors.CreateEndpointBody) { b.RecvIOVA = uint64(plain.id) }, descriptors.ResultInvalidParameter},
-		"another tag":      {func(b *descriptors.CreateEndpointBody) { b.Ptag = tag }, descriptors.ResultInvalidPtag},
-		"a CQ of its own":  {func(b *descriptors.CreateEndpointBody) { b.RecvCQ = s.cq }, descriptors.ResultInvalidParameter},
-		"a frame endpoint": {func(b *descriptors.CreateEndpointBody) {
-			b.Kind, b.Reliability = descriptors.KindFrame, descriptors.Unreliable
-		}, descriptors.ResultInvalidParameter},
-		"queue of a queue": {func(b *descriptors.CreateEndpointBody) { b.Kind = descriptors.KindReceiveQueue }, descriptors.ResultInvalidParameter},
-		"queue without CQ": {func(b *descriptors.CreateEndpointBody) {
-			b.Kind, b.Options, b.RecvIOVA = descriptors.KindReceiveQueue, 0, busBase
-		}, descriptors.ResultInvalidParameter},
-		"queue that sends": {func(b *descriptors.CreateEndpointBody) {
-			b.Kind, b.Options, b.RecvIOVA, b.SendCQ, b.RecvCQ = descriptors.KindReceiveQueue, 0, busBase, s.cq, s.cq
-		}, descriptors.ResultInvalidParameter},
+		"no endpoint":      {func(b *datasheet.CreateEndpointBody) { b.RecvIOVA = 100 }, datasheet.ResultInvalidParameter},
+		"a wrapped number": {func(b *datasheet.CreateEndpointBody) { b.RecvIOVA += 1 << 32 }, datasheet.ResultInvalidParameter},
+		"a VI":             {func(b *datasheet.CreateEndpointBody) { b.RecvIOVA = uint64(plain.id) }, datasheet.ResultInvalidParameter},
+		"another tag":      {func(b *datasheet.CreateEndpointBody) { b.Ptag = tag }, datasheet.ResultInvalidPtag},
+		"a CQ of its own":  {func(b *datasheet.CreateEndpointBody) { b.RecvCQ = s.cq }, datasheet.ResultInvalidParameter},
+		"a frame endpoint": {func(b *datasheet.CreateEndpointBody) {
+			b.Kind, b.Reliability = datasheet.KindFrame, datasheet.Unreliable
+		}, datasheet.ResultInvalidParameter},
+		"queue of a queue": {func(b *datasheet.CreateEndpointBody) { b.Kind = datasheet.KindReceiveQueue }, datasheet.ResultInvalidParameter},
+		"queue without CQ": {func(b *datasheet.CreateEndpointBody) {
+			b.Kind, b.Options, b.RecvIOVA = datasheet.KindReceiveQueue, 0, busBase
+		}, datasheet.ResultInvalidParameter},
+		"queue that sends": {func(b *datasheet.CreateEndpointBody) {
+			b.Kind, b.Options, b.RecvIOVA, b.SendCQ, b.RecvCQ = datasheet.KindReceiveQueue, 0, busBase, s.cq, s.cq
+		}, datasheet.ResultInvalidParameter},
 	} {
 		b := good
 		c.change(&b)
-		if r := w.b.wait(start(w.b, descriptors.OpCreateEndpoint, b)); r.Result != c.why || r.Field == 0 {
+		if r := w.b.wait(start(w.b, datasheet.OpCreateEndpoint, b)); r.Result != c.why || r.Field == 0 {
 			t.Errorf("%s: %v, field %d", name, r.Result, r.Field)
 		}
 	}
-	id := descriptors.Reply[descriptors.EndpointCreated](do(w.b, descriptors.OpCreateEndpoint, good)).Endpoint
-	for name, b := range map[string]descriptors.ModifyEndpointBody{
-		"another tag": {Endpoint: id, Ptag: tag, MaxTransfer: 4096, Reliability: descriptors.ReliableDelivery, Options: descriptors.EndpointShares},
-		"no queue":    {Endpoint: id, MaxTransfer: 4096, Reliability: descriptors.ReliableDelivery},
-		"a queue":     {Endpoint: plain.id, MaxTransfer: 4096, Reliability: descriptors.ReliableDelivery, Options: descriptors.EndpointShares},
-		"the queue":   {Endpoint: s.id, MaxTransfer: 4096, Reliability: descriptors.ReliableDelivery},
+	id := datasheet.Reply[datasheet.EndpointCreated](do(w.b, datasheet.OpCreateEndpoint, good)).Endpoint
+	for name, b := range map[string]datasheet.ModifyEndpointBody{
+		"another tag": {Endpoint: id, Ptag: tag, MaxTransfer: 4096, Reliability: datasheet.ReliableDelivery, Options: datasheet.EndpointShares},
+		"no queue":    {Endpoint: id, MaxTransfer: 4096, Reliability: datasheet.ReliableDelivery},
+		"a queue":     {Endpoint: plain.id, MaxTransfer: 4096, Reliability: datasheet.ReliableDelivery, Options: datasheet.EndpointShares},
+		"the queue":   {Endpoint: s.id, MaxTransfer: 4096, Reliability: datasheet.ReliableDelivery},
 	} {
-		if r := w.b.wait(start(w.b, descriptors.OpModifyEndpoint, b)); r.Result == descriptors.ResultSuccess {
+		if r := w.b.wait(start(w.b, datasheet.OpModifyEndpoint, b)); r.Result == datasheet.ResultSuccess {
 			t.Errorf("modify, %s: it succeeded", name)
 		}
 	}
-	do(w.b, descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: id, MaxTransfer: 8192,
-		Reliability: descriptors.Unreliable, Options: descriptors.EndpointShares})
+	do(w.b, datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: id, MaxTransfer: 8192,
+		Reliability: datasheet.Unreliable, Options: datasheet.EndpointShares})
 	// A VI that shares has no doorbell for receives, and a queue connects to nobody.
 	before := len(w.b.events)
-	w.b.e.Doorbell(descriptors.EndpointPage(id)+descriptors.DoorbellRecv, 1)
+	w.b.e.Doorbell(datasheet.EndpointPage(id)+datasheet.DoorbellRecv, 1)
 	w.settle()
-	q := descriptors.Reply[descriptors.EndpointReply](do(w.b, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: id}))
+	q := datasheet.Reply[datasheet.EndpointReply](do(w.b, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: id}))
 	if q.RecvProducer != 0 || len(w.b.events) != before {
 		t.Errorf("%+v after a doorbell that is not there", q)
 	}
-	if r := w.b.wait(start(w.b, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: s.id, TimeoutMS: 10,
-		RemoteMAC: w.a.e.MAC(), Remote: disc("x")})); r.Result != descriptors.ResultInvalidState {
+	if r := w.b.wait(start(w.b, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: s.id, TimeoutMS: 10,
+		RemoteMAC: w.a.e.MAC(), Remote: disc("x")})); r.Result != datasheet.ResultInvalidState {
 		t.Errorf("connecting a receive queue: %v", r.Result)
 	}
 	d, _ := s.descriptor(8)
 	s.postSend(d)
 	w.settle()
-	if d.Status()&descriptors.StatusFlushed == 0 {
+	if d.Status()&datasheet.StatusFlushed == 0 {
 		t.Errorf("a send on a receive queue: %v", d.Status())
 	}
 }
@@ -373,7 +374,7 @@ func TestSharedQueueHoarded(t *testing.T) {
 	const most = 64
 	w, from, to, s := sharers(t, 2, nil, func(_ *engine.Config, p *port) {
 		p.spoil = func(frame []byte) [][]byte {
-			if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData && h.Message == 0 && h.Length == 9 {
+			if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameData && h.Message == 0 && h.Length == 9 {
 				return nil
 			}
 			return [][]byte{frame}
@@ -395,22 +396,22 @@ func TestSharedQueueHoarded(t *testing.T) {
 		give()
 	}
 	w.settle()
-	q := descriptors.Reply[descriptors.EndpointReply](do(w.b, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: to[0].id}))
+	q := datasheet.Reply[datasheet.EndpointReply](do(w.b, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: to[0].id}))
 	if held := q.RecvProducer - q.RecvCompleted; held != most {
 		t.Fatalf("the VI holds %d receives", held)
 	}
 	// The ring is full of what it holds: it ends before the other can go on.
-	do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: to[0].id})
+	do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: to[0].id})
 	for i := range uint32(most) {
 		c := s.take("a flushed receive")
-		if c.endpoint != to[0].id || c.name != i || c.d.Status()&descriptors.StatusFlushed == 0 {
+		if c.endpoint != to[0].id || c.name != i || c.d.Status()&datasheet.StatusFlushed == 0 {
 			t.Fatalf("receive %d: %+v, %v", i, c, c.d.Status())
 		}
 	}
 	give()
 	d, _ = from[1].descriptor(8)
 	from[1].postSend(d)
-	if c := s.take("a message of the other VI"); c.endpoint != to[1].id || c.d.Status()&descriptors.StatusErrorMask != 0 {
+	if c := s.take("a message of the other VI"); c.endpoint != to[1].id || c.d.Status()&datasheet.StatusErrorMask != 0 {
 		t.Fatalf("%+v: %v", c, c.d.Status())
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 const (
@@ -27,8 +27,8 @@ func ones(n uint32) uint64 { return 1<<n - 1 }
 
 // learn takes in what the header of a frame says besides its Ack, and looks for
 // frames that have been lost. While they arrive in order it is not called.
-func (r *reliable) learn(h *descriptors.Header) {
-	if h.Type == descriptors.FrameAck {
+func (r *reliable) learn(h *datasheet.Header) {
+	if h.Type == datasheet.FrameAck {
 		r.takeDuplicates(h.Message)
 		r.takeCount(h.Immediate)
 		// What is said of frames that have not been sent says nothing.
@@ -209,7 +209,7 @@ func (r *reliable) timeouts() {
 		r.startTimer()
 	case r.nic.now >= r.retransmitAt:
 		if r.unanswered() {
-			c.count(descriptors.CounterTimeouts, 1)
+			c.count(datasheet.CounterTimeouts, 1)
 			if c.checkPath(ep) {
 				return
 			}

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // restingSlots is how many free slots of the region table rest before one is
 // used again. With 12 bits of generation a handle comes back after a million
@@ -15,7 +15,7 @@ type region struct {
 	address uint64
 	length  uint64
 	iova    uint64 // of device memory: offset in BAR4
-	access  descriptors.Access
+	access  datasheet.Access
 	device  bool // it is device memory, not the host's
 	// whole is the region's memory if it is contiguous for us, nil if not, looked up
 	// once for each value of regions.epoch.
@@ -28,9 +28,9 @@ type region struct {
 // grants reports whether a peer may write to the region, or read it.
 func (r *region) grants(write bool) bool {
 	if write {
-		return r.access&descriptors.AccessRDMAWrite != 0
+		return r.access&datasheet.AccessRDMAWrite != 0
 	}
-	return r.access&descriptors.AccessRDMARead != 0
+	return r.access&datasheet.AccessRDMARead != 0
 }
 
 // ptag is one protection tag; tag 0 always exists.
@@ -77,21 +77,21 @@ func (m *regions) renew() {
 }
 
 // createPtag makes a new protection tag; its command has no body.
-func (m *regions) createPtag(*descriptors.PtagBody) (descriptors.PtagBody, refusal) {
+func (m *regions) createPtag(*datasheet.PtagBody) (datasheet.PtagBody, refusal) {
 	i := 1
 	for i < len(m.ptags) && m.ptags[i].live {
 		i++
 	}
 	if i == len(m.ptags) {
 		if uint32(i) >= m.limits.Ptags {
-			return descriptors.PtagBody{}, refusal{descriptors.ResultResource, 0}
+			return datasheet.PtagBody{}, refusal{datasheet.ResultResource, 0}
 		}
 		m.ptags = append(m.ptags, ptag{})
 	}
 	t := &m.ptags[i]
 	t.live = true
 	t.value = (t.value&^ptagIndexMask + 1<<ptagIndexBits) | uint32(i)
-	return descriptors.PtagBody{Ptag: t.value}, refusal{}
+	return datasheet.PtagBody{Ptag: t.value}, refusal{}
 }
 
 // ptag finds a live protection tag.
@@ -103,42 +103,42 @@ func (m *regions) ptag(value uint32) *ptag {
 	return &m.ptags[i]
 }
 
-func (m *regions) destroyPtag(b *descriptors.PtagBody) refusal {
+func (m *regions) destroyPtag(b *datasheet.PtagBody) refusal {
 	t := m.ptag(b.Ptag)
 	switch {
 	case t == nil || b.Ptag == 0:
-		return refusal{descriptors.ResultInvalidPtag, fieldPtag}
+		return refusal{datasheet.ResultInvalidPtag, fieldPtag}
 	case t.users > 0:
-		return refusal{descriptors.ResultResource, fieldPtag}
+		return refusal{datasheet.ResultResource, fieldPtag}
 	}
 	t.live = false
 	return refusal{}
 }
 
-func (m *regions) register(b *descriptors.RegisterMemoryBody) (reply descriptors.RegionReply, why refusal) {
+func (m *regions) register(b *datasheet.RegisterMemoryBody) (reply datasheet.RegionReply, why refusal) {
 	t := m.ptag(b.Ptag)
 	switch {
 	case b.Length == 0 || b.Address+b.Length < b.Address:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionLength}
-	case b.IOVA+b.Length < b.IOVA || b.IOVA%descriptors.PageSize != b.Address%descriptors.PageSize:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionIOVA}
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldRegionLength}
+	case b.IOVA+b.Length < b.IOVA || b.IOVA%datasheet.PageSize != b.Address%datasheet.PageSize:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldRegionIOVA}
 	case t == nil:
-		return reply, refusal{descriptors.ResultInvalidPtag, fieldRegionPtag}
-	case b.Access&descriptors.AccessReserved != 0:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
-	case b.Access&descriptors.AccessPageList != 0, b.Access&eagerBits != 0 && m.sram.bytes == nil:
-		return reply, refusal{descriptors.ResultNotSupported, fieldRegionAccess}
-	case b.Access&descriptors.AccessReadOnly != 0 && b.Access&descriptors.AccessRDMAWrite != 0, b.Access&eagerBits == descriptors.AccessEagerWide:
-		return reply, refusal{descriptors.ResultInvalidParameter, fieldRegionAccess}
+		return reply, refusal{datasheet.ResultInvalidPtag, fieldRegionPtag}
+	case b.Access&datasheet.AccessReserved != 0:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldRegionAccess}
+	case b.Access&datasheet.AccessPageList != 0, b.Access&eagerBits != 0 && m.sram.bytes == nil:
+		return reply, refusal{datasheet.ResultNotSupported, fieldRegionAccess}
+	case b.Access&datasheet.AccessReadOnly != 0 && b.Access&datasheet.AccessRDMAWrite != 0, b.Access&eagerBits == datasheet.AccessEagerWide:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldRegionAccess}
 	}
 	r := m.enter()
 	if r == nil {
-		return reply, refusal{descriptors.ResultResource, 0}
+		return reply, refusal{datasheet.ResultResource, 0}
 	}
-	if b.Access&descriptors.AccessEager != 0 {
+	if b.Access&datasheet.AccessEager != 0 {
 		if r.eager = m.newEager(b.Address, b.Length, blockLog2(b.Access)); r.eager == nil {
 			m.leave(r)
-			return reply, refusal{descriptors.ResultResource, fieldRegionAccess}
+			return reply, refusal{datasheet.ResultResource, fieldRegionAccess}
 		}
 		reply = r.eager.reply()
 	}
@@ -176,10 +176,10 @@ func (m *regions) enter() *region {
 func (m *regions) hosts(handle uint32) (*region, refusal) {
 	i := handle & regionIndexMask
 	if int(i) >= len(m.table) || m.table[i].handle != handle || handle == 0 {
-		return nil, refusal{descriptors.ResultInvalidParameter, fieldHandle}
+		return nil, refusal{datasheet.ResultInvalidParameter, fieldHandle}
 	}
 	if m.table[i].device {
-		return nil, refusal{descriptors.ResultResource, fieldHandle}
+		return nil, refusal{datasheet.ResultResource, fieldHandle}
 	}
 	return &m.table[i], refusal{}
 }
@@ -206,11 +206,11 @@ func (m *regions) leave(r *region) {
 
 // publish tells the peer of a region, if it may read it or write to it.
 func (m *regions) publish(r *region) {
-	if m.direct.port == nil || r.handle == 0 || r.device || r.eager != nil || r.access&(descriptors.AccessRDMAWrite|descriptors.AccessRDMARead) == 0 {
+	if m.direct.port == nil || r.handle == 0 || r.device || r.eager != nil || r.access&(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) == 0 {
 		return
 	}
 	w := m.contiguous(r)
-	if m.direct.show(descriptors.DirectRegion{Handle: r.handle, Access: r.access, Ptag: r.ptag, Address: r.address, Length: r.length}, w) {
+	if m.direct.show(datasheet.DirectRegion{Handle: r.handle, Access: r.access, Ptag: r.ptag, Address: r.address, Length: r.length}, w) {
 		r.shown = w
 	}
 }
@@ -249,7 +249,7 @@ func (m *regions) republish() {
 // The bus must let us do all that the region's rights allow.
 func (m *regions) contiguous(r *region) []byte {
 	w, err := m.bus.Window(r.iova, r.length, false)
-	if err == nil && r.access&descriptors.AccessReadOnly == 0 {
+	if err == nil && r.access&datasheet.AccessReadOnly == 0 {
 		w, err = m.bus.Window(r.iova, uint64(len(w)), true)
 	}
 	if err != nil || uint64(len(w)) < r.length {
@@ -269,7 +269,7 @@ func (m *regions) reach(handle, tag uint32, address, n uint64, write bool) (*reg
 	r := &m.table[i]
 	off := address - r.address
 	if r.handle != handle || handle == 0 || r.ptag != tag || off > r.length || n > r.length-off ||
-		write && r.access&descriptors.AccessReadOnly != 0 {
+		write && r.access&datasheet.AccessReadOnly != 0 {
 		return nil, 0
 	}
 	return r, off
@@ -293,7 +293,7 @@ func (m *regions) near(last *near, handle, tag uint32, address, n uint64, write 
 		if r == nil || r.eager != nil || r.device || r.epoch != m.epoch || r.whole == nil {
 			return nil
 		}
-		*last = near{m.stamp, handle, r.access&descriptors.AccessReadOnly == 0, r.address, r.whole}
+		*last = near{m.stamp, handle, r.access&datasheet.AccessReadOnly == 0, r.address, r.whole}
 	}
 	off := address - last.address
 	if size := uint64(len(last.memory)); off > size || n > size-off || write && !last.write {
@@ -307,7 +307,7 @@ func (m *regions) near(last *near, handle, tag uint32, address, n uint64, write 
 func (m *regions) at(handle, tag uint32, address, n uint64, write bool) []byte {
 	r, off := m.reach(handle, tag, address, n, write)
 	if r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
+		m.count(datasheet.CounterProtectionErrors, 1)
 		return nil
 	}
 	if r.eager != nil {
@@ -338,7 +338,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 	}
 	w, err := m.bus.Window(r.iova+off, n, write)
 	if err != nil {
-		m.count(descriptors.CounterDMAFaults, 1)
+		m.count(datasheet.CounterDMAFaults, 1)
 		return nil
 	}
 	if uint64(len(w)) > n {
@@ -351,7 +351,7 @@ func (m *regions) resolve(r *region, off, n uint64, write bool) []byte {
 func (m *regions) whole(iova, n uint64, write bool) []byte {
 	w, err := m.bus.Window(iova, n, write)
 	if err != nil || uint64(len(w)) < n {
-		m.count(descriptors.CounterDMAFaults, 1)
+		m.count(datasheet.CounterDMAFaults, 1)
 		return nil
 	}
 	return w[:n]
@@ -363,7 +363,7 @@ func (m *regions) reachable(iova, n uint64) bool {
 	for n > 0 {
 		w, err := m.bus.Window(iova, n, true)
 		if err != nil || len(w) == 0 {
-			m.count(descriptors.CounterDMAFaults, 1)
+			m.count(datasheet.CounterDMAFaults, 1)
 			return false
 		}
 		done := min(uint64(len(w)), n)
@@ -375,11 +375,11 @@ func (m *regions) reachable(iova, n uint64) bool {
 // layout is the descriptor of one message and its local memory: the segments and where in
 // them the last access ended, since most accesses go on from there.
 type layout struct {
-	token    descriptors.Token
+	token    datasheet.Token
 	control  control
-	status   descriptors.Status // non-zero: the message has failed on this side
-	peer     bool               // the peer has named the memory
-	discards bool               // the payload of a ring's message, or its rest, goes nowhere
+	status   datasheet.Status // non-zero: the message has failed on this side
+	peer     bool             // the peer has named the memory
+	discards bool             // the payload of a ring's message, or its rest, goes nowhere
 	segments []segment
 	total    uint32
 	place    uint32 // where the payload of a ring's message goes: RingSlot.Place
@@ -391,7 +391,7 @@ type layout struct {
 	// What was found when the descriptor was fetched, good as long as stamp is that of
 	// the regions: the descriptor, and the memory of the message if it is in one piece.
 	stamp      uint64
-	descriptor *descriptors.ControlSegment
+	descriptor *datasheet.ControlSegment
 	memory     []byte
 	// Of an eager region, whose memory stands in memory: what the host has pushed of it, and
 	// the offset there of the first byte of the message. And the same of the descriptor.
@@ -405,7 +405,7 @@ type layout struct {
 func (m *regions) inOnePiece(l *layout) bool { return l.stamp == m.stamp && l.memory != nil }
 
 // check looks at every segment before any byte moves.
-func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
+func (m *regions) check(l *layout, tag uint32, write bool) datasheet.Status {
 	if l.memory, l.pushed = nil, nil; l.stamp != m.stamp {
 		l.stamp, l.descriptor, l.described = m.stamp, nil, nil
 	}
@@ -414,8 +414,8 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 		s := &l.segments[i]
 		r, off := m.reach(s.handle, tag, s.address, uint64(s.length), write)
 		if r == nil || l.peer && !r.grants(write) {
-			m.count(descriptors.CounterProtectionErrors, 1)
-			return descriptors.StatusProtectionError
+			m.count(datasheet.CounterProtectionErrors, 1)
+			return datasheet.StatusProtectionError
 		}
 		if r.eager != nil {
 			l.eager |= eagerData
@@ -431,17 +431,17 @@ func (m *regions) check(l *layout, tag uint32, write bool) descriptors.Status {
 }
 
 // permit looks at one segment on behalf of protection tag tag.
-func (m *regions) permit(s *segment, tag uint32, write bool) descriptors.Status {
+func (m *regions) permit(s *segment, tag uint32, write bool) datasheet.Status {
 	if r, _ := m.reach(s.handle, tag, s.address, uint64(s.length), write); r == nil {
-		m.count(descriptors.CounterProtectionErrors, 1)
-		return descriptors.StatusProtectionError
+		m.count(datasheet.CounterProtectionErrors, 1)
+		return datasheet.StatusProtectionError
 	}
 	return 0
 }
 
 // next returns the memory of a message from offset on: n bytes, or as many as are
 // contiguous. It checks them again: what check saw may have been deregistered.
-func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) ([]byte, descriptors.Status) {
+func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) ([]byte, datasheet.Status) {
 	if offset < l.base {
 		l.at, l.base = 0, 0
 	}
@@ -450,13 +450,13 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 		l.at++
 	}
 	if l.at >= len(l.segments) {
-		return nil, descriptors.StatusLengthError
+		return nil, datasheet.StatusLengthError
 	}
 	s, skip := &l.segments[l.at], uint64(offset-l.base)
 	at, size := s.address+skip, min(uint64(s.length)-skip, uint64(n))
 	if l.peer {
 		if m.check(l, tag, write) != 0 {
-			return nil, descriptors.StatusProtectionError
+			return nil, datasheet.StatusProtectionError
 		}
 		if !write {
 			return m.lookedAt(s.handle, tag, at, size)
@@ -464,13 +464,13 @@ func (m *regions) next(l *layout, offset uint32, n int, tag uint32, write bool) 
 	}
 	w := m.at(s.handle, tag, at, size, write)
 	if len(w) == 0 {
-		return nil, descriptors.StatusProtectionError
+		return nil, datasheet.StatusProtectionError
 	}
 	return w, 0
 }
 
 // gather copies len(dst) bytes of a message from host memory, from offset on.
-func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descriptors.Status {
+func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) datasheet.Status {
 	if m.inOnePiece(l) {
 		if l.pushed == nil {
 			copy(dst, l.memory[offset:])
@@ -492,7 +492,7 @@ func (m *regions) gather(dst []byte, l *layout, offset uint32, tag uint32) descr
 
 // scatter copies src into a message's host memory, from offset on. landed says
 // whether any byte of it was written.
-func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (landed bool, st descriptors.Status) {
+func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (landed bool, st datasheet.Status) {
 	if m.inOnePiece(l) {
 		if l.pushed != nil {
 			l.pushed.void(l.pushedAt+uint64(offset), uint64(min(len(src), len(l.memory)-int(offset))))
@@ -513,6 +513,6 @@ func (m *regions) scatter(src []byte, l *layout, offset uint32, tag uint32) (lan
 
 // control is what we keep of a control segment.
 type control struct {
-	bits      descriptors.Control
+	bits      datasheet.Control
 	immediate uint32
 }

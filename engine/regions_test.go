@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // bus is host memory from address 0 on; its windows are not larger than piece.
@@ -24,13 +24,13 @@ func (b *bus) Window(iova, n uint64, _ bool) ([]byte, error) {
 }
 
 func newTestRegions(piece uint64) (*regions, *bus) {
-	b := &bus{mem: make([]byte, 4*descriptors.PageSize), piece: piece}
+	b := &bus{mem: make([]byte, 4*datasheet.PageSize), piece: piece}
 	m := &regions{counters: &counters{}, bus: b, limits: DefaultLimits()}
 	m.clear()
 	return m, b
 }
 
-func (m *regions) mustRegister(t *testing.T, body descriptors.RegisterMemoryBody) uint32 {
+func (m *regions) mustRegister(t *testing.T, body datasheet.RegisterMemoryBody) uint32 {
 	t.Helper()
 	reply, why := m.register(&body)
 	if why != (refusal{}) {
@@ -40,11 +40,11 @@ func (m *regions) mustRegister(t *testing.T, body descriptors.RegisterMemoryBody
 }
 
 func TestReach(t *testing.T) {
-	m, _ := newTestRegions(descriptors.PageSize)
+	m, _ := newTestRegions(datasheet.PageSize)
 	tag, _ := m.createPtag(nil)
 	const base, size = 0x7000, 100
-	write := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag})
-	read := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag, Access: descriptors.AccessReadOnly})
+	write := m.mustRegister(t, datasheet.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag})
+	read := m.mustRegister(t, datasheet.RegisterMemoryBody{Address: base, Length: size, Ptag: tag.Ptag, Access: datasheet.AccessReadOnly})
 	for name, c := range map[string]struct {
 		handle, tag uint32
 		address, n  uint64
@@ -66,7 +66,7 @@ func TestReach(t *testing.T) {
 			t.Errorf("%s: reached %v", name, r != nil)
 		}
 	}
-	if why := m.destroyPtag(&tag); why.result != descriptors.ResultResource {
+	if why := m.destroyPtag(&tag); why.result != datasheet.ResultResource {
 		t.Errorf("destroyPtag of one in use: %+v", why)
 	}
 	stamp := m.stamp
@@ -82,10 +82,10 @@ func TestReach(t *testing.T) {
 // TestScatterGather writes and reads a message that lies in two regions and, on the
 // second bus, in windows that end in its middle.
 func TestScatterGather(t *testing.T) {
-	for _, piece := range []uint64{descriptors.PageSize * 4, 64} {
+	for _, piece := range []uint64{datasheet.PageSize * 4, 64} {
 		m, b := newTestRegions(piece)
-		first := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: 0x10000, Length: 200, IOVA: 0})
-		second := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: 0x20000, Length: 200, IOVA: descriptors.PageSize})
+		first := m.mustRegister(t, datasheet.RegisterMemoryBody{Address: 0x10000, Length: 200, IOVA: 0})
+		second := m.mustRegister(t, datasheet.RegisterMemoryBody{Address: 0x20000, Length: 200, IOVA: datasheet.PageSize})
 		l := layout{segments: []segment{{0x10000 + 50, first, 150}, {0x20000, second, 0}, {0x20000, second, 120}}, total: 270}
 		if st := m.check(&l, 0, true); st != 0 {
 			t.Fatalf("check: %v", st)
@@ -100,18 +100,18 @@ func TestScatterGather(t *testing.T) {
 				t.Fatalf("scatter at %d: %v, %v", at, landed, st)
 			}
 		}
-		if !bytes.Equal(b.mem[50:200], want[:150]) || !bytes.Equal(b.mem[descriptors.PageSize:][:120], want[150:]) {
+		if !bytes.Equal(b.mem[50:200], want[:150]) || !bytes.Equal(b.mem[datasheet.PageSize:][:120], want[150:]) {
 			t.Errorf("pieces of %d: the message is not where it belongs", piece)
 		}
 		got := make([]byte, l.total)
 		if st := m.gather(got, &l, 0, 0); st != 0 || !bytes.Equal(got, want) {
 			t.Errorf("pieces of %d: gathered something else, %v", piece, st)
 		}
-		if st := m.gather(got, &l, 1, 0); st != descriptors.StatusLengthError {
+		if st := m.gather(got, &l, 1, 0); st != datasheet.StatusLengthError {
 			t.Errorf("gather behind the end: %v", st)
 		}
 		m.deregister(second)
-		if landed, st := m.scatter(want, &l, 0, 0); !landed || st != descriptors.StatusProtectionError {
+		if landed, st := m.scatter(want, &l, 0, 0); !landed || st != datasheet.StatusProtectionError {
 			t.Errorf("scatter into memory that was taken away: %v, %v", landed, st)
 		}
 	}
@@ -119,8 +119,8 @@ func TestScatterGather(t *testing.T) {
 
 // TestWindowsAreRenewed: what the bus has moved is looked up again.
 func TestWindowsAreRenewed(t *testing.T) {
-	m, b := newTestRegions(4 * descriptors.PageSize)
-	handle := m.mustRegister(t, descriptors.RegisterMemoryBody{Address: 0x10000, Length: 10})
+	m, b := newTestRegions(4 * datasheet.PageSize)
+	handle := m.mustRegister(t, datasheet.RegisterMemoryBody{Address: 0x10000, Length: 10})
 	l := layout{segments: []segment{{0x10000, handle, 10}}, total: 10}
 	m.scatter([]byte("0123456789"), &l, 0, 0)
 	b.mem = bytes.Repeat([]byte{'x'}, len(b.mem))
@@ -132,7 +132,7 @@ func TestWindowsAreRenewed(t *testing.T) {
 	}
 	b.mem = nil
 	m.epoch++
-	if st := m.gather(got, &l, 0, 0); st != descriptors.StatusProtectionError || m.own[descriptors.CounterDMAFaults] == 0 {
-		t.Errorf("gather of what the bus refuses: %v, %d faults", st, m.own[descriptors.CounterDMAFaults])
+	if st := m.gather(got, &l, 0, 0); st != datasheet.StatusProtectionError || m.own[datasheet.CounterDMAFaults] == 0 {
+		t.Errorf("gather of what the bus refuses: %v, %d faults", st, m.own[datasheet.CounterDMAFaults])
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // reliable is the state of a connected endpoint whose messages are acknowledged.
@@ -39,10 +39,10 @@ type reliable struct {
 	told     uint32 // Ack as the peer was told last
 
 	liveness
-	wire    uint32             // number of the wire that loses nothing; zero: window is there
-	way     *way               // that wire
-	inbound descriptors.Header // what the peer's data frames over it have in common
-	shorts  bool               // both ends know short frames
+	wire    uint32           // number of the wire that loses nothing; zero: window is there
+	way     *way             // that wire
+	inbound datasheet.Header // what the peer's data frames over it have in common
+	shorts  bool             // both ends know short frames
 	// heardAck and heardCredit are what the last frame of the peer said.
 	heardAck, heardCredit uint32
 	*window
@@ -57,29 +57,29 @@ type reliableVI struct{ vi }
 
 // open implements kind. What the peer states of its wire decides whether anything can
 // be lost on the way.
-func (k reliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
+func (k reliableVI) open(ep *endpoint, peer *datasheet.ConnectBody) {
 	sends := min(windowFrames, int(ep.send.mask)+1)
 	receives := min(windowFrames, int(ep.recv.mask)+1)
 	r := &reliable{
 		nic: k.core, ep: ep,
 		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
-		liveness: liveness{heard: k.now}, eager: peer.Options&descriptors.ConnectBreaks != 0,
+		liveness: liveness{heard: k.now}, eager: peer.Options&datasheet.ConnectBreaks != 0,
 	}
-	if ep.rights&descriptors.AccessRDMARead != 0 {
+	if ep.rights&datasheet.AccessRDMARead != 0 {
 		r.serving = &serving{}
 	}
 	if k.checkWires(); peer.Wire != 0 && peer.Wire == k.wire(ep.remote.mac) {
 		r.way = k.ways.use(k.wayTo(ep.remote.mac), peer.Wire)
 		ep.kind, r.wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
-		r.inbound = descriptors.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: descriptors.EtherType,
-			Version: descriptors.WireVersion, Type: descriptors.FrameData,
+		r.inbound = datasheet.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: datasheet.EtherType,
+			Version: datasheet.WireVersion, Type: datasheet.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
 		r.shorts, r.told, r.heardAck = k.slots != nil && ep.remote.endpoint <= math.MaxUint16, r.expect, r.una
 		k.regions.direct.connected(ep)
 	} else {
 		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
-			pathCheck: pathCheck{able: peer.Options&descriptors.ConnectCounts != 0}}
+			pathCheck: pathCheck{able: peer.Options&datasheet.ConnectCounts != 0}}
 	}
 	ep.rel = r
 }
@@ -106,7 +106,7 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 		if windowed && r.resend != 0 {
 			psn := r.una + uint32(bits.TrailingZeros64(r.resend))
 			f := &r.frames[psn%windowFrames]
-			if o := k.tx.sendData(ep, f.m, psn, f.offset, descriptors.FrameAckRequest, true); o != frameSent {
+			if o := k.tx.sendData(ep, f.m, psn, f.offset, datasheet.FrameAckRequest, true); o != frameSent {
 				return o == frameWaiting
 			}
 			continue
@@ -126,12 +126,12 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 			}
 			return false
 		}
-		if m.frames != descriptors.FrameData && r.carry(m) {
+		if m.frames != datasheet.FrameData && r.carry(m) {
 			continue
 		}
-		var flags descriptors.FrameFlags
+		var flags datasheet.FrameFlags
 		if windowed && r.nxt-r.una == windowFrames-1 {
-			flags = descriptors.FrameAckRequest
+			flags = datasheet.FrameAckRequest
 		}
 		if o := k.tx.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
 			return o == frameWaiting
@@ -167,7 +167,7 @@ func (r *reliable) upNext() *sending {
 			return nil
 		}
 		r.next++
-		if m.frames == descriptors.FrameData || m.takesReceive() {
+		if m.frames == datasheet.FrameData || m.takesReceive() {
 			r.numbered++
 		}
 	}
@@ -188,7 +188,7 @@ func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32
 		f.sentAt, f.number = k.now, r.transmissions
 		r.resend &^= bit
 		r.resent |= bit
-		k.count(descriptors.CounterFramesRetransmitted, 1)
+		k.count(datasheet.CounterFramesRetransmitted, 1)
 	} else {
 		r.frames[psn%windowFrames] = cut{m, offset, k.now, r.transmissions}
 		m.cut += n
@@ -199,15 +199,15 @@ func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32
 	r.tell(credit)
 }
 
-func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.Status) {
-	if m.frames == descriptors.FrameReadResponse {
-		k.conns.refuse(ep, m.request, descriptors.EventRDMAReadProtection, &m.segments[0])
+func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st datasheet.Status) {
+	if m.frames == datasheet.FrameReadResponse {
+		k.conns.refuse(ep, m.request, datasheet.EventRDMAReadProtection, &m.segments[0])
 		return
 	}
 	m.status, ep.rel.broken = st, true
 	if again {
 		// Nothing is wrong with the messages before it.
-		k.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultDescriptor, true)
+		k.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
 		return
 	}
 	ep.rel.settle()
@@ -215,7 +215,7 @@ func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st descriptors.
 
 // takeAck takes the acknowledgement and the credit that every frame of a
 // reliable connection carries. It returns false if they are impossible.
-func (r *reliable) takeAck(h *descriptors.Header) bool {
+func (r *reliable) takeAck(h *datasheet.Header) bool {
 	if r.wire != 0 {
 		// The wire may have told more than the peer knew when it sent the frame.
 		sound := int32(h.Ack-r.nxt) <= 0
@@ -242,7 +242,7 @@ func (r *reliable) takeAck(h *descriptors.Header) bool {
 		r.acked, r.resend, r.resent = r.acked>>n, r.resend>>n, r.resent>>n
 		r.retransmitAt = 0
 	}
-	if r.acked|r.resent != 0 || h.Type == descriptors.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
+	if r.acked|r.resent != 0 || h.Type == datasheet.FrameAck && (h.Extent|h.Offset != 0 || h.Message != r.duplicates) {
 		r.learn(h)
 		if r.resend != 0 {
 			r.nic.ready.add(r.ep)
@@ -306,7 +306,7 @@ func (r *reliable) settle() {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
-			r.nic.conns.fail(r.ep, m.status, descriptors.ResultDescriptor, true)
+			r.nic.conns.fail(r.ep, m.status, datasheet.ResultDescriptor, true)
 			return
 		case !r.arrived(m):
 			return
@@ -324,7 +324,7 @@ func (r *reliable) arrived(m *sending) bool {
 // delivered completes m, the oldest message.
 func (r *reliable) delivered(m *sending) {
 	r.head++
-	r.nic.count(descriptors.CounterMessagesSent, 1)
+	r.nic.count(datasheet.CounterMessagesSent, 1)
 	if r.ep.plain {
 		r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
 	} else {
@@ -360,7 +360,7 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 }
 
 // flush implements kind.
-func (k reliableVI) flush(ep *endpoint, first descriptors.Status) {
+func (k reliableVI) flush(ep *endpoint, first datasheet.Status) {
 	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := ep.rel; r != nil && int32(r.next-r.head) > 0; {
 		m := r.message(r.head)
@@ -373,7 +373,7 @@ func (k reliableVI) flush(ep *endpoint, first descriptors.Status) {
 		}
 		r.head++
 		ep.kind.complete(ep, &ep.send, &m.layout, 0, 0, first)
-		first, failed = descriptors.StatusFlushed, true
+		first, failed = datasheet.StatusFlushed, true
 	}
 }
 

@@ -3,12 +3,12 @@ package engine
 import (
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // take implements kind, in whatever order frames come. Until a data frame is placed
 // nothing says that it has come, so it may still be dropped.
-func (k reliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
+func (k reliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
 	r := ep.rel
 	if v := r.takeControl(h); v != placing {
 		return v
@@ -17,7 +17,7 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 	ahead := h.PSN - r.expect
 	if int32(ahead) < 0 || ahead > 0 && ahead < windowFrames && r.have&(1<<(ahead-1)) != 0 {
 		// Our acknowledgement has been lost.
-		k.count(descriptors.CounterFramesDuplicate, 1)
+		k.count(datasheet.CounterFramesDuplicate, 1)
 		r.twice++
 		r.acknowledge(true)
 		return taken
@@ -29,7 +29,7 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 	switch {
 	case !r.inPlace(h, ahead):
 		return refused
-	case h.Type != descriptors.FrameData:
+	case h.Type != datasheet.FrameData:
 		return r.takeRDMA(h, ahead)
 	case !r.findReceipt(h):
 		return refused
@@ -39,25 +39,25 @@ func (k reliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict 
 
 // takeControl takes what a frame says besides data: that the peer lives, and what it has
 // got. It answers placing for a frame that is more than that.
-func (r *reliable) takeControl(h *descriptors.Header) verdict {
+func (r *reliable) takeControl(h *datasheet.Header) verdict {
 	r.hear(&r.nic.clock)
 	switch t := h.Type; {
-	case t-descriptors.FrameData > descriptors.FrameProbe-descriptors.FrameData && !t.RDMA(), !r.takeAck(h):
+	case t-datasheet.FrameData > datasheet.FrameProbe-datasheet.FrameData && !t.RDMA(), !r.takeAck(h):
 		return refused
-	case t == descriptors.FrameProbe:
+	case t == datasheet.FrameProbe:
 		r.acknowledge(true)
 		return taken
-	case t == descriptors.FrameAck:
+	case t == datasheet.FrameAck:
 		return taken
 	}
 	return placing
 }
 
 // placed implements kind: the messages that are whole are completed, in order.
-func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
+func (k reliableVI) placed(ep *endpoint, h *datasheet.Header) {
 	r := ep.rel
 	ahead := h.PSN - r.expect
-	if h.Type != descriptors.FrameData {
+	if h.Type != datasheet.FrameData {
 		r.placedRDMA(h, ahead)
 		return
 	}
@@ -70,7 +70,7 @@ func (k reliableVI) placed(ep *endpoint, h *descriptors.Header) {
 }
 
 // mark notes that a frame has arrived, ahead of the one expected next.
-func (r *reliable) mark(h *descriptors.Header, ahead uint32) {
+func (r *reliable) mark(h *datasheet.Header, ahead uint32) {
 	if r.window == nil {
 		r.expect++
 	} else if ahead > 0 {
@@ -90,7 +90,7 @@ func (r *reliable) mark(h *descriptors.Header, ahead uint32) {
 // findReceipt finds the message that a frame belongs to, and fetches its receive
 // descriptor if it is the message's first frame to arrive. It returns false if
 // the frame contradicts what is known.
-func (r *reliable) findReceipt(h *descriptors.Header) bool {
+func (r *reliable) findReceipt(h *datasheet.Header) bool {
 	ep, rx := r.ep, &r.nic.rx
 	if !ep.fits(h) {
 		return false
@@ -105,7 +105,7 @@ func (r *reliable) findReceipt(h *descriptors.Header) bool {
 		// It was fetched ahead, and memory has been taken away since then.
 		in.status = rx.regions.check(&in.layout, ep.ptag, true)
 	}
-	if write := h.Type == descriptors.FrameWrite; in.open && (in.written != write || in.extent != h.Extent || in.received == in.extent) {
+	if write := h.Type == datasheet.FrameWrite; in.open && (in.written != write || in.extent != h.Extent || in.received == in.extent) {
 		return false
 	} else if in.written = write; write {
 		rx.aimWrite(ep, h, in)
@@ -147,16 +147,16 @@ func (r *reliable) finishReceipts() {
 			return
 		}
 		if in.status != 0 {
-			reason := descriptors.ResultRemoteDescriptor
-			if in.status&descriptors.StatusRDMAProtection != 0 {
-				reason = descriptors.ResultRDMAProtection
+			reason := datasheet.ResultRemoteDescriptor
+			if in.status&datasheet.StatusRDMAProtection != 0 {
+				reason = datasheet.ResultRDMAProtection
 			}
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.conns.end(ep, reason, true)
-			ep.kind.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&descriptors.StatusOpMask)
-			e.conns.enterError(ep, descriptors.StatusTransportError)
-			e.event(descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: ep.id, CQ: descriptors.NoCQ,
+			ep.kind.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&datasheet.StatusOpMask)
+			e.conns.enterError(ep, datasheet.StatusTransportError)
+			e.event(datasheet.Event{Code: datasheet.EventConnectionLost, Endpoint: ep.id, CQ: datasheet.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
 			return
 		}
@@ -168,7 +168,7 @@ func (r *reliable) finishReceipts() {
 		if r.wants {
 			r.answerCredit()
 		}
-		e.count(descriptors.CounterMessagesReceived, 1)
+		e.count(datasheet.CounterMessagesReceived, 1)
 		ep.kind.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
 	}
 }
@@ -232,7 +232,7 @@ func (c *connections) sendAcks() bool {
 		case !r.ackNow && r.holdsAck():
 			return true
 		default:
-			due = !c.tx.sendAck(ep, descriptors.FrameAck)
+			due = !c.tx.sendAck(ep, datasheet.FrameAck)
 		}
 		any = any || !due
 		return due
@@ -244,7 +244,7 @@ func (c *connections) sendAcks() bool {
 // lies behind the frames before it and before those behind it that have arrived:
 // messages are cut into frames in order. So no place of a message is taken twice, and
 // a message of which as many bytes have arrived as it is long is whole.
-func (r *reliable) inPlace(h *descriptors.Header, ahead uint32) bool {
+func (r *reliable) inPlace(h *datasheet.Header, ahead uint32) bool {
 	at, before := placeOf(h), r.passed
 	if b := r.have << 1 & (1<<ahead - 1); b != 0 {
 		before = r.places[(r.expect-1+uint32(bits.Len64(b)))%windowFrames]

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 const (
@@ -19,14 +19,14 @@ const (
 type waiter struct {
 	command  uint16
 	deadline time.Duration
-	local    descriptors.Discriminator
+	local    datasheet.Discriminator
 }
 
 // request is a connection request that the host was told of.
 type request struct {
 	id       uint32
 	from     remote // ourKey is not set
-	body     descriptors.ConnectBody
+	body     datasheet.ConnectBody
 	deadline time.Duration
 	state    requestState
 	by       *endpoint // that accepts it, or is connected to its client
@@ -65,20 +65,20 @@ func (q *requests) clear() {
 }
 
 // wait has a command wait for a request.
-func (q *requests) wait(command uint16, b *descriptors.ConnectWaitBody) refusal {
+func (q *requests) wait(command uint16, b *datasheet.ConnectWaitBody) refusal {
 	switch {
 	case b.TimeoutMS == 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldWaitTimeout}
+		return refusal{datasheet.ResultInvalidParameter, fieldWaitTimeout}
 	case !sound(&b.Local):
-		return refusal{descriptors.ResultInvalidParameter, fieldWaitLocal}
+		return refusal{datasheet.ResultInvalidParameter, fieldWaitLocal}
 	}
 	q.waiters = append(q.waiters, waiter{command, q.now + time.Duration(b.TimeoutMS)*time.Millisecond, b.Local})
 	return refusal{}
 }
 
 // sound checks a discriminator: its length, and zeroes behind it.
-func sound(d *descriptors.Discriminator) bool {
-	return d.Len <= descriptors.MaxDiscriminator && !slices.ContainsFunc(d.Data[d.Len:], func(c byte) bool { return c != 0 })
+func sound(d *datasheet.Discriminator) bool {
+	return d.Len <= datasheet.MaxDiscriminator && !slices.ContainsFunc(d.Data[d.Len:], func(c byte) bool { return c != 0 })
 }
 
 // abort ends a command that waits, with result. It returns false if there is none.
@@ -88,14 +88,14 @@ func (q *requests) abort(command uint16) bool {
 		return false
 	}
 	q.waiters = slices.Delete(q.waiters, i, i+1)
-	q.answer(command, refusal{descriptors.ResultAborted, 0})
+	q.answer(command, refusal{datasheet.ResultAborted, 0})
 	return true
 }
 
 // arrived tells the oldest command that waits for a new request of it. It returns
 // false if none waits. With too many open requests the request is lost, and will be
 // repeated.
-func (q *requests) arrived(from remote, body *descriptors.ConnectBody, h *descriptors.Header) (lost, ok bool) {
+func (q *requests) arrived(from remote, body *datasheet.ConnectBody, h *datasheet.Header) (lost, ok bool) {
 	i := slices.IndexFunc(q.waiters, func(w waiter) bool { return w.local.Len == body.Remote.Len && w.local.Data == body.Remote.Data })
 	if i < 0 {
 		return false, false
@@ -110,7 +110,7 @@ func (q *requests) arrived(from remote, body *descriptors.ConnectBody, h *descri
 		mtu: h.Extent, longest: frameSize(h)}
 	q.open = append(q.open, r)
 	q.byID[r.id], q.byClient[r.from] = r, r
-	answerWith(q.reports, command, descriptors.ConnectionReply{
+	answerWith(q.reports, command, datasheet.ConnectionReply{
 		Connection: r.id, MaxTransfer: body.MaxTransfer, Reliability: body.Reliability, Kind: body.Kind,
 		RemoteMAC: from.mac, RemoteRights: body.Rights, Remote: body.Local,
 	})
@@ -135,16 +135,16 @@ func (q *requests) end(r *request) {
 }
 
 // find finds the request that the host names. Without one it returns why.
-func (q *requests) find(id uint32) (*request, descriptors.Result) {
+func (q *requests) find(id uint32) (*request, datasheet.Result) {
 	r := q.byID[id]
 	switch {
 	case r != nil && r.state == requestOpen:
-		return r, descriptors.ResultSuccess
+		return r, datasheet.ResultSuccess
 	case r != nil && (r.state == requestAccepted || r.state == requestRejected), r == nil && id-1 >= q.lastID:
-		return nil, descriptors.ResultInvalidParameter // the host has answered it, or there never was one
+		return nil, datasheet.ResultInvalidParameter // the host has answered it, or there never was one
 	}
 	// The client has gone, maybe so long ago that nothing else is known of it.
-	return nil, descriptors.ResultWithdrawn
+	return nil, datasheet.ResultWithdrawn
 }
 
 // dismiss ends an open request that no endpoint has accepted.
@@ -158,7 +158,7 @@ func (q *requests) tick() {
 	q.waiters = slices.DeleteFunc(q.waiters, func(w waiter) bool {
 		over := q.now >= w.deadline
 		if over {
-			q.answer(w.command, refusal{descriptors.ResultTimeout, 0})
+			q.answer(w.command, refusal{datasheet.ResultTimeout, 0})
 		}
 		return over
 	})

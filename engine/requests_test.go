@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // replies collects what an engine's part tells its host.
-type replies map[uint16]descriptors.Result
+type replies map[uint16]datasheet.Result
 
 func (r replies) Interrupt(uint16) {}
-func (r replies) AdminEntry(e *descriptors.AdminEntry) {
+func (r replies) AdminEntry(e *datasheet.AdminEntry) {
 	r[e.ID] = e.Result
 }
 
@@ -22,24 +22,24 @@ func TestRequests(t *testing.T) {
 	q := &requests{clock: c, reports: &reports{host: got}}
 	q.clear()
 	client := func(n uint32) remote { return remote{endpoint: n, theirKey: 1} }
-	body := descriptors.ConnectBody{TimeoutMS: 10}
-	if _, ok := q.arrived(client(1), &body, &descriptors.Header{}); ok {
+	body := datasheet.ConnectBody{TimeoutMS: 10}
+	if _, ok := q.arrived(client(1), &body, &datasheet.Header{}); ok {
 		t.Error("a request was taken that nobody waits for")
 	}
 	for command := range uint16(5) {
-		if why := q.wait(command, &descriptors.ConnectWaitBody{TimeoutMS: 100}); why != (refusal{}) {
+		if why := q.wait(command, &datasheet.ConnectWaitBody{TimeoutMS: 100}); why != (refusal{}) {
 			t.Fatalf("wait: %+v", why)
 		}
 	}
-	if !q.abort(4) || q.abort(4) || got[4] != descriptors.ResultAborted {
+	if !q.abort(4) || q.abort(4) || got[4] != datasheet.ResultAborted {
 		t.Error("a command was not aborted once")
 	}
 	for n := range uint32(3) {
-		if lost, ok := q.arrived(client(n+1), &body, &descriptors.Header{}); lost || !ok {
+		if lost, ok := q.arrived(client(n+1), &body, &datasheet.Header{}); lost || !ok {
 			t.Fatalf("request %d: lost %v, taken %v", n+1, lost, ok)
 		}
 	}
-	find := func(id uint32, want descriptors.Result) *request {
+	find := func(id uint32, want datasheet.Result) *request {
 		t.Helper()
 		r, why := q.find(id)
 		if why != want {
@@ -47,18 +47,18 @@ func TestRequests(t *testing.T) {
 		}
 		return r
 	}
-	q.answered(find(2, descriptors.ResultSuccess), requestAccepted)
-	find(2, descriptors.ResultInvalidParameter)
-	find(4, descriptors.ResultInvalidParameter) // there never was one
-	*now = 50 * time.Millisecond                // the clients have gone
+	q.answered(find(2, datasheet.ResultSuccess), requestAccepted)
+	find(2, datasheet.ResultInvalidParameter)
+	find(4, datasheet.ResultInvalidParameter) // there never was one
+	*now = 50 * time.Millisecond              // the clients have gone
 	c.look()
 	if q.tick(); len(q.open) != 0 {
 		t.Errorf("%d requests are open without a client", len(q.open))
 	}
-	find(1, descriptors.ResultWithdrawn)
+	find(1, datasheet.ResultWithdrawn)
 	*now = time.Second
 	c.look()
-	if q.tick(); len(q.waiters) != 0 || got[3] != descriptors.ResultTimeout || got[0] != descriptors.ResultSuccess {
+	if q.tick(); len(q.waiters) != 0 || got[3] != datasheet.ResultTimeout || got[0] != datasheet.ResultSuccess {
 		t.Errorf("commands ended with %v", got)
 	}
 	for n := range uint32(rememberedRequests) { // the oldest are forgotten

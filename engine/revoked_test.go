@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // machines runs a test over a wire that loses nothing, and over one that might.
@@ -14,7 +15,7 @@ func machines(t *testing.T, f func(t *testing.T, options ...option)) {
 }
 
 func deregister(n *node, handle uint32) {
-	do(n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: handle})
+	do(n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle})
 }
 
 // TestRevokedBeforeTheFrame: memory that is taken away after the receive was fetched ahead
@@ -36,9 +37,9 @@ func TestRevokedBeforeTheFrame(t *testing.T) {
 				machines(t, func(t *testing.T, options ...option) {
 					w, v, p := pair(t, nil, options...)
 					half := uint64(len(w.b.mem)) / 2
-					reply := do(w.b, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+					reply := do(w.b, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 						Address: hostBase + half, Length: half, IOVA: busBase + half})
-					data := descriptors.Reply[descriptors.RegionReply](reply).Handle
+					data := datasheet.Reply[datasheet.RegionReply](reply).Handle
 					w.b.brk = half
 					buf, at, _ := w.b.alloc(size)
 					w.b.brk = 16 << 20
@@ -53,7 +54,7 @@ func TestRevokedBeforeTheFrame(t *testing.T) {
 					copy(out[0], pattern(size, 1))
 					v.postSend(s)
 					w.run("the end", func() bool { return s.Status().Done() && r.Status().Done() })
-					if s.Status()&descriptors.StatusRemoteDescriptor == 0 || r.Status()&descriptors.StatusProtectionError == 0 {
+					if s.Status()&datasheet.StatusRemoteDescriptor == 0 || r.Status()&datasheet.StatusProtectionError == 0 {
 						t.Errorf("%v, %v", s.Status(), r.Status())
 					}
 					mustEqual(t, buf, make([]byte, size))
@@ -64,8 +65,8 @@ func TestRevokedBeforeTheFrame(t *testing.T) {
 }
 
 func tagOf(n *node) uint32 {
-	r := do(n, descriptors.OpCreatePtag, descriptors.PtagBody{})
-	return descriptors.Reply[descriptors.PtagBody](r).Ptag
+	r := do(n, datasheet.OpCreatePtag, datasheet.PtagBody{})
+	return datasheet.Reply[datasheet.PtagBody](r).Ptag
 }
 
 // TestForeignTag: a receive over a region of another protection tag is refused.
@@ -84,7 +85,7 @@ func TestForeignTag(t *testing.T) {
 		copy(out[0], pattern(100, 1))
 		v.postSend(s)
 		w.run("the end", func() bool { return s.Status().Done() && r.Status().Done() })
-		if s.Status()&descriptors.StatusRemoteDescriptor == 0 || r.Status()&descriptors.StatusProtectionError == 0 {
+		if s.Status()&datasheet.StatusRemoteDescriptor == 0 || r.Status()&datasheet.StatusProtectionError == 0 {
 			t.Errorf("%v, %v", s.Status(), r.Status())
 		}
 		mustEqual(t, buf, make([]byte, 100))
@@ -124,7 +125,7 @@ func TestStatusOfRevokedDescriptor(t *testing.T) {
 			w.run("the events", func() bool { return len(w.a.events) > 0 && len(w.b.events) > 0 })
 			w.settle()
 			for _, n := range []*node{w.a, w.b} {
-				if len(n.events) != 1 || n.events[0].Code != descriptors.EventCompletionProtect {
+				if len(n.events) != 1 || n.events[0].Code != datasheet.EventCompletionProtect {
 					t.Errorf("%+v", n.events)
 				}
 			}
@@ -142,7 +143,7 @@ func TestRevokedPayloadEntry(t *testing.T) {
 		w, v, p := pair(t, nil, options...)
 		data := w.b.memory(0, 0)
 		buf, at, _ := w.b.alloc(100)
-		do(w.b, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: p.id, Entry: 1, Handle: data, Address: at, Length: 100})
+		do(w.b, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: p.id, Entry: 1, Handle: data, Address: at, Length: 100})
 		steer := &scripted{t: t, demux: func(_ []byte, queue uint32) (uint32, uint32, bool) { return queue, 1, true }}
 		w.b.e.Exclusive(func() { w.b.e.SetProcessor(steer, engine.HookDemultiplex.Set(), 0) })
 		if sent, received, _ := message(v, p, pattern(100, 1)); sent.Failed() || received.Failed() {
@@ -152,7 +153,7 @@ func TestRevokedPayloadEntry(t *testing.T) {
 		clear(buf)
 		deregister(w.b, data)
 		sent, received, _ := message(v, p, pattern(100, 2))
-		if sent&descriptors.StatusRemoteDescriptor == 0 || received&descriptors.StatusProtectionError == 0 {
+		if sent&datasheet.StatusRemoteDescriptor == 0 || received&datasheet.StatusProtectionError == 0 {
 			t.Errorf("%v, %v", sent, received)
 		}
 		mustEqual(t, buf, make([]byte, 100))

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // A Trapeze ring is an endpoint whose queues are in device memory and hold the messages
 // themselves (SPEC.md 15). Each slot is a descriptor of two segments: the message in the slot,
@@ -11,8 +11,8 @@ import "github.com/trapeze-nic/trapeze/descriptors"
 type ringMemory struct {
 	span
 	handle     uint32
-	send, recv []descriptors.RingSlot
-	table      []descriptors.RingPlace
+	send, recv []datasheet.RingSlot
+	table      []datasheet.RingPlace
 }
 
 // ring is what rings do in their own way, whatever the reliability.
@@ -35,7 +35,7 @@ type (
 )
 
 // open implements kind.
-func (k reliableRing) open(ep *endpoint, peer *descriptors.ConnectBody) {
+func (k reliableRing) open(ep *endpoint, peer *datasheet.ConnectBody) {
 	k.reliableVI.open(ep, peer)
 	if ep.kind = k; ep.rel.wire != 0 {
 		ep.kind = losslessRing{losslessVI{k.reliableVI}, k.ring}
@@ -43,60 +43,60 @@ func (k reliableRing) open(ep *endpoint, peer *descriptors.ConnectBody) {
 }
 
 // open implements kind: the next connection may be over another wire.
-func (k losslessRing) open(ep *endpoint, peer *descriptors.ConnectBody) {
+func (k losslessRing) open(ep *endpoint, peer *datasheet.ConnectBody) {
 	reliableRing{k.reliableVI, k.ring}.open(ep, peer)
 }
 
 // check implements kind.
-func (ring) check(b *descriptors.CreateEndpointBody) refusal {
+func (ring) check(b *datasheet.CreateEndpointBody) refusal {
 	switch {
 	case b.Options != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldOptions}
-	case b.MaxTransfer < descriptors.RingMessage:
-		return refusal{descriptors.ResultInvalidMTU, fieldMaxTransfer}
+		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+	case b.MaxTransfer < datasheet.RingMessage:
+		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
 	case b.SendIOVA != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldSendIOVA}
+		return refusal{datasheet.ResultInvalidParameter, fieldSendIOVA}
 	case b.RecvIOVA != 0:
-		return refusal{descriptors.ResultInvalidParameter, fieldRecvIOVA}
+		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
 	}
 	return refusal{}
 }
 
 // create implements kind: it takes device memory for the rings and the payload table, in
 // pages that nothing else is in.
-func (k ring) create(ep *endpoint) (reply descriptors.EndpointCreated, why refusal) {
+func (k ring) create(ep *endpoint) (reply datasheet.EndpointCreated, why refusal) {
 	m := &k.nic.regions
 	sends, recvs := uint64(ep.send.mask)+1, uint64(ep.recv.mask)+1
-	recv := sends * descriptors.RingSlotSize
-	table := recv + recvs*descriptors.RingSlotSize
-	size := table + descriptors.PayloadEntries*descriptors.RingPlaceSize
-	size = (size + descriptors.PageSize - 1) &^ (descriptors.PageSize - 1)
-	p, ok := m.sram.alloc(size, descriptors.PageSize)
+	recv := sends * datasheet.RingSlotSize
+	table := recv + recvs*datasheet.RingSlotSize
+	size := table + datasheet.PayloadEntries*datasheet.RingPlaceSize
+	size = (size + datasheet.PageSize - 1) &^ (datasheet.PageSize - 1)
+	p, ok := m.sram.alloc(size, datasheet.PageSize)
 	if !ok {
-		return reply, refusal{descriptors.ResultResource, 0}
+		return reply, refusal{datasheet.ResultResource, 0}
 	}
 	b := m.sram.memory(p)
-	r := &ringMemory{span: p, send: descriptors.RingSlotsAt(b[:recv]), recv: descriptors.RingSlotsAt(b[recv:table]),
-		table: descriptors.RingPlacesAt(b[table:][:descriptors.PayloadEntries*descriptors.RingPlaceSize])}
+	r := &ringMemory{span: p, send: datasheet.RingSlotsAt(b[:recv]), recv: datasheet.RingSlotsAt(b[recv:table]),
+		table: datasheet.RingPlacesAt(b[table:][:datasheet.PayloadEntries*datasheet.RingPlaceSize])}
 	if r.send == nil || r.recv == nil || r.table == nil {
 		m.sram.release(p) // BAR4 is not where slots can be
-		return reply, refusal{descriptors.ResultNotSupported, fieldKind}
+		return reply, refusal{datasheet.ResultNotSupported, fieldKind}
 	}
 	if r.handle, ok = m.registerDevice(p, ep.ptag, 0); !ok {
 		m.sram.release(p)
-		return reply, refusal{descriptors.ResultResource, 0}
+		return reply, refusal{datasheet.ResultResource, 0}
 	}
-	ep.ring, ep.shortest, ep.bells, ep.plain = r, descriptors.RingMessage, bellRing, false
+	ep.ring, ep.shortest, ep.bells, ep.plain = r, datasheet.RingMessage, bellRing, false
 	ep.send.tokens = slotTokens(p.at, r.handle, sends)
 	ep.recv.tokens = slotTokens(p.at+recv, r.handle, recvs)
-	return descriptors.EndpointCreated{Handle: r.handle, Send: uint32(p.at), Recv: uint32(p.at + recv), Table: uint32(p.at + table)}, refusal{}
+	return datasheet.EndpointCreated{Handle: r.handle, Send: uint32(p.at), Recv: uint32(p.at + recv), Table: uint32(p.at + table)}, refusal{}
 }
 
 // slotTokens are tokens that name the descriptors in the n slots from offset at on.
-func slotTokens(at uint64, handle uint32, n uint64) []descriptors.Token {
-	tokens := make([]descriptors.Token, n)
+func slotTokens(at uint64, handle uint32, n uint64) []datasheet.Token {
+	tokens := make([]datasheet.Token, n)
 	for i := range tokens {
-		tokens[i] = descriptors.Token{Address: at + uint64(i)*descriptors.RingSlotSize + descriptors.RingMessage, Handle: handle}
+		tokens[i] = datasheet.Token{Address: at + uint64(i)*datasheet.RingSlotSize + datasheet.RingMessage, Handle: handle}
 	}
 	return tokens
 }
@@ -116,23 +116,23 @@ func (k ring) fetch(ep *endpoint, q *workQueue, l *layout) {
 	bits, segments, reserved, tag, length := slot.Control, slot.Segments, slot.Reserved, slot.Tag, slot.Length
 	payload := segment{slot.Payload.Address, slot.Payload.Handle, slot.Payload.Length}
 	// The message is where it always is; what is attached stands behind it.
-	message := segment{l.token.Address - descriptors.RingMessage, l.token.Handle, descriptors.RingMessage}
+	message := segment{l.token.Address - datasheet.RingMessage, l.token.Handle, datasheet.RingMessage}
 	if segments == 0 {
 		payload = segment{}
 	}
 	l.segments = append(l.segments[:0], message, payload)[:1]
-	l.total, l.at, l.base, l.place, l.discards = descriptors.RingMessage, 0, 0, 0, false
-	l.control = control{bits & descriptors.ControlImmediate, tag}
+	l.total, l.at, l.base, l.place, l.discards = datasheet.RingMessage, 0, 0, 0, false
+	l.control = control{bits & datasheet.ControlImmediate, tag}
 	l.descriptor, l.memory, l.stamp = slot.Descriptor(), slot.Message[:], m.stamp
 	switch l.status = 0; {
-	case segments > 1, bits&^descriptors.ControlImmediate != 0, reserved != 0:
-		l.status = descriptors.StatusFormatError
+	case segments > 1, bits&^datasheet.ControlImmediate != 0, reserved != 0:
+		l.status = datasheet.StatusFormatError
 	case q.receive:
 		if segments != 0 {
 			l.status = m.permit(&payload, ep.ptag, true)
 		}
-	case length > payload.length, uint64(length)+descriptors.RingMessage > uint64(ep.maxTransfer):
-		l.status = descriptors.StatusLengthError
+	case length > payload.length, uint64(length)+datasheet.RingMessage > uint64(ep.maxTransfer):
+		l.status = datasheet.StatusLengthError
 	case length > 0:
 		l.segments = l.segments[:2]
 		l.segments[1].length = length
@@ -142,7 +142,7 @@ func (k ring) fetch(ep *endpoint, q *workQueue, l *layout) {
 }
 
 // slot is that of number i of a queue.
-func (r *ringMemory) slot(q *workQueue, i uint32) *descriptors.RingSlot {
+func (r *ringMemory) slot(q *workQueue, i uint32) *datasheet.RingSlot {
 	if q.receive {
 		return &r.recv[i&q.mask]
 	}
@@ -155,19 +155,19 @@ func (l *layout) attached() segment { return l.segments[:2][1] }
 // destination implements kind: the message goes to its slot and the payload to what is
 // attached there, or where the payload table says. If neither has room for it the payload is
 // discarded whole.
-func (k ring) destination(ep *endpoint, in *receipt, st descriptors.Status, h *descriptors.Header) descriptors.Status {
+func (k ring) destination(ep *endpoint, in *receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
 	in.tabled, in.place, in.discards = false, 0, false
-	if st != 0 || h.Extent == descriptors.RingMessage {
+	if st != 0 || h.Extent == datasheet.RingMessage {
 		return st
 	}
 	to := in.attached()
-	if h.Flags&descriptors.FrameImmediate != 0 {
-		var named descriptors.RingPlace
-		if n := h.Immediate % descriptors.PayloadEntries; ep.ring.table[n].Load(&named) && named.Tag == h.Immediate {
+	if h.Flags&datasheet.FrameImmediate != 0 {
+		var named datasheet.RingPlace
+		if n := h.Immediate % datasheet.PayloadEntries; ep.ring.table[n].Load(&named) && named.Tag == h.Immediate {
 			to, in.place = segment{named.Address, named.Handle, named.Length}, n+1
 		}
 	}
-	payload := h.Extent - descriptors.RingMessage
+	payload := h.Extent - datasheet.RingMessage
 	if to.handle == 0 || payload > to.length {
 		in.discard()
 		return 0
@@ -184,8 +184,8 @@ func (k ring) destination(ep *endpoint, in *receipt, st descriptors.Status, h *d
 
 // setPlace writes an entry of the payload table of a ring. What is still to come of payloads
 // that go where the entry said before is discarded: that memory is the host's again.
-func (ep *endpoint) setPlace(b *descriptors.SetPayloadBody) {
-	ep.ring.table[b.Entry].Store(&descriptors.RingPlace{Address: b.Address, Handle: b.Handle, Length: b.Length, Tag: b.Tag})
+func (ep *endpoint) setPlace(b *datasheet.SetPayloadBody) {
+	ep.ring.table[b.Entry].Store(&datasheet.RingPlace{Address: b.Address, Handle: b.Handle, Length: b.Length, Tag: b.Tag})
 	end := func(in *receipt) {
 		if in.place == b.Entry+1 {
 			in.withdraw()
@@ -202,8 +202,8 @@ func (ep *endpoint) setPlace(b *descriptors.SetPayloadBody) {
 }
 
 // complete implements kind: of a receive the slot also says what has become of the payload.
-func (k ring) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st descriptors.Status) {
-	sent := max(length, descriptors.RingMessage) - descriptors.RingMessage
+func (k ring) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st datasheet.Status) {
+	sent := max(length, datasheet.RingMessage) - datasheet.RingMessage
 	there := sent
 	if q.receive {
 		slot := ep.ring.slot(q, q.completed)
@@ -212,7 +212,7 @@ func (k ring) complete(ep *endpoint, q *workQueue, l *layout, length, immediate 
 		case sent == 0:
 		case l.discards:
 			there = 0
-			k.nic.count(descriptors.CounterPayloadsDiscarded, 1)
+			k.nic.count(datasheet.CounterPayloadsDiscarded, 1)
 		default:
 			slot.Place = l.place
 		}

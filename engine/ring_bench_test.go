@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ringEcho is one end of a ping-pong of ring messages with one payload, or none. A message
@@ -14,7 +14,7 @@ type ringEcho struct {
 	*ring
 	arrives    uint32 // receives that have been taken
 	tag, bytes uint32
-	out        descriptors.DataSegment
+	out        datasheet.DataSegment
 }
 
 func newRingEcho(r *ring, size int, tag uint32) *ringEcho {
@@ -24,7 +24,7 @@ func newRingEcho(r *ring, size int, tag uint32) *ringEcho {
 		r.place(tag, max(size, 1))
 	}
 	for range ringSlots {
-		var attached *descriptors.DataSegment
+		var attached *datasheet.DataSegment
 		if tag == 0 && size > 0 {
 			_, d := r.frame(size)
 			attached = &d
@@ -42,7 +42,7 @@ func (e *ringEcho) send() {
 		s.Segments = 1
 	}
 	if s.Control = 0; e.tag != 0 {
-		s.Control, s.Tag = descriptors.ControlImmediate, e.tag
+		s.Control, s.Tag = datasheet.ControlImmediate, e.tag
 	}
 	s.StoreStatus(0)
 	e.postSend()
@@ -60,13 +60,13 @@ func (e *ringEcho) received() bool {
 }
 
 // newRingEchoes are two ends of a ping-pong over a wire in memory.
-func newRingEchoes(t testing.TB, level descriptors.Reliability, size int, tag uint32) (w *world, x, y *ringEcho) {
-	w, a, b := ringPair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = level }, onMemory(t, max(size+ringMessage, 8192)))
+func newRingEchoes(t testing.TB, level datasheet.Reliability, size int, tag uint32) (w *world, x, y *ringEcho) {
+	w, a, b := ringPair(t, func(b *datasheet.CreateEndpointBody) { b.Reliability = level }, onMemory(t, max(size+ringMessage, 8192)))
 	return w, newRingEcho(a, size, tag), newRingEcho(b, size, tag)
 }
 
 func TestNothingIsAllocatedForRings(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, _ func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, _ func(*datasheet.CreateEndpointBody)) {
 		for _, size := range []int{0, 5000} {
 			for _, tag := range []uint32{0, 0x155} {
 				w, x, y := newRingEchoes(t, level, size, tag)
@@ -94,7 +94,7 @@ func TestNothingIsAllocatedForRings(t *testing.T) {
 
 // BenchmarkRingEcho is BenchmarkEcho, inline, of ring messages.
 func BenchmarkRingEcho(b *testing.B) {
-	for _, level := range []descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery} {
+	for _, level := range []datasheet.Reliability{datasheet.Unreliable, datasheet.ReliableDelivery} {
 		for _, size := range []int{0, 8 << 10} {
 			for _, tag := range []uint32{0, 0x155} {
 				if size == 0 && tag != 0 {

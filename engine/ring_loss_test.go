@@ -3,8 +3,8 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // both is an option of two.
@@ -30,7 +30,7 @@ func TestRingsAtLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, a, b := ringPair(t, reliableBody, c.wire)
 			const total, size, room = 300, 3000, 4 * ringSlots
-			var slots []*descriptors.RingSlot
+			var slots []*datasheet.RingSlot
 			var own, places [][]byte
 			posted, sent, came := 0, 0, 0
 			w.run("the messages", func() bool {
@@ -43,7 +43,7 @@ func TestRingsAtLoss(t *testing.T) {
 					slots, own, places = append(slots, s), append(own, frame), append(places, place)
 				}
 				for ; sent < posted && a.send[sent%ringSlots].LoadStatus().Done(); sent++ {
-					if st := a.send[sent%ringSlots].LoadStatus(); st != descriptors.StatusDone {
+					if st := a.send[sent%ringSlots].LoadStatus(); st != datasheet.StatusDone {
 						t.Fatalf("message %d: sent %v", sent, st)
 					}
 				}
@@ -54,7 +54,7 @@ func TestRingsAtLoss(t *testing.T) {
 				}
 				for ; came < posted && slots[came].LoadStatus().Done(); came++ {
 					tag := uint32(came + 1)
-					arrived(t, slots[came], pattern(ringMessage, uint64(came)), size, size, tag%descriptors.PayloadEntries+1, tag)
+					arrived(t, slots[came], pattern(ringMessage, uint64(came)), size, size, tag%datasheet.PayloadEntries+1, tag)
 					mustEqual(t, places[came], pattern(size, uint64(came)))
 					zeroes(t, "the slot's frame", own[came])
 				}
@@ -75,7 +75,7 @@ func TestRingsUnreliablyAtLoss(t *testing.T) {
 		a.n.brk, b.n.brk = 0, size+64
 		sent := a.transmit(pattern(ringMessage, uint64(n)), pattern(size, uint64(n)), 0)
 		w.settle()
-		if sent.LoadStatus() != descriptors.StatusDone {
+		if sent.LoadStatus() != datasheet.StatusDone {
 			t.Fatalf("sent: %v", sent.LoadStatus())
 		}
 		if !s.LoadStatus().Done() {
@@ -104,7 +104,7 @@ func TestRingPayloadsAreLent(t *testing.T) {
 	w, a, b := ringPair(t, reliableBody, lending(8192, &ends))
 	message, payload := pattern(ringMessage, 1), pattern(8192, 2)
 	var lengths []uint16
-	w.a.watchData(func(h *descriptors.Header, _ []byte) { lengths = append(lengths, h.Length) })
+	w.a.watchData(func(h *datasheet.Header, _ []byte) { lengths = append(lengths, h.Length) })
 	place := b.place(9, 8192)
 	s, _ := exchange(a, b, message, payload, 9, -1)
 	arrived(t, s, message, 8192, 8192, 10, 9)
@@ -124,10 +124,10 @@ func TestRingPayloadsAreLent(t *testing.T) {
 	w.settle()
 	sent := a.transmit(message, payload, 9)
 	w.settleOnly(w.a)
-	do(a.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: a.memory})
+	do(a.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: a.memory})
 	w.run("the end", func() bool { return sent.LoadStatus().Done() })
 	w.settle()
-	if sent.LoadStatus()&descriptors.StatusErrorMask == 0 || late.LoadStatus()&descriptors.StatusFlushed == 0 {
+	if sent.LoadStatus()&datasheet.StatusErrorMask == 0 || late.LoadStatus()&datasheet.StatusFlushed == 0 {
 		t.Errorf("sent: %v, received: %v", sent.LoadStatus(), late.LoadStatus())
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // A host that changes its slots and its table all the time, to anything, gets statuses, and
@@ -12,9 +12,9 @@ import (
 func TestRingHostsThatMeddle(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		w, a, b := ringPair(t, func(b *descriptors.CreateEndpointBody) {
+		w, a, b := ringPair(t, func(b *datasheet.CreateEndpointBody) {
 			if seed%2 == 0 {
-				b.Reliability = descriptors.ReliableDelivery
+				b.Reliability = datasheet.ReliableDelivery
 			}
 		}, smallMemory, inParts(nil), bursts(512))
 		guard := map[*ring][]byte{}
@@ -23,8 +23,8 @@ func TestRingHostsThatMeddle(t *testing.T) {
 			guard[x] = mem
 			x.n.brk = 0
 			_, at, _ := x.n.alloc(16 << 10)
-			handle := descriptors.Reply[descriptors.RegionReply](do(x.n, descriptors.OpRegisterMemory,
-				descriptors.RegisterMemoryBody{Address: at, Length: 16 << 10, IOVA: busBase})).Handle
+			handle := datasheet.Reply[datasheet.RegionReply](do(x.n, datasheet.OpRegisterMemory,
+				datasheet.RegisterMemoryBody{Address: at, Length: 16 << 10, IOVA: busBase})).Handle
 			deregister(x.n, x.memory)
 			x.memory = handle
 		}
@@ -35,29 +35,29 @@ func TestRingHostsThatMeddle(t *testing.T) {
 		}
 		other := w.b.newRing(0, nil) // its memory is next to the ring's
 		scramble := func(x *ring) {
-			for _, s := range [][]descriptors.RingSlot{x.send, x.recv} {
+			for _, s := range [][]datasheet.RingSlot{x.send, x.recv} {
 				slot := &s[r.IntN(len(s))]
 				switch r.IntN(8) {
 				case 0:
 					slot.Segments = uint16(r.IntN(3))
 				case 1:
-					slot.Control = descriptors.Control(r.IntN(2)) * descriptors.ControlImmediate
+					slot.Control = datasheet.Control(r.IntN(2)) * datasheet.ControlImmediate
 				case 2:
-					slot.Tag, slot.Control = uint32(r.IntN(3)), descriptors.ControlImmediate
+					slot.Tag, slot.Control = uint32(r.IntN(3)), datasheet.ControlImmediate
 				case 3:
 					slot.Length = uint32(r.IntN(9000))
 				case 4:
-					slot.Payload = descriptors.DataSegment{Address: hostBase + uint64(r.IntN(20<<10)), Handle: x.memory, Length: uint32(r.IntN(9000))}
+					slot.Payload = datasheet.DataSegment{Address: hostBase + uint64(r.IntN(20<<10)), Handle: x.memory, Length: uint32(r.IntN(9000))}
 					slot.Segments = 1
 				case 5:
-					slot.StoreStatus(descriptors.Status(r.Uint32()))
+					slot.StoreStatus(datasheet.Status(r.Uint32()))
 				case 6:
 					slot.Payload.Address, slot.Payload.Handle = uint64(x.at.Send)+uint64(r.IntN(1<<15)), x.handle
 				case 7:
 					slot.Reserved = uint32(r.IntN(20) / 19)
 				}
 			}
-			x.table[r.IntN(3)] = descriptors.RingPlace{Address: hostBase + uint64(r.IntN(20<<10)), Handle: x.memory * uint32(r.IntN(2)), Length: uint32(r.IntN(9000)), Tag: uint32(r.IntN(3))}
+			x.table[r.IntN(3)] = datasheet.RingPlace{Address: hostBase + uint64(r.IntN(20<<10)), Handle: x.memory * uint32(r.IntN(2)), Length: uint32(r.IntN(9000)), Tag: uint32(r.IntN(3))}
 		}
 		for range 400 {
 			for _, x := range []*ring{a, b} {

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ringModel says what must become of the messages from one ring to another, whatever the wire
@@ -26,13 +26,13 @@ type ringModel struct {
 type ringSend struct {
 	message, payload []byte // without a payload: nil
 	tag              uint32 // zero: none
-	slot             *descriptors.RingSlot
+	slot             *datasheet.RingSlot
 }
 
 type ringReceive struct {
 	size  int // of the frame; negative: none
 	frame []byte
-	slot  *descriptors.RingSlot
+	slot  *datasheet.RingSlot
 }
 
 type ringPlace struct {
@@ -46,7 +46,7 @@ var modelTags = []uint32{0, 1, 2, 257, 258, 0xffffff01}
 const zoneSize = 3000
 
 func newRingModel(t *rapid.T, tb testing.TB) *ringModel {
-	level := rapid.SampledFrom([]descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery, descriptors.ReliableReception}).Draw(t, "level")
+	level := rapid.SampledFrom([]datasheet.Reliability{datasheet.Unreliable, datasheet.ReliableDelivery, datasheet.ReliableReception}).Draw(t, "level")
 	options := []option{scheduleMemory}
 	wire := rapid.SampledFrom([]string{"plain", "exact", "pieces", "lending", "lossy"}).Draw(t, "wire")
 	switch {
@@ -56,11 +56,11 @@ func newRingModel(t *rapid.T, tb testing.TB) *ringModel {
 		options = append(options, inParts(nil), bursts(300))
 	case wire == "lending":
 		options = append(options, lending(2560, new([2]*lender)))
-	case wire == "lossy" && level != descriptors.Unreliable:
+	case wire == "lossy" && level != datasheet.Unreliable:
 		options = append(options, lossy(rapid.Uint64().Draw(t, "seed"), 0.2, 0.05, 0.1, 0.02))
 	}
-	_, a, b := ringPair(tb, func(b *descriptors.CreateEndpointBody) { b.Reliability, b.MaxTransfer = level, ringMessage+4000 }, options...)
-	m := &ringModel{from: a, to: b, reliable: level != descriptors.Unreliable, places: map[uint32]ringPlace{}, zones: map[uint32][]byte{}, addresses: map[uint32]uint64{}}
+	_, a, b := ringPair(tb, func(b *datasheet.CreateEndpointBody) { b.Reliability, b.MaxTransfer = level, ringMessage+4000 }, options...)
+	m := &ringModel{from: a, to: b, reliable: level != datasheet.Unreliable, places: map[uint32]ringPlace{}, zones: map[uint32][]byte{}, addresses: map[uint32]uint64{}}
 	for entry := uint32(1); entry <= 2; entry++ {
 		mem, d := b.frame(zoneSize)
 		m.zones[entry], m.addresses[entry] = mem, d.Address
@@ -102,16 +102,16 @@ func (m *ringModel) receive(t *rapid.T) {
 func (m *ringModel) place(t *rapid.T) {
 	tag := rapid.SampledFrom(modelTags[1:]).Draw(t, "tag")
 	length := rapid.IntRange(0, zoneSize).Draw(t, "length") // zero: the entry is emptied
-	entry := tag % descriptors.PayloadEntries
+	entry := tag % datasheet.PayloadEntries
 	at, handle := m.addresses[entry], m.to.memory
 	if m.places[entry] = (ringPlace{tag, length}); length == 0 {
 		delete(m.places, entry)
 		at, handle, tag = 0, 0, 0
 	}
 	if rapid.Bool().Draw(t, "by a command") {
-		do(m.to.n, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: m.to.id, Address: at, Entry: entry, Handle: handle, Length: uint32(length), Tag: tag})
+		do(m.to.n, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: m.to.id, Address: at, Entry: entry, Handle: handle, Length: uint32(length), Tag: tag})
 	} else {
-		m.to.table[entry].Store(&descriptors.RingPlace{Address: at, Handle: handle, Length: uint32(length), Tag: tag})
+		m.to.table[entry].Store(&datasheet.RingPlace{Address: at, Handle: handle, Length: uint32(length), Tag: tag})
 	}
 }
 
@@ -123,7 +123,7 @@ func (m *ringModel) meet(t *rapid.T) {
 			clear(zone)
 		}
 		m.from.n.w.run("a message", func() bool { return s.slot.LoadStatus().Done() && r.slot.LoadStatus().Done() })
-		entry := s.tag % descriptors.PayloadEntries
+		entry := s.tag % datasheet.PayloadEntries
 		p, named := m.places[entry]
 		sent, length, place := uint32(len(s.payload)), uint32(0), uint32(0)
 		into := map[bool][]byte{false: r.frame, true: m.zones[entry]}
@@ -136,7 +136,7 @@ func (m *ringModel) meet(t *rapid.T) {
 		default:
 			m.discarded++
 		}
-		if s.slot.LoadStatus() != descriptors.StatusDone {
+		if s.slot.LoadStatus() != datasheet.StatusDone {
 			t.Fatalf("sent: %v", s.slot.LoadStatus())
 		}
 		arrived(m.from.n.w.t, r.slot, s.message, length, sent, place, s.tag)
@@ -156,10 +156,10 @@ func (m *ringModel) meet(t *rapid.T) {
 
 func (m *ringModel) check(t *rapid.T) {
 	e := m.to.n.e
-	if n := e.Counter(descriptors.CounterPayloadsDiscarded); n != m.discarded {
+	if n := e.Counter(datasheet.CounterPayloadsDiscarded); n != m.discarded {
 		t.Fatalf("%d payloads discarded, want %d", n, m.discarded)
 	}
-	if n := e.Counter(descriptors.CounterReceiveQueueEmpty); n != m.dropped {
+	if n := e.Counter(datasheet.CounterReceiveQueueEmpty); n != m.dropped {
 		t.Fatalf("%d messages dropped, want %d", n, m.dropped)
 	}
 	if len(m.to.n.events)+len(m.from.n.events) != 0 {

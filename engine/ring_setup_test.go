@@ -4,14 +4,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func (r *ring) destroy() {
 	r.n.w.t.Helper()
-	do(r.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: r.id})
-	do(r.n, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: r.id})
+	do(r.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: r.id})
+	do(r.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: r.id})
 }
 
 // Rings are zeroed pages of device memory, one behind the other, and no two share a page.
@@ -20,20 +20,20 @@ func TestRingMemory(t *testing.T) {
 	memory := w.a.memory(0, 0)
 	owner := map[uint32]uint32{}
 	for range 3 {
-		r := w.a.newRing(memory, func(b *descriptors.CreateEndpointBody) { b.RecvLog2 = ringLog2 + 1 })
-		end := r.at.Table + descriptors.PayloadEntries*descriptors.RingPlaceSize
-		if r.at.Send%descriptors.PageSize != 0 || r.at.Recv != r.at.Send+ringSlots*descriptors.RingSlotSize ||
-			r.at.Table != r.at.Recv+2*ringSlots*descriptors.RingSlotSize || r.at.Send < sramFrom || end > sramSize {
+		r := w.a.newRing(memory, func(b *datasheet.CreateEndpointBody) { b.RecvLog2 = ringLog2 + 1 })
+		end := r.at.Table + datasheet.PayloadEntries*datasheet.RingPlaceSize
+		if r.at.Send%datasheet.PageSize != 0 || r.at.Recv != r.at.Send+ringSlots*datasheet.RingSlotSize ||
+			r.at.Table != r.at.Recv+2*ringSlots*datasheet.RingSlotSize || r.at.Send < sramFrom || end > sramSize {
 			t.Fatalf("%+v", r.at)
 		}
 		for i := r.at.Send; i < end; i++ {
 			if w.a.sram[i] != 0 {
 				t.Fatalf("byte %#x is %#x", i, w.a.sram[i])
 			}
-			if page := i / descriptors.PageSize; owner[page] != 0 && owner[page] != r.id {
+			if page := i / datasheet.PageSize; owner[page] != 0 && owner[page] != r.id {
 				t.Fatalf("page %#x is of endpoints %d and %d", page, owner[page], r.id)
 			}
-			owner[i/descriptors.PageSize] = r.id
+			owner[i/datasheet.PageSize] = r.id
 			w.a.sram[i] = 0xee
 		}
 	}
@@ -44,83 +44,83 @@ func TestRingRefusals(t *testing.T) {
 	n := w.a
 	free := n.e.FreeSRAM()
 	for name, c := range map[string]struct {
-		change func(*descriptors.CreateEndpointBody)
-		why    descriptors.Result
+		change func(*datasheet.CreateEndpointBody)
+		why    datasheet.Result
 	}{
-		"a send ring of its own":    {func(b *descriptors.CreateEndpointBody) { b.SendIOVA = busBase }, descriptors.ResultInvalidParameter},
-		"a receive ring of its own": {func(b *descriptors.CreateEndpointBody) { b.RecvIOVA = busBase }, descriptors.ResultInvalidParameter},
-		"too short for a message":   {func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = ringMessage - 1 }, descriptors.ResultInvalidMTU},
-		"too long":                  {func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = descriptors.MaxTransfer + 1 }, descriptors.ResultInvalidMTU},
-		"rights":                    {func(b *descriptors.CreateEndpointBody) { b.Rights = descriptors.AccessRDMAWrite }, descriptors.ResultInvalidParameter},
-		"options":                   {func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointBreaks }, descriptors.ResultInvalidParameter},
-		"a shared queue":            {func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointShares }, descriptors.ResultInvalidParameter},
-		"one slot":                  {func(b *descriptors.CreateEndpointBody) { b.SendLog2 = 0 }, descriptors.ResultInvalidParameter},
-		"too many slots":            {func(b *descriptors.CreateEndpointBody) { b.RecvLog2 = descriptors.MaxQueueLog2 + 1 }, descriptors.ResultInvalidParameter},
-		"no such tag":               {func(b *descriptors.CreateEndpointBody) { b.Ptag = 77 }, descriptors.ResultInvalidPtag},
-		"no such CQ":                {func(b *descriptors.CreateEndpointBody) { b.SendCQ = 5 }, descriptors.ResultInvalidParameter},
-		"no such vector":            {func(b *descriptors.CreateEndpointBody) { b.RecvVector = descriptors.Vectors }, descriptors.ResultInvalidParameter},
+		"a send ring of its own":    {func(b *datasheet.CreateEndpointBody) { b.SendIOVA = busBase }, datasheet.ResultInvalidParameter},
+		"a receive ring of its own": {func(b *datasheet.CreateEndpointBody) { b.RecvIOVA = busBase }, datasheet.ResultInvalidParameter},
+		"too short for a message":   {func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = ringMessage - 1 }, datasheet.ResultInvalidMTU},
+		"too long":                  {func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = datasheet.MaxTransfer + 1 }, datasheet.ResultInvalidMTU},
+		"rights":                    {func(b *datasheet.CreateEndpointBody) { b.Rights = datasheet.AccessRDMAWrite }, datasheet.ResultInvalidParameter},
+		"options":                   {func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointBreaks }, datasheet.ResultInvalidParameter},
+		"a shared queue":            {func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointShares }, datasheet.ResultInvalidParameter},
+		"one slot":                  {func(b *datasheet.CreateEndpointBody) { b.SendLog2 = 0 }, datasheet.ResultInvalidParameter},
+		"too many slots":            {func(b *datasheet.CreateEndpointBody) { b.RecvLog2 = datasheet.MaxQueueLog2 + 1 }, datasheet.ResultInvalidParameter},
+		"no such tag":               {func(b *datasheet.CreateEndpointBody) { b.Ptag = 77 }, datasheet.ResultInvalidPtag},
+		"no such CQ":                {func(b *datasheet.CreateEndpointBody) { b.SendCQ = 5 }, datasheet.ResultInvalidParameter},
+		"no such vector":            {func(b *datasheet.CreateEndpointBody) { b.RecvVector = datasheet.Vectors }, datasheet.ResultInvalidParameter},
 	} {
-		if r := n.wait(start(n, descriptors.OpCreateEndpoint, ringBody(c.change))); r.Result != c.why || r.Field == 0 {
+		if r := n.wait(start(n, datasheet.OpCreateEndpoint, ringBody(c.change))); r.Result != c.why || r.Field == 0 {
 			t.Errorf("%s: %v, field %d", name, r.Result, r.Field)
 		}
 	}
 	// More slots than there is device memory.
-	if r := n.wait(start(n, descriptors.OpCreateEndpoint, ringBody(func(b *descriptors.CreateEndpointBody) { b.SendLog2 = descriptors.MaxQueueLog2 }))); r.Result != descriptors.ResultResource {
+	if r := n.wait(start(n, datasheet.OpCreateEndpoint, ringBody(func(b *datasheet.CreateEndpointBody) { b.SendLog2 = datasheet.MaxQueueLog2 }))); r.Result != datasheet.ResultResource {
 		t.Errorf("too large: %v", r.Result)
 	}
 	if n.e.FreeSRAM() != free {
 		t.Errorf("%d bytes of device memory have gone", free-n.e.FreeSRAM())
 	}
-	if n.e.Features()&descriptors.FeatureRing == 0 {
+	if n.e.Features()&datasheet.FeatureRing == 0 {
 		t.Error("no FeatureRing")
 	}
 }
 
 // What is of a VI alone is refused of a ring, and the other way round.
 func TestRingsAreNotVIs(t *testing.T) {
-	w, a, b := ringPair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.ReliableDelivery })
+	w, a, b := ringPair(t, func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.ReliableDelivery })
 	idle := w.a.newRing(a.memory, nil)
 	as := func(r *ring) *vi { return &vi{n: r.n, id: r.id, handle: r.memory} }
 	for _, c := range []struct {
 		name string
 		id   uint16
-		want descriptors.Result
+		want datasheet.Result
 	}{
-		{"modify", start(w.a, descriptors.OpModifyEndpoint, descriptors.ModifyEndpointBody{Endpoint: idle.id, MaxTransfer: 4096, Reliability: descriptors.Unreliable}), descriptors.ResultInvalidState},
-		{"deregister its memory", start(w.a, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: a.handle}), descriptors.ResultResource},
-		{"modify its memory", start(w.a, descriptors.OpModifyMemory, descriptors.ModifyMemoryBody{Handle: a.handle, Access: descriptors.AccessRDMAWrite}), descriptors.ResultResource},
-		{"a tag of another entry", start(w.a, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: a.id, Address: hostBase, Handle: a.memory, Length: 1, Entry: 3, Tag: 4}), descriptors.ResultInvalidParameter},
-		{"memory that is not there", start(w.a, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: a.id, Address: 1, Handle: a.memory, Length: 1, Entry: 3, Tag: 3}), descriptors.ResultInvalidParameter},
-		{"an entry that is not there", start(w.a, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: a.id, Address: hostBase, Handle: a.memory, Length: 1, Entry: 256, Tag: 256}), descriptors.ResultInvalidParameter},
-		{"a tag for a VI", start(w.a, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: w.a.newVI(a.memory, nil).id, Address: hostBase, Handle: a.memory, Length: 1, Entry: 3, Tag: 3}), descriptors.ResultInvalidParameter},
-		{"destroy while connected", start(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: a.id}), descriptors.ResultInvalidState},
+		{"modify", start(w.a, datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: idle.id, MaxTransfer: 4096, Reliability: datasheet.Unreliable}), datasheet.ResultInvalidState},
+		{"deregister its memory", start(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: a.handle}), datasheet.ResultResource},
+		{"modify its memory", start(w.a, datasheet.OpModifyMemory, datasheet.ModifyMemoryBody{Handle: a.handle, Access: datasheet.AccessRDMAWrite}), datasheet.ResultResource},
+		{"a tag of another entry", start(w.a, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: a.id, Address: hostBase, Handle: a.memory, Length: 1, Entry: 3, Tag: 4}), datasheet.ResultInvalidParameter},
+		{"memory that is not there", start(w.a, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: a.id, Address: 1, Handle: a.memory, Length: 1, Entry: 3, Tag: 3}), datasheet.ResultInvalidParameter},
+		{"an entry that is not there", start(w.a, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: a.id, Address: hostBase, Handle: a.memory, Length: 1, Entry: 256, Tag: 256}), datasheet.ResultInvalidParameter},
+		{"a tag for a VI", start(w.a, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: w.a.newVI(a.memory, nil).id, Address: hostBase, Handle: a.memory, Length: 1, Entry: 3, Tag: 3}), datasheet.ResultInvalidParameter},
+		{"destroy while connected", start(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: a.id}), datasheet.ResultInvalidState},
 	} {
 		if r := w.a.wait(c.id); r.Result != c.want || r.Field == 0 {
 			t.Errorf("%s: %v, field %d", c.name, r.Result, r.Field)
 		}
 	}
 	// A request says of what kind it is, and only one of that kind can accept it.
-	plain := w.b.newVI(b.memory, func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = ringMessage + maxPayload })
-	reliable := func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.ReliableDelivery }
+	plain := w.b.newVI(b.memory, func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = ringMessage + maxPayload })
+	reliable := func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.ReliableDelivery }
 	for _, c := range []struct {
 		from, wrong, right *vi
-		kind               descriptors.Kind
+		kind               datasheet.Kind
 	}{
-		{as(w.a.newRing(a.memory, reliable)), plain, as(w.b.newRing(b.memory, reliable)), descriptors.KindRing},
-		{w.a.newVI(a.memory, func(b *descriptors.CreateEndpointBody) { b.MaxTransfer = ringMessage + maxPayload }), as(w.b.newRing(b.memory, reliable)), plain, descriptors.KindVI},
+		{as(w.a.newRing(a.memory, reliable)), plain, as(w.b.newRing(b.memory, reliable)), datasheet.KindRing},
+		{w.a.newVI(a.memory, func(b *datasheet.CreateEndpointBody) { b.MaxTransfer = ringMessage + maxPayload }), as(w.b.newRing(b.memory, reliable)), plain, datasheet.KindVI},
 	} {
-		wait := start(w.b, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
-		request := start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: c.from.id, TimeoutMS: 10_000, RemoteMAC: w.b.e.MAC(), Remote: disc("test")})
+		wait := start(w.b, datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
+		request := start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: c.from.id, TimeoutMS: 10_000, RemoteMAC: w.b.e.MAC(), Remote: disc("test")})
 		e := w.b.wait(wait)
-		got := descriptors.Reply[descriptors.ConnectionReply](&e)
+		got := datasheet.Reply[datasheet.ConnectionReply](&e)
 		if got.Kind != c.kind {
 			t.Errorf("the client is a %v, want %v", got.Kind, c.kind)
 		}
-		accept := descriptors.ConnectAcceptBody{Connection: got.Connection, Endpoint: c.wrong.id, TimeoutMS: 10_000}
-		refused(t, w.b, "another kind", descriptors.OpConnectAccept, accept, descriptors.ResultInvalidParameter)
+		accept := datasheet.ConnectAcceptBody{Connection: got.Connection, Endpoint: c.wrong.id, TimeoutMS: 10_000}
+		refused(t, w.b, "another kind", datasheet.OpConnectAccept, accept, datasheet.ResultInvalidParameter)
 		accept.Endpoint = c.right.id
-		do(w.b, descriptors.OpConnectAccept, accept)
-		if r := w.a.wait(request); r.Result != descriptors.ResultSuccess {
+		do(w.b, datasheet.OpConnectAccept, accept)
+		if r := w.a.wait(request); r.Result != datasheet.ResultSuccess {
 			t.Errorf("%v: %v", c.kind, r.Result)
 		}
 	}
@@ -129,8 +129,8 @@ func TestRingsAreNotVIs(t *testing.T) {
 // Without device memory there are no rings.
 func TestNoRingsWithoutDeviceMemory(t *testing.T) {
 	w := newWorld(t)
-	refused(t, w.a, "no device memory", descriptors.OpCreateEndpoint, ringBody(nil), descriptors.ResultNotSupported)
-	if w.a.e.Features()&descriptors.FeatureRing != 0 {
+	refused(t, w.a, "no device memory", datasheet.OpCreateEndpoint, ringBody(nil), datasheet.ResultNotSupported)
+	if w.a.e.Features()&datasheet.FeatureRing != 0 {
 		t.Error("FeatureRing")
 	}
 }
@@ -155,30 +155,30 @@ func TestRingsComeAndGo(t *testing.T) {
 			live = append(live[:i], live[i+1:]...)
 			continue
 		}
-		body := ringBody(func(b *descriptors.CreateEndpointBody) {
+		body := ringBody(func(b *datasheet.CreateEndpointBody) {
 			b.SendLog2, b.RecvLog2 = uint8(1+r.IntN(9)), uint8(1+r.IntN(9))
 			if r.IntN(2) == 0 {
-				b.Reliability = descriptors.ReliableDelivery
+				b.Reliability = datasheet.ReliableDelivery
 			}
 		})
 		before := w.a.e.FreeSRAM()
-		if reply := w.a.wait(start(w.a, descriptors.OpCreateEndpoint, body)); reply.Result == descriptors.ResultResource {
+		if reply := w.a.wait(start(w.a, datasheet.OpCreateEndpoint, body)); reply.Result == datasheet.ResultResource {
 			if full++; w.a.e.FreeSRAM() != before {
 				t.Fatal("a ring that was refused has taken device memory")
 			}
 			continue
-		} else if reply.Result == descriptors.ResultSuccess {
-			do(w.a, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: descriptors.Reply[descriptors.EndpointCreated](&reply).Endpoint})
+		} else if reply.Result == datasheet.ResultSuccess {
+			do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: datasheet.Reply[datasheet.EndpointCreated](&reply).Endpoint})
 		}
-		same := func(b *descriptors.CreateEndpointBody) { *b = body }
+		same := func(b *datasheet.CreateEndpointBody) { *b = body }
 		if w.b.e.FreeSRAM() < before { // it may have no room for it, or no piece
 			continue
 		}
-		reply := w.b.wait(start(w.b, descriptors.OpCreateEndpoint, body))
-		if reply.Result != descriptors.ResultSuccess {
+		reply := w.b.wait(start(w.b, datasheet.OpCreateEndpoint, body))
+		if reply.Result != datasheet.ResultSuccess {
 			continue
 		}
-		do(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: descriptors.Reply[descriptors.EndpointCreated](&reply).Endpoint})
+		do(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: datasheet.Reply[datasheet.EndpointCreated](&reply).Endpoint})
 		x, y := w.a.newRing(a, same), w.b.newRing(b, same)
 		connect(&vi{n: x.n, id: x.id}, &vi{n: y.n, id: y.id})
 		live = append(live, [2]*ring{x, y})
@@ -200,7 +200,7 @@ func TestRingsComeAndGo(t *testing.T) {
 	if w.a.e.FreeSRAM() != free[0] || w.b.e.FreeSRAM() != free[1] {
 		t.Errorf("%d and %d bytes are free, of %v", w.a.e.FreeSRAM(), w.b.e.FreeSRAM(), free)
 	}
-	w.a.newRing(a, func(b *descriptors.CreateEndpointBody) { b.SendLog2, b.RecvLog2 = 11, 11 }) // all of it, in one piece
+	w.a.newRing(a, func(b *datasheet.CreateEndpointBody) { b.SendLog2, b.RecvLog2 = 11, 11 }) // all of it, in one piece
 }
 
 // A reset gives back the memory of rings that are there.
@@ -224,7 +224,7 @@ func TestRingReset(t *testing.T) {
 // A ring connects again and again, to one ring or another, over whatever wire, and goes on
 // where its queues are.
 func TestRingsConnectAgain(t *testing.T) {
-	onAllWires(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody), options ...option) {
+	onAllWires(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody), options ...option) {
 		w, a, b := ringPair(t, change, options...)
 		c := w.b.newRing(b.memory, change)
 		for i, to := range []*ring{b, c, c, b} {
@@ -239,14 +239,14 @@ func TestRingsConnectAgain(t *testing.T) {
 			}
 			late, _ := to.receive(100)
 			for _, r := range []*ring{a, to} {
-				do(r.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: r.id})
+				do(r.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: r.id})
 			}
-			if st := late.LoadStatus(); st&descriptors.StatusFlushed == 0 {
+			if st := late.LoadStatus(); st&datasheet.StatusFlushed == 0 {
 				t.Fatalf("%v", st)
 			}
 			unsent := a.transmit(pattern(ringMessage, 1), nil, 0)
 			w.settle()
-			if st := unsent.LoadStatus(); st != descriptors.StatusDone|descriptors.StatusFlushed {
+			if st := unsent.LoadStatus(); st != datasheet.StatusDone|datasheet.StatusFlushed {
 				t.Fatalf("%v", st)
 			}
 		}

@@ -4,11 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-func reliableBody(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.ReliableDelivery }
+func reliableBody(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.ReliableDelivery }
 
 // zeroes checks that nobody has written to mem.
 func zeroes(t testing.TB, what string, mem []byte) {
@@ -22,28 +22,28 @@ func zeroes(t testing.TB, what string, mem []byte) {
 // goes on.
 func TestRingBadSlots(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(s *descriptors.RingSlot)
-		both  descriptors.Status // as a send and as a receive
-		recv  descriptors.Status // as a receive, if that is another
+		spoil func(s *datasheet.RingSlot)
+		both  datasheet.Status // as a send and as a receive
+		recv  datasheet.Status // as a receive, if that is another
 	}{
-		"two segments":     {func(s *descriptors.RingSlot) { s.Segments = 2 }, descriptors.StatusFormatError, 0},
-		"RDMA write":       {func(s *descriptors.RingSlot) { s.Control = descriptors.OpRDMAWrite }, descriptors.StatusFormatError, 0},
-		"RDMA read":        {func(s *descriptors.RingSlot) { s.Control = descriptors.OpRDMARead }, descriptors.StatusFormatError, 0},
-		"fence":            {func(s *descriptors.RingSlot) { s.Control = descriptors.ControlQueueFence }, descriptors.StatusFormatError, 0},
-		"inline":           {func(s *descriptors.RingSlot) { s.Control = descriptors.ControlInline }, descriptors.StatusFormatError, 0},
-		"reserved control": {func(s *descriptors.RingSlot) { s.Control = 0x8000 }, descriptors.StatusFormatError, 0},
-		"reserved":         {func(s *descriptors.RingSlot) { s.Reserved = 1 }, descriptors.StatusFormatError, 0},
-		"handle":           {func(s *descriptors.RingSlot) { s.Payload.Handle++ }, descriptors.StatusProtectionError, 0},
-		"handle zero":      {func(s *descriptors.RingSlot) { s.Payload.Handle = 0 }, descriptors.StatusProtectionError, 0},
-		"address":          {func(s *descriptors.RingSlot) { s.Payload.Address += memSize }, descriptors.StatusProtectionError, 0},
-		"wrapped":          {func(s *descriptors.RingSlot) { s.Payload.Address = ^uint64(0) - 5 }, descriptors.StatusProtectionError, 0},
-		"longer than the region": {func(s *descriptors.RingSlot) {
+		"two segments":     {func(s *datasheet.RingSlot) { s.Segments = 2 }, datasheet.StatusFormatError, 0},
+		"RDMA write":       {func(s *datasheet.RingSlot) { s.Control = datasheet.OpRDMAWrite }, datasheet.StatusFormatError, 0},
+		"RDMA read":        {func(s *datasheet.RingSlot) { s.Control = datasheet.OpRDMARead }, datasheet.StatusFormatError, 0},
+		"fence":            {func(s *datasheet.RingSlot) { s.Control = datasheet.ControlQueueFence }, datasheet.StatusFormatError, 0},
+		"inline":           {func(s *datasheet.RingSlot) { s.Control = datasheet.ControlInline }, datasheet.StatusFormatError, 0},
+		"reserved control": {func(s *datasheet.RingSlot) { s.Control = 0x8000 }, datasheet.StatusFormatError, 0},
+		"reserved":         {func(s *datasheet.RingSlot) { s.Reserved = 1 }, datasheet.StatusFormatError, 0},
+		"handle":           {func(s *datasheet.RingSlot) { s.Payload.Handle++ }, datasheet.StatusProtectionError, 0},
+		"handle zero":      {func(s *datasheet.RingSlot) { s.Payload.Handle = 0 }, datasheet.StatusProtectionError, 0},
+		"address":          {func(s *datasheet.RingSlot) { s.Payload.Address += memSize }, datasheet.StatusProtectionError, 0},
+		"wrapped":          {func(s *datasheet.RingSlot) { s.Payload.Address = ^uint64(0) - 5 }, datasheet.StatusProtectionError, 0},
+		"longer than the region": {func(s *datasheet.RingSlot) {
 			s.Payload.Address, s.Payload.Length, s.Length = hostBase+memSize-50, 100, 100
-		}, descriptors.StatusProtectionError, 0},
-		"longer than the segment":  {func(s *descriptors.RingSlot) { s.Length = 101 }, descriptors.StatusLengthError, descriptors.StatusDone},
-		"longer than MaxTransfer":  {func(s *descriptors.RingSlot) { s.Length, s.Payload.Length = maxPayload+1, maxPayload+1 }, descriptors.StatusLengthError, descriptors.StatusDone},
-		"wraps with the message":   {func(s *descriptors.RingSlot) { s.Length, s.Payload.Length = ^uint32(0), ^uint32(0) }, descriptors.StatusLengthError, descriptors.StatusProtectionError},
-		"length without a segment": {func(s *descriptors.RingSlot) { s.Segments = 0 }, descriptors.StatusLengthError, descriptors.StatusDone},
+		}, datasheet.StatusProtectionError, 0},
+		"longer than the segment":  {func(s *datasheet.RingSlot) { s.Length = 101 }, datasheet.StatusLengthError, datasheet.StatusDone},
+		"longer than MaxTransfer":  {func(s *datasheet.RingSlot) { s.Length, s.Payload.Length = maxPayload+1, maxPayload+1 }, datasheet.StatusLengthError, datasheet.StatusDone},
+		"wraps with the message":   {func(s *datasheet.RingSlot) { s.Length, s.Payload.Length = ^uint32(0), ^uint32(0) }, datasheet.StatusLengthError, datasheet.StatusProtectionError},
+		"length without a segment": {func(s *datasheet.RingSlot) { s.Segments = 0 }, datasheet.StatusLengthError, datasheet.StatusDone},
 	} {
 		w, a, b := ringPair(t, nil)
 		want := c.both
@@ -55,7 +55,7 @@ func TestRingBadSlots(t *testing.T) {
 		c.spoil(a.nextSend())
 		s := a.postSend()
 		w.settle()
-		if st := s.LoadStatus(); st&descriptors.StatusErrorMask != c.both {
+		if st := s.LoadStatus(); st&datasheet.StatusErrorMask != c.both {
 			t.Errorf("%s: sent %v", name, st)
 		}
 		_, d = b.frame(100)
@@ -64,7 +64,7 @@ func TestRingBadSlots(t *testing.T) {
 		r := b.postRecv()
 		a.transmit(pattern(ringMessage, 1), nil, 0)
 		w.settle()
-		if st := r.LoadStatus(); st&descriptors.StatusErrorMask != want&descriptors.StatusErrorMask || st&descriptors.StatusOpMask != descriptors.StatusOpReceive ||
+		if st := r.LoadStatus(); st&datasheet.StatusErrorMask != want&datasheet.StatusErrorMask || st&datasheet.StatusOpMask != datasheet.StatusOpReceive ||
 			r.Sent != 0 || r.Place != 0 || r.Length != 0 {
 			t.Errorf("%s: received %v, %+v", name, st, r.Length)
 		}
@@ -81,10 +81,10 @@ func TestRingBadSlotsBreak(t *testing.T) {
 	r := b.postRecv()
 	s := a.transmit(pattern(ringMessage, 1), nil, 0)
 	w.run("the end", func() bool { return s.LoadStatus().Done() && r.LoadStatus().Done() })
-	if s.LoadStatus()&descriptors.StatusRemoteDescriptor == 0 || r.LoadStatus()&descriptors.StatusFormatError == 0 {
+	if s.LoadStatus()&datasheet.StatusRemoteDescriptor == 0 || r.LoadStatus()&datasheet.StatusFormatError == 0 {
 		t.Errorf("%v, %v", s.LoadStatus(), r.LoadStatus())
 	}
-	if n := len(a.n.events); n != 1 || a.n.events[0].Code != descriptors.EventConnectionLost {
+	if n := len(a.n.events); n != 1 || a.n.events[0].Code != datasheet.EventConnectionLost {
 		t.Errorf("%+v", a.n.events)
 	}
 }
@@ -93,7 +93,7 @@ func TestRingBadSlotsBreak(t *testing.T) {
 // an endpoint of another tag.
 func TestRingTagsOfOthers(t *testing.T) {
 	w := newRingWorld(t)
-	other := descriptors.Reply[descriptors.PtagBody](do(w.b, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
+	other := datasheet.Reply[datasheet.PtagBody](do(w.b, datasheet.OpCreatePtag, datasheet.PtagBody{})).Ptag
 	theirs := w.b.memory(other, 0)
 	a, b := w.a.newRing(w.a.memory(0, 0), nil), w.b.newRing(w.b.memory(0, 0), nil)
 	connect(&vi{n: a.n, id: a.id}, &vi{n: b.n, id: b.id})
@@ -103,25 +103,25 @@ func TestRingTagsOfOthers(t *testing.T) {
 	r := b.postRecv()
 	a.transmit(pattern(ringMessage, 1), pattern(1000, 1), 0)
 	w.settle()
-	if r.LoadStatus()&descriptors.StatusProtectionError == 0 {
+	if r.LoadStatus()&datasheet.StatusProtectionError == 0 {
 		t.Errorf("a frame of another tag: %v", r.LoadStatus())
 	}
-	b.table[5].Store(&descriptors.RingPlace{Address: d.Address, Handle: theirs, Length: d.Length, Tag: 5})
+	b.table[5].Store(&datasheet.RingPlace{Address: d.Address, Handle: theirs, Length: d.Length, Tag: 5})
 	r, _ = exchange(a, b, pattern(ringMessage, 2), pattern(1000, 2), 5, -1)
 	arrived(t, r, pattern(ringMessage, 2), 0, 1000, 0, 5)
-	refused(t, w.b, "SET_PAYLOAD", descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: b.id, Address: d.Address, Handle: theirs, Length: 10, Entry: 5, Tag: 5},
-		descriptors.ResultInvalidParameter)
+	refused(t, w.b, "SET_PAYLOAD", datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: b.id, Address: d.Address, Handle: theirs, Length: 10, Entry: 5, Tag: 5},
+		datasheet.ResultInvalidParameter)
 	zeroes(t, "memory of another tag", frame)
 	// A ring of the other tag names the first one's slots.
-	c, e := w.a.newRing(a.memory, nil), w.b.newRing(theirs, func(b *descriptors.CreateEndpointBody) { b.Ptag = other })
+	c, e := w.a.newRing(a.memory, nil), w.b.newRing(theirs, func(b *datasheet.CreateEndpointBody) { b.Ptag = other })
 	connect(&vi{n: c.n, id: c.id}, &vi{n: e.n, id: e.id})
 	before := slices.Clone(w.b.sram[b.at.Send:b.at.Table])
-	into := descriptors.DataSegment{Address: uint64(b.at.Recv), Handle: b.handle, Length: 1000}
+	into := datasheet.DataSegment{Address: uint64(b.at.Recv), Handle: b.handle, Length: 1000}
 	fill(e.nextRecv(), nil, &into, 0)
 	r = e.postRecv()
 	c.transmit(pattern(ringMessage, 3), pattern(1000, 3), 0)
 	w.settle()
-	if r.LoadStatus()&descriptors.StatusProtectionError == 0 {
+	if r.LoadStatus()&datasheet.StatusProtectionError == 0 {
 		t.Errorf("slots of another tag: %v", r.LoadStatus())
 	}
 	mustEqual(t, w.b.sram[b.at.Send:b.at.Table], before)
@@ -129,13 +129,13 @@ func TestRingTagsOfOthers(t *testing.T) {
 
 // Frames of a peer that are no ring's are dropped: nothing is taken for a message.
 func TestRingShortMessages(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for _, options := range [][]option{nil, {exactly(nil)}} {
 			_, a, b := ringPair(t, change, options...)
 			s, _ := b.receive(100)
 			a.n.port.spoil = func(f []byte) [][]byte {
 				if isData(f) {
-					h := descriptors.HeaderAt(f)
+					h := datasheet.HeaderAt(f)
 					h.Extent, h.Length = 127, 127
 				}
 				return [][]byte{f}

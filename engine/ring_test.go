@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // onAllWires runs f at all levels of reliability over all kinds of wires.
-func onAllWires(t *testing.T, f func(t *testing.T, change func(*descriptors.CreateEndpointBody), options ...option)) {
+func onAllWires(t *testing.T, f func(t *testing.T, change func(*datasheet.CreateEndpointBody), options ...option)) {
 	for name, wire := range map[string]func() []option{
 		"plain":    func() []option { return nil },
 		"exact":    func() []option { return []option{exactly(nil)} },
@@ -17,7 +17,7 @@ func onAllWires(t *testing.T, f func(t *testing.T, change func(*descriptors.Crea
 		"checksum": func() []option { return []option{lossy(1, 0, 0, 0, 0)} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			levels(t, func(t *testing.T, _ descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+			levels(t, func(t *testing.T, _ datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 				f(t, change, wire()...)
 			})
 		})
@@ -25,9 +25,9 @@ func onAllWires(t *testing.T, f func(t *testing.T, change func(*descriptors.Crea
 }
 
 func TestRingMessages(t *testing.T) {
-	onAllWires(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody), options ...option) {
+	onAllWires(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody), options ...option) {
 		_, a, b := ringPair(t, change, options...)
-		for i, size := range []int{0, 1, 64, 1000, 2048 - descriptors.HeaderSize - ringMessage, 2048 - descriptors.HeaderSize - ringMessage + 1, 2048, 4096, 8192, maxPayload} {
+		for i, size := range []int{0, 1, 64, 1000, 2048 - datasheet.HeaderSize - ringMessage, 2048 - datasheet.HeaderSize - ringMessage + 1, 2048, 4096, 8192, maxPayload} {
 			message, payload := pattern(ringMessage, uint64(i)), pattern(size, uint64(size))
 			for _, way := range [][2]*ring{{a, b}, {b, a}} {
 				s, frame := exchange(way[0], way[1], message, payload, 0, size+i)
@@ -37,7 +37,7 @@ func TestRingMessages(t *testing.T) {
 			s, _ := exchange(a, b, message, nil, 0, -1)
 			arrived(t, s, message, 0, 0, 0, 0)
 		}
-		if n := b.n.e.Counter(descriptors.CounterPayloadsDiscarded); n != 0 {
+		if n := b.n.e.Counter(datasheet.CounterPayloadsDiscarded); n != 0 {
 			t.Errorf("%d payloads discarded", n)
 		}
 	})
@@ -46,7 +46,7 @@ func TestRingMessages(t *testing.T) {
 // A payload without a frame, or with one that is too small, is discarded whole, counted, and
 // the message is there all the same.
 func TestRingDiscards(t *testing.T) {
-	onAllWires(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody), options ...option) {
+	onAllWires(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody), options ...option) {
 		_, a, b := ringPair(t, change, options...)
 		discarded := uint64(0)
 		for _, frame := range []int{-1, 0, 1, 2999, 3000} {
@@ -59,7 +59,7 @@ func TestRingDiscards(t *testing.T) {
 				zeroes(t, "the frame", mem)
 			}
 			arrived(t, s, message, want, 3000, 0, 0)
-			if n := b.n.e.Counter(descriptors.CounterPayloadsDiscarded); n != discarded {
+			if n := b.n.e.Counter(datasheet.CounterPayloadsDiscarded); n != discarded {
 				t.Fatalf("%d payloads discarded, want %d", n, discarded)
 			}
 		}
@@ -68,7 +68,7 @@ func TestRingDiscards(t *testing.T) {
 
 // The payload of a message with a tag goes where the table says, and elsewhere to the frame.
 func TestRingTags(t *testing.T) {
-	onAllWires(t, func(t *testing.T, change func(*descriptors.CreateEndpointBody), options ...option) {
+	onAllWires(t, func(t *testing.T, change func(*datasheet.CreateEndpointBody), options ...option) {
 		_, a, b := ringPair(t, change, options...)
 		message, payload := pattern(ringMessage, 1), pattern(5000, 2)
 		frame := func(mem []byte, want bool) {
@@ -101,11 +101,11 @@ func TestRingTags(t *testing.T) {
 		arrived(t, s, message, 0, 5000, 0, tag)
 		frame(small, false)
 		frame(own, false)
-		for name, spoil := range map[string]func(p *descriptors.RingPlace){
-			"handle":  func(p *descriptors.RingPlace) { p.Handle ^= 1 << 25 },
-			"bounds":  func(p *descriptors.RingPlace) { p.Address += memSize },
-			"wrapped": func(p *descriptors.RingPlace) { p.Address = ^uint64(0) - 10 },
-			"length":  func(p *descriptors.RingPlace) { p.Length = ^uint32(0); p.Address += memSize },
+		for name, spoil := range map[string]func(p *datasheet.RingPlace){
+			"handle":  func(p *datasheet.RingPlace) { p.Handle ^= 1 << 25 },
+			"bounds":  func(p *datasheet.RingPlace) { p.Address += memSize },
+			"wrapped": func(p *datasheet.RingPlace) { p.Address = ^uint64(0) - 10 },
+			"length":  func(p *datasheet.RingPlace) { p.Length = ^uint32(0); p.Address += memSize },
 		} {
 			b.place(tag, 6000)
 			spoil(&b.table[7])
@@ -113,7 +113,7 @@ func TestRingTags(t *testing.T) {
 			arrived(t, s, message, 0, 5000, 0, tag)
 			zeroes(t, name, own)
 		}
-		if n := b.n.e.Counter(descriptors.CounterPayloadsDiscarded); n != 5 {
+		if n := b.n.e.Counter(datasheet.CounterPayloadsDiscarded); n != 5 {
 			t.Errorf("%d payloads discarded, want 5", n)
 		}
 	})
@@ -129,11 +129,11 @@ func TestRingDrops(t *testing.T) {
 	for i := range n {
 		s := a.transmit(pattern(ringMessage, uint64(i)), nil, 0)
 		a.n.w.settle()
-		if s.LoadStatus() != descriptors.StatusDone {
+		if s.LoadStatus() != datasheet.StatusDone {
 			t.Fatalf("send %d: %v", i, s.LoadStatus())
 		}
 	}
-	if got := b.n.e.Counter(descriptors.CounterReceiveQueueEmpty); got != n-2 {
+	if got := b.n.e.Counter(datasheet.CounterReceiveQueueEmpty); got != n-2 {
 		t.Errorf("%d messages counted as dropped, want %d", got, n-2)
 	}
 	if len(b.n.events) != 0 {
@@ -149,8 +149,8 @@ func TestRingDrops(t *testing.T) {
 // A reliable ring waits for a free slot, and loses nothing.
 func TestRingCredit(t *testing.T) {
 	for _, options := range [][]option{nil, {exactly(nil)}} {
-		w, a, b := ringPair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.ReliableDelivery }, options...)
-		var sends []*descriptors.RingSlot
+		w, a, b := ringPair(t, func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.ReliableDelivery }, options...)
+		var sends []*datasheet.RingSlot
 		for i := range ringSlots {
 			sends = append(sends, a.transmit(pattern(ringMessage, uint64(i)), pattern(100, uint64(i)), 0))
 		}

@@ -3,12 +3,12 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // placeUnderWay has a message with a tag and a payload of three frames come as far as its first
 // frame, and then calls change; the rest follows.
-func placeUnderWay(t *testing.T, options []option, level func(*descriptors.CreateEndpointBody), change func(b *ring)) (s *descriptors.RingSlot, b *ring, place []byte) {
+func placeUnderWay(t *testing.T, options []option, level func(*datasheet.CreateEndpointBody), change func(b *ring)) (s *datasheet.RingSlot, b *ring, place []byte) {
 	t.Helper()
 	w, a, b := ringPair(t, level, options...)
 	place = b.place(0x305, 6000)
@@ -28,7 +28,7 @@ func placeUnderWay(t *testing.T, options []option, level func(*descriptors.Creat
 	}
 	sent := a.transmit(pattern(ringMessage, 1), pattern(5000, 1), 0x305)
 	w.run("the end", func() bool { return sent.LoadStatus().Done() && s.LoadStatus().Done() })
-	if sent.LoadStatus() != descriptors.StatusDone {
+	if sent.LoadStatus() != datasheet.StatusDone {
 		t.Fatalf("sent: %v", sent.LoadStatus())
 	}
 	zeroes(t, "the slot's frame", own)
@@ -37,7 +37,7 @@ func placeUnderWay(t *testing.T, options []option, level func(*descriptors.Creat
 
 // A message under way keeps the place that it began with, whatever is stored to its entry.
 func TestRingPlaceChangedUnderWay(t *testing.T) {
-	levels(t, func(t *testing.T, _ descriptors.Reliability, level func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
 		var other []byte
 		s, _, place := placeUnderWay(t, nil, level, func(b *ring) { other = b.place(0x305, 6000) })
 		arrived(t, s, pattern(ringMessage, 1), 5000, 5000, 6, 0x305)
@@ -48,17 +48,17 @@ func TestRingPlaceChangedUnderWay(t *testing.T) {
 
 // Once SET_PAYLOAD is answered, nothing lands any more where the entry said before.
 func TestRingPlaceWithdrawnUnderWay(t *testing.T) {
-	levels(t, func(t *testing.T, _ descriptors.Reliability, level func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
 		var then []byte
 		s, b, place := placeUnderWay(t, nil, level, func(b *ring) {
-			start(b.n, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: b.id, Entry: 5})
+			start(b.n, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: b.id, Entry: 5})
 		})
 		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
-		if then = place[2048:]; b.n.e.Counter(descriptors.CounterPayloadsDiscarded) != 1 {
-			t.Errorf("%d payloads discarded", b.n.e.Counter(descriptors.CounterPayloadsDiscarded))
+		if then = place[2048:]; b.n.e.Counter(datasheet.CounterPayloadsDiscarded) != 1 {
+			t.Errorf("%d payloads discarded", b.n.e.Counter(datasheet.CounterPayloadsDiscarded))
 		}
 		zeroes(t, "the place withdrawn", then)
-		if b.table[5] != (descriptors.RingPlace{}) {
+		if b.table[5] != (datasheet.RingPlace{}) {
 			t.Errorf("the entry is %+v", b.table[5])
 		}
 	})
@@ -66,8 +66,8 @@ func TestRingPlaceWithdrawnUnderWay(t *testing.T) {
 
 // Memory of an entry that is deregistered costs the payload, not the connection.
 func TestRingPlaceDeregisteredUnderWay(t *testing.T) {
-	levels(t, func(t *testing.T, _ descriptors.Reliability, level func(*descriptors.CreateEndpointBody)) {
-		s, b, place := placeUnderWay(t, nil, level, func(b *ring) { start(b.n, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: b.memory}) })
+	levels(t, func(t *testing.T, _ datasheet.Reliability, level func(*datasheet.CreateEndpointBody)) {
+		s, b, place := placeUnderWay(t, nil, level, func(b *ring) { start(b.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: b.memory}) })
 		arrived(t, s, pattern(ringMessage, 1), 0, 5000, 0, 0x305)
 		zeroes(t, "memory that is not registered", place[2048:])
 		if len(b.n.events) != 0 {
@@ -79,7 +79,7 @@ func TestRingPlaceDeregisteredUnderWay(t *testing.T) {
 // A ring that is disconnected and destroyed while a payload is under way gives its memory
 // back, and what still comes touches neither that nor the frame.
 func TestRingDestroyedUnderWay(t *testing.T) {
-	onAllWires(t, func(t *testing.T, level func(*descriptors.CreateEndpointBody), options ...option) {
+	onAllWires(t, func(t *testing.T, level func(*datasheet.CreateEndpointBody), options ...option) {
 		w, a, b := ringPair(t, level, options...)
 		place := b.place(1, 60_000)
 		s, frame := b.receive(60_000)
@@ -91,7 +91,7 @@ func TestRingDestroyedUnderWay(t *testing.T) {
 			t.Fatal("all of it has come")
 		}
 		b.destroy()
-		if st := s.LoadStatus(); st != descriptors.StatusDone|descriptors.StatusFlushed|descriptors.StatusOpReceive || s.Length|s.Sent|s.Place != 0 {
+		if st := s.LoadStatus(); st != datasheet.StatusDone|datasheet.StatusFlushed|datasheet.StatusOpReceive || s.Length|s.Sent|s.Place != 0 {
 			t.Errorf("%v, %d of %d at %d", st, s.Length, s.Sent, s.Place)
 		}
 		if b.n.e.FreeSRAM() <= free {

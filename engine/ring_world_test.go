@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // These are the limits of the rings here. Device memory is what the programs of a NIC leave.
@@ -14,7 +14,7 @@ const (
 	maxPayload  = 64 << 10
 	sramSize    = 1 << 20
 	sramFrom    = 4096 + 64
-	ringMessage = descriptors.RingMessage
+	ringMessage = datasheet.RingMessage
 )
 
 // ring is an endpoint of kind Ring, and its device memory as the host sees it.
@@ -23,9 +23,9 @@ type ring struct {
 	id         uint32
 	memory     uint32 // handle of the host's memory
 	handle     uint32 // of the device memory
-	at         descriptors.EndpointCreated
-	send, recv []descriptors.RingSlot
-	table      []descriptors.RingPlace
+	at         datasheet.EndpointCreated
+	send, recv []datasheet.RingSlot
+	table      []datasheet.RingPlace
 	sent, got  uint32 // posted
 }
 
@@ -41,24 +41,24 @@ func newRingWorld(t testing.TB, options ...option) *world {
 }
 
 // ringBody is what creates a ring.
-func ringBody(change func(*descriptors.CreateEndpointBody)) descriptors.CreateEndpointBody {
-	body := descriptors.CreateEndpointBody{MaxTransfer: ringMessage + maxPayload, Kind: descriptors.KindRing,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector,
-		Reliability: descriptors.Unreliable, SendLog2: ringLog2, RecvLog2: ringLog2}
+func ringBody(change func(*datasheet.CreateEndpointBody)) datasheet.CreateEndpointBody {
+	body := datasheet.CreateEndpointBody{MaxTransfer: ringMessage + maxPayload, Kind: datasheet.KindRing,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector,
+		Reliability: datasheet.Unreliable, SendLog2: ringLog2, RecvLog2: ringLog2}
 	if change != nil {
 		change(&body)
 	}
 	return body
 }
 
-func (n *node) newRing(memory uint32, change func(*descriptors.CreateEndpointBody)) *ring {
+func (n *node) newRing(memory uint32, change func(*datasheet.CreateEndpointBody)) *ring {
 	n.w.t.Helper()
 	body := ringBody(change)
-	at := *descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, body))
+	at := *datasheet.Reply[datasheet.EndpointCreated](do(n, datasheet.OpCreateEndpoint, body))
 	r := &ring{n: n, id: at.Endpoint, memory: memory, handle: at.Handle, at: at,
-		send:  descriptors.RingSlotsAt(n.sram[at.Send:][:descriptors.RingSlotSize<<body.SendLog2]),
-		recv:  descriptors.RingSlotsAt(n.sram[at.Recv:][:descriptors.RingSlotSize<<body.RecvLog2]),
-		table: descriptors.RingPlacesAt(n.sram[at.Table:][:descriptors.RingPlaceSize*descriptors.PayloadEntries])}
+		send:  datasheet.RingSlotsAt(n.sram[at.Send:][:datasheet.RingSlotSize<<body.SendLog2]),
+		recv:  datasheet.RingSlotsAt(n.sram[at.Recv:][:datasheet.RingSlotSize<<body.RecvLog2]),
+		table: datasheet.RingPlacesAt(n.sram[at.Table:][:datasheet.RingPlaceSize*datasheet.PayloadEntries])}
 	if r.send == nil || r.recv == nil || r.table == nil {
 		n.w.t.Fatalf("rings are at %+v", at)
 	}
@@ -66,7 +66,7 @@ func (n *node) newRing(memory uint32, change func(*descriptors.CreateEndpointBod
 }
 
 // ringPair is a world with one connected ring at each end.
-func ringPair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, a, b *ring) {
+func ringPair(t testing.TB, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, a, b *ring) {
 	t.Helper()
 	w = newRingWorld(t, options...)
 	a = w.a.newRing(w.a.memory(0, 0), change)
@@ -76,15 +76,15 @@ func ringPair(t testing.TB, change func(*descriptors.CreateEndpointBody), option
 }
 
 // frame takes host memory for a payload.
-func (r *ring) frame(size int) (mem []byte, s descriptors.DataSegment) {
+func (r *ring) frame(size int) (mem []byte, s datasheet.DataSegment) {
 	mem, at, _ := r.n.alloc(size)
-	return mem, descriptors.DataSegment{Address: at, Handle: r.memory, Length: uint32(size)}
+	return mem, datasheet.DataSegment{Address: at, Handle: r.memory, Length: uint32(size)}
 }
 
 // fill puts a message with a payload, if there is one, into a slot that is the host's.
-func fill(s *descriptors.RingSlot, message []byte, payload *descriptors.DataSegment, length uint32) {
+func fill(s *datasheet.RingSlot, message []byte, payload *datasheet.DataSegment, length uint32) {
 	copy(s.Message[:], message)
-	s.Segments, s.Control, s.Tag, s.Length, s.Payload = 0, descriptors.OpSend, 0, length, descriptors.DataSegment{}
+	s.Segments, s.Control, s.Tag, s.Length, s.Payload = 0, datasheet.OpSend, 0, length, datasheet.DataSegment{}
 	if payload != nil {
 		s.Segments, s.Payload = 1, *payload
 	}
@@ -92,29 +92,29 @@ func fill(s *descriptors.RingSlot, message []byte, payload *descriptors.DataSegm
 }
 
 // nextSend and nextRecv are the slots that are posted next.
-func (r *ring) nextSend() *descriptors.RingSlot { return &r.send[r.sent%uint32(len(r.send))] }
-func (r *ring) nextRecv() *descriptors.RingSlot { return &r.recv[r.got%uint32(len(r.recv))] }
+func (r *ring) nextSend() *datasheet.RingSlot { return &r.send[r.sent%uint32(len(r.send))] }
+func (r *ring) nextRecv() *datasheet.RingSlot { return &r.recv[r.got%uint32(len(r.recv))] }
 
 // postSend posts the next send slot, postRecv the next receive slot.
-func (r *ring) postSend() *descriptors.RingSlot {
+func (r *ring) postSend() *datasheet.RingSlot {
 	s := r.nextSend()
 	r.sent++
-	r.n.e.Doorbell(descriptors.EndpointPage(r.id)+descriptors.DoorbellRing+descriptors.DoorbellSend, r.sent)
+	r.n.e.Doorbell(datasheet.EndpointPage(r.id)+datasheet.DoorbellRing+datasheet.DoorbellSend, r.sent)
 	return s
 }
 
-func (r *ring) postRecv() *descriptors.RingSlot {
+func (r *ring) postRecv() *datasheet.RingSlot {
 	s := r.nextRecv()
 	r.got++
-	r.n.e.Doorbell(descriptors.EndpointPage(r.id)+descriptors.DoorbellRing+descriptors.DoorbellRecv, r.got)
+	r.n.e.Doorbell(datasheet.EndpointPage(r.id)+datasheet.DoorbellRing+datasheet.DoorbellRecv, r.got)
 	return s
 }
 
 // receive posts a receive with a frame of the given size, none if that is negative.
-func (r *ring) receive(size int) (s *descriptors.RingSlot, frame []byte) {
-	var attached *descriptors.DataSegment
+func (r *ring) receive(size int) (s *datasheet.RingSlot, frame []byte) {
+	var attached *datasheet.DataSegment
 	if size >= 0 {
-		var d descriptors.DataSegment
+		var d datasheet.DataSegment
 		frame, d = r.frame(size)
 		attached = &d
 	}
@@ -123,7 +123,7 @@ func (r *ring) receive(size int) (s *descriptors.RingSlot, frame []byte) {
 }
 
 // transmit sends a message with a payload, none if it is nil, and a tag unless that is zero.
-func (r *ring) transmit(message, payload []byte, tag uint32) *descriptors.RingSlot {
+func (r *ring) transmit(message, payload []byte, tag uint32) *datasheet.RingSlot {
 	if payload == nil {
 		fill(r.nextSend(), message, nil, 0)
 	} else {
@@ -133,7 +133,7 @@ func (r *ring) transmit(message, payload []byte, tag uint32) *descriptors.RingSl
 	}
 	if tag != 0 {
 		s := r.nextSend()
-		s.Control, s.Tag = descriptors.ControlImmediate, tag
+		s.Control, s.Tag = datasheet.ControlImmediate, tag
 	}
 	return r.postSend()
 }
@@ -141,28 +141,28 @@ func (r *ring) transmit(message, payload []byte, tag uint32) *descriptors.RingSl
 // place has the payload of messages with tag go to fresh memory, as a host stores it.
 func (r *ring) place(tag uint32, size int) (frame []byte) {
 	frame, d := r.frame(size)
-	r.table[tag%descriptors.PayloadEntries].Store(&descriptors.RingPlace{Address: d.Address, Handle: d.Handle, Length: d.Length, Tag: tag})
+	r.table[tag%datasheet.PayloadEntries].Store(&datasheet.RingPlace{Address: d.Address, Handle: d.Handle, Length: d.Length, Tag: tag})
 	return frame
 }
 
 // exchange sends one message and returns the slot that it came to. Both must end.
-func exchange(from, to *ring, message, payload []byte, tag uint32, frame int) (*descriptors.RingSlot, []byte) {
+func exchange(from, to *ring, message, payload []byte, tag uint32, frame int) (*datasheet.RingSlot, []byte) {
 	from.n.w.t.Helper()
 	r, mem := to.receive(frame)
 	s := from.transmit(message, payload, tag)
 	from.n.w.run("the end of a ring message", func() bool { return s.LoadStatus().Done() && r.LoadStatus().Done() })
-	if s.LoadStatus() != descriptors.StatusDone {
+	if s.LoadStatus() != datasheet.StatusDone {
 		from.n.w.t.Fatalf("sent: %v", s.LoadStatus())
 	}
 	return r, mem
 }
 
 // arrived checks a receive slot.
-func arrived(t testing.TB, s *descriptors.RingSlot, message []byte, length, sent, place, tag uint32) {
+func arrived(t testing.TB, s *datasheet.RingSlot, message []byte, length, sent, place, tag uint32) {
 	t.Helper()
-	want := descriptors.StatusDone | descriptors.StatusOpReceive
+	want := datasheet.StatusDone | datasheet.StatusOpReceive
 	if tag != 0 {
-		want |= descriptors.StatusImmediate
+		want |= datasheet.StatusImmediate
 	}
 	if st := s.LoadStatus(); st != want || s.Length != length || s.Sent != sent || s.Place != place || tag != 0 && s.Tag != tag {
 		t.Fatalf("%v, %d bytes of %d at place %d, tag %#x; want %v, %d of %d at %d, %#x",

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // Doorbell takes a 32-bit store at an offset in BAR2 that was trapped. Stores
 // where there is no doorbell are counted and ignored. It may be called from any
@@ -9,7 +9,7 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 	page, b, ok := e.bells.find(offset)
 	if !ok {
 		if !e.bells.ringChannel(offset, value) {
-			e.AddCounter(descriptors.CounterBadDoorbells, 1)
+			e.AddCounter(datasheet.CounterBadDoorbells, 1)
 			return
 		}
 		e.Wake()
@@ -37,7 +37,7 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 		if e.bells.cells[page].rung.Load() != 0 {
 			e.bells.takeCell(page) // what was stored before
 		}
-		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.plain && ep.state == descriptors.StateConnected {
+		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.plain && ep.state == datasheet.StateConnected {
 			if e.advance(ep, &ep.send, value) {
 				for n := transmitQuantum; n > 0 && e.tx.lane(ep); n-- {
 				}
@@ -75,17 +75,17 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 		sound = false
 	case b%bellRing == bellSend:
 		if e.advance(ep, &ep.send, value) {
-			if ep.state == descriptors.StateConnected {
+			if ep.state == datasheet.StateConnected {
 				e.ready.add(ep)
 			} else {
-				e.conns.flushSends(ep, descriptors.StatusFlushed)
+				e.conns.flushSends(ep, datasheet.StatusFlushed)
 			}
 		}
 	case b%bellRing == bellRecv && ep.recv.source != nil:
 		sound = false // it has no receive queue of its own
 	case b%bellRing == bellRecv:
 		if e.advance(ep, &ep.recv, value) {
-			if ep.state == descriptors.StateError {
+			if ep.state == datasheet.StateError {
 				e.conns.flushPosted(ep, &ep.recv)
 			} else {
 				ep.kind.posted(ep)
@@ -97,7 +97,7 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 		sound = e.cqs.arm(&ep.recv, value)
 	}
 	if !sound {
-		e.count(descriptors.CounterBadDoorbells, 1)
+		e.count(datasheet.CounterBadDoorbells, 1)
 	}
 }
 
@@ -105,8 +105,8 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 func (e *Engine) advance(ep *endpoint, q *workQueue, value uint32) bool {
 	// Going backwards would take posted descriptors back.
 	if value-q.completed > q.mask+1 || int32(value-q.producer) < 0 {
-		e.count(descriptors.CounterBadDoorbells, 1)
-		e.event(descriptors.Event{Code: descriptors.EventVIOverrun, Endpoint: ep.id, CQ: descriptors.NoCQ, Detail: value})
+		e.count(datasheet.CounterBadDoorbells, 1)
+		e.event(datasheet.Event{Code: datasheet.EventVIOverrun, Endpoint: ep.id, CQ: datasheet.NoCQ, Detail: value})
 		return false
 	}
 	q.producer = value
@@ -125,14 +125,14 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 	// looks next: nobody else stores there.
 	return func(value uint32) {
 		b := e.bells.cells[page].channel.Load()
-		if b == nil || value&descriptors.ChannelRung == 0 {
-			e.AddCounter(descriptors.CounterBadDoorbells, 1)
+		if b == nil || value&datasheet.ChannelRung == 0 {
+			e.AddCounter(datasheet.CounterBadDoorbells, 1)
 			return
 		}
 		if !e.mu.TryLock() {
 			e.bells.ringChannel(base+4*uint64(slot), value)
 			if which != bellReceive {
-				slot = (slot + 1) % descriptors.ChannelDepth
+				slot = (slot + 1) % datasheet.ChannelDepth
 			}
 			e.Wake()
 			return
@@ -144,7 +144,7 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 		e.rangChannel(page, which, value)
 		if e.events&onCells != 0 {
 			// At once, as the peer waits; what is urgent does not wait for bulk that does.
-			if which == channelBell(descriptors.PriorityLow) {
+			if which == channelBell(datasheet.PriorityLow) {
 				e.cells.run()
 			} else {
 				e.cells.runUpTo(0)
@@ -160,12 +160,12 @@ func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
 	ep := e.all[page]
 	switch {
 	case ep == nil || ep.channel == nil:
-		e.count(descriptors.CounterBadDoorbells, 1)
+		e.count(datasheet.CounterBadDoorbells, 1)
 	case which == bellReceive:
 		if ep.channel.kernel || !ep.channel.allow(value) {
-			e.count(descriptors.CounterBadDoorbells, 1)
+			e.count(datasheet.CounterBadDoorbells, 1)
 		}
 	default:
-		e.cells.post(ep, descriptors.ChannelPriority(which), value)
+		e.cells.post(ep, datasheet.ChannelPriority(which), value)
 	}
 }

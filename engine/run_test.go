@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // safePort is a port for engines on threads: channels instead of slices.
@@ -50,13 +50,13 @@ type safeHost struct {
 	mu sync.Mutex
 }
 
-func (h *safeHost) AdminEntry(e *descriptors.AdminEntry) {
+func (h *safeHost) AdminEntry(e *datasheet.AdminEntry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.node.AdminEntry(e)
 }
 
-func (h *safeHost) reply(id uint16) (descriptors.AdminEntry, bool) {
+func (h *safeHost) reply(id uint16) (datasheet.AdminEntry, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, ok := h.replies[id]
@@ -78,9 +78,9 @@ func TestRunOnThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Munmap(mem)
-		n := &node{w: w, mem: mem, replies: map[uint16]descriptors.AdminEntry{}, irqs: map[uint16]int{}}
+		n := &node{w: w, mem: mem, replies: map[uint16]datasheet.AdminEntry{}, irqs: map[uint16]int{}}
 		h := &safeHost{node: n}
-		e, err := engine.New(engine.Config{Port: p, Memory: n, Host: h, MAC: descriptors.MAC{2, 0, 0, 0, 0, byte(i + 1)}})
+		e, err := engine.New(engine.Config{Port: p, Memory: n, Host: h, MAC: datasheet.MAC{2, 0, 0, 0, 0, byte(i + 1)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,11 +105,11 @@ func TestRunOnThreads(t *testing.T) {
 			}
 		}
 	}
-	wait := func(h *safeHost, id uint16) *descriptors.AdminEntry {
+	wait := func(h *safeHost, id uint16) *datasheet.AdminEntry {
 		t.Helper()
 		await("a reply", func() bool { _, ok := h.reply(id); return ok })
 		r, _ := h.reply(id)
-		if r.Result != descriptors.ResultSuccess {
+		if r.Result != datasheet.ResultSuccess {
 			t.Fatal(r.Result)
 		}
 		return &r
@@ -119,8 +119,8 @@ func TestRunOnThreads(t *testing.T) {
 	v, p := a.newVI(a.memory(0, 0), nil), b.newVI(b.memory(0, 0), nil)
 	asked := waitFor(b.node, "x", 10_000)
 	req := request(v, b.e.MAC(), "x", 10_000)
-	c := descriptors.Reply[descriptors.ConnectionReply](wait(b, asked)).Connection
-	wait(b, start(b.node, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000}))
+	c := datasheet.Reply[datasheet.ConnectionReply](wait(b, asked)).Connection
+	wait(b, start(b.node, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000}))
 	wait(a, req)
 	for i := range 20 {
 		s, out := v.descriptor(9000)
@@ -135,7 +135,7 @@ func TestRunOnThreads(t *testing.T) {
 		mustEqual(t, in[0], pattern(9000, uint64(i)))
 		time.Sleep(3 * time.Millisecond) // long enough to fall asleep
 	}
-	if a.e.Counter(descriptors.CounterMessagesSent) != 20 || a.e.Counter(descriptors.CounterCount) != 0 {
+	if a.e.Counter(datasheet.CounterMessagesSent) != 20 || a.e.Counter(datasheet.CounterCount) != 0 {
 		t.Fatal("counters")
 	}
 }

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // lane sends the next message that the host has just posted, if all is as it mostly is. The
 // connection is over a wire that loses nothing, and no other endpoint has something to send. The
@@ -23,7 +23,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 		if r.shorts {
 			buf, how = t.laneRoom(ep, m.memory, credit, m.control.bits)
 		} else if n <= min(t.oneBurst, lendFrom-1) {
-			buf = t.reserve(&ep.remote.mac, descriptors.HeaderSize+int(n))
+			buf = t.reserve(&ep.remote.mac, datasheet.HeaderSize+int(n))
 		}
 	}
 	if buf == nil || !t.dma.movers[Transmit].Whole(int(n), 0) {
@@ -36,7 +36,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	r.numbered++
 	if how == formWhole {
 		head(buf, ep, m, r.nxt, 0, n, 0)
-		copy(buf[descriptors.HeaderSize:], m.memory)
+		copy(buf[datasheet.HeaderSize:], m.memory)
 		t.handOver(int(n))
 	} else {
 		t.sendShort(ep, buf, m.memory, how, credit)

@@ -3,7 +3,7 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestSettledAfterAnswer: a message that carries an acknowledgement is handed over
@@ -13,7 +13,7 @@ func TestSettledAfterAnswer(t *testing.T) {
 	for name, next := range map[string]func(w *world, v *vi){
 		"next round": func(w *world, _ *vi) { w.a.e.Step() },
 		"disconnect": func(w *world, v *vi) {
-			start(w.a, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: v.id})
+			start(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestSettledAfterAnswer(t *testing.T) {
 				t.Fatalf("question: %v with the answer, want it later", question.Status())
 			}
 			next(w, v)
-			if question.Status() != descriptors.StatusDone {
+			if question.Status() != datasheet.StatusDone {
 				t.Errorf("question: %v, want done", question.Status())
 			}
 		})
@@ -66,11 +66,11 @@ func TestRefusalOfAnOldMessage(t *testing.T) {
 	s, _ := x.p.descriptor(100)
 	x.p.postSend(s)
 	x.w.settle()
-	b := alignedBytes(descriptors.HeaderSize)
-	h := descriptors.HeaderAt(b)
+	b := alignedBytes(datasheet.HeaderSize)
+	h := datasheet.HeaderAt(b)
 	*h = x.good
-	h.Type, h.PSN, h.Ack, h.Credit = descriptors.FrameDisconnect, 0, 0, 0
-	h.Message, h.Immediate = 0, uint32(descriptors.ResultRemoteDescriptor)
+	h.Type, h.PSN, h.Ack, h.Credit = datasheet.FrameDisconnect, 0, 0, 0
+	h.Message, h.Immediate = 0, uint32(datasheet.ResultRemoteDescriptor)
 	x.arrive(b)
 	if st := s.Status(); st.Done() && !st.Failed() {
 		t.Errorf("the send that was under way: %v", st)

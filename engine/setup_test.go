@@ -6,24 +6,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // forever is the timeout of a host that does not say one.
 const forever = math.MaxUint32
 
 func accept(n *node, connection uint32, v *vi, ms uint32) uint16 {
-	return start(n, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: connection, Endpoint: v.id, TimeoutMS: ms})
+	return start(n, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: connection, Endpoint: v.id, TimeoutMS: ms})
 }
 
 // offered waits for the end of a CONNECT_WAIT and returns the request.
-func offered(n *node, wait uint16) descriptors.ConnectionReply {
+func offered(n *node, wait uint16) datasheet.ConnectionReply {
 	n.w.t.Helper()
 	r := n.wait(wait)
-	if r.Result != descriptors.ResultSuccess {
+	if r.Result != datasheet.ResultSuccess {
 		n.w.t.Fatalf("CONNECT_WAIT: %v", r.Result)
 	}
-	return *descriptors.Reply[descriptors.ConnectionReply](&r)
+	return *datasheet.Reply[datasheet.ConnectionReply](&r)
 }
 
 // TestManyClientsOverBadWires has more clients ask at once than a NIC remembers
@@ -38,19 +38,19 @@ func TestManyClientsOverBadWires(t *testing.T) {
 		for i := range clients {
 			waits[waitFor(w.b, "service", forever)] = true
 			name := fmt.Sprint("client ", i)
-			requests[start(w.a, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: w.a.newVI(a, nil).id,
+			requests[start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: w.a.newVI(a, nil).id,
 				TimeoutMS: 30_000, RemoteMAC: w.b.e.MAC(), Remote: disc("service"), Local: disc(name)})] = name
 		}
-		seen, accepts := map[descriptors.Discriminator]bool{}, map[uint16]bool{}
+		seen, accepts := map[datasheet.Discriminator]bool{}, map[uint16]bool{}
 		w.run("the answers to all requests", func() bool {
 			for id, r := range w.b.replies {
 				switch {
-				case r.Result != descriptors.ResultSuccess:
+				case r.Result != datasheet.ResultSuccess:
 					t.Fatalf("seed %d: the server is answered %v", seed, r.Result)
 				case waits[id]:
 					delete(waits, id)
 					delete(w.b.replies, id)
-					c := *descriptors.Reply[descriptors.ConnectionReply](&r)
+					c := *datasheet.Reply[datasheet.ConnectionReply](&r)
 					if seen[c.Remote] {
 						t.Fatalf("seed %d: the request of %q is offered again", seed, c.Remote.Data[:c.Remote.Len])
 					}
@@ -62,7 +62,7 @@ func TestManyClientsOverBadWires(t *testing.T) {
 			}
 			for id, name := range requests {
 				if r, ok := w.a.replies[id]; ok {
-					if r.Result != descriptors.ResultSuccess {
+					if r.Result != datasheet.ResultSuccess {
 						t.Fatalf("seed %d: %s is answered %v", seed, name, r.Result)
 					}
 					delete(requests, id)
@@ -100,10 +100,10 @@ func TestRejectedOnce(t *testing.T) {
 			return false
 		})
 		delete(waits, id)
-		do(w.b, descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: offered(w.b, id).Connection})
+		do(w.b, datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: offered(w.b, id).Connection})
 	}
 	for _, id := range requests {
-		if r := w.a.wait(id); r.Result != descriptors.ResultReject {
+		if r := w.a.wait(id); r.Result != datasheet.ResultReject {
 			t.Fatal(r.Result)
 		}
 	}
@@ -118,7 +118,7 @@ func TestRejectedOnce(t *testing.T) {
 // request. The server does not wait for it as long as it is told to, and it does
 // not fill the wire meanwhile.
 func TestClientDiesWhileConnecting(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w := newWorld(t)
 		v, p := w.a.newVI(w.a.memory(0, 0), change), w.b.newVI(w.b.memory(0, 0), change)
 		wait := waitFor(w.b, "x", forever)
@@ -126,17 +126,17 @@ func TestClientDiesWhileConnecting(t *testing.T) {
 		c := offered(w.b, wait)
 		w.a.e.Reset()
 		w.a.port.spoil = func([]byte) [][]byte { return nil }
-		from, sent := w.now, w.b.e.Counter(descriptors.CounterFramesSent)
-		if r := w.b.wait(accept(w.b, c.Connection, p, forever)); r.Result != descriptors.ResultConnectionLost {
+		from, sent := w.now, w.b.e.Counter(datasheet.CounterFramesSent)
+		if r := w.b.wait(accept(w.b, c.Connection, p, forever)); r.Result != datasheet.ResultConnectionLost {
 			t.Errorf("the accept ended with %v", r.Result)
 		}
 		if d := w.now - from; d < 2*time.Second || d > 5*time.Second {
 			t.Errorf("it ended after %v", d)
 		}
-		if n := w.b.e.Counter(descriptors.CounterFramesSent) - sent; n < 10 || n > 60 {
+		if n := w.b.e.Counter(datasheet.CounterFramesSent) - sent; n < 10 || n > 60 {
 			t.Errorf("%d frames were sent for it", n)
 		}
-		if s := p.state(); s != descriptors.StateIdle {
+		if s := p.state(); s != datasheet.StateIdle {
 			t.Errorf("the VI is %v", s)
 		}
 		w.a.port.spoil = nil
@@ -155,10 +155,10 @@ func TestSlowAnswerIsNoDeath(t *testing.T) {
 	w.b.e.Step()
 	w.now += time.Minute
 	w.b.e.Step()
-	if r := w.b.wait(acc); r.Result != descriptors.ResultSuccess {
+	if r := w.b.wait(acc); r.Result != datasheet.ResultSuccess {
 		t.Errorf("the accept ended with %v", r.Result)
 	}
-	if r := w.a.wait(req); r.Result != descriptors.ResultSuccess {
+	if r := w.a.wait(req); r.Result != datasheet.ResultSuccess {
 		t.Errorf("the request ended with %v", r.Result)
 	}
 }
@@ -171,17 +171,17 @@ func TestRequestsBecomeRare(t *testing.T) {
 	w.b.port.spoil = dropAll
 	req := request(v, w.b.e.MAC(), "x", forever)
 	w.run("a minute", func() bool { return w.now >= time.Minute })
-	if n := w.a.e.Counter(descriptors.CounterFramesSent); n < 30 || n > 100 {
+	if n := w.a.e.Counter(datasheet.CounterFramesSent); n < 30 || n > 100 {
 		t.Errorf("%d requests in a minute", n)
 	}
 	w.b.port.spoil = nil
 	from := w.now
 	c := offered(w.b, waitFor(w.b, "x", forever))
 	acc := accept(w.b, c.Connection, p, forever)
-	if r := w.a.wait(req); r.Result != descriptors.ResultSuccess {
+	if r := w.a.wait(req); r.Result != datasheet.ResultSuccess {
 		t.Error(r.Result)
 	}
-	if r := w.b.wait(acc); r.Result != descriptors.ResultSuccess || w.now-from > 2*time.Second {
+	if r := w.b.wait(acc); r.Result != datasheet.ResultSuccess || w.now-from > 2*time.Second {
 		t.Errorf("%v after %v", r.Result, w.now-from)
 	}
 }
@@ -194,23 +194,23 @@ func TestWithdrawn(t *testing.T) {
 		leave func(w *world, req uint16)
 	}{
 		{"the client's time was up", func(w *world, req uint16) {}},
-		{"nobody heard it", func(w *world, req uint16) { w.a.port.spoil = losing{descriptors.FrameDisconnect: true}.spoil }},
+		{"nobody heard it", func(w *world, req uint16) { w.a.port.spoil = losing{datasheet.FrameDisconnect: true}.spoil }},
 		{"the client gave up", func(w *world, req uint16) {
-			do(w.a, descriptors.OpAbort, descriptors.AbortBody{ID: req})
+			do(w.a, datasheet.OpAbort, datasheet.AbortBody{ID: req})
 		}},
 		{"the client gave up, unheard", func(w *world, req uint16) {
-			w.a.port.spoil = losing{descriptors.FrameDisconnect: true}.spoil
-			do(w.a, descriptors.OpAbort, descriptors.AbortBody{ID: req})
+			w.a.port.spoil = losing{datasheet.FrameDisconnect: true}.spoil
+			do(w.a, datasheet.OpAbort, datasheet.AbortBody{ID: req})
 			w.a.port.spoil = nil
 		}},
 		{"the client's NIC was reset", func(w *world, req uint16) {
 			w.a.e.Reset()
-			w.a.replies[req] = descriptors.AdminEntry{}
+			w.a.replies[req] = datasheet.AdminEntry{}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, v, p := idlePair(t)
-			var waits [2]descriptors.ConnectionReply
+			var waits [2]datasheet.ConnectionReply
 			for i := range waits {
 				wait := waitFor(w.b, "x", forever)
 				if i > 0 {
@@ -226,21 +226,21 @@ func TestWithdrawn(t *testing.T) {
 			w.settle()
 			w.a.port.spoil = nil
 			last := waits[1].Connection
-			if r := w.b.wait(accept(w.b, last, p, forever)); r.Result != descriptors.ResultWithdrawn {
+			if r := w.b.wait(accept(w.b, last, p, forever)); r.Result != datasheet.ResultWithdrawn {
 				t.Errorf("accept: %v", r.Result)
 			}
-			if s := p.state(); s != descriptors.StateIdle {
+			if s := p.state(); s != datasheet.StateIdle {
 				t.Errorf("the VI is %v", s)
 			}
 			// The handle stays void.
-			if r := w.b.wait(accept(w.b, last, p, forever)); r.Result != descriptors.ResultWithdrawn {
+			if r := w.b.wait(accept(w.b, last, p, forever)); r.Result != datasheet.ResultWithdrawn {
 				t.Errorf("accept again: %v", r.Result)
 			}
-			reject := start(w.b, descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: last})
-			if r := w.b.wait(reject); r.Result != descriptors.ResultWithdrawn {
+			reject := start(w.b, datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: last})
+			if r := w.b.wait(reject); r.Result != datasheet.ResultWithdrawn {
 				t.Errorf("reject: %v", r.Result)
 			}
-			if r := w.b.wait(accept(w.b, last+1, p, forever)); r.Result != descriptors.ResultInvalidParameter {
+			if r := w.b.wait(accept(w.b, last+1, p, forever)); r.Result != datasheet.ResultInvalidParameter {
 				t.Errorf("accept of what was never asked: %v", r.Result)
 			}
 		})
@@ -253,12 +253,12 @@ func TestWithdrawnWhileAccepted(t *testing.T) {
 	wait := waitFor(w.b, "x", forever)
 	req := request(v, w.b.e.MAC(), "x", 200)
 	c := offered(w.b, wait)
-	w.b.port.spoil = losing{descriptors.FrameConnectAccept: true}.spoil
+	w.b.port.spoil = losing{datasheet.FrameConnectAccept: true}.spoil
 	acc := accept(w.b, c.Connection, p, forever)
-	if r := w.a.wait(req); r.Result != descriptors.ResultTimeout {
+	if r := w.a.wait(req); r.Result != datasheet.ResultTimeout {
 		t.Errorf("the client: %v", r.Result)
 	}
-	if r := w.b.wait(acc); r.Result != descriptors.ResultWithdrawn {
+	if r := w.b.wait(acc); r.Result != datasheet.ResultWithdrawn {
 		t.Errorf("the server: %v", r.Result)
 	}
 }
@@ -273,11 +273,11 @@ func TestForgottenRequest(t *testing.T) {
 		if c := offered(w.b, wait); i == 0 {
 			first = c.Connection
 		}
-		do(w.a, descriptors.OpAbort, descriptors.AbortBody{ID: req})
+		do(w.a, datasheet.OpAbort, datasheet.AbortBody{ID: req})
 		w.a.wait(req)
 		w.settle()
 	}
-	if r := w.b.wait(accept(w.b, first, p, forever)); r.Result != descriptors.ResultWithdrawn {
+	if r := w.b.wait(accept(w.b, first, p, forever)); r.Result != datasheet.ResultWithdrawn {
 		t.Errorf("accept: %v", r.Result)
 	}
 }
@@ -287,12 +287,12 @@ func TestForgottenRequest(t *testing.T) {
 func TestSecondServer(t *testing.T) {
 	w, v, p := idlePair(t)
 	wait := waitFor(w.b, "x", forever)
-	req := request(v, descriptors.Broadcast, "x", forever)
+	req := request(v, datasheet.Broadcast, "x", forever)
 	c := offered(w.b, wait)
-	other := descriptors.MAC{2, 0, 0, 0, 0, 9}
-	var answers []descriptors.Header
+	other := datasheet.MAC{2, 0, 0, 0, 0, 9}
+	var answers []datasheet.Header
 	w.a.port.spoil = func(f []byte) [][]byte {
-		if h := *descriptors.HeaderAt(f); h.Destination == other {
+		if h := *datasheet.HeaderAt(f); h.Destination == other {
 			answers = append(answers, h)
 			return nil
 		}
@@ -300,25 +300,25 @@ func TestSecondServer(t *testing.T) {
 	}
 	var stray []byte
 	w.b.port.spoil = func(f []byte) [][]byte {
-		if stray == nil && descriptors.HeaderAt(f).Type == descriptors.FrameConnectAccept {
+		if stray == nil && datasheet.HeaderAt(f).Type == datasheet.FrameConnectAccept {
 			stray = append(alignedBytes(0), f...)
-			h := descriptors.HeaderAt(stray)
+			h := datasheet.HeaderAt(stray)
 			h.Source, h.SourceEndpoint = other, 77
 		}
 		return [][]byte{f}
 	}
 	accept(w.b, c.Connection, p, forever)
-	if r := w.a.wait(req); r.Result != descriptors.ResultSuccess {
+	if r := w.a.wait(req); r.Result != datasheet.ResultSuccess {
 		t.Fatal(r.Result)
 	}
-	key := descriptors.HeaderAt(stray).Key
+	key := datasheet.HeaderAt(stray).Key
 	*w.b.port.out = append(*w.b.port.out, stray)
 	w.settle()
-	if len(answers) != 1 || answers[0].Type != descriptors.FrameDisconnect || answers[0].Flags&descriptors.FrameEcho == 0 ||
+	if len(answers) != 1 || answers[0].Type != datasheet.FrameDisconnect || answers[0].Flags&datasheet.FrameEcho == 0 ||
 		answers[0].Key != key || answers[0].DestinationEndpoint != 77 {
 		t.Errorf("the other server hears %+v", answers)
 	}
-	if s := v.state(); s != descriptors.StateConnected {
+	if s := v.state(); s != datasheet.StateConnected {
 		t.Errorf("the client is %v", s)
 	}
 }
@@ -326,25 +326,25 @@ func TestSecondServer(t *testing.T) {
 // TestConfirmationIsLost: the server never hears that the client has taken its
 // accept, so that its reject ends the client's connection.
 func TestConfirmationIsLost(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		w := newWorld(t)
 		v, p := w.a.newVI(w.a.memory(0, 0), change), w.b.newVI(w.b.memory(0, 0), change)
 		wait := waitFor(w.b, "x", forever)
 		req := request(v, w.b.e.MAC(), "x", forever)
 		c := offered(w.b, wait)
-		w.a.port.spoil = losing{descriptors.FrameAck: true, descriptors.FrameProbe: true}.spoil
+		w.a.port.spoil = losing{datasheet.FrameAck: true, datasheet.FrameProbe: true}.spoil
 		acc := accept(w.b, c.Connection, p, forever)
-		if r := w.a.wait(req); r.Result != descriptors.ResultSuccess {
+		if r := w.a.wait(req); r.Result != datasheet.ResultSuccess {
 			t.Fatal(r.Result)
 		}
-		if r := w.b.wait(acc); r.Result != descriptors.ResultConnectionLost {
+		if r := w.b.wait(acc); r.Result != datasheet.ResultConnectionLost {
 			t.Fatal(r.Result)
 		}
 		w.settle()
-		if s := v.state(); s != descriptors.StateError {
+		if s := v.state(); s != datasheet.StateError {
 			t.Errorf("the client is %v", s)
 		}
-		if len(w.a.events) != 1 || w.a.events[0].Detail != uint32(descriptors.ResultConnectionLost) {
+		if len(w.a.events) != 1 || w.a.events[0].Detail != uint32(datasheet.ResultConnectionLost) {
 			t.Errorf("events %+v", w.a.events)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestSetupPauses: a request is repeated after pauses of a quarter of the time that has
@@ -23,11 +23,11 @@ func TestSetupPauses(t *testing.T) {
 	}
 	ep := &endpoint{id: 1}
 	const limit = 10 * time.Second
-	if s := (&setup{to: descriptors.Broadcast}); c.start(ep, s, remote{}, uint32(limit/time.Millisecond)) || ep.setup != nil {
+	if s := (&setup{to: datasheet.Broadcast}); c.start(ep, s, remote{}, uint32(limit/time.Millisecond)) || ep.setup != nil {
 		t.Error("a set-up begins without a key")
 	}
 	c.random = bytes.NewReader([]byte{1, 2, 3, 4})
-	if !c.start(ep, &setup{to: descriptors.Broadcast}, remote{}, uint32(limit/time.Millisecond)) {
+	if !c.start(ep, &setup{to: datasheet.Broadcast}, remote{}, uint32(limit/time.Millisecond)) {
 		t.Fatal("a set-up does not begin")
 	}
 	for last := c.now; *now < limit-2*setupRarely; {
@@ -42,7 +42,7 @@ func TestSetupPauses(t *testing.T) {
 		if c.tick(); wire.committed == before {
 			continue
 		}
-		body := descriptors.ConnectBodyAt(wire.buf[descriptors.HeaderSize:])
+		body := datasheet.ConnectBodyAt(wire.buf[datasheet.HeaderSize:])
 		if left := time.Duration(body.TimeoutMS) * time.Millisecond; left > limit-*now || left < limit-*now-time.Millisecond {
 			t.Fatalf("%v are left, and the request says %v", limit-*now, left)
 		}

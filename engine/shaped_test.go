@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -55,7 +56,7 @@ func shaped(s speeds) option {
 
 // moved sends count messages of size bytes at once, and returns the records of each engine
 // and their sizes by frame.
-func moved(w *world, v, p *vi, count, size int) (by [descriptors.DMAEngineCount][]string) {
+func moved(w *world, v, p *vi, count, size int) (by [datasheet.DMAEngineCount][]string) {
 	w.t.Helper()
 	a, b := w.a.newLog(12), w.b.newLog(12)
 	var sends, receives []*descriptors.Descriptor
@@ -136,11 +137,11 @@ func TestPoliciesUnderLoad(t *testing.T) {
 			many := moved(w, v, p, 12, 8192)
 			const middle = 8
 			for _, c := range []struct{ what, got, want string }{
-				{"netTx, idle", sizes(alone[descriptors.EngineNetTx], 0), tt.idle},
-				{"netTx, loaded", sizes(many[descriptors.EngineNetTx], middle), tt.loaded},
-				{"hostRcv, idle", sizes(alone[descriptors.EngineHostRcv], 0), tt.placed},
-				{"hostRcv, loaded", sizes(many[descriptors.EngineHostRcv], middle), tt.underway},
-				{"hostTx", sizes(many[descriptors.EngineHostTx], middle), whole},
+				{"netTx, idle", sizes(alone[datasheet.EngineNetTx], 0), tt.idle},
+				{"netTx, loaded", sizes(many[datasheet.EngineNetTx], middle), tt.loaded},
+				{"hostRcv, idle", sizes(alone[datasheet.EngineHostRcv], 0), tt.placed},
+				{"hostRcv, loaded", sizes(many[datasheet.EngineHostRcv], middle), tt.underway},
+				{"hostTx", sizes(many[datasheet.EngineHostTx], middle), whole},
 			} {
 				if c.got != c.want {
 					t.Errorf("%s moves %s, want %s", c.what, c.got, c.want)
@@ -160,13 +161,13 @@ func TestSlowReceiver(t *testing.T) {
 		}
 	})
 	alone, many := moved(w, v, p, 1, 8192), moved(w, v, p, 16, 8192)
-	if got := sizes(alone[descriptors.EngineHostRcv], 0); len(got) < len(doubling) {
+	if got := sizes(alone[datasheet.EngineHostRcv], 0); len(got) < len(doubling) {
 		t.Errorf("hostRcv moves %s of a frame that is alone", got)
 	}
-	if got := sizes(many[descriptors.EngineHostRcv], 14); got != whole {
+	if got := sizes(many[datasheet.EngineHostRcv], 14); got != whole {
 		t.Errorf("hostRcv moves %s under load, want %s", got, whole)
 	}
-	if got := sizes(many[descriptors.EngineNetTx], 14); got != whole {
+	if got := sizes(many[datasheet.EngineNetTx], 14); got != whole {
 		t.Errorf("netTx moves %s under load, want %s", got, whole)
 	}
 }
@@ -178,7 +179,7 @@ func amplify(w *world) func() {
 	frame, sent := uint32(0), uint32(0) // what was let go, of which frame
 	return func() {
 		v := host.progress(engine.Transmit)
-		if v.Flags&descriptors.ProgressActive == 0 {
+		if v.Flags&datasheet.ProgressActive == 0 {
 			return
 		}
 		if v.Frame != frame {
@@ -199,7 +200,7 @@ func amplify(w *world) func() {
 // TestAmpEverywhere: amp at the host and amp as a control program decide as amp in the NIC.
 func TestAmpEverywhere(t *testing.T) {
 	amp := pipeline.Eager{MinPulse: 128}
-	both := map[string][2][descriptors.DMAEngineCount][]string{}
+	both := map[string][2][datasheet.DMAEngineCount][]string{}
 	for name, prepare := range map[string]func(w *world){
 		"nic":  func(*world) {},
 		"host": func(w *world) { w.relay = amplify(w) },
@@ -214,14 +215,14 @@ func TestAmpEverywhere(t *testing.T) {
 		}
 		w, v, p := pair(t, nil, shaped(oneBus), policies(builtIn, amp))
 		prepare(w)
-		both[name] = [2][descriptors.DMAEngineCount][]string{moved(w, v, p, 1, 8192), moved(w, v, p, 12, 8192)}
+		both[name] = [2][datasheet.DMAEngineCount][]string{moved(w, v, p, 1, 8192), moved(w, v, p, 12, 8192)}
 		if d := w.a.e.DMA(); d.Timeouts+d.Refused != 0 {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
 	for _, other := range []string{"host", "program"} {
 		for load, name := range []string{"idle", "loaded"} {
-			got, want := both[other][load][descriptors.EngineNetTx], both["nic"][load][descriptors.EngineNetTx]
+			got, want := both[other][load][datasheet.EngineNetTx], both["nic"][load][datasheet.EngineNetTx]
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, at the %s: %q, in the NIC %q", name, other, got, want)
 			}
@@ -250,7 +251,7 @@ func midFrame(w *world, v, p *vi, size int) (s, r *descriptors.Descriptor, in []
 // wire while netTx moves a frame: descriptors come back, their buffers are not written to
 // afterwards, and the NICs go on.
 func TestEndsWhileNetTxIsBusy(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		amp := policies(pipeline.Eager{MinPulse: 128}, pipeline.Eager{MinPulse: 128})
 		const size = 20_000
 		for _, by := range []string{"sender", "receiver"} {
@@ -260,8 +261,8 @@ func TestEndsWhileNetTxIsBusy(t *testing.T) {
 			if by == "receiver" {
 				leaver, other = p, v
 			}
-			do(leaver.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: leaver.id})
-			w.run("the other's notice", func() bool { return other.state() == descriptors.StateError })
+			do(leaver.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: leaver.id})
+			w.run("the other's notice", func() bool { return other.state() == datasheet.StateError })
 			if !s.Status().Failed() || !r.Status().Failed() {
 				t.Fatalf("%s leaves: sent %v, received %v", by, s.Status(), r.Status())
 			}
@@ -271,7 +272,7 @@ func TestEndsWhileNetTxIsBusy(t *testing.T) {
 			if !bytes.Equal(in, make([]byte, size)) {
 				t.Fatalf("%s leaves: a buffer was written after its descriptor came back", by)
 			}
-			do(other.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: other.id})
+			do(other.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: other.id})
 			connect(v, p)
 			if s, r, got := message(v, p, pattern(size, 3)); s.Failed() || r.Failed() || !bytes.Equal(got, pattern(size, 3)) {
 				t.Fatalf("%s leaves: %v, %v", by, s, r)
@@ -284,7 +285,7 @@ func TestEndsWhileNetTxIsBusy(t *testing.T) {
 			if m := w.a.e.DMA().Movers[engine.Transmit]; m.Active || w.a.e.Moving() {
 				t.Errorf("after the reset: %+v, moving %v", m, w.a.e.Moving())
 			}
-			do(p.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
+			do(p.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
 			if !r.Status().Done() {
 				t.Fatal("the receive has not come back")
 			}
@@ -326,7 +327,7 @@ func TestPeerDiesInAFrame(t *testing.T) {
 			t.Fatal("the receive has not come back")
 		}
 	}
-	if m := w.b.e.DMA().Movers[engine.Receive]; m.Active || !r.Status().Failed() || p.state() != descriptors.StateError {
+	if m := w.b.e.DMA().Movers[engine.Receive]; m.Active || !r.Status().Failed() || p.state() != datasheet.StateError {
 		t.Errorf("%+v, %v, %v", m, r.Status(), p.state())
 	}
 }
@@ -355,7 +356,7 @@ func TestOthersBetweenFrames(t *testing.T) {
 			t.Errorf("%s: the wire was not busy", name)
 		}
 		w.run("the other messages", func() bool { return sends[len(sends)-1].Status().Done() })
-		if n := w.a.e.Counter(descriptors.CounterFramesRetransmitted); n != 0 {
+		if n := w.a.e.Counter(datasheet.CounterFramesRetransmitted); n != 0 {
 			t.Errorf("%s: %d frames were sent again", name, n)
 		}
 	}
@@ -369,7 +370,7 @@ func TestLossOnShapedWires(t *testing.T) {
 		t.Error("something moves before the first message")
 	}
 	moved(w, v, p, 30, 50_000)
-	if w.a.e.Counter(descriptors.CounterFramesRetransmitted) == 0 {
+	if w.a.e.Counter(datasheet.CounterFramesRetransmitted) == 0 {
 		t.Error("no frame was lost")
 	}
 }

@@ -1,18 +1,18 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // short takes a short frame.
-func (r *receiver) short(payload []byte, h descriptors.ShortHeader, lent bool) {
+func (r *receiver) short(payload []byte, h datasheet.ShortHeader, lent bool) {
 	if !r.shortLane(payload, h, lent) {
 		r.takeFrame(r.lengthen(payload, h, lent))
 	}
 }
 
 // shortLane does for a short frame what lane does for others.
-func (r *receiver) shortLane(payload []byte, h descriptors.ShortHeader, lent bool) bool {
+func (r *receiver) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bool {
 	ep := r.endpoint(uint32(h.Endpoint))
-	if ep == nil || ep.rel == nil || !ep.rel.shorts || ep.state != descriptors.StateConnected || r.hooks&arriveWhole != 0 {
+	if ep == nil || ep.rel == nil || !ep.rel.shorts || ep.state != datasheet.StateConnected || r.hooks&arriveWhole != 0 {
 		return false
 	}
 	rel, n := ep.rel, uint32(len(payload))
@@ -20,12 +20,12 @@ func (r *receiver) shortLane(payload []byte, h descriptors.ShortHeader, lent boo
 	if h.Tag != uint16(ep.remote.ourKey) || h.PSN != uint16(rel.expect) || int32(ack-rel.nxt) > 0 {
 		return false
 	}
-	var at descriptors.Reference
+	var at datasheet.Reference
 	if lent {
-		if n != descriptors.ReferenceSize || r.lender == nil {
+		if n != datasheet.ReferenceSize || r.lender == nil {
 			return false
 		}
-		at = descriptors.ReferencesAt(payload)[0] // read once: the peer may be able to write it
+		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
 		n = at.Length
 	}
 	in := r.await(ep, n)
@@ -48,7 +48,7 @@ func (r *receiver) shortLane(payload []byte, h descriptors.ShortHeader, lent boo
 	if lent && !r.lender.Return() {
 		// Its sender has taken the memory back meanwhile.
 		frame := r.lengthen(payload, h, lent)
-		r.header, r.unanswered = *descriptors.HeaderAt(frame), false
+		r.header, r.unanswered = *datasheet.HeaderAt(frame), false
 		r.refuse()
 		r.release(frame)
 		return true
@@ -61,29 +61,29 @@ func (r *receiver) shortLane(payload []byte, h descriptors.ShortHeader, lent boo
 func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
-func (r *receiver) lengthen(payload []byte, s descriptors.ShortHeader, lent bool) []byte {
-	frame := r.ownFrame()[:descriptors.HeaderSize+len(payload)]
-	copy(frame[descriptors.HeaderSize:], payload)
+func (r *receiver) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []byte {
+	frame := r.ownFrame()[:datasheet.HeaderSize+len(payload)]
+	copy(frame[datasheet.HeaderSize:], payload)
 	length := uint32(len(payload))
-	flags := descriptors.FrameFirst | descriptors.FrameLast
+	flags := datasheet.FrameFirst | datasheet.FrameLast
 	if lent {
-		flags |= descriptors.FrameReference
+		flags |= datasheet.FrameReference
 		length = 0
-		for _, at := range descriptors.ReferencesAt(frame[descriptors.HeaderSize:]) {
-			length += min(at.Length, descriptors.MaxMTU) // too much is refused
+		for _, at := range datasheet.ReferencesAt(frame[datasheet.HeaderSize:]) {
+			length += min(at.Length, datasheet.MaxMTU) // too much is refused
 		}
 	}
 	h := r.wholeHeader(s)
 	h.Flags, h.Length, h.Extent = flags, uint16(length), length
-	*descriptors.HeaderAt(frame) = h
+	*datasheet.HeaderAt(frame) = h
 	return frame
 }
 
 // wholeHeader is what a short header stands for, but for length and flags. If no connection with
 // its tag is remembered, Source is zero, and Key the tag.
-func (r *receiver) wholeHeader(s descriptors.ShortHeader) descriptors.Header {
-	h := descriptors.Header{Destination: r.mac, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
-		Type: descriptors.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
+func (r *receiver) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
+	h := datasheet.Header{Destination: r.mac, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
+		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
 	ep := r.endpoint(h.DestinationEndpoint)
 	if ep != nil && ep.remote.is(s.Tag) {
 		h.PSN, h.Ack, h.Credit = ahead(ep.remote.theirKey, s.PSN), ahead(ep.remote.ourKey, s.Ack), uint32(s.Credit)

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // form is how the lane sends a message.
 type form int
@@ -13,13 +13,13 @@ const (
 
 // laneRoom returns where a message of the lane goes on a connection that knows short
 // frames, and how. It is nil if the wire takes no more now, or if the lane cannot send it.
-func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits descriptors.Control) ([]byte, form) {
+func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits datasheet.Control) ([]byte, form) {
 	n := len(payload)
-	short := bits&descriptors.ControlImmediate == 0 && ep.rel.tells(credit)
+	short := bits&datasheet.ControlImmediate == 0 && ep.rel.tells(credit)
 	if n >= lendFrom && short && t.lends(ep) {
 		if id, at, ok := t.lender.Lend(payload); ok {
-			t.references[0] = descriptors.Reference{Region: id, Length: uint32(n), Offset: at}
-			return t.slots.ReserveShort(descriptors.ReferenceSize), formLent
+			t.references[0] = datasheet.Reference{Region: id, Length: uint32(n), Offset: at}
+			return t.slots.ReserveShort(datasheet.ReferenceSize), formLent
 		}
 	}
 	if n > int(t.oneBurst) {
@@ -33,19 +33,19 @@ func (t *transmitter) laneRoom(ep *endpoint, payload []byte, credit uint32, bits
 	if n >= lendFrom {
 		return nil, formWhole
 	}
-	return t.reserve(&ep.remote.mac, descriptors.HeaderSize+n), formWhole
+	return t.reserve(&ep.remote.mac, datasheet.HeaderSize+n), formWhole
 }
 
 // sendShort sends payload, or a reference to it, in the room that laneRoom has returned for a short frame.
 func (t *transmitter) sendShort(ep *endpoint, to, payload []byte, how form, credit uint32) {
 	r := ep.rel
-	h := descriptors.ShortHeader{Endpoint: uint16(ep.remote.endpoint), PSN: uint16(r.nxt), Ack: uint16(r.expect),
+	h := datasheet.ShortHeader{Endpoint: uint16(ep.remote.endpoint), PSN: uint16(r.nxt), Ack: uint16(r.expect),
 		Credit: uint16(credit), Tag: uint16(ep.remote.theirKey)}
 	if how == formShort {
 		copy(to, payload)
 		t.slots.CommitShort(h, false)
 	} else {
-		copy(descriptors.ReferencesAt(to), t.references[:1])
+		copy(datasheet.ReferencesAt(to), t.references[:1])
 		t.slots.CommitShort(h, true)
 		t.lender.Lent(ep.id)
 		r.lent = r.nxt + 1

@@ -8,18 +8,19 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // slotted is an end of a wire that loses nothing and carries short frames.
 type slotted struct {
 	*exact
-	seen  func(h descriptors.ShortHeader, payload []byte) // each that is sent
-	short int                                             // frames that were sent short
-	lent  int                                             // of them, of references
+	seen  func(h datasheet.ShortHeader, payload []byte) // each that is sent
+	short int                                           // frames that were sent short
+	lent  int                                           // of them, of references
 }
 
 type shortFrame struct {
-	header descriptors.ShortHeader
+	header datasheet.ShortHeader
 	lent   bool
 }
 
@@ -44,7 +45,7 @@ func lendsToo(c *engine.Config, _ *port) {
 
 func (s *slotted) ReserveShort(n int) []byte { return s.Reserve(n) }
 
-func (s *slotted) CommitShort(h descriptors.ShortHeader, lent bool) {
+func (s *slotted) CommitShort(h datasheet.ShortHeader, lent bool) {
 	s.wire.shorts[&s.space[0]] = shortFrame{h, lent}
 	if s.short++; lent {
 		s.lent++
@@ -57,7 +58,7 @@ func (s *slotted) CommitShort(h descriptors.ShortHeader, lent bool) {
 	s.space = nil
 }
 
-func (s *slotted) Short() (h descriptors.ShortHeader, lent, ok bool) {
+func (s *slotted) Short() (h datasheet.ShortHeader, lent, ok bool) {
 	f := (*s.in)[0]
 	if len(f) == 0 {
 		return h, false, false
@@ -74,7 +75,7 @@ func (s *slotted) Release() {
 }
 
 // arrive has a short frame arrive.
-func (s *slotted) arrive(h descriptors.ShortHeader, payload []byte, lent bool) {
+func (s *slotted) arrive(h datasheet.ShortHeader, payload []byte, lent bool) {
 	frame := alignedBytes(len(payload))
 	copy(frame, payload)
 	s.wire.shorts[&frame[0]] = shortFrame{h, lent}
@@ -82,7 +83,7 @@ func (s *slotted) arrive(h descriptors.ShortHeader, payload []byte, lent bool) {
 }
 
 // slotsPair is pair over such a wire, with doorbells that are calls.
-func slotsPair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
+func slotsPair(t testing.TB, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
 	t.Helper()
 	ends = new([2]*exact)
 	w, v, p = pair(t, change, append(options, exactly(ends), withSlots)...)
@@ -115,7 +116,7 @@ func TestShortMessages(t *testing.T) {
 	p.postRecv(r)
 	v.postSend(s)
 	w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-	if r.Status()&descriptors.StatusImmediate == 0 || w.a.slots.short != 6 {
+	if r.Status()&datasheet.StatusImmediate == 0 || w.a.slots.short != 6 {
 		t.Errorf("%v, %d short frames", r.Status(), w.a.slots.short)
 	}
 }
@@ -139,7 +140,7 @@ func TestShortNumbers(t *testing.T) {
 		short    bool
 	}{{1<<16 - 1, true}, {1 << 16, false}, {5, true}, {1<<16 - 1, true}} {
 		before := w.b.slots.short
-		frames := w.b.e.Counter(descriptors.CounterFramesSent)
+		frames := w.b.e.Counter(datasheet.CounterFramesSent)
 		for i := range tt.messages {
 			s, r := sends[i%4], receives[i%4]
 			renew(s, 8)
@@ -156,7 +157,7 @@ func TestShortNumbers(t *testing.T) {
 				t.Fatalf("message %d of %d: %v, %v", i, tt.messages, s.Status(), r.Status())
 			}
 		}
-		if n := w.b.e.Counter(descriptors.CounterFramesSent) - frames; n != 0 {
+		if n := w.b.e.Counter(datasheet.CounterFramesSent) - frames; n != 0 {
 			t.Fatalf("the receiver has sent %d frames", n)
 		}
 		renew(into, 8)
@@ -199,7 +200,7 @@ func TestLentShort(t *testing.T) {
 			t.Errorf("%v, %v", sent, received)
 		}
 	})
-	for name, table := range map[string][]descriptors.Reference{
+	for name, table := range map[string][]datasheet.Reference{
 		"region 0":   {{Region: 0, Length: 100}},
 		"no length":  {{Region: firstRegion}},
 		"too far":    {{Region: firstRegion, Length: 100, Offset: 1 << 40}},
@@ -211,17 +212,17 @@ func TestLentShort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, v, p := lent(t)
 			mustArrive(t, v, p, 100, 1)
-			var last descriptors.ShortHeader
-			w.a.slots.seen = func(h descriptors.ShortHeader, _ []byte) { last = h }
+			var last datasheet.ShortHeader
+			w.a.slots.seen = func(h datasheet.ShortHeader, _ []byte) { last = h }
 			mustArrive(t, v, p, 4096, 1)
 			r, _ := p.descriptor(4096)
 			p.postRecv(r)
 			last.PSN++
-			bytes := alignedBytes(len(table) * descriptors.ReferenceSize)
-			copy(descriptors.ReferencesAt(bytes), table)
+			bytes := alignedBytes(len(table) * datasheet.ReferenceSize)
+			copy(datasheet.ReferencesAt(bytes), table)
 			w.b.slots.arrive(last, bytes, true)
-			w.run("the end", func() bool { return p.state() == descriptors.StateError })
-			if st := r.Status(); st&descriptors.StatusFlushed == 0 {
+			w.run("the end", func() bool { return p.state() == datasheet.StateError })
+			if st := r.Status(); st&datasheet.StatusFlushed == 0 {
 				t.Errorf("%v", st)
 			}
 		})
@@ -235,8 +236,8 @@ func TestShortToNobody(t *testing.T) {
 		"reset": func(w *world, _ *vi) { w.b.e.Reset() },
 		"destroyed": func(w *world, p *vi) {
 			w.b.port.room = -1
-			start(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: p.id})
-			start(w.b, descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: p.id})
+			start(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
+			start(w.b, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: p.id})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +258,7 @@ func TestShortToNobody(t *testing.T) {
 			}
 			w.b.port.room = 0
 			w.run("the end of the send", func() bool { return s.Status().Done() })
-			if !s.Status().Failed() || v.state() != descriptors.StateError {
+			if !s.Status().Failed() || v.state() != datasheet.StateError {
 				t.Errorf("%v, %v", s.Status(), v.state())
 			}
 		})
@@ -275,12 +276,12 @@ func TestScribbledShorts(t *testing.T) {
 	for done := 0; done < rounds; {
 		w, v, p, _ := slotsPair(t, nil, smallMemory)
 		mustArrive(t, v, p, 10, 1)
-		var last descriptors.ShortHeader
-		w.a.slots.seen = func(h descriptors.ShortHeader, _ []byte) { last = h }
+		var last datasheet.ShortHeader
+		w.a.slots.seen = func(h datasheet.ShortHeader, _ []byte) { last = h }
 		mustArrive(t, v, p, 10, 1)
 		r, in := p.descriptor(64)
 		guard := w.b.mem[len(w.b.mem)-4096:]
-		for ; done < rounds && p.state() == descriptors.StateConnected; done++ {
+		for ; done < rounds && p.state() == datasheet.StateConnected; done++ {
 			last.PSN++
 			h := last
 			switch rnd.IntN(200) {

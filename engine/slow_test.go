@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // faults are the probabilities of what becomes of a frame.
@@ -83,7 +83,7 @@ func (s *slow) Receive() []byte {
 
 // slowPair is a world with one connected VI at each end of a slow wire, with faults in
 // each direction. Its time passes in small steps.
-func slowPair(t testing.TB, seed uint64, to, back faults, level descriptors.Reliability) (w *world, v, p *vi) {
+func slowPair(t testing.TB, seed uint64, to, back faults, level datasheet.Reliability) (w *world, v, p *vi) {
 	t.Helper()
 	var ends []*slow
 	w = newWorld(t, func(c *engine.Config, p *port) {
@@ -95,7 +95,7 @@ func slowPair(t testing.TB, seed uint64, to, back faults, level descriptors.Reli
 	for i, f := range []faults{to, back} {
 		ends[i].now, ends[i].faults, ends[i].peer = &w.now, f, ends[1-i]
 	}
-	change := func(b *descriptors.CreateEndpointBody) { b.Reliability = level }
+	change := func(b *datasheet.CreateEndpointBody) { b.Reliability = level }
 	v = w.a.newVI(w.a.memory(0, 0), change)
 	p = w.b.newVI(w.b.memory(0, 0), change)
 	connect(v, p)

@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sramGranule is the unit of device memory that is given out, in bytes: a cache line.
@@ -87,7 +87,7 @@ func (s *sram) memory(p span) []byte { return s.bytes[p.at:][:p.size:p.size] }
 
 // registerDevice registers a piece of device memory that was given out, as register does
 // host memory: its application addresses are its offsets in BAR4. t is live.
-func (m *regions) registerDevice(p span, tag uint32, access descriptors.Access) (handle uint32, ok bool) {
+func (m *regions) registerDevice(p span, tag uint32, access datasheet.Access) (handle uint32, ok bool) {
 	r := m.enter()
 	if r == nil {
 		return 0, false

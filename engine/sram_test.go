@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // What is given out is zeroed, aligned, inside the memory and never given out twice; and
@@ -30,7 +30,7 @@ func TestSRAM(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"alloc": func(t *rapid.T) {
-				n := rapid.Uint64Range(0, 3*descriptors.PageSize).Draw(t, "bytes")
+				n := rapid.Uint64Range(0, 3*datasheet.PageSize).Draw(t, "bytes")
 				align := uint64(sramGranule) << rapid.IntRange(0, 6).Draw(t, "align")
 				p, ok := s.alloc(n, align)
 				if !ok {
@@ -73,8 +73,8 @@ func TestSRAM(t *testing.T) {
 
 // Device memory is reached as host memory is, under a handle, by the tag it is for.
 func TestDeviceRegion(t *testing.T) {
-	m, host := newTestRegions(descriptors.PageSize)
-	m.sram.bytes, m.sram.from = make([]byte, 3*descriptors.PageSize), descriptors.PageSize
+	m, host := newTestRegions(datasheet.PageSize)
+	m.sram.bytes, m.sram.from = make([]byte, 3*datasheet.PageSize), datasheet.PageSize
 	m.sram.clear()
 	tag, _ := m.createPtag(nil)
 	p, ok := m.sram.alloc(128, sramGranule)
@@ -88,9 +88,9 @@ func TestDeviceRegion(t *testing.T) {
 	l := &layout{segments: []segment{{address: p.at + 100, handle: handle, length: 28}}}
 	for _, c := range []struct {
 		tag  uint32
-		want descriptors.Status
-	}{{tag.Ptag, 0}, {0, descriptors.StatusProtectionError}} {
-		if _, st := m.scatter([]byte("to the card"), l, 0, c.tag); st&descriptors.StatusErrorMask != c.want {
+		want datasheet.Status
+	}{{tag.Ptag, 0}, {0, datasheet.StatusProtectionError}} {
+		if _, st := m.scatter([]byte("to the card"), l, 0, c.tag); st&datasheet.StatusErrorMask != c.want {
 			t.Errorf("tag %#x: %v, want %v", c.tag, st, c.want)
 		}
 	}
@@ -106,10 +106,10 @@ func TestDeviceRegion(t *testing.T) {
 		t.Errorf("%v, %q", st, got)
 	}
 	l.segments[0].length++
-	if st := m.gather(make([]byte, 29), l, 0, tag.Ptag); st != descriptors.StatusProtectionError {
+	if st := m.gather(make([]byte, 29), l, 0, tag.Ptag); st != datasheet.StatusProtectionError {
 		t.Errorf("one byte too many: %v", st)
 	}
-	if why := m.destroyPtag(&descriptors.PtagBody{Ptag: tag.Ptag}); why.result != descriptors.ResultResource {
+	if why := m.destroyPtag(&datasheet.PtagBody{Ptag: tag.Ptag}); why.result != datasheet.ResultResource {
 		t.Errorf("the tag is in use: %+v", why)
 	}
 }

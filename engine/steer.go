@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // steer asks about a frame of ours that has arrived whole, of which in.header is a
 // copy. It returns the payload, and false if the frame is dropped.
@@ -15,7 +15,7 @@ func (r *receiver) steer(frame, payload []byte) ([]byte, bool) {
 			return nil, false
 		}
 		if r.writes.Has(HookFilterReceive) {
-			if *h = *descriptors.HeaderAt(frame); !wellFormed(h, len(frame)) || h.Flags&descriptors.FrameReference != 0 || !r.extend(frame) {
+			if *h = *datasheet.HeaderAt(frame); !wellFormed(h, len(frame)) || h.Flags&datasheet.FrameReference != 0 || !r.extend(frame) {
 				return nil, false
 			}
 			frame = frame[:headerSize(h.Type)+int(h.Length)]

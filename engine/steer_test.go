@@ -7,6 +7,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -17,7 +18,7 @@ func TestRawFramesSteered(t *testing.T) {
 		w, v, p := frames(t, 0)
 		q := w.b.newFrames(p.handle, 0)
 		gone := w.b.newFrames(p.handle, 0)
-		do(w.b, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: gone.id})
+		do(w.b, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: gone.id})
 		notRaw := w.b.newVI(p.handle, nil)
 		var to uint32
 		asked := 0
@@ -61,7 +62,7 @@ func TestRawFramesSteered(t *testing.T) {
 // TestRawFramesFiltered: programs drop and change raw frames, but cannot make one of
 // ours of them; one that stops has had no say.
 func TestRawFramesFiltered(t *testing.T) {
-	ours := func(frame []byte) { copy(frame[12:], descriptors.EtherType[:]) }
+	ours := func(frame []byte) { copy(frame[12:], datasheet.EtherType[:]) }
 	other := func(frame []byte) { frame[20] ^= 0xff }
 	for _, c := range []struct {
 		name    string
@@ -97,8 +98,8 @@ func TestRawFramesFiltered(t *testing.T) {
 			if st := sendFrame(v, frame); st.Failed() {
 				t.Errorf("%s: sent with %v", c.name, st)
 			}
-			if d.Status().Done() != c.arrives || c.arrives == (n.e.Counter(descriptors.CounterFramesDropped) == 1) {
-				t.Errorf("%s, hook %d: %v, %d dropped", c.name, hook, d.Status(), n.e.Counter(descriptors.CounterFramesDropped))
+			if d.Status().Done() != c.arrives || c.arrives == (n.e.Counter(datasheet.CounterFramesDropped) == 1) {
+				t.Errorf("%s, hook %d: %v, %d dropped", c.name, hook, d.Status(), n.e.Counter(datasheet.CounterFramesDropped))
 			}
 			if c.arrives {
 				if c.changed {
@@ -114,7 +115,7 @@ func TestRawFramesFiltered(t *testing.T) {
 func (v *vi) table(entry uint32, size int) []byte {
 	v.n.w.t.Helper()
 	mem, address, _ := v.n.alloc(size)
-	do(v.n, descriptors.OpSetPayload, descriptors.SetPayloadBody{
+	do(v.n, datasheet.OpSetPayload, datasheet.SetPayloadBody{
 		Address: address, Endpoint: v.id, Entry: entry, Handle: v.handle, Length: uint32(size)})
 	return mem
 }
@@ -122,7 +123,7 @@ func (v *vi) table(entry uint32, size int) []byte {
 // byImmediate names the entry that a message's immediate data says, as Trapeze's
 // incoming payload table does.
 func byImmediate(frame []byte, queue uint32) (uint32, uint32, bool) {
-	if h := descriptors.HeaderAt(frame); h.Type == descriptors.FrameData && h.Flags&descriptors.FrameImmediate != 0 {
+	if h := datasheet.HeaderAt(frame); h.Type == datasheet.FrameData && h.Flags&datasheet.FrameImmediate != 0 {
 		return queue, h.Immediate, true
 	}
 	return queue, engine.DefaultQueue, true
@@ -131,13 +132,13 @@ func byImmediate(frame []byte, queue uint32) (uint32, uint32, bool) {
 // TestPayloadTable: messages go to the entries that the program names, whatever
 // order they come in; the receives say how long they were, and stay untouched.
 func TestPayloadTable(t *testing.T) {
-	for _, reliability := range []descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery} {
+	for _, reliability := range []datasheet.Reliability{datasheet.Unreliable, datasheet.ReliableDelivery} {
 		for name, o := range map[string][]option{
 			"plain":  {policies(pipeline.StoreAndForward{}, pipeline.StoreAndForward{})},
 			"pieces": {bursts(100), policies(pipeline.Eager{MinPulse: 7}, pipeline.Eager{MinPulse: 7})},
 		} {
 			t.Run(reliability.String()+", "+name, func(t *testing.T) {
-				w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = reliability }, o...)
+				w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) { b.Reliability = reliability }, o...)
 				s := w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
 				const size = 6000 // several frames
 				buffers := map[uint32][]byte{0: p.table(0, size), 7: p.table(7, size+1), 255: p.table(255, size)}
@@ -227,23 +228,23 @@ func TestPayloadTableReordered(t *testing.T) {
 // TestPayloadTableEntryFails: an entry that is too small, or whose memory is gone,
 // fails as a receive's buffer would.
 func TestPayloadTableEntryFails(t *testing.T) {
-	for name, want := range map[string]descriptors.Status{
-		"too small":    descriptors.StatusLengthError,
-		"deregistered": descriptors.StatusProtectionError,
+	for name, want := range map[string]datasheet.Status{
+		"too small":    datasheet.StatusLengthError,
+		"deregistered": datasheet.StatusProtectionError,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, v, p := pair(t, func(b *descriptors.CreateEndpointBody) { b.Reliability = descriptors.Unreliable })
+			w, v, p := pair(t, func(b *datasheet.CreateEndpointBody) { b.Reliability = datasheet.Unreliable })
 			w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
 			size := 99
-			if want == descriptors.StatusProtectionError {
+			if want == datasheet.StatusProtectionError {
 				size = 100
 			}
 			mem, address, iova := w.b.alloc(size)
-			r := do(w.b, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{Address: address, Length: uint64(size), IOVA: iova})
-			h := descriptors.Reply[descriptors.RegionReply](r).Handle
-			do(w.b, descriptors.OpSetPayload, descriptors.SetPayloadBody{Address: address, Endpoint: p.id, Handle: h, Length: uint32(size)})
-			if want == descriptors.StatusProtectionError {
-				do(w.b, descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: h})
+			r := do(w.b, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{Address: address, Length: uint64(size), IOVA: iova})
+			h := datasheet.Reply[datasheet.RegionReply](r).Handle
+			do(w.b, datasheet.OpSetPayload, datasheet.SetPayloadBody{Address: address, Endpoint: p.id, Handle: h, Length: uint32(size)})
+			if want == datasheet.StatusProtectionError {
+				do(w.b, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: h})
 			}
 			d, _ := p.receiver(100)
 			m, out := v.descriptor(100)
@@ -264,28 +265,28 @@ func TestSetPayloadRefused(t *testing.T) {
 	w, v, p := pair(t, nil)
 	w.b.use(&scripted{demux: byImmediate}, engine.HookDemultiplex)
 	buf := p.table(5, 100)
-	tag := descriptors.Reply[descriptors.PtagBody](do(w.b, descriptors.OpCreatePtag, descriptors.PtagBody{})).Ptag
-	readOnly, foreign := w.b.memory(0, descriptors.AccessReadOnly), w.b.memory(tag, 0)
-	good := descriptors.SetPayloadBody{Address: hostBase, Endpoint: p.id, Entry: 5, Handle: p.handle, Length: 64}
+	tag := datasheet.Reply[datasheet.PtagBody](do(w.b, datasheet.OpCreatePtag, datasheet.PtagBody{})).Ptag
+	readOnly, foreign := w.b.memory(0, datasheet.AccessReadOnly), w.b.memory(tag, 0)
+	good := datasheet.SetPayloadBody{Address: hostBase, Endpoint: p.id, Entry: 5, Handle: p.handle, Length: 64}
 	for _, c := range []struct {
 		name   string
-		change func(*descriptors.SetPayloadBody)
+		change func(*datasheet.SetPayloadBody)
 	}{
-		{"no such endpoint", func(b *descriptors.SetPayloadBody) { b.Endpoint = 9 }},
-		{"endpoint 0", func(b *descriptors.SetPayloadBody) { b.Endpoint = 0 }},
-		{"no such entry", func(b *descriptors.SetPayloadBody) { b.Entry = descriptors.PayloadEntries }},
-		{"no such handle", func(b *descriptors.SetPayloadBody) { b.Handle++ }},
-		{"length without a handle", func(b *descriptors.SetPayloadBody) { b.Handle = 0 }},
-		{"no length", func(b *descriptors.SetPayloadBody) { b.Length = 0 }},
-		{"before the region", func(b *descriptors.SetPayloadBody) { b.Address-- }},
-		{"behind the region", func(b *descriptors.SetPayloadBody) { b.Address += memSize - 63 }},
-		{"an address that wraps", func(b *descriptors.SetPayloadBody) { b.Address = 1<<64 - 1 }},
-		{"read-only memory", func(b *descriptors.SetPayloadBody) { b.Handle = readOnly }},
-		{"another protection tag", func(b *descriptors.SetPayloadBody) { b.Handle = foreign }},
+		{"no such endpoint", func(b *datasheet.SetPayloadBody) { b.Endpoint = 9 }},
+		{"endpoint 0", func(b *datasheet.SetPayloadBody) { b.Endpoint = 0 }},
+		{"no such entry", func(b *datasheet.SetPayloadBody) { b.Entry = datasheet.PayloadEntries }},
+		{"no such handle", func(b *datasheet.SetPayloadBody) { b.Handle++ }},
+		{"length without a handle", func(b *datasheet.SetPayloadBody) { b.Handle = 0 }},
+		{"no length", func(b *datasheet.SetPayloadBody) { b.Length = 0 }},
+		{"before the region", func(b *datasheet.SetPayloadBody) { b.Address-- }},
+		{"behind the region", func(b *datasheet.SetPayloadBody) { b.Address += memSize - 63 }},
+		{"an address that wraps", func(b *datasheet.SetPayloadBody) { b.Address = 1<<64 - 1 }},
+		{"read-only memory", func(b *datasheet.SetPayloadBody) { b.Handle = readOnly }},
+		{"another protection tag", func(b *datasheet.SetPayloadBody) { b.Handle = foreign }},
 	} {
 		b := good
 		c.change(&b)
-		if r := w.b.wait(start(w.b, descriptors.OpSetPayload, b)); r.Result != descriptors.ResultInvalidParameter || r.Field == 0 {
+		if r := w.b.wait(start(w.b, datasheet.OpSetPayload, b)); r.Result != datasheet.ResultInvalidParameter || r.Field == 0 {
 			t.Errorf("%s: %v, field %d", c.name, r.Result, r.Field)
 		}
 	}
@@ -302,7 +303,7 @@ func TestSetPayloadRefused(t *testing.T) {
 	}
 	data, _ := send(1)
 	mustEqual(t, buf, data)
-	do(w.b, descriptors.OpSetPayload, descriptors.SetPayloadBody{Endpoint: p.id, Entry: 5}) // emptied
+	do(w.b, datasheet.OpSetPayload, datasheet.SetPayloadBody{Endpoint: p.id, Entry: 5}) // emptied
 	data, in := send(2)
 	mustEqual(t, in, data)
 }

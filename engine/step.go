@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // Step does one round of work: it takes frames, doorbells and timers as they
 // come and sends what can be sent. It reports whether there was anything to do.
@@ -119,13 +119,13 @@ func (e *Engine) failQueues() {
 				continue
 			}
 			switch ep.state {
-			case descriptors.StateConnected:
-				e.conns.fail(ep, descriptors.StatusFlushed, descriptors.ResultResource, true)
-			case descriptors.StateConnectPending:
-				e.setups.end(ep, descriptors.ResultResource)
-				e.conns.enterError(ep, descriptors.StatusFlushed)
-			case descriptors.StateIdle:
-				e.conns.enterError(ep, descriptors.StatusFlushed)
+			case datasheet.StateConnected:
+				e.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
+			case datasheet.StateConnectPending:
+				e.setups.end(ep, datasheet.ResultResource)
+				e.conns.enterError(ep, datasheet.StatusFlushed)
+			case datasheet.StateIdle:
+				e.conns.enterError(ep, datasheet.StatusFlushed)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // storm is a random history of one connection after another between two VIs on
@@ -51,7 +52,7 @@ type stormMessage struct {
 	d      *descriptors.Descriptor
 	bufs   [][]byte
 	data   []byte // that is sent
-	status descriptors.Status
+	status datasheet.Status
 	bad    bool // cannot succeed
 }
 
@@ -109,8 +110,8 @@ func (s *storm) spoil(f []byte, late *[]byte) [][]byte {
 }
 
 func (s *storm) newEnd(n *node) *stormEnd {
-	e := &stormEnd{cq: n.newCQ(12, descriptors.NoVector)}
-	e.vi = n.newVI(n.memory(0, 0), func(b *descriptors.CreateEndpointBody) {
+	e := &stormEnd{cq: n.newCQ(12, datasheet.NoVector)}
+	e.vi = n.newVI(n.memory(0, 0), func(b *datasheet.CreateEndpointBody) {
 		b.SendCQ, b.RecvCQ = e.cq.id, e.cq.id
 	})
 	return e
@@ -183,7 +184,7 @@ func (s *storm) take(e *stormEnd) {
 	s.t.Helper()
 	for c, ok := e.cq.next(); ok; c, ok = e.cq.next() {
 		h := &e.sent
-		if c.Flags&descriptors.CompletionReceive != 0 {
+		if c.Flags&datasheet.CompletionReceive != 0 {
 			h = &e.recv
 		}
 		if c.Endpoint != e.id || c.Index != h.done || int(c.Index) >= len(h.posted) {
@@ -290,23 +291,23 @@ func (s *storm) end() {
 	how := s.r.IntN(3)
 	s.loss = []float64{0, 0, 0.3, 0.6}[s.r.IntN(4)]
 	if how == 0 { // both leave at once
-		do(first.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: first.id})
-		do(second.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: second.id})
+		do(first.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: first.id})
+		do(second.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: second.id})
 		return
 	}
 	lost := s.loss
 	if how == 1 {
 		s.loss = 1 // nobody hears of it
 	}
-	do(first.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: first.id})
+	do(first.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: first.id})
 	s.loss = lost
-	s.w.run("the other end's notice", func() bool { return state(second.vi) == descriptors.StateError })
-	do(second.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: second.id})
+	s.w.run("the other end's notice", func() bool { return state(second.vi) == datasheet.StateError })
+	do(second.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: second.id})
 }
 
-func state(v *vi) descriptors.State {
-	r := do(v.n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: v.id})
-	return descriptors.Reply[descriptors.EndpointReply](r).State
+func state(v *vi) datasheet.State {
+	r := do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id})
+	return datasheet.Reply[datasheet.EndpointReply](r).State
 }
 
 // reset resets one of the NICs in the middle of a connection and makes its
@@ -328,8 +329,8 @@ func (s *storm) reset() {
 	if s.meddlers != nil {
 		s.meddlers[gone].forget()
 	}
-	s.w.run("the notice of a reset", func() bool { return state(left.vi) == descriptors.StateError })
-	do(left.n, descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: left.id})
+	s.w.run("the notice of a reset", func() bool { return state(left.vi) == datasheet.StateError })
+	do(left.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: left.id})
 	s.take(left)
 	if int(left.sent.done) != len(left.sent.posted) || int(left.recv.done) != len(left.recv.posted) {
 		s.t.Fatal("descriptors were lost")

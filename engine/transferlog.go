@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 func (d *dma) stopLog() {
 	d.log.on = false
@@ -20,8 +20,8 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes,
 		g.lost++
 		return
 	}
-	at := g.iova + uint64(g.producer&(1<<g.log2-1))*descriptors.DMARecordSize
-	records := descriptors.DMARecordsAt(s.dma.regions.whole(at, descriptors.DMARecordSize, true))
+	at := g.iova + uint64(g.producer&(1<<g.log2-1))*datasheet.DMARecordSize
+	records := datasheet.DMARecordsAt(s.dma.regions.whole(at, datasheet.DMARecordSize, true))
 	if records == nil {
 		s.dma.stopLog()
 		return
@@ -32,18 +32,18 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes,
 	if outgoing {
 		r.Engine = engineOf[s.direction][1]
 	}
-	r.Publish(descriptors.PhaseOf(g.producer, g.log2) | queuedFlags(queued))
+	r.Publish(datasheet.PhaseOf(g.producer, g.log2) | queuedFlags(queued))
 	g.producer++
 }
 
 // queuedFlags returns the flags of a record of a frame with so many behind it.
 func queuedFlags(queued int) uint32 {
-	const most = int(descriptors.DMARecordQueued >> 16)
+	const most = int(datasheet.DMARecordQueued >> 16)
 	return uint32(min(max(queued, 0), most)) << 16
 }
 
 // engineOf names the incoming and the outgoing engine of each direction.
-var engineOf = [directions][2]descriptors.DMAEngine{
-	Transmit: {descriptors.EngineHostTx, descriptors.EngineNetTx},
-	Receive:  {descriptors.EngineNetRcv, descriptors.EngineHostRcv},
+var engineOf = [directions][2]datasheet.DMAEngine{
+	Transmit: {datasheet.EngineHostTx, datasheet.EngineNetTx},
+	Receive:  {datasheet.EngineNetRcv, datasheet.EngineHostRcv},
 }

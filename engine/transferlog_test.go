@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -15,16 +15,16 @@ import (
 type logRing struct {
 	n       *node
 	log2    uint8
-	records []descriptors.DMARecord
+	records []datasheet.DMARecord
 	iova    uint64
 	taken   uint32
 }
 
 func (n *node) newLog(log2 uint8) *logRing {
 	n.w.t.Helper()
-	mem, _, iova := n.alloc(descriptors.DMARecordSize << log2)
+	mem, _, iova := n.alloc(datasheet.DMARecordSize << log2)
 	clear(mem)
-	l := &logRing{n: n, log2: log2, records: descriptors.DMARecordsAt(mem), iova: iova}
+	l := &logRing{n: n, log2: log2, records: datasheet.DMARecordsAt(mem), iova: iova}
 	if !n.e.StartLog(iova, log2) {
 		n.w.t.Fatal("the log does not start")
 	}
@@ -32,9 +32,9 @@ func (n *node) newLog(log2 uint8) *logRing {
 }
 
 // next takes the next record.
-func (l *logRing) next() (r descriptors.DMARecord, ok bool) {
+func (l *logRing) next() (r datasheet.DMARecord, ok bool) {
 	at := &l.records[l.taken&(1<<l.log2-1)]
-	if at.LoadFlags()&descriptors.CompletionPhase != descriptors.PhaseOf(l.taken, l.log2) {
+	if at.LoadFlags()&datasheet.CompletionPhase != datasheet.PhaseOf(l.taken, l.log2) {
 		return r, false
 	}
 	l.taken++
@@ -43,11 +43,11 @@ func (l *logRing) next() (r descriptors.DMARecord, ok bool) {
 
 // all takes all records, and tells the NIC. They are told apart by engine, as
 // "packet:bytes".
-func (l *logRing) all() (by [descriptors.DMAEngineCount][]string) {
+func (l *logRing) all() (by [datasheet.DMAEngineCount][]string) {
 	l.n.w.t.Helper()
-	var last [descriptors.DMAEngineCount]uint64
+	var last [datasheet.DMAEngineCount]uint64
 	for r, ok := l.next(); ok; r, ok = l.next() {
-		if r.Engine >= descriptors.DMAEngineCount || r.Start > r.End || r.Start < last[r.Engine] {
+		if r.Engine >= datasheet.DMAEngineCount || r.Start > r.End || r.Start < last[r.Engine] {
 			l.n.w.t.Fatalf("record %+v after one that ended at %d", r, last[r.Engine])
 		}
 		last[r.Engine] = r.End
@@ -104,11 +104,11 @@ func TestPoliciesDecide(t *testing.T) {
 			if sent, received, got := message(v, p, pattern(2000, 1)); sent.Failed() || received.Failed() || !slices.Equal(got, pattern(2000, 1)) {
 				t.Fatalf("%v, %v", sent, received)
 			}
-			want := [descriptors.DMAEngineCount][]string{descriptors.EngineHostTx: whole, descriptors.EngineNetTx: tt.net}
+			want := [datasheet.DMAEngineCount][]string{datasheet.EngineHostTx: whole, datasheet.EngineNetTx: tt.net}
 			if got := a.all(); !slices.EqualFunc(got[:], want[:], slices.Equal) {
 				t.Errorf("the sender logs %q, want %q", got, want)
 			}
-			want = [descriptors.DMAEngineCount][]string{descriptors.EngineNetRcv: whole, descriptors.EngineHostRcv: tt.host}
+			want = [datasheet.DMAEngineCount][]string{datasheet.EngineNetRcv: whole, datasheet.EngineHostRcv: tt.host}
 			if got := b.all(); !slices.EqualFunc(got[:], want[:], slices.Equal) {
 				t.Errorf("the receiver logs %q, want %q", got, want)
 			}
@@ -119,7 +119,7 @@ func TestPoliciesDecide(t *testing.T) {
 // TestLogOverflow fills a ring, and goes on once the host has made room.
 func TestLogOverflow(t *testing.T) {
 	w, v, p := pair(t, nil)
-	l := w.a.newLog(descriptors.MinLogLog2)
+	l := w.a.newLog(datasheet.MinLogLog2)
 	sent := 0
 	send := func(n int) {
 		t.Helper()
@@ -137,14 +137,14 @@ func TestLogOverflow(t *testing.T) {
 	if w.a.e.TakeLog(17) || w.a.e.TakeLog(^uint32(0)) {
 		t.Error("records that were not written are taken")
 	}
-	if got := l.all(); got[descriptors.EngineNetTx][7] != "7:5" {
+	if got := l.all(); got[datasheet.EngineNetTx][7] != "7:5" {
 		t.Errorf("%q", got)
 	}
 	if w.a.e.TakeLog(15) {
 		t.Error("records are given back")
 	}
 	send(3) // the ring wraps, its phase changes
-	if got := l.all(); !slices.Equal(got[descriptors.EngineHostTx], []string{"12:5", "13:5", "14:5"}) {
+	if got := l.all(); !slices.Equal(got[datasheet.EngineHostTx], []string{"12:5", "13:5", "14:5"}) {
 		t.Errorf("%q", got)
 	}
 	w.a.e.StopLog()
@@ -153,9 +153,9 @@ func TestLogOverflow(t *testing.T) {
 		t.Errorf("%+v after the end of the log", s)
 	}
 	// A new log begins at packet 0.
-	l = w.a.newLog(descriptors.MinLogLog2)
+	l = w.a.newLog(datasheet.MinLogLog2)
 	send(1)
-	if got := l.all(); !slices.Equal(got[descriptors.EngineNetTx], []string{"0:5"}) || w.a.e.DMA().LogLost != 0 {
+	if got := l.all(); !slices.Equal(got[datasheet.EngineNetTx], []string{"0:5"}) || w.a.e.DMA().LogLost != 0 {
 		t.Errorf("%q, %+v", got, w.a.e.DMA())
 	}
 	w.a.e.Reset()
@@ -169,7 +169,7 @@ func TestBadLogs(t *testing.T) {
 	for _, tt := range []struct {
 		iova uint64
 		log2 uint8
-	}{{0, 6}, {busBase + 16, 6}, {busBase, descriptors.MinLogLog2 - 1}, {busBase, descriptors.MaxLogLog2 + 1}, {^uint64(31), 6}} {
+	}{{0, 6}, {busBase + 16, 6}, {busBase, datasheet.MinLogLog2 - 1}, {busBase, datasheet.MaxLogLog2 + 1}, {^uint64(31), 6}} {
 		if w.a.e.StartLog(tt.iova, tt.log2) || w.a.e.DMA().Log {
 			t.Errorf("a log of 2^%d records at %#x starts", tt.log2, tt.iova)
 		}
@@ -183,11 +183,11 @@ func TestLogFault(t *testing.T) {
 	if s, r, _ := message(v, p, []byte("a")); s.Failed() || r.Failed() {
 		t.Fatalf("%v, %v", s, r)
 	}
-	w.a.breakBus(func(iova uint64) bool { return iova >= l.iova && iova < l.iova+descriptors.DMARecordSize<<6 })
+	w.a.breakBus(func(iova uint64) bool { return iova >= l.iova && iova < l.iova+datasheet.DMARecordSize<<6 })
 	if s, r, got := message(v, p, pattern(5000, 2)); s.Failed() || r.Failed() || !slices.Equal(got, pattern(5000, 2)) {
 		t.Fatalf("%v, %v", s, r)
 	}
-	if s := w.a.e.DMA(); s.Log || s.LogProducer != 2 || w.a.e.Counter(descriptors.CounterDMAFaults) != 1 {
-		t.Fatalf("%+v, %d faults", s, w.a.e.Counter(descriptors.CounterDMAFaults))
+	if s := w.a.e.DMA(); s.Log || s.LogProducer != 2 || w.a.e.Counter(datasheet.CounterDMAFaults) != 1 {
+		t.Fatalf("%+v, %d faults", s, w.a.e.Counter(datasheet.CounterDMAFaults))
 	}
 }

@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // transmitter sends frames: those of messages in turns, one at a time, and between
@@ -12,10 +12,10 @@ type transmitter struct {
 	*core
 	outgoing
 	pace
-	references [descriptors.MaxReferences]descriptors.Reference // in a frame whose payload is lent
-	spare      []*endpoint                                      // memory for ready
-	alone      bool                                             // only one endpoint has something to send
-	dropped    bool                                             // the last frame, by a program
+	references [datasheet.MaxReferences]datasheet.Reference // in a frame whose payload is lent
+	spare      []*endpoint                                  // memory for ready
+	alone      bool                                         // only one endpoint has something to send
+	dropped    bool                                         // the last frame, by a program
 }
 
 // sending is a message on its way out.
@@ -25,7 +25,7 @@ type sending struct {
 	cut     uint32 // bytes that have been cut into frames
 	begun   bool   // a frame has been cut
 	allCut  bool
-	frames  descriptors.FrameType // that it is cut into
+	frames  datasheet.FrameType // that it is cut into
 	lastPSN uint32
 	awaits  uint32 // bytes of a read that have not come
 	request uint32 // Request of its frames (SPEC.md 8.13)
@@ -99,7 +99,7 @@ func (t *transmitter) transmit() bool {
 	var last *endpoint // whose frame is held: the others are before it the next time
 	for i, ep := range turn {
 		turn[i], ep.listed = nil, ep.listed&^onReady
-		switch more := ep.state == descriptors.StateConnected && ep.kind.transmit(ep, transmitQuantum); {
+		switch more := ep.state == datasheet.StateConnected && ep.kind.transmit(ep, transmitQuantum); {
 		case more && t.held && last == nil:
 			last = ep
 		case more:
@@ -116,7 +116,7 @@ func (t *transmitter) transmit() bool {
 // begin starts the message that the endpoint's next token names.
 func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
-	m.frames, m.awaits = descriptors.FrameData, 0
+	m.frames, m.awaits = datasheet.FrameData, 0
 	if ep.plain {
 		t.regions.fetch(ep, &ep.send, &m.layout)
 	} else {
@@ -129,21 +129,21 @@ func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
 
 // sendData sends the frame of m that starts at offset; again says that it has
 // been sent before.
-func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags descriptors.FrameFlags, again bool) outcome {
-	n, at := min(m.total-offset, ep.maxPayload), descriptors.HeaderSize
+func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags datasheet.FrameFlags, again bool) outcome {
+	n, at := min(m.total-offset, ep.maxPayload), datasheet.HeaderSize
 	if offset < ep.shortest && t.lender != nil && ep.rel != nil && m.total-ep.shortest >= lendFrom {
 		// The message of a ring goes ahead, and its payload can be lent. It is cut alike when
 		// it is sent again.
 		n = ep.shortest - offset
 	}
-	if m.frames != descriptors.FrameData {
-		n, at = min(n, ep.maxPayload-descriptors.ExtensionSize), at+descriptors.ExtensionSize
+	if m.frames != datasheet.FrameData {
+		n, at = min(n, ep.maxPayload-datasheet.ExtensionSize), at+datasheet.ExtensionSize
 	}
 	if t.waiting&transmitHooks != 0 {
 		return frameWaiting
 	}
 	tx, behind := t.dma.movers[Transmit], framesIn(m.total-offset-n, n)+int(ep.send.posted())
-	if n >= lendFrom && offset >= ep.shortest && m.frames != descriptors.FrameReadResponse && t.lends(ep) {
+	if n >= lendFrom && offset >= ep.shortest && m.frames != datasheet.FrameReadResponse && t.lends(ep) {
 		if result := t.sendLent(ep, m, psn, offset, n, flags, behind, again); result != frameCopied {
 			return result
 		}
@@ -184,26 +184,26 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 // together elsewhere and copied is read before the processor has written it, and
 // waits for that (store forwarding: Intel 64 and IA-32 Architectures Optimization
 // Reference Manual, 3.6.4).
-func head(buf []byte, ep *endpoint, m *sending, psn, offset, n uint32, flags descriptors.FrameFlags) (credit uint32) {
+func head(buf []byte, ep *endpoint, m *sending, psn, offset, n uint32, flags datasheet.FrameFlags) (credit uint32) {
 	if offset == 0 {
-		flags |= descriptors.FrameFirst
+		flags |= datasheet.FrameFirst
 	}
 	if offset+n == m.total {
-		flags |= descriptors.FrameLast
+		flags |= datasheet.FrameLast
 	}
-	if m.control.bits&descriptors.ControlImmediate != 0 {
-		flags |= descriptors.FrameImmediate
+	if m.control.bits&datasheet.ControlImmediate != 0 {
+		flags |= datasheet.FrameImmediate
 	}
-	h := descriptors.HeaderAt(buf)
+	h := datasheet.HeaderAt(buf)
 	*h = ep.outline
-	h.Type, h.Flags, h.Length = descriptors.FrameData, ep.outline.Flags|flags, uint16(n)
+	h.Type, h.Flags, h.Length = datasheet.FrameData, ep.outline.Flags|flags, uint16(n)
 	h.PSN, h.Message, h.Extent, h.Offset, h.Immediate = psn, m.number, m.total, offset, m.control.immediate
 	if r := ep.rel; r != nil {
 		credit = r.credit()
 		h.Ack, h.Credit = r.expect, credit
 	}
-	if m.frames != descriptors.FrameData {
-		m.extend(h, descriptors.ExtensionAt(buf[descriptors.HeaderSize:]))
+	if m.frames != datasheet.FrameData {
+		m.extend(h, datasheet.ExtensionAt(buf[datasheet.HeaderSize:]))
 	}
 	return credit
 }
@@ -292,7 +292,7 @@ func (t *transmitter) finishFrame() outcome {
 }
 
 // fail gives up the frame in progress, whose message has failed.
-func (t *transmitter) fail(st descriptors.Status) outcome {
+func (t *transmitter) fail(st datasheet.Status) outcome {
 	t.drop()
 	t.ep.kind.failed(t.ep, t.m, t.again, st)
 	return frameFailed
@@ -331,7 +331,7 @@ func (t *transmitter) drop() {
 
 // frame returns room for a data frame to a station, of n bytes of payload behind at others. It is
 // nil if the wire takes no more now, or the NIC no other frame.
-func (t *transmitter) frame(to *descriptors.MAC, at, n int) []byte {
+func (t *transmitter) frame(to *datasheet.MAC, at, n int) []byte {
 	if !t.timed || n == 0 {
 		return t.reserve(to, at+n)
 	}
@@ -412,7 +412,7 @@ func (t *transmitter) watch() (ended bool) {
 
 // reserve reserves room on the wire for a frame of n bytes to a station. It returns nil if
 // the wire takes no more now, or if a frame is held of which the wire has a part.
-func (t *transmitter) reserve(to *descriptors.MAC, n int) []byte {
+func (t *transmitter) reserve(to *datasheet.MAC, n int) []byte {
 	if t.held && (!t.timed || t.published) || t.waiting&filterTransmit != 0 {
 		return nil
 	}
@@ -421,7 +421,7 @@ func (t *transmitter) reserve(to *descriptors.MAC, n int) []byte {
 }
 
 // toward says to which station the next frame goes.
-func (t *transmitter) toward(to *descriptors.MAC) {
+func (t *transmitter) toward(to *datasheet.MAC) {
 	if t.peers != nil {
 		t.peers.Toward(*to)
 	}
@@ -429,19 +429,19 @@ func (t *transmitter) toward(to *descriptors.MAC) {
 
 // send sends a frame of no established connection, with a body unless that is nil, and
 // zeros behind that up to h.Length. It returns false if the wire takes no more now.
-func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody) bool {
+func (t *transmitter) send(h *datasheet.Header, body *datasheet.ConnectBody) bool {
 	if body != nil {
-		h.Length = max(h.Length, descriptors.ConnectBodySize)
+		h.Length = max(h.Length, datasheet.ConnectBodySize)
 	}
-	buf := t.reserve(&h.Destination, descriptors.HeaderSize+int(h.Length))
+	buf := t.reserve(&h.Destination, datasheet.HeaderSize+int(h.Length))
 	if buf == nil {
 		return false
 	}
 	t.sign(h)
-	*descriptors.HeaderAt(buf) = *h
+	*datasheet.HeaderAt(buf) = *h
 	if body != nil {
-		*descriptors.ConnectBodyAt(buf[descriptors.HeaderSize:]) = *body
-		clear(buf[descriptors.HeaderSize+descriptors.ConnectBodySize:])
+		*datasheet.ConnectBodyAt(buf[datasheet.HeaderSize:]) = *body
+		clear(buf[datasheet.HeaderSize+datasheet.ConnectBodySize:])
 	}
 	t.launch(buf)
 	return true
@@ -449,18 +449,18 @@ func (t *transmitter) send(h *descriptors.Header, body *descriptors.ConnectBody)
 
 // sendAck sends an acknowledgement or a probe, which on an unreliable connection
 // only say that this end lives. It returns false if the wire takes no more now.
-func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
-	buf := t.reserve(&ep.remote.mac, descriptors.HeaderSize)
+func (t *transmitter) sendAck(ep *endpoint, which datasheet.FrameType) bool {
+	buf := t.reserve(&ep.remote.mac, datasheet.HeaderSize)
 	if buf == nil {
 		return false
 	}
-	h := descriptors.HeaderAt(buf)
+	h := datasheet.HeaderAt(buf)
 	*h = ep.outline
 	h.Type = which
 	if r := ep.rel; r != nil {
 		r.tell(r.credit())
 		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
-		if w := r.window; w != nil && which == descriptors.FrameAck {
+		if w := r.window; w != nil && which == datasheet.FrameAck {
 			h.Extent, h.Offset, h.Message, h.Immediate = uint32(w.have), uint32(w.have>>32), w.twice, w.came
 		}
 	}
@@ -471,19 +471,19 @@ func (t *transmitter) sendAck(ep *endpoint, which descriptors.FrameType) bool {
 // launch sends a complete frame, unless a program drops it: then it is as if it
 // had been lost.
 func (t *transmitter) launch(buf []byte) {
-	t.dropped = t.hooks&filterTransmit != 0 && !t.published && !t.filter(buf, descriptors.HeaderAt(buf).SourceEndpoint)
+	t.dropped = t.hooks&filterTransmit != 0 && !t.published && !t.filter(buf, datasheet.HeaderAt(buf).SourceEndpoint)
 	if t.dropped {
 		t.progress++
-		t.count(descriptors.CounterFramesDropped, 1)
+		t.count(datasheet.CounterFramesDropped, 1)
 		return
 	}
 	if t.checksum {
-		descriptors.HeaderAt(buf).Checksum = descriptors.FrameChecksumOf(buf)
+		datasheet.HeaderAt(buf).Checksum = datasheet.FrameChecksumOf(buf)
 	}
 	if t.hooks&watching != 0 {
 		t.show(true, buf)
 	}
-	t.handOver(int(descriptors.HeaderAt(buf).Length))
+	t.handOver(int(datasheet.HeaderAt(buf).Length))
 }
 
 // handOver gives the wire a frame that stands for n bytes of payload.
@@ -496,8 +496,8 @@ func (t *transmitter) handOver(n int) {
 func (t *transmitter) handed(n int) {
 	t.events, t.dropped = t.events|t.departs, false
 	t.progress++
-	t.count(descriptors.CounterFramesSent, 1)
-	t.count(descriptors.CounterBytesSent, uint64(n))
+	t.count(datasheet.CounterFramesSent, 1)
+	t.count(datasheet.CounterBytesSent, uint64(n))
 }
 
 // flush lets the peers see the frames that were handed to the wire.
@@ -509,36 +509,36 @@ func (t *transmitter) flush() {
 }
 
 // unlikeSends are the control bits of descriptors that are not begun like sends.
-const unlikeSends = descriptors.ControlOpMask | descriptors.ControlQueueFence
+const unlikeSends = datasheet.ControlOpMask | datasheet.ControlQueueFence
 
 // beginRDMA prepares the frames of an operation.
 func (m *sending) beginRDMA() {
 	switch m.control.bits.Op() {
-	case descriptors.OpRDMAWrite:
-		m.frames = descriptors.FrameWrite
-	case descriptors.OpRDMARead:
+	case datasheet.OpRDMAWrite:
+		m.frames = datasheet.FrameWrite
+	case datasheet.OpRDMARead:
 		// A request carries none of the bytes: it is the frame behind the last of them.
-		m.frames, m.cut, m.awaits = descriptors.FrameReadRequest, m.total, m.total
+		m.frames, m.cut, m.awaits = datasheet.FrameReadRequest, m.total, m.total
 	}
 }
 
 // extend makes a data frame one of an RDMA operation.
-func (m *sending) extend(h *descriptors.Header, x *descriptors.Extension) {
-	h.Type, *x = m.frames, descriptors.Extension{}
-	if m.frames != descriptors.FrameReadResponse {
+func (m *sending) extend(h *datasheet.Header, x *datasheet.Extension) {
+	h.Type, *x = m.frames, datasheet.Extension{}
+	if m.frames != datasheet.FrameReadResponse {
 		to := m.target()
 		x.Address, x.Handle = to.address, to.handle
 	}
 	switch m.frames {
-	case descriptors.FrameWrite:
+	case datasheet.FrameWrite:
 		if h.Offset == 0 {
 			m.request = h.PSN
 		}
 		x.Request = m.request
-	case descriptors.FrameReadRequest:
-		h.Flags &^= descriptors.FrameFirst | descriptors.FrameLast
+	case datasheet.FrameReadRequest:
+		h.Flags &^= datasheet.FrameFirst | datasheet.FrameLast
 		h.Offset = 0
-	case descriptors.FrameReadResponse:
+	case datasheet.FrameReadResponse:
 		x.Request = m.request
 	}
 }
@@ -546,18 +546,18 @@ func (m *sending) extend(h *descriptors.Header, x *descriptors.Extension) {
 // takesReceive reports whether the message takes a receive of the peer.
 func (m *sending) takesReceive() bool {
 	bits := m.control.bits
-	return bits.Op() == descriptors.OpSend || bits.Op() == descriptors.OpRDMAWrite && bits&descriptors.ControlImmediate != 0
+	return bits.Op() == datasheet.OpSend || bits.Op() == datasheet.OpRDMAWrite && bits&datasheet.ControlImmediate != 0
 }
 
 // launchRaw sends a complete raw frame. It refuses one of our own protocol, which
 // could be mistaken for another endpoint's.
-func (t *transmitter) launchRaw(ep *endpoint, buf []byte) descriptors.Status {
+func (t *transmitter) launchRaw(ep *endpoint, buf []byte) datasheet.Status {
 	if !isRaw(buf) {
-		return descriptors.StatusFormatError
+		return datasheet.StatusFormatError
 	}
 	if t.asks(HookFilterTransmit) && (!t.filter(buf, ep.id) || !isRaw(buf)) {
 		t.progress++
-		t.count(descriptors.CounterFramesDropped, 1)
+		t.count(datasheet.CounterFramesDropped, 1)
 		return 0
 	}
 	if t.hooks&watching != 0 {

@@ -3,7 +3,7 @@ package engine
 import (
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // space is a port with room for some frames, which nobody receives.
@@ -32,7 +32,7 @@ type talker struct {
 
 func (k talker) transmit(ep *endpoint, budget int) bool {
 	for ; budget > 0 && *k.left > 0; budget-- {
-		if !k.t.sendAck(ep, descriptors.FrameAck) {
+		if !k.t.sendAck(ep, datasheet.FrameAck) {
 			return true
 		}
 		*k.left--
@@ -53,9 +53,9 @@ func TestTransmitTurns(t *testing.T) {
 	tx, wire := newTestTransmitter(1 << 20)
 	left := [3]int{transmitQuantum + 1, 2, 5}
 	for i := range left {
-		ep := &endpoint{id: uint32(i), kind: talker{t: tx, left: &left[i]}, state: descriptors.StateConnected}
+		ep := &endpoint{id: uint32(i), kind: talker{t: tx, left: &left[i]}, state: datasheet.StateConnected}
 		if i == 2 {
-			ep.state = descriptors.StateError // its turn comes too late
+			ep.state = datasheet.StateError // its turn comes too late
 		}
 		tx.ready.add(ep)
 	}
@@ -70,8 +70,8 @@ func TestTransmitTurns(t *testing.T) {
 	if tx.flush(); wire.flushed != 1 {
 		t.Errorf("the wire was flushed %d times", wire.flushed)
 	}
-	if tx.own[descriptors.CounterFramesSent] != transmitQuantum+3 {
-		t.Errorf("%d frames were counted", tx.own[descriptors.CounterFramesSent])
+	if tx.own[datasheet.CounterFramesSent] != transmitQuantum+3 {
+		t.Errorf("%d frames were counted", tx.own[datasheet.CounterFramesSent])
 	}
 }
 
@@ -80,7 +80,7 @@ func TestTransmitTurns(t *testing.T) {
 func TestTransmitWaits(t *testing.T) {
 	tx, wire := newTestTransmitter(1)
 	left := 3
-	tx.ready.add(&endpoint{kind: talker{t: tx, left: &left}, state: descriptors.StateConnected})
+	tx.ready.add(&endpoint{kind: talker{t: tx, left: &left}, state: datasheet.StateConnected})
 	if !tx.transmit() || left != 2 {
 		t.Fatalf("%d frames are left", left)
 	}
@@ -90,7 +90,7 @@ func TestTransmitWaits(t *testing.T) {
 		t.Fatalf("a frame was sent that a program was to see")
 	}
 	tx.waiting = 0
-	if tx.held = true; tx.reserve(&descriptors.MAC{}, 0) != nil {
+	if tx.held = true; tx.reserve(&datasheet.MAC{}, 0) != nil {
 		t.Fatal("there is room while a frame is held")
 	}
 	if tx.held = false; !tx.transmit() || left != 0 {

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/descriptors"
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // unreliable is the state of a connected endpoint whose messages are not
 // acknowledged.
@@ -8,10 +8,10 @@ type unreliable struct {
 	out      sending
 	nextSend uint32 // number of the next message
 
-	in      receipt            // open from a message's first frame on until its last, or until one is missing
-	next    uint32             // number of the first message that has not begun to come
-	receive bool               // a receive descriptor is in work
-	fetched descriptors.Status // of that descriptor
+	in      receipt          // open from a message's first frame on until its last, or until one is missing
+	next    uint32           // number of the first message that has not begun to come
+	receive bool             // a receive descriptor is in work
+	fetched datasheet.Status // of that descriptor
 
 	liveness
 	probes bool // the peer answers probes
@@ -20,8 +20,8 @@ type unreliable struct {
 // unreliableVI is the kind of VIs whose messages are not acknowledged.
 type unreliableVI struct{ vi }
 
-func (k unreliableVI) open(ep *endpoint, peer *descriptors.ConnectBody) {
-	ep.unrel = &unreliable{liveness: liveness{heard: k.now}, probes: peer.Options&descriptors.ConnectProbes != 0}
+func (k unreliableVI) open(ep *endpoint, peer *datasheet.ConnectBody) {
+	ep.unrel = &unreliable{liveness: liveness{heard: k.now}, probes: peer.Options&datasheet.ConnectProbes != 0}
 }
 
 // transmit implements kind, for raw frames too.
@@ -57,30 +57,30 @@ func (k unreliableVI) transmit(ep *endpoint, budget int) bool {
 func (k unreliableVI) sent(ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) {
 	if m.cut += n; m.cut == m.total {
 		m.begun = false
-		k.count(descriptors.CounterMessagesSent, 1)
+		k.count(datasheet.CounterMessagesSent, 1)
 		ep.kind.complete(ep, &ep.send, &m.layout, m.total, 0, 0)
 	}
 }
 
-func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st descriptors.Status) {
+func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st datasheet.Status) {
 	m.begun = false
 	ep.kind.complete(ep, &ep.send, &m.layout, 0, 0, st)
 }
 
 // take implements kind. Messages are taken whole, in order of their frames and of their
 // numbers, or not at all.
-func (k unreliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdict {
+func (k unreliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
 	u := ep.unrel
 	u.hear(&k.clock)
 	switch h.Type {
-	case descriptors.FrameData:
-	case descriptors.FrameProbe:
-		k.tx.sendAck(ep, descriptors.FrameAck) // if there is no room the peer asks again
+	case datasheet.FrameData:
+	case datasheet.FrameProbe:
+		k.tx.sendAck(ep, datasheet.FrameAck) // if there is no room the peer asks again
 		return taken
-	case descriptors.FrameAck:
+	case datasheet.FrameAck:
 		return taken
-	case descriptors.FrameWrite:
-		if ep.rights&descriptors.AccessRDMAWrite == 0 || k.rx.extension.Request != 0 {
+	case datasheet.FrameWrite:
+		if ep.rights&datasheet.AccessRDMAWrite == 0 || k.rx.extension.Request != 0 {
 			return refused
 		}
 	default:
@@ -90,22 +90,22 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdic
 	switch {
 	case h.Length == 0 && h.Extent != 0, uint64(h.Offset)+uint64(h.Length) > uint64(h.Extent), h.Extent < ep.shortest:
 		return refused
-	case h.Flags&descriptors.FrameFirst != 0:
+	case h.Flags&datasheet.FrameFirst != 0:
 		if h.Offset != 0 || h.Extent > ep.maxTransfer || int32(h.Message-u.next) < 0 {
 			return refused
 		}
 		u.next, in.open = h.Message+1, false
 		in.extent, in.received, in.immediate, in.flags = h.Extent, 0, 0, 0
-		in.written = h.Type == descriptors.FrameWrite
-		if in.written && h.Flags&descriptors.FrameImmediate == 0 {
+		in.written = h.Type == datasheet.FrameWrite
+		if in.written && h.Flags&datasheet.FrameImmediate == 0 {
 			in.open, in.status = true, 0
 			break
 		}
 		if !u.receive {
 			if !k.rx.takeReceive(ep, in) {
-				k.count(descriptors.CounterReceiveQueueEmpty, 1)
+				k.count(datasheet.CounterReceiveQueueEmpty, 1)
 				if ep.plain && ep.kind.connects() { // others may lose too many for an event each
-					k.event(descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: descriptors.NoCQ})
+					k.event(datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: datasheet.NoCQ})
 				}
 				return taken
 			}
@@ -116,7 +116,7 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdic
 			break
 		}
 		in.status = ep.kind.destination(ep, in, u.fetched, h)
-	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received || in.written != (h.Type == descriptors.FrameWrite):
+	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received || in.written != (h.Type == datasheet.FrameWrite):
 		// It is of another message, or a copy of what has come.
 		return refused
 	case h.Offset > in.received:
@@ -134,13 +134,13 @@ func (k unreliableVI) take(ep *endpoint, h *descriptors.Header, _ []byte) verdic
 }
 
 // placed implements kind: the message is complete if it is whole.
-func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
+func (k unreliableVI) placed(ep *endpoint, h *datasheet.Header) {
 	u := ep.unrel
 	in := &u.in
 	in.take(h, k.rx.status)
 	if in.written {
-		in.flags |= descriptors.StatusOpRDMAWrite
-		if in.flags&descriptors.StatusImmediate == 0 {
+		in.flags |= datasheet.StatusOpRDMAWrite
+		if in.flags&datasheet.StatusImmediate == 0 {
 			k.placedWrite(ep, h, in)
 			return
 		}
@@ -153,13 +153,13 @@ func (k unreliableVI) placed(ep *endpoint, h *descriptors.Header) {
 	if in.status != 0 {
 		length = 0
 	} else {
-		k.count(descriptors.CounterMessagesReceived, 1)
+		k.count(datasheet.CounterMessagesReceived, 1)
 	}
 	ep.kind.complete(ep, &ep.recv, &in.layout, length, in.immediate, in.status|in.flags)
 }
 
 // flush implements kind.
-func (k unreliableVI) flush(ep *endpoint, first descriptors.Status) {
+func (k unreliableVI) flush(ep *endpoint, first datasheet.Status) {
 	if u := ep.unrel; u != nil && u.out.begun {
 		k.failed(ep, &u.out, false, first)
 	}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // one are the flags of a message of one frame.
-const one = descriptors.FrameFirst | descriptors.FrameLast
+const one = datasheet.FrameFirst | datasheet.FrameLast
 
 // TestFramesOfNoMessage: frames that neither begin a message nor go on with one do
 // nothing, whether a message has come before or not, and however empty they are.
@@ -27,9 +27,9 @@ func TestFramesOfNoMessage(t *testing.T) {
 				for m := range uint32(3) {
 					for range 17 {
 						x.send(0, 0, m, 0, 0, nil)
-						x.send(0, descriptors.FrameLast, m, 5, 5, nil)
-						x.send(0, descriptors.FrameLast, m, 5, 0, nil)
-						x.send(0, descriptors.FrameLast, m, 5, 0, []byte("again"))
+						x.send(0, datasheet.FrameLast, m, 5, 5, nil)
+						x.send(0, datasheet.FrameLast, m, 5, 0, nil)
+						x.send(0, datasheet.FrameLast, m, 5, 0, []byte("again"))
 					}
 				}
 				if c := x.counts(); c.RecvCompleted != before {
@@ -46,12 +46,12 @@ func TestEmptyPartsOfAMessage(t *testing.T) {
 	x := newImpostor(t, unreliableVI)
 	d, in := x.p.descriptor(100)
 	x.p.postRecv(d)
-	x.send(0, descriptors.FrameFirst, 0, 5, 0, nil) // begins nothing
-	x.send(0, descriptors.FrameLast, 0, 5, 0, []byte("wrong"))
-	x.send(0, descriptors.FrameFirst, 1, 5, 0, []byte("go"))
+	x.send(0, datasheet.FrameFirst, 0, 5, 0, nil) // begins nothing
+	x.send(0, datasheet.FrameLast, 0, 5, 0, []byte("wrong"))
+	x.send(0, datasheet.FrameFirst, 1, 5, 0, []byte("go"))
 	x.send(0, 0, 1, 5, 2, nil)
-	x.send(0, descriptors.FrameLast, 1, 5, 2, []byte("od!"))
-	x.send(0, descriptors.FrameLast, 1, 5, 5, nil)
+	x.send(0, datasheet.FrameLast, 1, 5, 2, []byte("od!"))
+	x.send(0, datasheet.FrameLast, 1, 5, 5, nil)
 	if d.Status().Failed() || string(in[0][:d.Length()]) != "good!" {
 		t.Errorf("%v, %q", d.Status(), in[0][:d.Length()])
 	}
@@ -83,9 +83,9 @@ func (x *impostor) deliveries(n int, act func()) (got []string) {
 // TestCopiesAndLateOnes: a message that has come before, or before which a later one
 // has come, is not delivered, and does not disturb the one that is being received.
 func TestCopiesAndLateOnes(t *testing.T) {
-	const f, l = descriptors.FrameFirst, descriptors.FrameLast
+	const f, l = datasheet.FrameFirst, datasheet.FrameLast
 	type frame struct {
-		flags          descriptors.FrameFlags
+		flags          datasheet.FrameFlags
 		message        uint32
 		extent, offset uint32
 		payload        string
@@ -133,7 +133,7 @@ func TestCopyOfADroppedMessage(t *testing.T) {
 	}); fmt.Sprint(got) != "[b]" {
 		t.Errorf("arrived: %q", got)
 	}
-	if n := x.w.b.e.Counter(descriptors.CounterReceiveQueueEmpty); n != 1 || len(x.w.b.events) != 1 {
+	if n := x.w.b.e.Counter(datasheet.CounterReceiveQueueEmpty); n != 1 || len(x.w.b.events) != 1 {
 		t.Errorf("%d messages dropped, %d events", n, len(x.w.b.events))
 	}
 }

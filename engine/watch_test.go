@@ -4,23 +4,23 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // payloads has the payload of each data frame that was shown, by whether it was sent.
 type payloads map[bool][]byte
 
 func (p payloads) see(sent bool, frame []byte) {
-	if h := descriptors.HeaderAt(frame); isData(frame) {
-		p[sent] = append(p[sent], frame[descriptors.HeaderSize:descriptors.HeaderSize+int(h.Length)]...)
+	if h := datasheet.HeaderAt(frame); isData(frame) {
+		p[sent] = append(p[sent], frame[datasheet.HeaderSize:datasheet.HeaderSize+int(h.Length)]...)
 	}
 }
 
 // TestWatch: who watches sees all bytes of messages, both ways, also those that would be lent or
 // come in parts, and the messages arrive. Later nothing is seen, and what was lent before is again.
 func TestWatch(t *testing.T) {
-	levels(t, func(t *testing.T, level descriptors.Reliability, change func(*descriptors.CreateEndpointBody)) {
+	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for wire, o := range map[string]option{"whole frames": func(*engine.Config, *port) {}, "in parts": inParts(nil)} {
 			t.Run(wire, func(t *testing.T) {
 				w, v, p, a, _ := lentPair(t, 8192, change, o)
@@ -45,7 +45,7 @@ func TestWatch(t *testing.T) {
 							t.Errorf("receiver: %d bytes seen of %d, %d sent ones", len(seen[false]), len(sent), len(seen[true]))
 						}
 					default:
-						if lends := a.lent != lent; lends != (level != descriptors.Unreliable) {
+						if lends := a.lent != lent; lends != (level != datasheet.Unreliable) {
 							t.Errorf("afterwards it lends: %v", lends)
 						}
 					}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // world is two NICs on one wire, with memory and time of their own. Nothing in
@@ -45,8 +46,8 @@ type node struct {
 	calls   bool     // doorbells are calls into the engine
 	brk     uint64
 	nextID  uint16
-	replies map[uint16]descriptors.AdminEntry
-	events  []descriptors.Event
+	replies map[uint16]datasheet.AdminEntry
+	events  []datasheet.Event
 	irqs    map[uint16]int
 }
 
@@ -105,9 +106,9 @@ func (n *node) Window(iova, size uint64, write bool) ([]byte, error) {
 }
 func (n *node) Generation() uint64      { return n.gen }
 func (n *node) Interrupt(vector uint16) { n.irqs[vector]++ }
-func (n *node) AdminEntry(e *descriptors.AdminEntry) {
-	if e.Kind == descriptors.EntryEvent {
-		n.events = append(n.events, *descriptors.Reply[descriptors.Event](e))
+func (n *node) AdminEntry(e *datasheet.AdminEntry) {
+	if e.Kind == datasheet.EntryEvent {
+		n.events = append(n.events, *datasheet.Reply[datasheet.Event](e))
 		return
 	}
 	n.replies[e.ID] = *e
@@ -131,8 +132,8 @@ func newWorld(t testing.TB, options ...option) *world {
 }
 
 func (w *world) newNode(number byte, p *port, options []option) *node {
-	n := &node{w: w, port: p, replies: map[uint16]descriptors.AdminEntry{}, irqs: map[uint16]int{}}
-	c := engine.Config{Port: p, Memory: n, Host: n, MAC: descriptors.MAC{2, 0, 0, 0, 0, number},
+	n := &node{w: w, port: p, replies: map[uint16]datasheet.AdminEntry{}, irqs: map[uint16]int{}}
+	c := engine.Config{Port: p, Memory: n, Host: n, MAC: datasheet.MAC{2, 0, 0, 0, 0, number},
 		Clock: func() time.Duration { return w.now }, Rand: rand.NewChaCha8([32]byte{number})}
 	for _, o := range options {
 		o(&c, p)
@@ -203,16 +204,16 @@ func (n *node) alloc(size int) (mem []byte, address, iova uint64) {
 }
 
 // start hands a command to the NIC and returns its id.
-func start[T descriptors.CommandBody](n *node, op descriptors.Opcode, body T) uint16 {
+func start[T datasheet.CommandBody](n *node, op datasheet.Opcode, body T) uint16 {
 	n.nextID++
-	c := descriptors.Command{Opcode: op, ID: n.nextID}
-	*descriptors.Body[T](&c) = body
+	c := datasheet.Command{Opcode: op, ID: n.nextID}
+	*datasheet.Body[T](&c) = body
 	n.e.Execute(&c)
 	return n.nextID
 }
 
 // wait returns the reply to a command.
-func (n *node) wait(id uint16) descriptors.AdminEntry {
+func (n *node) wait(id uint16) datasheet.AdminEntry {
 	n.w.t.Helper()
 	n.w.run("the reply to a command", func() bool { _, ok := n.replies[id]; return ok })
 	r := n.replies[id]
@@ -221,20 +222,20 @@ func (n *node) wait(id uint16) descriptors.AdminEntry {
 }
 
 // do has a command carried out that must succeed.
-func do[T descriptors.CommandBody](n *node, op descriptors.Opcode, body T) *descriptors.AdminEntry {
+func do[T datasheet.CommandBody](n *node, op datasheet.Opcode, body T) *datasheet.AdminEntry {
 	n.w.t.Helper()
 	r := n.wait(start(n, op, body))
-	if r.Result != descriptors.ResultSuccess {
+	if r.Result != datasheet.ResultSuccess {
 		n.w.t.Fatalf("%v: %v (field %d)", op, r.Result, r.Field)
 	}
 	return &r
 }
 
 // memory registers all of a node's memory.
-func (n *node) memory(tag uint32, access descriptors.Access) uint32 {
-	r := do(n, descriptors.OpRegisterMemory, descriptors.RegisterMemoryBody{
+func (n *node) memory(tag uint32, access datasheet.Access) uint32 {
+	r := do(n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 		Address: hostBase, Length: uint64(len(n.mem)), IOVA: busBase, Ptag: tag, Access: access})
-	return descriptors.Reply[descriptors.RegionReply](r).Handle
+	return datasheet.Reply[datasheet.RegionReply](r).Handle
 }
 
 // vi is an endpoint and its queues.
@@ -246,26 +247,26 @@ type vi struct {
 }
 
 type queue struct {
-	tokens   []descriptors.Token
+	tokens   []datasheet.Token
 	producer uint32
 	posted   []*descriptors.Descriptor
 }
 
 const queueLog2 = 6
 
-func (n *node) newVI(handle uint32, change func(*descriptors.CreateEndpointBody)) *vi {
+func (n *node) newVI(handle uint32, change func(*datasheet.CreateEndpointBody)) *vi {
 	n.w.t.Helper()
 	v := &vi{n: n, handle: handle}
-	sendMem, _, sendIOVA := n.alloc(descriptors.TokenSize << queueLog2)
-	recvMem, _, recvIOVA := n.alloc(descriptors.TokenSize << queueLog2)
-	v.send.tokens, v.recv.tokens = descriptors.TokensAt(sendMem), descriptors.TokensAt(recvMem)
-	body := descriptors.CreateEndpointBody{SendIOVA: sendIOVA, RecvIOVA: recvIOVA, MaxTransfer: descriptors.MaxTransfer,
-		SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ, SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector,
-		Kind: descriptors.KindVI, Reliability: descriptors.ReliableDelivery, SendLog2: queueLog2, RecvLog2: queueLog2}
+	sendMem, _, sendIOVA := n.alloc(datasheet.TokenSize << queueLog2)
+	recvMem, _, recvIOVA := n.alloc(datasheet.TokenSize << queueLog2)
+	v.send.tokens, v.recv.tokens = datasheet.TokensAt(sendMem), datasheet.TokensAt(recvMem)
+	body := datasheet.CreateEndpointBody{SendIOVA: sendIOVA, RecvIOVA: recvIOVA, MaxTransfer: datasheet.MaxTransfer,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector,
+		Kind: datasheet.KindVI, Reliability: datasheet.ReliableDelivery, SendLog2: queueLog2, RecvLog2: queueLog2}
 	if change != nil {
 		change(&body)
 	}
-	v.id = descriptors.Reply[descriptors.EndpointCreated](do(n, descriptors.OpCreateEndpoint, body)).Endpoint
+	v.id = datasheet.Reply[datasheet.EndpointCreated](do(n, datasheet.OpCreateEndpoint, body)).Endpoint
 	return v
 }
 
@@ -295,7 +296,7 @@ func (v *vi) post(q *queue, kind uint64, ds ...*descriptors.Descriptor) {
 		q.posted = append(q.posted, d)
 		q.producer++
 	}
-	at := descriptors.EndpointPage(v.id) + kind
+	at := datasheet.EndpointPage(v.id) + kind
 	if v.n.calls {
 		v.n.e.Ringer(at)(q.producer)
 		return
@@ -304,15 +305,15 @@ func (v *vi) post(q *queue, kind uint64, ds ...*descriptors.Descriptor) {
 }
 
 func (v *vi) postSend(ds ...*descriptors.Descriptor) {
-	v.post(&v.send, descriptors.DoorbellSend, ds...)
+	v.post(&v.send, datasheet.DoorbellSend, ds...)
 }
 func (v *vi) postRecv(ds ...*descriptors.Descriptor) {
-	v.post(&v.recv, descriptors.DoorbellRecv, ds...)
+	v.post(&v.recv, datasheet.DoorbellRecv, ds...)
 }
 
 // message sends data from v to the peer w in one segment and returns both
 // statuses.
-func message(v, w *vi, data []byte) (sent, received descriptors.Status, got []byte) {
+func message(v, w *vi, data []byte) (sent, received datasheet.Status, got []byte) {
 	v.n.w.t.Helper()
 	s, out := v.descriptor(len(data))
 	r, in := w.descriptor(len(data))
@@ -323,7 +324,7 @@ func message(v, w *vi, data []byte) (sent, received descriptors.Status, got []by
 	return s.Status(), r.Status(), in[0][:min(int(r.Length()), len(in[0]))]
 }
 
-func disc(name string) (d descriptors.Discriminator) {
+func disc(name string) (d datasheet.Discriminator) {
 	d.Len = uint8(copy(d.Data[:], name))
 	return d
 }
@@ -331,19 +332,19 @@ func disc(name string) (d descriptors.Discriminator) {
 // connect connects v as the client to w as the server.
 func connect(v, w *vi) {
 	v.n.w.t.Helper()
-	wait := start(w.n, descriptors.OpConnectWait, descriptors.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
-	req := start(v.n, descriptors.OpConnectRequest, descriptors.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
+	wait := start(w.n, datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
+	req := start(v.n, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
 		RemoteMAC: w.n.e.MAC(), Remote: disc("test"), Local: disc("client")})
 	r := w.n.wait(wait)
-	c := descriptors.Reply[descriptors.ConnectionReply](&r)
-	do(w.n, descriptors.OpConnectAccept, descriptors.ConnectAcceptBody{Connection: c.Connection, Endpoint: w.id, TimeoutMS: 10_000})
-	if r := v.n.wait(req); r.Result != descriptors.ResultSuccess {
+	c := datasheet.Reply[datasheet.ConnectionReply](&r)
+	do(w.n, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c.Connection, Endpoint: w.id, TimeoutMS: 10_000})
+	if r := v.n.wait(req); r.Result != datasheet.ResultSuccess {
 		v.n.w.t.Fatalf("connect: %v", r.Result)
 	}
 }
 
 // pair is a world with one connected VI at each end.
-func pair(t testing.TB, change func(*descriptors.CreateEndpointBody), options ...option) (w *world, v, p *vi) {
+func pair(t testing.TB, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, v, p *vi) {
 	t.Helper()
 	w = newWorld(t, options...)
 	v = w.a.newVI(w.a.memory(0, 0), change)

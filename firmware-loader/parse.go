@@ -9,10 +9,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Parse reads an image. b may hold anything: Parse allocates at most a small
@@ -61,7 +61,7 @@ func parse(b []byte, file *elfimage.File, note *elfimage.Note) (*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	var h descriptors.ImageHeader
+	var h datasheet.ImageHeader
 	if _, err := binary.Decode(s.flat, binary.LittleEndian, &h); err != nil {
 		return nil, err
 	}

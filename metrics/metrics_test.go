@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/metrics"
 )
@@ -44,7 +44,7 @@ func nic(t testing.TB, vis int) *driver.NIC {
 	}
 	t.Cleanup(func() { n.Close() })
 	for range vis {
-		if _, err := n.CreateVI(t.Context(), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: descriptors.Unreliable}, nil, nil); err != nil {
+		if _, err := n.CreateVI(t.Context(), driver.VIAttributes{MaxTransfer: 64, SendDepth: 8, RecvDepth: 4, Reliability: datasheet.Unreliable}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -73,7 +73,7 @@ func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint6
 		if i > 0 && compareHosts(h.address, x.hosts[i-1].address) == 0 {
 			return nil, optionError("Cooperation.Hosts", h.name+" twice", "each once")
 		}
-		if self != nil && h.address.Discriminator == self.Discriminator && (h.address.MAC == self.MAC || h.address.MAC == descriptors.Broadcast) {
+		if self != nil && h.address.Discriminator == self.Discriminator && (h.address.MAC == self.MAC || h.address.MAC == datasheet.Broadcast) {
 			x.self = i
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // maxCalls bounds the calls of a Caller that are under way: each has an entry of the NIC's
 // payload table.
-const maxCalls = descriptors.PayloadEntries
+const maxCalls = datasheet.PayloadEntries
 
 // Caller makes calls over a ring whose other end is in Serve: 256 at a time at most. Its
 // methods may be called from several goroutines. The ring must have no other use meanwhile.

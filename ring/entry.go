@@ -4,8 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Entry is one entry of a ring: a message of MessageSize bytes, and a frame. The program owns
@@ -21,7 +21,7 @@ type Entry struct {
 	at      int    // the offset for Reserve and Scan
 
 	frame   Frame
-	payload descriptors.DataSegment // the frame in the NIC's terms
+	payload datasheet.DataSegment // the frame in the NIC's terms
 	length  int
 	tag     uint32
 	tagged  bool
@@ -156,7 +156,7 @@ func (e *Entry) Detach() (Frame, error) {
 		return Frame{}, err
 	}
 	f := e.frame
-	e.frame, e.payload, e.done = Frame{}, descriptors.DataSegment{}, nil
+	e.frame, e.payload, e.done = Frame{}, datasheet.DataSegment{}, nil
 	if !e.receive {
 		e.length = 0
 	}

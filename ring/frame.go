@@ -3,7 +3,7 @@ package ring
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -27,19 +27,19 @@ func (f Frame) Bytes() []byte {
 }
 
 // segment describes f for the NIC, which may write to it if written is set.
-func (r *Ring) segment(op string, f Frame, written bool) (descriptors.DataSegment, error) {
+func (r *Ring) segment(op string, f Frame, written bool) (datasheet.DataSegment, error) {
 	m := f.Memory
 	if m == nil {
 		if f.Length != 0 {
-			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes of no memory", f.Length)
+			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes of no memory", f.Length)
 		}
-		return descriptors.DataSegment{}, nil
+		return datasheet.DataSegment{}, nil
 	}
 	if f.Offset < 0 || f.Length < 0 || f.Offset > m.Size() || f.Length > m.Size()-f.Offset {
-		return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, m.Size())
+		return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, m.Size())
 	}
 	if m.Bytes() == nil {
-		return descriptors.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is closed")
+		return datasheet.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is closed")
 	}
 	known := &r.sendable
 	if written {
@@ -48,13 +48,13 @@ func (r *Ring) segment(op string, f Frame, written bool) (descriptors.DataSegmen
 	if !known.contains(m) {
 		switch a := m.Attributes(); {
 		case a.Ptag != r.options.Ptag:
-			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidPtag, "ring and memory must have the same protection tag", "")
+			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidPtag, "ring and memory must have the same protection tag", "")
 		case written && a.ReadOnly:
-			return descriptors.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "the memory is read-only")
+			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "the memory is read-only")
 		}
 		known.add(m)
 	}
-	return descriptors.DataSegment{Address: m.Address() + uint64(f.Offset), Handle: m.Handle(), Length: uint32(f.Length)}, nil
+	return datasheet.DataSegment{Address: m.Address() + uint64(f.Offset), Handle: m.Handle(), Length: uint32(f.Length)}, nil
 }
 
 // memories remembers a few memories that a ring may use, as asking takes a lock of the NIC. The

@@ -3,14 +3,14 @@ package ring
 import (
 	"math"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 const (
 	// MessageSize is the size in bytes of a message. All of it always travels.
-	MessageSize = descriptors.RingMessage
+	MessageSize = datasheet.RingMessage
 	// NoPayload as MaxPayload: messages carry no payload. As FrameSize: receive entries have
 	// no frame at first.
 	NoPayload = -1

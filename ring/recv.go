@@ -6,10 +6,11 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-var noPayload descriptors.DataSegment
+var noPayload datasheet.DataSegment
 
 // GetRecv returns the entry of the next message. If there is none it fails at once with
 // via.ErrNotDone, bare. Once the connection has ended, and all messages have been got, it fails
@@ -19,11 +20,11 @@ func (r *Ring) GetRecv() (*Entry, error) {
 	s := &r.recv
 	s.mu.Lock()
 	c, err := r.d.RecvDone()
-	if err == driver.ErrNotDone {
+	if err == descriptors.ErrNotDone {
 		s.mu.Unlock()
 		return nil, via.ErrNotDone
 	}
-	if err == driver.ErrQueueEmpty {
+	if err == descriptors.ErrQueueEmpty {
 		s.mu.Unlock()
 		if err := r.broken(); err != nil {
 			return nil, err
@@ -90,7 +91,7 @@ func (r *Ring) Wait(ctx context.Context) (*Entry, error) {
 			return e, err
 		}
 		err = r.d.WaitRecv(ctx, nil)
-		if lost := r.broken(); err == driver.ErrQueueEmpty && lost == nil {
+		if lost := r.broken(); err == descriptors.ErrQueueEmpty && lost == nil {
 			return nil, err
 		}
 		if err := r.waited(err); err != nil {
@@ -106,7 +107,7 @@ func (r *Ring) wait(ctx context.Context, early *driver.Signal) error {
 
 // waited returns the outcome of a wait of the driver.
 func (r *Ring) waited(err error) error {
-	if err == nil || err == driver.ErrQueueEmpty {
+	if err == nil || err == descriptors.ErrQueueEmpty {
 		return r.broken()
 	}
 	return r.failed("wait for ring", err)
@@ -121,7 +122,7 @@ func (r *Ring) SetPlace(tag uint32, f Frame) error {
 		return err
 	}
 	if payload.Handle == 0 {
-		return r.refuse(op, driver.ErrInvalidParameter, "", "no memory")
+		return r.refuse(op, descriptors.ErrInvalidParameter, "", "no memory")
 	}
 	return r.d.SetPlace(tag, payload)
 }

@@ -3,7 +3,7 @@ package ring
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -27,7 +27,7 @@ type Request struct {
 	answer   [MaxRequest]byte
 	size     int
 	frame    Frame
-	payload  descriptors.DataSegment
+	payload  datasheet.DataSegment
 	done     func()
 	held     bool   // the reply's payload is the request's, which keeps the entry
 	finished func() // finish, bound once

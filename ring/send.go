@@ -3,6 +3,7 @@ package ring
 import (
 	"context"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -78,7 +79,7 @@ func (r *Ring) reap(most int) (n int) {
 	for n < most {
 		s.mu.Lock()
 		c, err := r.d.SendDone()
-		if err == driver.ErrNotDone || err == driver.ErrQueueEmpty {
+		if err == descriptors.ErrNotDone || err == descriptors.ErrQueueEmpty {
 			s.mu.Unlock()
 			return n
 		}
@@ -118,7 +119,7 @@ func (r *Ring) WaitSent(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		err := r.d.WaitSend(ctx, nil)
-		if lost := r.broken(); err == driver.ErrQueueEmpty && lost == nil {
+		if lost := r.broken(); err == descriptors.ErrQueueEmpty && lost == nil {
 			return 0, err
 		}
 		if err := r.waited(err); err != nil {

@@ -3,8 +3,8 @@ package via
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
 
@@ -18,7 +18,7 @@ type Address = driver.Address
 
 // Broadcast is the MAC of an Address for any NIC on the wire: the one that answers first
 // is connected with.
-var Broadcast = descriptors.Broadcast
+var Broadcast = datasheet.Broadcast
 
 // ParseAddress reads what Address.String writes: a MAC and, behind a slash, a
 // discriminator, in which Go's escapes stand for bytes that are no plain text. Quotes

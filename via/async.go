@@ -4,47 +4,47 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // AsyncCode says what an asynchronous error is about. AsyncCode values 0 to 10
 // are VIA's (vipl.h).
-type AsyncCode = descriptors.EventCode
+type AsyncCode = datasheet.EventCode
 
 // Asynchronous errors.
 const (
 	// AsyncPostDescriptor: a descriptor that was posted cannot be used, and its
 	// status cannot be written.
-	AsyncPostDescriptor = descriptors.EventPostDescriptor
+	AsyncPostDescriptor = datasheet.EventPostDescriptor
 	// AsyncConnectionLost: the VI is in the error state. AsyncError.Reason says why.
-	AsyncConnectionLost = descriptors.EventConnectionLost
+	AsyncConnectionLost = datasheet.EventConnectionLost
 	// AsyncReceiveQueueEmpty: a message was dropped for want of a receive
 	// descriptor, on an unreliable VI or one with NeedReceives.
-	AsyncReceiveQueueEmpty = descriptors.EventReceiveQueueEmpty
+	AsyncReceiveQueueEmpty = datasheet.EventReceiveQueueEmpty
 	// AsyncVIOverrun: a doorbell named more descriptors than the queue holds.
-	AsyncVIOverrun = descriptors.EventVIOverrun
+	AsyncVIOverrun = datasheet.EventVIOverrun
 	// AsyncRDMAWriteProtection: the other end wrote, without immediate data, what it
 	// may not. AsyncRDMAWriteAbort: likewise, after some of it had landed.
 	// AsyncRDMAReadProtection: it read what it may not. AsyncError.Descriptor is the
 	// address that it gave then, and Detail the memory handle.
-	AsyncRDMAWriteProtection = descriptors.EventRDMAWriteProtection
-	AsyncRDMAWriteAbort      = descriptors.EventRDMAWriteAbort
-	AsyncRDMAReadProtection  = descriptors.EventRDMAReadProtection
+	AsyncRDMAWriteProtection = datasheet.EventRDMAWriteProtection
+	AsyncRDMAWriteAbort      = datasheet.EventRDMAWriteAbort
+	AsyncRDMAReadProtection  = datasheet.EventRDMAReadProtection
 	// AsyncRDMAWriteData and AsyncRDMATransport are VIA's, and never come: what is
 	// damaged or lost is sent again.
-	AsyncRDMAWriteData = descriptors.EventRDMAWriteData
-	AsyncRDMATransport = descriptors.EventRDMATransport
+	AsyncRDMAWriteData = datasheet.EventRDMAWriteData
+	AsyncRDMATransport = datasheet.EventRDMATransport
 	// AsyncCompletionProtection: the status of a descriptor could not be written.
-	AsyncCompletionProtection = descriptors.EventCompletionProtect
+	AsyncCompletionProtection = datasheet.EventCompletionProtect
 	// AsyncCatastrophic: the NIC has failed or is gone. Posts and waits fail with
 	// ErrDevice from then on; what is left is to close the NIC.
-	AsyncCatastrophic = descriptors.EventCatastrophic
+	AsyncCatastrophic = datasheet.EventCatastrophic
 	// AsyncCQOverrun: a completion queue was full; its VIs are in the error
 	// state.
-	AsyncCQOverrun = descriptors.EventCQOverrun
+	AsyncCQOverrun = datasheet.EventCQOverrun
 	// AsyncLink: the link went up (Detail 1) or down (0).
-	AsyncLink = descriptors.EventLink
+	AsyncLink = datasheet.EventLink
 )
 
 // Resource says what an AsyncError concerns (vipl.h values).
@@ -122,7 +122,7 @@ func (a AsyncError) Reason() error {
 	}
 	end := driver.ConnectionEnd(a.Detail)
 	if end == ErrConnectionBroken && a.Detail <= math.MaxUint16 {
-		return fmt.Errorf("%w: %v", end, descriptors.Result(a.Detail))
+		return fmt.Errorf("%w: %v", end, datasheet.Result(a.Detail))
 	}
 	return end
 }
@@ -144,16 +144,16 @@ func (n *NIC) OnError(f func(AsyncError)) {
 		n.d.OnEvent(nil)
 		return
 	}
-	n.d.OnEvent(func(e descriptors.Event) { f(n.asyncError(e)) })
+	n.d.OnEvent(func(e datasheet.Event) { f(n.asyncError(e)) })
 }
 
 // asyncError says in this package's words what e tells.
-func (n *NIC) asyncError(e descriptors.Event) AsyncError {
+func (n *NIC) asyncError(e datasheet.Event) AsyncError {
 	a := AsyncError{NIC: n, Code: e.Code, Descriptor: e.Descriptor, Detail: e.Detail}
 	if e.Endpoint != 0 {
 		a.VI, a.Resource = n.lookup(e.Endpoint), ResourceVI
 	}
-	if e.CQ != descriptors.NoCQ && e.Code == AsyncCQOverrun {
+	if e.CQ != datasheet.NoCQ && e.Code == AsyncCQOverrun {
 		a.Resource = ResourceCQ
 		if d := n.d.CQ(e.CQ); d != nil {
 			a.CQ, _ = d.User().(*CQ)
@@ -162,7 +162,7 @@ func (n *NIC) asyncError(e descriptors.Event) AsyncError {
 	switch e.Code {
 	case AsyncPostDescriptor, AsyncCompletionProtection:
 		a.Resource, a.Detail = ResourceDescriptor, 0
-		a.Operation = Operation(e.Detail & uint32(descriptors.StatusOpMask) / uint32(descriptors.StatusOpReceive))
+		a.Operation = Operation(e.Detail & uint32(datasheet.StatusOpMask) / uint32(datasheet.StatusOpReceive))
 	case AsyncReceiveQueueEmpty:
 		a.Operation = OperationReceive
 	case AsyncRDMAWriteProtection, AsyncRDMAWriteData, AsyncRDMAWriteAbort:

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -18,30 +18,30 @@ func TestAsyncErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		event descriptors.Event
+		event datasheet.Event
 		want  via.AsyncError
 	}{
-		{descriptors.Event{Code: descriptors.EventLink, CQ: descriptors.NoCQ, Detail: 1},
+		{datasheet.Event{Code: datasheet.EventLink, CQ: datasheet.NoCQ, Detail: 1},
 			via.AsyncError{Code: via.AsyncLink, Resource: via.ResourceNIC, Detail: 1}},
-		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+		{datasheet.Event{Code: datasheet.EventConnectionLost, CQ: datasheet.NoCQ, Endpoint: vi.Number()},
 			via.AsyncError{Code: via.AsyncConnectionLost, Resource: via.ResourceVI, VI: vi}},
-		{descriptors.Event{Code: descriptors.EventConnectionLost, CQ: descriptors.NoCQ, Endpoint: 4711, Descriptor: 128, Detail: 35},
+		{datasheet.Event{Code: datasheet.EventConnectionLost, CQ: datasheet.NoCQ, Endpoint: 4711, Descriptor: 128, Detail: 35},
 			via.AsyncError{Code: via.AsyncConnectionLost, Resource: via.ResourceVI, Descriptor: 128, Detail: 35}},
-		{descriptors.Event{Code: descriptors.EventCQOverrun, CQ: cq.Number()},
+		{datasheet.Event{Code: datasheet.EventCQOverrun, CQ: cq.Number()},
 			via.AsyncError{Code: via.AsyncCQOverrun, Resource: via.ResourceCQ, CQ: cq}},
-		{descriptors.Event{Code: descriptors.EventPostDescriptor, CQ: descriptors.NoCQ, Endpoint: 1 << 20, Descriptor: 64},
+		{datasheet.Event{Code: datasheet.EventPostDescriptor, CQ: datasheet.NoCQ, Endpoint: 1 << 20, Descriptor: 64},
 			via.AsyncError{Code: via.AsyncPostDescriptor, Resource: via.ResourceDescriptor, Descriptor: 64}},
-		{descriptors.Event{Code: descriptors.EventCompletionProtect, CQ: descriptors.NoCQ, Endpoint: vi.Number(), Descriptor: 64, Detail: uint32(descriptors.StatusOpReceive)},
+		{datasheet.Event{Code: datasheet.EventCompletionProtect, CQ: datasheet.NoCQ, Endpoint: vi.Number(), Descriptor: 64, Detail: uint32(datasheet.StatusOpReceive)},
 			via.AsyncError{Code: via.AsyncCompletionProtection, Resource: via.ResourceDescriptor, VI: vi, Descriptor: 64, Operation: via.OperationReceive}},
-		{descriptors.Event{Code: descriptors.EventPostDescriptor, CQ: descriptors.NoCQ, Endpoint: vi.Number(), Detail: uint32(descriptors.StatusOpRDMARead)},
+		{datasheet.Event{Code: datasheet.EventPostDescriptor, CQ: datasheet.NoCQ, Endpoint: vi.Number(), Detail: uint32(datasheet.StatusOpRDMARead)},
 			via.AsyncError{Code: via.AsyncPostDescriptor, Resource: via.ResourceDescriptor, VI: vi, Operation: via.OperationRDMARead}},
-		{descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+		{datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, CQ: datasheet.NoCQ, Endpoint: vi.Number()},
 			via.AsyncError{Code: via.AsyncReceiveQueueEmpty, Resource: via.ResourceVI, VI: vi, Operation: via.OperationReceive}},
-		{descriptors.Event{Code: descriptors.EventRDMAWriteProtection, CQ: descriptors.NoCQ, Endpoint: vi.Number(), Descriptor: 9, Detail: 77},
+		{datasheet.Event{Code: datasheet.EventRDMAWriteProtection, CQ: datasheet.NoCQ, Endpoint: vi.Number(), Descriptor: 9, Detail: 77},
 			via.AsyncError{Code: via.AsyncRDMAWriteProtection, Resource: via.ResourceVI, VI: vi, Descriptor: 9, Detail: 77, Operation: via.OperationRemoteRDMAWrite}},
-		{descriptors.Event{Code: descriptors.EventRDMAWriteAbort, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+		{datasheet.Event{Code: datasheet.EventRDMAWriteAbort, CQ: datasheet.NoCQ, Endpoint: vi.Number()},
 			via.AsyncError{Code: via.AsyncRDMAWriteAbort, Resource: via.ResourceVI, VI: vi, Operation: via.OperationRemoteRDMAWrite}},
-		{descriptors.Event{Code: descriptors.EventRDMAReadProtection, CQ: descriptors.NoCQ, Endpoint: vi.Number()},
+		{datasheet.Event{Code: datasheet.EventRDMAReadProtection, CQ: datasheet.NoCQ, Endpoint: vi.Number()},
 			via.AsyncError{Code: via.AsyncRDMAReadProtection, Resource: via.ResourceVI, VI: vi, Operation: via.OperationRDMARead}},
 	} {
 		c.want.NIC = nic

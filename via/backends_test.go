@@ -16,8 +16,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -151,7 +151,7 @@ var backends = []struct {
 		return conform.OnMemory(t, "&doorbells=trapped", opts)
 	}, always},
 	{"inline, small frames", func(t testing.TB, opts via.Options) (a, b *via.NIC) {
-		return conform.OnMemory(t, fmt.Sprintf("&mtu=%d", descriptors.MinMTU), opts)
+		return conform.OnMemory(t, fmt.Sprintf("&mtu=%d", datasheet.MinMTU), opts)
 	}, notShort},
 	{"inline, with acknowledgements", onFaultless, notShort},
 	{"thread", func(t testing.TB, opts via.Options) (a, b *via.NIC) {

@@ -16,78 +16,78 @@ type Code = descriptors.Code
 // ErrDescriptor, and so does AsyncError.Reason.
 const (
 	// ErrNotDone: nothing has completed yet.
-	ErrNotDone = descriptors.CodeNotDone
+	ErrNotDone = descriptors.ErrNotDone
 	// ErrInvalidParameter: an argument makes no sense, or names an object of
 	// another NIC or one that is gone.
-	ErrInvalidParameter = descriptors.CodeInvalidParameter
+	ErrInvalidParameter = descriptors.ErrInvalidParameter
 	// ErrResource: there is no more of something, or the object is still in use.
-	ErrResource = descriptors.CodeResource
+	ErrResource = descriptors.ErrResource
 	// ErrTimeout: the deadline passed. The error also matches
 	// context.DeadlineExceeded.
-	ErrTimeout = descriptors.CodeTimeout
+	ErrTimeout = descriptors.ErrTimeout
 	// ErrReject: the remote side turned the connection down.
-	ErrReject = descriptors.CodeReject
+	ErrReject = descriptors.ErrReject
 	// ErrInvalidReliability: the level is not supported, or the two ends of a
 	// connection differ.
-	ErrInvalidReliability = descriptors.CodeInvalidReliability
+	ErrInvalidReliability = descriptors.ErrInvalidReliability
 	// ErrInvalidMTU: the maximum transfer size is too large, or the two ends of
 	// a connection differ.
-	ErrInvalidMTU = descriptors.CodeInvalidMTU
+	ErrInvalidMTU = descriptors.ErrInvalidMTU
 	// ErrInvalidQoS: the quality of service is not supported. No NIC that this
 	// package drives has any to choose from, so nothing returns it yet.
-	ErrInvalidQoS = descriptors.CodeInvalidQoS
+	ErrInvalidQoS = descriptors.ErrInvalidQoS
 	// ErrInvalidPtag: no such protection tag.
-	ErrInvalidPtag = descriptors.CodeInvalidPtag
+	ErrInvalidPtag = descriptors.ErrInvalidPtag
 	// ErrInvalidRDMARead: RDMA read is not supported.
-	ErrInvalidRDMARead = descriptors.CodeInvalidRDMARead
+	ErrInvalidRDMARead = descriptors.ErrInvalidRDMARead
 	// ErrDescriptor: a descriptor completed in error. It is returned together
 	// with the error.
-	ErrDescriptor = descriptors.CodeDescriptor
+	ErrDescriptor = descriptors.ErrDescriptor
 	// ErrInvalidState: the VI is in the wrong state for this.
-	ErrInvalidState = descriptors.CodeInvalidState
+	ErrInvalidState = descriptors.ErrInvalidState
 	// ErrNameService: a name could not be resolved, or the file of names not be read.
-	ErrNameService = descriptors.CodeNameService
+	ErrNameService = descriptors.ErrNameService
 	// ErrNoMatch: no one waits with this discriminator.
-	ErrNoMatch = descriptors.CodeNoMatch
+	ErrNoMatch = descriptors.ErrNoMatch
 	// ErrNotReachable: the remote host cannot be reached.
-	ErrNotReachable = descriptors.CodeNotReachable
+	ErrNotReachable = descriptors.ErrNotReachable
 	// ErrNotSupported: the NIC or the back end cannot do this.
-	ErrNotSupported = descriptors.CodeNotSupported
+	ErrNotSupported = descriptors.ErrNotSupported
 
 	// ErrQueueFull refines ErrResource: as many descriptors are posted as the
 	// queue holds.
-	ErrQueueFull = descriptors.CodeQueueFull
+	ErrQueueFull = descriptors.ErrQueueFull
 	// ErrQueueEmpty refines ErrDescriptor: nothing is posted, so that there is
 	// nothing to wait for. VIA says so with a descriptor error and no
 	// descriptor.
-	ErrQueueEmpty = descriptors.CodeQueueEmpty
+	ErrQueueEmpty = descriptors.ErrQueueEmpty
 	// ErrClosed refines ErrInvalidParameter: the NIC is closed, or the object
 	// destroyed.
-	ErrClosed = descriptors.CodeClosed
+	ErrClosed = descriptors.ErrClosed
 	// ErrDevice refines ErrResource: the device is gone, has stopped, does not
 	// answer, or breaks its protocol. Close the NIC and open it again.
-	ErrDevice = descriptors.CodeDevice
+	ErrDevice = descriptors.ErrDevice
 	// ErrCanceled: the context was cancelled. VIA has no code for it. The error
 	// also matches context.Canceled.
-	ErrCanceled = descriptors.CodeCanceled
+	ErrCanceled = descriptors.ErrCanceled
 	// ErrDisconnected: the peer has disconnected in order. All messages that it
 	// had posted were delivered before.
-	ErrDisconnected = descriptors.CodeDisconnected
+	ErrDisconnected = descriptors.ErrDisconnected
 	// ErrPeerLost: the peer no longer answers, or does not know the connection any
 	// more. What became of the messages under way is unknown.
-	ErrPeerLost = descriptors.CodePeerLost
+	ErrPeerLost = descriptors.ErrPeerLost
 	// ErrConnectionBroken: an error in a descriptor or a completion queue at one
 	// of the two ends broke the connection, or the peer has disconnected before
 	// all that it had posted was delivered.
-	ErrConnectionBroken = descriptors.CodeConnectionBroken
+	ErrConnectionBroken = descriptors.ErrConnectionBroken
 	// ErrWithdrawn: the client that asked to be connected no longer waits for an
 	// answer: its time was up, or it gave up. VIA has no code for it.
-	ErrWithdrawn = descriptors.CodeWithdrawn
+	ErrWithdrawn = descriptors.ErrWithdrawn
 	// ErrProtocol: the other end of a Conn does not keep to its protocol.
-	ErrProtocol = descriptors.CodeProtocol
+	ErrProtocol = descriptors.ErrProtocol
 	// ErrPathMTU refines ErrNotReachable of an attempt to connect, and
 	// ErrConnectionBroken of a connection: frames as large as the MTU of one end do not
 	// arrive at the other, and small ones do. Set the option mtu= of both NICs to what
 	// the path carries.
-	ErrPathMTU = descriptors.CodePathMTU
+	ErrPathMTU = descriptors.ErrPathMTU
 )

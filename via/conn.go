@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Conn is a connection that carries messages, whole and in order, in both
@@ -145,7 +145,7 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	c.buffers = c.memory.Bytes()
 	segments := 1
 	if c.inline {
-		segments = (c.max + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
+		segments = (c.max + datasheet.DataSegmentSize - 1) / datasheet.DataSegmentSize
 	}
 	if c.send, err = c.vi.NewDescriptors(ctx, c.sends, segments); err != nil {
 		return err

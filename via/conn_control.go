@@ -3,7 +3,7 @@ package via
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Who receives tells who sends how many receives it has posted. The immediate data of
@@ -37,27 +37,27 @@ const (
 func (c *Conn) word(kind uint32) uint32 {
 	n := c.owed()
 	if n != 0 {
-		descriptors.StoreIndex(&c.out.granted, c.out.granted+n)
+		datasheet.StoreIndex(&c.out.granted, c.out.granted+n)
 	}
-	return kind | descriptors.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
+	return kind | datasheet.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
 }
 
 // owed is how many receives the other side does not know of.
 func (c *Conn) owed() uint32 {
-	return uint32(c.window) + descriptors.LoadIndex(&c.in.reposted) - descriptors.LoadIndex(&c.out.granted)
+	return uint32(c.window) + datasheet.LoadIndex(&c.in.reposted) - datasheet.LoadIndex(&c.out.granted)
 }
 
 // unnoticed is how many grants the other side has not taken note of, as far as it has
 // said.
 func (c *Conn) unnoticed(said uint32) uint32 {
-	return (descriptors.LoadIndex(&c.out.grants) - said) & noticedMask
+	return (datasheet.LoadIndex(&c.out.grants) - said) & noticedMask
 }
 
 // grant tells the other side of the receives that it does not know of, if these are
 // least or more together with those that are yet to be posted again.
 func (c *Conn) grant(least uint32) error {
-	free := uint32(c.window) + descriptors.LoadIndex(&c.in.released)
-	if free-descriptors.LoadIndex(&c.out.granted) < least || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants {
+	free := uint32(c.window) + datasheet.LoadIndex(&c.in.released)
+	if free-datasheet.LoadIndex(&c.out.granted) < least || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants {
 		return nil
 	}
 	if err := c.repost(); err != nil {
@@ -136,13 +136,13 @@ func (c *Conn) postControl(kind uint32) error {
 		return err
 	}
 	// Others may have been here before.
-	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (c.owed() == 0 || c.unnoticed(descriptors.LoadIndex(&c.in.said)) >= mostGrants) {
+	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (c.owed() == 0 || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants) {
 		return nil
 	}
 	if kind == kindEnd {
 		s.ended.Store(true)
 	} else {
-		descriptors.StoreIndex(&s.grants, s.grants+1)
+		datasheet.StoreIndex(&s.grants, s.grants+1)
 	}
 	at := s.controlPosted % uint32(len(c.control))
 	d := c.control[at]

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // recvSide is what a Conn knows of its receive queue, guarded by mu if nothing else
@@ -67,7 +68,7 @@ func (c *Conn) TryReceive() ([]byte, error) {
 
 func (c *Conn) tryReceive() ([]byte, error) {
 	s := &c.in
-	if s.received != descriptors.LoadIndex(&s.released) {
+	if s.received != datasheet.LoadIndex(&s.released) {
 		return nil, c.ready()
 	}
 	if s.came == s.received {
@@ -108,7 +109,7 @@ func (c *Conn) ReceiveBatch(into [][]byte) (int, error) {
 
 // ready refuses to receive while messages are held.
 func (c *Conn) ready() error {
-	if c.in.received != descriptors.LoadIndex(&c.in.released) {
+	if c.in.received != datasheet.LoadIndex(&c.in.released) {
 		return c.vi.nic.refuse("receive", ErrInvalidState, "call Release first", "what was received last has not been released")
 	}
 	return nil
@@ -154,8 +155,8 @@ func (c *Conn) Release() error {
 	case c.closed.Load():
 		return c.closedError()
 	}
-	descriptors.StoreIndex(&s.released, s.received)
-	if s.released-descriptors.LoadIndex(&s.reposted) >= c.lazy {
+	datasheet.StoreIndex(&s.released, s.received)
+	if s.released-datasheet.LoadIndex(&s.reposted) >= c.lazy {
 		if err := c.repost(); err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (c *Conn) repost() error {
 func (c *Conn) repostLocked() error {
 	s := &c.in
 	for {
-		n := int(descriptors.LoadIndex(&s.released) - s.reposted)
+		n := int(datasheet.LoadIndex(&s.released) - s.reposted)
 		switch {
 		case n == 0:
 			return nil
@@ -194,7 +195,7 @@ func (c *Conn) repostLocked() error {
 			d.Rearm()
 		}
 		n, err := s.mu.Post(batch)
-		descriptors.StoreIndex(&s.reposted, s.reposted+uint32(n))
+		datasheet.StoreIndex(&s.reposted, s.reposted+uint32(n))
 		if err != nil {
 			return err
 		}
@@ -293,14 +294,14 @@ func (c *Conn) accept(d *Descriptor) error {
 		if c.unnoticed(said) > mostGrants {
 			return c.breach("thanks for grants that were not given")
 		}
-		descriptors.StoreIndex(&s.said, said)
+		datasheet.StoreIndex(&s.said, said)
 	}
 	var err error
 	switch word & kindMask {
 	case kindMessage:
 		err = c.keep(d)
 	case kindGrant:
-		descriptors.StoreIndex(&s.noticed, s.noticed+1)
+		datasheet.StoreIndex(&s.noticed, s.noticed+1)
 		d.Rearm()
 		_, err = s.mu.Post([]*Descriptor{d})
 	case kindEnd:
@@ -309,7 +310,7 @@ func (c *Conn) accept(d *Descriptor) error {
 		return c.breach("a message of no kind")
 	}
 	if granted := word & grantMask; granted != 0 {
-		descriptors.StoreIndex(&s.limit, s.limit+granted)
+		datasheet.StoreIndex(&s.limit, s.limit+granted)
 	}
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sendSide is what a Conn knows of its send queue. Counters are free-running.
@@ -89,11 +89,11 @@ func (c *Conn) buffer() ([]byte, error) {
 }
 
 func (c *Conn) full() bool {
-	return c.out.added-descriptors.LoadIndex(&c.out.completed) == uint32(len(c.send))
+	return c.out.added-datasheet.LoadIndex(&c.out.completed) == uint32(len(c.send))
 }
 
 // credit is for how many more messages the other side has room.
-func (c *Conn) credit() uint32 { return descriptors.LoadIndex(&c.in.limit) - c.out.added }
+func (c *Conn) credit() uint32 { return datasheet.LoadIndex(&c.in.limit) - c.out.added }
 
 // awaitRoom waits for what buffer lacks.
 func (c *Conn) awaitRoom(ctx context.Context) error {
@@ -332,7 +332,7 @@ func (c *Conn) count(ds []*Descriptor) {
 			s.oldest = 0
 		}
 	}
-	descriptors.StoreIndex(&s.completed, completed)
+	datasheet.StoreIndex(&s.completed, completed)
 }
 
 // sent takes note of a send that has completed, with out.mu held.

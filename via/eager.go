@@ -1,8 +1,8 @@
 package via
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Eager writes to memory of which the NIC has a copy of its own, in blocks: see
@@ -84,8 +84,8 @@ func (n *NIC) EagerStats() (EagerStats, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Taken = counters[descriptors.CounterEagerBlocks.String()]
-	s.Read = counters[descriptors.CounterEagerReads.String()]
-	s.Refused = counters[descriptors.CounterEagerRefused.String()]
+	s.Taken = counters[datasheet.CounterEagerBlocks.String()]
+	s.Read = counters[datasheet.CounterEagerReads.String()]
+	s.Refused = counters[datasheet.CounterEagerRefused.String()]
 	return s, nil
 }

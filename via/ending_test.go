@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -101,12 +101,12 @@ func TestReasons(t *testing.T) {
 		detail uint32
 		want   via.Code
 	}{
-		{via.AsyncConnectionLost, uint32(descriptors.ResultSuccess), via.ErrDisconnected},
-		{via.AsyncConnectionLost, uint32(descriptors.ResultConnectionLost), via.ErrPeerLost},
-		{via.AsyncConnectionLost, uint32(descriptors.ResultDescriptor), via.ErrConnectionBroken},
-		{via.AsyncConnectionLost, uint32(descriptors.ResultRemoteDescriptor), via.ErrConnectionBroken},
-		{via.AsyncConnectionLost, uint32(descriptors.ResultAborted), via.ErrConnectionBroken},
-		{via.AsyncConnectionLost, uint32(descriptors.ResultResource), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(datasheet.ResultSuccess), via.ErrDisconnected},
+		{via.AsyncConnectionLost, uint32(datasheet.ResultConnectionLost), via.ErrPeerLost},
+		{via.AsyncConnectionLost, uint32(datasheet.ResultDescriptor), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(datasheet.ResultRemoteDescriptor), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(datasheet.ResultAborted), via.ErrConnectionBroken},
+		{via.AsyncConnectionLost, uint32(datasheet.ResultResource), via.ErrConnectionBroken},
 		{via.AsyncConnectionLost, 4711, via.ErrConnectionBroken},
 		{via.AsyncConnectionLost, 1 << 16, via.ErrConnectionBroken},
 		{via.AsyncLink, 0, 0},

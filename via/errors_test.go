@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -46,8 +47,8 @@ func TestCodes(t *testing.T) {
 // TestOneVocabulary: what the data path answers is the same value in both packages.
 func TestOneVocabulary(t *testing.T) {
 	for via, driver := range map[error]error{
-		via.ErrNotDone: driver.ErrNotDone, via.ErrQueueEmpty: driver.ErrQueueEmpty, via.ErrQueueFull: driver.ErrQueueFull,
-		via.ErrClosed: driver.ErrClosed, via.ErrPeerLost: driver.ErrPeerLost, via.ErrTimeout: driver.ErrTimeout,
+		via.ErrNotDone: descriptors.ErrNotDone, via.ErrQueueEmpty: descriptors.ErrQueueEmpty, via.ErrQueueFull: descriptors.ErrQueueFull,
+		via.ErrClosed: descriptors.ErrClosed, via.ErrPeerLost: descriptors.ErrPeerLost, via.ErrTimeout: descriptors.ErrTimeout,
 	} {
 		if via != driver {
 			t.Errorf("%v is %T, %v is %T", via, via, driver, driver)
@@ -62,7 +63,7 @@ func TestErrorCodes(t *testing.T) {
 		err  error
 		want via.Code
 	}{
-		{driver.ErrClosed, via.ErrClosed},
+		{descriptors.ErrClosed, via.ErrClosed},
 		{driver.ErrDeviceGone, via.ErrDevice},
 		{driver.ErrDeviceFault, via.ErrDevice},
 		{driver.ErrProtocol, via.ErrDevice},
@@ -71,36 +72,36 @@ func TestErrorCodes(t *testing.T) {
 		{&driver.VersionError{}, via.ErrDevice},
 		{driver.ErrNotReady, via.ErrDevice},
 		{driver.ErrCommandTimeout, via.ErrDevice},
-		{driver.ErrNotDone, via.ErrNotDone},
-		{driver.ErrQueueEmpty, via.ErrQueueEmpty},
-		{driver.ErrQueueFull, via.ErrQueueFull},
+		{descriptors.ErrNotDone, via.ErrNotDone},
+		{descriptors.ErrQueueEmpty, via.ErrQueueEmpty},
+		{descriptors.ErrQueueFull, via.ErrQueueFull},
 		{driver.ErrNotRearmed, via.ErrInvalidParameter},
 		{driver.ErrBadHandle, via.ErrInvalidParameter},
 		{driver.ErrNotDMAMemory, via.ErrNotSupported},
 		{driver.ErrInUse, via.ErrResource},
 		{driver.ErrCQTooSmall, via.ErrResource},
 		{driver.ErrCQOverrun, via.ErrResource},
-		{command(descriptors.ResultInvalidParameter), via.ErrInvalidParameter},
-		{command(descriptors.ResultResource), via.ErrResource},
-		{command(descriptors.ResultTimeout), via.ErrTimeout},
-		{command(descriptors.ResultReject), via.ErrReject},
-		{command(descriptors.ResultInvalidReliability), via.ErrInvalidReliability},
-		{command(descriptors.ResultInvalidMTU), via.ErrInvalidMTU},
-		{command(descriptors.ResultInvalidQoS), via.ErrInvalidQoS},
-		{command(descriptors.ResultInvalidPtag), via.ErrInvalidPtag},
-		{command(descriptors.ResultInvalidRDMARead), via.ErrInvalidRDMARead},
-		{command(descriptors.ResultInvalidState), via.ErrInvalidState},
-		{command(descriptors.ResultNoMatch), via.ErrNoMatch},
-		{command(descriptors.ResultNotReachable), via.ErrNotReachable},
-		{command(descriptors.ResultNotSupported), via.ErrNotSupported},
-		{command(descriptors.ResultBadOpcode), via.ErrNotSupported},
-		{command(descriptors.ResultAborted), via.ErrCanceled},
-		{command(descriptors.ResultDMAFault), via.ErrDevice},
-		{driver.ErrDisconnected, via.ErrDisconnected},
-		{command(descriptors.ResultConnectionLost), via.ErrPeerLost},
-		{command(descriptors.ResultDescriptor), via.ErrConnectionBroken},
-		{command(descriptors.ResultRemoteDescriptor), via.ErrConnectionBroken},
-		{command(descriptors.ResultWithdrawn), via.ErrWithdrawn},
+		{command(datasheet.ResultInvalidParameter), via.ErrInvalidParameter},
+		{command(datasheet.ResultResource), via.ErrResource},
+		{command(datasheet.ResultTimeout), via.ErrTimeout},
+		{command(datasheet.ResultReject), via.ErrReject},
+		{command(datasheet.ResultInvalidReliability), via.ErrInvalidReliability},
+		{command(datasheet.ResultInvalidMTU), via.ErrInvalidMTU},
+		{command(datasheet.ResultInvalidQoS), via.ErrInvalidQoS},
+		{command(datasheet.ResultInvalidPtag), via.ErrInvalidPtag},
+		{command(datasheet.ResultInvalidRDMARead), via.ErrInvalidRDMARead},
+		{command(datasheet.ResultInvalidState), via.ErrInvalidState},
+		{command(datasheet.ResultNoMatch), via.ErrNoMatch},
+		{command(datasheet.ResultNotReachable), via.ErrNotReachable},
+		{command(datasheet.ResultNotSupported), via.ErrNotSupported},
+		{command(datasheet.ResultBadOpcode), via.ErrNotSupported},
+		{command(datasheet.ResultAborted), via.ErrCanceled},
+		{command(datasheet.ResultDMAFault), via.ErrDevice},
+		{descriptors.ErrDisconnected, via.ErrDisconnected},
+		{command(datasheet.ResultConnectionLost), via.ErrPeerLost},
+		{command(datasheet.ResultDescriptor), via.ErrConnectionBroken},
+		{command(datasheet.ResultRemoteDescriptor), via.ErrConnectionBroken},
+		{command(datasheet.ResultWithdrawn), via.ErrWithdrawn},
 		{context.Canceled, via.ErrCanceled},
 		{context.DeadlineExceeded, via.ErrTimeout},
 		{vfio.ErrBadAddress, via.ErrInvalidParameter},
@@ -150,8 +151,8 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
-func command(r descriptors.Result) error {
-	return &driver.CommandError{Opcode: descriptors.OpCreateEndpoint, Result: r}
+func command(r datasheet.Result) error {
+	return &driver.CommandError{Opcode: datasheet.OpCreateEndpoint, Result: r}
 }
 
 func TestErrorText(t *testing.T) {
@@ -162,7 +163,7 @@ func TestErrorText(t *testing.T) {
 		{&via.Error{Op: "close", Code: via.ErrClosed}, "close: closed"},
 		{&via.Error{Op: "open", Device: "emu:", Code: via.ErrDevice, Err: errors.New("smoke"), Hint: "open a window"},
 			"open on emu:: smoke (open a window)"},
-		{&via.StatusError{Status: via.StatusLengthError | descriptors.StatusDone}, "descriptor completed in error: done, local length error"},
+		{&via.StatusError{Status: via.StatusLengthError | datasheet.StatusDone}, "descriptor completed in error: done, local length error"},
 		{via.Code(99), "VIA code 99"},
 	} {
 		if got := c.err.Error(); got != c.want {

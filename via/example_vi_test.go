@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -219,7 +219,7 @@ func ExampleVI_SetPayload() {
 	// Tag 77 has entry 1 of the VI's payload table, and that is the page.
 	value := binary.LittleEndian.AppendUint32([]byte{1, 0, 0, 0}, 1)
 	check(errors.Join(b.SetPayload(ctx, 1, page, 0, page.Size()),
-		tags.Update([]byte{77, 0, 0, 0}, value, descriptors.MailboxAny)))
+		tags.Update([]byte{77, 0, 0, 0}, value, datasheet.MailboxAny)))
 
 	receive, _ := withRoom(ctx, b, 64)
 	send, out := withRoom(ctx, a, 14)

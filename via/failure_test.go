@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/conform"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -74,7 +75,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 	for what, done := range map[string]func() (*via.Descriptor, error){"receive": y.VI.RecvDone, "send": y.VI.SendDone} {
 		_, err := p.Take(done)
-		if !errors.Is(err, via.ErrPeerLost) || !errors.Is(err, driver.ErrPeerLost) || !errors.Is(err, via.ErrDescriptor) || errors.Is(err, via.ErrDisconnected) {
+		if !errors.Is(err, via.ErrPeerLost) || !errors.Is(err, descriptors.ErrPeerLost) || !errors.Is(err, via.ErrDescriptor) || errors.Is(err, via.ErrDisconnected) {
 			t.Errorf("%s: error %v, want %v", what, err, via.ErrPeerLost)
 		}
 	}

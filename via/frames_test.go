@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -152,7 +152,7 @@ func TestFramesRefused(t *testing.T) {
 		}
 	}
 	forged := datagram(b, "10.0.0.1:7", "10.0.0.2:9", 40)
-	copy(forged[12:], descriptors.EtherType[:])
+	copy(forged[12:], datasheet.EtherType[:])
 	copy(x.Memory.Bytes(), forged)
 	if err := x.VI.PostSend(x.Prepare(t, x.Send[0], 0, len(forged))); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestFlowSteering(t *testing.T) {
 			}
 		}
 		for i := range uint32(firmware.SteerQueues) {
-			if err := table.Update(words(i), words(queues[i%2].VI.Number()), descriptors.MailboxAny); err != nil {
+			if err := table.Update(words(i), words(queues[i%2].VI.Number()), datasheet.MailboxAny); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -275,7 +275,7 @@ func TestAccessList(t *testing.T) {
 	rules := loadImage(t, b, "acl")["rules"]
 	const bad, good, to = "10.0.0.1:666", "10.0.0.1:667", "10.0.0.2:9"
 	rule := firmware.Rule{Action: firmware.FilterDrop}
-	if err := rules.Update(flowKey(bad, to), rule.Bytes(), descriptors.MailboxAny); err != nil {
+	if err := rules.Update(flowKey(bad, to), rule.Bytes(), datasheet.MailboxAny); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -349,7 +349,7 @@ func TestIncomingPayloadTable(t *testing.T) {
 		tags := []uint32{200, 3, 77}
 		for i, tag := range tags {
 			if err := errors.Join(y.VI.SetPayload(ctx, i+1, buffers, i*size, size),
-				entries.Update(words(tag), words(1, uint32(i+1)), descriptors.MailboxAny)); err != nil {
+				entries.Update(words(tag), words(1, uint32(i+1)), datasheet.MailboxAny)); err != nil {
 				t.Fatal(err)
 			}
 		}

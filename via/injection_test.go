@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -55,7 +55,7 @@ func (s *spoiled) MapDMA(m *vfio.Memory, iova uint64, flags vfio.DMAFlags) error
 }
 
 func (s *spoiled) WriteRegion(index int, offset uint64, p []byte) error {
-	if index == vfio.RegionBAR0 && offset == descriptors.AdminOffset+descriptors.RegSQProducer {
+	if index == vfio.RegionBAR0 && offset == datasheet.AdminOffset+datasheet.RegSQProducer {
 		s.spoil(binary.LittleEndian.Uint32(p))
 	}
 	return s.Device.WriteRegion(index, offset, p)
@@ -69,12 +69,12 @@ func (s *spoiled) spoil(producer uint32) {
 		if !s.refuses {
 			continue
 		}
-		at := s.register(descriptors.RegSQBaseLow) | s.register(descriptors.RegSQBaseHigh)<<32
-		slot := uint64(s.fetched) & (1<<s.register(descriptors.RegSQLog2) - 1)
-		at += slot * descriptors.AdminEntrySize
+		at := s.register(datasheet.RegSQBaseLow) | s.register(datasheet.RegSQBaseHigh)<<32
+		slot := uint64(s.fetched) & (1<<s.register(datasheet.RegSQLog2) - 1)
+		at += slot * datasheet.AdminEntrySize
 		for iova, m := range s.memory {
 			if at >= iova && at-iova < m.Size() {
-				descriptors.CommandAt(m.Bytes()[at-iova:]).Opcode = 0xffff
+				datasheet.CommandAt(m.Bytes()[at-iova:]).Opcode = 0xffff
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func (s *spoiled) spoil(producer uint32) {
 
 func (s *spoiled) register(reg uint64) uint64 {
 	var b [4]byte
-	_ = s.ReadRegion(vfio.RegionBAR0, descriptors.AdminOffset+reg, b[:]) // of 0 no ring is found
+	_ = s.ReadRegion(vfio.RegionBAR0, datasheet.AdminOffset+reg, b[:]) // of 0 no ring is found
 	return uint64(binary.LittleEndian.Uint32(b[:]))
 }
 
@@ -181,7 +181,7 @@ func TestOlderDevices(t *testing.T) {
 		first uint32
 		calls func(n *via.NIC) map[string]func() error
 	}{
-		{"no policies", descriptors.DMAOffset, func(n *via.NIC) map[string]func() error {
+		{"no policies", datasheet.DMAOffset, func(n *via.NIC) map[string]func() error {
 			return map[string]func() error{
 				"set policy":      func() error { return n.SetPolicy(via.Policy{}) },
 				"query policy":    func() error { _, err := n.Policy(); return err },
@@ -191,7 +191,7 @@ func TestOlderDevices(t *testing.T) {
 				"query DMA log":   func() error { _, err := n.DMALog(); return err },
 			}
 		}},
-		{"no programs", descriptors.ProcessorOffset, func(n *via.NIC) map[string]func() error {
+		{"no programs", datasheet.ProcessorOffset, func(n *via.NIC) map[string]func() error {
 			return map[string]func() error{
 				"load program": func() error {
 					_, err := n.LoadProgram(context.Background(), load.Image{}, load.Options{})
@@ -223,7 +223,7 @@ func TestOlderDevices(t *testing.T) {
 			}
 		})
 	}
-	o := older{newSpoiled(t).Device, descriptors.DMAOffset}
+	o := older{newSpoiled(t).Device, datasheet.DMAOffset}
 	if n, err := via.OpenDevice(conform.Context(t), o, via.Options{Policy: via.Policy{Name: "auto"}}); n != nil || !errors.Is(err, via.ErrNotSupported) {
 		t.Errorf("%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Memory is one registration of memory: a range of bytes that the NIC may
@@ -191,7 +192,7 @@ func (m *Memory) layDescriptor(op string, offset, n int, lay func([]byte, uint64
 	if offset < 0 || offset > len(b) {
 		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "offset %d of memory of %d bytes", offset, len(b))
 	}
-	size := descriptors.ControlSegmentSize + n*descriptors.DataSegmentSize
+	size := datasheet.ControlSegmentSize + n*datasheet.DataSegmentSize
 	if len(b)-offset < size {
 		return nil, m.nic.refuse(op, ErrInvalidParameter, "", "%w: %d bytes, %d segments take %d", descriptors.ErrTooSmall, len(b)-offset, n, size)
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
 
@@ -195,7 +195,7 @@ func (n *NIC) Discovery() (Discovery, error) {
 	if err != nil {
 		return Discovery{}, err
 	}
-	d := Discovery{HopLimit: 1, Addresses: []Address{{MAC: descriptors.Broadcast}}}
+	d := Discovery{HopLimit: 1, Addresses: []Address{{MAC: datasheet.Broadcast}}}
 	for _, h := range table.All() {
 		d.Addresses = append(d.Addresses, address(h))
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -111,10 +111,10 @@ const providerVersion = 1 << 8
 func attributes(d *driver.NIC) NICAttributes {
 	id := d.Identity()
 	levels := Unreliable
-	if id.Features&descriptors.FeatureReliableDelivery != 0 {
+	if id.Features&datasheet.FeatureReliableDelivery != 0 {
 		levels |= ReliableDelivery
 	}
-	if id.Features&descriptors.FeatureReliableReception != 0 {
+	if id.Features&datasheet.FeatureReliableReception != 0 {
 		levels |= ReliableReception
 	}
 	a := NICAttributes{
@@ -137,13 +137,13 @@ func attributes(d *driver.NIC) NICAttributes {
 	}
 	a.ProviderVersion = providerVersion
 	a.MaxRegistered, a.MaxRegion = d.BusSpace()
-	if id.Features&descriptors.FeatureInline != 0 {
-		a.MaxInline = id.MaxSegments * descriptors.DataSegmentSize
+	if id.Features&datasheet.FeatureInline != 0 {
+		a.MaxInline = id.MaxSegments * datasheet.DataSegmentSize
 	}
-	if id.Features&descriptors.FeatureRDMAWrite != 0 {
+	if id.Features&datasheet.FeatureRDMAWrite != 0 {
 		a.RDMAWrite = levels
 	}
-	if id.Features&descriptors.FeatureRDMARead != 0 {
+	if id.Features&datasheet.FeatureRDMARead != 0 {
 		a.RDMARead = levels &^ Unreliable // VIA has no RDMA read there
 	}
 	return a

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -32,7 +32,7 @@ func TestPolicyConformance(t *testing.T) {
 		{"auto in the NIC, threads", via.Policy{Name: "auto"}, via.Policy{Name: "auto"}, inSoak, emulator.PairOptions{Threads: true}},
 		{"AMP at the host, threads", atHost(""), atHost(""), always, emulator.PairOptions{Threads: true}},
 		{"store and forward at the host, small frames", atHost("store-and-forward"), via.Policy{Name: "eager", MinPulseReceive: 17, At: via.AtHost}, inSoak,
-			emulator.PairOptions{MTU: descriptors.MinMTU, Limits: limits}},
+			emulator.PairOptions{MTU: datasheet.MinMTU, Limits: limits}},
 		{"schedules at the host, threads, mapped doorbells", atHost("hierarchical"), atHost("table"), inSoak,
 			emulator.PairOptions{Threads: true, Doorbells: emulator.DoorbellsMapped}},
 		{"one at the host, one in the NIC", atHost("auto"), via.Policy{Name: "cut-through", MinPulseSend: 1000}, inSoak, emulator.PairOptions{}},

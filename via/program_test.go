@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -58,7 +58,7 @@ func TestPrograms(t *testing.T) {
 		if err := m.Lookup(key, value); err != nil || bytes.Equal(value, zeros) || m.Spec().Name != "rest" {
 			t.Errorf("%x, %v", value, err)
 		}
-		if err := errors.Join(m.Update(key, zeros, descriptors.MailboxExists), m.Lookup(key, value)); err != nil || !bytes.Equal(value, zeros) {
+		if err := errors.Join(m.Update(key, zeros, datasheet.MailboxExists), m.Lookup(key, value)); err != nil || !bytes.Equal(value, zeros) {
 			t.Errorf("%x, %v", value, err)
 		}
 		var keys [][]byte
@@ -66,7 +66,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%x, %v", keys, err)
 		}
 		for what, err := range map[string]error{
-			"short key": m.Lookup(key[:1], value), "array": m.Delete(key), "absent": m.Update(key, value, descriptors.MailboxAbsent),
+			"short key": m.Lookup(key[:1], value), "array": m.Delete(key), "absent": m.Update(key, value, datasheet.MailboxAbsent),
 		} {
 			var e *via.Error
 			if !errors.As(err, &e) || !errors.Is(err, via.ErrInvalidParameter) || e.Device != b.Name() {
@@ -80,7 +80,7 @@ func TestPrograms(t *testing.T) {
 		if s, err := a.ProgramStatus(); err != nil || s.Hooks[abi.PulseTx].Runs == 0 || s.Hooks[abi.PulseRx].Runs == 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if s, err := a.UnloadProgram(); err != nil || s.State != descriptors.ProcessorBuiltIn {
+		if s, err := a.UnloadProgram(); err != nil || s.State != datasheet.ProcessorBuiltIn {
 			t.Errorf("%+v, %v", s, err)
 		}
 		p.bothRound(t)

@@ -3,8 +3,8 @@ package via
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ReceiveQueue is a receive queue that several VIs share: whichever gets a message takes
@@ -38,7 +38,7 @@ func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, 
 	if err := n.acquire(op, &a.Ptag.object); err != nil {
 		return nil, err
 	}
-	d, err := n.d.CreateVI(ctx, driver.VIAttributes{Kind: descriptors.KindReceiveQueue, Reliability: Unreliable,
+	d, err := n.d.CreateVI(ctx, driver.VIAttributes{Kind: datasheet.KindReceiveQueue, Reliability: Unreliable,
 		MaxTransfer: n.attributes.MaxTransfer, Ptag: a.Ptag.number, SendDepth: 1, RecvDepth: a.Depth}, nil, cq.driver())
 	if err != nil {
 		n.release(&a.Ptag.object)

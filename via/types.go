@@ -3,6 +3,7 @@ package via
 import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // The types that cross from the application to the NIC as they are. Package
@@ -28,40 +29,40 @@ type (
 	// The others are for the driver.
 	Descriptor = descriptors.Descriptor
 	// Status of a completed descriptor.
-	Status = descriptors.Status
+	Status = datasheet.Status
 	// MAC is the address of a NIC on its wire.
-	MAC = descriptors.MAC
+	MAC = datasheet.MAC
 	// Reliability level of a VI; the values are bits of a mask.
-	Reliability = descriptors.Reliability
+	Reliability = datasheet.Reliability
 	// State of a VI.
-	State = descriptors.State
+	State = datasheet.State
 )
 
 // Reliability levels.
 const (
-	Unreliable        = descriptors.Unreliable
-	ReliableDelivery  = descriptors.ReliableDelivery
-	ReliableReception = descriptors.ReliableReception
+	Unreliable        = datasheet.Unreliable
+	ReliableDelivery  = datasheet.ReliableDelivery
+	ReliableReception = datasheet.ReliableReception
 )
 
 // States of a VI.
 const (
-	Idle           = descriptors.StateIdle
-	Connected      = descriptors.StateConnected
-	ConnectPending = descriptors.StateConnectPending
-	ErrorState     = descriptors.StateError
+	Idle           = datasheet.StateIdle
+	Connected      = datasheet.StateConnected
+	ConnectPending = datasheet.StateConnectPending
+	ErrorState     = datasheet.StateError
 )
 
 // Error bits of a Status. Several may be set together.
 const (
-	StatusFormatError      = descriptors.StatusFormatError
-	StatusProtectionError  = descriptors.StatusProtectionError
-	StatusLengthError      = descriptors.StatusLengthError
-	StatusPartialPacket    = descriptors.StatusPartialPacket
-	StatusFlushed          = descriptors.StatusFlushed
-	StatusTransportError   = descriptors.StatusTransportError
-	StatusRDMAProtection   = descriptors.StatusRDMAProtection
-	StatusRemoteDescriptor = descriptors.StatusRemoteDescriptor
+	StatusFormatError      = datasheet.StatusFormatError
+	StatusProtectionError  = datasheet.StatusProtectionError
+	StatusLengthError      = datasheet.StatusLengthError
+	StatusPartialPacket    = datasheet.StatusPartialPacket
+	StatusFlushed          = datasheet.StatusFlushed
+	StatusTransportError   = datasheet.StatusTransportError
+	StatusRDMAProtection   = datasheet.StatusRDMAProtection
+	StatusRemoteDescriptor = datasheet.StatusRemoteDescriptor
 )
 
 // Queue names one of the two work queues of a VI.
@@ -184,7 +185,7 @@ const (
 	// is said.
 	DefaultDepth = 64
 	// MaxDiscriminator is the longest connection discriminator in bytes.
-	MaxDiscriminator = descriptors.MaxDiscriminator
+	MaxDiscriminator = datasheet.MaxDiscriminator
 )
 
 // MemoryAttributes are given when memory is registered. The zero value is
@@ -204,21 +205,21 @@ type MemoryAttributes struct {
 	Eager EagerAttributes
 }
 
-func (a MemoryAttributes) access() descriptors.Access {
+func (a MemoryAttributes) access() datasheet.Access {
 	access := rights(a.RDMAWrite, a.RDMARead)
 	if a.ReadOnly {
-		access |= descriptors.AccessReadOnly
+		access |= datasheet.AccessReadOnly
 	}
 	return access
 }
 
-func rights(write, read bool) descriptors.Access {
-	var r descriptors.Access
+func rights(write, read bool) datasheet.Access {
+	var r datasheet.Access
 	if write {
-		r |= descriptors.AccessRDMAWrite
+		r |= datasheet.AccessRDMAWrite
 	}
 	if read {
-		r |= descriptors.AccessRDMARead
+		r |= datasheet.AccessRDMARead
 	}
 	return r
 }

@@ -6,8 +6,8 @@ import (
 	"math"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // VI is a virtual interface: a send queue and a receive queue that can be
@@ -104,9 +104,9 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 
 // driver is what the driver is to make of a, which has no zeroes left.
 func (a VIAttributes) driver() driver.VIAttributes {
-	kind := descriptors.KindVI
+	kind := datasheet.KindVI
 	if a.Frames != NoFrames {
-		kind = descriptors.KindFrame
+		kind = datasheet.KindFrame
 	}
 	return driver.VIAttributes{Kind: kind, Promiscuous: a.Frames == AllFrames, Reliability: a.Reliability, MaxTransfer: a.MaxTransfer,
 		NeedReceives: a.NeedReceives,

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -34,13 +34,13 @@ type region struct {
 	attributes atomic.Pointer[memoryAttributes]
 	gone       atomic.Bool
 	// built are the descriptors that were posted from the region so far, by the multiple
-	// of descriptors.DescriptorAlign at which they stand; those of a page are in one piece.
+	// of datasheet.DescriptorAlign at which they stand; those of a page are in one piece.
 	built []atomic.Pointer[[perPage]atomic.Pointer[via.Descriptor]]
 }
 
 const (
 	page    = 4096
-	perPage = page / descriptors.DescriptorAlign
+	perPage = page / datasheet.DescriptorAlign
 )
 
 // register registers memory of the program's.
@@ -99,10 +99,10 @@ func (r *region) end(ctx context.Context) error {
 }
 
 // descriptor returns the descriptor at an application address; nil if there is no room
-// for one in the region, or not at a multiple of descriptors.DescriptorAlign.
+// for one in the region, or not at a multiple of datasheet.DescriptorAlign.
 func (r *region) descriptor(address uint64) *via.Descriptor {
 	offset := address - r.start
-	if address < r.start || offset >= r.size || address%descriptors.DescriptorAlign != 0 {
+	if address < r.start || offset >= r.size || address%datasheet.DescriptorAlign != 0 {
 		return nil
 	}
 	part := &r.built[address/page-r.start/page]
@@ -111,7 +111,7 @@ func (r *region) descriptor(address uint64) *via.Descriptor {
 		part.CompareAndSwap(nil, new([perPage]atomic.Pointer[via.Descriptor]))
 		of = part.Load()
 	}
-	place := &of[address%page/descriptors.DescriptorAlign]
+	place := &of[address%page/datasheet.DescriptorAlign]
 	d := place.Load()
 	if d == nil {
 		built, err := r.via.DescriptorAt(int(offset))

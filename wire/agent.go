@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -24,7 +24,7 @@ type AgentOptions struct {
 	// NIC is a name in the agent's file; empty for the first that is granted.
 	NIC string
 	// MAC of the station; if zero, the agent chooses one.
-	MAC descriptors.MAC
+	MAC datasheet.MAC
 	// MTU is the largest frame in bytes, at most that of the NIC; that if zero.
 	MTU int
 	// The program needs so many VIs, and Memory in bytes; as many as are granted if zero.
@@ -35,7 +35,7 @@ type AgentOptions struct {
 // AgentGrant has the limits that the agent has set.
 type AgentGrant struct {
 	NIC    string
-	MAC    descriptors.MAC
+	MAC    datasheet.MAC
 	VIs    uint32
 	Memory uint64 // bytes that may be registered; 0: no limit
 	// Device is not nil if the NIC is a PCI function, and there is no port: a connection that carries
@@ -80,7 +80,7 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 		return nil, s.grant, nil
 	}
 	// Claim comes next, after which others may find the port.
-	s.port.join = func(mac descriptors.MAC) (func() error, error) {
+	s.port.join = func(mac datasheet.MAC) (func() error, error) {
 		if mac != s.grant.MAC {
 			return nil, fmt.Errorf("%w: station %v, and the agent has given %v", ErrOptions, mac, s.grant.MAC)
 		}
@@ -151,7 +151,7 @@ func (s *agentSession) ask(ctx context.Context) (*agentlink.Conn, *hostMember, e
 func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember, error) {
 	request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version, NIC: s.options.NIC, MTU: s.options.MTU,
 		VIs: s.options.VIs, Memory: s.options.Memory, Program: filepath.Base(os.Args[0])}
-	if s.options.MAC != (descriptors.MAC{}) {
+	if s.options.MAC != (datasheet.MAC{}) {
 		request.Station = s.options.MAC.String()
 	}
 	if err := c.Send(request, -1); err != nil {
@@ -217,12 +217,12 @@ func adopt(ctx context.Context, fd int, o shm.Options) (*shm.Port, error) {
 	return shm.Adopt(ctx, c, o)
 }
 
-func parseStation(text string) (mac descriptors.MAC, err error) {
+func parseStation(text string) (mac datasheet.MAC, err error) {
 	b, err := net.ParseMAC(text)
-	if err != nil || len(b) != len(mac) || descriptors.MAC(b).IsMulticast() || descriptors.MAC(b) == mac {
+	if err != nil || len(b) != len(mac) || datasheet.MAC(b).IsMulticast() || datasheet.MAC(b) == mac {
 		return mac, fmt.Errorf("%w: %q is no station", agentlink.ErrMessage, text)
 	}
-	return descriptors.MAC(b), nil
+	return datasheet.MAC(b), nil
 }
 
 // keep follows the agent until the port is closed.
@@ -278,7 +278,7 @@ func (s *agentSession) follow(c *agentlink.Conn) {
 }
 
 // share sets up the wire to another client.
-func (s *agentSession) share(mac descriptors.MAC, fd int, listen bool) {
+func (s *agentSession) share(mac datasheet.MAC, fd int, listen bool) {
 	role := shm.RoleConnect
 	if listen {
 		role = shm.RoleListen

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // maxAsks bounds the questions that are open; the first half of the places is for
@@ -23,7 +23,7 @@ var askPauses = [...]time.Duration{100 * time.Millisecond, 200 * time.Millisecon
 // the one that is known. Random numbers that only who receives at an address sees
 // tell who is where (as in RFC 9000, 8.2 and 9).
 type question struct {
-	mac descriptors.MAC
+	mac datasheet.MAC
 	// endpoint is ours, of the connection whose key the frame had; 0 if it had none,
 	// and the question is about the station.
 	endpoint uint32
@@ -91,32 +91,32 @@ func (u *UDP) pursue(now time.Time) (next time.Time) {
 // a third host's address shall not have many datagrams go there.
 func (u *UDP) query(q *question) {
 	if !q.here && q.sent%2 == 0 {
-		u.sendQuery(descriptors.FrameStationQuery, q.mac, q.candidateNonce, q.candidate)
+		u.sendQuery(datasheet.FrameStationQuery, q.mac, q.candidateNonce, q.candidate)
 	}
 	if q.endpoint == 0 {
-		u.sendQuery(descriptors.FrameStationQuery, q.mac, q.oldNonce, q.old)
+		u.sendQuery(datasheet.FrameStationQuery, q.mac, q.oldNonce, q.old)
 	}
 }
 
 // sendQuery sends a query or an answer.
-func (u *UDP) sendQuery(t descriptors.FrameType, mac descriptors.MAC, nonce uint64, to netip.AddrPort) {
-	h := descriptors.HeaderAt(u.queryFrame)
-	*h = descriptors.Header{Destination: mac, Source: u.station(), EtherType: descriptors.EtherType,
-		Version: descriptors.WireVersion, Type: t, Flags: descriptors.FrameChecksum,
+func (u *UDP) sendQuery(t datasheet.FrameType, mac datasheet.MAC, nonce uint64, to netip.AddrPort) {
+	h := datasheet.HeaderAt(u.queryFrame)
+	*h = datasheet.Header{Destination: mac, Source: u.station(), EtherType: datasheet.EtherType,
+		Version: datasheet.WireVersion, Type: t, Flags: datasheet.FrameChecksum,
 		Extent: uint32(nonce), Offset: uint32(nonce >> 32)}
-	h.Checksum = descriptors.FrameChecksumOf(u.queryFrame)
+	h.Checksum = datasheet.FrameChecksumOf(u.queryFrame)
 	u.send(u.reply, u.queryFrame, u.towards(to))
 }
 
 // queried answers a query for our own station.
-func (u *UDP) queried(h *descriptors.Header, from netip.AddrPort) {
-	if h.Destination == u.station() && h.Destination != (descriptors.MAC{}) && u.LinkUp() {
-		u.sendQuery(descriptors.FrameStationAnswer, h.Source, uint64(h.Offset)<<32|uint64(h.Extent), from)
+func (u *UDP) queried(h *datasheet.Header, from netip.AddrPort) {
+	if h.Destination == u.station() && h.Destination != (datasheet.MAC{}) && u.LinkUp() {
+		u.sendQuery(datasheet.FrameStationAnswer, h.Source, uint64(h.Offset)<<32|uint64(h.Extent), from)
 	}
 }
 
 // answered takes an answer to one of our queries.
-func (u *UDP) answered(h *descriptors.Header, from netip.AddrPort) {
+func (u *UDP) answered(h *datasheet.Header, from netip.AddrPort) {
 	nonce := uint64(h.Offset)<<32 | uint64(h.Extent)
 	for i := range u.questions {
 		q := &u.questions[i]

@@ -3,7 +3,7 @@ package wire
 import (
 	"net/netip"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // far is the other end of a connection as the header of a frame to it has it. The
 // key was drawn at random by that end, and only who has seen its frames knows it.
 type far struct {
-	mac      descriptors.MAC
+	mac      datasheet.MAC
 	endpoint uint32
 	key      uint32
 }
@@ -51,16 +51,16 @@ type connections struct {
 }
 
 // sound reports whether a frame is one of ours and its checksum holds.
-func sound(h *descriptors.Header, frame []byte) bool {
-	n := descriptors.HeaderSize + int(h.Length)
-	return h.Version == descriptors.WireVersion && h.Flags&descriptors.FrameChecksum != 0 && n <= len(frame) &&
-		descriptors.FrameChecksumOf(frame[:n]) == h.Checksum
+func sound(h *datasheet.Header, frame []byte) bool {
+	n := datasheet.HeaderSize + int(h.Length)
+	return h.Version == datasheet.WireVersion && h.Flags&datasheet.FrameChecksum != 0 && n <= len(frame) &&
+		datasheet.FrameChecksumOf(frame[:n]) == h.Checksum
 }
 
 // bodyKey returns the key in the body of a connect request or accept, zero if there
 // is no such body.
 func bodyKey(frame []byte) uint32 {
-	if b := descriptors.ConnectBodyAt(frame[descriptors.HeaderSize:]); b != nil {
+	if b := datasheet.ConnectBodyAt(frame[datasheet.HeaderSize:]); b != nil {
 		return b.Key
 	}
 	return 0
@@ -108,7 +108,7 @@ func (c *connections) accepted(endpoint, key uint32, g grant) bool {
 
 // holds returns the connection whose peer alone can have sent a frame with this
 // header; nil if there is none.
-func (c *connections) holds(h *descriptors.Header) *connection {
+func (c *connections) holds(h *datasheet.Header) *connection {
 	own := c.byEndpoint[h.DestinationEndpoint]
 	if own == nil || h.Key == 0 || h.Key != own.key || h.Source != own.to.mac || h.SourceEndpoint != own.to.endpoint {
 		return nil

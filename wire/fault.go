@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // FaultOptions are probabilities, from 0 (never) to 1 (always), that are drawn
@@ -50,7 +50,7 @@ type FaultStats struct {
 const (
 	// maxHeld is the number of frames that can be held back at one time, and how many
 	// later frames may overtake one. It is well within the 64 frames for which
-	// a receiver keeps track of what is missing (descriptors.Header).
+	// a receiver keeps track of what is missing (datasheet.Header).
 	maxHeld = 8
 	// maxInverted: CRC-32C notices any three inverted bits in frames of up to
 	// 2^31 bits (Castagnoli, Bräuer, Herrmann 1993), so a damaged frame is
@@ -203,7 +203,7 @@ func (f *fault) Receive() []byte {
 }
 
 // Claim is described at Claimer.
-func (f *fault) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
+func (f *fault) Claim(mac datasheet.MAC) error { return claim(f.inner, mac) }
 
 // Drained is described at Drainer.
 func (f *fault) Drained() bool { return drained(f.inner) }
@@ -233,7 +233,7 @@ func receiveWhole(port Port, parts engine.Progressive) []byte {
 }
 
 // claim has a port make a claim, if it wants any.
-func claim(port Port, mac descriptors.MAC) error {
+func claim(port Port, mac datasheet.MAC) error {
 	if c, ok := port.(Claimer); ok {
 		return c.Claim(mac)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -153,7 +153,7 @@ func TestFaultCorruptIsNoticed(t *testing.T) {
 			t.Errorf("frame %d was not damaged", i)
 		}
 		if !slices.Equal(f[:60], sent[:60]) || !slices.Equal(f[64:], sent[64:]) {
-			if descriptors.FrameChecksumOf(f) == descriptors.FrameChecksumOf(sent) {
+			if datasheet.FrameChecksumOf(f) == datasheet.FrameChecksumOf(sent) {
 				t.Errorf("the checksum does not notice the damage to frame %d", i)
 			}
 		}

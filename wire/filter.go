@@ -1,8 +1,8 @@
 package wire
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // FilterFunc says which frames cross a port of NewFilter in place of one that is sent, or of one that has
@@ -104,7 +104,7 @@ func (f *filter) idle() {
 func (f *filter) Release() { f.in = f.in[1:] }
 
 // Claim is described at Claimer.
-func (f *filter) Claim(mac descriptors.MAC) error { return claim(f.inner, mac) }
+func (f *filter) Claim(mac datasheet.MAC) error { return claim(f.inner, mac) }
 
 // Drained is described at Drainer.
 func (f *filter) Drained() bool { return len(f.out) == 0 && drained(f.inner) }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -41,12 +41,12 @@ type host struct {
 	mtu     int
 
 	// The data path's: one goroutine's at a time.
-	scratch  []byte                          // for a frame of which it is not known where it goes.
-	station  descriptors.MAC                 // that frames go to, as Toward has said
-	to       *hostMember                     // in whose memory the next frame is reserved; nil: in scratch
-	table    *[]*hostMember                  // as members was then
-	stations map[descriptors.MAC]*hostMember // of table
-	uplink   *hostMember                     // of table, nil if there is none
+	scratch  []byte                        // for a frame of which it is not known where it goes.
+	station  datasheet.MAC                 // that frames go to, as Toward has said
+	to       *hostMember                   // in whose memory the next frame is reserved; nil: in scratch
+	table    *[]*hostMember                // as members was then
+	stations map[datasheet.MAC]*hostMember // of table
+	uplink   *hostMember                   // of table, nil if there is none
 	reserved []byte
 	begun    []*hostMember // have frames that were not flushed
 	looks    hostLooks
@@ -62,7 +62,7 @@ type host struct {
 	joined, left, refused, dropped, copied, forged atomic.Uint64
 
 	// join has the port meet the others, and returns what ends that.
-	join     func(mac descriptors.MAC) (leave func() error, err error)
+	join     func(mac datasheet.MAC) (leave func() error, err error)
 	checksum bool
 
 	ctx     context.Context // over when the port is closed
@@ -72,13 +72,13 @@ type host struct {
 	mu      sync.Mutex // of changes
 	closed  bool
 	leave   func() error // nil until Claim
-	meeting map[descriptors.MAC]time.Time
+	meeting map[datasheet.MAC]time.Time
 }
 
 // hostMember is another port, or this one itself, and the memory on the way to it.
 type hostMember struct {
 	engine.Lossless // wire, nil if others are behind it
-	mac             descriptors.MAC
+	mac             datasheet.MAC
 	wire            Port
 	parts           engine.Progressive // wire, if frames may come in parts
 	shared          *shm.Port          // wire, if it is one
@@ -130,7 +130,7 @@ func NewHost(o HostOptions) (Port, error) {
 }
 
 func newHost(o HostOptions) *host {
-	p := &host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU), meeting: map[descriptors.MAC]time.Time{}}
+	p := &host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU), meeting: map[datasheet.MAC]time.Time{}}
 	p.marks, _ = shm.NewMarks() // without, all are looked at
 	p.members.Store(new([]*hostMember))
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -144,13 +144,13 @@ func (p *host) MTU() int { return p.mtu }
 func (p *host) Checksum() bool { return p.checksum }
 
 // Toward is described at engine.Peers.
-func (p *host) Toward(station descriptors.MAC) {
+func (p *host) Toward(station datasheet.MAC) {
 	members := p.members.Load()
 	if p.table == members && p.station == station {
 		return
 	}
 	if p.table != members {
-		p.table, p.uplink, p.stations = members, nil, map[descriptors.MAC]*hostMember{}
+		p.table, p.uplink, p.stations = members, nil, map[datasheet.MAC]*hostMember{}
 		for _, m := range *members {
 			if m.many {
 				p.uplink = m
@@ -188,7 +188,7 @@ func (p *host) Commit() {
 	if len(frame) < ethernetHeader || p.down.Load() {
 		return
 	}
-	to := descriptors.MAC(frame)
+	to := datasheet.MAC(frame)
 	if p.to != nil && p.station == to {
 		p.commitTo(p.to)
 		return
@@ -251,7 +251,7 @@ func (p *host) Flush() {
 func (p *host) LinkUp() bool { return !p.down.Load() }
 
 // Peer is described at engine.Peers.
-func (p *host) Peer(station descriptors.MAC) (way engine.Lossless, soon bool) {
+func (p *host) Peer(station datasheet.MAC) (way engine.Lossless, soon bool) {
 	for _, m := range *p.members.Load() {
 		if m.mac == station && m.Lossless != nil {
 			return m, m.Wire() == 0 && p.meets(station)
@@ -261,7 +261,7 @@ func (p *host) Peer(station descriptors.MAC) (way engine.Lossless, soon bool) {
 }
 
 // meets reports whether a station is being met.
-func (p *host) meets(station descriptors.MAC) bool {
+func (p *host) meets(station datasheet.MAC) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	began, ok := p.meeting[station]

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
@@ -57,12 +57,12 @@ func (o HostOptions) Check() error {
 type hostMeeting struct {
 	port     *host
 	folder   string
-	mac      descriptors.MAC
+	mac      datasheet.MAC
 	listener *unixsocket.Listener
 }
 
 // Claim is described at Claimer. It joins the others.
-func (p *host) Claim(mac descriptors.MAC) error {
+func (p *host) Claim(mac datasheet.MAC) error {
 	loop, err := NewLoopback(MemoryOptions{MTU: p.mtu})
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (p *host) Claim(mac descriptors.MAC) error {
 }
 
 // meetOthers joins the ports of this user's other processes.
-func (p *host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
+func (p *host) meetOthers(mac datasheet.MAC) (leave func() error, err error) {
 	m := &hostMeeting{port: p, mac: mac}
 	if m.folder, err = runtimedir.Make("trapeze", "host", p.options.Name); err == nil {
 		err = m.join()
@@ -91,7 +91,7 @@ func (p *host) meetOthers(mac descriptors.MAC) (leave func() error, err error) {
 }
 
 // socket is the path of the socket of a port.
-func (m *hostMeeting) socket(mac descriptors.MAC) string {
+func (m *hostMeeting) socket(mac datasheet.MAC) string {
 	return filepath.Join(m.folder, hex.EncodeToString(mac[:]))
 }
 
@@ -124,11 +124,11 @@ func (m *hostMeeting) join() error {
 }
 
 // others lists the addresses of the sockets in the folder.
-func (m *hostMeeting) others() (macs []descriptors.MAC, err error) {
+func (m *hostMeeting) others() (macs []datasheet.MAC, err error) {
 	entries, err := os.ReadDir(m.folder)
 	for _, e := range entries {
 		if b, err := hex.DecodeString(e.Name()); err == nil && len(b) == len(m.mac) {
-			macs = append(macs, descriptors.MAC(b))
+			macs = append(macs, datasheet.MAC(b))
 		}
 	}
 	if len(macs) > hostMembers {
@@ -138,7 +138,7 @@ func (m *hostMeeting) others() (macs []descriptors.MAC, err error) {
 }
 
 // meet connects to another port. One whose process has ended has left its socket behind.
-func (m *hostMeeting) meet(ctx context.Context, mac descriptors.MAC) error {
+func (m *hostMeeting) meet(ctx context.Context, mac datasheet.MAC) error {
 	if mac == m.mac {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (m *hostMeeting) meet(ctx context.Context, mac descriptors.MAC) error {
 }
 
 // between opens an end of the memory that two ports share, of which one comes and the other is there.
-func (m *hostMeeting) between(ctx context.Context, comes, there descriptors.MAC, role shm.Role) (*hostMember, error) {
+func (m *hostMeeting) between(ctx context.Context, comes, there datasheet.MAC, role shm.Role) (*hostMember, error) {
 	other := there
 	if role == shm.RoleConnect {
 		other = comes
@@ -234,7 +234,7 @@ func (m *hostMeeting) welcome(c *net.UnixConn) {
 var errHello = errors.New("not a greeting of this wire, or of another version")
 
 // readHello reads who has come.
-func readHello(c net.Conn) (mac descriptors.MAC, err error) {
+func readHello(c net.Conn) (mac datasheet.MAC, err error) {
 	b := make([]byte, hostHello+1)
 	if err := c.SetReadDeadline(time.Now().Add(hostPatience)); err != nil {
 		return mac, err
@@ -246,7 +246,7 @@ func readHello(c net.Conn) (mac descriptors.MAC, err error) {
 	if n != hostHello || string(b[:len(hostMagic)]) != hostMagic || b[len(hostMagic)] != hostVersion {
 		return mac, errHello
 	}
-	mac = descriptors.MAC(b[len(hostMagic)+1 : n])
+	mac = datasheet.MAC(b[len(hostMagic)+1 : n])
 	if mac.IsMulticast() {
 		return mac, errHello
 	}
@@ -257,7 +257,7 @@ func readHello(c net.Conn) (mac descriptors.MAC, err error) {
 func (m *hostMeeting) close() error { return m.listener.Close() }
 
 // has reports whether a station is a member.
-func (p *host) has(mac descriptors.MAC) bool {
+func (p *host) has(mac datasheet.MAC) bool {
 	return slices.ContainsFunc(*p.members.Load(), func(m *hostMember) bool { return m.mac == mac })
 }
 
@@ -265,7 +265,7 @@ func (p *host) has(mac descriptors.MAC) bool {
 const noMark = -1
 
 // member makes a member of memory shared with a station, which open opens.
-func (p *host) member(mac descriptors.MAC, o shm.Options, open func(o shm.Options) (*shm.Port, error)) (*hostMember, error) {
+func (p *host) member(mac datasheet.MAC, o shm.Options, open func(o shm.Options) (*shm.Port, error)) (*hostMember, error) {
 	mark := noMark
 	if p.marks != nil {
 		if n, ok := p.marks.Draw(); ok {
@@ -295,14 +295,14 @@ func (p *host) freeMark(m *hostMember) {
 }
 
 // meet notes that memory is going to be shared with a station, soon.
-func (p *host) meet(mac descriptors.MAC) {
+func (p *host) meet(mac datasheet.MAC) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.meeting[mac] = time.Now()
 }
 
 // met ends that.
-func (p *host) met(mac descriptors.MAC) {
+func (p *host) met(mac datasheet.MAC) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.meeting, mac)

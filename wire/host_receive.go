@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // hostLooks says which members a port looks at for frames. Most of a wire with many members say
@@ -82,7 +82,7 @@ func (p *host) resting() bool { return p.looks.vain >= hostRest && p.wake.IsSet(
 func (p *host) receive(m *hostMember) []byte {
 	for {
 		f := receiveWhole(m.wire, m.parts)
-		if f == nil || m.many || len(f) >= ethernetHeader && descriptors.MAC(f[6:]) == m.mac {
+		if f == nil || m.many || len(f) >= ethernetHeader && datasheet.MAC(f[6:]) == m.mac {
 			if f != nil {
 				p.looks.held, m.held = m, true
 			}

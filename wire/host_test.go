@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -114,7 +114,7 @@ func TestHostDelivers(t *testing.T) {
 			}
 		}
 	}
-	all := frameOf(descriptors.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, stationMAC(0), 5)
+	all := frameOf(datasheet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, stationMAC(0), 5)
 	send(p[0], all)
 	for i, at := range p {
 		if got := receive(at); !bytes.Equal(got, all) {

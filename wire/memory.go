@@ -6,14 +6,14 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
 const (
 	// DefaultMemoryMTU carries 8 KiB of payload: two pages of a message in a
 	// frame, and eight frames in a 64 KiB message.
-	DefaultMemoryMTU = descriptors.HeaderSize + 8<<10
+	DefaultMemoryMTU = datasheet.HeaderSize + 8<<10
 	// DefaultMemoryRing keeps both directions within the second-level cache of
 	// an ordinary server (1 MiB or more), next to the data that they carry.
 	DefaultMemoryRing = 256 << 10

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -20,10 +20,10 @@ func TestMemoryOptions(t *testing.T) {
 		mtu  int // 0: refused
 	}{
 		{"default", wire.MemoryOptions{}, wire.DefaultMemoryMTU},
-		{"smallest", wire.MemoryOptions{MTU: descriptors.MinMTU, Ring: 1}, descriptors.MinMTU},
-		{"largest frames in a ring that is too small", wire.MemoryOptions{MTU: descriptors.MaxMTU, Ring: 1}, descriptors.MaxMTU},
-		{"MTU too small", wire.MemoryOptions{MTU: descriptors.MinMTU - 1}, 0},
-		{"MTU too large", wire.MemoryOptions{MTU: descriptors.MaxMTU + 1}, 0},
+		{"smallest", wire.MemoryOptions{MTU: datasheet.MinMTU, Ring: 1}, datasheet.MinMTU},
+		{"largest frames in a ring that is too small", wire.MemoryOptions{MTU: datasheet.MaxMTU, Ring: 1}, datasheet.MaxMTU},
+		{"MTU too small", wire.MemoryOptions{MTU: datasheet.MinMTU - 1}, 0},
+		{"MTU too large", wire.MemoryOptions{MTU: datasheet.MaxMTU + 1}, 0},
 		{"MTU negative", wire.MemoryOptions{MTU: -1}, 0},
 		{"ring negative", wire.MemoryOptions{Ring: -1}, 0},
 		{"ring too large", wire.MemoryOptions{Ring: 1<<30 + 1}, 0},

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ErrStalled: the sender of a frame stalled in the middle of it for longer than the watchdog
@@ -17,10 +17,10 @@ var ErrStalled = errors.New("the sender stalls in the middle of a frame")
 
 // PathError says of a frame that broke off within a switch whose it was, and why.
 type PathError struct {
-	Station        descriptors.MAC // the sender
-	From, To       int             // ports of the switch
-	Passed, Length int             // bytes of the frame
-	Err            error           // ErrStalled: the sender; ErrGone: the output was closed or unplugged
+	Station        datasheet.MAC // the sender
+	From, To       int           // ports of the switch
+	Passed, Length int           // bytes of the frame
+	Err            error         // ErrStalled: the sender; ErrGone: the output was closed or unplugged
 }
 
 func (e *PathError) Error() string {
@@ -201,9 +201,9 @@ func (p *switchPort) Arrived() (n int, aborted bool) {
 }
 
 // senderOf returns the address of a frame's sender, zero if the frame is too short to have one.
-func senderOf(frame []byte) (mac descriptors.MAC) {
+func senderOf(frame []byte) (mac datasheet.MAC) {
 	if len(frame) >= ethernetHeader {
-		mac = descriptors.MAC(frame[6:])
+		mac = datasheet.MAC(frame[6:])
 	}
 	return mac
 }

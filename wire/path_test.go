@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -172,7 +172,7 @@ func TestSwitchOutputDies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := known(t, 3, wire.SwitchOptions{MemoryOptions: wire.MemoryOptions{MTU: 2000, Ring: 1}})
-			all := frameOf(descriptors.Broadcast, stationMAC(0), 1000)
+			all := frameOf(datasheet.Broadcast, stationMAC(0), 1000)
 			rest := begin(t, p[0], all, 100)
 			p[1].Receive()
 			await(t, p[2])
@@ -301,7 +301,7 @@ func TestSwitchPartsConcurrently(t *testing.T) {
 					runtime.Gosched()
 					continue
 				}
-				if want := frameOf(stationMAC(byte(i)), stationMAC(f[11]), len(f)-descriptors.HeaderSize); !bytes.Equal(f, want) {
+				if want := frameOf(stationMAC(byte(i)), stationMAC(f[11]), len(f)-datasheet.HeaderSize); !bytes.Equal(f, want) {
 					t.Errorf("port %d: a frame of station %d is wrong", i, f[11])
 					return
 				}

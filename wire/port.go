@@ -3,7 +3,7 @@ package wire
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -24,7 +24,7 @@ type (
 type Claimer interface {
 	// Claim says that a station is at this end, before frames pass. It fails if it is
 	// at another; errors wrap ErrOptions.
-	Claim(mac descriptors.MAC) error
+	Claim(mac datasheet.MAC) error
 }
 
 // inner is the wire that another one is put on: its methods are those of the wire on top, but for
@@ -45,8 +45,8 @@ var (
 const frameAlign = 64
 
 func checkMTU(mtu int) error {
-	if mtu < descriptors.MinMTU || mtu > descriptors.MaxMTU {
-		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrOptions, mtu, descriptors.MinMTU, descriptors.MaxMTU)
+	if mtu < datasheet.MinMTU || mtu > datasheet.MaxMTU {
+		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrOptions, mtu, datasheet.MinMTU, datasheet.MaxMTU)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -41,15 +41,15 @@ func receive(p wire.Port) []byte {
 	return nil
 }
 
-func stationMAC(n byte) descriptors.MAC { return descriptors.MAC{2, 0, 0, 0, 0, n} }
+func stationMAC(n byte) datasheet.MAC { return datasheet.MAC{2, 0, 0, 0, 0, n} }
 
 // frameOf makes a frame of our type with a payload of n bytes.
-func frameOf(to, from descriptors.MAC, n int) []byte {
-	f := make([]byte, descriptors.HeaderSize+n)
+func frameOf(to, from datasheet.MAC, n int) []byte {
+	f := make([]byte, datasheet.HeaderSize+n)
 	copy(f, to[:])
 	copy(f[6:], from[:])
-	copy(f[12:], descriptors.EtherType[:])
-	for i := descriptors.HeaderSize; i < len(f); i++ {
+	copy(f[12:], datasheet.EtherType[:])
+	for i := datasheet.HeaderSize; i < len(f); i++ {
 		f[i] = byte(i * 7)
 	}
 	return f
@@ -157,7 +157,7 @@ func TestFramesArrive(t *testing.T) {
 			t.Error("a frame that nobody sent")
 		}
 		a.Release() // nothing was received: no effect
-		for _, n := range []int{0, 1, 63, 64, 65, 1000, a.MTU() - descriptors.HeaderSize} {
+		for _, n := range []int{0, 1, 63, 64, 65, 1000, a.MTU() - datasheet.HeaderSize} {
 			f := frameOf(stationMAC(2), stationMAC(1), n)
 			if !send(a, f) {
 				t.Fatalf("no room for %d bytes", n)

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestPartsAreAQueue compares a wire with a list of frames that grow.
@@ -19,7 +19,7 @@ func TestPartsAreAQueue(t *testing.T) {
 		aborted bool
 		parts   bool
 	}
-	const addresses = descriptors.EthernetHeaderSize // without them a switch has nowhere to go
+	const addresses = datasheet.EthernetHeaderSize // without them a switch has nowhere to go
 	check := func(t *rapid.T, a, b progressivePort, mtu int) {
 		var queue []*frame // shown to the other end
 		var batch []*frame // committed
@@ -144,7 +144,7 @@ func TestPartsBetweenThreads(t *testing.T) {
 					t.Fatalf("frame %d was given up", i)
 				}
 				for ; at < n; at++ {
-					if at >= 2*len(descriptors.MAC{}) && f[at] != byte(i) {
+					if at >= 2*len(datasheet.MAC{}) && f[at] != byte(i) {
 						t.Fatalf("frame %d is damaged at %d of %d bytes", i, at, len(f))
 					}
 				}

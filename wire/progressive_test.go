@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -36,7 +36,7 @@ func progressiveEnds(t *testing.T, each func(t *testing.T, a, b progressivePort)
 
 // toAll makes a frame go to all ports of a switch, and its sender nobody that could be learned.
 func toAll(f []byte) []byte {
-	copy(f, bytes.Repeat([]byte{0xff}, 2*len(descriptors.MAC{})))
+	copy(f, bytes.Repeat([]byte{0xff}, 2*len(datasheet.MAC{})))
 	return f
 }
 

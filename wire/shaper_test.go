@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -90,13 +90,13 @@ func TestShaperKeepsTime(t *testing.T) {
 			if f.ended && n == f.pieces[len(f.pieces)-1].to {
 				return n, true
 			}
-			if n < descriptors.HeaderSize {
+			if n < datasheet.HeaderSize {
 				return 0, false
 			}
 			if o.Burst == 0 {
 				return n, false
 			}
-			return n - (n-descriptors.HeaderSize)%o.Burst, false
+			return n - (n-datasheet.HeaderSize)%o.Burst, false
 		}
 		abort := func() {
 			if open != nil && len(open.pieces) > 0 {

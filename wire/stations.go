@@ -3,11 +3,11 @@ package wire
 import (
 	"net/netip"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // ethernetHeader is the size in bytes of two addresses and a type.
-const ethernetHeader = descriptors.EthernetHeaderSize
+const ethernetHeader = datasheet.EthernetHeaderSize
 
 // maxStations bounds what strangers can make us remember. A small switch has
 // room for as many.
@@ -27,15 +27,15 @@ type station struct {
 // was learned first makes place, of those to which nothing has been sent if there
 // are any.
 type stations struct {
-	known map[descriptors.MAC]*station
-	order []descriptors.MAC // ring, oldest at next once it is full
+	known map[datasheet.MAC]*station
+	order []datasheet.MAC // ring, oldest at next once it is full
 	next  int
 }
 
 // add makes a station known that was not.
-func (s *stations) add(mac descriptors.MAC, st station) {
+func (s *stations) add(mac datasheet.MAC, st station) {
 	if s.known == nil {
-		s.known = make(map[descriptors.MAC]*station)
+		s.known = make(map[datasheet.MAC]*station)
 	}
 	if len(s.order) < maxStations {
 		s.order = append(s.order, mac)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // MaxSwitchPorts bounds the ports of a switch: it has a ring from each to each
@@ -36,8 +36,8 @@ type switchPort struct {
 	from   int     // of rx: where the last frame came from, and the search goes on
 	// source was heard at this port last, and table is the knowledge of that time: with both
 	// the same there is nothing to learn.
-	source descriptors.MAC
-	table  *map[descriptors.MAC]place
+	source datasheet.MAC
+	table  *map[datasheet.MAC]place
 	path   path
 	output output
 	counts switchCounts
@@ -54,7 +54,7 @@ type fabric struct {
 	// up and open have a bit per port: plugged in, not closed.
 	up, open atomic.Uint32
 	mu       sync.Mutex // of writers of table
-	table    atomic.Pointer[map[descriptors.MAC]place]
+	table    atomic.Pointer[map[datasheet.MAC]place]
 }
 
 // place is where a station is.
@@ -90,7 +90,7 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 		return nil, fmt.Errorf("%w: a switch of %d ports: it has 2..%d", ErrOptions, n, MaxSwitchPorts)
 	}
 	f := &fabric{mtu: o.MTU, watchdog: o.Watchdog}
-	f.table.Store(&map[descriptors.MAC]place{})
+	f.table.Store(&map[datasheet.MAC]place{})
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
 	for i := range n {
@@ -163,7 +163,7 @@ func (p *switchPort) route(frame []byte) ports {
 	}
 	targets := live &^ (1 << p.number)
 	if len(frame) >= ethernetHeader {
-		to, from := descriptors.MAC(frame), descriptors.MAC(frame[6:])
+		to, from := datasheet.MAC(frame), datasheet.MAC(frame[6:])
 		p.learn(from)
 		if at, ok := (*p.fabric.table.Load())[to]; ok && !to.IsMulticast() {
 			if to == from && at.claimed && at.port == p.number {
@@ -176,7 +176,7 @@ func (p *switchPort) route(frame []byte) ports {
 }
 
 // learn notes that a station is at this port, unless another has claimed it.
-func (p *switchPort) learn(mac descriptors.MAC) {
+func (p *switchPort) learn(mac datasheet.MAC) {
 	f := p.fabric
 	if mac == p.source && p.table == f.table.Load() || mac.IsMulticast() {
 		return
@@ -191,7 +191,7 @@ func (p *switchPort) learn(mac descriptors.MAC) {
 }
 
 // put changes the table. mu is held.
-func (f *fabric) put(mac descriptors.MAC, at place) {
+func (f *fabric) put(mac datasheet.MAC, at place) {
 	table := maps.Clone(*f.table.Load())
 	table[mac] = at
 	f.table.Store(&table)
@@ -199,7 +199,7 @@ func (f *fabric) put(mac descriptors.MAC, at place) {
 
 // Claim is described at Claimer. Frames from other ports do not move the station, and
 // it is known even if the table is full of others. The claim ends with Close.
-func (p *switchPort) Claim(mac descriptors.MAC) error {
+func (p *switchPort) Claim(mac datasheet.MAC) error {
 	f := p.fabric
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +216,7 @@ func (p *switchPort) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	table := maps.Clone(*f.table.Load())
-	maps.DeleteFunc(table, func(_ descriptors.MAC, at place) bool { return at.port == p.number })
+	maps.DeleteFunc(table, func(_ datasheet.MAC, at place) bool { return at.port == p.number })
 	f.table.Store(&table)
 }
 

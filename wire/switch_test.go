@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -77,7 +77,7 @@ func TestSwitchLearns(t *testing.T) {
 	check("to a known station", 1, 0, 0, 0)
 	send(p[0], frameOf(stationMAC(1), stationMAC(0), 10))
 	check("back", 0, 1, 0, 0)
-	send(p[2], frameOf(descriptors.Broadcast, stationMAC(2), 10))
+	send(p[2], frameOf(datasheet.Broadcast, stationMAC(2), 10))
 	check("to everybody", 1, 1, 0, 1)
 	send(p[3], frameOf(stationMAC(1), stationMAC(0), 10)) // station 0 has moved
 	check("from the new place", 0, 1, 0, 0)
@@ -107,7 +107,7 @@ func TestSwitchStationIsNotTakenOver(t *testing.T) {
 	}
 	for i := range 2000 {
 		send(p[2], frameOf(stationMAC(9), stationMAC(0), 0))
-		send(p[2], frameOf(stationMAC(9), descriptors.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
+		send(p[2], frameOf(stationMAC(9), datasheet.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
 		waiting(p)
 	}
 	send(p[1], frameOf(stationMAC(0), stationMAC(1), 0))
@@ -144,7 +144,7 @@ func TestSwitchPlugs(t *testing.T) {
 	if told != 1 || !p[0].LinkUp() || p[1].LinkUp() {
 		t.Fatalf("told %d times, links %v %v", told, p[0].LinkUp(), p[1].LinkUp())
 	}
-	send(p[0], frameOf(descriptors.Broadcast, stationMAC(0), 10))
+	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
 	if n := waiting(p); n[1] != 0 || n[2] != 1 {
 		t.Fatalf("frames %v", n)
 	}
@@ -153,7 +153,7 @@ func TestSwitchPlugs(t *testing.T) {
 		t.Fatal("the link is up with nobody there")
 	}
 	p[1].SetLink(true)
-	send(p[0], frameOf(descriptors.Broadcast, stationMAC(0), 10))
+	send(p[0], frameOf(datasheet.Broadcast, stationMAC(0), 10))
 	if n := waiting(p); n[1] != 1 || n[2] != 0 {
 		t.Fatalf("frames %v", n)
 	}
@@ -208,8 +208,8 @@ func TestSwitchConcurrently(t *testing.T) {
 
 // numbered is a frame to everybody that differs from all others.
 func numbered(from int, n uint32) []byte {
-	f := frameOf(descriptors.Broadcast, stationMAC(byte(from)), 8)
-	f[descriptors.HeaderSize], f[descriptors.HeaderSize+1] = byte(n), byte(n>>8)
+	f := frameOf(datasheet.Broadcast, stationMAC(byte(from)), 8)
+	f[datasheet.HeaderSize], f[datasheet.HeaderSize+1] = byte(n), byte(n>>8)
 	return f
 }
 
@@ -217,7 +217,7 @@ func numbered(from int, n uint32) []byte {
 // does not for a station that was only heard there.
 func TestSwitchReflects(t *testing.T) {
 	p := newSwitch(t, 3, wire.SwitchOptions{})
-	frame := func(to, from descriptors.MAC) {
+	frame := func(to, from datasheet.MAC) {
 		b := p[1].Reserve(64)
 		copy(b, to[:])
 		copy(b[6:], from[:])
@@ -242,6 +242,6 @@ func TestSwitchReflects(t *testing.T) {
 	check("claimed", 0, 1, 0)
 	frame(one, two)
 	check("another of the port", 0, 0, 0)
-	frame(descriptors.Broadcast, one)
+	frame(datasheet.Broadcast, one)
 	check("all", 1, 0, 1)
 }

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -98,7 +98,7 @@ type UDP struct {
 	stations    stations
 	connections connections
 	version     atomic.Uint64
-	own         atomic.Pointer[descriptors.MAC]
+	own         atomic.Pointer[datasheet.MAC]
 
 	kicked  atomic.Bool // the receiver is to look after the tunnel
 	down    atomic.Bool // plug pulled
@@ -160,7 +160,7 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
 	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: alignedBytes(mtu), reserved: -1, log: o.Logger,
-		in: newRing(ringSize), queryFrame: alignedBytes(descriptors.HeaderSize), stopped: make(chan struct{})}
+		in: newRing(ringSize), queryFrame: alignedBytes(datasheet.HeaderSize), stopped: make(chan struct{})}
 	if u.log == nil {
 		u.log = slog.Default()
 	}

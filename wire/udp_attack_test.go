@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -60,7 +60,7 @@ func (s *stranger) sawFrames() bool {
 		if p == nil {
 			return false
 		}
-		if len(p) < 16 || p[15] != byte(descriptors.FrameStationQuery) {
+		if len(p) < 16 || p[15] != byte(datasheet.FrameStationQuery) {
 			return true
 		}
 	}
@@ -148,11 +148,11 @@ func TestUDPClaimWithoutAnswer(t *testing.T) {
 			if p == nil {
 				break
 			}
-			if queries++; len(p) != descriptors.HeaderSize || p[15] != byte(descriptors.FrameStationQuery) {
+			if queries++; len(p) != datasheet.HeaderSize || p[15] != byte(datasheet.FrameStationQuery) {
 				t.Fatal("a frame went to somebody who does not answer")
 			}
 			// An answer that has not seen the query's number is none.
-			p[15], p[48] = byte(descriptors.FrameStationAnswer), p[48]^1
+			p[15], p[48] = byte(datasheet.FrameStationAnswer), p[48]^1
 			copy(p, append(append([]byte{}, p[6:12]...), p[:6]...))
 			thief.send(hub.LocalAddr(), checked(p))
 		}
@@ -171,9 +171,9 @@ func TestUDPClaimWithoutAnswer(t *testing.T) {
 // checked puts the checksum into a frame.
 func checked(frame []byte) []byte {
 	aligned := append(make([]byte, 0, len(frame)), frame...)
-	h := descriptors.HeaderAt(aligned)
-	h.Flags |= descriptors.FrameChecksum
-	h.Checksum = descriptors.FrameChecksumOf(aligned)
+	h := datasheet.HeaderAt(aligned)
+	h.Flags |= datasheet.FrameChecksum
+	h.Checksum = datasheet.FrameChecksumOf(aligned)
 	return aligned
 }
 
@@ -192,7 +192,7 @@ func TestUDPFloodOfStations(t *testing.T) {
 	}
 	crowd := []*stranger{newStranger(t), newStranger(t), newStranger(t)}
 	for i := range 3000 {
-		crowd[i%3].send(hub.LocalAddr(), frameOf(stationMAC(9), descriptors.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
+		crowd[i%3].send(hub.LocalAddr(), frameOf(stationMAC(9), datasheet.MAC{2, 7, 0, 0, byte(i >> 8), byte(i)}, 0))
 		if i%100 != 99 {
 			continue
 		}

@@ -3,7 +3,7 @@ package wire
 import (
 	"net/netip"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // heard is the sender of the last frame that arrived. Most frames come from the
@@ -17,24 +17,24 @@ type heard struct {
 // learn notes at which address the sender of a frame is. It returns true if the
 // frame was for the wire itself.
 func (u *UDP) learn(frame []byte, from netip.AddrPort) bool {
-	if [2]byte(frame[12:]) != descriptors.EtherType {
+	if [2]byte(frame[12:]) != datasheet.EtherType {
 		return false
 	}
 	typ := frameType(frame)
 	switch typ {
-	case descriptors.FrameStationQuery, descriptors.FrameStationAnswer:
-		h := descriptors.HeaderAt(frame)
+	case datasheet.FrameStationQuery, datasheet.FrameStationAnswer:
+		h := datasheet.HeaderAt(frame)
 		switch {
 		case !sound(h, frame):
-		case typ == descriptors.FrameStationQuery:
+		case typ == datasheet.FrameStationQuery:
 			u.queried(h, from)
 		default:
 			u.answered(h, from)
 		}
 		return true
 	}
-	source := descriptors.MAC(frame[6:])
-	if source.IsMulticast() || source == (descriptors.MAC{}) {
+	source := datasheet.MAC(frame[6:])
+	if source.IsMulticast() || source == (datasheet.MAC{}) {
 		return false
 	}
 	f, version := flowOf(frame), u.version.Load()
@@ -44,7 +44,7 @@ func (u *UDP) learn(frame []byte, from netip.AddrPort) bool {
 	asked := false
 	for _, q := range u.note(frame, typ, source, from) {
 		// A frame shorter than a query is no reason to send one.
-		if q.candidate.IsValid() && len(frame) >= descriptors.HeaderSize {
+		if q.candidate.IsValid() && len(frame) >= datasheet.HeaderSize {
 			u.ask(q)
 			asked = true
 		}
@@ -57,25 +57,25 @@ func (u *UDP) learn(frame []byte, from netip.AddrPort) bool {
 
 // note takes what a frame teaches, and returns what has to be asked: whether its
 // connection has moved, and whether its station has.
-func (u *UDP) note(frame []byte, typ descriptors.FrameType, source descriptors.MAC, from netip.AddrPort) (asks [2]question) {
+func (u *UDP) note(frame []byte, typ datasheet.FrameType, source datasheet.MAC, from netip.AddrPort) (asks [2]question) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	proven := false
 	switch {
 	case typ == 0:
 	case setsUp(typ):
-		h := descriptors.HeaderAt(frame)
+		h := datasheet.HeaderAt(frame)
 		to := far{source, h.SourceEndpoint, bodyKey(frame)}
 		if to.key == 0 || !sound(h, frame) {
 			break
 		}
-		if typ == descriptors.FrameConnectRequest {
+		if typ == datasheet.FrameConnectRequest {
 			u.connections.requested(to, from)
 		} else {
 			proven = u.connections.accepted(h.DestinationEndpoint, h.Key, grant{to, from})
 		}
 	default:
-		h := descriptors.HeaderAt(frame)
+		h := datasheet.HeaderAt(frame)
 		own := u.connections.holds(h)
 		switch {
 		case own == nil:

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -23,7 +23,7 @@ type flow struct {
 
 func flowOf(frame []byte) (f flow) {
 	f.stations = [12]byte(frame)
-	if len(frame) >= descriptors.HeaderSize {
+	if len(frame) >= datasheet.HeaderSize {
 		f.ends = [12]byte(frame[20:])
 	}
 	return f
@@ -56,7 +56,7 @@ func (u *UDP) towards(a netip.AddrPort) target {
 
 // station returns the address of our own station, as our engine's frames have it;
 // zero before the first of them.
-func (u *UDP) station() (mac descriptors.MAC) {
+func (u *UDP) station() (mac datasheet.MAC) {
 	if m := u.own.Load(); m != nil {
 		mac = *m
 	}
@@ -85,31 +85,31 @@ func (u *UDP) routeOf(frame []byte) (target, way) {
 
 // frameType returns the type of a frame that has one of our headers, zero for
 // others.
-func frameType(frame []byte) descriptors.FrameType {
-	if len(frame) < descriptors.HeaderSize || [2]byte(frame[12:]) != descriptors.EtherType || frame[14] != descriptors.WireVersion {
+func frameType(frame []byte) datasheet.FrameType {
+	if len(frame) < datasheet.HeaderSize || [2]byte(frame[12:]) != datasheet.EtherType || frame[14] != datasheet.WireVersion {
 		return 0
 	}
-	return descriptors.FrameType(frame[15])
+	return datasheet.FrameType(frame[15])
 }
 
 // setsUp reports whether frames of a type have a key in their body.
-func setsUp(t descriptors.FrameType) bool {
-	return t == descriptors.FrameConnectRequest || t == descriptors.FrameConnectAccept
+func setsUp(t datasheet.FrameType) bool {
+	return t == datasheet.FrameConnectRequest || t == datasheet.FrameConnectAccept
 }
 
 // find looks up where a frame goes, and takes note of the keys in those that set
 // connections up. A frame with a key that its receiver drew goes nowhere but to
 // where that key came from.
-func (u *UDP) find(frame []byte, typ descriptors.FrameType) (netip.AddrPort, way) {
-	mac := descriptors.MAC(frame)
+func (u *UDP) find(frame []byte, typ datasheet.FrameType) (netip.AddrPort, way) {
+	mac := datasheet.MAC(frame)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if [2]byte(frame[12:]) == descriptors.EtherType {
-		if source := descriptors.MAC(frame[6:]); source != u.station() {
+	if [2]byte(frame[12:]) == datasheet.EtherType {
+		if source := datasheet.MAC(frame[6:]); source != u.station() {
 			u.own.Store(&source)
 		}
 	}
-	h := descriptors.HeaderAt(frame)
+	h := datasheet.HeaderAt(frame)
 	if setsUp(typ) && !sound(h, frame) {
 		typ = 0 // it was damaged on purpose, and its key with it
 	}
@@ -118,12 +118,12 @@ func (u *UDP) find(frame []byte, typ descriptors.FrameType) (netip.AddrPort, way
 		var address netip.AddrPort
 		var ok bool
 		switch typ {
-		case descriptors.FrameConnectRequest:
+		case datasheet.FrameConnectRequest:
 			u.connections.requesting(h.SourceEndpoint, bodyKey(frame))
 			return u.findStation(mac, true)
-		case descriptors.FrameConnectAccept:
+		case datasheet.FrameConnectAccept:
 			address, ok = u.connections.accepting(h.SourceEndpoint, bodyKey(frame), to)
-		case descriptors.FrameConnectReject:
+		case datasheet.FrameConnectReject:
 			address, ok = u.connections.requests[to]
 		default:
 			address, ok = u.connections.find(h.SourceEndpoint, to)
@@ -131,7 +131,7 @@ func (u *UDP) find(frame []byte, typ descriptors.FrameType) (netip.AddrPort, way
 		switch {
 		case ok:
 			return address, direct
-		case typ != descriptors.FrameDisconnect:
+		case typ != datasheet.FrameDisconnect:
 			return address, nowhere
 		}
 	}
@@ -141,7 +141,7 @@ func (u *UDP) find(frame []byte, typ descriptors.FrameType) (netip.AddrPort, way
 // findStation looks up the address of a station. Frames for all, and for a
 // station of which we do not know where it is, go to all peers; so do those for one
 // that an unknown sender claims to be, if there are peers.
-func (u *UDP) findStation(mac descriptors.MAC, use bool) (netip.AddrPort, way) {
+func (u *UDP) findStation(mac datasheet.MAC, use bool) (netip.AddrPort, way) {
 	st := u.stations.known[mac]
 	if mac.IsMulticast() || st == nil || !st.proven && len(u.peers) > 0 && !slices.Contains(u.peers, st.address) {
 		return netip.AddrPort{}, everybody

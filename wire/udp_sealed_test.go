@@ -17,7 +17,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
@@ -71,14 +71,14 @@ func keyedPair(t testing.TB, mtu int) (a, b *wire.UDP) {
 }
 
 func TestUDPKey(t *testing.T) {
-	for _, mtu := range []int{0, descriptors.MinMTU, 9000, descriptors.MaxMTU} {
+	for _, mtu := range []int{0, datasheet.MinMTU, 9000, datasheet.MaxMTU} {
 		t.Run(fmt.Sprint(mtu), func(t *testing.T) {
 			before := leaktest.Files(t)
 			a, b := keyedPair(t, mtu)
 			if want := wire.DefaultUDPMTU - sealed.Overhead; mtu == 0 && a.MTU() != want {
 				t.Errorf("MTU %d, want %d", a.MTU(), want)
 			}
-			for _, n := range []int{0, 1, 96, a.MTU() - descriptors.HeaderSize} {
+			for _, n := range []int{0, 1, 96, a.MTU() - datasheet.HeaderSize} {
 				f := frameOf(stationMAC(2), stationMAC(1), n)
 				if send(a, f); !bytes.Equal(receive(b), f) {
 					t.Fatalf("a frame of %d bytes does not arrive: %+v, %+v", len(f), a.Stats(), b.Stats())
@@ -141,11 +141,11 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 }
 
 // checkedFrame is a frame as engines send it on a UDP wire.
-func checkedFrame(to, from descriptors.MAC) []byte {
+func checkedFrame(to, from datasheet.MAC) []byte {
 	f := frameOf(to, from, 100)
-	h := descriptors.HeaderAt(f)
-	h.Version, h.Type, h.Flags, h.Length = descriptors.WireVersion, descriptors.FrameConnectRequest, descriptors.FrameChecksum, 100
-	h.Checksum = descriptors.FrameChecksumOf(f)
+	h := datasheet.HeaderAt(f)
+	h.Version, h.Type, h.Flags, h.Length = datasheet.WireVersion, datasheet.FrameConnectRequest, datasheet.FrameChecksum, 100
+	h.Checksum = datasheet.FrameChecksumOf(f)
 	return f
 }
 
@@ -168,7 +168,7 @@ func TestUDPDamagedSaysNothing(t *testing.T) {
 			for _, n := range []int{14, 15, 16, 17, 40, 63, 64, len(whole) - 1} {
 				try(whole[:n])
 			}
-			if key != nil || whole[14] == descriptors.WireVersion {
+			if key != nil || whole[14] == datasheet.WireVersion {
 				for i := range whole { // each hello once: which of them is damaged cannot be told
 					if b := bytes.Clone(whole); i != 12 && i != 13 {
 						b[i] ^= 0x10
@@ -248,7 +248,7 @@ func TestUDPKeyRenewal(t *testing.T) {
 	exchange(t, a, b, frameOf(stationMAC(2), stationMAC(1), 0))
 	for i := range 400 {
 		f := frameOf(stationMAC(2), stationMAC(1), 8)
-		binary.LittleEndian.PutUint64(f[descriptors.HeaderSize:], uint64(i))
+		binary.LittleEndian.PutUint64(f[datasheet.HeaderSize:], uint64(i))
 		for end := time.Now().Add(patience); ; runtime.Gosched() {
 			send(a, f)
 			got := b.Receive()
@@ -317,7 +317,7 @@ func TestUDPKeyManInTheMiddle(t *testing.T) {
 			f        []byte
 		}{{a, b, frameOf(stationMAC(2), stationMAC(1), 8)}, {b, a, frameOf(stationMAC(1), stationMAC(2), 8)}} {
 			serial++
-			binary.LittleEndian.PutUint64(x.f[descriptors.HeaderSize:], serial)
+			binary.LittleEndian.PutUint64(x.f[datasheet.HeaderSize:], serial)
 			sent[string(x.f)] = true
 			send(x.from, x.f)
 		}
@@ -450,11 +450,11 @@ func BenchmarkUDP(b *testing.B) {
 			b.Run(fmt.Sprintf("%d/key=%v", size, keyed), func(b *testing.B) {
 				var from, to *wire.UDP
 				if keyed {
-					from, to = keyedPair(b, descriptors.MaxMTU)
+					from, to = keyedPair(b, datasheet.MaxMTU)
 				} else {
-					from, to = udpPair(b, descriptors.MaxMTU)
+					from, to = udpPair(b, datasheet.MaxMTU)
 				}
-				f := frameOf(stationMAC(2), stationMAC(1), size-descriptors.HeaderSize)
+				f := frameOf(stationMAC(2), stationMAC(1), size-datasheet.HeaderSize)
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				for b.Loop() {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -44,7 +44,7 @@ func TestUDPOptions(t *testing.T) {
 		{"peer without port", wire.UDPOptions{Local: "127.0.0.1:0", Peers: []string{"127.0.0.1"}}},
 		{"peer with port 0", wire.UDPOptions{Local: "127.0.0.1:0", Peers: []string{"127.0.0.1:0"}}},
 		{"MTU too small", wire.UDPOptions{Local: "127.0.0.1:0", MTU: 1}},
-		{"MTU too large", wire.UDPOptions{Local: "127.0.0.1:0", MTU: descriptors.MaxMTU + 1}},
+		{"MTU too large", wire.UDPOptions{Local: "127.0.0.1:0", MTU: datasheet.MaxMTU + 1}},
 	}
 	before := leaktest.Files(t)
 	for _, tt := range tests {
@@ -93,8 +93,8 @@ func TestUDPDefaultMTU(t *testing.T) {
 }
 
 func TestUDPLargestFrames(t *testing.T) {
-	a, b := udpPair(t, descriptors.MaxMTU)
-	f := frameOf(stationMAC(2), stationMAC(1), descriptors.MaxMTU-descriptors.HeaderSize)
+	a, b := udpPair(t, datasheet.MaxMTU)
+	f := frameOf(stationMAC(2), stationMAC(1), datasheet.MaxMTU-datasheet.HeaderSize)
 	for range 300 { // several times around the ring
 		if send(a, f); !bytes.Equal(receive(b), f) {
 			t.Fatalf("the largest frame does not arrive: %+v, %+v", a.Stats(), b.Stats())
@@ -103,7 +103,7 @@ func TestUDPLargestFrames(t *testing.T) {
 }
 
 func TestUDPHearsLargerFramesThanItSends(t *testing.T) {
-	b := newUDP(t, wire.UDPOptions{MTU: descriptors.MinMTU})
+	b := newUDP(t, wire.UDPOptions{MTU: datasheet.MinMTU})
 	a := newUDP(t, wire.UDPOptions{MTU: 9000, Peers: []string{b.LocalAddr().String()}})
 	f := frameOf(stationMAC(2), stationMAC(1), 8000)
 	if send(a, f); !bytes.Equal(receive(b), f) {
@@ -138,7 +138,7 @@ func TestUDPLearnsAddresses(t *testing.T) {
 func TestUDPBroadcastGoesToAllPeers(t *testing.T) {
 	one, two := newUDP(t, wire.UDPOptions{}), newUDP(t, wire.UDPOptions{})
 	a := newUDP(t, wire.UDPOptions{Peers: []string{one.LocalAddr().String(), two.LocalAddr().String()}})
-	f := frameOf(descriptors.Broadcast, stationMAC(1), 3)
+	f := frameOf(datasheet.Broadcast, stationMAC(1), 3)
 	send(a, f)
 	if !bytes.Equal(receive(one), f) || !bytes.Equal(receive(two), f) {
 		t.Error("a peer missed a broadcast")
@@ -155,17 +155,17 @@ func TestUDPForgetsTheOldest(t *testing.T) {
 	hub := newUDP(t, wire.UDPOptions{})
 	a := newUDP(t, wire.UDPOptions{Peers: []string{hub.LocalAddr().String()}})
 	for i := range 1025 {
-		mac := descriptors.MAC{2, 1, 0, 0, byte(i >> 8), byte(i)}
+		mac := datasheet.MAC{2, 1, 0, 0, byte(i >> 8), byte(i)}
 		send(a, frameOf(stationMAC(9), mac, 0))
 		if receive(hub) == nil {
 			t.Fatal("a frame is lost")
 		}
 	}
-	send(hub, frameOf(descriptors.MAC{2, 1, 0, 0, 0, 0}, stationMAC(9), 0))
+	send(hub, frameOf(datasheet.MAC{2, 1, 0, 0, 0, 0}, stationMAC(9), 0))
 	if hub.Stats().Homeless != 1 {
 		t.Error("the station that was learned first is still known")
 	}
-	send(hub, frameOf(descriptors.MAC{2, 1, 0, 0, 4, 0}, stationMAC(9), 0))
+	send(hub, frameOf(datasheet.MAC{2, 1, 0, 0, 4, 0}, stationMAC(9), 0))
 	if receive(a) == nil {
 		t.Error("the station that was learned last is not known")
 	}
@@ -187,7 +187,7 @@ func TestUDPIgnoresGarbage(t *testing.T) {
 	// it is of another protocol or from a group.
 	other := frameOf(stationMAC(9), stationMAC(3), 0)
 	other[12] = 8
-	group := frameOf(stationMAC(9), descriptors.Broadcast, 0)
+	group := frameOf(stationMAC(9), datasheet.Broadcast, 0)
 	for _, p := range [][]byte{other, group} {
 		if _, err := conn.Write(p); err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ var ceilings = map[string]ceiling{
 type ceiling struct{ functions, files int }
 
 // measured are the packages in which a message is followed.
-var measured = []string{"descriptors", "driver/...", "emulator", "engine/...", "pipeline", "vfio/...", "via", "ring", "netmem/...", "wire/...", "ci/walk/operation"}
+var measured = []string{"descriptors", "internal/datasheet", "driver/...", "emulator", "engine/...", "pipeline", "vfio/...", "via", "ring", "netmem/...", "wire/...", "ci/walk/operation"}
 
 // clocks are the files of functions that read the clock. How often that happens is a
 // question of the time between two polls.

@@ -20,10 +20,12 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	_ "github.com/trapeze-nic/trapeze/emulator" // makes "emu:" known
 	"github.com/trapeze-nic/trapeze/via"
 )
+
+// cellPayload is what a cell carries, in bytes (ITU-T I.361).
+const cellPayload = 48
 
 func main() {
 	log.SetFlags(0)
@@ -75,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		err = e
 	}
 	if err == nil {
-		err = report(out, r, s, received[descriptors.CounterCellsReceived.String()]*descriptors.CellPayload)
+		err = report(out, r, s, received["cells_received"]*cellPayload)
 	}
 	return err
 }

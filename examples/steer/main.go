@@ -11,7 +11,6 @@ import (
 	"log"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	_ "github.com/trapeze-nic/trapeze/emulator" // makes "emu:" known
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -132,7 +131,7 @@ func loadSteering(ctx context.Context, nic *via.NIC, first, second uint32) error
 		for i := range uint32(firmware.SteerQueues) {
 			queue := first + i%2*(second-first)
 			key, value := binary.LittleEndian.AppendUint32(nil, i), binary.LittleEndian.AppendUint32(nil, queue)
-			if err := table.Update(key, value, descriptors.MailboxAny); err != nil {
+			if err := table.Update(key, value, load.Any); err != nil {
 				return err
 			}
 		}

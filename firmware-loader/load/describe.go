@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -35,7 +35,7 @@ func (s Status) Describe() telemetry.Program {
 }
 
 func slot(n uint32) *uint32 {
-	if n == descriptors.NoSlot {
+	if n == datasheet.NoSlot {
 		return nil
 	}
 	return &n

@@ -5,29 +5,30 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Reasons why a load or a rollback fails, as errors.Is finds them, and their VIA codes.
 var (
 	// ErrGone: registers read as all ones; the NIC was removed or lost power.
-	ErrGone = descriptors.CodeDevice.Finer("the NIC does not answer")
+	ErrGone = descriptors.ErrDevice.Finer("the NIC does not answer")
 	// ErrRegisters: the NIC's registers contradict the data sheet.
-	ErrRegisters = descriptors.CodeDevice.Finer("impossible value in a register")
+	ErrRegisters = descriptors.ErrDevice.Finer("impossible value in a register")
 	// ErrReadBack: SRAM does not hold what was written.
-	ErrReadBack = descriptors.CodeDevice.Finer("SRAM reads back wrong")
+	ErrReadBack = descriptors.ErrDevice.Finer("SRAM reads back wrong")
 	// ErrNotReady: the NIC neither ran the image nor refused it in time.
-	ErrNotReady = descriptors.CodeTimeout.Finer("the NIC processor is not ready in time")
+	ErrNotReady = descriptors.ErrTimeout.Finer("the NIC processor is not ready in time")
 	// ErrReport: what runs is not what was loaded.
-	ErrReport = descriptors.CodeDevice.Finer("the NIC reports another image")
+	ErrReport = descriptors.ErrDevice.Finer("the NIC reports another image")
 	// ErrNoPrevious: there is no image to go back to.
-	ErrNoPrevious = descriptors.CodeInvalidState.Finer("no previous image")
+	ErrNoPrevious = descriptors.ErrInvalidState.Finer("no previous image")
 	// ErrImage: the image cannot be loaded into any NIC.
-	ErrImage = descriptors.CodeInvalidParameter.Finer("bad image")
+	ErrImage = descriptors.ErrInvalidParameter.Finer("bad image")
 	// ErrABI, ErrDevice and ErrSRAM: the image is for other NICs. Nothing was
 	// written.
-	ErrABI    = descriptors.CodeInvalidParameter.Finer("image for another ABI")
-	ErrDevice = descriptors.CodeInvalidParameter.Finer("image for another device")
-	ErrSRAM   = descriptors.CodeInvalidParameter.Finer("image needs more SRAM than a slot has")
+	ErrABI    = descriptors.ErrInvalidParameter.Finer("image for another ABI")
+	ErrDevice = descriptors.ErrInvalidParameter.Finer("image for another device")
+	ErrSRAM   = descriptors.ErrInvalidParameter.Finer("image needs more SRAM than a slot has")
 )
 
 // Steps of a load, in their order: the operation of the [failure.Error] in an Error.
@@ -85,7 +86,7 @@ func (e *Error) Unwrap() []error {
 
 // ProcessorError is an image that the NIC refused or had to stop.
 type ProcessorError struct {
-	Fault descriptors.ProcessorFault
+	Fault datasheet.ProcessorFault
 	// Hook and Instruction are where; they mean something for refused programs,
 	// budgets and traps.
 	Hook        abi.Hook
@@ -95,11 +96,11 @@ type ProcessorError struct {
 func (e *ProcessorError) Error() string {
 	s := "the NIC processor reports: " + e.Fault.String()
 	switch e.Fault {
-	case descriptors.ProcessorFaultRefused, descriptors.ProcessorFaultBudget, descriptors.ProcessorFaultTrap:
+	case datasheet.ProcessorFaultRefused, datasheet.ProcessorFaultBudget, datasheet.ProcessorFaultTrap:
 		s += fmt.Sprintf(", %s, instruction %d", e.Hook, e.Instruction)
 	}
 	return s
 }
 
-// Unwrap returns descriptors.CodeDevice: the device reports it.
-func (e *ProcessorError) Unwrap() error { return descriptors.CodeDevice }
+// Unwrap returns descriptors.ErrDevice: the device reports it.
+func (e *ProcessorError) Unwrap() error { return descriptors.ErrDevice }

@@ -10,10 +10,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 const (
@@ -27,12 +27,12 @@ const (
 // nil, is asked ahead of each access and may do what happens to NICs.
 type fakeNIC struct {
 	sram             []byte
-	state            descriptors.ProcessorState
-	fault            descriptors.ProcessorFault
+	state            datasheet.ProcessorState
+	fault            datasheet.ProcessorFault
 	entry            uint32
 	active, previous uint32
 	image            *flat.Image
-	result           descriptors.MailboxResult
+	result           datasheet.MailboxResult
 	values           map[string][]byte
 
 	before   func(n int) error
@@ -48,7 +48,7 @@ type fakeNIC struct {
 }
 
 func newFakeNIC() *fakeNIC {
-	return &fakeNIC{sram: make([]byte, fakeBox+4096), active: descriptors.NoSlot, previous: descriptors.NoSlot, values: map[string][]byte{}}
+	return &fakeNIC{sram: make([]byte, fakeBox+4096), active: datasheet.NoSlot, previous: datasheet.NoSlot, values: map[string][]byte{}}
 }
 
 var errBus = errors.New("the bus says no")
@@ -67,8 +67,8 @@ func (f *fakeNIC) powerLoss() {
 	for i := range f.sram {
 		f.sram[i] = byte(i * 7)
 	}
-	f.state, f.fault, f.entry, f.image = descriptors.ProcessorBuiltIn, 0, 0, nil
-	f.active, f.previous = descriptors.NoSlot, descriptors.NoSlot
+	f.state, f.fault, f.entry, f.image = datasheet.ProcessorBuiltIn, 0, 0, nil
+	f.active, f.previous = datasheet.NoSlot, datasheet.NoSlot
 }
 
 func (f *fakeNIC) ReadSRAM(offset uint64, p []byte) error {
@@ -88,7 +88,7 @@ func (f *fakeNIC) WriteSRAM(offset uint64, p []byte) error {
 	}
 	if f.image != nil && offset < fakeBox {
 		start := uint64(fakeBase + f.active*fakeSize)
-		if offset < start+fakeSize && offset+uint64(len(p)) > start && f.state == descriptors.ProcessorRunning {
+		if offset < start+fakeSize && offset+uint64(len(p)) > start && f.state == datasheet.ProcessorRunning {
 			return fmt.Errorf("write to %#x, inside of the image that runs", offset)
 		}
 	}
@@ -111,10 +111,10 @@ func (f *fakeNIC) ReadProcessor(register uint32) (uint32, error) {
 	var build [20]byte
 	var digest [32]byte
 	ready := uint32(0)
-	if f.image != nil && f.state == descriptors.ProcessorRunning {
+	if f.image != nil && f.state == datasheet.ProcessorRunning {
 		copy(name[:], f.image.Name)
 		copy(version[:], f.image.Version)
-		build, digest, ready = f.image.BuildID, f.image.Digest, descriptors.ProcessorReady
+		build, digest, ready = f.image.BuildID, f.image.Digest, datasheet.ProcessorReady
 		if f.wrong {
 			version[0] ^= 1
 		}
@@ -123,21 +123,21 @@ func (f *fakeNIC) ReadProcessor(register uint32) (uint32, error) {
 		at uint32
 		b  []byte
 	}{
-		{descriptors.RegProcessorName, name[:]}, {descriptors.RegProcessorVersion, version[:]},
-		{descriptors.RegProcessorBuildID, build[:]}, {descriptors.RegProcessorDigest, digest[:]},
+		{datasheet.RegProcessorName, name[:]}, {datasheet.RegProcessorVersion, version[:]},
+		{datasheet.RegProcessorBuildID, build[:]}, {datasheet.RegProcessorDigest, digest[:]},
 	} {
 		if register >= bytes.at && register < bytes.at+uint32(len(bytes.b)) {
 			return binary.LittleEndian.Uint32(bytes.b[register-bytes.at:]), nil
 		}
 	}
 	return map[uint32]uint32{
-		descriptors.RegProcessorStatus: uint32(f.state), descriptors.RegProcessorFault: uint32(f.fault),
-		descriptors.RegProcessorEntry: f.entry, descriptors.RegProcessorReady: ready,
-		descriptors.RegProcessorABI: abi.Version, descriptors.RegProcessorDevice: fakeDevice,
-		descriptors.RegSlotCount: 2, descriptors.RegSlotBase: fakeBase, descriptors.RegSlotSize: fakeSize,
-		descriptors.RegActiveSlot: f.active, descriptors.RegPreviousSlot: f.previous,
-		descriptors.RegMailboxOffset: fakeBox, descriptors.RegMailboxSize: 4096,
-		descriptors.RegMailboxResult: uint32(f.result),
+		datasheet.RegProcessorStatus: uint32(f.state), datasheet.RegProcessorFault: uint32(f.fault),
+		datasheet.RegProcessorEntry: f.entry, datasheet.RegProcessorReady: ready,
+		datasheet.RegProcessorABI: abi.Version, datasheet.RegProcessorDevice: fakeDevice,
+		datasheet.RegSlotCount: 2, datasheet.RegSlotBase: fakeBase, datasheet.RegSlotSize: fakeSize,
+		datasheet.RegActiveSlot: f.active, datasheet.RegPreviousSlot: f.previous,
+		datasheet.RegMailboxOffset: fakeBox, datasheet.RegMailboxSize: 4096,
+		datasheet.RegMailboxResult: uint32(f.result),
 	}[register], nil
 }
 
@@ -149,18 +149,18 @@ func (f *fakeNIC) WriteProcessor(register, v uint32) error {
 		return err
 	}
 	switch {
-	case register == descriptors.RegProcessorEntry:
+	case register == datasheet.RegProcessorEntry:
 		f.entry = v
-	case register == descriptors.RegMailboxCommand:
+	case register == datasheet.RegMailboxCommand:
 		f.mailbox(v)
-	case register == descriptors.RegProcessorControl && v == descriptors.ProcessorHalt:
-		if f.state == descriptors.ProcessorRunning {
-			f.state = descriptors.ProcessorHalted
+	case register == datasheet.RegProcessorControl && v == datasheet.ProcessorHalt:
+		if f.state == datasheet.ProcessorRunning {
+			f.state = datasheet.ProcessorHalted
 		}
-	case register == descriptors.RegProcessorControl && v == descriptors.ProcessorUseBuiltIn:
-		f.state, f.image, f.fault = descriptors.ProcessorBuiltIn, nil, 0
-		f.active = descriptors.NoSlot
-	case register == descriptors.RegProcessorControl && v == descriptors.ProcessorRun:
+	case register == datasheet.RegProcessorControl && v == datasheet.ProcessorUseBuiltIn:
+		f.state, f.image, f.fault = datasheet.ProcessorBuiltIn, nil, 0
+		f.active = datasheet.NoSlot
+	case register == datasheet.RegProcessorControl && v == datasheet.ProcessorRun:
 		f.run()
 	}
 	return nil
@@ -168,39 +168,39 @@ func (f *fakeNIC) WriteProcessor(register, v uint32) error {
 
 func (f *fakeNIC) run() {
 	if f.mute {
-		f.state = descriptors.ProcessorStarting
+		f.state = datasheet.ProcessorStarting
 		return
 	}
 	img, err := flat.Decode(f.sram[f.entry:])
 	if err != nil {
-		f.state, f.fault, f.image = descriptors.ProcessorFaulted, descriptors.ProcessorFaultDigest, nil
+		f.state, f.fault, f.image = datasheet.ProcessorFaulted, datasheet.ProcessorFaultDigest, nil
 		return
 	}
 	if slot := (f.entry - fakeBase) / fakeSize; slot != f.active {
 		f.previous, f.active = f.active, slot
 	}
-	f.state, f.fault, f.image = descriptors.ProcessorRunning, 0, img
+	f.state, f.fault, f.image = datasheet.ProcessorRunning, 0, img
 }
 
 // mailbox is one map with keys of 4 and values of 8 bytes.
 func (f *fakeNIC) mailbox(v uint32) {
-	op, _, index := descriptors.SplitMailbox(v)
+	op, _, index := datasheet.SplitMailbox(v)
 	key := string(f.sram[fakeBox : fakeBox+4])
 	value := f.sram[fakeBox+8 : fakeBox+16]
 	old, there := f.values[key]
-	f.result = descriptors.MailboxOK
+	f.result = datasheet.MailboxOK
 	switch {
 	case f.image == nil:
-		f.result = descriptors.MailboxNoProgram
+		f.result = datasheet.MailboxNoProgram
 	case index != 0:
-		f.result = descriptors.MailboxBad
-	case op == descriptors.MailboxUpdate:
+		f.result = datasheet.MailboxBad
+	case op == datasheet.MailboxUpdate:
 		f.values[key] = bytes.Clone(value)
 	case !there:
-		f.result = descriptors.MailboxNoEntry
-	case op == descriptors.MailboxLookup:
+		f.result = datasheet.MailboxNoEntry
+	case op == datasheet.MailboxLookup:
 		copy(value, old)
-	case op == descriptors.MailboxDelete:
+	case op == datasheet.MailboxDelete:
 		delete(f.values, key)
 	}
 }

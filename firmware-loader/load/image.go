@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Segment is a part of an image.
@@ -27,7 +27,7 @@ type Image struct {
 	// Device is PCI vendor<<16 | device of the NICs that it is for; 0 for any.
 	Device uint32
 	// Ready is the value of the ready word once the image runs; 0 for
-	// descriptors.ProcessorReady.
+	// datasheet.ProcessorReady.
 	Ready uint32
 	// Name and Version are those that the NIC must report.
 	Name, Version string
@@ -57,7 +57,7 @@ func Flat(b []byte) (Image, error) {
 // check checks an image before a NIC is touched, and completes it.
 func (img *Image) check() error {
 	if img.Ready == 0 {
-		img.Ready = descriptors.ProcessorReady
+		img.Ready = datasheet.ProcessorReady
 	}
 	if len(img.Segments) == 0 {
 		return fmt.Errorf("%w: there are no segments", ErrImage)
@@ -101,7 +101,7 @@ func (img *Image) suits(s *Status) error {
 // runs says whether a NIC's status is that of this image.
 func (img *Image) runs(s *Status) error {
 	switch {
-	case s.State != descriptors.ProcessorRunning:
+	case s.State != datasheet.ProcessorRunning:
 		return fmt.Errorf("%w: the processor is %s", ErrReport, s.State)
 	case s.Name != img.Name || s.Version != img.Version:
 		return fmt.Errorf("%w: %q version %q instead of %q version %q", ErrReport, s.Name, s.Version, img.Name, img.Version)

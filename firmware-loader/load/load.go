@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
@@ -72,7 +72,7 @@ func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
 		return Status{}, s.fail(err)
 	}
 	previous := s.before.Slots.Previous
-	if previous == descriptors.NoSlot {
+	if previous == datasheet.NoSlot {
 		return s.before, s.fail(ErrNoPrevious)
 	}
 	after, err := s.start(ctx, s.before.Slots.offset(previous), nil)
@@ -85,7 +85,7 @@ func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
 // Unload makes the NIC forget its control program: the built-in behaviour applies.
 // The images stay in their slots.
 func Unload(nic NIC) (Status, error) {
-	if err := nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn); err != nil {
+	if err := nic.WriteProcessor(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn); err != nil {
 		return Status{}, &Error{Err: &failure.Error{Op: stepRun, Err: err}, Outcome: OutcomeUnknown}
 	}
 	return ReadStatus(nic)
@@ -147,35 +147,35 @@ func (s *session) store(ctx context.Context, img *Image, base uint32) error {
 // start halts the processor and has it run what is at entry. With img the NIC must
 // report that image.
 func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, error) {
-	ready := descriptors.ProcessorReady
+	ready := datasheet.ProcessorReady
 	if img != nil {
 		ready = img.Ready
 	}
 	s.step, s.halted = stepHalt, true
-	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorHalt); err != nil {
+	if err := s.nic.WriteProcessor(datasheet.RegProcessorControl, datasheet.ProcessorHalt); err != nil {
 		return Status{}, err
 	}
-	if err := s.await(ctx, func(state descriptors.ProcessorState) (bool, error) {
-		return state != descriptors.ProcessorRunning && state != descriptors.ProcessorStarting, nil
+	if err := s.await(ctx, func(state datasheet.ProcessorState) (bool, error) {
+		return state != datasheet.ProcessorRunning && state != datasheet.ProcessorStarting, nil
 	}); err != nil {
 		return Status{}, err
 	}
 	s.step = stepEntry
-	if err := s.nic.WriteProcessor(descriptors.RegProcessorEntry, entry); err != nil {
+	if err := s.nic.WriteProcessor(datasheet.RegProcessorEntry, entry); err != nil {
 		return Status{}, err
 	}
-	if is, err := read(s.nic, descriptors.RegProcessorEntry); err != nil {
+	if is, err := read(s.nic, datasheet.RegProcessorEntry); err != nil {
 		return Status{}, err
 	} else if is != entry {
 		return Status{}, fmt.Errorf("%w: PROC_ENTRY is %#x after %#x was written", ErrRegisters, is, entry)
 	}
 	s.step = stepRun
-	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorRun); err != nil {
+	if err := s.nic.WriteProcessor(datasheet.RegProcessorControl, datasheet.ProcessorRun); err != nil {
 		return Status{}, err
 	}
 	s.step = stepReady
-	if err := s.await(ctx, func(state descriptors.ProcessorState) (bool, error) {
-		if state == descriptors.ProcessorFaulted {
+	if err := s.await(ctx, func(state datasheet.ProcessorState) (bool, error) {
+		if state == datasheet.ProcessorFaulted {
 			fault, err := readFault(s.nic)
 			if err == nil && fault == nil {
 				err = fmt.Errorf("%w: faulted without a fault", ErrRegisters)
@@ -185,8 +185,8 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 			}
 			return false, err
 		}
-		word, err := read(s.nic, descriptors.RegProcessorReady)
-		return word == ready && state == descriptors.ProcessorRunning, err
+		word, err := read(s.nic, datasheet.RegProcessorReady)
+		return word == ready && state == datasheet.ProcessorRunning, err
 	}); err != nil {
 		return Status{}, err
 	}
@@ -207,18 +207,18 @@ const (
 )
 
 // await looks at the processor's state until done says so.
-func (s *session) await(ctx context.Context, done func(descriptors.ProcessorState) (bool, error)) error {
+func (s *session) await(ctx context.Context, done func(datasheet.ProcessorState) (bool, error)) error {
 	end := time.Now().Add(s.options.Timeout)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		// The clock first: a goroutine that was not scheduled for long looks once
 		// more before it gives up.
 		late := time.Now().After(end)
-		word, err := read(s.nic, descriptors.RegProcessorStatus)
+		word, err := read(s.nic, datasheet.RegProcessorStatus)
 		if err != nil {
 			return err
 		}
-		state := descriptors.ProcessorState(word & descriptors.ProcessorStateMask)
-		if state > descriptors.ProcessorFaulted {
+		state := datasheet.ProcessorState(word & datasheet.ProcessorStateMask)
+		if state > datasheet.ProcessorFaulted {
 			return fmt.Errorf("%w: PROC_STATUS is %#x", ErrRegisters, word)
 		}
 		if ok, err := done(state); ok || err != nil {
@@ -253,7 +253,7 @@ func (s *session) fail(cause error) error {
 // ended; the waits have deadlines of their own.
 func (s *session) restore() (Outcome, error) {
 	var problem error
-	if s.before.Slots.Active != descriptors.NoSlot && s.before.State == descriptors.ProcessorRunning {
+	if s.before.Slots.Active != datasheet.NoSlot && s.before.State == datasheet.ProcessorRunning {
 		old := running(&s.before)
 		failed := s.step
 		_, problem = s.start(context.Background(), s.before.entry(), &old)
@@ -262,11 +262,11 @@ func (s *session) restore() (Outcome, error) {
 			return OutcomeRestored, nil
 		}
 	}
-	if err := s.nic.WriteProcessor(descriptors.RegProcessorControl, descriptors.ProcessorUseBuiltIn); err != nil {
+	if err := s.nic.WriteProcessor(datasheet.RegProcessorControl, datasheet.ProcessorUseBuiltIn); err != nil {
 		return OutcomeUnknown, errors.Join(problem, err)
 	}
-	word, err := read(s.nic, descriptors.RegProcessorStatus)
-	if err == nil && descriptors.ProcessorState(word&descriptors.ProcessorStateMask) != descriptors.ProcessorBuiltIn {
+	word, err := read(s.nic, datasheet.RegProcessorStatus)
+	if err == nil && datasheet.ProcessorState(word&datasheet.ProcessorStateMask) != datasheet.ProcessorBuiltIn {
 		err = fmt.Errorf("%w: PROC_STATUS is %#x after the built-in behaviour was asked for", ErrRegisters, word)
 	}
 	if err != nil {

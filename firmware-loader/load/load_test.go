@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/failure"
 )
 
@@ -35,7 +35,7 @@ func TestLoadAndRollback(t *testing.T) {
 	if after, err = load.Rollback(context.Background(), nic, brief); err != nil || after.Name != "two" {
 		t.Fatalf("rolled back twice: %+v, %v", after, err)
 	}
-	if after, err = load.Unload(nic); err != nil || after.State != descriptors.ProcessorBuiltIn {
+	if after, err = load.Unload(nic); err != nil || after.State != datasheet.ProcessorBuiltIn {
 		t.Fatalf("%+v, %v", after, err)
 	}
 }
@@ -66,19 +66,19 @@ func TestLoadRefuses(t *testing.T) {
 		{"wrong digest", func(_ *fakeNIC, img *load.Image) { img.Digest[3] ^= 1 }, load.ErrReport, "compare what runs"},
 		{"wrong ready word", func(_ *fakeNIC, img *load.Image) { img.Ready = 5 }, load.ErrNotReady, "wait for the image"},
 		{"entry does not stick", func(nic *fakeNIC, _ *load.Image) {
-			nic.lies = map[uint32]uint32{descriptors.RegProcessorEntry: 12}
+			nic.lies = map[uint32]uint32{datasheet.RegProcessorEntry: 12}
 		}, load.ErrRegisters, "set the entry"},
 		{"unknown state", func(nic *fakeNIC, _ *load.Image) {
-			nic.lies = map[uint32]uint32{descriptors.RegProcessorStatus: 9}
+			nic.lies = map[uint32]uint32{datasheet.RegProcessorStatus: 9}
 		}, load.ErrRegisters, "look at the processor"},
 		{"one slot", func(nic *fakeNIC, _ *load.Image) {
-			nic.lies = map[uint32]uint32{descriptors.RegSlotCount: 1}
+			nic.lies = map[uint32]uint32{datasheet.RegSlotCount: 1}
 		}, load.ErrRegisters, "look at the processor"},
 		{"slots beyond 4 GiB", func(nic *fakeNIC, _ *load.Image) {
-			nic.lies = map[uint32]uint32{descriptors.RegSlotBase: 0xfffff000}
+			nic.lies = map[uint32]uint32{datasheet.RegSlotBase: 0xfffff000}
 		}, load.ErrRegisters, "look at the processor"},
 		{"active slot unknown", func(nic *fakeNIC, _ *load.Image) {
-			nic.lies = map[uint32]uint32{descriptors.RegActiveSlot: 2}
+			nic.lies = map[uint32]uint32{datasheet.RegActiveSlot: 2}
 		}, load.ErrRegisters, "look at the processor"},
 		{"gone", func(nic *fakeNIC, _ *load.Image) {
 			nic.before = func(int) error { return errUnplugged }
@@ -136,16 +136,16 @@ func TestRegistersOfAllOnes(t *testing.T) {
 	if !errors.As(err, &failure) || failure.Outcome != load.OutcomeRestored || failure.Restore != nil {
 		t.Errorf("the old image is not started again after PROC_ENTRY was overwritten: %v", err)
 	}
-	nic.lies = map[uint32]uint32{descriptors.RegProcessorDevice: 0xffffffff, descriptors.RegProcessorName: 0xffffffff}
+	nic.lies = map[uint32]uint32{datasheet.RegProcessorDevice: 0xffffffff, datasheet.RegProcessorName: 0xffffffff}
 	if s, err = load.ReadStatus(nic); err != nil || s.Device != 0xffffffff {
 		t.Errorf("status with PROC_DEVICE %#x: %v", s.Device, err)
 	}
 	// A register of which other values are impossible names itself.
-	nic.lies = map[uint32]uint32{descriptors.RegSlotCount: 0xffffffff}
+	nic.lies = map[uint32]uint32{datasheet.RegSlotCount: 0xffffffff}
 	if _, err = load.ReadStatus(nic); !errors.Is(err, load.ErrRegisters) || !strings.Contains(err.Error(), "SLOT_COUNT") {
 		t.Errorf("SLOT_COUNT of all ones: %v", err)
 	}
-	nic.lies = map[uint32]uint32{descriptors.RegProcessorStatus: 0xffffffff}
+	nic.lies = map[uint32]uint32{datasheet.RegProcessorStatus: 0xffffffff}
 	if _, err = load.ReadStatus(nic); !errors.Is(err, load.ErrGone) {
 		t.Errorf("PROC_STATUS of all ones: %v", err)
 	}
@@ -157,11 +157,11 @@ func (f *fakeNIC) checkWorks(t interface{ Errorf(string, ...any) }, o load.Outco
 	case o == load.OutcomeUnknown:
 		// The NIC could not be reached: either its program still runs, or the hold
 		// limit ends a halt.
-	case f.state == descriptors.ProcessorBuiltIn:
+	case f.state == datasheet.ProcessorBuiltIn:
 		if o != load.OutcomeBuiltIn && o != load.OutcomeUntouched {
 			t.Errorf("built-in behaviour, but the outcome is: %s", o)
 		}
-	case f.state != descriptors.ProcessorRunning || f.image == nil:
+	case f.state != datasheet.ProcessorRunning || f.image == nil:
 		t.Errorf("the processor is %s; the outcome is: %s", f.state, o)
 	case o != load.OutcomeUntouched && o != load.OutcomeRestored:
 		t.Errorf("an image runs; the outcome is: %s", o)
@@ -248,7 +248,7 @@ func afterCut(t *testing.T, nic *fakeNIC, cut string, err error, before bool, at
 	var failure *load.Error
 	switch {
 	case err == nil:
-		if nic.state != descriptors.ProcessorRunning || nic.image.Name != "new" {
+		if nic.state != datasheet.ProcessorRunning || nic.image.Name != "new" {
 			if cut == "power loss" {
 				return // it came after the last look
 			}
@@ -260,13 +260,13 @@ func afterCut(t *testing.T, nic *fakeNIC, cut string, err error, before bool, at
 		return
 	}
 	if cut == "power loss" {
-		if nic.state == descriptors.ProcessorHalted || nic.state == descriptors.ProcessorStarting || nic.state == descriptors.ProcessorFaulted {
+		if nic.state == datasheet.ProcessorHalted || nic.state == datasheet.ProcessorStarting || nic.state == datasheet.ProcessorFaulted {
 			t.Errorf("cut at %d: the NIC is %s after power came back (%v)", at, nic.state, err)
 		}
 		return
 	}
 	nic.checkWorks(t, failure.Outcome)
-	if before && failure.Outcome == load.OutcomeUntouched && nic.state != descriptors.ProcessorRunning {
+	if before && failure.Outcome == load.OutcomeUntouched && nic.state != datasheet.ProcessorRunning {
 		t.Errorf("cut at %d: %v, but the processor is %s", at, err, nic.state)
 	}
 	if before && (failure.Outcome == load.OutcomeUntouched || failure.Outcome == load.OutcomeRestored) && nic.image.Name != "old" {
@@ -298,7 +298,7 @@ func TestRandomFailures(t *testing.T) {
 		nic.before = nil
 		var failure *load.Error
 		if err == nil {
-			if nic.state != descriptors.ProcessorRunning || nic.image.Name != "new" {
+			if nic.state != datasheet.ProcessorRunning || nic.image.Name != "new" {
 				rt.Fatalf("success, but the NIC is %s", nic.state)
 			}
 			return

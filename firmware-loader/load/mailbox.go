@@ -6,25 +6,26 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Reasons why a map operation fails, as errors.Is finds them, and their VIA codes.
 var (
-	ErrNoEntry  = descriptors.CodeInvalidParameter.Finer("no such key")
-	ErrPresent  = descriptors.CodeInvalidParameter.Finer("the key is there already")
-	ErrFull     = descriptors.CodeResource.Finer("the map is full")
-	ErrReadOnly = descriptors.CodeInvalidParameter.Finer("the map is read-only")
+	ErrNoEntry  = descriptors.ErrInvalidParameter.Finer("no such key")
+	ErrPresent  = descriptors.ErrInvalidParameter.Finer("the key is there already")
+	ErrFull     = descriptors.ErrResource.Finer("the map is full")
+	ErrReadOnly = descriptors.ErrInvalidParameter.Finer("the map is read-only")
 	// ErrNoProgram: no image runs, so there are no maps.
-	ErrNoProgram = descriptors.CodeInvalidState.Finer("no control program runs")
+	ErrNoProgram = descriptors.ErrInvalidState.Finer("no control program runs")
 	// ErrMap: the NIC knows no such map, or the mailbox is too small for it.
-	ErrMap = descriptors.CodeInvalidParameter.Finer("no such map")
+	ErrMap = descriptors.ErrInvalidParameter.Finer("no such map")
 	// ErrSize: key or value are not of the map's size.
-	ErrSize = descriptors.CodeInvalidParameter.Finer("wrong size")
+	ErrSize = descriptors.ErrInvalidParameter.Finer("wrong size")
 )
 
-var mailboxErrors = map[descriptors.MailboxResult]error{
-	descriptors.MailboxNotAllowed: ErrReadOnly, descriptors.MailboxNoEntry: ErrNoEntry, descriptors.MailboxFull: ErrFull,
-	descriptors.MailboxPresent: ErrPresent, descriptors.MailboxNoProgram: ErrNoProgram, descriptors.MailboxBad: ErrMap,
+var mailboxErrors = map[datasheet.MailboxResult]error{
+	datasheet.MailboxNotAllowed: ErrReadOnly, datasheet.MailboxNoEntry: ErrNoEntry, datasheet.MailboxFull: ErrFull,
+	datasheet.MailboxPresent: ErrPresent, datasheet.MailboxNoProgram: ErrNoProgram, datasheet.MailboxBad: ErrMap,
 }
 
 // Map is a map of the image that runs in a NIC, as the host reads and writes it
@@ -46,7 +47,7 @@ func OpenMap(nic NIC, maps []abi.Map, index int) (*Map, error) {
 	}
 	var offset, size uint32
 	if err := readAll(nic, map[uint32]*uint32{
-		descriptors.RegMailboxOffset: &offset, descriptors.RegMailboxSize: &size,
+		datasheet.RegMailboxOffset: &offset, datasheet.RegMailboxSize: &size,
 	}); err != nil {
 		return nil, err
 	}
@@ -69,14 +70,20 @@ func (m *Map) Lookup(key, value []byte) error {
 	if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
 		return err
 	}
-	if err := m.run(descriptors.MailboxLookup, descriptors.MailboxAny); err != nil {
+	if err := m.run(datasheet.MailboxLookup, datasheet.MailboxAny); err != nil {
 		return err
 	}
 	return m.nic.ReadSRAM(m.mailbox+m.value, value)
 }
 
-// Update writes the value of a key. flags is descriptors.MailboxAny, MailboxAbsent
-// or MailboxExists. Errors wrap ErrPresent, ErrNoEntry, ErrFull, ErrReadOnly,
+// Flags of Update, as of bpf_map_update_elem (linux/bpf.h).
+const (
+	Any    = datasheet.MailboxAny    // BPF_ANY
+	Absent = datasheet.MailboxAbsent // BPF_NOEXIST: the key has no value yet
+	Exists = datasheet.MailboxExists // BPF_EXIST: the key has one
+)
+
+// Update writes the value of a key. flags is Any, Absent or Exists. Errors wrap ErrPresent, ErrNoEntry, ErrFull, ErrReadOnly,
 // ErrSize, ErrNoProgram; they change nothing.
 func (m *Map) Update(key, value []byte, flags uint8) error {
 	if err := m.sizes(key, value); err != nil {
@@ -88,7 +95,7 @@ func (m *Map) Update(key, value []byte, flags uint8) error {
 	if err := m.nic.WriteSRAM(m.mailbox+m.value, value); err != nil {
 		return err
 	}
-	return m.run(descriptors.MailboxUpdate, flags)
+	return m.run(datasheet.MailboxUpdate, flags)
 }
 
 // Delete removes a key. Errors wrap ErrNoEntry, ErrSize, ErrNoProgram.
@@ -99,7 +106,7 @@ func (m *Map) Delete(key []byte) error {
 	if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
 		return err
 	}
-	return m.run(descriptors.MailboxDelete, descriptors.MailboxAny)
+	return m.run(datasheet.MailboxDelete, datasheet.MailboxAny)
 }
 
 // Next replaces key by the one after it, in an order of the NIC's own; first says
@@ -109,14 +116,14 @@ func (m *Map) Next(key []byte, first bool) error {
 	if err := m.sizes(key, nil); err != nil {
 		return err
 	}
-	op := descriptors.MailboxFirst
+	op := datasheet.MailboxFirst
 	if !first {
-		op = descriptors.MailboxNext
+		op = datasheet.MailboxNext
 		if err := m.nic.WriteSRAM(m.mailbox, key); err != nil {
 			return err
 		}
 	}
-	if err := m.run(op, descriptors.MailboxAny); err != nil {
+	if err := m.run(op, datasheet.MailboxAny); err != nil {
 		return err
 	}
 	return m.nic.ReadSRAM(m.mailbox, key)
@@ -131,15 +138,15 @@ func (m *Map) sizes(key, value []byte) error {
 
 // run has the NIC carry an operation out. The result stands when the write has
 // taken effect, which reading it back ensures.
-func (m *Map) run(op descriptors.MailboxOp, flags uint8) error {
-	if err := m.nic.WriteProcessor(descriptors.RegMailboxCommand, descriptors.MailboxWord(op, flags, m.index)); err != nil {
+func (m *Map) run(op datasheet.MailboxOp, flags uint8) error {
+	if err := m.nic.WriteProcessor(datasheet.RegMailboxCommand, datasheet.MailboxWord(op, flags, m.index)); err != nil {
 		return err
 	}
-	v, err := read(m.nic, descriptors.RegMailboxResult)
-	if err != nil || v == uint32(descriptors.MailboxOK) {
+	v, err := read(m.nic, datasheet.RegMailboxResult)
+	if err != nil || v == uint32(datasheet.MailboxOK) {
 		return err
 	}
-	if known := mailboxErrors[descriptors.MailboxResult(v)]; known != nil {
+	if known := mailboxErrors[datasheet.MailboxResult(v)]; known != nil {
 		return fmt.Errorf("map %s: %w", m.spec.Name, known)
 	}
 	return fmt.Errorf("%w: MAILBOX_RESULT is %d", ErrRegisters, v)

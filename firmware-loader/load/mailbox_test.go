@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func TestMap(t *testing.T) {
@@ -29,7 +29,7 @@ func TestMap(t *testing.T) {
 	if err := m.Lookup(key, got); !errors.Is(err, load.ErrNoEntry) {
 		t.Errorf("absent key: %v", err)
 	}
-	if err := m.Update(key, value, descriptors.MailboxAny); err != nil {
+	if err := m.Update(key, value, datasheet.MailboxAny); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, value) {
@@ -44,7 +44,7 @@ func TestMap(t *testing.T) {
 	if err := m.Lookup(key[:3], got); !errors.Is(err, load.ErrSize) {
 		t.Errorf("short key: %v", err)
 	}
-	if err := m.Update(key, value[:7], descriptors.MailboxAny); !errors.Is(err, load.ErrSize) {
+	if err := m.Update(key, value[:7], datasheet.MailboxAny); !errors.Is(err, load.ErrSize) {
 		t.Errorf("short value: %v", err)
 	}
 	for _, index := range []int{-1, 1, 3} { // 1 does not fit the mailbox

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // NIC has the operations of a NIC that a load needs. Register offsets are those within the
@@ -28,7 +28,7 @@ func read(nic NIC, register uint32) (uint32, error) {
 	if err != nil || v != allOnes {
 		return v, err
 	}
-	status, err := nic.ReadProcessor(descriptors.RegProcessorStatus)
+	status, err := nic.ReadProcessor(datasheet.RegProcessorStatus)
 	if err == nil && status == allOnes {
 		err = ErrGone
 	}
@@ -63,8 +63,8 @@ type Slots struct {
 	Count  uint32
 	Base   uint32 // offset of slot 0 in SRAM, bytes
 	Size   uint32 // bytes of a slot
-	Active uint32 // the slot with the image that runs, or descriptors.NoSlot
-	// Previous is the slot with the image that ran before, or descriptors.NoSlot.
+	Active uint32 // the slot with the image that runs, or datasheet.NoSlot
+	// Previous is the slot with the image that ran before, or datasheet.NoSlot.
 	Previous uint32
 }
 
@@ -74,17 +74,17 @@ func (s *Slots) offset(slot uint32) uint32 { return s.Base + slot*s.Size }
 // readSlots reads and checks what the NIC says about its slots.
 func readSlots(nic NIC) (s Slots, err error) {
 	if err := readAll(nic, map[uint32]*uint32{
-		descriptors.RegSlotCount: &s.Count, descriptors.RegSlotBase: &s.Base, descriptors.RegSlotSize: &s.Size,
-		descriptors.RegActiveSlot: &s.Active, descriptors.RegPreviousSlot: &s.Previous,
+		datasheet.RegSlotCount: &s.Count, datasheet.RegSlotBase: &s.Base, datasheet.RegSlotSize: &s.Size,
+		datasheet.RegActiveSlot: &s.Active, datasheet.RegPreviousSlot: &s.Previous,
 	}); err != nil {
 		return s, err
 	}
 	bad := func(register string, v uint32) (Slots, error) {
 		return s, fmt.Errorf("%w: %s is %#x", ErrRegisters, register, v)
 	}
-	known := func(slot uint32) bool { return slot < s.Count || slot == descriptors.NoSlot }
+	known := func(slot uint32) bool { return slot < s.Count || slot == datasheet.NoSlot }
 	switch {
-	case s.Count < 2 || s.Count >= descriptors.NoSlot:
+	case s.Count < 2 || s.Count >= datasheet.NoSlot:
 		return bad("SLOT_COUNT", s.Count)
 	case s.Size == 0 || s.Size%4 != 0 || uint64(s.Base)+uint64(s.Count)*uint64(s.Size) > math.MaxUint32:
 		return bad("SLOT_SIZE", s.Size)
@@ -92,7 +92,7 @@ func readSlots(nic NIC) (s Slots, err error) {
 		return bad("SLOT_BASE", s.Base)
 	case !known(s.Active):
 		return bad("ACTIVE_SLOT", s.Active)
-	case !known(s.Previous) || s.Previous == s.Active && s.Active != descriptors.NoSlot:
+	case !known(s.Previous) || s.Previous == s.Active && s.Active != datasheet.NoSlot:
 		return bad("PREVIOUS_SLOT", s.Previous)
 	}
 	return s, nil

@@ -4,13 +4,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Status is a NIC's report on its control program.
 type Status struct {
-	State descriptors.ProcessorState
+	State datasheet.ProcessorState
 	// Fault is why no program runs, nil if nothing went wrong.
 	Fault  *ProcessorError
 	ABI    uint32 // of the processor, major<<16 | minor
@@ -41,13 +41,13 @@ func ReadStatus(nic NIC) (Status, error) {
 	var s Status
 	var state uint32
 	if err := readAll(nic, map[uint32]*uint32{
-		descriptors.RegProcessorStatus: &state, descriptors.RegProcessorABI: &s.ABI, descriptors.RegProcessorDevice: &s.Device,
-		descriptors.RegProcessorEntry: &s.Entry, descriptors.RegProcessorReady: &s.Ready,
+		datasheet.RegProcessorStatus: &state, datasheet.RegProcessorABI: &s.ABI, datasheet.RegProcessorDevice: &s.Device,
+		datasheet.RegProcessorEntry: &s.Entry, datasheet.RegProcessorReady: &s.Ready,
 	}); err != nil {
 		return s, err
 	}
-	s.State = descriptors.ProcessorState(state & descriptors.ProcessorStateMask)
-	if s.State > descriptors.ProcessorFaulted {
+	s.State = datasheet.ProcessorState(state & datasheet.ProcessorStateMask)
+	if s.State > datasheet.ProcessorFaulted {
 		return s, fmt.Errorf("%w: PROC_STATUS is %#x", ErrRegisters, state)
 	}
 	var err error
@@ -63,8 +63,8 @@ func ReadStatus(nic NIC) (Status, error) {
 		register uint32
 		to       []byte
 	}{
-		{descriptors.RegProcessorName, name[:]}, {descriptors.RegProcessorVersion, version[:]},
-		{descriptors.RegProcessorBuildID, s.BuildID[:]}, {descriptors.RegProcessorDigest, s.Digest[:]},
+		{datasheet.RegProcessorName, name[:]}, {datasheet.RegProcessorVersion, version[:]},
+		{datasheet.RegProcessorBuildID, s.BuildID[:]}, {datasheet.RegProcessorDigest, s.Digest[:]},
 	} {
 		if err := readBytes(nic, f.register, f.to); err != nil {
 			return s, err
@@ -90,23 +90,23 @@ func (s *Status) entry() uint32 {
 }
 
 func readFault(nic NIC) (*ProcessorError, error) {
-	fault, err := read(nic, descriptors.RegProcessorFault)
-	if err != nil || fault == uint32(descriptors.ProcessorFaultNone) {
+	fault, err := read(nic, datasheet.RegProcessorFault)
+	if err != nil || fault == uint32(datasheet.ProcessorFaultNone) {
 		return nil, err
 	}
-	detail, err := read(nic, descriptors.RegProcessorFaultDetail)
+	detail, err := read(nic, datasheet.RegProcessorFaultDetail)
 	if err != nil {
 		return nil, err
 	}
-	e := &ProcessorError{Fault: descriptors.ProcessorFault(fault)}
+	e := &ProcessorError{Fault: datasheet.ProcessorFault(fault)}
 	var hook uint8
-	hook, e.Instruction = descriptors.SplitProcessorFault(detail)
+	hook, e.Instruction = datasheet.SplitProcessorFault(detail)
 	e.Hook = abi.Hook(hook)
 	return e, nil
 }
 
 func readHook(nic NIC, h abi.Hook) (HookStatus, error) {
-	base := uint32(descriptors.ProcessorHookBase) + uint32(h)*descriptors.ProcessorHookSize
+	base := uint32(datasheet.ProcessorHookBase) + uint32(h)*datasheet.ProcessorHookSize
 	var runs, runsHigh, faults, faultsHigh, installed uint32
 	var s HookStatus
 	// Low halves first: reading one latches its high half.
@@ -114,9 +114,9 @@ func readHook(nic NIC, h abi.Hook) (HookStatus, error) {
 		register uint32
 		to       *uint32
 	}{
-		{descriptors.HookRegRunsLow, &runs}, {descriptors.HookRegRunsHigh, &runsHigh},
-		{descriptors.HookRegFaultsLow, &faults}, {descriptors.HookRegFaultsHigh, &faultsHigh},
-		{descriptors.HookRegWorstCase, &s.WorstCase}, {descriptors.HookRegInstalled, &installed},
+		{datasheet.HookRegRunsLow, &runs}, {datasheet.HookRegRunsHigh, &runsHigh},
+		{datasheet.HookRegFaultsLow, &faults}, {datasheet.HookRegFaultsHigh, &faultsHigh},
+		{datasheet.HookRegWorstCase, &s.WorstCase}, {datasheet.HookRegInstalled, &installed},
 	} {
 		var err error
 		if *f.to, err = read(nic, base+f.register); err != nil {

@@ -3,20 +3,20 @@ package processor
 import (
 	"errors"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // mailbox carries out a map operation on the image that runs or is halted. It runs
 // in Exclusive, so between two runs of programs.
-func (u *Unit) mailbox(command uint32) descriptors.MailboxResult {
-	op, flags, index := descriptors.SplitMailbox(command)
+func (u *Unit) mailbox(command uint32) datasheet.MailboxResult {
+	op, flags, index := datasheet.SplitMailbox(command)
 	img := u.runner.image
 	if img == nil {
-		return descriptors.MailboxNoProgram
+		return datasheet.MailboxNoProgram
 	}
-	if int(index) >= len(img.Maps) || flags != 0 && op != descriptors.MailboxUpdate {
-		return descriptors.MailboxBad
+	if int(index) >= len(img.Maps) || flags != 0 && op != datasheet.MailboxUpdate {
+		return datasheet.MailboxBad
 	}
 	m := img.Maps[index]
 	spec := m.Spec()
@@ -27,28 +27,28 @@ func (u *Unit) mailbox(command uint32) descriptors.MailboxResult {
 	key := append(make([]byte, 0, len(place)), place...)
 	var err error
 	switch op {
-	case descriptors.MailboxLookup:
+	case datasheet.MailboxLookup:
 		var found []byte
 		if found, err = m.Lookup(key); err == nil {
 			copy(value, found)
 		}
-	case descriptors.MailboxUpdate:
+	case datasheet.MailboxUpdate:
 		err = m.Update(key, value, uint64(flags))
-	case descriptors.MailboxDelete:
+	case datasheet.MailboxDelete:
 		err = m.Delete(key)
-	case descriptors.MailboxNext:
+	case datasheet.MailboxNext:
 		err = m.Next(key, place)
-	case descriptors.MailboxFirst:
+	case datasheet.MailboxFirst:
 		err = m.Next(nil, place)
 	default:
-		return descriptors.MailboxBad
+		return datasheet.MailboxBad
 	}
 	var e machine.Errno
 	switch {
 	case err == nil:
-		return descriptors.MailboxOK
+		return datasheet.MailboxOK
 	case errors.As(err, &e):
-		return descriptors.MailboxResult(e) // the same numbers
+		return datasheet.MailboxResult(e) // the same numbers
 	}
-	return descriptors.MailboxBad
+	return datasheet.MailboxBad
 }

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 var errEntry = errors.New("PROC_ENTRY is not the start of a slot")
@@ -16,31 +16,31 @@ var errEntry = errors.New("PROC_ENTRY is not the start of a slot")
 // without a register, and write-only ones, read as zero.
 func (u *Unit) Read(offset uint32) (v uint32) {
 	switch offset {
-	case descriptors.RegProcessorEntry:
+	case datasheet.RegProcessorEntry:
 		return u.entry
-	case descriptors.RegProcessorABI:
+	case datasheet.RegProcessorABI:
 		return abi.Version
-	case descriptors.RegProcessorDevice:
+	case datasheet.RegProcessorDevice:
 		return u.device
-	case descriptors.RegSlotCount:
+	case datasheet.RegSlotCount:
 		return Slots
-	case descriptors.RegSlotBase:
+	case datasheet.RegSlotBase:
 		return 0
-	case descriptors.RegSlotSize:
+	case datasheet.RegSlotSize:
 		return u.layout.slotSize
-	case descriptors.RegActiveSlot:
+	case datasheet.RegActiveSlot:
 		return u.active
-	case descriptors.RegPreviousSlot:
+	case datasheet.RegPreviousSlot:
 		return u.previous
-	case descriptors.RegMailboxOffset:
+	case datasheet.RegMailboxOffset:
 		return u.layout.mailbox
-	case descriptors.RegMailboxSize:
+	case datasheet.RegMailboxSize:
 		return mailboxSize
-	case descriptors.RegMailboxCommand:
+	case datasheet.RegMailboxCommand:
 		return u.command
-	case descriptors.RegMailboxResult:
+	case datasheet.RegMailboxResult:
 		return uint32(u.result)
-	case descriptors.RegHoldLimit:
+	case datasheet.RegHoldLimit:
 		return u.holdLimit
 	}
 	u.engine.Exclusive(func() { v = u.readState(offset) })
@@ -51,23 +51,23 @@ func (u *Unit) Read(offset uint32) (v uint32) {
 func (u *Unit) readState(offset uint32) uint32 {
 	r := &u.runner
 	switch offset {
-	case descriptors.RegProcessorStatus:
+	case datasheet.RegProcessorStatus:
 		return uint32(r.state)
-	case descriptors.RegProcessorFault:
+	case datasheet.RegProcessorFault:
 		return uint32(r.fault)
-	case descriptors.RegProcessorFaultDetail:
+	case datasheet.RegProcessorFaultDetail:
 		return r.faultDetail
-	case descriptors.RegProcessorReady:
-		if r.state == descriptors.ProcessorRunning {
-			return descriptors.ProcessorReady
+	case datasheet.RegProcessorReady:
+		if r.state == datasheet.ProcessorRunning {
+			return datasheet.ProcessorReady
 		}
 		return 0
 	}
-	if offset >= descriptors.ProcessorHookBase {
-		return u.readHook(abi.Hook((offset-descriptors.ProcessorHookBase)/descriptors.ProcessorHookSize),
-			(offset-descriptors.ProcessorHookBase)%descriptors.ProcessorHookSize)
+	if offset >= datasheet.ProcessorHookBase {
+		return u.readHook(abi.Hook((offset-datasheet.ProcessorHookBase)/datasheet.ProcessorHookSize),
+			(offset-datasheet.ProcessorHookBase)%datasheet.ProcessorHookSize)
 	}
-	if img := r.image; img != nil && (r.state == descriptors.ProcessorRunning || r.state == descriptors.ProcessorFaulted) {
+	if img := r.image; img != nil && (r.state == datasheet.ProcessorRunning || r.state == datasheet.ProcessorFaulted) {
 		return word(img, offset)
 	}
 	return 0
@@ -83,8 +83,8 @@ func word(img *machine.Image, offset uint32) uint32 {
 		start uint32
 		bytes []byte
 	}{
-		{descriptors.RegProcessorDigest, img.Digest[:]}, {descriptors.RegProcessorName, name[:]},
-		{descriptors.RegProcessorVersion, version[:]}, {descriptors.RegProcessorBuildID, img.BuildID[:]},
+		{datasheet.RegProcessorDigest, img.Digest[:]}, {datasheet.RegProcessorName, name[:]},
+		{datasheet.RegProcessorVersion, version[:]}, {datasheet.RegProcessorBuildID, img.BuildID[:]},
 	} {
 		if at := offset - f.start; offset >= f.start && at+4 <= uint32(len(f.bytes)) {
 			return binary.LittleEndian.Uint32(f.bytes[at:])
@@ -99,22 +99,22 @@ func (u *Unit) readHook(hook abi.Hook, offset uint32) uint32 {
 	}
 	r, latched := &u.runner, &u.latched[hook]
 	switch offset {
-	case descriptors.HookRegRunsLow:
+	case datasheet.HookRegRunsLow:
 		latched.runs = uint32(r.runs[hook] >> 32)
 		return uint32(r.runs[hook])
-	case descriptors.HookRegRunsHigh:
+	case datasheet.HookRegRunsHigh:
 		return latched.runs
-	case descriptors.HookRegFaultsLow:
+	case datasheet.HookRegFaultsLow:
 		latched.faults = uint32(r.faults[hook] >> 32)
 		return uint32(r.faults[hook])
-	case descriptors.HookRegFaultsHigh:
+	case datasheet.HookRegFaultsHigh:
 		return latched.faults
-	case descriptors.HookRegWorstCase:
+	case datasheet.HookRegWorstCase:
 		if r.image != nil {
 			return r.image.WorstCase[hook]
 		}
-	case descriptors.HookRegInstalled:
-		if r.state != descriptors.ProcessorHalted && r.state != descriptors.ProcessorStarting && r.installed.Has(engine.Hook(hook)) {
+	case datasheet.HookRegInstalled:
+		if r.state != datasheet.ProcessorHalted && r.state != datasheet.ProcessorStarting && r.installed.Has(engine.Hook(hook)) {
 			return 1
 		}
 	}
@@ -125,13 +125,13 @@ func (u *Unit) readHook(hook abi.Hook, offset uint32) uint32 {
 // happens, where that means nothing.
 func (u *Unit) Write(offset, v uint32) bool {
 	switch offset {
-	case descriptors.RegProcessorControl:
+	case datasheet.RegProcessorControl:
 		return u.Control(v)
-	case descriptors.RegProcessorEntry:
+	case datasheet.RegProcessorEntry:
 		u.entry = v
-	case descriptors.RegHoldLimit:
+	case datasheet.RegHoldLimit:
 		u.holdLimit = v
-	case descriptors.RegMailboxCommand:
+	case datasheet.RegMailboxCommand:
 		u.command = v
 		u.engine.Exclusive(func() { u.result = u.mailbox(v) })
 	default:

@@ -4,19 +4,19 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
 // runner is the image that runs, as the engine asks it. All of it is used with the
 // engine's lock held. Hooks have the same numbers everywhere (SPEC.md 14.1).
 type runner struct {
-	state       descriptors.ProcessorState
+	state       datasheet.ProcessorState
 	faulted     atomic.Bool // the state is so; may be read at any time
-	fault       descriptors.ProcessorFault
+	fault       datasheet.ProcessorFault
 	faultDetail uint32
 	// image is the one that runs or is halted; nil for none.
 	image     *machine.Image
@@ -29,14 +29,14 @@ type runner struct {
 var _ engine.Processor = (*runner)(nil)
 
 // setState enters a state in which nothing is wrong.
-func (r *runner) setState(s descriptors.ProcessorState) {
+func (r *runner) setState(s datasheet.ProcessorState) {
 	r.enter(s)
-	r.fault, r.faultDetail = descriptors.ProcessorFaultNone, 0
+	r.fault, r.faultDetail = datasheet.ProcessorFaultNone, 0
 }
 
-func (r *runner) enter(s descriptors.ProcessorState) {
+func (r *runner) enter(s datasheet.ProcessorState) {
 	r.state = s
-	r.faulted.Store(s == descriptors.ProcessorFaulted)
+	r.faulted.Store(s == datasheet.ProcessorFaulted)
 }
 
 // install has an image decide.
@@ -52,32 +52,32 @@ func (r *runner) install(e Engine, img *machine.Image) {
 			writes |= engine.Hook(hook).Set()
 		}
 	}
-	r.setState(descriptors.ProcessorRunning)
+	r.setState(datasheet.ProcessorRunning)
 	e.SetProcessor(r, r.installed, writes)
 }
 
 // fail notes why an image was not started.
 func (r *runner) fail(e *machine.BootError) {
-	r.enter(descriptors.ProcessorFaulted)
+	r.enter(datasheet.ProcessorFaulted)
 	r.fault = e.Fault
-	r.faultDetail = descriptors.ProcessorFaultWord(uint8(e.Hook), e.Instruction)
+	r.faultDetail = datasheet.ProcessorFaultWord(uint8(e.Hook), e.Instruction)
 }
 
 // stop notes that a program was stopped. It counts, and the first one is reported.
 func (r *runner) stop(hook abi.Hook, err error) {
 	r.faults[hook]++
 	r.installed &^= engine.Hook(hook).Set()
-	if r.state == descriptors.ProcessorFaulted {
+	if r.state == datasheet.ProcessorFaulted {
 		return
 	}
-	r.enter(descriptors.ProcessorFaulted)
-	r.fault = descriptors.ProcessorFaultTrap
+	r.enter(datasheet.ProcessorFaulted)
+	r.fault = datasheet.ProcessorFaultTrap
 	if errors.Is(err, machine.ErrBudget) {
-		r.fault = descriptors.ProcessorFaultBudget
+		r.fault = datasheet.ProcessorFaultBudget
 	}
 	var f *machine.Fault
 	if errors.As(err, &f) {
-		r.faultDetail = descriptors.ProcessorFaultWord(uint8(hook), uint32(f.Instruction))
+		r.faultDetail = datasheet.ProcessorFaultWord(uint8(hook), uint32(f.Instruction))
 	}
 }
 

@@ -3,10 +3,10 @@ package processor
 import (
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Engine has the methods of an engine.Engine that a Unit needs.
@@ -42,7 +42,7 @@ type Unit struct {
 	entry     uint32
 	holdLimit uint32 // microseconds
 	command   uint32 // of the mailbox
-	result    descriptors.MailboxResult
+	result    datasheet.MailboxResult
 	latched   [abi.Hooks]struct{ runs, faults uint32 } // high halves
 	// active is the slot of the image that runs or is halted, ran that of the one
 	// that ran last, previous that of the one before it.
@@ -56,8 +56,8 @@ func New(c Config) *Unit {
 	return &Unit{
 		engine: c.Engine, sram: c.SRAM, layout: layOut(len(c.SRAM)), device: c.Device,
 		clock:     func() uint64 { return uint64(c.Clock()) },
-		holdLimit: descriptors.HoldLimitReset,
-		active:    descriptors.NoSlot, ran: descriptors.NoSlot, previous: descriptors.NoSlot,
+		holdLimit: datasheet.HoldLimitReset,
+		active:    datasheet.NoSlot, ran: datasheet.NoSlot, previous: datasheet.NoSlot,
 	}
 }
 
@@ -73,11 +73,11 @@ func (u *Unit) SetMinimum(d engine.Direction, bytes uint32) { u.runner.minimum[d
 // Control is a write to PROC_CONTROL. It returns false for what is no command.
 func (u *Unit) Control(v uint32) bool {
 	switch v {
-	case descriptors.ProcessorHalt:
+	case datasheet.ProcessorHalt:
 		u.halt()
-	case descriptors.ProcessorRun:
+	case datasheet.ProcessorRun:
 		u.run(nil)
-	case descriptors.ProcessorUseBuiltIn:
+	case datasheet.ProcessorUseBuiltIn:
 		u.useBuiltIn()
 	default:
 		return false
@@ -89,9 +89,9 @@ func (u *Unit) Control(v uint32) bool {
 func (u *Unit) halt() {
 	u.engine.Exclusive(func() {
 		r := &u.runner
-		if r.state != descriptors.ProcessorHalted {
+		if r.state != datasheet.ProcessorHalted {
 			u.engine.Suspend(time.Duration(u.holdLimit) * time.Microsecond)
-			r.setState(descriptors.ProcessorHalted)
+			r.setState(datasheet.ProcessorHalted)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func (u *Unit) halt() {
 // maps of that.
 func (u *Unit) run(past *past) {
 	u.halt()
-	u.engine.Exclusive(func() { u.runner.setState(descriptors.ProcessorStarting) })
+	u.engine.Exclusive(func() { u.runner.setState(datasheet.ProcessorStarting) })
 	slot, img, err := u.boot()
 	if err == nil && past != nil && past.digest == img.Digest {
 		for i, m := range img.Maps {
@@ -114,10 +114,10 @@ func (u *Unit) run(past *past) {
 			u.runner.fail(err)
 			return
 		}
-		if u.ran != slot && u.ran != descriptors.NoSlot {
+		if u.ran != slot && u.ran != datasheet.NoSlot {
 			u.previous = u.ran
 		} else if u.previous == slot {
-			u.previous = descriptors.NoSlot
+			u.previous = datasheet.NoSlot
 		}
 		u.active, u.ran = slot, slot
 		u.runner.install(u.engine, img)
@@ -127,7 +127,7 @@ func (u *Unit) run(past *past) {
 func (u *Unit) boot() (slot uint32, _ *machine.Image, err *machine.BootError) {
 	slot, ok := u.layout.slotAt(u.entry)
 	if !ok {
-		return slot, nil, &machine.BootError{Fault: descriptors.ProcessorFaultSRAM, Err: errEntry}
+		return slot, nil, &machine.BootError{Fault: datasheet.ProcessorFaultSRAM, Err: errEntry}
 	}
 	img, err := machine.Boot(u.slot(slot), u.device, u.clock)
 	return slot, img, err
@@ -141,16 +141,16 @@ func (u *Unit) slot(n uint32) []byte {
 // useBuiltIn forgets the program. It can be rolled back to.
 func (u *Unit) useBuiltIn() {
 	u.engine.Exclusive(u.drop)
-	if u.ran != descriptors.NoSlot {
-		u.previous, u.ran = u.ran, descriptors.NoSlot
+	if u.ran != datasheet.NoSlot {
+		u.previous, u.ran = u.ran, datasheet.NoSlot
 	}
 }
 
 // drop goes back to built-in behaviour. It runs in Exclusive.
 func (u *Unit) drop() {
-	u.active = descriptors.NoSlot
+	u.active = datasheet.NoSlot
 	u.runner.image, u.runner.installed = nil, 0
-	u.runner.setState(descriptors.ProcessorBuiltIn)
+	u.runner.setState(datasheet.ProcessorBuiltIn)
 	u.engine.SetProcessor(nil, 0, 0)
 }
 
@@ -177,7 +177,7 @@ func (u *Unit) remember() *past {
 // Reset is a reset of the device. It is called after that of the engine: the image
 // in the active slot is started again, and keeps what its maps hold.
 func (u *Unit) Reset() {
-	u.entry, u.command, u.result, u.holdLimit = 0, 0, descriptors.MailboxOK, descriptors.HoldLimitReset
+	u.entry, u.command, u.result, u.holdLimit = 0, 0, datasheet.MailboxOK, datasheet.HoldLimitReset
 	clear(u.latched[:])
 	active := u.active
 	var maps *past
@@ -186,7 +186,7 @@ func (u *Unit) Reset() {
 		u.drop()
 		u.runner.runs, u.runner.faults = [abi.Hooks]uint64{}, [abi.Hooks]uint64{}
 	})
-	if active == descriptors.NoSlot {
+	if active == datasheet.NoSlot {
 		return
 	}
 	u.entry = u.layout.offset(active)

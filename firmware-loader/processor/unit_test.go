@@ -8,13 +8,13 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/images"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/firmware-loader/processor"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -69,7 +69,7 @@ func assemble(t testing.TB, code asm.Instructions) asm.Instructions {
 }
 
 func hook(u *processor.Unit, h abi.Hook, register uint32) uint32 {
-	return u.Read(descriptors.ProcessorHookBase + uint32(h)*descriptors.ProcessorHookSize + register)
+	return u.Read(datasheet.ProcessorHookBase + uint32(h)*datasheet.ProcessorHookSize + register)
 }
 
 // TestStoppedProgram: what does what it may not loses its hook, and only that.
@@ -92,9 +92,9 @@ func TestStoppedProgram(t *testing.T) {
 	for bad := range abi.Hooks {
 		for _, c := range []struct {
 			code  asm.Instructions
-			fault descriptors.ProcessorFault
+			fault datasheet.ProcessorFault
 			at    uint32
-		}{{trap, descriptors.ProcessorFaultTrap, 2}, {endless, descriptors.ProcessorFaultBudget, 1}} {
+		}{{trap, datasheet.ProcessorFaultTrap, 2}, {endless, datasheet.ProcessorFaultBudget, 1}} {
 			u, l, _ := newUnit()
 			programs := map[abi.Hook]asm.Instructions{}
 			for h := range abi.Hooks {
@@ -102,7 +102,7 @@ func TestStoppedProgram(t *testing.T) {
 			}
 			programs[bad] = c.code
 			u.Install(unchecked(t, programs))
-			if u.Read(descriptors.RegProcessorReady) != descriptors.ProcessorReady || u.Stopped() {
+			if u.Read(datasheet.RegProcessorReady) != datasheet.ProcessorReady || u.Stopped() {
 				t.Fatal("not running")
 			}
 			for h := range abi.Hooks {
@@ -110,13 +110,13 @@ func TestStoppedProgram(t *testing.T) {
 					t.Errorf("%v stopped: %v says %v", bad, h, ok)
 				}
 			}
-			if !u.Stopped() || u.Read(descriptors.RegProcessorStatus) != uint32(descriptors.ProcessorFaulted) || u.Read(descriptors.RegProcessorReady) != 0 {
-				t.Errorf("%v: status %d, ready %#x", bad, u.Read(descriptors.RegProcessorStatus), u.Read(descriptors.RegProcessorReady))
+			if !u.Stopped() || u.Read(datasheet.RegProcessorStatus) != uint32(datasheet.ProcessorFaulted) || u.Read(datasheet.RegProcessorReady) != 0 {
+				t.Errorf("%v: status %d, ready %#x", bad, u.Read(datasheet.RegProcessorStatus), u.Read(datasheet.RegProcessorReady))
 			}
-			if got := u.Read(descriptors.RegProcessorFault); got != uint32(c.fault) {
+			if got := u.Read(datasheet.RegProcessorFault); got != uint32(c.fault) {
 				t.Errorf("%v: fault %d, want %d", bad, got, c.fault)
 			}
-			if got := u.Read(descriptors.RegProcessorFaultDetail); got != uint32(bad)<<24|c.at {
+			if got := u.Read(datasheet.RegProcessorFaultDetail); got != uint32(bad)<<24|c.at {
 				t.Errorf("%v: detail %#x", bad, got)
 			}
 			for h := range abi.Hooks {
@@ -124,20 +124,20 @@ func TestStoppedProgram(t *testing.T) {
 				if h == bad {
 					faults, installed = 1, 0
 				}
-				if got := hook(u, h, descriptors.HookRegFaultsLow); got != faults {
+				if got := hook(u, h, datasheet.HookRegFaultsLow); got != faults {
 					t.Errorf("%v stopped: %v has %d faults", bad, h, got)
 				}
-				if got := hook(u, h, descriptors.HookRegInstalled); got != installed {
+				if got := hook(u, h, datasheet.HookRegInstalled); got != installed {
 					t.Errorf("%v stopped: %v is installed: %d", bad, h, got)
 				}
-				if got := hook(u, h, descriptors.HookRegRunsLow); got != 1 {
+				if got := hook(u, h, datasheet.HookRegRunsLow); got != 1 {
 					t.Errorf("%v ran %d times", h, got)
 				}
 			}
 			// Halted, nothing is wrong; nothing is left to be rolled back to.
-			u.Write(descriptors.RegProcessorControl, descriptors.ProcessorHalt)
-			if u.Stopped() || u.Read(descriptors.RegProcessorFault) != 0 || !l.suspended || l.limit != 100*time.Millisecond {
-				t.Errorf("%v: halted with fault %d; %+v", bad, u.Read(descriptors.RegProcessorFault), l)
+			u.Write(datasheet.RegProcessorControl, datasheet.ProcessorHalt)
+			if u.Stopped() || u.Read(datasheet.RegProcessorFault) != 0 || !l.suspended || l.limit != 100*time.Millisecond {
+				t.Errorf("%v: halted with fault %d; %+v", bad, u.Read(datasheet.RegProcessorFault), l)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func TestFirstFaultIsReported(t *testing.T) {
 	u.Install(unchecked(t, map[abi.Hook]asm.Instructions{abi.FilterRx: trap, abi.FilterTx: trap}))
 	l.asked.Filter(engine.Receive, make([]byte, 64), 0)
 	l.asked.Filter(engine.Transmit, make([]byte, 64), 0)
-	if got := u.Read(descriptors.RegProcessorFaultDetail); got != uint32(abi.FilterRx)<<24 {
+	if got := u.Read(datasheet.RegProcessorFaultDetail); got != uint32(abi.FilterRx)<<24 {
 		t.Errorf("detail %#x", got)
 	}
 }
@@ -179,11 +179,11 @@ func TestAnswers(t *testing.T) {
 			d = engine.Transmit
 		}
 		a, queue, ok := l.asked.Filter(d, make([]byte, 64), 0)
-		if a != c.action || queue != c.queue || !ok || hook(u, c.hook, descriptors.HookRegFaultsLow) != c.faults || u.Stopped() {
-			t.Errorf("%+v: %v, %d, %v, %d faults", c, a, queue, ok, hook(u, c.hook, descriptors.HookRegFaultsLow))
+		if a != c.action || queue != c.queue || !ok || hook(u, c.hook, datasheet.HookRegFaultsLow) != c.faults || u.Stopped() {
+			t.Errorf("%+v: %v, %d, %v, %d faults", c, a, queue, ok, hook(u, c.hook, datasheet.HookRegFaultsLow))
 		}
 		l.asked.Misled(engine.HookFilterReceive)
-		if got := hook(u, abi.FilterRx, descriptors.HookRegFaultsLow); got == 0 {
+		if got := hook(u, abi.FilterRx, datasheet.HookRegFaultsLow); got == 0 {
 			t.Error("an answer that misled does not count")
 		}
 	}
@@ -254,14 +254,14 @@ func FuzzUnit(f *testing.F) {
 	// It runs in a unit that nothing disturbs.
 	u, l, sram := newUnit()
 	copy(sram, image)
-	u.Write(descriptors.RegProcessorControl, descriptors.ProcessorRun)
+	u.Write(datasheet.RegProcessorControl, datasheet.ProcessorRun)
 	if !l.at.Has(engine.HookFilterReceive) || !l.at.Has(engine.HookPulseTransmit) {
-		f.Fatalf("fault %d at the start", u.Read(descriptors.RegProcessorFault))
+		f.Fatalf("fault %d at the start", u.Read(datasheet.RegProcessorFault))
 	}
 	f.Add([]byte{0, 0x10, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0x4c, 2, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		u, l, sram := newUnit()
-		slot := u.Read(descriptors.RegSlotSize)
+		slot := u.Read(datasheet.RegSlotSize)
 		copy(sram, image)
 		copy(sram[slot:], image)
 		frame := make([]byte, 64)
@@ -271,9 +271,9 @@ func FuzzUnit(f *testing.F) {
 			case 0:
 				u.Write(uint32(script[1])<<2, v)
 			case 1:
-				u.Write(descriptors.RegProcessorControl, 1<<(script[1]%3))
+				u.Write(datasheet.RegProcessorControl, 1<<(script[1]%3))
 			case 2:
-				u.Write(descriptors.RegProcessorEntry, uint32(script[1]%2)*slot)
+				u.Write(datasheet.RegProcessorEntry, uint32(script[1]%2)*slot)
 			case 3:
 				sram[(uint32(script[1])<<8|uint32(script[2]))%uint32(len(sram))] = script[3]
 			case 4:
@@ -288,17 +288,17 @@ func FuzzUnit(f *testing.F) {
 					l.asked.Pulse(engine.Transmit, pipeline.View{Length: int(v)}, v)
 				}
 			}
-			state := descriptors.ProcessorState(u.Read(descriptors.RegProcessorStatus))
-			fault := u.Read(descriptors.RegProcessorFault)
-			active, previous := u.Read(descriptors.RegActiveSlot), u.Read(descriptors.RegPreviousSlot)
-			running := u.Read(descriptors.RegProcessorReady) == descriptors.ProcessorReady
+			state := datasheet.ProcessorState(u.Read(datasheet.RegProcessorStatus))
+			fault := u.Read(datasheet.RegProcessorFault)
+			active, previous := u.Read(datasheet.RegActiveSlot), u.Read(datasheet.RegPreviousSlot)
+			running := u.Read(datasheet.RegProcessorReady) == datasheet.ProcessorReady
 			switch {
-			case state > descriptors.ProcessorFaulted || state == descriptors.ProcessorStarting,
-				running != (state == descriptors.ProcessorRunning),
-				(fault != 0) != (state == descriptors.ProcessorFaulted),
+			case state > datasheet.ProcessorFaulted || state == datasheet.ProcessorStarting,
+				running != (state == datasheet.ProcessorRunning),
+				(fault != 0) != (state == datasheet.ProcessorFaulted),
 				running && (active >= processor.Slots || l.at == 0),
-				state == descriptors.ProcessorBuiltIn && (active != descriptors.NoSlot || l.at != 0),
-				active != descriptors.NoSlot && active == previous:
+				state == datasheet.ProcessorBuiltIn && (active != datasheet.NoSlot || l.at != 0),
+				active != datasheet.NoSlot && active == previous:
 				t.Fatalf("state %v, fault %d, running %v, slots %d and %d, hooks %#x", state, fault, running, active, previous, l.at)
 			}
 		}

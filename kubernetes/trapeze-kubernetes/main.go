@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/deviceplugin"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
@@ -121,7 +121,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	klog.SetSlogLogger(log) // what the libraries of Kubernetes say
 	root := hostpci.Root(s.root)
 	o := node.Options{Root: root, Own: ours, NoWholeNICs: s.noWholeNICs, Emulated: s.emulated,
-		Drivers: append([]hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}, ethernet.HostDrivers()...)}
+		Drivers: append([]hostpci.Driver{{Name: ours, Vendor: datasheet.PCIVendorID, Device: datasheet.PCIDeviceID}}, ethernet.HostDrivers()...)}
 	for _, text := range s.agents {
 		a, err := parseAgent(text)
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser/internal/protocol"
@@ -99,12 +99,12 @@ func (h *rawHost) setUp() {
 	h.ok(cmdRegionWrite, pack(uint64(vfio.ConfigCommand), vfio.RegionConfig, 2, uint16(vfio.CommandMemory|vfio.CommandBusMaster)))
 	h.ok(cmdDMAMap, dmaMap(3, 0, 0x100000, 2*page), h.fd)
 	for _, w := range [][2]uint32{
-		{descriptors.RegSQBaseLow, 0x100000}, {descriptors.RegACQBaseLow, 0x101000}, {descriptors.RegSQLog2, 4}, {descriptors.RegACQLog2, 4},
-		{descriptors.RegAdminVector, uint32(descriptors.NoVector)}, {descriptors.RegAdminControl, descriptors.AdminEnable},
+		{datasheet.RegSQBaseLow, 0x100000}, {datasheet.RegACQBaseLow, 0x101000}, {datasheet.RegSQLog2, 4}, {datasheet.RegACQLog2, 4},
+		{datasheet.RegAdminVector, uint32(datasheet.NoVector)}, {datasheet.RegAdminControl, datasheet.AdminEnable},
 	} {
-		h.set(descriptors.AdminOffset+w[0], w[1])
+		h.set(datasheet.AdminOffset+w[0], w[1])
 	}
-	if s := h.get(descriptors.AdminOffset + descriptors.RegAdminStatus); s != descriptors.AdminEnabled {
+	if s := h.get(datasheet.AdminOffset + datasheet.RegAdminStatus); s != datasheet.AdminEnabled {
 		h.t.Fatalf("admin status %#x", s)
 	}
 }
@@ -121,7 +121,7 @@ func (h *rawHost) get(offset uint32) uint32 {
 
 func (h *rawHost) fatal() bool {
 	h.t.Helper()
-	return h.get(descriptors.HealthOffset+descriptors.RegStatus)&descriptors.DeviceFatal != 0
+	return h.get(datasheet.HealthOffset+datasheet.RegStatus)&datasheet.DeviceFatal != 0
 }
 
 // TestEmulatorTruncation: host memory vanishes under the NIC, in the goroutine
@@ -136,22 +136,22 @@ func TestEmulatorTruncation(t *testing.T) {
 			if err := unix.Ftruncate(h.fd, 0); err != nil {
 				h.t.Fatal(err)
 			}
-			h.set(descriptors.AdminOffset+descriptors.RegSQProducer, 1)
+			h.set(datasheet.AdminOffset+datasheet.RegSQProducer, 1)
 		}},
 		{"reply to a command", func(h *rawHost) {
-			descriptors.CommandAt(h.mem).Opcode = descriptors.OpNop
+			datasheet.CommandAt(h.mem).Opcode = datasheet.OpNop
 			if err := unix.Ftruncate(h.fd, page); err != nil {
 				h.t.Fatal(err)
 			}
-			h.set(descriptors.AdminOffset+descriptors.RegSQProducer, 1)
+			h.set(datasheet.AdminOffset+datasheet.RegSQProducer, 1)
 		}},
 		{"engine", func(h *rawHost) {
-			cmd := descriptors.CommandAt(h.mem)
-			cmd.Opcode, cmd.ID = descriptors.OpConnectWait, 7
-			body := descriptors.Body[descriptors.ConnectWaitBody](cmd)
+			cmd := datasheet.CommandAt(h.mem)
+			cmd.Opcode, cmd.ID = datasheet.OpConnectWait, 7
+			body := datasheet.Body[datasheet.ConnectWaitBody](cmd)
 			body.TimeoutMS, body.Local.Len = 50, 4
-			h.set(descriptors.AdminOffset+descriptors.RegSQProducer, 1)
-			if n := h.get(descriptors.AdminOffset + descriptors.RegSQConsumer); n != 1 {
+			h.set(datasheet.AdminOffset+datasheet.RegSQProducer, 1)
+			if n := h.get(datasheet.AdminOffset + datasheet.RegSQConsumer); n != 1 {
 				h.t.Fatalf("%d commands are fetched", n)
 			}
 			if err := unix.Ftruncate(h.fd, 0); err != nil {
@@ -173,7 +173,7 @@ func TestEmulatorTruncation(t *testing.T) {
 			h.ok(cmdDMAUnmap, dmaUnmap(2, 0, 0))
 			waittest.Until(t, "the device is ready", func() bool {
 				h.ok(cmdRegionWrite, pack(uint64(vfio.ConfigCommand), vfio.RegionConfig, 2, uint16(vfio.CommandMemory)))
-				return h.get(descriptors.HealthOffset+descriptors.RegStatus)&descriptors.DeviceReady != 0
+				return h.get(datasheet.HealthOffset+datasheet.RegStatus)&datasheet.DeviceReady != 0
 			})
 			if h.fatal() {
 				t.Error("a reset does not clear the fault")

@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -249,7 +250,7 @@ func (s *openNIC) set(ctx context.Context, timeout time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
-	a := driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 4096, Ptag: ptag, SendDepth: 4, RecvDepth: 4}
+	a := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 4096, Ptag: ptag, SendDepth: 4, RecvDepth: 4}
 	if s.v, err = s.n.CreateVI(ctx, a, nil, nil); err != nil {
 		return err
 	}

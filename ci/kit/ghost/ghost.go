@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Ask has n ghosts ask a server, at a UDP address, to connect VIs of the given
 // level for messages of up to size bytes. It returns when the server has accepted
 // all of them, and tries for as long as it takes.
-func Ask(t testing.TB, server string, discriminator []byte, n int, level descriptors.Reliability, size int) {
+func Ask(t testing.TB, server string, discriminator []byte, n int, level datasheet.Reliability, size int) {
 	t.Helper()
 	c, err := net.Dial("udp", server)
 	if err != nil {
@@ -23,7 +23,7 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level descrip
 	t.Cleanup(func() { c.Close() })
 	// A station stays where the server has heard it first, so each has its own.
 	port := c.LocalAddr().(*net.UDPAddr).Port
-	station := descriptors.MAC{2, 0xde, 0xad, 0, byte(port >> 8), byte(port)}
+	station := datasheet.MAC{2, 0xde, 0xad, 0, byte(port >> 8), byte(port)}
 	accepted := map[uint32]bool{}
 	buf := make([]byte, 1<<16)
 	for end := time.Now().Add(time.Minute); len(accepted) < n; {
@@ -45,7 +45,7 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level descrip
 			if err != nil {
 				break
 			}
-			if h := descriptors.HeaderAt(buf[:k]); h != nil && h.Type == descriptors.FrameConnectAccept {
+			if h := datasheet.HeaderAt(buf[:k]); h != nil && h.Type == datasheet.FrameConnectAccept {
 				accepted[h.DestinationEndpoint] = true
 			}
 		}
@@ -53,15 +53,15 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level descrip
 }
 
 // request is the frame with which ghost number i of a station asks.
-func request(station descriptors.MAC, i uint32, discriminator []byte, level descriptors.Reliability, size int) []byte {
-	frame := make([]byte, descriptors.HeaderSize+descriptors.ConnectBodySize)
-	*descriptors.HeaderAt(frame) = descriptors.Header{
-		Destination: descriptors.Broadcast, Source: station, EtherType: descriptors.EtherType, Version: descriptors.WireVersion,
-		Type: descriptors.FrameConnectRequest, Flags: descriptors.FrameChecksum, Length: descriptors.ConnectBodySize, SourceEndpoint: i,
+func request(station datasheet.MAC, i uint32, discriminator []byte, level datasheet.Reliability, size int) []byte {
+	frame := make([]byte, datasheet.HeaderSize+datasheet.ConnectBodySize)
+	*datasheet.HeaderAt(frame) = datasheet.Header{
+		Destination: datasheet.Broadcast, Source: station, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
+		Type: datasheet.FrameConnectRequest, Flags: datasheet.FrameChecksum, Length: datasheet.ConnectBodySize, SourceEndpoint: i,
 	}
-	body := descriptors.ConnectBodyAt(frame[descriptors.HeaderSize:])
-	*body = descriptors.ConnectBody{Key: i, MaxTransfer: uint32(size), TimeoutMS: 1 << 31, Reliability: level, Kind: descriptors.KindVI}
+	body := datasheet.ConnectBodyAt(frame[datasheet.HeaderSize:])
+	*body = datasheet.ConnectBody{Key: i, MaxTransfer: uint32(size), TimeoutMS: 1 << 31, Reliability: level, Kind: datasheet.KindVI}
 	body.Remote.Len = uint8(copy(body.Remote.Data[:], discriminator))
-	descriptors.HeaderAt(frame).Checksum = descriptors.FrameChecksumOf(frame)
+	datasheet.HeaderAt(frame).Checksum = datasheet.FrameChecksumOf(frame)
 	return frame
 }

@@ -31,7 +31,7 @@ var protocols = map[string]struct {
 	name     string
 	versions []string
 }{
-	"descriptors":              {"the data sheet", []string{"WireVersion", "BlockVersion1"}},
+	"internal/datasheet":       {"the data sheet", []string{"WireVersion", "BlockVersion1"}},
 	"netmem/internal/protocol": {"the protocol of network memory", []string{"Number"}},
 }
 

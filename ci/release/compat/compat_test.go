@@ -38,7 +38,7 @@ func (r repository) commit() {
 }
 
 const (
-	sheet = "package descriptors\n\nconst (\n\tWireVersion = 1\n\tRegSize = 4\n)\n"
+	sheet = "package datasheet\n\nconst (\n\tWireVersion = 1\n\tRegSize = 4\n)\n"
 	api   = "package via\n\n// Open opens.\nfunc Open(name string) error { return nil }\n"
 )
 
@@ -57,11 +57,11 @@ func TestCompat(t *testing.T) {
 		{name: "another signature, minor version", file: "via/via.go", text: "package via\n\nfunc Open() error { return nil }\n", changelog: "0.2.0",
 			prints: "via: Open: changed"},
 		{name: "another signature, not released yet", file: "via/via.go", text: "package via\n", changelog: "Unreleased", prints: "via: Open: removed"},
-		{name: "a register moved", file: "descriptors/d.go", text: strings.Replace(sheet, "RegSize = 4", "RegSize = 8", 1), changelog: "0.2.0",
+		{name: "a register moved", file: "internal/datasheet/d.go", text: strings.Replace(sheet, "RegSize = 4", "RegSize = 8", 1), changelog: "0.2.0",
 			prints: "constant RegSize is 8, and was 4", fails: "the data sheet changed, and its version did not"},
-		{name: "a register is gone", file: "descriptors/d.go", text: "package descriptors\n\nconst WireVersion = 1\n", changelog: "0.2.0",
+		{name: "a register is gone", file: "internal/datasheet/d.go", text: "package datasheet\n\nconst WireVersion = 1\n", changelog: "0.2.0",
 			prints: "constant RegSize is gone", fails: "its version did not"},
-		{name: "a register moved, with the version", file: "descriptors/d.go", text: "package descriptors\n\nconst (\n\tWireVersion = 2\n\tRegSize = 8\n)\n",
+		{name: "a register moved, with the version", file: "internal/datasheet/d.go", text: "package datasheet\n\nconst (\n\tWireVersion = 2\n\tRegSize = 8\n)\n",
 			changelog: "0.2.0", prints: "constant RegSize is 8, and was 4"},
 		{name: "what is internal", file: "via/internal/x/x.go", text: "package x\n", changelog: "0.1.1", prints: "0 incompatible"},
 		{name: "it does not compile", file: "via/via.go", text: "package via\n\nfunc Open() error { return missing }\n", changelog: "0.2.0", fails: "missing"},
@@ -70,7 +70,7 @@ func TestCompat(t *testing.T) {
 			r := repository{t, t.TempDir()}
 			r.git("init", "-q")
 			r.write("go.mod", "module example.org/m\n\ngo 1.26.0\n")
-			r.write("descriptors/d.go", sheet)
+			r.write("internal/datasheet/d.go", sheet)
 			r.write("via/via.go", api)
 			r.write("via/internal/x/x.go", "package x\n\nfunc F() {}\n")
 			r.commit()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestIdentity: the NICs say who they are, and that they are well.
@@ -17,7 +17,7 @@ func TestIdentity(t *testing.T) {
 	a, b := openPair(t)
 	for _, n := range []*driver.NIC{a, b} {
 		id := n.Identity()
-		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MTU < descriptors.MinMTU || len(id.Blocks) < 3 {
+		if id.MaxEndpoints < 2 || id.MaxQueueDepth < 16 || id.MTU < datasheet.MinMTU || len(id.Blocks) < 3 {
 			t.Errorf("identity %+v", id)
 		}
 		h, err := n.Health(t.Context())
@@ -32,7 +32,7 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("clock %v, then %v, %v", first, second, err)
 		}
 		counters, err := n.Counters()
-		if _, ok := counters[descriptors.CounterMessagesSent.String()]; !ok || err != nil {
+		if _, ok := counters[datasheet.CounterMessagesSent.String()]; !ok || err != nil {
 			t.Errorf("counters %v, %v", counters, err)
 		}
 	}

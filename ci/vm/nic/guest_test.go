@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/conform"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 	"github.com/trapeze-nic/trapeze/via"
@@ -22,7 +22,7 @@ import (
 
 // TestEnumerated has the guest's own tools and ours see the NICs.
 func TestEnumerated(t *testing.T) {
-	out, err := exec.Command("lspci", "-nn", "-d", fmt.Sprintf("%04x:%04x", descriptors.PCIVendorID, descriptors.PCIDeviceID), "-vv").CombinedOutput()
+	out, err := exec.Command("lspci", "-nn", "-d", fmt.Sprintf("%04x:%04x", datasheet.PCIVendorID, datasheet.PCIDeviceID), "-vv").CombinedOutput()
 	if err != nil {
 		t.Fatal(err, string(out))
 	}
@@ -217,7 +217,7 @@ func TestIOMMUFault(t *testing.T) {
 	}
 	got, err := x.VI.SendWait(conform.Context(t))
 	var status *via.StatusError
-	if got != d || !errors.As(err, &status) || status.Status&descriptors.StatusProtectionError == 0 {
+	if got != d || !errors.As(err, &status) || status.Status&datasheet.StatusProtectionError == 0 {
 		t.Errorf("a send from memory that is not mapped: %v", err)
 	}
 	if err := exchange(t, bystander, peerOf, "all is well"); err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 )
@@ -44,7 +44,7 @@ func backend() string { return os.Getenv("TRAPEZE_BACKEND") }
 
 // functions lists our NICs, sorted by address.
 func functions() ([]string, error) {
-	id := fmt.Sprintf("0x%04x 0x%04x", descriptors.PCIVendorID, descriptors.PCIDeviceID)
+	id := fmt.Sprintf("0x%04x 0x%04x", datasheet.PCIVendorID, datasheet.PCIDeviceID)
 	paths, err := filepath.Glob("/sys/bus/pci/devices/*")
 	if err != nil {
 		return nil, err

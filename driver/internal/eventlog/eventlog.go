@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Every is the least time between two lines about such events of one VI.
@@ -23,15 +23,15 @@ type Limiter struct {
 
 // about is what the events that share a line have in common.
 type about struct {
-	code     descriptors.EventCode
+	code     datasheet.EventCode
 	endpoint uint32
 }
 
 // byMessage reports whether a peer can cause such events with each message: those of
 // its messages, and of the descriptors that take them.
-func byMessage(c descriptors.EventCode) bool {
+func byMessage(c datasheet.EventCode) bool {
 	switch c {
-	case descriptors.EventReceiveQueueEmpty, descriptors.EventPostDescriptor, descriptors.EventCompletionProtect:
+	case datasheet.EventReceiveQueueEmpty, datasheet.EventPostDescriptor, datasheet.EventCompletionProtect:
 		return true
 	}
 	return false
@@ -48,7 +48,7 @@ type kind struct {
 // same VI less than Every ago. For all events of that time it calls the last one's write
 // with their count when the time is over, on a goroutine of its own, or when the limiter
 // is closed.
-func (l *Limiter) Log(e descriptors.Event, write func(count uint64)) {
+func (l *Limiter) Log(e datasheet.Event, write func(count uint64)) {
 	if !byMessage(e.Code) || l.take(about{e.Code, e.Endpoint}, write) {
 		write(1)
 	}

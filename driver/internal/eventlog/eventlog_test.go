@@ -7,12 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver/internal/eventlog"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-func dropped(endpoint uint32) descriptors.Event {
-	return descriptors.Event{Code: descriptors.EventReceiveQueueEmpty, Endpoint: endpoint}
+func dropped(endpoint uint32) datasheet.Event {
+	return datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: endpoint}
 }
 
 // lines notes what is written, and of which event.
@@ -61,8 +61,8 @@ func TestKindsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l eventlog.Limiter
 		var n lines
-		lost := descriptors.Event{Code: descriptors.EventConnectionLost, Endpoint: 1}
-		for i, e := range []descriptors.Event{dropped(1), dropped(2), {Code: descriptors.EventPostDescriptor, Endpoint: 1}, lost, lost, dropped(1)} {
+		lost := datasheet.Event{Code: datasheet.EventConnectionLost, Endpoint: 1}
+		for i, e := range []datasheet.Event{dropped(1), dropped(2), {Code: datasheet.EventPostDescriptor, Endpoint: 1}, lost, lost, dropped(1)} {
 			l.Log(e, n.event(i))
 		}
 		n.mustBe(t, "at once", []uint64{1, 1, 1, 1, 1}, []int{0, 1, 2, 3, 4})

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Decode reads the flat image at the start of b; what follows it is not looked
@@ -18,7 +18,7 @@ import (
 // most a small multiple of the image's size, which is at most MaxSize. Errors are
 // *Error with ErrMalformed, ErrABI, ErrDigest or ErrSRAM.
 func Decode(b []byte) (*Image, error) {
-	var h descriptors.ImageHeader
+	var h datasheet.ImageHeader
 	b, err := header(b, &h)
 	if err != nil {
 		return nil, err
@@ -31,12 +31,12 @@ func Decode(b []byte) (*Image, error) {
 		return nil, err
 	}
 	d := &decoder{b: b, img: img}
-	d.claim("header", 0, descriptors.ImageHeaderSize)
-	hooks, err := table[descriptors.ImageHook](d, "hook table", h.HooksOffset, h.HookCount)
+	d.claim("header", 0, datasheet.ImageHeaderSize)
+	hooks, err := table[datasheet.ImageHook](d, "hook table", h.HooksOffset, h.HookCount)
 	if err != nil {
 		return nil, err
 	}
-	maps, err := table[descriptors.ImageMap](d, "map table", h.MapsOffset, h.MapCount)
+	maps, err := table[datasheet.ImageMap](d, "map table", h.MapsOffset, h.MapCount)
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +56,20 @@ func Decode(b []byte) (*Image, error) {
 }
 
 // header reads and checks the header and returns the bytes of the image.
-func header(b []byte, h *descriptors.ImageHeader) ([]byte, error) {
-	if len(b) < descriptors.ImageHeaderSize {
-		return nil, malformed("header", "%d bytes, a header has %d", len(b), descriptors.ImageHeaderSize)
+func header(b []byte, h *datasheet.ImageHeader) ([]byte, error) {
+	if len(b) < datasheet.ImageHeaderSize {
+		return nil, malformed("header", "%d bytes, a header has %d", len(b), datasheet.ImageHeaderSize)
 	}
 	if _, err := binary.Decode(b, binary.LittleEndian, h); err != nil {
 		return nil, malformed("header", "%v", err)
 	}
 	switch {
-	case h.Magic != descriptors.ImageMagic:
-		return nil, malformed("header magic", "%#x; an image has %#x", h.Magic, descriptors.ImageMagic)
+	case h.Magic != datasheet.ImageMagic:
+		return nil, malformed("header magic", "%#x; an image has %#x", h.Magic, datasheet.ImageMagic)
 	case h.ABI>>16 != abi.Version>>16 || h.ABI > abi.Version:
 		return nil, refuse(ErrABI, "header abi", "%d.%d; this one is %d.%d", h.ABI>>16, h.ABI&0xffff, abi.Version>>16, abi.Version&0xffff)
-	case h.Size < descriptors.ImageHeaderSize || h.Size > MaxSize || h.Size%descriptors.ImageAlign != 0:
-		return nil, malformed("header size", "%d; allowed: multiples of %d from %d to %d", h.Size, descriptors.ImageAlign, descriptors.ImageHeaderSize, MaxSize)
+	case h.Size < datasheet.ImageHeaderSize || h.Size > MaxSize || h.Size%datasheet.ImageAlign != 0:
+		return nil, malformed("header size", "%d; allowed: multiples of %d from %d to %d", h.Size, datasheet.ImageAlign, datasheet.ImageHeaderSize, MaxSize)
 	case uint64(h.Size) > uint64(len(b)):
 		return nil, malformed("header size", "%d, but there are %d bytes", h.Size, len(b))
 	}
@@ -85,7 +85,7 @@ func header(b []byte, h *descriptors.ImageHeader) ([]byte, error) {
 	case h.SRAM < h.Size:
 		return nil, malformed("header sram", "%d, less than the image's %d bytes", h.SRAM, h.Size)
 	}
-	return b, read("header", b[:descriptors.ImageHeaderSize], h)
+	return b, read("header", b[:datasheet.ImageHeaderSize], h)
 }
 
 // decoder collects what the parts of an image take up.
@@ -107,8 +107,8 @@ func (d *decoder) claim(part string, start, size uint64) {
 
 // bytes returns a part of the image.
 func (d *decoder) bytes(part string, offset uint32, size uint64) ([]byte, error) {
-	if offset%descriptors.ImageAlign != 0 {
-		return nil, malformed(part, "offset %#x is no multiple of %d", offset, descriptors.ImageAlign)
+	if offset%datasheet.ImageAlign != 0 {
+		return nil, malformed(part, "offset %#x is no multiple of %d", offset, datasheet.ImageAlign)
 	}
 	if uint64(offset)+size > uint64(len(d.b)) {
 		return nil, malformed(part, "%d bytes at %#x end outside of the image's %d", size, offset, len(d.b))
@@ -145,7 +145,7 @@ func read(part string, b []byte, v any) error {
 	return nil
 }
 
-func (d *decoder) programs(hooks []descriptors.ImageHook) error {
+func (d *decoder) programs(hooks []datasheet.ImageHook) error {
 	used := 0
 	for i, h := range hooks {
 		hook := abi.Hook(i)
@@ -174,7 +174,7 @@ func (d *decoder) programs(hooks []descriptors.ImageHook) error {
 	return nil
 }
 
-func (d *decoder) maps(entries []descriptors.ImageMap) error {
+func (d *decoder) maps(entries []datasheet.ImageMap) error {
 	names := map[string]bool{}
 	for i, e := range entries {
 		field := fmt.Sprintf("map %d", i)
@@ -226,7 +226,7 @@ func (d *decoder) disjoint() error {
 }
 
 // storage checks the memory of the maps, behind the image.
-func (d *decoder) storage(entries []descriptors.ImageMap) error {
+func (d *decoder) storage(entries []datasheet.ImageMap) error {
 	type span struct {
 		i          int
 		start, end uint64
@@ -234,8 +234,8 @@ func (d *decoder) storage(entries []descriptors.ImageMap) error {
 	var spans []span
 	for i, e := range entries {
 		field := fmt.Sprintf("map %d storage", i)
-		if e.Storage%descriptors.ImageStorageAlign != 0 {
-			return malformed(field, "%#x is no multiple of %d", e.Storage, descriptors.ImageStorageAlign)
+		if e.Storage%datasheet.ImageStorageAlign != 0 {
+			return malformed(field, "%#x is no multiple of %d", e.Storage, datasheet.ImageStorageAlign)
 		}
 		n, err := StorageSize(d.img.Maps[i])
 		if err != nil {

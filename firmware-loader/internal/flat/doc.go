@@ -1,6 +1,6 @@
 // Package flat encodes and decodes flat images of control programs: what is
 // written into a slot of the NIC's SRAM and run from there. The layout is that of
-// descriptors/SPEC.md section 14.2; descriptors.ImageHeader, ImageHook and ImageMap
+// descriptors/SPEC.md section 14.2; datasheet.ImageHeader, ImageHook and ImageMap
 // are its structs.
 //
 // A flat image is untrusted. Decode checks everything that a reader relies on:

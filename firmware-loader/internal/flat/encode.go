@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Encode returns the flat image of img, digest included. Errors are *Error; what
@@ -32,24 +32,24 @@ func Encode(img *Image) ([]byte, error) {
 		}
 	}
 
-	h := descriptors.ImageHeader{
-		Magic: descriptors.ImageMagic, ABI: img.ABI, Device: img.Device, BuildID: img.BuildID,
+	h := datasheet.ImageHeader{
+		Magic: datasheet.ImageMagic, ABI: img.ABI, Device: img.Device, BuildID: img.BuildID,
 		HookCount: uint16(abi.Hooks), MapCount: uint16(len(img.Maps)),
-		HooksOffset: descriptors.ImageHeaderSize,
-		MapsOffset:  descriptors.ImageHeaderSize + uint32(abi.Hooks)*descriptors.ImageHookSize,
+		HooksOffset: datasheet.ImageHeaderSize,
+		MapsOffset:  datasheet.ImageHeaderSize + uint32(abi.Hooks)*datasheet.ImageHookSize,
 	}
 	copy(h.Name[:], img.Name)
 	copy(h.Version[:], img.Version)
 
-	var hooks [abi.Hooks]descriptors.ImageHook
-	maps := make([]descriptors.ImageMap, len(img.Maps))
-	at := h.MapsOffset + uint32(len(maps))*descriptors.ImageMapSize
+	var hooks [abi.Hooks]datasheet.ImageHook
+	maps := make([]datasheet.ImageMap, len(img.Maps))
+	at := h.MapsOffset + uint32(len(maps))*datasheet.ImageMapSize
 	var body []byte
 	// append puts b behind what is there, aligned, and returns its offset.
 	add := func(b []byte) uint32 {
 		start := at + uint32(len(body))
 		body = append(body, b...)
-		body = append(body, make([]byte, pad(uint64(len(body)), descriptors.ImageAlign)-uint64(len(body)))...)
+		body = append(body, make([]byte, pad(uint64(len(body)), datasheet.ImageAlign)-uint64(len(body)))...)
 		return start
 	}
 	for hook := range abi.Hooks {
@@ -63,10 +63,10 @@ func Encode(img *Image) ([]byte, error) {
 		if n := len(code) / asm.InstructionSize; n > abi.MaxInstructions {
 			return nil, malformed("program "+hook.String(), "%d instructions; allowed: 1 to %d", n, abi.MaxInstructions)
 		}
-		hooks[hook] = descriptors.ImageHook{Offset: add(code), Instructions: uint32(len(code) / asm.InstructionSize)}
+		hooks[hook] = datasheet.ImageHook{Offset: add(code), Instructions: uint32(len(code) / asm.InstructionSize)}
 	}
 	for i, m := range img.Maps {
-		maps[i] = descriptors.ImageMap{Type: uint32(m.Type), Key: m.Key, Value: m.Value, Entries: m.Entries, Flags: m.Flags}
+		maps[i] = datasheet.ImageMap{Type: uint32(m.Type), Key: m.Key, Value: m.Value, Entries: m.Entries, Flags: m.Flags}
 		copy(maps[i].Name[:], m.Name)
 		if len(m.Contents) > 0 {
 			maps[i].ContentsOffset, maps[i].ContentsSize = add(m.Contents), uint32(len(m.Contents))
@@ -96,7 +96,7 @@ func Encode(img *Image) ([]byte, error) {
 	}
 	b := append(out.Bytes(), body...)
 	digest := digestOf(b)
-	copy(b[descriptors.ImageDigestOffset:], digest[:])
+	copy(b[datasheet.ImageDigestOffset:], digest[:])
 	if _, err := Decode(b); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func Encode(img *Image) ([]byte, error) {
 // digestOf returns the SHA-256 of an image, taking the field of the digest as
 // zeros.
 func digestOf(b []byte) (sum [sha256.Size]byte) {
-	const start, end = descriptors.ImageDigestOffset, descriptors.ImageDigestOffset + sha256.Size
+	const start, end = datasheet.ImageDigestOffset, datasheet.ImageDigestOffset + sha256.Size
 	h := sha256.New()
 	h.Write(b[:start])
 	h.Write(make([]byte, sha256.Size))

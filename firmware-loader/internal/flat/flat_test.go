@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sample is an image with a bit of everything.
@@ -131,8 +131,8 @@ func TestEncoding(t *testing.T) {
 }
 
 func TestHooksOfTheDataSheet(t *testing.T) {
-	if int(abi.Hooks) != descriptors.ImageHookCount {
-		t.Errorf("%d hooks, the data sheet has %d", abi.Hooks, descriptors.ImageHookCount)
+	if int(abi.Hooks) != datasheet.ImageHookCount {
+		t.Errorf("%d hooks, the data sheet has %d", abi.Hooks, datasheet.ImageHookCount)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // MaxSize of an image in bytes: more than the largest slot that we know.
@@ -140,7 +140,7 @@ func place(size uint64, maps []abi.Map) (storage []uint32, end uint64, err error
 		if err != nil {
 			return nil, 0, err
 		}
-		at := pad(end, descriptors.ImageStorageAlign)
+		at := pad(end, datasheet.ImageStorageAlign)
 		if at+n > math.MaxUint32 {
 			return nil, 0, refuse(ErrSRAM, "map "+quote(m.Name), "its storage ends at %d, more than 32 bits can say", at+n)
 		}

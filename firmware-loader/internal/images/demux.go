@@ -5,8 +5,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Value of the map "entries" of ipt: 1 if there is an entry, then its number.
@@ -37,16 +37,16 @@ const (
 // payloadTable sends the payload of a message with immediate data to the entry that
 // the host has given its number. All others go where they would go anyway.
 func payloadTable() asm.Instructions {
-	code := append(frameBounds(), need(asm.R6, descriptors.HeaderSize, "default")...)
+	code := append(frameBounds(), need(asm.R6, datasheet.HeaderSize, "default")...)
 	code = append(code,
 		asm.LoadMem(asm.R1, asm.R6, etherType, asm.Half),
 		note(asm.JNE.Imm(asm.R1, wireType, "default"), "a frame of ours"),
 		asm.LoadMem(asm.R1, asm.R6, wireVersionAt, asm.Byte),
-		asm.JNE.Imm(asm.R1, descriptors.WireVersion, "default"),
+		asm.JNE.Imm(asm.R1, datasheet.WireVersion, "default"),
 		asm.LoadMem(asm.R1, asm.R6, wireTypeAt, asm.Byte),
-		note(asm.JNE.Imm(asm.R1, int32(descriptors.FrameData), "default"), "with data"),
+		note(asm.JNE.Imm(asm.R1, int32(datasheet.FrameData), "default"), "with data"),
 		asm.LoadMem(asm.R1, asm.R6, wireFlagsAt, asm.Half),
-		asm.And.Imm(asm.R1, int32(descriptors.FrameImmediate)),
+		asm.And.Imm(asm.R1, int32(datasheet.FrameImmediate)),
 		note(asm.JEq.Imm(asm.R1, 0, "default"), "and a tag"),
 		asm.LoadMem(asm.R1, asm.R6, wireImmediate, asm.Word),
 		asm.StoreMem(asm.R10, -4, asm.R1, asm.Word),

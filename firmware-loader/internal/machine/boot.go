@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Image is an image whose programs are ready to run.
@@ -25,7 +25,7 @@ type Image struct {
 
 // BootError is an image that the processor does not start.
 type BootError struct {
-	Fault descriptors.ProcessorFault
+	Fault datasheet.ProcessorFault
 	// Hook and Instruction, an 8-byte slot, are where a program was refused;
 	// otherwise zero.
 	Hook        abi.Hook
@@ -73,7 +73,7 @@ func Boot(slot []byte, device uint32, clock func() uint64) (*Image, *BootError) 
 		at := uint64(decoded.Storage[i])
 		m, err := NewMap(spec, slot[at:at+size])
 		if err != nil {
-			return nil, &BootError{Fault: descriptors.ProcessorFaultImage, Err: err}
+			return nil, &BootError{Fault: datasheet.ProcessorFaultImage, Err: err}
 		}
 		img.Maps = append(img.Maps, m)
 	}
@@ -89,26 +89,26 @@ func Boot(slot []byte, device uint32, clock func() uint64) (*Image, *BootError) 
 }
 
 // faultOf says which fault a refusal of the flat image is.
-func faultOf(err error) descriptors.ProcessorFault {
+func faultOf(err error) datasheet.ProcessorFault {
 	for _, f := range []struct {
 		reason error
-		fault  descriptors.ProcessorFault
+		fault  datasheet.ProcessorFault
 	}{
-		{flat.ErrDigest, descriptors.ProcessorFaultDigest},
-		{flat.ErrABI, descriptors.ProcessorFaultABI},
-		{flat.ErrDevice, descriptors.ProcessorFaultDevice},
-		{flat.ErrSRAM, descriptors.ProcessorFaultSRAM},
+		{flat.ErrDigest, datasheet.ProcessorFaultDigest},
+		{flat.ErrABI, datasheet.ProcessorFaultABI},
+		{flat.ErrDevice, datasheet.ProcessorFaultDevice},
+		{flat.ErrSRAM, datasheet.ProcessorFaultSRAM},
 	} {
 		if errors.Is(err, f.reason) {
 			return f.fault
 		}
 	}
-	return descriptors.ProcessorFaultImage
+	return datasheet.ProcessorFaultImage
 }
 
 // refused is a program that check or processor refuse.
 func refused(hook abi.Hook, err error) *BootError {
-	e := &BootError{Fault: descriptors.ProcessorFaultRefused, Hook: hook, Err: err}
+	e := &BootError{Fault: datasheet.ProcessorFaultRefused, Hook: hook, Err: err}
 	var check *checker.Refusal
 	if errors.As(err, &check) {
 		e.Instruction = uint32(max(check.Instruction, 0))

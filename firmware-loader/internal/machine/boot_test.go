@@ -7,11 +7,11 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/machine"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 const testSlot = 64 << 10
@@ -84,20 +84,20 @@ func TestBootRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*flat.Image)
 		spoil  func([]byte) []byte
-		fault  descriptors.ProcessorFault
+		fault  datasheet.ProcessorFault
 		reason error
 		hook   abi.Hook
 		at     uint32
 	}{
-		"short slot": {spoil: func(b []byte) []byte { return b[:100] }, fault: descriptors.ProcessorFaultImage, reason: flat.ErrMalformed},
-		"no slot":    {spoil: func([]byte) []byte { return nil }, fault: descriptors.ProcessorFaultImage, reason: flat.ErrMalformed},
-		"flipped":    {spoil: func(b []byte) []byte { b[300] ^= 4; return b }, fault: descriptors.ProcessorFaultDigest, reason: flat.ErrDigest},
-		"newer ABI":  {spoil: func(b []byte) []byte { b[4]++; return b }, fault: descriptors.ProcessorFaultABI, reason: flat.ErrABI},
-		"device":     {change: func(i *flat.Image) { i.Device++ }, fault: descriptors.ProcessorFaultDevice, reason: flat.ErrDevice},
-		"SRAM":       {change: func(i *flat.Image) { i.Maps[0].Entries = 4096 }, fault: descriptors.ProcessorFaultSRAM, reason: flat.ErrSRAM},
+		"short slot": {spoil: func(b []byte) []byte { return b[:100] }, fault: datasheet.ProcessorFaultImage, reason: flat.ErrMalformed},
+		"no slot":    {spoil: func([]byte) []byte { return nil }, fault: datasheet.ProcessorFaultImage, reason: flat.ErrMalformed},
+		"flipped":    {spoil: func(b []byte) []byte { b[300] ^= 4; return b }, fault: datasheet.ProcessorFaultDigest, reason: flat.ErrDigest},
+		"newer ABI":  {spoil: func(b []byte) []byte { b[4]++; return b }, fault: datasheet.ProcessorFaultABI, reason: flat.ErrABI},
+		"device":     {change: func(i *flat.Image) { i.Device++ }, fault: datasheet.ProcessorFaultDevice, reason: flat.ErrDevice},
+		"SRAM":       {change: func(i *flat.Image) { i.Maps[0].Entries = 4096 }, fault: datasheet.ProcessorFaultSRAM, reason: flat.ErrSRAM},
 		"uninitialised": {change: func(i *flat.Image) {
 			i.Programs[abi.FilterTx] = asm.Instructions{asm.LoadImm(asm.R3, 0, asm.DWord), asm.Mov.Reg(asm.R0, asm.R7), asm.Return()}
-		}, fault: descriptors.ProcessorFaultRefused, reason: checker.ErrUninitialized, hook: abi.FilterTx, at: 2},
+		}, fault: datasheet.ProcessorFaultRefused, reason: checker.ErrUninitialized, hook: abi.FilterTx, at: 2},
 	} {
 		img := countingImage(t)
 		if c.change != nil {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -53,7 +53,7 @@ func (s *Spec) newEnd(ctx context.Context, nic *via.NIC) (*end, error) {
 	segments := 1
 	switch {
 	case e.inline:
-		segments = (size + descriptors.DataSegmentSize - 1) / descriptors.DataSegmentSize
+		segments = (size + datasheet.DataSegmentSize - 1) / datasheet.DataSegmentSize
 	case s.Test.oneSided():
 		segments = 2 // an address segment and a data segment
 		if e.rdma, err = s.newRDMA(ctx, nic); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -214,7 +214,7 @@ func (s *idleSpec) withEnd(ctx context.Context, address string, ready func(), f 
 	o := via.ConnOptions{MaxMessage: stampSize, SendDepth: 2, RecvDepth: 4}
 	var c *via.Conn
 	if ready == nil {
-		c, err = via.Dial(set, nic, via.Address{MAC: descriptors.Broadcast, Discriminator: discriminator}.String(), o)
+		c, err = via.Dial(set, nic, via.Address{MAC: datasheet.Broadcast, Discriminator: discriminator}.String(), o)
 	} else {
 		l, refused := via.Listen(nic, discriminator, via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
 		if refused != nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -46,7 +46,7 @@ func (s *Spec) newRDMA(ctx context.Context, nic *via.NIC) (*rdma, error) {
 		return nil, err
 	}
 	last := s.Bytes - 1
-	r := &rdma{read: s.Test == Get, target: m, word: descriptors.IndexAt(m.Bytes()[last&^(word-1):]), shift: 8 * (last % word)}
+	r := &rdma{read: s.Test == Get, target: m, word: datasheet.IndexAt(m.Bytes()[last&^(word-1):]), shift: 8 * (last % word)}
 	if r.read {
 		m.Bytes()[last] = mark
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -119,8 +119,8 @@ func (s *Spec) Validate() error {
 		return bad("test", s.Test, strings.Join(Tests(), ", "))
 	case !slices.Contains([]Role{Source, Echo, Both}, s.Role):
 		return bad("role", s.Role, "source, echo or both")
-	case s.Bytes < 0 || s.Bytes > descriptors.MaxTransfer:
-		return bad("message size", s.Bytes, fmt.Sprintf("0 to %d bytes", descriptors.MaxTransfer))
+	case s.Bytes < 0 || s.Bytes > datasheet.MaxTransfer:
+		return bad("message size", s.Bytes, fmt.Sprintf("0 to %d bytes", datasheet.MaxTransfer))
 	case s.Test.oneSided() && s.Bytes == 0:
 		return bad("message size", s.Bytes, "1 byte or more, whose last one is looked at")
 	case s.Test == Get && s.Reliability == "unreliable":

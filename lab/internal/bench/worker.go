@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -84,7 +84,7 @@ func (s *Spec) connect(ctx context.Context, nic *via.NIC, ready func()) (ends []
 			if s.Role == Echo {
 				err = accept(ctx, e.vi)
 			} else {
-				err = request(ctx, e.vi, descriptors.Broadcast)
+				err = request(ctx, e.vi, datasheet.Broadcast)
 			}
 		}
 		if err == nil && s.Test.oneSided() {

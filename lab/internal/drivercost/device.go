@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	// Make "emu:" addresses known.
-	"github.com/trapeze-nic/trapeze/descriptors"
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -39,8 +39,8 @@ func newDevice(ctx context.Context) (*device, error) {
 // (SPEC.md 3.4): hardware sees each store.
 func (d *device) ReadRegion(index int, offset uint64, p []byte) error {
 	err := d.Device.ReadRegion(index, offset, p)
-	if index == vfio.RegionBAR0 && offset == descriptors.IdentityOffset+descriptors.RegFeaturesLow && len(p) == 4 {
-		const mask = descriptors.FeatureDoorbellMarks
+	if index == vfio.RegionBAR0 && offset == datasheet.IdentityOffset+datasheet.RegFeaturesLow && len(p) == 4 {
+		const mask = datasheet.FeatureDoorbellMarks
 		for i := range p {
 			p[i] &^= byte(mask >> (8 * i))
 		}
@@ -67,7 +67,7 @@ func (d *device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 
 // doorbell returns what was stored last for the send queue of an endpoint.
 func (d *device) doorbell(endpoint uint32) uint32 {
-	return descriptors.LoadIndex(descriptors.IndexAt(d.doorbells.Bytes()[descriptors.EndpointPage(endpoint)+descriptors.DoorbellSend:]))
+	return datasheet.LoadIndex(datasheet.IndexAt(d.doorbells.Bytes()[datasheet.EndpointPage(endpoint)+datasheet.DoorbellSend:]))
 }
 
 // Close closes the device and its doorbells.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -30,7 +30,7 @@ type Rig struct {
 	batch   []*via.Descriptor // posted last
 	taken   []*via.Descriptor // room for those taken back
 	posted  uint32
-	entries []descriptors.Completion // of the CQ
+	entries []datasheet.Completion // of the CQ
 }
 
 // New makes a rig for batches of 1 to MaxBatch descriptors, a power of two.
@@ -56,7 +56,7 @@ func (r *Rig) lay(ctx context.Context, withCQ bool) (err error) {
 		if r.cq, err = r.nic.CreateCQ(ctx, depth); err != nil {
 			return err
 		}
-		r.entries = descriptors.CompletionsAt(r.device.mapped.Bytes())[:depth]
+		r.entries = datasheet.CompletionsAt(r.device.mapped.Bytes())[:depth]
 	}
 	if r.vi, err = r.nic.CreateVI(ctx, via.VIAttributes{SendDepth: depth}, r.cq, nil); err != nil {
 		return err
@@ -104,12 +104,12 @@ func (r *Rig) post() error {
 func (r *Rig) complete() {
 	first := r.posted - uint32(len(r.batch))
 	for i, d := range r.batch {
-		d.Control().StoreStatus(descriptors.StatusDone)
+		d.Control().StoreStatus(datasheet.StatusDone)
 		if r.cq != nil {
 			index := first + uint32(i)
 			e := &r.entries[index%depth]
-			e.Endpoint, e.Index, e.Status = r.vi.Number(), index, uint32(descriptors.StatusDone)
-			e.Publish(descriptors.PhaseOf(index, depthLog2))
+			e.Endpoint, e.Index, e.Status = r.vi.Number(), index, uint32(datasheet.StatusDone)
+			e.Publish(datasheet.PhaseOf(index, depthLog2))
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -16,7 +16,7 @@ const maxPerByte = math.MaxInt64 / pipeline.MaxFrame / 2
 // platform has the costs of a flow's engines by its log. A NIC of this project runs its engines
 // by polling, and has neither the decisions nor the packets of a firmware as costs apart.
 func (f *flow) platform() *profile.Profile {
-	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: 1}, Link: profile.Link{Header: descriptors.HeaderSize}}
+	p := &profile.Profile{Name: "the log's costs", NIC: profile.NIC{Buffers: 1}, Link: profile.Link{Header: datasheet.HeaderSize}}
 	p.Sender = profile.Bus{FullDuplex: true, Read: f.cost(dmalog.HostTx)}
 	p.Receiver = profile.Bus{FullDuplex: true, Write: f.cost(dmalog.HostRcv)}
 	if p.Link.Pulse = f.cost(dmalog.NetTx); !f.has(dmalog.NetTx) {
@@ -39,7 +39,7 @@ func (f *flow) cost(e dmalog.Engine) profile.Cost {
 		for i, r := range one.transfers[e] {
 			p := point{float64(r.Bytes), float64(r.End - r.Start)}
 			if i == 0 && e == dmalog.NetTx {
-				p.bytes += descriptors.HeaderSize // which leaves ahead of the payload
+				p.bytes += datasheet.HeaderSize // which leaves ahead of the payload
 			}
 			all = append(all, p)
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
@@ -20,7 +20,7 @@ import (
 // polled is a platform as a polling NIC is: transfers cost, decisions and packets do not.
 func polled(read, link, write profile.Cost, latency profile.Time) *profile.Profile {
 	return &profile.Profile{Name: "polled", NIC: profile.NIC{Buffers: 1}, Sender: profile.Bus{FullDuplex: true, Read: read},
-		Receiver: profile.Bus{FullDuplex: true, Write: write}, Link: profile.Link{Pulse: link, Latency: latency, Header: descriptors.HeaderSize}}
+		Receiver: profile.Bus{FullDuplex: true, Write: write}, Link: profile.Link{Pulse: link, Latency: latency, Header: datasheet.HeaderSize}}
 }
 
 // tester is a test, by rapid or not.

@@ -26,12 +26,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Host is who a name stands for.
 type Host struct {
-	MAC           descriptors.MAC
+	MAC           datasheet.MAC
 	Discriminator string
 }
 
@@ -142,8 +142,8 @@ func unquote(s string) (string, error) {
 		s = `"` + s + `"`
 	}
 	d, err := strconv.Unquote(s)
-	if err != nil || len(d) > descriptors.MaxDiscriminator {
-		return "", fmt.Errorf("%w: discriminator %q, want at most %d bytes", ErrFormat, s, descriptors.MaxDiscriminator)
+	if err != nil || len(d) > datasheet.MaxDiscriminator {
+		return "", fmt.Errorf("%w: discriminator %q, want at most %d bytes", ErrFormat, s, datasheet.MaxDiscriminator)
 	}
 	return d, nil
 }
@@ -154,7 +154,7 @@ func Split(s string) (host, name string, err error) {
 	first := s
 	if i := strings.IndexAny(s, ":/"); i >= 0 {
 		first = s[:i]
-		if len(first) == 2 && strings.Count(s, ":") >= len(descriptors.MAC{})-1 {
+		if len(first) == 2 && strings.Count(s, ":") >= len(datasheet.MAC{})-1 {
 			return "", "", nil
 		}
 		name, err = unquote(s[i+1:])

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via/internal/hosts"
 )
 
-var one, two = descriptors.MAC{2, 0, 0, 0, 0, 1}, descriptors.MAC{2, 0, 0, 0, 0, 2}
+var one, two = datasheet.MAC{2, 0, 0, 0, 0, 1}, datasheet.MAC{2, 0, 0, 0, 0, 2}
 
 func TestParse(t *testing.T) {
 	table, err := hosts.Parse(strings.NewReader(`
@@ -53,7 +53,7 @@ func TestParseRefuses(t *testing.T) {
 		"bad name":              "02:00:00:00:00:01 al/pha\n",
 		"name that ends badly":  "02:00:00:00:00:01 alpha-\n",
 		"long name":             "02:00:00:00:00:01 " + strings.Repeat("a", hosts.MaxName+1),
-		"long discriminator":    "02:00:00:00:00:01/" + strings.Repeat("d", descriptors.MaxDiscriminator+1) + " alpha\n",
+		"long discriminator":    "02:00:00:00:00:01/" + strings.Repeat("d", datasheet.MaxDiscriminator+1) + " alpha\n",
 		"bad escape":            `02:00:00:00:00:01/\q alpha`,
 		"quote":                 `02:00:00:00:00:01/" alpha`,
 		"long line":             "#" + strings.Repeat("x", hosts.MaxLine),
@@ -82,7 +82,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, h := range table.All() {
 			name := table.ByHost(h)
-			if name == "" || !slices.Contains(table.ByName(name), h) || len(h.Discriminator) > descriptors.MaxDiscriminator {
+			if name == "" || !slices.Contains(table.ByName(name), h) || len(h.Discriminator) > datasheet.MaxDiscriminator {
 				t.Fatalf("%+v is called %q, which is %v", h, name, table.ByName(name))
 			}
 		}

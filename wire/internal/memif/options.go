@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif/internal/protocol"
@@ -118,8 +118,8 @@ func (o *Options) complete() error {
 		return bad("Queues", o.Queues, fmt.Sprintf("1..%d", MaxQueues))
 	case o.Ring < 2 || o.Ring > MaxRing || bits.OnesCount(uint(o.Ring)) != 1:
 		return bad("Ring", o.Ring, fmt.Sprintf("a power of two in 2..%d", MaxRing))
-	case o.MTU < descriptors.MinMTU || o.MTU > descriptors.MaxMTU:
-		return bad("MTU", o.MTU, fmt.Sprintf("%d..%d", descriptors.MinMTU, descriptors.MaxMTU))
+	case o.MTU < datasheet.MinMTU || o.MTU > datasheet.MaxMTU:
+		return bad("MTU", o.MTU, fmt.Sprintf("%d..%d", datasheet.MinMTU, datasheet.MaxMTU))
 	case o.Timeout < 0:
 		return bad("Timeout", o.Timeout, "0 or more")
 	case o.Role == Server:

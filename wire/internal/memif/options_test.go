@@ -12,7 +12,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
@@ -44,8 +44,8 @@ func TestBadOptions(t *testing.T) {
 		{"negative buffers", func(o *memif.Options) { o.Buffer = -64 }, "multiple of 64"},
 		{"large buffers", func(o *memif.Options) { o.Buffer = 1 << 17 }, "multiple of 64"},
 		{"too much memory", func(o *memif.Options) { o.Buffer, o.Ring, o.Queues = 1<<16, 1<<14, 16 }, "32 bits"},
-		{"small MTU", func(o *memif.Options) { o.MTU = descriptors.MinMTU - 1 }, "160..65344"},
-		{"large MTU", func(o *memif.Options) { o.MTU = descriptors.MaxMTU + 1 }, "160..65344"},
+		{"small MTU", func(o *memif.Options) { o.MTU = datasheet.MinMTU - 1 }, "160..65344"},
+		{"large MTU", func(o *memif.Options) { o.MTU = datasheet.MaxMTU + 1 }, "160..65344"},
 		{"MTU larger than a ring", func(o *memif.Options) { o.MTU, o.Buffer, o.Ring = 1025, 64, 16 }, "16 buffers of 64"},
 		{"timeout", func(o *memif.Options) { o.Timeout = -time.Second }, "Timeout"},
 	} {

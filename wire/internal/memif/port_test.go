@@ -15,7 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
@@ -30,7 +30,7 @@ var kinds = []struct {
 	{"several rings", memif.Options{Role: memif.Server}, memif.Options{Queues: 3}},
 	{"chains from a client", memif.Options{Role: memif.Client, Buffer: 128, Ring: 64, MTU: 4096}, memif.Options{MTU: 4096}},
 	{"chains from a server", memif.Options{Role: memif.Server, MTU: 4096}, memif.Options{Buffer: 128, Ring: 64, MTU: 4096}},
-	{"largest frames", memif.Options{Role: memif.Server, MTU: descriptors.MaxMTU}, memif.Options{MTU: descriptors.MaxMTU}},
+	{"largest frames", memif.Options{Role: memif.Server, MTU: datasheet.MaxMTU}, memif.Options{MTU: datasheet.MaxMTU}},
 	{"polling", memif.Options{Role: memif.Server, Polling: true}, memif.Options{Polling: true}},
 	{"secret", memif.Options{Role: memif.Server, Secret: "open sesame", ID: 7}, memif.Options{Secret: "open sesame", ID: 7}},
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -39,12 +39,12 @@ type Options struct {
 	// Address is that of an ethernet.Port, see ethernet.Open: a PCI function, as in
 	// "pci:0000:03:00.0", or of a scheme of ethernet.Schemes.
 	Address string
-	// MTU is the largest frame in bytes, Ethernet header included: descriptors.MinMTU to
+	// MTU is the largest frame in bytes, Ethernet header included: datasheet.MinMTU to
 	// MaxMTU. If zero it is that of Linux's interface over AF_XDP, as far as frames of it can be
 	// had, and DefaultMTU over other NICs. All stations of a network should have the same.
 	MTU int
 	// MAC is the address of the station, if not the NIC's own.
-	MAC descriptors.MAC
+	MAC datasheet.MAC
 	// Promiscuous has the NIC receive all frames, for endpoints that want those to other
 	// stations and to groups.
 	Promiscuous bool
@@ -71,8 +71,8 @@ func (o *Options) complete() error {
 		o.Logger = slog.Default()
 	}
 	switch {
-	case o.MTU < descriptors.MinMTU || o.MTU > MaxMTU:
-		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, descriptors.MinMTU, MaxMTU)
+	case o.MTU < datasheet.MinMTU || o.MTU > MaxMTU:
+		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, datasheet.MinMTU, MaxMTU)
 	case o.MAC.IsMulticast():
 		return fmt.Errorf("%w: MAC %v is the address of a group", ends.ErrOptions, o.MAC)
 	}
@@ -91,7 +91,7 @@ func interfaceMTU(address string) int {
 	if err != nil {
 		return 0 // opening it says why
 	}
-	return max(descriptors.MinMTU, min(i.MTU+ethernet.HeaderSize, MaxMTU))
+	return max(datasheet.MinMTU, min(i.MTU+ethernet.HeaderSize, MaxMTU))
 }
 
 // config has the options of the NIC, but for the pool.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
@@ -17,7 +17,7 @@ import (
 // Port is a wire.Port over one queue of a NIC.
 type Port struct {
 	options Options
-	mac     descriptors.MAC
+	mac     datasheet.MAC
 	pool    *ethernet.Pool
 	nic     ethernet.Port
 	queue   ethernet.Queue
@@ -104,7 +104,7 @@ func open(ctx context.Context, o Options) (*Port, error) {
 
 // newPort makes a port of a NIC and its pool. If it fails they are the caller's.
 func newPort(o Options, nic ethernet.Port, pool *ethernet.Pool) (*Port, error) {
-	p := &Port{options: o, mac: descriptors.MAC(nic.MAC()), pool: pool, nic: nic, queue: nic.Queue(0),
+	p := &Port{options: o, mac: datasheet.MAC(nic.MAC()), pool: pool, nic: nic, queue: nic.Queue(0),
 		poke: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if !nic.MAC().IsStation() {
 		return nil, fmt.Errorf("%w: its address is %v, which no station can have", ethernet.ErrProtocol, nic.MAC())
@@ -126,7 +126,7 @@ func newPort(o Options, nic ethernet.Port, pool *ethernet.Pool) (*Port, error) {
 }
 
 // MAC returns the address of the station.
-func (p *Port) MAC() descriptors.MAC { return p.mac }
+func (p *Port) MAC() datasheet.MAC { return p.mac }
 
 // MTU returns the largest frame in bytes.
 func (p *Port) MTU() int { return p.options.MTU }

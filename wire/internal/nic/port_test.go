@@ -9,8 +9,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/nic"
@@ -22,10 +22,10 @@ func TestBadOptions(t *testing.T) {
 		want error
 		says string
 	}{
-		{nic.Options{Address: "cable:x", MTU: descriptors.MinMTU - 1}, wire.ErrOptions, "160..9014"},
+		{nic.Options{Address: "cable:x", MTU: datasheet.MinMTU - 1}, wire.ErrOptions, "160..9014"},
 		{nic.Options{Address: "cable:x", MTU: nic.MaxMTU + 1}, wire.ErrOptions, "160..9014"},
 		{nic.Options{Address: "cable:x", MTU: -1}, wire.ErrOptions, "160..9014"},
-		{nic.Options{Address: "cable:x", MAC: descriptors.MAC{1}}, wire.ErrOptions, "group"},
+		{nic.Options{Address: "cable:x", MAC: datasheet.MAC{1}}, wire.ErrOptions, "group"},
 		{nic.Options{Address: ""}, vfio.ErrBadAddress, "scheme"},
 		{nic.Options{Address: "carrier-pigeon:x"}, vfio.ErrUnknownScheme, "ethernet/drivers"},
 		{nic.Options{Address: "vfio-user:/nic0"}, vfio.ErrUnknownScheme, "vfio/kernel"},
@@ -40,10 +40,10 @@ func TestBadOptions(t *testing.T) {
 // TestStation: the station is the NIC's address, or the one that is asked for.
 func TestStation(t *testing.T) {
 	address := cable.Scheme + ":" + t.Name()
-	if a := open(t, nic.Options{Address: address}); a.MAC() != (descriptors.MAC{2, 'c', 'a', 'b', 'l', 'A'}) || a.MTU() != 1514 {
+	if a := open(t, nic.Options{Address: address}); a.MAC() != (datasheet.MAC{2, 'c', 'a', 'b', 'l', 'A'}) || a.MTU() != 1514 {
 		t.Errorf("station %v, MTU %d", a.MAC(), a.MTU())
 	}
-	want := descriptors.MAC{2, 0, 0, 0, 0, 9}
+	want := datasheet.MAC{2, 0, 0, 0, 0, 9}
 	if b := open(t, nic.Options{Address: address, MAC: want, MTU: nic.MaxMTU}); b.MAC() != want || b.MTU() != 9014 {
 		t.Errorf("station %v, MTU %d", b.MAC(), b.MTU())
 	}

@@ -3,7 +3,7 @@ package sealed
 import (
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // The layout of datagrams, SPEC.md 8.11. What stands at 12 to 15 is where a frame
@@ -31,7 +31,7 @@ const (
 // IsSealed reports whether a datagram is one of this package, as far as its first
 // bytes say.
 func IsSealed(datagram []byte) bool {
-	return len(datagram) >= headerSize && [2]byte(datagram[12:]) == descriptors.EtherType && datagram[14] == version
+	return len(datagram) >= headerSize && [2]byte(datagram[12:]) == datasheet.EtherType && datagram[14] == version
 }
 
 // IsHello reports whether a datagram is a hello as far as that can be told without the
@@ -44,12 +44,12 @@ func IsHello(datagram []byte) bool {
 // isPlain reports whether a datagram is a frame without a key: a whole frame of ours with a
 // good checksum, which every such wire has in its frames.
 func isPlain(datagram []byte) bool {
-	h := descriptors.HeaderAt(datagram)
-	if h == nil || h.EtherType != descriptors.EtherType || h.Version != descriptors.WireVersion || h.Flags&descriptors.FrameChecksum == 0 {
+	h := datasheet.HeaderAt(datagram)
+	if h == nil || h.EtherType != datasheet.EtherType || h.Version != datasheet.WireVersion || h.Flags&datasheet.FrameChecksum == 0 {
 		return false
 	}
-	n := descriptors.HeaderSize + int(h.Length)
-	return n <= len(datagram) && descriptors.FrameChecksumOf(datagram[:n]) == h.Checksum
+	n := datasheet.HeaderSize + int(h.Length)
+	return n <= len(datagram) && datasheet.FrameChecksumOf(datagram[:n]) == h.Checksum
 }
 
 // FrameSize returns the length of the frame in a datagram; ok is false if there is
@@ -62,7 +62,7 @@ func FrameSize(datagram []byte) (n int, ok bool) {
 func putHeader(b []byte, number uint64, session uint32, kind byte) {
 	binary.LittleEndian.PutUint64(b, number)
 	binary.LittleEndian.PutUint32(b[8:], session)
-	b[12], b[13] = descriptors.EtherType[0], descriptors.EtherType[1]
+	b[12], b[13] = datasheet.EtherType[0], datasheet.EtherType[1]
 	b[14], b[15] = version, kind
 }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -250,11 +250,11 @@ func (s *Port) advance(f *frame, now time.Duration) (ended bool) {
 		s.inner.Commit()
 		s.inner.Flush()
 		return true
-	case s.parts == nil || n < descriptors.HeaderSize:
+	case s.parts == nil || n < datasheet.HeaderSize:
 		return false
 	}
 	if s.o.Burst > 0 {
-		n -= (n - descriptors.HeaderSize) % s.o.Burst
+		n -= (n - datasheet.HeaderSize) % s.o.Burst
 	}
 	if n > s.arrived && s.carry(f, n) {
 		s.parts.Publish(n)
@@ -300,8 +300,8 @@ func (s *Port) SetLink(up bool) { s.inner.SetLink(up) }
 func (s *Port) Close() error { return s.inner.Close() }
 
 // Claim is described at wire.Claimer.
-func (s *Port) Claim(mac descriptors.MAC) error {
-	if c, ok := s.inner.(interface{ Claim(descriptors.MAC) error }); ok {
+func (s *Port) Claim(mac datasheet.MAC) error {
+	if c, ok := s.inner.(interface{ Claim(datasheet.MAC) error }); ok {
 		return c.Claim(mac)
 	}
 	return nil

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
 // header is what frames carry beside their payload.
-const header = descriptors.HeaderSize
+const header = datasheet.HeaderSize
 
 // two starts a worker in a process and one in this, which is pinned to the first
 // processor.
@@ -74,10 +74,10 @@ func BenchmarkPingPong(b *testing.B) {
 	for _, bench := range []struct{ size, mtu, piece int }{
 		{64, 0, 0}, {256, 0, 0}, {1 << 10, 0, 0}, {4 << 10, 0, 0}, {8 << 10, 0, 0},
 		{4 << 10, 0, 1 << 10}, {8 << 10, 0, 2 << 10}, {8 << 10, 0, 4 << 10},
-		{descriptors.MaxMTU - header, descriptors.MaxMTU, 0},
-		{descriptors.MaxMTU - header, descriptors.MaxMTU, 4 << 10},
-		{descriptors.MaxMTU - header, descriptors.MaxMTU, 8 << 10},
-		{descriptors.MaxMTU - header, descriptors.MaxMTU, 16 << 10},
+		{datasheet.MaxMTU - header, datasheet.MaxMTU, 0},
+		{datasheet.MaxMTU - header, datasheet.MaxMTU, 4 << 10},
+		{datasheet.MaxMTU - header, datasheet.MaxMTU, 8 << 10},
+		{datasheet.MaxMTU - header, datasheet.MaxMTU, 16 << 10},
 	} {
 		name := fmt.Sprintf("%d", bench.size)
 		if bench.piece > 0 {
@@ -153,8 +153,8 @@ func BenchmarkLend(b *testing.B) {
 func BenchmarkStream(b *testing.B) {
 	for _, bench := range []struct{ size, mtu, piece, batch int }{
 		{64, 0, 0, 1}, {64, 0, 0, 16}, {1 << 10, 0, 0, 1}, {4 << 10, 0, 0, 1}, {8 << 10, 0, 0, 1},
-		{descriptors.MaxMTU - header, descriptors.MaxMTU, 0, 1},
-		{descriptors.MaxMTU - header, descriptors.MaxMTU, 8 << 10, 1},
+		{datasheet.MaxMTU - header, datasheet.MaxMTU, 0, 1},
+		{datasheet.MaxMTU - header, datasheet.MaxMTU, 8 << 10, 1},
 	} {
 		name := fmt.Sprintf("%d/batch%d", bench.size, bench.batch)
 		if bench.piece > 0 {

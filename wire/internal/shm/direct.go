@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -17,7 +17,7 @@ import (
 // directTable is the table of one end (SPEC.md 8.15): ours, which the peer cannot write, or
 // the peer's, which we cannot.
 type directTable struct {
-	*descriptors.DirectTable
+	*datasheet.DirectTable
 	memory *mapping
 	of     *session // whose peer's it is; nil: ours
 }
@@ -33,16 +33,16 @@ func (p *Port) makeTable() {
 	if !p.options.Share {
 		return
 	}
-	fd, err := createFile(descriptors.DirectTableSize, fileSeals)
+	fd, err := createFile(datasheet.DirectTableSize, fileSeals)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	m, err := p.maps.mapFile(fd, 0, descriptors.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
+	m, err := p.maps.mapFile(fd, 0, datasheet.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
 	if err != nil {
 		return
 	}
-	if sealWrites(fd, 0, descriptors.DirectTableSize) != nil {
+	if sealWrites(fd, 0, datasheet.DirectTableSize) != nil {
 		m.unmap()
 		return
 	}
@@ -50,7 +50,7 @@ func (p *Port) makeTable() {
 		m.unmap()
 		return
 	}
-	p.table.DirectTable, p.table.memory = descriptors.DirectTableAt(m.mem), m
+	p.table.DirectTable, p.table.memory = datasheet.DirectTableAt(m.mem), m
 }
 
 // dropTable ends what makeTable and takeTable began. The data path uses no table any more.
@@ -69,7 +69,7 @@ func (p *Port) offerTable(s *session) error {
 	if !s.direct || p.tableFD < 0 {
 		return nil
 	}
-	return s.conn.send(message{kind: kindTable, a: descriptors.DirectTableSize}, p.tableFD)
+	return s.conn.send(message{kind: kindTable, a: datasheet.DirectTableSize}, p.tableFD)
 }
 
 // takeTable maps the peer's table.
@@ -83,18 +83,18 @@ func (p *Port) takeTable(s *session, m message, fd int) error {
 		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both have said that they know of them"}
 	case fd < 0:
 		return &PeerError{"descriptors of a table", 0, "1"}
-	case m.a != descriptors.DirectTableSize:
+	case m.a != datasheet.DirectTableSize:
 		return &PeerError{"size of a table", m.a, "299008"}
 	}
-	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, descriptors.DirectTableSize)
+	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, datasheet.DirectTableSize)
 	if err != nil || !whole {
 		return &PeerError{"pages of a table", 0, "all of them in a file that is sealed against shrinking"}
 	}
-	memory, err := p.maps.mapFile(fd, 0, descriptors.DirectTableSize, unix.PROT_READ, unix.MAP_POPULATE)
+	memory, err := p.maps.mapFile(fd, 0, datasheet.DirectTableSize, unix.PROT_READ, unix.MAP_POPULATE)
 	if err != nil {
 		return nil // operations go in frames
 	}
-	p.theirTable.Store(&directTable{descriptors.DirectTableAt(memory.mem), memory, s})
+	p.theirTable.Store(&directTable{datasheet.DirectTableAt(memory.mem), memory, s})
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (p *Port) discard() {
 }
 
 // Table is described at engine.Direct.
-func (p *Port) Table() *descriptors.DirectTable { return p.table.DirectTable }
+func (p *Port) Table() *datasheet.DirectTable { return p.table.DirectTable }
 
 // Welcome is described at engine.Direct.
 func (p *Port) Welcome(ok bool) {
@@ -192,7 +192,7 @@ func (s *session) gone() bool {
 }
 
 // Begin is described at engine.Direct.
-func (p *Port) Begin(wire uint32) *descriptors.DirectTable {
+func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	s := p.session
 	if p.state.Load() != 0 || s == nil || !s.direct || s.memory.number != wire {
 		return nil

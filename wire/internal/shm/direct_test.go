@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // copying is the word in which a raw peer says that it copies.
-func (r *raw) copying() *uint32 { return descriptors.IndexAt(r.ours[copyOffset:]) }
+func (r *raw) copying() *uint32 { return datasheet.IndexAt(r.ours[copyOffset:]) }
 
 // readUntil reads messages until one of a kind comes, whose descriptor it returns. Kind 0 is the
 // end of the connection.
@@ -73,7 +73,7 @@ func TestTable(t *testing.T) {
 			}
 			got, size, _ := r.readUntil(msgTable)
 			defer unix.Close(got)
-			if size != descriptors.DirectTableSize {
+			if size != datasheet.DirectTableSize {
 				t.Errorf("a table of %d bytes", size)
 			}
 			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -113,7 +113,7 @@ func tableFile(t *testing.T, n int64, seals int) int {
 
 // TestBadTables: what is no table, or could be cut off under a reader, ends the connection.
 func TestBadTables(t *testing.T) {
-	const size, good = descriptors.DirectTableSize, flagShare | flagDirect
+	const size, good = datasheet.DirectTableSize, flagShare | flagDirect
 	for _, tt := range []struct {
 		name  string
 		flags uint64
@@ -217,18 +217,18 @@ func TestBegin(t *testing.T) {
 	if number == 0 || p.Begin(number) != nil {
 		t.Fatalf("begun over wire %#x without a table", number)
 	}
-	fd := tableFile(t, descriptors.DirectTableSize, unix.F_SEAL_SHRINK)
-	table, err := unix.Mmap(fd, 0, descriptors.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	fd := tableFile(t, datasheet.DirectTableSize, unix.F_SEAL_SHRINK)
+	table, err := unix.Mmap(fd, 0, datasheet.DirectTableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(table)
-	r.send(msgTable, 0, descriptors.DirectTableSize, 0, 0, fd)
+	r.send(msgTable, 0, datasheet.DirectTableSize, 0, 0, fd)
 	for id, writable := range []uint64{0, 1} {
 		r.send(msgExport, uint32(1+id), 0, 2*page, writable, tableFile(t, 2*page, unix.F_SEAL_SHRINK))
 		r.readUntil(msgExported)
 	}
-	theirs := descriptors.IndexAt(r.theirs[copyOffset:])
+	theirs := datasheet.IndexAt(r.theirs[copyOffset:])
 	random := rand.New(rand.NewPCG(8, 15))
 	for range 1000 {
 		v := random.Uint32()

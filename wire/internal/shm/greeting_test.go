@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -40,7 +40,7 @@ func TestBadGreetings(t *testing.T) {
 		{"versions to come", good(func(_, _ *uint32, a, _ *uint64) { *a = 2 | 7<<16 }), 2},
 		{"version zero", good(func(_, _ *uint32, a, _ *uint64) { *a = 0 }), 2},
 		{"versions upside down", good(func(_, _ *uint32, a, _ *uint64) { *a = 2 | 1<<16 }), 3},
-		{"MTU too small", good(func(_, _ *uint32, _, b *uint64) { *b = descriptors.MinMTU - 1 }), 3},
+		{"MTU too small", good(func(_, _ *uint32, _, b *uint64) { *b = datasheet.MinMTU - 1 }), 3},
 		{"MTU too large", good(func(_, _ *uint32, _, b *uint64) { *b = 1 << 40 }), 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestHostileListener(t *testing.T) {
 		}, shm.ErrPeer},
 		"a ring too small for its frames": {func(t *testing.T) func(r *raw) {
 			fd := sealedFile(t, size, seals)
-			return func(r *raw) { welcome(r, versionOne, descriptors.MaxMTU, 32<<10, fd) }
+			return func(r *raw) { welcome(r, versionOne, datasheet.MaxMTU, 32<<10, fd) }
 		}, shm.ErrPeer},
 		"a ring too large": {func(t *testing.T) func(r *raw) {
 			fd := sealedFile(t, size, seals)

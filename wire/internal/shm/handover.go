@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -61,12 +61,12 @@ func (e *StateError) Error() string {
 // all processors (membarrier(2)).
 func (st State) Check() error {
 	barriers := hasBarrier()
-	mtu := fmt.Sprintf("%d to %d", descriptors.MinMTU, descriptors.MaxMTU)
+	mtu := fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)
 	ring := uint32(st.Ring)
 	switch {
-	case st.MTU < descriptors.MinMTU || st.MTU > descriptors.MaxMTU:
+	case st.MTU < datasheet.MinMTU || st.MTU > datasheet.MaxMTU:
 		return &StateError{"mtu", st.MTU, mtu}
-	case st.PeerMTU < descriptors.MinMTU || st.PeerMTU > descriptors.MaxMTU:
+	case st.PeerMTU < datasheet.MinMTU || st.PeerMTU > datasheet.MaxMTU:
 		return &StateError{"peer_mtu", st.PeerMTU, mtu}
 	case st.Ring > MaxRing || st.Ring < MinRing || st.Ring&(st.Ring-1) != 0 || st.Ring < ringFor(0, max(st.MTU, st.PeerMTU)):
 		return &StateError{"ring", st.Ring, "a power of two that holds four of the largest frames"}

@@ -1,7 +1,7 @@
 package shm
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -12,7 +12,7 @@ const (
 	voidOffset   = 256
 	numberOffset = 384 // in the first direction's part
 	copyOffset   = 512
-	wordsOffset  = descriptors.PageSize
+	wordsOffset  = datasheet.PageSize
 	lineSize     = 64
 	wordSize     = 8
 
@@ -48,7 +48,7 @@ type half struct {
 
 // numberIn is where the number of the wire is, which the listener writes before there is
 // a peer: zero if it knows of none.
-func numberIn(mem []byte) *uint32 { return descriptors.IndexAt(mem[numberOffset:]) }
+func numberIn(mem []byte) *uint32 { return datasheet.IndexAt(mem[numberOffset:]) }
 
 // halfSize is the size of one direction with a ring of so many bytes, with slots or without.
 func halfSize(ring int, slots bool) int { return wordsOffset + wordsSize(ring, slots) + ring }
@@ -89,11 +89,11 @@ func layHalves(mem []byte, ring int, agreed uint32) (first, second half) {
 func layHalf(mem []byte, ring int, slots bool) half {
 	framesOffset := wordsOffset + wordsSize(ring, slots)
 	h := half{
-		freed:     descriptors.IndexAt(mem[freedOffset:]),
+		freed:     datasheet.IndexAt(mem[freedOffset:]),
 		freedBoth: &wordsAt(mem[freedOffset : freedOffset+wordSize])[0],
-		asleep:    descriptors.IndexAt(mem[asleepOffset:]),
+		asleep:    datasheet.IndexAt(mem[asleepOffset:]),
 		void:      &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
-		copying:   descriptors.IndexAt(mem[copyOffset:]),
+		copying:   datasheet.IndexAt(mem[copyOffset:]),
 		words:     wordsAt(mem[wordsOffset:framesOffset]),
 		frames:    mem[framesOffset : framesOffset+ring : framesOffset+ring],
 	}

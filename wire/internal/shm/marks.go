@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
@@ -18,7 +18,7 @@ const MaxMarks = 64 * lineSize / wordSize
 
 const (
 	// marksSize is the size of the file of marks in bytes, a page.
-	marksSize = descriptors.PageSize
+	marksSize = datasheet.PageSize
 	// asleepMark in asleep has the peer mark itself with its next frame, and send no wake-up.
 	asleepMark = 2
 )

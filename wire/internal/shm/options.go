@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -48,7 +48,7 @@ const (
 	// DefaultMTU carries 16 KiB of payload. A message of 64 KiB takes the least
 	// time in frames of that size (BenchmarkMessage): smaller ones cost more each,
 	// and larger ones have one side wait for the other unless they come in parts.
-	DefaultMTU = descriptors.HeaderSize + 16<<10
+	DefaultMTU = datasheet.HeaderSize + 16<<10
 	// DefaultRing is the size of the ring of each direction in bytes.
 	DefaultRing = 256 << 10
 	// MinRing and MaxRing bound a ring. A ring of MinRing has words for a page
@@ -104,8 +104,8 @@ func (o *Options) complete() error {
 		return bad("%w", unixsocket.CheckPath(o.Path))
 	case o.Role < RoleAuto || o.Role > RoleConnect:
 		return bad("role is %d", int(o.Role))
-	case o.MTU < descriptors.MinMTU || o.MTU > descriptors.MaxMTU:
-		return bad("MTU %d is not in %d..%d", o.MTU, descriptors.MinMTU, descriptors.MaxMTU)
+	case o.MTU < datasheet.MinMTU || o.MTU > datasheet.MaxMTU:
+		return bad("MTU %d is not in %d..%d", o.MTU, datasheet.MinMTU, datasheet.MaxMTU)
 	case o.ShareWrite && !o.Share:
 		return bad("memory that is not shared cannot be shared for writing")
 	case o.Transferable && (o.Role != RoleListen || o.Share):

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -193,7 +193,7 @@ func (p *Port) Mark() uint32 { return p.tx.mark() }
 
 // ReserveShort is described at engine.Slots.
 func (p *Port) ReserveShort(n int) []byte {
-	if !p.tx.slots() || p.state.Load() != 0 || uint(n) > uint(p.mtu-descriptors.HeaderSize) {
+	if !p.tx.slots() || p.state.Load() != 0 || uint(n) > uint(p.mtu-datasheet.HeaderSize) {
 		return nil
 	}
 	b := p.tx.reserveShort(uint32(n))
@@ -204,7 +204,7 @@ func (p *Port) ReserveShort(n int) []byte {
 }
 
 // CommitShort is described at engine.Slots.
-func (p *Port) CommitShort(h descriptors.ShortHeader, lent bool) {
+func (p *Port) CommitShort(h datasheet.ShortHeader, lent bool) {
 	switch {
 	case !p.tx.reserved:
 	case p.state.Load()&^statePlugs != 0:
@@ -217,7 +217,7 @@ func (p *Port) CommitShort(h descriptors.ShortHeader, lent bool) {
 }
 
 // Short is described at engine.Slots.
-func (p *Port) Short() (h descriptors.ShortHeader, lent, ok bool) {
+func (p *Port) Short() (h datasheet.ShortHeader, lent, ok bool) {
 	if !p.rx.short || !p.rx.held {
 		return h, false, false
 	}

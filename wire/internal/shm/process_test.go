@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -24,8 +24,8 @@ func TestTwoProcesses(t *testing.T) {
 		t.Run(tt.ours.String(), func(t *testing.T) {
 			checkLeaks(t)
 			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: tt.ours, MTU: descriptors.MaxMTU})
-			c := spawn(t, task{Do: "echo", Path: path, Role: tt.theirs, MTU: descriptors.MaxMTU, Piece: tt.piece, CPU: -1})
+			p := open(t, shm.Options{Path: path, Role: tt.ours, MTU: datasheet.MaxMTU})
+			c := spawn(t, task{Do: "echo", Path: path, Role: tt.theirs, MTU: datasheet.MaxMTU, Piece: tt.piece, CPU: -1})
 			c.line()
 			up(t, p)
 			const frames = 500

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // The messages of the socket, described in the package's documentation.
@@ -106,8 +106,8 @@ func greetingOf(m message) (greeting, error) {
 		return g, &PeerError{"newest version", uint64(g.newest), "at least the oldest"}
 	case g.newest < oldest || g.oldest > newest:
 		return g, fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d", ErrVersion, g.oldest, g.newest, oldest, newest)
-	case m.b < descriptors.MinMTU || m.b > descriptors.MaxMTU:
-		return g, &PeerError{"MTU", m.b, fmt.Sprintf("%d to %d", descriptors.MinMTU, descriptors.MaxMTU)}
+	case m.b < datasheet.MinMTU || m.b > datasheet.MaxMTU:
+		return g, &PeerError{"MTU", m.b, fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)}
 	case m.kind == kindWelcome && m.c > MaxRing:
 		return g, &PeerError{"size of a ring", m.c, fmt.Sprintf("at most %d", MaxRing)}
 	}

@@ -3,8 +3,8 @@ package shm
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // receiver takes frames out of one direction, filled by either side. The zero value
@@ -22,7 +22,7 @@ type receiver struct {
 	held    bool
 	short   bool // it has the header that follows
 	lent    bool // and its payload is references
-	header  descriptors.ShortHeader
+	header  datasheet.ShortHeader
 	ended   bool   // its sender is done with it
 	broken  bool   // it will not become whole
 	start   uint32 // of the frame that is held
@@ -91,7 +91,7 @@ func (r *receiver) hold(n uint32) {
 func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
 	flags := w >> flagShift & flagMask
 	switch {
-	case n > r.limit-descriptors.HeaderSize || flags&flagLent != 0 && n > slotPayload:
+	case n > r.limit-datasheet.HeaderSize || flags&flagLent != 0 && n > slotPayload:
 		r.fault = &PeerError{"length of a short frame", uint64(n), "at most what was agreed on"}
 		return nil, false
 	case flags&^(flagEnded|flagAborted|flagShort|flagLent) != 0 || flags&flagEnded == 0:

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -28,8 +28,8 @@ func TestOptions(t *testing.T) {
 		"zero byte":           {Path: "/tmp/a\x00b"},
 		"role":                {Path: path, Role: 3},
 		"negative role":       {Path: path, Role: -1},
-		"MTU too small":       {Path: path, MTU: descriptors.MinMTU - 1},
-		"MTU too large":       {Path: path, MTU: descriptors.MaxMTU + 1},
+		"MTU too small":       {Path: path, MTU: datasheet.MinMTU - 1},
+		"MTU too large":       {Path: path, MTU: datasheet.MaxMTU + 1},
 		"negative ring":       {Path: path, Ring: -1},
 		"ring that is a disk": {Path: path, Ring: shm.MaxRing + 1},
 	} {
@@ -205,7 +205,7 @@ func TestMTU(t *testing.T) {
 	checkLeaks(t)
 	for _, tt := range []struct{ listener, connector, want int }{
 		{1500, 9000, 1500}, {9000, 1500, 1500}, {0, 0, shm.DefaultMTU},
-		{descriptors.MaxMTU, descriptors.MinMTU, descriptors.MinMTU}, {descriptors.MinMTU, descriptors.MaxMTU, descriptors.MinMTU},
+		{datasheet.MaxMTU, datasheet.MinMTU, datasheet.MinMTU}, {datasheet.MinMTU, datasheet.MaxMTU, datasheet.MinMTU},
 	} {
 		path := socket(t)
 		a := open(t, shm.Options{Path: path, MTU: tt.listener, Ring: 1})

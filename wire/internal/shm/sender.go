@@ -3,8 +3,8 @@ package shm
 import (
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sender puts frames into one direction. The zero value has no memory.
@@ -134,7 +134,7 @@ func (s *sender) commit() {
 }
 
 // commitShort appends what reserveShort has reserved, with a header.
-func (s *sender) commitShort(h descriptors.ShortHeader, flags uint64) {
+func (s *sender) commitShort(h datasheet.ShortHeader, flags uint64) {
 	s.slot(s.number)[slotHeader/wordSize-1] = packed(h)
 	s.append(shortOf(s.number, s.room, h.Tag, flags))
 }

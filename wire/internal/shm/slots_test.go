@@ -11,12 +11,12 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
 // shortHeader is one of which every field differs.
-var shortHeader = descriptors.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9abc, Credit: 0xdef0, Tag: 0x1357}
+var shortHeader = datasheet.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9abc, Credit: 0xdef0, Tag: 0x1357}
 
 // TestShortFrames: a short frame stands where the package's documentation says, up to 112 bytes in its
 // slot, more in the ring. A peer that knows no slots is sent none.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -234,7 +234,7 @@ func BenchmarkFlood(b *testing.B) {
 }
 
 // flood is a client that sends as much as it can while on is true.
-func flood(b *testing.B, socket, kind string, victim descriptors.MAC, on *atomic.Bool) (stop func()) {
+func flood(b *testing.B, socket, kind string, victim datasheet.MAC, on *atomic.Bool) (stop func()) {
 	c, m, fd := ask(b, socket, agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}, -1)
 	if m.Kind != agentlink.Welcome {
 		b.Fatalf("%+v", m)
@@ -247,7 +247,7 @@ func flood(b *testing.B, socket, kind string, victim descriptors.MAC, on *atomic
 	if err != nil {
 		b.Fatal(err)
 	}
-	to, from := descriptors.MAC{2, 0, 0, 0, 9, 9}, descriptors.MAC{}
+	to, from := datasheet.MAC{2, 0, 0, 0, 9, 9}, datasheet.MAC{}
 	if kind != "garbage" { // whose station is no one's
 		from = macOf(b, m.Station)
 	}
@@ -284,7 +284,7 @@ func flood(b *testing.B, socket, kind string, victim descriptors.MAC, on *atomic
 	}
 }
 
-func macOf(b *testing.B, text string) (mac descriptors.MAC) {
+func macOf(b *testing.B, text string) (mac datasheet.MAC) {
 	if n, err := fmt.Sscanf(text, "%02x:%02x:%02x:%02x:%02x:%02x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]); n != len(mac) {
 		b.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -15,7 +15,7 @@ import (
 type client struct {
 	nic     *nic
 	grant   *Grant
-	mac     descriptors.MAC
+	mac     datasheet.MAC
 	vis     uint32
 	memory  uint64 // bytes that it may register; 0: no limit
 	who     *identity
@@ -43,15 +43,15 @@ type said struct {
 }
 
 // headSize is the size of the part of a frame that is checked, in bytes: our wire header, and the body of one that connects.
-const headSize = descriptors.HeaderSize + descriptors.ConnectBodySize
+const headSize = datasheet.HeaderSize + datasheet.ConnectBodySize
 
 // may reports whether a frame, of which h is a copy of the beginning, is one that the client may send.
 func (c *client) may(h []byte) bool {
 	switch {
-	case len(h) < descriptors.EthernetHeaderSize:
+	case len(h) < datasheet.EthernetHeaderSize:
 		c.refused.Add(1)
 		return false
-	case descriptors.MAC(h[6:]) != c.mac:
+	case datasheet.MAC(h[6:]) != c.mac:
 		c.forged.Add(1)
 		return false
 	case !c.grants(h):
@@ -63,21 +63,21 @@ func (c *client) may(h []byte) bool {
 
 // grants reports whether the grant has what a frame is for.
 func (c *client) grants(h []byte) bool {
-	frame := descriptors.HeaderAt(h)
-	if frame == nil || frame.EtherType != descriptors.EtherType {
+	frame := datasheet.HeaderAt(h)
+	if frame == nil || frame.EtherType != datasheet.EtherType {
 		return c.grant.Frames
 	}
 	switch t := frame.Type; {
 	case frame.SourceEndpoint > c.vis:
 		return false
-	case t == descriptors.FrameCells || t == descriptors.FrameCellStop || t == descriptors.FrameCellStart:
+	case t == datasheet.FrameCells || t == datasheet.FrameCellStop || t == datasheet.FrameCellStart:
 		return c.grant.Channels
-	case t == descriptors.FrameConnectRequest || t == descriptors.FrameConnectAccept:
-		body := descriptors.ConnectBodyAt(h[descriptors.HeaderSize:])
+	case t == datasheet.FrameConnectRequest || t == datasheet.FrameConnectAccept:
+		body := datasheet.ConnectBodyAt(h[datasheet.HeaderSize:])
 		if body == nil {
 			return false
 		}
-		return (body.Kind != descriptors.KindRing || c.grant.Rings) && (body.Kind != descriptors.KindChannel || c.grant.Channels)
+		return (body.Kind != datasheet.KindRing || c.grant.Rings) && (body.Kind != datasheet.KindChannel || c.grant.Channels)
 	}
 	return true
 }

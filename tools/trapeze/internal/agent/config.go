@@ -18,8 +18,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 )
@@ -94,7 +94,7 @@ type Grant struct {
 
 // stations are those whose first bits are those of a station.
 type stations struct {
-	mac  descriptors.MAC
+	mac  datasheet.MAC
 	bits int
 }
 
@@ -319,8 +319,8 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	g.Share = number("share", raw.Share, 1, maxShare, 1)
 	if raw.Memory != nil {
 		n, err := option.ParseBytes(*raw.Memory)
-		if err != nil || n < descriptors.PageSize {
-			bad("memory", "%q is not a number of bytes such as 256M, %d at least", *raw.Memory, descriptors.PageSize)
+		if err != nil || n < datasheet.PageSize {
+			bad("memory", "%q is not a number of bytes such as 256M, %d at least", *raw.Memory, datasheet.PageSize)
 		}
 		g.Memory = uint64(n)
 	}
@@ -402,7 +402,7 @@ func parseStations(text string) (s stations, err error) {
 	s.bits = 8 * len(s.mac)
 	mac, err := net.ParseMAC(address)
 	if err == nil && len(mac) == len(s.mac) {
-		s.mac = descriptors.MAC(mac)
+		s.mac = datasheet.MAC(mac)
 		if given {
 			s.bits, err = strconv.Atoi(bits)
 		}

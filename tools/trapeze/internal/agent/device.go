@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -52,7 +52,7 @@ func (n *nic) openDevice(ctx context.Context) error {
 }
 
 // station is that of the NIC; of a PCI function that has failed it is zero.
-func (n *nic) station() descriptors.MAC {
+func (n *nic) station() datasheet.MAC {
 	if d := n.whole.Load(); d != nil {
 		return d.MAC()
 	}

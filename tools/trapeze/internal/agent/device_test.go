@@ -21,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/via"
@@ -97,9 +98,9 @@ func part(t *testing.T, at string) *driver.NIC {
 	return n
 }
 
-func give[B descriptors.CommandBody](n *driver.NIC, op descriptors.Opcode, body B) (*descriptors.AdminEntry, error) {
-	cmd := descriptors.Command{Opcode: op}
-	*descriptors.Body[B](&cmd) = body
+func give[B datasheet.CommandBody](n *driver.NIC, op datasheet.Opcode, body B) (*datasheet.AdminEntry, error) {
+	cmd := datasheet.Command{Opcode: op}
+	*datasheet.Body[B](&cmd) = body
 	return n.Execute(context.Background(), cmd)
 }
 
@@ -118,7 +119,7 @@ func equip(t *testing.T, n *driver.NIC) (m things) {
 	m.ptag, errs[0] = n.CreatePtag(ctx)
 	m.mem, errs[1] = n.AllocMemory(ctx, 64<<10, driver.MemoryAttributes{Ptag: m.ptag})
 	m.cq, errs[2] = n.CreateCQ(ctx, 64)
-	m.vi, errs[3] = n.CreateVI(ctx, driver.VIAttributes{Reliability: descriptors.ReliableDelivery, MaxTransfer: 4096, Ptag: m.ptag, SendDepth: 16, RecvDepth: 16}, m.cq, m.cq)
+	m.vi, errs[3] = n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 4096, Ptag: m.ptag, SendDepth: 16, RecvDepth: 16}, m.cq, m.cq)
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
@@ -133,69 +134,69 @@ func TestDeviceForeign(t *testing.T) {
 	theirs, ours := equip(t, victim), equip(t, rogue)
 	const iova = 0x7000000000
 	vi, cq, handle := theirs.vi.Number(), theirs.cq.Number(), theirs.mem.Handle()
-	command := func(op descriptors.Opcode) *descriptors.Command { return &descriptors.Command{Opcode: op} }
-	endpoint := func(change func(b *descriptors.CreateEndpointBody)) *descriptors.Command {
-		c := command(descriptors.OpCreateEndpoint)
-		b := descriptors.Body[descriptors.CreateEndpointBody](c)
-		*b = descriptors.CreateEndpointBody{SendIOVA: iova, RecvIOVA: iova, MaxTransfer: 64, SendCQ: descriptors.NoCQ, RecvCQ: descriptors.NoCQ,
-			SendVector: descriptors.NoVector, RecvVector: descriptors.NoVector, Kind: descriptors.KindVI,
-			Reliability: descriptors.Unreliable, SendLog2: 4, RecvLog2: 4}
+	command := func(op datasheet.Opcode) *datasheet.Command { return &datasheet.Command{Opcode: op} }
+	endpoint := func(change func(b *datasheet.CreateEndpointBody)) *datasheet.Command {
+		c := command(datasheet.OpCreateEndpoint)
+		b := datasheet.Body[datasheet.CreateEndpointBody](c)
+		*b = datasheet.CreateEndpointBody{SendIOVA: iova, RecvIOVA: iova, MaxTransfer: 64, SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
+			SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector, Kind: datasheet.KindVI,
+			Reliability: datasheet.Unreliable, SendLog2: 4, RecvLog2: 4}
 		change(b)
 		return c
 	}
-	region := func(address, length uint64, access descriptors.Access) *descriptors.Command {
-		c := command(descriptors.OpRegisterMemory)
-		*descriptors.Body[descriptors.RegisterMemoryBody](c) = descriptors.RegisterMemoryBody{Address: address, IOVA: address, Length: length, Ptag: ours.ptag, Access: access}
+	region := func(address, length uint64, access datasheet.Access) *datasheet.Command {
+		c := command(datasheet.OpRegisterMemory)
+		*datasheet.Body[datasheet.RegisterMemoryBody](c) = datasheet.RegisterMemoryBody{Address: address, IOVA: address, Length: length, Ptag: ours.ptag, Access: access}
 		return c
 	}
-	number := func(op descriptors.Opcode, n uint32) *descriptors.Command {
+	number := func(op datasheet.Opcode, n uint32) *datasheet.Command {
 		c := command(op)
-		descriptors.Body[descriptors.EndpointBody](c).Endpoint = n
+		datasheet.Body[datasheet.EndpointBody](c).Endpoint = n
 		return c
 	}
-	accept, again := command(descriptors.OpConnectAccept), command(descriptors.OpModifyMemory)
-	*descriptors.Body[descriptors.ConnectAcceptBody](accept) = descriptors.ConnectAcceptBody{Connection: 1, Endpoint: vi, TimeoutMS: 100}
-	*descriptors.Body[descriptors.ModifyMemoryBody](again) = descriptors.ModifyMemoryBody{Handle: ours.mem.Handle(), Ptag: theirs.ptag}
+	accept, again := command(datasheet.OpConnectAccept), command(datasheet.OpModifyMemory)
+	*datasheet.Body[datasheet.ConnectAcceptBody](accept) = datasheet.ConnectAcceptBody{Connection: 1, Endpoint: vi, TimeoutMS: 100}
+	*datasheet.Body[datasheet.ModifyMemoryBody](again) = datasheet.ModifyMemoryBody{Handle: ours.mem.Handle(), Ptag: theirs.ptag}
 	for name, c := range map[string]struct {
-		cmd  *descriptors.Command
-		want descriptors.Result
+		cmd  *datasheet.Command
+		want datasheet.Result
 	}{
-		"destroy its VI":            {number(descriptors.OpDestroyEndpoint, vi), descriptors.ResultInvalidParameter},
-		"query its VI":              {number(descriptors.OpQueryEndpoint, vi), descriptors.ResultInvalidParameter},
-		"disconnect its VI":         {number(descriptors.OpDisconnect, vi), descriptors.ResultInvalidParameter},
-		"modify its VI":             {number(descriptors.OpModifyEndpoint, vi), descriptors.ResultInvalidParameter},
-		"connect its VI":            {number(descriptors.OpConnectRequest, vi), descriptors.ResultInvalidParameter},
-		"accept with its VI":        {accept, descriptors.ResultInvalidParameter},
-		"reject its connection":     {number(descriptors.OpConnectReject, 1), descriptors.ResultInvalidParameter},
-		"destroy its CQ":            {number(descriptors.OpDestroyCQ, cq), descriptors.ResultInvalidParameter},
-		"use its tag":               {again, descriptors.ResultInvalidPtag},
-		"destroy its tag":           {number(descriptors.OpDestroyPtag, theirs.ptag), descriptors.ResultInvalidPtag},
-		"deregister its memory":     {number(descriptors.OpDeregisterMemory, handle), descriptors.ResultInvalidParameter},
-		"modify its memory":         {number(descriptors.OpModifyMemory, handle), descriptors.ResultInvalidParameter},
-		"memory that is not mapped": {region(iova, 4096, 0), descriptors.ResultDMAFault},
-		"all memory":                {region(0x1000, 1<<40, 0), descriptors.ResultDMAFault},
-		"eager memory":              {region(iova, 4096, descriptors.AccessEager), descriptors.ResultNotSupported},
-		"a ring that is not mapped": {endpoint(func(*descriptors.CreateEndpointBody) {}), descriptors.ResultDMAFault},
-		"raw frames":                {endpoint(func(b *descriptors.CreateEndpointBody) { b.Kind = descriptors.KindFrame }), descriptors.ResultNotSupported},
-		"a channel":                 {endpoint(func(b *descriptors.CreateEndpointBody) { b.Kind = descriptors.KindChannel }), descriptors.ResultNotSupported},
-		"all frames":                {endpoint(func(b *descriptors.CreateEndpointBody) { b.Options = descriptors.EndpointPromiscuous }), descriptors.ResultNotSupported},
-		"a foreign vector":          {endpoint(func(b *descriptors.CreateEndpointBody) { b.SendVector = 60 }), descriptors.ResultInvalidParameter},
-		"no command":                {command(999), descriptors.ResultBadOpcode},
+		"destroy its VI":            {number(datasheet.OpDestroyEndpoint, vi), datasheet.ResultInvalidParameter},
+		"query its VI":              {number(datasheet.OpQueryEndpoint, vi), datasheet.ResultInvalidParameter},
+		"disconnect its VI":         {number(datasheet.OpDisconnect, vi), datasheet.ResultInvalidParameter},
+		"modify its VI":             {number(datasheet.OpModifyEndpoint, vi), datasheet.ResultInvalidParameter},
+		"connect its VI":            {number(datasheet.OpConnectRequest, vi), datasheet.ResultInvalidParameter},
+		"accept with its VI":        {accept, datasheet.ResultInvalidParameter},
+		"reject its connection":     {number(datasheet.OpConnectReject, 1), datasheet.ResultInvalidParameter},
+		"destroy its CQ":            {number(datasheet.OpDestroyCQ, cq), datasheet.ResultInvalidParameter},
+		"use its tag":               {again, datasheet.ResultInvalidPtag},
+		"destroy its tag":           {number(datasheet.OpDestroyPtag, theirs.ptag), datasheet.ResultInvalidPtag},
+		"deregister its memory":     {number(datasheet.OpDeregisterMemory, handle), datasheet.ResultInvalidParameter},
+		"modify its memory":         {number(datasheet.OpModifyMemory, handle), datasheet.ResultInvalidParameter},
+		"memory that is not mapped": {region(iova, 4096, 0), datasheet.ResultDMAFault},
+		"all memory":                {region(0x1000, 1<<40, 0), datasheet.ResultDMAFault},
+		"eager memory":              {region(iova, 4096, datasheet.AccessEager), datasheet.ResultNotSupported},
+		"a ring that is not mapped": {endpoint(func(*datasheet.CreateEndpointBody) {}), datasheet.ResultDMAFault},
+		"raw frames":                {endpoint(func(b *datasheet.CreateEndpointBody) { b.Kind = datasheet.KindFrame }), datasheet.ResultNotSupported},
+		"a channel":                 {endpoint(func(b *datasheet.CreateEndpointBody) { b.Kind = datasheet.KindChannel }), datasheet.ResultNotSupported},
+		"all frames":                {endpoint(func(b *datasheet.CreateEndpointBody) { b.Options = datasheet.EndpointPromiscuous }), datasheet.ResultNotSupported},
+		"a foreign vector":          {endpoint(func(b *datasheet.CreateEndpointBody) { b.SendVector = 60 }), datasheet.ResultInvalidParameter},
+		"no command":                {command(999), datasheet.ResultBadOpcode},
 	} {
 		var no *driver.CommandError
 		if _, err := rogue.Execute(t.Context(), *c.cmd); !errors.As(err, &no) || no.Result != c.want {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	state := func(n *driver.NIC, vi uint32) *descriptors.EndpointReply {
-		e, err := give(n, descriptors.OpQueryEndpoint, descriptors.EndpointBody{Endpoint: vi})
+	state := func(n *driver.NIC, vi uint32) *datasheet.EndpointReply {
+		e, err := give(n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: vi})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return descriptors.Reply[descriptors.EndpointReply](e)
+		return datasheet.Reply[datasheet.EndpointReply](e)
 	}
 	ring := func(vi uint32) {
-		bell, err := rogue.Doorbell(uint64(vi)*descriptors.PageSize + descriptors.DoorbellSend)
+		bell, err := rogue.Doorbell(uint64(vi)*datasheet.PageSize + datasheet.DoorbellSend)
 		if err == nil {
 			err = bell(1)
 		}
@@ -211,7 +212,7 @@ func TestDeviceForeign(t *testing.T) {
 			t.Fatal("the device has not seen a client's own doorbell")
 		}
 	}
-	if r := state(victim, vi); r.SendProducer != 0 || r.State != descriptors.StateIdle {
+	if r := state(victim, vi); r.SendProducer != 0 || r.State != datasheet.StateIdle {
 		t.Errorf("another client rang: %+v", r)
 	}
 }
@@ -222,11 +223,11 @@ func TestDeviceQuotas(t *testing.T) {
 	at := "agent:device?socket=" + serve(t, deviceFile(paths[0], "vis = 2\nmemory = \"4M\"\nclients = 1\n"))
 	n := part(t, at)
 	m := equip(t, n)
-	attributes := driver.VIAttributes{Reliability: descriptors.Unreliable, MaxTransfer: 64, Ptag: m.ptag, SendDepth: 16, RecvDepth: 16}
+	attributes := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, Ptag: m.ptag, SendDepth: 16, RecvDepth: 16}
 	if _, err := n.CreateVI(t.Context(), attributes, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.CreateVI(t.Context(), attributes, nil, nil); !errors.Is(err, driver.ErrResource) {
+	if _, err := n.CreateVI(t.Context(), attributes, nil, nil); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("a third VI of 2: %v", err)
 	}
 	if _, err := n.AllocMemory(t.Context(), 8<<20, driver.MemoryAttributes{Ptag: m.ptag}); !errors.Is(err, unix.ENOSPC) {
@@ -255,21 +256,21 @@ func TestDeviceNames(t *testing.T) {
 	at := "agent:device?socket=" + serve(t, deviceFile(paths[0], ""))
 	one, two := part(t, at), part(t, at)
 	wait := func(n *driver.NIC) error {
-		body := descriptors.ConnectWaitBody{TimeoutMS: 1}
+		body := datasheet.ConnectWaitBody{TimeoutMS: 1}
 		body.Local.Len = uint8(copy(body.Local.Data[:], "name"))
-		_, err := give(n, descriptors.OpConnectWait, body)
+		_, err := give(n, datasheet.OpConnectWait, body)
 		return err
 	}
-	if err := wait(one); !errors.Is(err, driver.ErrTimeout) {
+	if err := wait(one); !errors.Is(err, descriptors.ErrTimeout) {
 		t.Fatal(err)
 	}
-	if err := wait(two); !errors.Is(err, driver.ErrResource) {
+	if err := wait(two); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("a name that another has: %v", err)
 	}
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); !errors.Is(wait(two), driver.ErrTimeout); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !errors.Is(wait(two), descriptors.ErrTimeout); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the name of a client that has left stays taken")
 		}

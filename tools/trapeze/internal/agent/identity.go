@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
@@ -98,8 +98,8 @@ func within(cgroup, path string) bool {
 func (g *Grant) grants(nic string) bool { return len(g.NICs) == 0 || slices.Contains(g.NICs, nic) }
 
 // allows reports whether a client may be a station.
-func (g *Grant) allows(mac descriptors.MAC) bool {
-	if mac.IsMulticast() || mac == (descriptors.MAC{}) {
+func (g *Grant) allows(mac datasheet.MAC) bool {
+	if mac.IsMulticast() || mac == (datasheet.MAC{}) {
 		return false
 	}
 	if len(g.Stations) == 0 {
@@ -109,7 +109,7 @@ func (g *Grant) allows(mac descriptors.MAC) bool {
 }
 
 // draw chooses a station that the grant allows.
-func (g *Grant) draw(try int) (mac descriptors.MAC) {
+func (g *Grant) draw(try int) (mac datasheet.MAC) {
 	_, _ = rand.Read(mac[:]) // crypto/rand.Read does not fail
 	if len(g.Stations) == 0 {
 		mac[0] = mac[0]&^1 | 2
@@ -119,7 +119,7 @@ func (g *Grant) draw(try int) (mac descriptors.MAC) {
 }
 
 // mix takes the bits that count from the range, and the others from mac.
-func (s stations) mix(mac descriptors.MAC) descriptors.MAC {
+func (s stations) mix(mac datasheet.MAC) datasheet.MAC {
 	for i := range mac {
 		mask := byte(0xff << (8 - min(8, max(0, s.bits-8*i))))
 		mac[i] = s.mac[i]&mask | mac[i]&^mask

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -115,7 +115,7 @@ func (a *Agent) choose(who *identity, m *agentlink.Message, grants []*Grant) (*n
 				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
 			case n.device() && m.MTU != 0 && m.MTU != n.frame():
 				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d, and that is the device's", m.MTU, n.Name, n.frame()))
-			case m.MTU != 0 && (m.MTU < descriptors.MinMTU || m.MTU > n.frame()):
+			case m.MTU != 0 && (m.MTU < datasheet.MinMTU || m.MTU > n.frame()):
 				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.frame()))
 			case a.count(func(c *client) bool { return c.has(g, who) }) >= g.Clients:
 				full = true
@@ -157,7 +157,7 @@ func (a *Agent) count(is func(c *client) bool) (n int) {
 }
 
 // station finds the one that the client is to be.
-func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, err error) {
+func (a *Agent) station(n *nic, g *Grant, wanted string) (mac datasheet.MAC, err error) {
 	if n.device() {
 		mac = n.station()
 		if wanted != "" && wanted != mac.String() {
@@ -165,7 +165,7 @@ func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, e
 		}
 		return mac, nil
 	}
-	taken := func(mac descriptors.MAC) bool {
+	taken := func(mac datasheet.MAC) bool {
 		return mac == n.mac || a.count(func(c *client) bool { return c.nic == n && c.mac == mac }) > 0
 	}
 	if wanted == "" {
@@ -180,7 +180,7 @@ func (a *Agent) station(n *nic, g *Grant, wanted string) (mac descriptors.MAC, e
 	if err != nil || len(b) != len(mac) {
 		return mac, refuseWith(unix.EINVAL, fmt.Sprintf("mac=%s: it is no station", printable(wanted)))
 	}
-	mac = descriptors.MAC(b)
+	mac = datasheet.MAC(b)
 	switch {
 	case !g.allows(mac):
 		return mac, refuse(fmt.Sprintf("mac=%v: %s does not grant it", mac, g.Name))

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -29,7 +29,7 @@ const (
 	// rest bounds a sleep, and portRest one while the port has no room.
 	rest, portRest = 100 * time.Millisecond, time.Millisecond
 	// localMTU is that of a NIC without a wire to elsewhere, as that of a shm wire.
-	localMTU = descriptors.HeaderSize + 16<<10
+	localMTU = datasheet.HeaderSize + 16<<10
 	// rateBurst is the time for which a client with a rate may send at once.
 	rateBurst = 2 * time.Millisecond
 )
@@ -39,7 +39,7 @@ type nic struct {
 	NIC
 	log      *slog.Logger
 	local    bool // clients have each other, and no more
-	mac      descriptors.MAC
+	mac      datasheet.MAC
 	mtu      int
 	checksum bool
 
@@ -63,7 +63,7 @@ type nic struct {
 // table has the clients of a NIC. It is not changed: another one takes its place.
 type table struct {
 	list  []*client
-	known map[descriptors.MAC]*client
+	known map[datasheet.MAC]*client
 }
 
 // uplink is the port of a NIC.
@@ -71,7 +71,7 @@ type uplink struct{ wire.Port }
 
 func newNIC(c NIC) *nic {
 	n := &nic{NIC: c, log: slog.New(slog.DiscardHandler), mtu: localMTU, head: make([]byte, headSize), wake: make(chan struct{}, 1)}
-	n.table.Store(&table{known: map[descriptors.MAC]*client{}})
+	n.table.Store(&table{known: map[datasheet.MAC]*client{}})
 	return n
 }
 
@@ -227,10 +227,10 @@ func (n *nic) serve(t *table, port *uplink, c *client, now time.Time) (sent bool
 // arrived gives a frame from the port to the clients that it is for.
 func (n *nic) arrived(t *table, f []byte) {
 	n.received.Add(1)
-	if len(f) < descriptors.EthernetHeaderSize {
+	if len(f) < datasheet.EthernetHeaderSize {
 		return
 	}
-	to := descriptors.MAC(f)
+	to := datasheet.MAC(f)
 	if to.IsMulticast() {
 		for _, c := range t.list {
 			c.deliver(nil, f, nil)
@@ -252,7 +252,7 @@ func (n *nic) forward(t *table, port *uplink, c *client, f []byte, now time.Time
 	if !c.may(h) {
 		return 0, true
 	}
-	to := descriptors.MAC(h)
+	to := datasheet.MAC(h)
 	other := t.known[to]
 	if other == nil && port != nil && to != n.mac && !n.raise(port, f, h) {
 		return 0, false

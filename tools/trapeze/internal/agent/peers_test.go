@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -26,7 +26,7 @@ func framesSent(t testing.TB, n *via.NIC) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return counters[descriptors.CounterFramesSent.String()]
+	return counters[datasheet.CounterFramesSent.String()]
 }
 
 // TestPeersAcknowledgeNothing: NICs that share memory send no frames but messages, from the first one on, also if

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -40,7 +40,7 @@ func (n *nic) open(ctx context.Context, again bool) error {
 	}
 	if !again {
 		n.mtu, n.checksum = port.MTU(), port.Checksum()
-		if p, ok := port.(interface{ MAC() descriptors.MAC }); ok {
+		if p, ok := port.(interface{ MAC() datasheet.MAC }); ok {
 			n.mac = p.MAC()
 		}
 	}

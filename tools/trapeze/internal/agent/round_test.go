@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -58,7 +58,7 @@ func enter(t fatal, n *nic, number byte, g Grant) *station {
 	if mine.error != nil || program.error != nil {
 		t.Fatal(mine.error, program.error)
 	}
-	s := &station{&client{nic: n, grant: &g, vis: maxVIs, who: &identity{}, mac: descriptors.MAC{2, 0, 0, 0, 0, number}, port: mine.SHM}, program.SHM}
+	s := &station{&client{nic: n, grant: &g, vis: maxVIs, who: &identity{}, mac: datasheet.MAC{2, 0, 0, 0, 0, number}, port: mine.SHM}, program.SHM}
 	n.add(s.client)
 	return s
 }
@@ -74,7 +74,7 @@ func (s *station) leave() {
 }
 
 // post has the program send a frame of n bytes that is not Trapeze's, and reports whether there was room.
-func (s *station) post(to, from descriptors.MAC, n int) bool {
+func (s *station) post(to, from datasheet.MAC, n int) bool {
 	b := s.program.Reserve(n)
 	if b == nil {
 		return false
@@ -98,8 +98,8 @@ func (s *station) take() (frames int) {
 }
 
 var (
-	nowhere = descriptors.MAC{2, 0, 0, 0, 1, 1} // a station behind the port
-	all     = descriptors.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	nowhere = datasheet.MAC{2, 0, 0, 0, 1, 1} // a station behind the port
+	all     = datasheet.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 )
 
 // TestTurns: of clients that always have frames, each gets its share of the bytes that pass, whatever the size
@@ -110,7 +110,7 @@ func TestTurns(t *testing.T) {
 		n := newNIC(NIC{Name: "n"})
 		type flow struct {
 			*station
-			to, from descriptors.MAC
+			to, from datasheet.MAC
 			size     int
 			spent    int
 		}
@@ -122,7 +122,7 @@ func TestTurns(t *testing.T) {
 		}()
 		for i := range rapid.IntRange(2, 5).Draw(t, "clients") {
 			f := &flow{station: enter(t, n, byte(i+1), Grant{Frames: true, Share: rapid.IntRange(1, 3).Draw(t, "share")})}
-			f.size = rapid.IntRange(descriptors.EthernetHeaderSize, n.mtu).Draw(t, "size")
+			f.size = rapid.IntRange(datasheet.EthernetHeaderSize, n.mtu).Draw(t, "size")
 			f.to, f.from = nowhere, f.mac
 			switch rapid.SampledFrom([]string{"sends", "forges", "is refused", "sends to the first"}).Draw(t, "kind") {
 			case "forges":
@@ -130,7 +130,7 @@ func TestTurns(t *testing.T) {
 			case "is refused":
 				f.grant.Frames = false
 			case "sends to the first":
-				f.to = descriptors.MAC{2, 0, 0, 0, 0, 1}
+				f.to = datasheet.MAC{2, 0, 0, 0, 0, 1}
 			}
 			flows = append(flows, f)
 		}
@@ -174,7 +174,7 @@ func TestFloodTakesNoTurn(t *testing.T) {
 	const rounds = 500
 	arrived, flooded := 0, uint64(0)
 	for range rounds {
-		for i, to := range []descriptors.MAC{all, nowhere, nowhere, victim.mac} {
+		for i, to := range []datasheet.MAC{all, nowhere, nowhere, victim.mac} {
 			from := floods[i].mac
 			if i == 1 {
 				from = victim.mac
@@ -233,7 +233,7 @@ func TestFullPort(t *testing.T) {
 	defer local.leave()
 	defer peer.leave()
 	const size = 1000
-	passed := map[descriptors.MAC]int{}
+	passed := map[datasheet.MAC]int{}
 	for round := range 3000 {
 		for _, s := range senders {
 			for s.post(nowhere, s.mac, size) {
@@ -248,7 +248,7 @@ func TestFullPort(t *testing.T) {
 		}
 		for range 2 {
 			if f := far.Receive(); f != nil {
-				passed[descriptors.MAC(f[6:])]++
+				passed[datasheet.MAC(f[6:])]++
 				far.Release()
 			}
 		}

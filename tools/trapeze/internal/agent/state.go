@@ -9,8 +9,8 @@ import (
 	"net"
 	"os"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -149,7 +149,7 @@ func parseClient(text []byte, i int) (*clientState, error) {
 	switch {
 	case !nicNames.MatchString(c.NIC):
 		return nil, badState(of+".nic", "%q is no name", printable(c.NIC))
-	case err != nil || len(mac) != len(descriptors.MAC{}) || descriptors.MAC(mac).IsMulticast():
+	case err != nil || len(mac) != len(datasheet.MAC{}) || datasheet.MAC(mac).IsMulticast():
 		return nil, badState(of+".station", "%q is no station", printable(c.Station))
 	case c.Program != printable(c.Program):
 		return nil, badState(of+".program", "it has more than %d letters, or some that cannot be shown", maxProgram)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -31,7 +31,7 @@ type receiver struct {
 	counts  Counts
 	due     bool      // there is something to report
 	reports int       // sent
-	drops   int       // as read last, modulo descriptors.ChannelDropsMany
+	drops   int       // as read last, modulo datasheet.ChannelDropsMany
 	stops   uint64    // of the NIC, before the stream
 	counted time.Time // when counters were read
 	ended   bool      // the last message has come
@@ -46,7 +46,7 @@ func Receive(ctx context.Context, nic *via.NIC, c *channel.Channel) (Counts, err
 	if err != nil {
 		return r.counts, err
 	}
-	r.stops = counters[descriptors.CounterChannelStops.String()]
+	r.stops = counters[datasheet.CounterChannelStops.String()]
 	err = r.run(ctx)
 	if ctx.Err() != nil || r.ended && errors.Is(err, via.ErrDisconnected) {
 		err = nil
@@ -121,7 +121,7 @@ func (r *receiver) report() error {
 		return err
 	}
 	// The counter has 9 bits.
-	r.counts.Drops += uint64(drops.Cells-r.drops) % descriptors.ChannelDropsMany
+	r.counts.Drops += uint64(drops.Cells-r.drops) % datasheet.ChannelDropsMany
 	r.drops = drops.Cells
 	if now := time.Now(); now.Sub(r.counted) >= recount {
 		r.counted = now
@@ -129,7 +129,7 @@ func (r *receiver) report() error {
 		if err != nil {
 			return err
 		}
-		r.counts.Stops = counters[descriptors.CounterChannelStops.String()] - r.stops
+		r.counts.Stops = counters[datasheet.CounterChannelStops.String()] - r.stops
 	}
 	var b [reportSize]byte
 	r.counts.put(&b)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -222,7 +222,7 @@ func (s *sender) read(m channel.PDU) error {
 	if s.heard.Sub(s.adjusted) >= adjust {
 		s.adjusted = s.heard
 		// A message that did not come is a loss as well, wherever it was.
-		s.rate.Report(channel.Drops{Cells: int((got.Drops + got.Next - got.Messages) % descriptors.ChannelDropsMany)})
+		s.rate.Report(channel.Drops{Cells: int((got.Drops + got.Next - got.Messages) % datasheet.ChannelDropsMany)})
 	}
 	return nil
 }

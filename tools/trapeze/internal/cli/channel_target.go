@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -89,7 +89,7 @@ func (f *channelTarget) with(ctx context.Context, command string, serve func(con
 	}
 	// What was captured is worth seeing whatever has happened.
 	defer func() { taken.finish(&err) }()
-	at := channelPeer{to: descriptors.Broadcast, timeout: f.timeout, capture: taken}
+	at := channelPeer{to: datasheet.Broadcast, timeout: f.timeout, capture: taken}
 	if f.to != "" {
 		if at.to, err = peer.ParseMAC(f.to); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -51,7 +51,7 @@ func TestInfo(t *testing.T) {
 	if r.SRAMFree == nil || *r.SRAMFree <= 0 || *r.SRAMFree >= r.SRAM || r.SRAMUsed == nil || *r.SRAMUsed != 0 {
 		t.Errorf("got %+v", r)
 	}
-	if r.MTU < descriptors.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "reliable-delivery") {
+	if r.MTU < datasheet.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "reliable-delivery") {
 		t.Errorf("got %+v", r)
 	}
 	for _, f := range r.Features {
@@ -59,7 +59,7 @@ func TestInfo(t *testing.T) {
 			t.Errorf("feature %s has no name", f)
 		}
 	}
-	if r.Health["ready"] != true || r.Health["fault"] != 0.0 || len(r.Counters) != int(descriptors.CounterCount) {
+	if r.Health["ready"] != true || r.Health["fault"] != 0.0 || len(r.Counters) != int(datasheet.CounterCount) {
 		t.Errorf("health %v, counters %v", r.Health, r.Counters)
 	}
 	var blocks []string
@@ -71,7 +71,7 @@ func TestInfo(t *testing.T) {
 			t.Errorf("no block %q in %v", want, blocks)
 		}
 	}
-	if len(r.BARs) != 3 || r.BARs[0].Bytes != descriptors.BAR0Size || r.BARs[1].Bar != 2 || r.BARs[2].Bar != 4 {
+	if len(r.BARs) != 3 || r.BARs[0].Bytes != datasheet.BAR0Size || r.BARs[1].Bar != 2 || r.BARs[2].Bar != 4 {
 		t.Errorf("BARs %+v", r.BARs)
 	}
 	o := run(t, "info")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/ghost"
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
@@ -23,7 +23,7 @@ func TestSendersThatDieWhileConnecting(t *testing.T) {
 	go func() {
 		received <- runWith(ctx, nil, "recv", "--device", "emu:?wire=udp://"+address, "--output", out)
 	}()
-	ghost.Ask(t, address, []byte("trapeze-file/2"), 5, descriptors.ReliableDelivery, 256<<10)
+	ghost.Ask(t, address, []byte("trapeze-file/2"), 5, datasheet.ReliableDelivery, 256<<10)
 	input, _ := file(t, "input.bin", 100_000)
 	if o := runWith(ctx, nil, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address, input); o.code != shell.ExitOK {
 		t.Errorf("send: exit code %d, %s", o.code, o.stderr)
@@ -41,7 +41,7 @@ func TestClientsThatDieWhileConnecting(t *testing.T) {
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan outcome, 1)
 	go func() { served <- runWith(serving, nil, "ping", "--serve", "--device", "emu:?wire=udp://"+address) }()
-	for _, level := range []descriptors.Reliability{descriptors.Unreliable, descriptors.ReliableDelivery} {
+	for _, level := range []datasheet.Reliability{datasheet.Unreliable, datasheet.ReliableDelivery} {
 		ghost.Ask(t, address, []byte("trapeze-ping/2"), 10, level, 64<<10)
 		for _, more := range []string{"--unreliable", "--unreliable=false"} {
 			o := runWith(ctx, nil, "ping", "-c", "2", "-i", "0s", more, "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -101,10 +101,10 @@ With --serve they are ` + keys.List(serveReport{}) + `.`,
 
 func (f *pingFlags) check() error {
 	switch {
-	case f.Bytes < 0 || f.Bytes > descriptors.MaxTransfer:
-		return option.Errorf("--size %d: 0 to %d", f.Bytes, descriptors.MaxTransfer)
-	case f.unreliable && f.Bytes > descriptors.MaxTransfer-ping.Prefix:
-		return option.Errorf("--size %d: 0 to %d with --unreliable", f.Bytes, descriptors.MaxTransfer-ping.Prefix)
+	case f.Bytes < 0 || f.Bytes > datasheet.MaxTransfer:
+		return option.Errorf("--size %d: 0 to %d", f.Bytes, datasheet.MaxTransfer)
+	case f.unreliable && f.Bytes > datasheet.MaxTransfer-ping.Prefix:
+		return option.Errorf("--size %d: 0 to %d with --unreliable", f.Bytes, datasheet.MaxTransfer-ping.Prefix)
 	case f.Interval < 0:
 		return option.Errorf("--interval %v: it must not be negative", f.Interval)
 	case f.Wait <= 0 || f.timeout <= 0:
@@ -128,7 +128,7 @@ func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	mac := descriptors.Broadcast
+	mac := datasheet.Broadcast
 	if f.to != "" {
 		if mac, err = peer.ParseMAC(f.to); err != nil {
 			return err

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -50,8 +50,8 @@ func (f *policyFlags) options() (via.Options, error) {
 			continue
 		}
 		sized = true
-		if s.n < 1 || s.n > descriptors.MaxMinPulse {
-			return via.Options{}, option.Errorf("--%s %d: 1 to %d bytes", s.flag, s.n, descriptors.MaxMinPulse)
+		if s.n < 1 || s.n > datasheet.MaxMinPulse {
+			return via.Options{}, option.Errorf("--%s %d: 1 to %d bytes", s.flag, s.n, datasheet.MaxMinPulse)
 		}
 	}
 	p := via.Policy{Name: f.name, MinPulseSend: f.send, MinPulseReceive: f.receive}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
@@ -78,7 +78,7 @@ func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err er
 	if f.timeout <= 0 {
 		return option.Errorf("--timeout %v: it must be more than nothing", f.timeout)
 	}
-	mac := descriptors.Broadcast
+	mac := datasheet.Broadcast
 	if f.to != "" {
 		if mac, err = peer.ParseMAC(f.to); err != nil {
 			return err

@@ -10,8 +10,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
 )
 
@@ -56,7 +56,7 @@ func describe(w *strings.Builder, at time.Time, frame []byte, d *dissect.Dissect
 	case len(said) > 0 && p.ErrorLayer() == nil, len(said) > 0 && p.TransportLayer() != nil:
 	case from != "":
 		say("%s > %s", from, to)
-	case [2]byte(kind) == descriptors.EtherType:
+	case [2]byte(kind) == datasheet.EtherType:
 		if f, about := d.Frame(frame); about {
 			say("%v", f)
 		} else {

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
 )
 
 // cellFrame is a frame of cells of zeros, whose header checks are wrong.
 func cellFrame(cells int) []byte {
-	b := make([]byte, descriptors.HeaderSize+cells*descriptors.CellSize)
-	*descriptors.HeaderAt(b) = descriptors.Header{Source: descriptors.MAC{2, 5: 1}, Destination: descriptors.MAC{2, 5: 2},
-		EtherType: descriptors.EtherType, Version: descriptors.WireVersion, Type: descriptors.FrameCells, Length: uint16(cells * descriptors.CellSize)}
+	b := make([]byte, datasheet.HeaderSize+cells*datasheet.CellSize)
+	*datasheet.HeaderAt(b) = datasheet.Header{Source: datasheet.MAC{2, 5: 1}, Destination: datasheet.MAC{2, 5: 2},
+		EtherType: datasheet.EtherType, Version: datasheet.WireVersion, Type: datasheet.FrameCells, Length: uint16(cells * datasheet.CellSize)}
 	return b
 }
 
@@ -21,7 +21,7 @@ func cellFrame(cells int) []byte {
 // have do not let frames of connections through.
 func TestDescribeCells(t *testing.T) {
 	data := cellFrame(0)
-	descriptors.HeaderAt(data).Type = descriptors.FrameData
+	datasheet.HeaderAt(data).Type = datasheet.FrameData
 	for _, c := range []struct {
 		frame []byte
 		want  string

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/rawport"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
@@ -145,7 +145,7 @@ func (s *session) openPort(ctx context.Context, address string) (openPort, error
 	if err != nil {
 		return openPort{}, errors.Join(err, dev.Close())
 	}
-	if id.Vendor == descriptors.PCIVendorID && id.Device == descriptors.PCIDeviceID {
+	if id.Vendor == datasheet.PCIVendorID && id.Device == datasheet.PCIDeviceID {
 		return s.openNIC(ctx, dev, c)
 	}
 	if s.program != nil {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -99,7 +99,7 @@ func (o operation) do(m *driver.ProgramMap) ([]Entry, error) {
 		}
 		return []Entry{entry(o.key, value)}, nil
 	case "set":
-		return nil, m.Update(o.key, o.value, descriptors.MailboxAny)
+		return nil, m.Update(o.key, o.value, datasheet.MailboxAny)
 	case "delete":
 		return nil, m.Delete(o.key)
 	}

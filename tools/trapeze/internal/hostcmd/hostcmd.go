@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -19,7 +19,7 @@ import (
 const ours = "trapeze"
 
 // drivers are the ones of this program: for its own NIC, and for others as Ethernet ports.
-var drivers = append([]hostpci.Driver{{Name: ours, Vendor: descriptors.PCIVendorID, Device: descriptors.PCIDeviceID}}, ethernet.HostDrivers()...)
+var drivers = append([]hostpci.Driver{{Name: ours, Vendor: datasheet.PCIVendorID, Device: datasheet.PCIDeviceID}}, ethernet.HostDrivers()...)
 
 // commands share what they need.
 type commands struct {

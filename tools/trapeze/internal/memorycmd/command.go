@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -151,7 +151,7 @@ func (f *clientFlags) addresses() (list []string, err error) {
 
 // parseServer reads [MAC/]NAME, the value of a flag, and returns it as an address.
 func parseServer(flag, s string) (string, error) {
-	a := via.Address{MAC: descriptors.Broadcast, Discriminator: s}
+	a := via.Address{MAC: datasheet.Broadcast, Discriminator: s}
 	if mac, name, ok := strings.Cut(s, "/"); ok {
 		from, err := peer.ParseMAC(mac)
 		if err != nil {

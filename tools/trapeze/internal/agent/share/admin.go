@@ -3,8 +3,8 @@ package share
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/buserror"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -24,35 +24,35 @@ type adminQueue struct {
 
 func (a *adminQueue) register(reg uint64) uint32 {
 	switch reg {
-	case descriptors.RegSQBaseLow:
+	case datasheet.RegSQBaseLow:
 		return uint32(a.sqBase)
-	case descriptors.RegSQBaseHigh:
+	case datasheet.RegSQBaseHigh:
 		return uint32(a.sqBase >> 32)
-	case descriptors.RegACQBaseLow:
+	case datasheet.RegACQBaseLow:
 		return uint32(a.acqBase)
-	case descriptors.RegACQBaseHigh:
+	case datasheet.RegACQBaseHigh:
 		return uint32(a.acqBase >> 32)
-	case descriptors.RegSQLog2:
+	case datasheet.RegSQLog2:
 		return a.sqLog2
-	case descriptors.RegACQLog2:
+	case datasheet.RegACQLog2:
 		return a.acqLog2
-	case descriptors.RegAdminVector:
+	case datasheet.RegAdminVector:
 		return a.vector
-	case descriptors.RegAdminControl, descriptors.RegAdminStatus:
+	case datasheet.RegAdminControl, datasheet.RegAdminStatus:
 		switch {
 		case a.enabled:
-			return descriptors.AdminEnabled
-		case a.error && reg == descriptors.RegAdminStatus:
-			return descriptors.AdminError
+			return datasheet.AdminEnabled
+		case a.error && reg == datasheet.RegAdminStatus:
+			return datasheet.AdminError
 		}
 		return 0
-	case descriptors.RegSQProducer:
+	case datasheet.RegSQProducer:
 		return a.producer
-	case descriptors.RegSQConsumer:
+	case datasheet.RegSQConsumer:
 		return a.consumer
-	case descriptors.RegACQConsumer:
+	case datasheet.RegACQConsumer:
 		return a.taken
-	case descriptors.RegEventsLost:
+	case datasheet.RegEventsLost:
 		return a.lost
 	}
 	return 0
@@ -64,26 +64,26 @@ func (p *Part) setAdmin(reg uint64, v uint32) {
 	low := func(base *uint64) { *base = *base&^0xffffffff | uint64(v) }
 	high := func(base *uint64) { *base = *base&0xffffffff | uint64(v)<<32 }
 	switch reg {
-	case descriptors.RegAdminControl:
-		p.enable(v&descriptors.AdminEnable != 0)
+	case datasheet.RegAdminControl:
+		p.enable(v&datasheet.AdminEnable != 0)
 		return
-	case descriptors.RegSQProducer:
+	case datasheet.RegSQProducer:
 		if !a.enabled {
 			return
 		}
 		if v-a.consumer > 1<<a.sqLog2 || int32(v-a.producer) < 0 {
-			p.fault(descriptors.FaultAdminIndex, v)
+			p.fault(datasheet.FaultAdminIndex, v)
 			return
 		}
 		a.producer = v
 		p.fetch()
 		return
-	case descriptors.RegACQConsumer:
+	case datasheet.RegACQConsumer:
 		if !a.enabled {
 			return
 		}
 		if v-a.taken > a.written-a.taken {
-			p.fault(descriptors.FaultAdminIndex, v)
+			p.fault(datasheet.FaultAdminIndex, v)
 			return
 		}
 		a.taken = v
@@ -94,19 +94,19 @@ func (p *Part) setAdmin(reg uint64, v uint32) {
 		return
 	}
 	switch reg {
-	case descriptors.RegSQBaseLow:
+	case datasheet.RegSQBaseLow:
 		low(&a.sqBase)
-	case descriptors.RegSQBaseHigh:
+	case datasheet.RegSQBaseHigh:
 		high(&a.sqBase)
-	case descriptors.RegACQBaseLow:
+	case datasheet.RegACQBaseLow:
 		low(&a.acqBase)
-	case descriptors.RegACQBaseHigh:
+	case datasheet.RegACQBaseHigh:
 		high(&a.acqBase)
-	case descriptors.RegSQLog2:
+	case datasheet.RegSQLog2:
 		a.sqLog2 = v
-	case descriptors.RegACQLog2:
+	case datasheet.RegACQLog2:
 		a.acqLog2 = v
-	case descriptors.RegAdminVector:
+	case datasheet.RegAdminVector:
 		a.vector = v
 	}
 }
@@ -121,8 +121,8 @@ func (p *Part) enable(on bool) {
 	if !on {
 		return
 	}
-	fits := func(log2 uint32) bool { return log2 >= descriptors.MinAdminLog2 && log2 <= descriptors.MaxAdminLog2 }
-	if a.fault != descriptors.FaultNone || a.sqBase%descriptors.AdminEntrySize != 0 || a.acqBase%descriptors.AdminEntrySize != 0 ||
+	fits := func(log2 uint32) bool { return log2 >= datasheet.MinAdminLog2 && log2 <= datasheet.MaxAdminLog2 }
+	if a.fault != datasheet.FaultNone || a.sqBase%datasheet.AdminEntrySize != 0 || a.acqBase%datasheet.AdminEntrySize != 0 ||
 		!fits(a.sqLog2) || !fits(a.acqLog2) || len(a.outstanding) > 0 {
 		a.error = true
 		return
@@ -139,13 +139,13 @@ func (p *Part) fault(code, detail uint32) {
 
 // slot finds an entry of a ring in the client's memory; nil stops the queue. mu is held.
 func (p *Part) slot(base uint64, log2, index uint32, need vfio.DMAFlags) []byte {
-	at := base + uint64(index&(1<<log2-1))*descriptors.AdminEntrySize
-	w := p.find(at, descriptors.AdminEntrySize, need)
+	at := base + uint64(index&(1<<log2-1))*datasheet.AdminEntrySize
+	w := p.find(at, datasheet.AdminEntrySize, need)
 	if w == nil {
-		p.fault(descriptors.FaultAdminDMA, uint32(at))
+		p.fault(datasheet.FaultAdminDMA, uint32(at))
 		return nil
 	}
-	return w.mem.Bytes()[at-w.iova:][:descriptors.AdminEntrySize]
+	return w.mem.Bytes()[at-w.iova:][:datasheet.AdminEntrySize]
 }
 
 // touch runs f, which touches the client's memory; if that is gone the queue stops. mu is held.
@@ -153,7 +153,7 @@ func (p *Part) touch(f func()) bool {
 	if buserror.Catch(f) == nil {
 		return true
 	}
-	p.fault(descriptors.FaultMemory, 0)
+	p.fault(datasheet.FaultMemory, 0)
 	return false
 }
 
@@ -170,8 +170,8 @@ func (p *Part) fetch() {
 		if b == nil {
 			return
 		}
-		var cmd descriptors.Command // a copy: the client may change its own
-		if !p.touch(func() { cmd = *descriptors.CommandAt(b) }) {
+		var cmd datasheet.Command // a copy: the client may change its own
+		if !p.touch(func() { cmd = *datasheet.CommandAt(b) }) {
 			return
 		}
 		a.consumer++
@@ -180,7 +180,7 @@ func (p *Part) fetch() {
 }
 
 // write appends an entry, for which there is room. mu is held.
-func (p *Part) write(e *descriptors.AdminEntry) {
+func (p *Part) write(e *datasheet.AdminEntry) {
 	a := &p.admin
 	if !a.enabled {
 		return
@@ -189,34 +189,34 @@ func (p *Part) write(e *descriptors.AdminEntry) {
 	if b == nil {
 		return
 	}
-	phase := descriptors.PhaseOf(a.written, uint8(a.acqLog2))
+	phase := datasheet.PhaseOf(a.written, uint8(a.acqLog2))
 	if !p.touch(func() {
-		to := descriptors.AdminEntryAt(b)
+		to := datasheet.AdminEntryAt(b)
 		to.Kind, to.ID, to.Result, to.Field, to.Payload = e.Kind, e.ID, e.Result, e.Field, e.Payload
 		to.Publish(phase)
 	}) {
 		return
 	}
 	a.written++
-	if v := uint16(a.vector); v != descriptors.NoVector {
+	if v := uint16(a.vector); v != datasheet.NoVector {
 		p.raise(v)
 	}
 }
 
 // event tells the client of an event, if it concerns it.
-func (p *Part) event(e descriptors.Event) {
+func (p *Part) event(e datasheet.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, endpoint := p.owned.endpoints[e.Endpoint]
 	_, queue := p.owned.cqs[e.CQ]
-	if !endpoint && !queue && e.Code != descriptors.EventLink {
+	if !endpoint && !queue && e.Code != datasheet.EventLink {
 		return
 	}
 	if int32(p.admin.room()) <= 0 {
 		p.admin.lost++
 		return
 	}
-	entry := &descriptors.AdminEntry{Kind: descriptors.EntryEvent}
-	*descriptors.Reply[descriptors.Event](entry) = e
+	entry := &datasheet.AdminEntry{Kind: datasheet.EntryEvent}
+	*datasheet.Reply[datasheet.Event](entry) = e
 	p.write(entry)
 }

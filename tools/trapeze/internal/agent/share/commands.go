@@ -3,7 +3,7 @@ package share
 import (
 	"context"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -32,13 +32,13 @@ const (
 	fieldAcceptTarget = 12
 )
 
-const options = descriptors.EndpointBreaks | descriptors.EndpointShares
+const options = datasheet.EndpointBreaks | datasheet.EndpointShares
 
 // carry carries out a command of the client, or refuses it. mu is held.
-func (p *Part) carry(cmd *descriptors.Command) {
+func (p *Part) carry(cmd *datasheet.Command) {
 	id := cmd.ID
 	if _, known := p.admin.outstanding[id]; known {
-		p.answer(id, nil, &refusal{descriptors.ResultInvalidParameter, fieldID})
+		p.answer(id, nil, &refusal{datasheet.ResultInvalidParameter, fieldID})
 		return
 	}
 	done, no := p.check(cmd)
@@ -48,9 +48,9 @@ func (p *Part) carry(cmd *descriptors.Command) {
 	}
 	turn, waits := p.owned.turns[cmd.Opcode]
 	if !waits {
-		var reply *descriptors.AdminEntry
-		if cmd.Opcode == descriptors.OpAbort || cmd.Opcode == descriptors.OpNop {
-			reply = &descriptors.AdminEntry{}
+		var reply *datasheet.AdminEntry
+		if cmd.Opcode == datasheet.OpAbort || cmd.Opcode == datasheet.OpNop {
+			reply = &datasheet.AdminEntry{}
 		} else {
 			reply, no = p.execute(context.Background(), cmd)
 		}
@@ -64,8 +64,8 @@ func (p *Part) carry(cmd *descriptors.Command) {
 	p.admin.outstanding[id] = cancel
 	waiting := *cmd
 	p.work.Go(func() {
-		var reply *descriptors.AdminEntry
-		no := &refusal{descriptors.ResultAborted, 0}
+		var reply *datasheet.AdminEntry
+		no := &refusal{datasheet.ResultAborted, 0}
 		select {
 		case turn <- struct{}{}:
 			reply, no = p.execute(ctx, &waiting)
@@ -85,8 +85,8 @@ func (p *Part) carry(cmd *descriptors.Command) {
 }
 
 // answer replies to a command. mu is held.
-func (p *Part) answer(id uint16, reply *descriptors.AdminEntry, no *refusal) {
-	e := &descriptors.AdminEntry{Kind: descriptors.EntryReply, ID: id}
+func (p *Part) answer(id uint16, reply *datasheet.AdminEntry, no *refusal) {
+	e := &datasheet.AdminEntry{Kind: datasheet.EntryReply, ID: id}
 	if no != nil {
 		e.Result, e.Field = no.result, no.field
 	} else {
@@ -96,11 +96,11 @@ func (p *Part) answer(id uint16, reply *descriptors.AdminEntry, no *refusal) {
 }
 
 // after is called with the outcome of a command, and says what the client is told of it. mu is held.
-type after func(reply *descriptors.AdminEntry, no *refusal) *refusal
+type after func(reply *datasheet.AdminEntry, no *refusal) *refusal
 
 // succeeded is an after that does something after a success only.
-func succeeded(f func(reply *descriptors.AdminEntry)) after {
-	return func(reply *descriptors.AdminEntry, no *refusal) *refusal {
+func succeeded(f func(reply *datasheet.AdminEntry)) after {
+	return func(reply *datasheet.AdminEntry, no *refusal) *refusal {
 		if no == nil {
 			f(reply)
 		}
@@ -108,41 +108,41 @@ func succeeded(f func(reply *descriptors.AdminEntry)) after {
 	}
 }
 
-func bad(field uint16) *refusal  { return &refusal{descriptors.ResultInvalidParameter, field} }
-func full(field uint16) *refusal { return &refusal{descriptors.ResultResource, field} }
+func bad(field uint16) *refusal  { return &refusal{datasheet.ResultInvalidParameter, field} }
+func full(field uint16) *refusal { return &refusal{datasheet.ResultResource, field} }
 func lacks(field uint16) *refusal {
-	return &refusal{descriptors.ResultNotSupported, field}
+	return &refusal{datasheet.ResultNotSupported, field}
 }
 
 // check checks that a command names nothing but what is the client's, and puts in the device's bus addresses, tags
 // and vectors. mu is held.
-func (p *Part) check(cmd *descriptors.Command) (after, *refusal) {
+func (p *Part) check(cmd *datasheet.Command) (after, *refusal) {
 	switch cmd.Opcode {
-	case descriptors.OpNop:
+	case datasheet.OpNop:
 		return nil, nil
-	case descriptors.OpCreatePtag, descriptors.OpDestroyPtag:
+	case datasheet.OpCreatePtag, datasheet.OpDestroyPtag:
 		return p.checkPtag(cmd)
-	case descriptors.OpRegisterMemory, descriptors.OpDeregisterMemory, descriptors.OpModifyMemory:
+	case datasheet.OpRegisterMemory, datasheet.OpDeregisterMemory, datasheet.OpModifyMemory:
 		return p.checkMemory(cmd)
-	case descriptors.OpCreateCQ, descriptors.OpDestroyCQ, descriptors.OpResizeCQ:
+	case datasheet.OpCreateCQ, datasheet.OpDestroyCQ, datasheet.OpResizeCQ:
 		return p.checkCQ(cmd)
-	case descriptors.OpCreateEndpoint:
+	case datasheet.OpCreateEndpoint:
 		return p.checkCreate(cmd)
-	case descriptors.OpDestroyEndpoint, descriptors.OpQueryEndpoint, descriptors.OpDisconnect, descriptors.OpModifyEndpoint:
+	case datasheet.OpDestroyEndpoint, datasheet.OpQueryEndpoint, datasheet.OpDisconnect, datasheet.OpModifyEndpoint:
 		return p.checkEndpoint(cmd)
-	case descriptors.OpConnectWait, descriptors.OpConnectAccept, descriptors.OpConnectReject, descriptors.OpConnectRequest:
+	case datasheet.OpConnectWait, datasheet.OpConnectAccept, datasheet.OpConnectReject, datasheet.OpConnectRequest:
 		return p.checkConnect(cmd)
-	case descriptors.OpAbort:
-		cancel, known := p.admin.outstanding[descriptors.Body[descriptors.AbortBody](cmd).ID]
+	case datasheet.OpAbort:
+		cancel, known := p.admin.outstanding[datasheet.Body[datasheet.AbortBody](cmd).ID]
 		if !known {
 			return nil, bad(fieldNumber)
 		}
 		cancel()
 		return nil, nil
-	case descriptors.OpSetPayload:
+	case datasheet.OpSetPayload:
 		return nil, lacks(0)
 	}
-	return nil, &refusal{descriptors.ResultBadOpcode, 0}
+	return nil, &refusal{datasheet.ResultBadOpcode, 0}
 }
 
 // own says whether a number is one of the client's objects.
@@ -158,16 +158,16 @@ func (p *Part) ptag(tag *uint32, field uint16) *refusal {
 	o := &p.owned
 	if *tag != 0 {
 		if _, ok := o.ptags[*tag]; !ok {
-			return &refusal{descriptors.ResultInvalidPtag, field}
+			return &refusal{datasheet.ResultInvalidPtag, field}
 		}
 		return nil
 	}
 	if !o.hasZero {
-		reply, no := p.execute(context.Background(), &descriptors.Command{Opcode: descriptors.OpCreatePtag})
+		reply, no := p.execute(context.Background(), &datasheet.Command{Opcode: datasheet.OpCreatePtag})
 		if no != nil {
 			return full(field)
 		}
-		o.zero, o.hasZero = descriptors.Reply[descriptors.PtagBody](reply).Ptag, true
+		o.zero, o.hasZero = datasheet.Reply[datasheet.PtagBody](reply).Ptag, true
 	}
 	*tag = o.zero
 	return nil
@@ -177,7 +177,7 @@ func (p *Part) ptag(tag *uint32, field uint16) *refusal {
 func (p *Part) place(h *held, iova *uint64, size uint64, need vfio.DMAFlags, field uint16) *refusal {
 	w := p.find(*iova, size, need)
 	if *iova == 0 || w == nil {
-		return &refusal{descriptors.ResultDMAFault, field}
+		return &refusal{datasheet.ResultDMAFault, field}
 	}
 	*iova = w.device + (*iova - w.iova)
 	h.windows = append(h.windows, w)
@@ -194,29 +194,29 @@ func first(all ...*refusal) *refusal {
 	return nil
 }
 
-func (p *Part) checkPtag(cmd *descriptors.Command) (after, *refusal) {
+func (p *Part) checkPtag(cmd *datasheet.Command) (after, *refusal) {
 	tags := p.owned.ptags
-	if cmd.Opcode == descriptors.OpCreatePtag {
+	if cmd.Opcode == datasheet.OpCreatePtag {
 		if len(tags) >= maxPtags-1 {
 			return nil, full(0)
 		}
-		return succeeded(func(r *descriptors.AdminEntry) { tags[descriptors.Reply[descriptors.PtagBody](r).Ptag] = struct{}{} }), nil
+		return succeeded(func(r *datasheet.AdminEntry) { tags[datasheet.Reply[datasheet.PtagBody](r).Ptag] = struct{}{} }), nil
 	}
-	tag := descriptors.Body[descriptors.PtagBody](cmd).Ptag
+	tag := datasheet.Body[datasheet.PtagBody](cmd).Ptag
 	if _, ok := tags[tag]; !ok {
-		return nil, &refusal{descriptors.ResultInvalidPtag, fieldNumber}
+		return nil, &refusal{datasheet.ResultInvalidPtag, fieldNumber}
 	}
-	return succeeded(func(*descriptors.AdminEntry) { delete(tags, tag) }), nil
+	return succeeded(func(*datasheet.AdminEntry) { delete(tags, tag) }), nil
 }
 
-func (p *Part) checkMemory(cmd *descriptors.Command) (after, *refusal) {
+func (p *Part) checkMemory(cmd *datasheet.Command) (after, *refusal) {
 	regions := p.owned.regions
 	switch cmd.Opcode {
-	case descriptors.OpRegisterMemory:
-		b := descriptors.Body[descriptors.RegisterMemoryBody](cmd)
+	case datasheet.OpRegisterMemory:
+		b := datasheet.Body[datasheet.RegisterMemoryBody](cmd)
 		h := &held{}
 		need := vfio.DMARead | vfio.DMAWrite
-		if b.Access&descriptors.AccessReadOnly != 0 {
+		if b.Access&datasheet.AccessReadOnly != 0 {
 			need = vfio.DMARead
 		}
 		no := eager(b.Access)
@@ -229,42 +229,42 @@ func (p *Part) checkMemory(cmd *descriptors.Command) (after, *refusal) {
 		if no != nil {
 			return nil, no
 		}
-		return succeeded(func(r *descriptors.AdminEntry) {
+		return succeeded(func(r *datasheet.AdminEntry) {
 			h.take()
-			regions[descriptors.Reply[descriptors.RegionReply](r).Handle] = h
+			regions[datasheet.Reply[datasheet.RegionReply](r).Handle] = h
 		}), nil
-	case descriptors.OpModifyMemory:
-		b := descriptors.Body[descriptors.ModifyMemoryBody](cmd)
+	case datasheet.OpModifyMemory:
+		b := datasheet.Body[datasheet.ModifyMemoryBody](cmd)
 		return nil, first(own(regions, b.Handle, fieldHandle), eager(b.Access), p.ptag(&b.Ptag, fieldRegionPtag))
 	}
-	handle := descriptors.Body[descriptors.MemoryBody](cmd).Handle
-	return succeeded(func(*descriptors.AdminEntry) {
+	handle := datasheet.Body[datasheet.MemoryBody](cmd).Handle
+	return succeeded(func(*datasheet.AdminEntry) {
 		regions[handle].release()
 		delete(regions, handle)
 	}), own(regions, handle, fieldHandle)
 }
 
 // eager refuses rights that need device memory.
-func eager(a descriptors.Access) *refusal {
-	if a&(descriptors.AccessEager|descriptors.AccessEagerWide) != 0 {
+func eager(a datasheet.Access) *refusal {
+	if a&(datasheet.AccessEager|datasheet.AccessEagerWide) != 0 {
 		return lacks(fieldAccess)
 	}
 	return nil
 }
 
-func (p *Part) checkCQ(cmd *descriptors.Command) (after, *refusal) {
+func (p *Part) checkCQ(cmd *datasheet.Command) (after, *refusal) {
 	cqs := p.owned.cqs
 	h := &held{}
 	ring := func(iova, index *uint64, log2 uint8) *refusal {
-		if log2 > descriptors.MaxCQLog2 {
+		if log2 > datasheet.MaxCQLog2 {
 			return bad(0)
 		}
-		return first(p.place(h, iova, descriptors.CompletionSize<<log2, vfio.DMARead|vfio.DMAWrite, fieldCQIOVA),
+		return first(p.place(h, iova, datasheet.CompletionSize<<log2, vfio.DMARead|vfio.DMAWrite, fieldCQIOVA),
 			p.place(h, index, 4, vfio.DMARead, fieldCQIndex))
 	}
 	switch cmd.Opcode {
-	case descriptors.OpCreateCQ:
-		b := descriptors.Body[descriptors.CreateCQBody](cmd)
+	case datasheet.OpCreateCQ:
+		b := datasheet.Body[datasheet.CreateCQBody](cmd)
 		v, ok := p.vector(b.Vector)
 		switch {
 		case uint32(len(cqs)) >= 2*p.limits.VIs+2:
@@ -276,27 +276,27 @@ func (p *Part) checkCQ(cmd *descriptors.Command) (after, *refusal) {
 		if no := ring(&b.IOVA, &b.IndexIOVA, b.Log2); no != nil {
 			return nil, no
 		}
-		return func(r *descriptors.AdminEntry, no *refusal) *refusal {
+		return func(r *datasheet.AdminEntry, no *refusal) *refusal {
 			if no != nil {
 				return no
 			}
-			number := descriptors.Reply[descriptors.CQBody](r).CQ
+			number := datasheet.Reply[datasheet.CQBody](r).CQ
 			h.take()
 			cqs[number] = h
 			return p.open(p.nic.id.MaxEndpoints+number, true)
 		}, nil
-	case descriptors.OpResizeCQ:
-		b := descriptors.Body[descriptors.ResizeCQBody](cmd)
+	case datasheet.OpResizeCQ:
+		b := datasheet.Body[datasheet.ResizeCQBody](cmd)
 		if no := first(own(cqs, b.CQ, fieldCQNumber), ring(&b.IOVA, &b.IndexIOVA, b.Log2)); no != nil {
 			return nil, no
 		}
-		return succeeded(func(*descriptors.AdminEntry) {
+		return succeeded(func(*datasheet.AdminEntry) {
 			h.take()
 			cqs[b.CQ].release()
 			cqs[b.CQ] = h
 		}), nil
 	}
-	number := descriptors.Body[descriptors.CQBody](cmd).CQ
+	number := datasheet.Body[datasheet.CQBody](cmd).CQ
 	if no := own(cqs, number, fieldNumber); no != nil {
 		return nil, no
 	}
@@ -307,7 +307,7 @@ func (p *Part) checkCQ(cmd *descriptors.Command) (after, *refusal) {
 func (p *Part) open(page uint32, queue bool) *refusal {
 	if err := p.bells.open(p.nic, page, queue); err != nil {
 		p.nic.broken(err) // a number beyond the device's own limits
-		return &refusal{descriptors.ResultAborted, 0}
+		return &refusal{datasheet.ResultAborted, 0}
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (p *Part) open(page uint32, queue bool) *refusal {
 // closing closes the page of an object before the device destroys it, and gives it back if the device does not.
 func (p *Part) closing(all map[uint32]*held, number, page uint32) after {
 	back := p.bells.close(page)
-	return func(_ *descriptors.AdminEntry, no *refusal) *refusal {
+	return func(_ *datasheet.AdminEntry, no *refusal) *refusal {
 		if no != nil {
 			back()
 			return no
@@ -326,20 +326,20 @@ func (p *Part) closing(all map[uint32]*held, number, page uint32) after {
 	}
 }
 
-func (p *Part) checkCreate(cmd *descriptors.Command) (after, *refusal) {
-	b := descriptors.Body[descriptors.CreateEndpointBody](cmd)
+func (p *Part) checkCreate(cmd *datasheet.Command) (after, *refusal) {
+	b := datasheet.Body[datasheet.CreateEndpointBody](cmd)
 	o := &p.owned
 	h := &held{kind: b.Kind}
 	send, okSend := p.vector(b.SendVector)
 	recv, okRecv := p.vector(b.RecvVector)
 	switch {
-	case b.Kind != descriptors.KindVI && b.Kind != descriptors.KindReceiveQueue:
+	case b.Kind != datasheet.KindVI && b.Kind != datasheet.KindReceiveQueue:
 		return nil, lacks(fieldKind)
 	case b.Options&^options != 0:
 		return nil, lacks(fieldOptions)
 	case uint32(len(o.endpoints)) >= p.limits.VIs:
 		return nil, full(0)
-	case b.SendLog2 > descriptors.MaxQueueLog2 || b.RecvLog2 > descriptors.MaxQueueLog2:
+	case b.SendLog2 > datasheet.MaxQueueLog2 || b.RecvLog2 > datasheet.MaxQueueLog2:
 		return nil, bad(0)
 	case !okSend:
 		return nil, bad(fieldSendVector)
@@ -347,16 +347,16 @@ func (p *Part) checkCreate(cmd *descriptors.Command) (after, *refusal) {
 		return nil, bad(fieldRecvVector)
 	}
 	b.SendVector, b.RecvVector = send, recv
-	no := p.place(h, &b.SendIOVA, descriptors.TokenSize<<b.SendLog2, vfio.DMARead, fieldSendIOVA)
-	if b.Options&descriptors.EndpointShares == 0 {
-		no = first(no, p.place(h, &b.RecvIOVA, descriptors.TokenSize<<b.RecvLog2, vfio.DMARead, fieldRecvIOVA))
+	no := p.place(h, &b.SendIOVA, datasheet.TokenSize<<b.SendLog2, vfio.DMARead, fieldSendIOVA)
+	if b.Options&datasheet.EndpointShares == 0 {
+		no = first(no, p.place(h, &b.RecvIOVA, datasheet.TokenSize<<b.RecvLog2, vfio.DMARead, fieldRecvIOVA))
 	} else if b.RecvIOVA>>32 != 0 || own(o.endpoints, uint32(b.RecvIOVA), fieldRecvIOVA) != nil {
 		no = first(no, bad(fieldRecvIOVA))
 	}
-	if b.SendCQ != descriptors.NoCQ {
+	if b.SendCQ != datasheet.NoCQ {
 		no = first(no, own(o.cqs, b.SendCQ, fieldSendCQ))
 	}
-	if b.RecvCQ != descriptors.NoCQ {
+	if b.RecvCQ != datasheet.NoCQ {
 		no = first(no, own(o.cqs, b.RecvCQ, fieldRecvCQ))
 	}
 	if no == nil {
@@ -365,28 +365,28 @@ func (p *Part) checkCreate(cmd *descriptors.Command) (after, *refusal) {
 	if no != nil {
 		return nil, no
 	}
-	return func(r *descriptors.AdminEntry, no *refusal) *refusal {
+	return func(r *datasheet.AdminEntry, no *refusal) *refusal {
 		if no != nil {
 			return no
 		}
-		number := descriptors.Reply[descriptors.EndpointCreated](r).Endpoint
+		number := datasheet.Reply[datasheet.EndpointCreated](r).Endpoint
 		h.take()
 		o.endpoints[number] = h
 		return p.open(number, false)
 	}, nil
 }
 
-func (p *Part) checkEndpoint(cmd *descriptors.Command) (after, *refusal) {
+func (p *Part) checkEndpoint(cmd *datasheet.Command) (after, *refusal) {
 	all := p.owned.endpoints
-	number := descriptors.Body[descriptors.EndpointBody](cmd).Endpoint // where all four have it
+	number := datasheet.Body[datasheet.EndpointBody](cmd).Endpoint // where all four have it
 	if no := own(all, number, fieldNumber); no != nil {
 		return nil, no
 	}
 	switch cmd.Opcode {
-	case descriptors.OpDestroyEndpoint:
+	case datasheet.OpDestroyEndpoint:
 		return p.closing(all, number, number), nil
-	case descriptors.OpModifyEndpoint:
-		b := descriptors.Body[descriptors.ModifyEndpointBody](cmd)
+	case datasheet.OpModifyEndpoint:
+		b := datasheet.Body[datasheet.ModifyEndpointBody](cmd)
 		if b.Options&^options != 0 {
 			return nil, lacks(fieldOptions)
 		}
@@ -395,11 +395,11 @@ func (p *Part) checkEndpoint(cmd *descriptors.Command) (after, *refusal) {
 	return nil, nil
 }
 
-func (p *Part) checkConnect(cmd *descriptors.Command) (after, *refusal) {
+func (p *Part) checkConnect(cmd *datasheet.Command) (after, *refusal) {
 	o := &p.owned
 	switch cmd.Opcode {
-	case descriptors.OpConnectWait:
-		name := descriptors.Body[descriptors.ConnectWaitBody](cmd).Local
+	case datasheet.OpConnectWait:
+		name := datasheet.Body[datasheet.ConnectWaitBody](cmd).Local
 		if int(name.Len) > len(name.Data) {
 			return nil, bad(fieldName)
 		}
@@ -407,23 +407,23 @@ func (p *Part) checkConnect(cmd *descriptors.Command) (after, *refusal) {
 		if !p.nic.name(name, p) {
 			return nil, full(fieldName)
 		}
-		return succeeded(func(r *descriptors.AdminEntry) {
+		return succeeded(func(r *datasheet.AdminEntry) {
 			for number := range o.connections {
 				if len(o.connections) < maxConnections {
 					break
 				}
 				delete(o.connections, number) // one that the client has left unanswered
 			}
-			o.connections[descriptors.Reply[descriptors.ConnectionReply](r).Connection] = struct{}{}
+			o.connections[datasheet.Reply[datasheet.ConnectionReply](r).Connection] = struct{}{}
 		}), nil
-	case descriptors.OpConnectAccept:
-		b := descriptors.Body[descriptors.ConnectAcceptBody](cmd)
+	case datasheet.OpConnectAccept:
+		b := datasheet.Body[datasheet.ConnectAcceptBody](cmd)
 		number := b.Connection
-		return succeeded(func(*descriptors.AdminEntry) { delete(o.connections, number) }),
+		return succeeded(func(*datasheet.AdminEntry) { delete(o.connections, number) }),
 			first(own(o.connections, number, fieldNumber), own(o.endpoints, b.Endpoint, fieldAcceptTarget))
-	case descriptors.OpConnectReject:
-		number := descriptors.Body[descriptors.ConnectRejectBody](cmd).Connection
-		return succeeded(func(*descriptors.AdminEntry) { delete(o.connections, number) }), own(o.connections, number, fieldNumber)
+	case datasheet.OpConnectReject:
+		number := datasheet.Body[datasheet.ConnectRejectBody](cmd).Connection
+		return succeeded(func(*datasheet.AdminEntry) { delete(o.connections, number) }), own(o.connections, number, fieldNumber)
 	}
-	return nil, own(o.endpoints, descriptors.Body[descriptors.ConnectRequestBody](cmd).Endpoint, fieldNumber)
+	return nil, own(o.endpoints, datasheet.Body[datasheet.ConnectRequestBody](cmd).Endpoint, fieldNumber)
 }

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -40,7 +40,7 @@ type NIC struct {
 	once   sync.Once
 
 	mu    sync.Mutex
-	names map[descriptors.Discriminator]*Part // who waits, or has waited, with it
+	names map[datasheet.Discriminator]*Part // who waits, or has waited, with it
 }
 
 // Open opens the NIC at an address such as pci:0000:03:00.0 or vfio-user:PATH. Errors are a *driver.Error.
@@ -49,7 +49,7 @@ func Open(ctx context.Context, address string, log *slog.Logger) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &NIC{nic: d, id: d.Identity(), log: log, failed: make(chan struct{}), names: map[descriptors.Discriminator]*Part{}}
+	n := &NIC{nic: d, id: d.Identity(), log: log, failed: make(chan struct{}), names: map[datasheet.Discriminator]*Part{}}
 	n.parts.Store(&[]*Part{})
 	d.OnEvent(n.event)
 	h, err := d.Health(ctx)
@@ -62,7 +62,7 @@ func Open(ctx context.Context, address string, log *slog.Logger) (*NIC, error) {
 }
 
 // MAC is the NIC's station, which is that of all its parts.
-func (n *NIC) MAC() descriptors.MAC { return n.id.MAC }
+func (n *NIC) MAC() datasheet.MAC { return n.id.MAC }
 
 // MTU is that of the NIC in bytes, with the wire header.
 func (n *NIC) MTU() int { return n.id.MTU }
@@ -101,12 +101,12 @@ func (n *NIC) Close() error {
 }
 
 // event passes an event on to those that it concerns.
-func (n *NIC) event(e descriptors.Event) {
-	if e.Code == descriptors.EventCatastrophic {
+func (n *NIC) event(e datasheet.Event) {
+	if e.Code == datasheet.EventCatastrophic {
 		n.broken(fmt.Errorf("the device says: %v, detail %#x", e.Code, e.Detail))
 		return
 	}
-	if e.Code == descriptors.EventLink {
+	if e.Code == datasheet.EventLink {
 		n.up.Store(e.Detail != 0)
 	}
 	for _, p := range *n.parts.Load() {
@@ -138,7 +138,7 @@ func (n *NIC) remove(p *Part) {
 
 // name gives a part the discriminator that it waits with, unless that is another part's. A part keeps it, so that no
 // other takes clients that come between two waits.
-func (n *NIC) name(d descriptors.Discriminator, p *Part) bool {
+func (n *NIC) name(d datasheet.Discriminator, p *Part) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	owner, known := n.names[d]

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // What a client may have at a time, besides VIs. Queues are two for each VI, and two more.
@@ -24,7 +24,7 @@ const (
 // held is an object of the device that a client has.
 type held struct {
 	windows []*window
-	kind    descriptors.Kind // of an endpoint
+	kind    datasheet.Kind // of an endpoint
 }
 
 // owned are the objects of a client, by their numbers in the device.
@@ -37,14 +37,14 @@ type owned struct {
 	// zero is the tag of the device in place of the client's tag 0, which others must not have too.
 	zero    uint32
 	hasZero bool
-	turns   map[descriptors.Opcode]chan struct{} // of commands that wait for the network
+	turns   map[datasheet.Opcode]chan struct{} // of commands that wait for the network
 }
 
 // begin makes everything new. mu is held, or nothing uses the part yet.
 func (p *Part) begin() {
 	p.owned = owned{ptags: map[uint32]struct{}{}, regions: map[uint32]*held{}, cqs: map[uint32]*held{}, endpoints: map[uint32]*held{},
-		connections: map[uint32]struct{}{}, turns: map[descriptors.Opcode]chan struct{}{}}
-	for _, op := range []descriptors.Opcode{descriptors.OpConnectWait, descriptors.OpConnectAccept, descriptors.OpConnectRequest} {
+		connections: map[uint32]struct{}{}, turns: map[datasheet.Opcode]chan struct{}{}}
+	for _, op := range []datasheet.Opcode{datasheet.OpConnectWait, datasheet.OpConnectAccept, datasheet.OpConnectRequest} {
 		p.owned.turns[op] = make(chan struct{}, maxWaits)
 	}
 	p.admin = adminQueue{outstanding: map[uint16]context.CancelFunc{}}
@@ -65,12 +65,12 @@ func (h *held) release() {
 
 // refusal is why a command is not carried out.
 type refusal struct {
-	result descriptors.Result
+	result datasheet.Result
 	field  uint16 // byte offset in the command; 0 for none
 }
 
 // execute has the device carry out a command.
-func (p *Part) execute(ctx context.Context, cmd *descriptors.Command) (*descriptors.AdminEntry, *refusal) {
+func (p *Part) execute(ctx context.Context, cmd *datasheet.Command) (*datasheet.AdminEntry, *refusal) {
 	reply, err := p.nic.nic.Execute(ctx, *cmd)
 	var no *driver.CommandError
 	switch {
@@ -81,12 +81,12 @@ func (p *Part) execute(ctx context.Context, cmd *descriptors.Command) (*descript
 	case ctx.Err() == nil:
 		p.nic.broken(err)
 	}
-	return nil, &refusal{descriptors.ResultAborted, 0}
+	return nil, &refusal{datasheet.ResultAborted, 0}
 }
 
-func command[B descriptors.CommandBody](op descriptors.Opcode, body B) *descriptors.Command {
-	cmd := &descriptors.Command{Opcode: op}
-	*descriptors.Body[B](cmd) = body
+func command[B datasheet.CommandBody](op datasheet.Opcode, body B) *datasheet.Command {
+	cmd := &datasheet.Command{Opcode: op}
+	*datasheet.Body[B](cmd) = body
 	return cmd
 }
 
@@ -101,7 +101,7 @@ func (p *Part) stop() (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bells.clear()
-	do := func(cmd *descriptors.Command) {
+	do := func(cmd *datasheet.Command) {
 		if p.nic.isBroken() {
 			return
 		}
@@ -112,30 +112,30 @@ func (p *Part) stop() (err error) {
 	o := &p.owned
 	for number := range o.connections {
 		// It may be void by now.
-		_, _ = p.execute(context.Background(), command(descriptors.OpConnectReject, descriptors.ConnectRejectBody{Connection: number}))
+		_, _ = p.execute(context.Background(), command(datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: number}))
 	}
 	// Those that share a receive queue go before it.
 	queuesLast := func(a, b uint32) int {
 		return int(o.endpoints[a].kind) - int(o.endpoints[b].kind)
 	}
 	for _, number := range slices.SortedFunc(maps.Keys(o.endpoints), queuesLast) {
-		do(command(descriptors.OpDisconnect, descriptors.EndpointBody{Endpoint: number}))
-		do(command(descriptors.OpDestroyEndpoint, descriptors.EndpointBody{Endpoint: number}))
+		do(command(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: number}))
+		do(command(datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: number}))
 		o.endpoints[number].release()
 	}
 	for number, h := range o.cqs {
-		do(command(descriptors.OpDestroyCQ, descriptors.CQBody{CQ: number}))
+		do(command(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: number}))
 		h.release()
 	}
 	for handle, h := range o.regions {
-		do(command(descriptors.OpDeregisterMemory, descriptors.MemoryBody{Handle: handle}))
+		do(command(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle}))
 		h.release()
 	}
 	for ptag := range o.ptags {
-		do(command(descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: ptag}))
+		do(command(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: ptag}))
 	}
 	if o.hasZero {
-		do(command(descriptors.OpDestroyPtag, descriptors.PtagBody{Ptag: o.zero}))
+		do(command(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: o.zero}))
 	}
 	if err != nil {
 		p.nic.broken(err)

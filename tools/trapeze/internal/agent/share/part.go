@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -60,7 +60,7 @@ func (n *NIC) Part(l Limits) (*Part, error) {
 	p := &Part{nic: n, limits: l, file: -1, gone: make(chan struct{}), bells: bells{pages: map[uint32]*page{}}}
 	p.life, p.end = context.WithCancel(context.Background())
 	for i := range vectors {
-		p.irqs.fds[i], p.real[i] = -1, descriptors.NoVector
+		p.irqs.fds[i], p.real[i] = -1, datasheet.NoVector
 	}
 	p.config = n.config()
 	p.begin()
@@ -76,8 +76,8 @@ func (n *NIC) Part(l Limits) (*Part, error) {
 
 // doorbellSize is the size of BAR2: one page for each number of the device's.
 func (n *NIC) doorbellSize() uint64 {
-	size := uint64(descriptors.PageSize)
-	for size < (uint64(n.id.MaxEndpoints)+uint64(n.id.MaxCQs))*descriptors.PageSize {
+	size := uint64(datasheet.PageSize)
+	for size < (uint64(n.id.MaxEndpoints)+uint64(n.id.MaxCQs))*datasheet.PageSize {
 		size *= 2
 	}
 	return size
@@ -110,9 +110,9 @@ func (n *NIC) config() []byte {
 	const revision, subsystem = 0x08, 0x2c
 	le.PutUint16(b, n.id.PCI.Vendor)
 	le.PutUint16(b[2:], n.id.PCI.Device)
-	le.PutUint32(b[revision:], descriptors.PCIClass<<8|uint32(descriptors.PCIRevision))
-	le.PutUint16(b[subsystem:], descriptors.PCISubsystemVendorID)
-	le.PutUint16(b[subsystem+2:], descriptors.PCISubsystemID)
+	le.PutUint32(b[revision:], datasheet.PCIClass<<8|uint32(datasheet.PCIRevision))
+	le.PutUint16(b[subsystem:], datasheet.PCISubsystemVendorID)
+	le.PutUint16(b[subsystem+2:], datasheet.PCISubsystemID)
 	return b
 }
 
@@ -155,9 +155,9 @@ func (p *Part) Info() vfio.Info {
 func (p *Part) Region(index int) (vfio.RegionInfo, error) {
 	r := vfio.RegionInfo{Index: index}
 	switch index {
-	case descriptors.BARRegisters:
-		r.Size, r.Flags = descriptors.BAR0Size, vfio.RegionRead|vfio.RegionWrite
-	case descriptors.BARDoorbells:
+	case datasheet.BARRegisters:
+		r.Size, r.Flags = datasheet.BAR0Size, vfio.RegionRead|vfio.RegionWrite
+	case datasheet.BARDoorbells:
 		r.Size, r.Flags = p.nic.doorbellSize(), vfio.RegionRead|vfio.RegionWrite|vfio.RegionMmap
 	case vfio.RegionConfig:
 		r.Size, r.Flags = uint64(len(p.config)), vfio.RegionRead|vfio.RegionWrite
@@ -202,7 +202,7 @@ func (p *Part) ReadRegion(index int, offset uint64, b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch index {
-	case descriptors.BARRegisters:
+	case datasheet.BARRegisters:
 		v := ^uint32(0)
 		if len(b) == 4 && offset%4 == 0 {
 			v = p.register(uint32(offset))
@@ -210,7 +210,7 @@ func (p *Part) ReadRegion(index int, offset uint64, b []byte) error {
 		for i := range b {
 			b[i] = byte(v >> (8 * (i % 4)))
 		}
-	case descriptors.BARDoorbells:
+	case datasheet.BARDoorbells:
 		copy(b, p.bells.bar[offset:])
 	case vfio.RegionConfig:
 		copy(b, p.config[offset:])
@@ -224,11 +224,11 @@ func (p *Part) WriteRegion(index int, offset uint64, b []byte) error {
 		return err
 	}
 	switch index {
-	case descriptors.BARRegisters:
+	case datasheet.BARRegisters:
 		if len(b) == 4 && offset%4 == 0 {
 			return p.setRegister(uint32(offset), binary.LittleEndian.Uint32(b))
 		}
-	case descriptors.BARDoorbells:
+	case datasheet.BARDoorbells:
 		// A client that has not mapped it, and marks nothing.
 		copy(p.bells.bar[offset:], b)
 	case vfio.RegionConfig:
@@ -284,13 +284,13 @@ func (p *Part) raise(vector uint16) {
 
 // vector is the vector of the device in place of one of the client. mu is held.
 func (p *Part) vector(of uint16) (v uint16, ok bool) {
-	if of == descriptors.NoVector {
+	if of == datasheet.NoVector {
 		return of, true
 	}
 	if of >= vectors {
 		return 0, false
 	}
-	if p.real[of] == descriptors.NoVector {
+	if p.real[of] == datasheet.NoVector {
 		var leave func()
 		p.real[of], leave = p.nic.nic.OnInterrupt(func() { p.raise(of) })
 		p.leaves = append(p.leaves, leave)
@@ -300,7 +300,7 @@ func (p *Part) vector(of uint16) (v uint16, ok bool) {
 
 // RegionFile is described at vfiouser.ServedDevice.
 func (p *Part) RegionFile(index int) (fd int, offset uint64, err error) {
-	if index != descriptors.BARDoorbells {
+	if index != datasheet.BARDoorbells {
 		return -1, 0, fmt.Errorf("%w: index %d", vfio.ErrNotMappable, index)
 	}
 	return p.file, 0, nil

@@ -3,20 +3,20 @@ package share
 import (
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // features are those of a device that its parts have too: none that needs device memory, programs, or frames that are
 // not Trapeze's. A part's doorbells are memory.
-const features = descriptors.FeatureReliableDelivery | descriptors.FeatureReliableReception | descriptors.FeatureRDMAWrite |
-	descriptors.FeatureRDMARead | descriptors.FeatureInline | descriptors.FeatureReceiveQueue
+const features = datasheet.FeatureReliableDelivery | datasheet.FeatureReliableReception | datasheet.FeatureRDMAWrite |
+	datasheet.FeatureRDMARead | datasheet.FeatureInline | datasheet.FeatureReceiveQueue
 
 // blocks are the register blocks of a part, in the order of the chain.
 var blocks = [...]struct{ kind, offset, size uint32 }{
-	{descriptors.BlockIdentity, descriptors.IdentityOffset, descriptors.IdentitySize},
-	{descriptors.BlockHealth, descriptors.HealthOffset, descriptors.HealthSize},
-	{descriptors.BlockAdmin, descriptors.AdminOffset, descriptors.AdminSize},
-	{descriptors.BlockInterrupt, descriptors.InterruptOffset, descriptors.InterruptSize},
+	{datasheet.BlockIdentity, datasheet.IdentityOffset, datasheet.IdentitySize},
+	{datasheet.BlockHealth, datasheet.HealthOffset, datasheet.HealthSize},
+	{datasheet.BlockAdmin, datasheet.AdminOffset, datasheet.AdminSize},
+	{datasheet.BlockInterrupt, datasheet.InterruptOffset, datasheet.InterruptSize},
 }
 
 // register reads a register of BAR0: all ones where there is none. mu is held.
@@ -26,24 +26,24 @@ func (p *Part) register(offset uint32) uint32 {
 			continue
 		}
 		switch reg := uint64(offset - b.offset); reg {
-		case descriptors.BlockRegType:
+		case datasheet.BlockRegType:
 			return b.kind
-		case descriptors.BlockRegVersion:
-			return descriptors.BlockVersion1
-		case descriptors.BlockRegNext:
+		case datasheet.BlockRegVersion:
+			return datasheet.BlockVersion1
+		case datasheet.BlockRegNext:
 			if i+1 < len(blocks) {
 				return blocks[i+1].offset
 			}
 			return 0
-		case descriptors.BlockRegSize:
+		case datasheet.BlockRegSize:
 			return b.size
 		default:
 			switch b.kind {
-			case descriptors.BlockIdentity:
+			case datasheet.BlockIdentity:
 				return p.identity(reg)
-			case descriptors.BlockHealth:
+			case datasheet.BlockHealth:
 				return p.health(reg)
-			case descriptors.BlockAdmin:
+			case datasheet.BlockAdmin:
 				return p.admin.register(reg)
 			}
 			return interrupts(reg)
@@ -58,40 +58,40 @@ func log2(n int) uint32 { return uint32(bits.Len(uint(n)) - 1) }
 // many objects as it may is refused the next one.
 func (p *Part) identity(reg uint64) uint32 {
 	id := &p.nic.id
-	has := id.Features&features | descriptors.FeatureDoorbellMarks
+	has := id.Features&features | datasheet.FeatureDoorbellMarks
 	switch reg {
-	case descriptors.RegMagic:
-		return descriptors.Magic
-	case descriptors.RegDeviceVersion:
+	case datasheet.RegMagic:
+		return datasheet.Magic
+	case datasheet.RegDeviceVersion:
 		return id.DeviceVersion
-	case descriptors.RegFeaturesLow:
+	case datasheet.RegFeaturesLow:
 		return uint32(has)
-	case descriptors.RegFeaturesHigh:
+	case datasheet.RegFeaturesHigh:
 		return uint32(has >> 32)
-	case descriptors.RegMaxEndpoints:
+	case datasheet.RegMaxEndpoints:
 		return id.MaxEndpoints
-	case descriptors.RegMaxCQs:
+	case datasheet.RegMaxCQs:
 		return id.MaxCQs
-	case descriptors.RegMaxRegions:
+	case datasheet.RegMaxRegions:
 		return min(id.MaxRegions, maxRegions)
-	case descriptors.RegMaxPtags:
+	case datasheet.RegMaxPtags:
 		return min(id.MaxPtags, maxPtags)
-	case descriptors.RegMaxQueueLog2:
+	case datasheet.RegMaxQueueLog2:
 		return log2(id.MaxQueueDepth)
-	case descriptors.RegMaxCQLog2:
+	case datasheet.RegMaxCQLog2:
 		return log2(max(1, id.MaxCQEntries))
-	case descriptors.RegMaxSegments:
+	case datasheet.RegMaxSegments:
 		return uint32(id.MaxSegments)
-	case descriptors.RegMaxTransfer:
+	case datasheet.RegMaxTransfer:
 		return id.MaxTransfer
-	case descriptors.RegMTU:
+	case datasheet.RegMTU:
 		return uint32(id.MTU)
-	case descriptors.RegMACLow:
+	case datasheet.RegMACLow:
 		return uint32(id.MAC[0]) | uint32(id.MAC[1])<<8 | uint32(id.MAC[2])<<16 | uint32(id.MAC[3])<<24
-	case descriptors.RegMACHigh:
+	case datasheet.RegMACHigh:
 		return uint32(id.MAC[4]) | uint32(id.MAC[5])<<8
-	case descriptors.RegPageSizeLog2:
-		return log2(descriptors.PageSize)
+	case datasheet.RegPageSizeLog2:
+		return log2(datasheet.PageSize)
 	}
 	return 0
 }
@@ -99,25 +99,25 @@ func (p *Part) identity(reg uint64) uint32 {
 func (p *Part) health(reg uint64) uint32 {
 	a := &p.admin
 	switch reg {
-	case descriptors.RegStatus:
+	case datasheet.RegStatus:
 		if p.nic.isBroken() {
 			return ^uint32(0) // the device is gone
 		}
-		s := descriptors.DeviceReady
-		if a.fault != descriptors.FaultNone {
-			s |= descriptors.DeviceFatal
+		s := datasheet.DeviceReady
+		if a.fault != datasheet.FaultNone {
+			s |= datasheet.DeviceFatal
 		}
 		if p.nic.up.Load() {
-			s |= descriptors.DeviceLinkUp
+			s |= datasheet.DeviceLinkUp
 		}
 		return s
-	case descriptors.RegFault:
+	case datasheet.RegFault:
 		return a.fault
-	case descriptors.RegFaultDetail:
+	case datasheet.RegFaultDetail:
 		return a.faultDetail
-	case descriptors.RegResetCount:
+	case datasheet.RegResetCount:
 		return p.resets
-	case descriptors.RegHeartbeat:
+	case datasheet.RegHeartbeat:
 		return uint32(p.nic.relay.turns.Load())
 	}
 	return 0
@@ -125,29 +125,29 @@ func (p *Part) health(reg uint64) uint32 {
 
 func interrupts(reg uint64) uint32 {
 	switch reg {
-	case descriptors.RegVectors:
+	case datasheet.RegVectors:
 		return vectors
-	case descriptors.RegTableOffset:
-		return descriptors.MSIXTableOffset
-	case descriptors.RegPBAOffset:
-		return descriptors.MSIXPBAOffset
+	case datasheet.RegTableOffset:
+		return datasheet.MSIXTableOffset
+	case datasheet.RegPBAOffset:
+		return datasheet.MSIXPBAOffset
 	}
 	return 0
 }
 
 // setRegister writes a register of BAR0. What cannot be written is ignored.
 func (p *Part) setRegister(offset, v uint32) error {
-	if offset == descriptors.HealthOffset+uint32(descriptors.RegControl) {
-		if v&descriptors.ControlReset == 0 {
+	if offset == datasheet.HealthOffset+uint32(datasheet.RegControl) {
+		if v&datasheet.ControlReset == 0 {
 			return nil
 		}
 		return p.stop()
 	}
-	if offset < descriptors.AdminOffset || offset-descriptors.AdminOffset >= descriptors.AdminSize {
+	if offset < datasheet.AdminOffset || offset-datasheet.AdminOffset >= datasheet.AdminSize {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.setAdmin(uint64(offset-descriptors.AdminOffset), v)
+	p.setAdmin(uint64(offset-datasheet.AdminOffset), v)
 	return nil
 }

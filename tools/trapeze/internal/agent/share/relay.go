@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/buserror"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // bellOffsets are the doorbells of an endpoint's page, producer indexes first. A completion queue has the first place
 // only, for its arm word.
-var bellOffsets = [...]uint64{descriptors.DoorbellSend, descriptors.DoorbellRecv, descriptors.DoorbellSendArm, descriptors.DoorbellRecvArm}
+var bellOffsets = [...]uint64{datasheet.DoorbellSend, datasheet.DoorbellRecv, datasheet.DoorbellSendArm, datasheet.DoorbellRecvArm}
 
 const firstArm = 2
 
@@ -81,15 +81,15 @@ func (b *bells) open(n *NIC, number uint32, queue bool) error {
 	g := &page{number: number, queue: queue}
 	offsets := bellOffsets[:]
 	if queue {
-		offsets = []uint64{descriptors.DoorbellCQArm}
+		offsets = []uint64{datasheet.DoorbellCQArm}
 	}
-	at := uint64(number) * descriptors.PageSize
+	at := uint64(number) * datasheet.PageSize
 	for _, offset := range offsets {
 		ring, err := n.nic.Doorbell(at + offset)
 		if err != nil {
 			return err
 		}
-		word := descriptors.IndexAt(b.bar[at+offset:])
+		word := datasheet.IndexAt(b.bar[at+offset:])
 		atomic.StoreUint32(word, 0)
 		g.words, g.ring = append(g.words, word), append(g.ring, ring)
 	}
@@ -123,7 +123,7 @@ func (b *bells) look() (any bool, err error) {
 	if len(b.pages) == 0 {
 		return false, nil
 	}
-	if b.all || atomic.LoadUint32(descriptors.IndexAt(b.bar[descriptors.MarksOn:])) == 0 {
+	if b.all || atomic.LoadUint32(datasheet.IndexAt(b.bar[datasheet.MarksOn:])) == 0 {
 		b.all = false
 		for _, g := range b.pages {
 			rang, err := g.look()
@@ -134,13 +134,13 @@ func (b *bells) look() (any bool, err error) {
 		return any, nil
 	}
 	// As SPEC 3.4 says: a group is cleared before its marks, and a mark before the doorbells.
-	const groups = descriptors.MarkCount / descriptors.MarksPerGroup
+	const groups = datasheet.MarkCount / datasheet.MarksPerGroup
 	left := pagesInTurn
 	for range groups / 4 {
 		if b.group += 4; b.group >= groups {
 			b.group = 0
 		}
-		word := descriptors.IndexAt(b.bar[descriptors.MarkGroups+b.group:])
+		word := datasheet.IndexAt(b.bar[datasheet.MarkGroups+b.group:])
 		for set := atomic.LoadUint32(word); set != 0; {
 			k := bits.TrailingZeros32(set) / 8
 			atomic.AndUint32(word, ^(uint32(0xff) << (8 * k)))
@@ -155,13 +155,13 @@ func (b *bells) look() (any bool, err error) {
 }
 
 func (b *bells) lookGroup(group int, left *int) (any bool, err error) {
-	first := uint64(group) * descriptors.MarksPerGroup
-	pages := uint64(len(b.bar)) / descriptors.PageSize
-	for i := uint64(0); i < descriptors.MarksPerGroup; i += 4 {
-		for marked := descriptors.TakeMarks(b.bar, descriptors.MarkBase+first+i); marked != 0; {
+	first := uint64(group) * datasheet.MarksPerGroup
+	pages := uint64(len(b.bar)) / datasheet.PageSize
+	for i := uint64(0); i < datasheet.MarksPerGroup; i += 4 {
+		for marked := datasheet.TakeMarks(b.bar, datasheet.MarkBase+first+i); marked != 0; {
 			k := bits.TrailingZeros32(marked) / 8
 			marked &^= 0xff << (8 * k)
-			for at := first + i + uint64(k); at < pages; at += descriptors.MarkCount {
+			for at := first + i + uint64(k); at < pages; at += datasheet.MarkCount {
 				if g := b.pages[uint32(at)]; g != nil {
 					rang, err := g.look()
 					if any = any || rang; err != nil {
@@ -266,9 +266,9 @@ func (b *bells) clear() {
 	}
 	slices.Sort(used)
 	for _, number := range used {
-		at := uint64(number) * descriptors.PageSize
-		for offset := uint64(0); offset < descriptors.PageSize; offset += 4 {
-			atomic.StoreUint32(descriptors.IndexAt(b.bar[at+offset:]), 0)
+		at := uint64(number) * datasheet.PageSize
+		for offset := uint64(0); offset < datasheet.PageSize; offset += 4 {
+			atomic.StoreUint32(datasheet.IndexAt(b.bar[at+offset:]), 0)
 		}
 	}
 	clear(b.pages)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // linkSunATM is LINKTYPE_SUNATM: PDUs of AAL5 behind a header that says which channel
@@ -46,7 +46,7 @@ type channel struct {
 	direction       Direction
 	vpi             uint8
 	vci             uint16
-	source, station descriptors.MAC // zero where nothing is known of stations
+	source, station datasheet.MAC // zero where nothing is known of stations
 }
 
 // partial is a PDU whose last cell has not come.
@@ -80,12 +80,12 @@ func NewCellWriter(w io.Writer, f Format, s Source, application string) (*CellWr
 // looked at once. Errors are those of the file.
 func (c *CellWriter) Frame(at time.Time, d Direction, frame []byte) error {
 	frame = c.frame[:copy(c.frame, frame)]
-	h := descriptors.HeaderAt(frame)
-	if h == nil || h.EtherType != descriptors.EtherType || h.Version != descriptors.WireVersion || h.Type != descriptors.FrameCells {
+	h := datasheet.HeaderAt(frame)
+	if h == nil || h.EtherType != datasheet.EtherType || h.Version != datasheet.WireVersion || h.Type != datasheet.FrameCells {
 		return nil
 	}
-	payload := frame[descriptors.HeaderSize:]
-	all := descriptors.CellsAt(payload[:min(int(h.Length), len(payload))]) // Ethernet fills frames up
+	payload := frame[datasheet.HeaderSize:]
+	all := datasheet.CellsAt(payload[:min(int(h.Length), len(payload))]) // Ethernet fills frames up
 	for i := range all {
 		b := [cells.HeaderSize]byte{all[i].Header[0], all[i].Header[1], all[i].Header[2], all[i].Header[3], all[i].HEC}
 		head, err := cells.ParseHeader(&b)

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 )
 
@@ -168,10 +168,10 @@ func TestEndless(t *testing.T) {
 
 // trapezeFrame is a frame of cells from a station to another.
 func trapezeFrame(from, to byte, all []cell) []byte {
-	b := make([]byte, descriptors.HeaderSize+len(all)*descriptors.CellSize)
-	*descriptors.HeaderAt(b) = descriptors.Header{Source: descriptors.MAC{2, 5: from}, Destination: descriptors.MAC{2, 5: to},
-		EtherType: descriptors.EtherType, Version: descriptors.WireVersion, Type: descriptors.FrameCells, Length: uint16(len(all) * descriptors.CellSize)}
-	on := descriptors.CellsAt(b[descriptors.HeaderSize:])
+	b := make([]byte, datasheet.HeaderSize+len(all)*datasheet.CellSize)
+	*datasheet.HeaderAt(b) = datasheet.Header{Source: datasheet.MAC{2, 5: from}, Destination: datasheet.MAC{2, 5: to},
+		EtherType: datasheet.EtherType, Version: datasheet.WireVersion, Type: datasheet.FrameCells, Length: uint16(len(all) * datasheet.CellSize)}
+	on := datasheet.CellsAt(b[datasheet.HeaderSize:])
 	for i, c := range all {
 		var h [cells.HeaderSize]byte
 		c.header.Put(&h)
@@ -200,9 +200,9 @@ func TestTsharkReadsFrames(t *testing.T) {
 	frame(capture.Sent, trapezeFrame(1, 3, other[:2]))
 	// What is not for the file: nothing, text, another type, half a cell, a header with a wrong bit.
 	data, flipped := trapezeFrame(1, 2, one[3:]), trapezeFrame(1, 2, one[3:])
-	descriptors.HeaderAt(data).Type = descriptors.FrameData
-	descriptors.CellsAt(flipped[descriptors.HeaderSize:])[0].Header[2] ^= 1
-	for _, p := range [][]byte{nil, pattern(300), data, trapezeFrame(1, 2, one[3:])[:descriptors.HeaderSize+descriptors.CellSize/2], flipped[:descriptors.HeaderSize+descriptors.CellSize]} {
+	datasheet.HeaderAt(data).Type = datasheet.FrameData
+	datasheet.CellsAt(flipped[datasheet.HeaderSize:])[0].Header[2] ^= 1
+	for _, p := range [][]byte{nil, pattern(300), data, trapezeFrame(1, 2, one[3:])[:datasheet.HeaderSize+datasheet.CellSize/2], flipped[:datasheet.HeaderSize+datasheet.CellSize]} {
 		frame(capture.Sent, p)
 	}
 	frame(capture.Sent, append(trapezeFrame(1, 2, one[3:]), 0, 0, 0)) // filled up
@@ -275,7 +275,7 @@ func FuzzFrame(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if w.PDUs() > 2*uint64(len(p)/descriptors.CellSize) || w.Damaged() > w.PDUs() {
+		if w.PDUs() > 2*uint64(len(p)/datasheet.CellSize) || w.Damaged() > w.PDUs() {
 			t.Fatalf("%d PDUs, %d damaged, of %d bytes", w.PDUs(), w.Damaged(), len(p))
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Frame is a frame that carries cells, or says stop or start.
@@ -75,7 +75,7 @@ type Totals struct {
 
 // circuit is a channel of one connection: a later one with the same number has another tag.
 type circuit struct {
-	source, destination descriptors.MAC
+	source, destination datasheet.MAC
 	vpi                 uint8
 	vci                 uint16
 	tag                 [3]byte
@@ -108,23 +108,23 @@ func (d *Dissector) Totals() Totals { return d.totals }
 // reports whether it is about cells; others are left to others.
 func (d *Dissector) Frame(frame []byte) (f Frame, about bool) {
 	if d.frame == nil {
-		d.frame = make([]byte, descriptors.MaxMTU)
+		d.frame = make([]byte, datasheet.MaxMTU)
 	}
 	frame = d.frame[:copy(d.frame, frame)]
-	h := descriptors.HeaderAt(frame)
-	if h == nil || h.EtherType != descriptors.EtherType || h.Version != descriptors.WireVersion {
+	h := datasheet.HeaderAt(frame)
+	if h == nil || h.EtherType != datasheet.EtherType || h.Version != datasheet.WireVersion {
 		return f, false
 	}
 	f = Frame{Type: h.Type.String(), Source: h.Source.String(), Destination: h.Destination.String(),
 		SourceEndpoint: h.SourceEndpoint, DestinationEndpoint: h.DestinationEndpoint, PSN: h.PSN}
 	switch h.Type {
-	case descriptors.FrameCellStop:
+	case datasheet.FrameCellStop:
 		d.totals.Stops++
-	case descriptors.FrameCellStart:
+	case datasheet.FrameCellStart:
 		d.totals.Starts++
-	case descriptors.FrameCells:
+	case datasheet.FrameCells:
 		d.totals.Frames++
-		d.cells(&f, h, frame[descriptors.HeaderSize:])
+		d.cells(&f, h, frame[datasheet.HeaderSize:])
 	default:
 		return Frame{}, false
 	}
@@ -135,25 +135,25 @@ func (d *Dissector) Frame(frame []byte) (f Frame, about bool) {
 }
 
 // cells describes the cells of a frame.
-func (d *Dissector) cells(f *Frame, h *descriptors.Header, payload []byte) {
+func (d *Dissector) cells(f *Frame, h *datasheet.Header, payload []byte) {
 	said := int(h.Length)
 	switch {
-	case h.Flags&descriptors.FrameReference != 0: // what follows are no cells
+	case h.Flags&datasheet.FrameReference != 0: // what follows are no cells
 		f.Malformed = "cells by reference"
 		return
 	case said > len(payload):
 		f.Malformed = fmt.Sprintf("cut off: %d bytes of %d", len(payload), said)
-	case said == 0 || said%descriptors.CellSize != 0:
-		f.Malformed = fmt.Sprintf("%d bytes, no whole cells of %d", said, descriptors.CellSize)
+	case said == 0 || said%datasheet.CellSize != 0:
+		f.Malformed = fmt.Sprintf("%d bytes, no whole cells of %d", said, datasheet.CellSize)
 	}
-	all := descriptors.CellsAt(payload[:min(said, len(payload))])
+	all := datasheet.CellsAt(payload[:min(said, len(payload))])
 	for i := range all {
 		f.Cells = append(f.Cells, d.cell(h, &all[i]))
 	}
 }
 
 // cell describes a cell, and puts it to its PDU.
-func (d *Dissector) cell(h *descriptors.Header, on *descriptors.Cell) Cell {
+func (d *Dissector) cell(h *datasheet.Header, on *datasheet.Cell) Cell {
 	d.totals.Cells++
 	b := [cells.HeaderSize]byte{on.Header[0], on.Header[1], on.Header[2], on.Header[3], on.HEC}
 	head, err := cells.ParseHeader(&b)

@@ -7,20 +7,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
 )
 
 // pdu cuts n bytes into cells of a channel.
-func pdu(t testing.TB, vci uint16, n int) (out []descriptors.Cell) {
+func pdu(t testing.TB, vci uint16, n int) (out []datasheet.Cell) {
 	t.Helper()
 	var c cells.Cutter
 	if err := c.Start(n, 0); err != nil {
 		t.Fatal(err)
 	}
 	for c.Active() {
-		var one descriptors.Cell
+		var one datasheet.Cell
 		used, last := c.Next()
 		for i := range used {
 			one.Payload[i] = byte(n + i + len(out))
@@ -35,7 +35,7 @@ func pdu(t testing.TB, vci uint16, n int) (out []descriptors.Cell) {
 	return out
 }
 
-func headed(c descriptors.Cell, h cells.Header) descriptors.Cell {
+func headed(c datasheet.Cell, h cells.Header) datasheet.Cell {
 	var b [cells.HeaderSize]byte
 	h.Put(&b)
 	copy(c.Header[:], b[:4])
@@ -44,12 +44,12 @@ func headed(c descriptors.Cell, h cells.Header) descriptors.Cell {
 }
 
 // frame is one from a station to another.
-func frame(kind descriptors.FrameType, from, to byte, all ...descriptors.Cell) []byte {
-	b := make([]byte, descriptors.HeaderSize+len(all)*descriptors.CellSize)
-	*descriptors.HeaderAt(b) = descriptors.Header{Source: descriptors.MAC{2, 5: from}, Destination: descriptors.MAC{2, 5: to},
-		EtherType: descriptors.EtherType, Version: descriptors.WireVersion, Type: kind, Length: uint16(len(all) * descriptors.CellSize),
+func frame(kind datasheet.FrameType, from, to byte, all ...datasheet.Cell) []byte {
+	b := make([]byte, datasheet.HeaderSize+len(all)*datasheet.CellSize)
+	*datasheet.HeaderAt(b) = datasheet.Header{Source: datasheet.MAC{2, 5: from}, Destination: datasheet.MAC{2, 5: to},
+		EtherType: datasheet.EtherType, Version: datasheet.WireVersion, Type: kind, Length: uint16(len(all) * datasheet.CellSize),
 		SourceEndpoint: 3, DestinationEndpoint: 5, PSN: 9}
-	copy(descriptors.CellsAt(b[descriptors.HeaderSize:]), all)
+	copy(datasheet.CellsAt(b[datasheet.HeaderSize:]), all)
 	return b
 }
 
@@ -70,7 +70,7 @@ func TestCells(t *testing.T) {
 	a, b := pdu(t, 7, 100), pdu(t, 4095, 40)
 	flipped := pdu(t, 8, 10)
 	flipped[0].Header[3] ^= 2
-	f := described(t, d, append(frame(descriptors.FrameCells, 1, 2, a[0], b[0], a[1], flipped[0]), 0, 0, 0)) // filled up
+	f := described(t, d, append(frame(datasheet.FrameCells, 1, 2, a[0], b[0], a[1], flipped[0]), 0, 0, 0)) // filled up
 	got := f.String()
 	for _, want := range []string{
 		"cells, endpoint 3 > 5, PSN 9, cells: 4\n    channel 7, PTI 0, HEC right\n    channel 4095, PTI 1, end of PDU, HEC right; AAL5: 40 bytes, UU 0, CPI 0, CRC ",
@@ -80,16 +80,16 @@ func TestCells(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	f = described(t, d, frame(descriptors.FrameCells, 1, 2, a[2]))
+	f = described(t, d, frame(datasheet.FrameCells, 1, 2, a[2]))
 	if p := f.Cells[0].PDU; p == nil || p.State != dissect.Right || p.Length != 100 || p.Cells != 3 || p.CRC == 0 {
 		t.Errorf("%+v", f)
 	}
 	marked := headed(b[0], cells.Header{VPI: 2, VCI: 4095, PTI: cells.PTILast | cells.PTICongested, CLP: true})
-	if got := described(t, d, frame(descriptors.FrameCells, 1, 2, marked)).String(); !strings.Contains(got, "channel 4095, VPI 2, PTI 3, CLP, end of PDU, HEC right; AAL5: 40 bytes") {
+	if got := described(t, d, frame(datasheet.FrameCells, 1, 2, marked)).String(); !strings.Contains(got, "channel 4095, VPI 2, PTI 3, CLP, end of PDU, HEC right; AAL5: 40 bytes") {
 		t.Error(got)
 	}
 	oam := headed(b[0], cells.Header{VCI: 4095, PTI: 5})
-	if c := described(t, d, frame(descriptors.FrameCells, 1, 2, oam)).Cells[0]; c.PDU != nil || c.Last || !c.HEC || c.PTI != 5 {
+	if c := described(t, d, frame(datasheet.FrameCells, 1, 2, oam)).Cells[0]; c.PDU != nil || c.Last || !c.HEC || c.PTI != 5 {
 		t.Errorf("%+v", c)
 	}
 	want := dissect.Totals{Frames: 4, Cells: 7, WrongHEC: 1, PDUs: 3}
@@ -103,7 +103,7 @@ func TestStates(t *testing.T) {
 	whole := pdu(t, 7, 200)
 	damaged := pdu(t, 7, 200)
 	damaged[1].Payload[5] ^= 1
-	aborted := make([]descriptors.Cell, 1)
+	aborted := make([]datasheet.Cell, 1)
 	{
 		// A PDU of length zero whose CRC is right.
 		p := &aborted[0].Payload
@@ -114,7 +114,7 @@ func TestStates(t *testing.T) {
 	joined := append(pdu(t, 7, 40), whole...) // which has one cell more than its length
 	joined[0] = headed(joined[0], cells.Header{VCI: 7})
 	for name, c := range map[string]struct {
-		before, of []descriptors.Cell
+		before, of []datasheet.Cell
 		want       dissect.State
 	}{
 		"whole":                  {nil, whole, dissect.Right},
@@ -128,8 +128,8 @@ func TestStates(t *testing.T) {
 	} {
 		d := dissect.New()
 		var last dissect.Frame
-		for _, cell := range append(append([]descriptors.Cell{}, c.before...), c.of...) {
-			last = described(t, d, frame(descriptors.FrameCells, 1, 2, cell))
+		for _, cell := range append(append([]datasheet.Cell{}, c.before...), c.of...) {
+			last = described(t, d, frame(datasheet.FrameCells, 1, 2, cell))
 		}
 		if p := last.Cells[0].PDU; p == nil || p.State != c.want {
 			t.Errorf("%s: %+v", name, p)
@@ -148,8 +148,8 @@ func TestConnections(t *testing.T) {
 	}
 	var last dissect.Frame
 	for _, b := range [][]byte{
-		frame(descriptors.FrameCells, 1, 2, all[0], tagged[0]), frame(descriptors.FrameCells, 3, 2, all[0]),
-		frame(descriptors.FrameCells, 1, 2, tagged[1], all[1]), frame(descriptors.FrameCells, 3, 2, all[1]),
+		frame(datasheet.FrameCells, 1, 2, all[0], tagged[0]), frame(datasheet.FrameCells, 3, 2, all[0]),
+		frame(datasheet.FrameCells, 1, 2, tagged[1], all[1]), frame(datasheet.FrameCells, 3, 2, all[1]),
 	} {
 		last = described(t, d, b)
 	}
@@ -161,19 +161,19 @@ func TestConnections(t *testing.T) {
 // TestStopStart: flow control is named, and what is not about cells is left to others.
 func TestStopStart(t *testing.T) {
 	d := dissect.New()
-	for kind, want := range map[descriptors.FrameType]string{
-		descriptors.FrameCellStop:  "cell stop, endpoint 3 > 5",
-		descriptors.FrameCellStart: "cell start, endpoint 3 > 5",
+	for kind, want := range map[datasheet.FrameType]string{
+		datasheet.FrameCellStop:  "cell stop, endpoint 3 > 5",
+		datasheet.FrameCellStart: "cell start, endpoint 3 > 5",
 	} {
 		if got := described(t, d, frame(kind, 1, 2)).String(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}
-	other := frame(descriptors.FrameCells, 1, 2, pdu(t, 1, 1)...)
+	other := frame(datasheet.FrameCells, 1, 2, pdu(t, 1, 1)...)
 	other[12] = 8
-	newer := frame(descriptors.FrameCells, 1, 2, pdu(t, 1, 1)...)
-	descriptors.HeaderAt(newer).Version++
-	for _, b := range [][]byte{nil, make([]byte, 63), frame(descriptors.FrameData, 1, 2, pdu(t, 1, 1)...), other, newer} {
+	newer := frame(datasheet.FrameCells, 1, 2, pdu(t, 1, 1)...)
+	datasheet.HeaderAt(newer).Version++
+	for _, b := range [][]byte{nil, make([]byte, 63), frame(datasheet.FrameData, 1, 2, pdu(t, 1, 1)...), other, newer} {
 		if f, about := d.Frame(b); about {
 			t.Errorf("%x: %+v", b, f)
 		}
@@ -185,11 +185,11 @@ func TestStopStart(t *testing.T) {
 
 // TestMalformed: frames that no device takes are shown as such, with the cells that are whole.
 func TestMalformed(t *testing.T) {
-	good := func() []byte { return frame(descriptors.FrameCells, 1, 2, pdu(t, 7, 60)...) }
+	good := func() []byte { return frame(datasheet.FrameCells, 1, 2, pdu(t, 7, 60)...) }
 	half, empty, reference := good(), good(), good()
-	descriptors.HeaderAt(half).Length -= 8
-	descriptors.HeaderAt(empty).Length = 0
-	descriptors.HeaderAt(reference).Flags = descriptors.FrameReference
+	datasheet.HeaderAt(half).Length -= 8
+	datasheet.HeaderAt(empty).Length = 0
+	datasheet.HeaderAt(reference).Flags = datasheet.FrameReference
 	for name, c := range map[string]struct {
 		frame []byte
 		says  string
@@ -197,7 +197,7 @@ func TestMalformed(t *testing.T) {
 	}{
 		"half a cell":   {half, "104 bytes, no whole cells of 56", 1},
 		"nothing":       {empty, "0 bytes, no whole cells", 0},
-		"cut off":       {good()[:descriptors.HeaderSize+60], "cut off: 60 bytes of 112", 1},
+		"cut off":       {good()[:datasheet.HeaderSize+60], "cut off: 60 bytes of 112", 1},
 		"by references": {reference, "cells by reference", 0},
 	} {
 		d := dissect.New()
@@ -211,10 +211,10 @@ func TestMalformed(t *testing.T) {
 // FuzzFrame: whatever is in frames, it is described, the second time too, and the totals fit.
 func FuzzFrame(f *testing.F) {
 	for _, n := range []int{1, 60, 300} {
-		f.Add(frame(descriptors.FrameCells, 1, 2, pdu(f, 7, n)...))
+		f.Add(frame(datasheet.FrameCells, 1, 2, pdu(f, 7, n)...))
 	}
-	f.Add(frame(descriptors.FrameCellStop, 1, 2))
-	f.Add(frame(descriptors.FrameCells, 1, 2, pdu(f, 7, 60)...)[:descriptors.HeaderSize+60])
+	f.Add(frame(datasheet.FrameCellStop, 1, 2))
+	f.Add(frame(datasheet.FrameCells, 1, 2, pdu(f, 7, 60)...)[:datasheet.HeaderSize+60])
 	f.Add([]byte("no frame"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := dissect.New()
@@ -231,7 +231,7 @@ func FuzzFrame(f *testing.F) {
 			}
 		}
 		n := d.Totals()
-		if n.Cells > 2*uint64(len(b)/descriptors.CellSize) || n.PDUs+n.WrongHEC > n.Cells || n.Damaged+n.Unknown > n.PDUs || n.Malformed > n.Frames {
+		if n.Cells > 2*uint64(len(b)/datasheet.CellSize) || n.PDUs+n.WrongHEC > n.Cells || n.Damaged+n.Unknown > n.PDUs || n.Malformed > n.Frames {
 			t.Errorf("%+v of %d bytes", n, len(b))
 		}
 	})

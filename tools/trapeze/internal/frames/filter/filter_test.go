@@ -12,7 +12,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )
 
@@ -233,13 +233,13 @@ func BenchmarkMatch(b *testing.B) {
 
 // TestVIs: frames of a Trapeze NIC by the endpoints that they come from and go to.
 func TestVIs(t *testing.T) {
-	frame := make([]byte, 80+descriptors.HeaderSize)
-	h := descriptors.HeaderAt(frame)
-	for ; h == nil; h = descriptors.HeaderAt(frame) {
+	frame := make([]byte, 80+datasheet.HeaderSize)
+	h := datasheet.HeaderAt(frame)
+	for ; h == nil; h = datasheet.HeaderAt(frame) {
 		frame = frame[1:] // to where a header is aligned
 	}
 	frame = frame[:80]
-	h.EtherType, h.SourceEndpoint, h.DestinationEndpoint = descriptors.EtherType, 3, 70_000
+	h.EtherType, h.SourceEndpoint, h.DestinationEndpoint = datasheet.EtherType, 3, 70_000
 	for expression, want := range map[string]bool{"vi 3": true, "src vi 3": true, "dst vi 3": false, "vi 0": false, "not vi 3": false, "greater 900": true, "less 900": false} {
 		f, err := filter.Parse(expression)
 		if err != nil {

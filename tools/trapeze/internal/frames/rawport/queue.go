@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -231,8 +231,8 @@ func (q *queue) sendable(f *ethernet.Frame, b []byte) error {
 		return fmt.Errorf("%w: %d bytes, %d to %d can be sent", ethernet.ErrBadFrame, f.Length, ethernet.HeaderSize, q.limit)
 	case f.Flags.Requests() != 0 || f.Segment != 0:
 		return fmt.Errorf("%w: it asks for an offload", ethernet.ErrBadFrame)
-	case [2]byte(b[12:]) == descriptors.EtherType:
-		return fmt.Errorf("%w: frames of type %x are for connections", ethernet.ErrBadFrame, descriptors.EtherType)
+	case [2]byte(b[12:]) == datasheet.EtherType:
+		return fmt.Errorf("%w: frames of type %x are for connections", ethernet.ErrBadFrame, datasheet.EtherType)
 	}
 	return nil
 }

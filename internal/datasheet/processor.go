@@ -1,0 +1,269 @@
+package datasheet
+
+import "fmt"
+
+// Processor block: the NIC processor, which runs control programs, and its
+// mailbox (SPEC.md 2.10 and 14). Optional: a driver finds out by walking the
+// chain.
+const (
+	ProcessorSize = 0x200
+	// RegProcessorControl takes one Processor command bit.
+	RegProcessorControl = 0x10
+	// RegProcessorStatus holds a ProcessorState in the bits of
+	// ProcessorStateMask.
+	RegProcessorStatus = 0x14
+	// RegProcessorFault holds a ProcessorFault, RegProcessorFaultDetail where
+	// it was: hook<<24 | instruction.
+	RegProcessorFault       = 0x18
+	RegProcessorFaultDetail = 0x1c
+	// RegProcessorEntry is the offset in SRAM of the image to run.
+	RegProcessorEntry = 0x20
+	// RegProcessorReady holds ProcessorReady while that image runs, else 0.
+	RegProcessorReady = 0x24
+	// RegProcessorABI is the version of the ABI that the processor has,
+	// major<<16 | minor.
+	RegProcessorABI = 0x28
+	// RegProcessorDevice is compared with ImageHeader.Device.
+	RegProcessorDevice = 0x2c
+	RegSlotCount       = 0x30
+	// RegSlotBase is the offset in SRAM of slot 0; slot n follows n times
+	// RegSlotSize bytes later.
+	RegSlotBase = 0x34
+	RegSlotSize = 0x38
+	// RegActiveSlot is the slot with the image that runs, RegPreviousSlot the
+	// one that ran before it. NoSlot is none.
+	RegActiveSlot   = 0x3c
+	RegPreviousSlot = 0x40
+	// RegMailboxOffset is where in SRAM the mailbox starts.
+	RegMailboxOffset = 0x44
+	RegMailboxSize   = 0x48
+	// RegMailboxCommand runs a map operation, see MailboxWord.
+	RegMailboxCommand = 0x4c
+	// RegMailboxResult is a MailboxResult.
+	RegMailboxResult = 0x50
+	// RegHoldLimit in microseconds: how long frames are held while halted.
+	RegHoldLimit = 0x54
+	// RegProcessorDigest, RegProcessorName, RegProcessorVersion and
+	// RegProcessorBuildID are the bytes of the image that runs, in the order of
+	// memory; zero without one.
+	RegProcessorDigest  = 0x60
+	RegProcessorName    = 0x80
+	RegProcessorVersion = 0xa0
+	RegProcessorBuildID = 0xb0
+	// ProcessorHookBase is where the registers of hook 0 start; each hook has
+	// ProcessorHookSize bytes.
+	ProcessorHookBase = 0x100
+	ProcessorHookSize = 0x20
+)
+
+// ProcessorRegisters lists the registers of the processor block as Registers
+// does those of the others.
+func ProcessorRegisters() []Register {
+	all := make([]Register, 0, len(processorRegisters)+8+8+4+5+6*ImageHookCount)
+	all = append(all, processorRegisters[:]...)
+	for _, a := range []struct {
+		name  string
+		at, n uint32
+	}{
+		{"PROC_DIGEST", RegProcessorDigest, 8}, {"PROC_NAME", RegProcessorName, 8},
+		{"PROC_VERSION", RegProcessorVersion, 4}, {"PROC_BUILD_ID", RegProcessorBuildID, 5},
+	} {
+		for i := range a.n {
+			all = append(all, Register{BlockProcessor, a.at + 4*i, fmt.Sprintf("%s_%d", a.name, i), RegisterRO, 0, false})
+		}
+	}
+	for h := range uint32(ImageHookCount) {
+		for _, r := range hookRegisters {
+			r.Offset += ProcessorHookBase + ProcessorHookSize*h
+			r.Name = fmt.Sprintf("HOOK_%d_%s", h, r.Name)
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+var processorRegisters = [...]Register{
+	{BlockProcessor, RegProcessorControl, "PROC_CONTROL", RegisterWO, 0, true},
+	{BlockProcessor, RegProcessorStatus, "PROC_STATUS", RegisterRO, 0, false},
+	{BlockProcessor, RegProcessorFault, "PROC_FAULT", RegisterRO, 0, false},
+	{BlockProcessor, RegProcessorFaultDetail, "PROC_FAULT_DETAIL", RegisterRO, 0, false},
+	{BlockProcessor, RegProcessorEntry, "PROC_ENTRY", RegisterRW, 0, false},
+	{BlockProcessor, RegProcessorReady, "PROC_READY", RegisterRO, 0, false},
+	{BlockProcessor, RegProcessorABI, "PROC_ABI", RegisterRO, 0, false},
+	{BlockProcessor, RegProcessorDevice, "PROC_DEVICE", RegisterRO, 0, false},
+	{BlockProcessor, RegSlotCount, "SLOT_COUNT", RegisterRO, 0, false},
+	{BlockProcessor, RegSlotBase, "SLOT_BASE", RegisterRO, 0, false},
+	{BlockProcessor, RegSlotSize, "SLOT_SIZE", RegisterRO, 0, false},
+	{BlockProcessor, RegActiveSlot, "ACTIVE_SLOT", RegisterRO, 0, false},
+	{BlockProcessor, RegPreviousSlot, "PREVIOUS_SLOT", RegisterRO, 0, false},
+	{BlockProcessor, RegMailboxOffset, "MAILBOX_OFFSET", RegisterRO, 0, false},
+	{BlockProcessor, RegMailboxSize, "MAILBOX_SIZE", RegisterRO, 0, false},
+	{BlockProcessor, RegMailboxCommand, "MAILBOX_COMMAND", RegisterRW, 0, true},
+	{BlockProcessor, RegMailboxResult, "MAILBOX_RESULT", RegisterRO, uint32(MailboxOK), true},
+	{BlockProcessor, RegHoldLimit, "HOLD_LIMIT", RegisterRW, HoldLimitReset, true},
+}
+
+// hookRegisters are those of one hook.
+var hookRegisters = [...]Register{
+	{BlockProcessor, HookRegRunsLow, "RUNS_LOW", RegisterRO, 0, true},
+	{BlockProcessor, HookRegRunsHigh, "RUNS_HIGH", RegisterRO, 0, true},
+	{BlockProcessor, HookRegFaultsLow, "FAULTS_LOW", RegisterRO, 0, true},
+	{BlockProcessor, HookRegFaultsHigh, "FAULTS_HIGH", RegisterRO, 0, true},
+	{BlockProcessor, HookRegWorstCase, "WORST_CASE", RegisterRO, 0, false},
+	{BlockProcessor, HookRegInstalled, "INSTALLED", RegisterRO, 0, false},
+}
+
+// Registers of a hook, at offsets from where the hook's start.
+const (
+	HookRegRunsLow    = 0x00 // times the program ran
+	HookRegRunsHigh   = 0x04
+	HookRegFaultsLow  = 0x08 // times it was stopped by a fault
+	HookRegFaultsHigh = 0x0c
+	HookRegWorstCase  = 0x10 // instructions of a run at worst
+	HookRegInstalled  = 0x14 // 1 while a program decides
+)
+
+// Command bits of RegProcessorControl. More than one at a time is ignored and
+// counted as a bad access.
+const (
+	// ProcessorHalt stops the program; frames are held.
+	ProcessorHalt uint32 = 0x1
+	// ProcessorRun checks the image at RegProcessorEntry and runs it.
+	ProcessorRun uint32 = 0x2
+	// ProcessorUseBuiltIn forgets the program: built-in behaviour.
+	ProcessorUseBuiltIn uint32 = 0x4
+)
+
+// Values of the processor block.
+const (
+	// ProcessorReady reads "REDY" in memory order.
+	ProcessorReady uint32 = 0x59444552
+	// ProcessorStateMask are the bits of RegProcessorStatus with the state. The
+	// others are reserved and zero.
+	ProcessorStateMask uint32 = 0xf
+	// NoSlot stands for "none" where a slot is expected.
+	NoSlot uint32 = 0xff
+	// HoldLimitReset is the reset value of RegHoldLimit in microseconds.
+	HoldLimitReset = 100000
+)
+
+// ProcessorState says what the NIC processor does.
+type ProcessorState uint32
+
+const (
+	ProcessorBuiltIn  ProcessorState = 0 // no program
+	ProcessorHalted   ProcessorState = 1
+	ProcessorStarting ProcessorState = 2
+	ProcessorRunning  ProcessorState = 3
+	ProcessorFaulted  ProcessorState = 4 // refused or trapped; built-in behaviour
+)
+
+var processorStates = [...]string{"built-in", "halted", "starting", "running", "faulted"}
+
+func (s ProcessorState) String() string {
+	if int(s) < len(processorStates) {
+		return processorStates[s]
+	}
+	return fmt.Sprintf("processor state %d", uint32(s))
+}
+
+// ProcessorFault says why the NIC processor does not run a program.
+type ProcessorFault uint32
+
+const (
+	ProcessorFaultNone    ProcessorFault = 0
+	ProcessorFaultImage   ProcessorFault = 1 // malformed
+	ProcessorFaultDigest  ProcessorFault = 2
+	ProcessorFaultRefused ProcessorFault = 3 // by the check of its programs
+	ProcessorFaultABI     ProcessorFault = 4
+	ProcessorFaultDevice  ProcessorFault = 5
+	ProcessorFaultSRAM    ProcessorFault = 6
+	ProcessorFaultBudget  ProcessorFault = 7 // a run took too many instructions
+	ProcessorFaultTrap    ProcessorFault = 8 // a run did what it may not
+)
+
+var processorFaults = [...]string{
+	"none", "bad image", "wrong digest", "program refused", "wrong ABI",
+	"for another device", "not enough SRAM", "over budget", "trap",
+}
+
+func (f ProcessorFault) String() string {
+	if int(f) < len(processorFaults) {
+		return processorFaults[f]
+	}
+	return fmt.Sprintf("processor fault %d", uint32(f))
+}
+
+// ProcessorFaultWord is the value of RegProcessorFaultDetail for an instruction
+// of a hook's program.
+func ProcessorFaultWord(hook uint8, instruction uint32) uint32 {
+	return uint32(hook)<<24 | instruction&0xffffff
+}
+
+// SplitProcessorFault returns the parts of RegProcessorFaultDetail.
+func SplitProcessorFault(v uint32) (hook uint8, instruction uint32) {
+	return uint8(v >> 24), v & 0xffffff
+}
+
+// MailboxOp is a map operation of the mailbox.
+type MailboxOp uint8
+
+const (
+	MailboxLookup MailboxOp = 1 // key -> value
+	MailboxUpdate MailboxOp = 2 // key, value
+	MailboxDelete MailboxOp = 3 // key
+	MailboxNext   MailboxOp = 4 // key -> the key after it
+	MailboxFirst  MailboxOp = 5 // -> the first key
+)
+
+// Flags of MailboxUpdate (BPF_ANY, BPF_NOEXIST and BPF_EXIST of linux/bpf.h).
+const (
+	MailboxAny    uint8 = 0
+	MailboxAbsent uint8 = 1
+	MailboxExists uint8 = 2
+)
+
+// MailboxWord is the value of RegMailboxCommand that runs op on the map with the
+// given index in the image's map table.
+func MailboxWord(op MailboxOp, flags uint8, index uint16) uint32 {
+	return uint32(op)<<24 | uint32(flags)<<16 | uint32(index)
+}
+
+// SplitMailbox returns the parts of a mailbox command.
+func SplitMailbox(v uint32) (op MailboxOp, flags uint8, index uint16) {
+	return MailboxOp(v >> 24), uint8(v >> 16), uint16(v)
+}
+
+// MailboxResult says how a mailbox command ended. The values are error numbers of
+// Linux (asm-generic/errno-base.h).
+type MailboxResult uint32
+
+const (
+	MailboxOK         MailboxResult = 0
+	MailboxNotAllowed MailboxResult = 1  // EPERM: the map is read-only
+	MailboxNoEntry    MailboxResult = 2  // ENOENT: no such key, or no key after it
+	MailboxFull       MailboxResult = 7  // E2BIG: no room for another key, as in Linux
+	MailboxPresent    MailboxResult = 17 // EEXIST: MailboxAbsent, and the key is there
+	MailboxNoProgram  MailboxResult = 19 // ENODEV: no image is in use
+	MailboxBad        MailboxResult = 22 // EINVAL: no such operation, flag or map
+)
+
+func (r MailboxResult) String() string {
+	switch r {
+	case MailboxOK:
+		return "done"
+	case MailboxNotAllowed:
+		return "read-only map"
+	case MailboxNoEntry:
+		return "no such key"
+	case MailboxFull:
+		return "map full"
+	case MailboxPresent:
+		return "key present"
+	case MailboxNoProgram:
+		return "no program"
+	case MailboxBad:
+		return "bad command"
+	}
+	return fmt.Sprintf("mailbox result %d", uint32(r))
+}

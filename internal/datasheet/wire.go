@@ -1,0 +1,235 @@
+package datasheet
+
+import (
+	"fmt"
+	"structs"
+)
+
+// HeaderSize is the size in bytes of the wire header: a 14-byte Ethernet header
+// and 50 bytes of our own. The payload follows, aligned to 64 bytes.
+const HeaderSize = 64
+
+// EtherType is IEEE 802's first local experimental one, as it stands on the
+// wire, most significant byte first.
+var EtherType = [2]byte{0x88, 0xb5}
+
+// WireVersion is the version of the wire header.
+const WireVersion = 1
+
+// MinFrame is the smallest frame an Ethernet carries, without its check
+// sequence. Our header alone is longer, so frames are never padded by us; a
+// receiver accepts padding after the payload.
+const MinFrame = 60
+
+// EthernetHeaderSize is the size in bytes of a frame's two addresses and
+// EtherType (IEEE 802.3, 3.1.1): what a raw frame has at least.
+const EthernetHeaderSize = 14
+
+// MinMTU and MaxMTU bound a wire's frame size in bytes, wire header included.
+const (
+	MinMTU = HeaderSize + ConnectBodySize
+	MaxMTU = HeaderSize + 0xff00
+)
+
+// Header starts every frame (SPEC.md 8). Except for the Ethernet header, which
+// is in network order, it is little-endian.
+type Header struct {
+	_           structs.HostLayout
+	Destination MAC
+	Source      MAC
+	EtherType   [2]byte
+	Version     uint8
+	Type        FrameType
+	Flags       FrameFlags
+	// Length of the payload in this frame, in bytes; with FrameReference, of what
+	// the references stand for.
+	Length uint16
+	// DestinationEndpoint is zero in a connect request.
+	DestinationEndpoint uint32
+	SourceEndpoint      uint32
+	// Key was chosen at random by the receiver of this frame when the
+	// connection was set up; frames with another key are stale or forged.
+	Key uint32
+	// PSN is the packet sequence number of a data frame.
+	PSN uint32
+	// Ack is the PSN that the sender of this frame expects next: all before it
+	// have arrived.
+	Ack uint32
+	// Credit is the number of messages that the sender of this frame can take:
+	// the first message number that it has no receive descriptor for.
+	Credit uint32
+	// Message is the message number, counted from zero on each connection.
+	Message uint32
+	// Extent is the length of the whole message in bytes in data frames. In
+	// acknowledgements it is the low half of the selective acknowledgement: bit
+	// i set says that PSN Ack+1+i has arrived.
+	Extent uint32
+	// Offset of this frame's payload in the message, in bytes. In
+	// acknowledgements, the high half of the selective acknowledgement.
+	Offset uint32
+	// Immediate data of the message, if FrameImmediate is set. In reject and
+	// disconnect frames, the Result that explains them.
+	Immediate uint32
+	// Checksum is CRC-32C over header and payload with this field zero, if
+	// FrameChecksum is set; zero otherwise.
+	Checksum uint32
+}
+
+// FrameType says what a frame is for.
+type FrameType uint8
+
+const (
+	FrameData FrameType = iota + 1
+	FrameAck
+	// FrameProbe asks for an acknowledgement, to learn whether the peer lives
+	// and what credit it gives.
+	FrameProbe
+	FrameConnectRequest
+	FrameConnectAccept
+	FrameConnectReject
+	FrameDisconnect
+	// FrameStationQuery asks whether a station is at the address that the frame
+	// goes to. Wires ask and answer it themselves (SPEC.md 8.11).
+	FrameStationQuery
+	// FrameStationAnswer says that it is.
+	FrameStationAnswer
+	// FrameWrite, FrameReadRequest and FrameReadResponse have an Extension behind the
+	// header (SPEC.md 8.13).
+	FrameWrite
+	FrameReadRequest
+	FrameReadResponse
+	// FrameCells carries cells of channels (SPEC.md 17.2).
+	FrameCells
+	// FrameCellStop asks the peer's channels to send nothing, FrameCellStart to go on.
+	FrameCellStop
+	FrameCellStart
+)
+
+func (t FrameType) String() string {
+	switch t {
+	case FrameData:
+		return "data"
+	case FrameAck:
+		return "ack"
+	case FrameProbe:
+		return "probe"
+	case FrameConnectRequest:
+		return "connect request"
+	case FrameConnectAccept:
+		return "connect accept"
+	case FrameConnectReject:
+		return "connect reject"
+	case FrameDisconnect:
+		return "disconnect"
+	case FrameStationQuery:
+		return "station query"
+	case FrameStationAnswer:
+		return "station answer"
+	case FrameWrite:
+		return "RDMA write"
+	case FrameReadRequest:
+		return "RDMA read request"
+	case FrameReadResponse:
+		return "RDMA read response"
+	case FrameCells:
+		return "cells"
+	case FrameCellStop:
+		return "cell stop"
+	case FrameCellStart:
+		return "cell start"
+	}
+	return fmt.Sprintf("frame type %d", uint8(t))
+}
+
+// FrameFlags are the flag bits of a wire header.
+type FrameFlags uint16
+
+const (
+	// FrameFirst and FrameLast mark the first and the last frame of a message.
+	FrameFirst FrameFlags = 0x1
+	FrameLast  FrameFlags = 0x2
+	// FrameImmediate says that Immediate holds the message's immediate data.
+	FrameImmediate FrameFlags = 0x4
+	// FrameAckRequest asks for an acknowledgement at once.
+	FrameAckRequest FrameFlags = 0x8
+	// FrameChecksum says that Checksum is valid.
+	FrameChecksum FrameFlags = 0x10
+	// FrameEcho, in a disconnect frame, says that its sender knows no such
+	// connection and that Key repeats the key of the frame it answers.
+	FrameEcho FrameFlags = 0x20
+	// FrameReference says that references (Reference) stand in place of the
+	// payload.
+	FrameReference FrameFlags = 0x40
+	// FrameFlagsReserved bits are zero.
+	FrameFlagsReserved FrameFlags = 0xff80
+)
+
+// RDMA reports whether frames of type t have an Extension behind the header.
+func (t FrameType) RDMA() bool { return t-FrameWrite <= FrameReadResponse-FrameWrite }
+
+// ExtensionSize is the size in bytes of Extension.
+const ExtensionSize = 16
+
+// Extension stands behind the header of RDMA frames (SPEC.md 8.13).
+type Extension struct {
+	_ structs.HostLayout
+	// Address of the first byte of the whole operation in the target's memory, and the
+	// Handle of its region; zero in responses.
+	Address uint64
+	Handle  uint32
+	// Request is, in a response, the PSN of the request that it answers, in a reliable
+	// write that of its first frame; else zero.
+	Request uint32
+}
+
+// ConnectOptions are bits that say what the sender of a ConnectBody can do.
+type ConnectOptions uint16
+
+const (
+	// ConnectProbes says that it answers probes on unreliable connections too.
+	ConnectProbes ConnectOptions = 0x1
+	// ConnectBreaks says that its VI has EndpointBreaks: messages need no credit.
+	ConnectBreaks ConnectOptions = 0x2
+	// ConnectCounts says that its acks count the data frames that it has had.
+	ConnectCounts ConnectOptions = 0x4
+	// ConnectOptionsReserved bits are zero.
+	ConnectOptionsReserved ConnectOptions = 0xfff8
+)
+
+// ConnectBodySize is the size in bytes of ConnectBody.
+const ConnectBodySize = 96
+
+// ConnectBody is the payload of connect request and connect accept frames. The
+// length of a message and all that both ends must agree on is stated here; a
+// direction's first PSN is the Key of the side that sends it.
+type ConnectBody struct {
+	_ structs.HostLayout
+	// Key that the peer shall put into its frames from now on.
+	Key         uint32
+	MaxTransfer uint32
+	Rights      Access
+	// TimeoutMS is the time that the client still waits, in milliseconds; zero in
+	// an accept.
+	TimeoutMS   uint32
+	Reliability Reliability
+	Kind        Kind
+	// Options of the sender. Bits that the receiver does not know mean nothing to it.
+	Options ConnectOptions
+	// Wire is the number of the sender's wire if that neither loses nor reorders
+	// frames, else zero. In an accept it also says that the connection does without
+	// acknowledgements.
+	Wire uint32
+	// Remote is the discriminator asked for; Local the sender's own.
+	Remote Discriminator
+	Local  Discriminator
+}
+
+// ShortHeader is the header of a short frame (SPEC.md 8.12). That is a data frame, and a whole message of a
+// connection over a wire that loses nothing.
+type ShortHeader struct {
+	Endpoint uint16 // that the frame is for
+	// PSN, Ack and Credit are bits 15:0 of what a Header has under these names. Those of Ack and Credit
+	// count from the ones of the last frame that the sender has sent on the connection.
+	PSN, Ack, Credit uint16
+	Tag              uint16 // bits 15:0 of Key; not in the word
+}
