@@ -25,9 +25,9 @@ requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma
 transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
 channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go
 channelkernel.go reliable.go acks.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
-lossless.go lend.go sendlane.go cellwire.go connect.go engine.go watch.go unreliable.go processor.go movers.go
+lossless.go lend.go shortsend.go sendlane.go cellwire.go connect.go engine.go watch.go unreliable.go processor.go movers.go
 path.go steer.go raw.go ring.go dispatch.go recovery.go step.go ringer.go channel.go objects.go
-modify.go lane.go run.go admin.go
+modify.go lane.go short.go run.go admin.go
 `
 
 // engineBackUp limits the arrows of the engine that run against that order. Lower it when
