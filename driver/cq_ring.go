@@ -83,8 +83,8 @@ func (c *CQ) oldest(e *entry) (err error) {
 	return err
 }
 
-// passOver takes the next entries of q, of which an entry was found last, as far as the
-// descriptors have been taken back and next would have nothing to say. mu is held.
+// passOver takes the next entries of q, of which an entry was found last. It ends where a
+// descriptor has not been taken back yet. mu is held.
 func (c *CQ) passOver(q *workQueue) {
 	if q.shared {
 		return

@@ -119,7 +119,7 @@ func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
 	return q.explain(d, m, err)
 }
 
-// explain is what done says if take has found nothing, or an error. mu is held, but not while the
+// explain returns the result of done if take has found nothing, or an error. mu is held, but not while the
 // device or the VI is asked.
 func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
 	switch {

@@ -10,8 +10,8 @@ import (
 // cellBudget bounds the cells that one round stores and sends.
 const cellBudget = 256
 
-// cellTries is how often, in a row, a wire with many ends has no room for a frame until that is lost:
-// the channels of other peers wait for it. A peer that polls has taken some frames by then.
+// A frame of cells is lost if a wire with many ends has no room for it cellTries times in a row. The
+// channels of other peers wait for it. A peer that polls has taken some frames by then.
 const cellTries = 64
 
 func (w *cellMover) clear() {

@@ -41,8 +41,8 @@ func (r *receiver) lane(buf []byte) bool {
 	return true
 }
 
-// await returns the receive of the endpoint's next message, of n bytes in one frame, if it was fetched
-// ahead, is as it was then, and takes so much in one piece; else nil.
+// await returns the receive of the endpoint's next message, which has n bytes in one frame. It is nil
+// unless that was fetched ahead, is as it was then, and takes so much in one piece.
 func (r *receiver) await(ep *endpoint, n uint32) *receipt {
 	in, q := ep.rel.receipt(ep.rel.done), &ep.recv
 	if n > ep.maxTransfer || n < ep.shortest || q.fetched == q.completed || in.open || in.status != 0 ||

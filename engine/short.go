@@ -79,7 +79,7 @@ func (r *receiver) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) 
 	return frame
 }
 
-// wholeHeader is what a short header stands for, but for length and flags. If no connection with
+// wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
 // its tag is remembered, Source is zero, and Key the tag.
 func (r *receiver) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
 	h := datasheet.Header{Destination: r.mac, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,

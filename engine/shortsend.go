@@ -2,7 +2,7 @@ package engine
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// form is how the lane sends a message.
+// form says in which form the lane sends a message.
 type form int
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// lookEvery is how often a client asks which servers have the pool's name.
+// A client asks each lookEvery which servers have the pool's name.
 const lookEvery = time.Second
 
 // errNoPlace: it is not known, or not any more, which server has a number of the pool.

@@ -23,15 +23,15 @@ type hostLooks struct {
 }
 
 const (
-	// hostIdle is how many looks in vain, in a row, there are at a member until it is asked to mark
-	// itself: one that answers at once does not come to that.
+	// A member is asked to mark itself after hostIdle looks in vain, in a row. One that answers at once
+	// does not come to that.
 	hostIdle = 8
-	// hostOther is how many calls in vain there are to each look at a member that is idle.
+	// hostOther counts the calls in vain to each look at an idle member.
 	hostOther = 4
-	// hostKeep is how many members are looked at in any case: few looks cost less than a mark.
+	// hostKeep members are looked at in any case: few looks cost less than a mark.
 	hostKeep = 4
-	// hostRest is how many calls of Receive in vain there are, in a row, until an owner that can be
-	// woken may be going to sleep: with the looks of a shm wire behind them, fewer than an engine's thread makes.
+	// After hostRest calls of Receive in vain, in a row, an owner that can be woken may be going to sleep.
+	// With the looks of a shm wire behind them, they are fewer than an engine's thread makes.
 	hostRest = 64
 )
 

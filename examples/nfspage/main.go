@@ -24,7 +24,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// cellPayload is what a cell carries, in bytes (ITU-T I.361).
+// cellPayload is the payload of a cell in bytes (ITU-T I.361).
 const cellPayload = 48
 
 func main() {

@@ -77,7 +77,7 @@ type Message struct {
 	// Device says that the NIC is a PCI function: the connection carries vfio-user from then on.
 	Device bool `json:"device,omitempty"`
 	Program  string `json:"program,omitempty"`
-	// Peers is how many messages of kind Peer follow a Welcome at once.
+	// Peers counts the messages of kind Peer that follow a Welcome at once.
 	Peers int `json:"peers,omitempty"`
 
 	// Listen says that the receiver of Peer makes the memory of the wire.

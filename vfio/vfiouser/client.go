@@ -33,7 +33,7 @@ type ClientOptions struct {
 	// trusted: touching what has been cut off is a bus error, which ends the
 	// program.
 	MapUnsealed bool
-	// Address is what Info says, vfio-user: if empty; for New.
+	// Address stands in Info, vfio-user: if empty; for New.
 	Address string
 }
 

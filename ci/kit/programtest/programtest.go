@@ -15,7 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/filelock"
 )
 
-// longest is what another build of the same programs may take.
+// longest limits the wait for another build of the same programs.
 const longest = 10 * time.Minute
 
 // Build returns a new folder with programs of that name below tools, as .ci/release compiles them. The

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Longest is how long Until waits. Nothing is meant to take so long, but CI machines are busy.
+// Longest limits the wait of Until. Nothing is meant to take so long, but CI machines are busy.
 const Longest = time.Minute
 
 const (

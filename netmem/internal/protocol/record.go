@@ -39,7 +39,7 @@ type Record struct {
 	Base uint64
 	// Members stands for the names of the servers and the witness (Digest in package netmem):
 	// clients that name others do not use the pool. In a pool with a name the upper half stands for
-	// that name and the witness, and the lower half for the server that has come last.
+	// that name and the witness. The lower half stands for the server that has come last.
 	Members uint64
 	// States has two bits for each server, in the order of their names; 8 bits from bit 32 on, how
 	// many servers hold each page; and from bit 40 on the generation of a pool with a name.

@@ -79,8 +79,8 @@
 //
 // Frame i has word i mod R/64, or slot i mod R/256. It follows its predecessor in the ring, at the
 // next multiple of 64, or at the start if it would not fit before the end. The
-// receiver polls the word of the next frame, and fetches the place where that
-// frame will start, or the second line of its slot, in the same breath: a frame of two cache lines is there about
+// receiver polls the word of the next frame. At once it fetches the place where that
+// frame will start, or the second line of its slot. So a frame of two cache lines is there about
 // as soon as its word. There is no index that the two sides share; the first
 // word of a batch is written last. A frame that comes in parts has its word
 // written again and again; one that is given up is skipped.

@@ -106,7 +106,7 @@ func layHalf(mem []byte, ring int, slots bool) half {
 // slots reports whether each frame has a slot.
 func (h *half) slots() bool { return h.shift != 0 }
 
-// count is how many frames have a word.
+// count counts the words or slots of frames.
 func (h *half) count() uint32 { return uint32(len(h.words)) >> (h.shift & 31) }
 
 // prepare gives every word the number that it would have had one lap ago: a word

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
-// claimLook is how often the agent looks whether claims of its clients were withdrawn.
+// The agent looks each claimLook whether claims of its clients were withdrawn.
 const claimLook = time.Second
 
 // grantsOf returns the grants by which a program may have NICs. Those of a program with claims are

@@ -216,7 +216,7 @@ func (a *Agent) enter(l *client) bool {
 	return true
 }
 
-// peers is how many clients share memory with this one when it comes.
+// peers counts the clients that share memory with this one when it comes.
 func (l *client) peers(mtu int) (n int) {
 	for _, d := range l.nic.table.Load().list {
 		if l.mayShare(d, mtu) {
