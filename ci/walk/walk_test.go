@@ -30,7 +30,7 @@ const (
 // ceilings are how many functions, in how many files, each operation passes at most, accessors
 // of one line included. Lower them when there are fewer.
 var ceilings = map[string]ceiling{
-	"vi": {112, 36}, "conn": {186, 51}, "ring": {134, 41}, "page": {325, 90},
+	"vi": {115, 37}, "conn": {191, 52}, "ring": {134, 40}, "page": {300, 84},
 }
 
 type ceiling struct{ functions, files int }
