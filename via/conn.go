@@ -123,6 +123,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 		return nil, err
 	}
 	c.out.mu, c.in.mu = c.vi.d.Held()
+	n.keep(c)
 	// Buffers start on cache lines of their own.
 	const line = 64
 	c.stride = (o.MaxMessage + line - 1) &^ (line - 1)
@@ -285,7 +286,17 @@ func (c *Conn) free() error {
 	if c.memory != nil && err == nil {
 		err = c.memory.Close(ctx)
 	}
+	c.vi.nic.forget(c)
 	return err
+}
+
+// abandon closes a connection whose NIC is being closed, and takes the memory of buffers and
+// descriptors with it.
+func (c *Conn) abandon() {
+	if !c.closed.Swap(true) {
+		_ = c.lose(c.closedError())
+		c.bar()
+	}
 }
 
 // leave waits until calls that had begun when the connection was closed have left the
@@ -295,13 +306,18 @@ func (c *Conn) leave(ctx context.Context) error {
 		return err
 	}
 	c.unlockSending()
+	c.bar()
+	return nil
+}
+
+// bar waits until no call is in the queues. Those that come later touch nothing.
+func (c *Conn) bar() {
 	c.in.mu.Lock()
 	c.in.failed = c.closedError()
 	c.in.mu.Unlock()
 	c.out.mu.Lock()
 	c.out.ended.Store(true)
 	c.out.mu.Unlock()
-	return nil
 }
 
 func (c *Conn) closedError() error { return c.vi.nic.refuse("use connection", ErrClosed, "", "") }

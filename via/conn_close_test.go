@@ -2,6 +2,7 @@ package via_test
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -59,5 +60,71 @@ func TestConnCloseInUse(t *testing.T) {
 		}
 		all.Wait()
 		_ = b.Close() // it may have been cut off
+	}
+}
+
+// TestConnOfClosedNIC: the NIC takes the memory of its connections with it. Their calls end with ErrClosed
+// and touch none of it.
+func TestConnOfClosedNIC(t *testing.T) {
+	for _, o := range []via.ConnOptions{{}, {MaxMessage: 64}, {Reliability: via.Unreliable}} {
+		for _, threads := range []bool{false, true} {
+			da, db, err := emulator.Pair(emulator.PairOptions{Threads: threads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			na, nb := nicOf(t, da), nicOf(t, db)
+			a, b := connect(t, na, nb, o)
+			ctx := conform.Context(t)
+			for range 2 {
+				if err := b.Send(ctx, []byte("for a NIC that is closed")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := a.Receive(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !threads { // else one is lent
+				if err := a.Release(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := na.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for name, do := range map[string]func() error{
+				"send":       func() error { return a.Send(ctx, []byte("x")) },
+				"acquire":    func() error { _, err := a.TryAcquire(); return err },
+				"post":       func() error { return a.Post(1) },
+				"post batch": a.PostBatch,
+				"flush":      func() error { return a.Flush(ctx) },
+				"receive": func() error {
+					if threads {
+						return a.Release()
+					}
+					_, err := a.Receive(ctx)
+					return err
+				},
+				"close send": func() error {
+					err := a.CloseSend(ctx)
+					if o.Reliability == via.Unreliable && errors.Is(err, via.ErrNotSupported) {
+						return net.ErrClosed
+					}
+					return err
+				},
+			} {
+				if err := do(); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("%+v, threads %v: %s: %v", o, threads, name, err)
+				}
+			}
+			if err := errors.Join(a.Close(), a.Close()); err != nil {
+				t.Errorf("%+v, threads %v: close: %v", o, threads, err)
+			}
+			if _, err := b.Receive(ctx); err == nil && o.Reliability != via.Unreliable {
+				t.Errorf("%+v, threads %v: the other side received", o, threads)
+			}
+			if err := b.Close(); err != nil {
+				t.Logf("the other side: %v", err)
+			}
+		}
 	}
 }

@@ -3,6 +3,8 @@ package via
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +22,8 @@ type NIC struct {
 	ptag       *Ptag // the default
 	eager      bool  // memory is, unless its attributes say how
 
-	mu    sync.Mutex     // guards who uses what, see object
+	mu    sync.Mutex // guards who uses what, see object, and conns
+	conns map[*Conn]struct{}
 	peers sync.WaitGroup // attempts to connect with peers
 	names names
 }
@@ -186,9 +189,31 @@ func (n *NIC) Close() error {
 	if before {
 		return n.d.Close() // waits for the first
 	}
+	n.mu.Lock()
+	conns := slices.Collect(maps.Keys(n.conns))
+	n.mu.Unlock()
+	for _, c := range conns {
+		c.abandon()
+	}
 	err := n.d.Close()
 	n.peers.Wait()
 	return err
+}
+
+// keep has Close end the connection too.
+func (n *NIC) keep(c *Conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conns == nil {
+		n.conns = map[*Conn]struct{}{}
+	}
+	n.conns[c] = struct{}{}
+}
+
+func (n *NIC) forget(c *Conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, c)
 }
 
 // lookup finds a VI by its number; nil if there is none.
