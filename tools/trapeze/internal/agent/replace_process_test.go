@@ -323,6 +323,7 @@ func TestReplaceAFXDP(t *testing.T) {
 	var local stream
 	local.begin(t, here, second)
 	local.progress(t, 10)
+	_ = there.Close() // it would open the interface again too
 	if err := netlink.LinkDel(link); err != nil {
 		t.Fatal(err)
 	}

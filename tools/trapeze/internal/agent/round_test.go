@@ -49,7 +49,7 @@ func enter(t fatal, n *nic, number byte, g Grant) *station {
 	}
 	other := make(chan opened, 1)
 	adopt := func(c *net.UnixConn, role wire.SHMRole) opened {
-		p, err := wire.AdoptSHM(context.Background(), c, wire.SHMOptions{Role: role, MTU: n.mtu})
+		p, err := wire.AdoptSHM(context.Background(), c, wire.SHMOptions{Role: role, MTU: n.mtu, Transferable: role == wire.SHMListen})
 		return opened{p, err}
 	}
 	go func() { other <- adopt(theirs, wire.SHMConnect) }()

@@ -50,7 +50,7 @@ func init() {
 	}
 	vfio.Register("card", open)
 	// An address that promises less than what is behind it.
-	vfio.Register("vfio-user", open)
+	vfio.Register("emulator", open)
 }
 
 // plug puts a card into this machine and returns its address.

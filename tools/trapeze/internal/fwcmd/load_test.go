@@ -198,7 +198,7 @@ func TestTrust(t *testing.T) {
 // TestTrustOfBackend: what counts is what opens the device, not its address.
 func TestTrustOfBackend(t *testing.T) {
 	device, card := plug(t)
-	device = strings.Replace(device, "card:", "vfio-user:", 1)
+	device = strings.Replace(device, "card:", "emulator:", 1)
 	if out, err := run(t, "load", "--device", device, "image:amp"); !errors.Is(err, firmware.ErrUnsigned) || out != "" || card.written.Load() != 0 {
 		t.Errorf("%q, %v, %d writes", out, err, card.written.Load())
 	}
