@@ -39,7 +39,7 @@ const (
 	flagBarrier = 2 << 32
 	flagBell    = 4 << 32
 	flagCredits = 16 << 32
-	flagSlots   = 128 << 32
+	flagSlots   = 256 << 32
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128
