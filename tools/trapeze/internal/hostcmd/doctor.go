@@ -80,7 +80,7 @@ NICs that are safe to give away. docs/kubernetes.md is about it.
 				r := doctor.Fabric(hostpci.Root(root), os.Getenv)
 				return x.runSurroundings(r, r.Findings, r.CouldStart, "programs do not find the provider of libfabric", everything)
 			case kubernetes:
-				r := doctor.Kubernetes(hostpci.Root(root), drivers)
+				r := doctor.Kubernetes(ctx, hostpci.Root(root), drivers)
 				return x.runSurroundings(r, r.Findings, r.CouldStart, "pods of this node cannot get NICs", everything)
 			}
 			if memory < 0 {
