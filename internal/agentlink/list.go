@@ -1,6 +1,7 @@
 package agentlink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -13,8 +14,10 @@ import (
 const listTime = 5 * time.Second
 
 // Ask asks the agent at a socket which NICs it has, and who has them. It fails with a *net.OpError if there is none,
-// or if it does not answer within 5 seconds, and with ErrMessage.
+// or if it does not answer within 5 seconds, with the
+// error of ctx, or with ErrMessage.
 func Ask(ctx context.Context, socket string) (nics []NIC, clients []Client, err error) {
+	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	var d net.Dialer
@@ -35,7 +38,7 @@ func Ask(ctx context.Context, socket string) (nics []NIC, clients []Client, err 
 	}
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, cmp.Or(asked.Err(), err)
 	case fd >= 0 || m.Kind != List:
 		return nil, nil, fmt.Errorf("%w: kind %q: %s", ErrMessage, m.Kind, m.Why)
 	}
