@@ -13,9 +13,8 @@ import (
 // listTime bounds how long an agent may take to say what it has.
 const listTime = 5 * time.Second
 
-// Ask asks the agent at a socket which NICs it has, and who has them. It fails with a *net.OpError if there is none,
-// or if it does not answer within 5 seconds, with the
-// error of ctx, or with ErrMessage.
+// Ask asks the agent at a socket which NICs it has, and who has them. If there is none, or it does not answer within
+// 5 seconds, it fails with a *net.OpError. It fails with the error of ctx once that ends, and with ErrMessage.
 func Ask(ctx context.Context, socket string) (nics []NIC, clients []Client, err error) {
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, listTime)
