@@ -75,8 +75,8 @@ type Message struct {
 	Memory   uint64 `json:"memory,omitempty"` // bytes that may be registered; 0: no limit
 	Checksum bool   `json:"checksum,omitempty"`
 	// Device says that the NIC is a PCI function: the connection carries vfio-user from then on.
-	Device bool `json:"device,omitempty"`
-	Program  string `json:"program,omitempty"`
+	Device  bool   `json:"device,omitempty"`
+	Program string `json:"program,omitempty"`
 	// Peers counts the messages of kind Peer that follow a Welcome at once.
 	Peers int `json:"peers,omitempty"`
 
@@ -91,6 +91,7 @@ type Message struct {
 	State json.RawMessage `json:"state,omitempty"`
 
 	// Of the answer to List.
+	NICs    []NIC    `json:"nics,omitempty"`
 	Clients []Client `json:"clients,omitempty"`
 }
 
@@ -104,8 +105,26 @@ type Client struct {
 	Grant   string `json:"grant"`
 	VIs     uint32 `json:"vis"`
 	Direct  int    `json:"direct"` // clients with which it shares memory
+	// Device says that its NIC is a PCI function, whose frames the agent does not see: ClientStats is zero then.
+	Device    bool   `json:"device"`
+	Commands  uint64 `json:"commands"`  // that it has given such a NIC
+	Doorbells uint64 `json:"doorbells"` // that the agent has passed on to such a NIC
 	ClientStats
 }
+
+// NIC is one that the agent owns.
+type NIC struct {
+	Name string `json:"name"`
+	// State is Up, or Down if its link is, or Lost if it has failed: the agent then tries to open it again.
+	State string `json:"state" help:"up, down: without a link, lost: it has failed and is being opened again"`
+}
+
+// The states of a NIC.
+const (
+	Up   = "up"
+	Down = "down"
+	Lost = "lost"
+)
 
 // ClientStats counts what the agent has done for a client.
 type ClientStats struct {

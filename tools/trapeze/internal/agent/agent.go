@@ -212,7 +212,7 @@ func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 	case m.Version != agentlink.Version:
 		err = refuse(fmt.Sprintf("it speaks version %d of the protocol, and you %d", agentlink.Version, m.Version))
 	case m.Kind == agentlink.List:
-		_ = c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version, Clients: a.list(who)})
+		_ = c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version, NICs: a.states(), Clients: a.list(who)})
 		return nil
 	case m.Kind == agentlink.Open:
 		lent, err = a.lend(ctx, c, who, &m)
@@ -227,6 +227,14 @@ func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 		_ = c.Send(agentlink.Message{Kind: agentlink.Refuse, Version: agentlink.Version, Why: no.Why, Errno: uint32(no.Errno)})
 	}
 	return lent
+}
+
+// states says which NICs there are, and how they are.
+func (a *Agent) states() (list []agentlink.NIC) {
+	for _, n := range a.nics {
+		list = append(list, agentlink.NIC{Name: n.Name, State: n.state()})
+	}
+	return list
 }
 
 // list has the clients that someone may see: root and the agent's user all, others their own.

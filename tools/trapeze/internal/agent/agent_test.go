@@ -224,20 +224,11 @@ func TestVanish(t *testing.T) {
 
 func list(t *testing.T, socket string) []agentlink.Client {
 	t.Helper()
-	found, err := net.Dial("unix", socket)
+	_, clients, err := agentlink.Ask(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := agentlink.New(found.(*net.UnixConn))
-	defer c.Close()
-	if err := c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version}, -1); err != nil {
-		t.Fatal(err)
-	}
-	m, _, err := c.Receive(time.Now().Add(10 * time.Second))
-	if err != nil || m.Kind != agentlink.List {
-		t.Fatalf("%+v, %v", m, err)
-	}
-	return m.Clients
+	return clients
 }
 
 func TestTwoAgents(t *testing.T) {

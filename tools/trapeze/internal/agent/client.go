@@ -154,6 +154,11 @@ func (c *client) report(all []*client) agentlink.Client {
 			direct++
 		}
 	}
-	return agentlink.Client{NIC: c.nic.Name, Station: c.mac.String(), PID: c.who.pid, UID: c.who.uid, Program: c.program,
+	r := agentlink.Client{NIC: c.nic.Name, Station: c.mac.String(), PID: c.who.pid, UID: c.who.uid, Program: c.program,
 		Grant: c.grant.Name, VIs: c.vis, Direct: direct, ClientStats: c.stats()}
+	if c.part != nil {
+		r.Device = true
+		r.Commands, r.Doorbells = c.part.Counts()
+	}
+	return r
 }

@@ -34,6 +34,7 @@ type agentReport struct {
 }
 
 type listReport struct {
+	NICs    []agentlink.NIC    `json:"nics"`
 	Clients []agentlink.Client `json:"clients"`
 }
 
@@ -233,8 +234,9 @@ func (x *commands) list() *cobra.Command {
 	var socket string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "Who has which NIC of the agent, and what has passed",
-		Long: `List the clients of the agent: root and the agent's user see all, others their own.
+		Short: "Which NICs the agent has, who has a share, and what has passed",
+		Long: `List the NICs of the agent, and its clients: root and the agent's user see all, others their own.
+The agent does not see frames of NICs with Trapeze's own data sheet. It counts what it carries out and passes on.
 
 ` + keys.Of(listReport{}),
 		Example: `  trapeze agent list
@@ -247,33 +249,28 @@ func (x *commands) list() *cobra.Command {
 }
 
 func (x *commands) runList(ctx context.Context, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var d net.Dialer
-	found, err := d.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return &command.DeviceError{Err: fmt.Errorf("%w (start trapeze agent, or give its socket with --socket)", err)}
-	}
-	c := agentlink.New(found.(*net.UnixConn))
-	defer c.Close()
-	if err := c.Send(agentlink.Message{Kind: agentlink.List, Version: agentlink.Version}, -1); err != nil {
-		return err
-	}
-	deadline, _ := ctx.Deadline()
-	m, fd, err := c.Receive(deadline)
+	nics, clients, err := agentlink.Ask(ctx, socket)
+	var none *net.OpError
 	switch {
+	case errors.As(err, &none) && none.Op == "dial":
+		return &command.DeviceError{Err: fmt.Errorf("%w (start trapeze agent, or give its socket with --socket)", err)}
 	case err != nil:
 		return err
-	case fd >= 0 || m.Kind != agentlink.List:
-		return fmt.Errorf("%w: kind %q: %s", agentlink.ErrMessage, m.Kind, m.Why)
 	}
-	r := listReport{slices.Concat([]agentlink.Client{}, m.Clients)}
+	r := listReport{slices.Concat([]agentlink.NIC{}, nics), slices.Concat([]agentlink.Client{}, clients)}
 	return x.Print(r, func(w io.Writer) error {
+		for _, n := range r.NICs {
+			fmt.Fprintf(w, "agent:%s is %s\n", n.Name, n.State)
+		}
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED")
+		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED\tCOMMANDS\tDOORBELLS")
 		for _, c := range r.Clients {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant,
-				c.VIs, c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant, c.VIs)
+			if c.Device {
+				fmt.Fprintf(t, "-\t-\t-\t-\t-\t-\t%d\t%d\n", c.Commands, c.Doorbells)
+				continue
+			}
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t-\t-\n", c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
 		}
 		return t.Flush()
 	})

@@ -159,8 +159,14 @@ func (a *Agent) dismissPart(l *client) {
 	a.log.Info("client gone", "nic", l.nic.Name, "station", l.mac, "pid", l.who.pid)
 }
 
-// deviceUp reports whether the wire of a PCI function has a peer.
-func (n *nic) deviceUp() bool {
-	d := n.whole.Load()
-	return d != nil && d.LinkUp()
+// state is one of those of agentlink.NIC.
+func (n *nic) state() string {
+	d, port := n.whole.Load(), n.port.Load()
+	switch {
+	case n.local || d != nil && d.LinkUp() || port != nil && port.LinkUp():
+		return agentlink.Up
+	case d != nil || port != nil:
+		return agentlink.Down
+	}
+	return agentlink.Lost
 }

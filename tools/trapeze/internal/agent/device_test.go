@@ -250,6 +250,45 @@ func TestDeviceQuotas(t *testing.T) {
 	}
 }
 
+// TestDeviceList: the agent says what it knows of clients of a device: their commands and doorbells, which grow with use. Of the
+// NIC it says how it is.
+func TestDeviceList(t *testing.T) {
+	paths, stop := served(t, 2)
+	socket := serve(t, deviceFile(paths[0], ""))
+	at := "agent:device?socket=" + socket
+	client := func() agentlink.Client {
+		t.Helper()
+		all := list(t, socket)
+		if len(all) != 1 || !all[0].Device || all[0].ClientStats != (agentlink.ClientStats{}) {
+			t.Fatalf("%+v", all)
+		}
+		return all[0]
+	}
+	state := func() string {
+		t.Helper()
+		nics, _, err := agentlink.Ask(t.Context(), socket)
+		if err != nil || len(nics) != 1 || nics[0].Name != "device" {
+			t.Fatalf("%+v, %v", nics, err)
+		}
+		return nics[0].State
+	}
+	if s := state(); s != agentlink.Up {
+		t.Errorf("the NIC is %s", s)
+	}
+	one, far := open(t, at), open(t, "vfio-user:"+paths[1])
+	before := client()
+	exchange(t, one, far, "counted")
+	if after := client(); after.Commands <= before.Commands || after.Doorbells <= before.Doorbells {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	stop[0]()
+	for end := time.Now().Add(patience); state() != agentlink.Lost; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("a NIC that is gone is %s", state())
+		}
+	}
+}
+
 // TestDeviceNames: nobody takes the clients of a name that another waits with, and one that leaves gives it back.
 func TestDeviceNames(t *testing.T) {
 	paths, _ := served(t, 1)

@@ -113,6 +113,8 @@ func (a *Agent) choose(who *identity, m *agentlink.Message, grants []*Grant) (*n
 				tooMuch = refuse(fmt.Sprintf("vis=%d: %s grants %d at most", m.VIs, g.Name, g.VIs))
 			case g.Memory != 0 && m.Memory > g.Memory:
 				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
+			case n.device() && g.Rate != 0: // the file is refused if it has one: it is a claim's
+				tooMuch = refuse(fmt.Sprintf("%s limits the bandwidth, and NIC %s sends by itself: have a claim without bandwidth, and offer the NIC without", g.Name, n.Name))
 			case n.device() && m.MTU != 0 && m.MTU != n.frame():
 				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d, and that is the device's", m.MTU, n.Name, n.frame()))
 			case m.MTU != 0 && (m.MTU < datasheet.MinMTU || m.MTU > n.frame()):

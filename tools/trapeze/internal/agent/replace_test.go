@@ -152,6 +152,7 @@ type stream struct {
 	stop    atomic.Bool
 	both    sync.WaitGroup
 	errs    [2]error
+	limit   *time.Timer // ends it if no message arrives for replacePatience, however long it runs
 }
 
 // streamSize is the size of the messages: a number, and what follows from it.
@@ -168,7 +169,8 @@ func fill(b []byte, i uint64) []byte {
 // begin sends messages from one NIC to another until end, which checks that each has arrived once, in order.
 func (s *stream) begin(t testing.TB, from, to *via.NIC) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), replacePatience)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.limit = time.AfterFunc(replacePatience, cancel)
 	l, err := via.Listen(to, "numbered", via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +198,10 @@ func (s *stream) begin(t testing.TB, from, to *via.NIC) {
 		defer close(received)
 		s.errs[1] = s.receive(ctx, l)
 	})
-	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		s.limit.Stop()
+		cancel()
+	})
 }
 
 // receive takes the messages of one connection up to its end.
@@ -222,6 +227,7 @@ func (s *stream) receive(ctx context.Context, l *via.Listener) error {
 			s.gap.Store(max(s.gap.Load(), int64(now.Sub(last))))
 		}
 		last = now
+		s.limit.Reset(replacePatience)
 		s.arrived.Add(1)
 		if err := c.Release(); err != nil {
 			return err

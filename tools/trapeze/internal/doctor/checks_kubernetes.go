@@ -1,12 +1,17 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
@@ -28,10 +33,10 @@ const (
 var cdiFolders = []string{"etc/cdi", "var/run/cdi", "run/cdi"}
 
 // Kubernetes makes the checks of a node below root, which must be this host's own for NICs to be
-// prepared.
-func Kubernetes(root hostpci.Root, drivers []hostpci.Driver) KubernetesReport {
+// prepared. Of an agent that runs it asks which NICs it has.
+func Kubernetes(ctx context.Context, root hostpci.Root, drivers []hostpci.Driver) KubernetesReport {
 	r := KubernetesReport{Findings: []Finding{
-		kubeletCheck(root), registryCheck(root), driverCheck(root), runtimeCheck(root), wholeCheck(root, drivers), agentCheck(root), claimsCheck(root),
+		kubeletCheck(root), registryCheck(root), driverCheck(root), runtimeCheck(root), wholeCheck(root, drivers), agentCheck(ctx, root), claimsCheck(root),
 	}}
 	r.CouldStart = worst(r.Findings) < Error
 	return r
@@ -146,11 +151,30 @@ func wholeCheck(root hostpci.Root, drivers []hostpci.Driver) Finding {
 	return f
 }
 
-func agentCheck(root hostpci.Root) Finding {
-	if root.Exists("run/trapeze/agent.sock") {
-		return Finding{Check: "agent", What: "/run/trapeze/agent.sock"}
+// agentCheck asks an agent that runs how its NICs are.
+func agentCheck(ctx context.Context, root hostpci.Root) Finding {
+	f := Finding{Check: "agent", What: agentlink.DefaultSocket}
+	if !root.Exists(agentlink.DefaultSocket[1:]) {
+		f.Severity, f.What, f.Why = Note, "there is no "+f.What, "shares of an agent's NIC are tainted agent-gone until there is"
+		return f
 	}
-	return Finding{Check: "agent", Severity: Note, What: "there is no /run/trapeze/agent.sock", Why: "shares of an agent's NIC are tainted agent-gone until there is"}
+	nics, _, err := agentlink.Ask(ctx, filepath.Join(string(root), agentlink.DefaultSocket))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		f.Severity, f.What, f.Why = Note, err.Error(), "only its NICs are not known: ask as root"
+		return f
+	case err != nil:
+		f.Severity, f.What, f.Why = Warning, "no agent answers at "+f.What+": "+err.Error(), "shares of its NICs are tainted agent-gone"
+		f.Fix = []string{"systemctl restart trapeze-agent"}
+		return f
+	}
+	for _, n := range nics {
+		f.What += ", " + n.Name + " is " + n.State
+		if n.State != agentlink.Up {
+			f.Severity, f.Why, f.Fix = Warning, "pods with a share of such a NIC reach nothing else", []string{"journalctl -u trapeze-agent"}
+		}
+	}
+	return f
 }
 
 func claimsCheck(root hostpci.Root) Finding {

@@ -1,6 +1,6 @@
 // Package doctor says whether this host could run a NIC from user space through
-// VFIO, what stands in the way, and what to do about it. It reads files only:
-// it opens no device and changes nothing.
+// VFIO, what stands in the way, and what to do about it. It reads files, and
+// asks an agent that runs. It opens no device and changes nothing.
 package doctor
 
 import (

@@ -56,7 +56,8 @@ none of this.
 the provider of libfabric, in this environment. docs/mpi.md is about it.
 
 --kubernetes looks at what a node needs to give NICs to pods: kubelet, runtime,
-NICs that are safe to give away. docs/kubernetes.md is about it.
+NICs that are safe to give away. An agent that runs is asked how its NICs are.
+docs/kubernetes.md is about it.
 
 ` + keys.Of(doctor.Report{}) + "\n\nWith --fabric:\n" + keys.Of(doctor.FabricReport{}) +
 			"\n\nWith --kubernetes:\n" + keys.Of(doctor.KubernetesReport{}),
@@ -80,7 +81,7 @@ NICs that are safe to give away. docs/kubernetes.md is about it.
 				r := doctor.Fabric(hostpci.Root(root), os.Getenv)
 				return x.runSurroundings(r, r.Findings, r.CouldStart, "programs do not find the provider of libfabric", everything)
 			case kubernetes:
-				r := doctor.Kubernetes(hostpci.Root(root), drivers)
+				r := doctor.Kubernetes(ctx, hostpci.Root(root), drivers)
 				return x.runSurroundings(r, r.Findings, r.CouldStart, "pods of this node cannot get NICs", everything)
 			}
 			if memory < 0 {

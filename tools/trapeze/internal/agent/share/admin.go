@@ -175,6 +175,7 @@ func (p *Part) fetch() {
 			return
 		}
 		a.consumer++
+		p.commands.Add(1)
 		p.carry(&cmd)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -43,9 +44,22 @@ type NIC struct {
 	names map[datasheet.Discriminator]*Part // who waits, or has waited, with it
 }
 
-// Open opens the NIC at an address such as pci:0000:03:00.0 or vfio-user:PATH. Errors are a *driver.Error.
+// ErrNoIOMMU: no IOMMU guards a NIC, and a client could have it access all memory.
+var ErrNoIOMMU = fmt.Errorf("%w: no IOMMU keeps the memory of its clients apart; turn the IOMMU on, or open the NIC without the agent", descriptors.ErrNotSupported)
+
+const opOpen = "open"
+
+// Open opens the NIC at an address such as pci:0000:03:00.0 or vfio-user:PATH. Errors are a *driver.Error. Of a
+// NIC without an IOMMU it wraps ErrNoIOMMU, and the NIC is not touched.
 func Open(ctx context.Context, address string, log *slog.Logger) (*NIC, error) {
-	d, err := driver.Open(ctx, address, driver.Options{Logger: log})
+	dev, err := vfio.Open(ctx, address)
+	if err != nil {
+		return nil, driver.NewError(opOpen, address, err)
+	}
+	if p, ok := dev.(vfio.Physical); ok && p.Unguarded() {
+		return nil, errors.Join(driver.NewError(opOpen, address, ErrNoIOMMU), dev.Close())
+	}
+	d, err := driver.New(ctx, dev, driver.Options{Logger: log})
 	if err != nil {
 		return nil, err
 	}

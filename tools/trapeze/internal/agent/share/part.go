@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +39,8 @@ type Part struct {
 		sync.Mutex
 		fds [vectors]int // -1 for none
 	}
+
+	commands atomic.Uint64 // that the client has given
 
 	mu      sync.Mutex
 	config  []byte
@@ -115,6 +118,9 @@ func (n *NIC) config() []byte {
 	le.PutUint16(b[subsystem+2:], datasheet.PCISubsystemID)
 	return b
 }
+
+// Counts are the commands that the client has given, and its doorbells that were passed on.
+func (p *Part) Counts() (commands, doorbells uint64) { return p.commands.Load(), p.bells.passed.Load() }
 
 // GiveUp has Gone say that the client is to go.
 func (p *Part) GiveUp() { p.once.Do(func() { close(p.gone) }) }

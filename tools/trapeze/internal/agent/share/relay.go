@@ -40,6 +40,7 @@ type page struct {
 	words  []*uint32
 	ring   []func(uint32) error
 	seen   [firstArm]uint32
+	passed *atomic.Uint64 // of the part
 }
 
 // look passes on what the client has stored since the last look. An arm word is taken, as the same one may come again.
@@ -62,13 +63,15 @@ func (g *page) look() (any bool, err error) {
 			return true, err
 		}
 		any = true
+		g.passed.Add(1)
 	}
 	return any, nil
 }
 
 // bells has the pages of a part that are in use.
 type bells struct {
-	bar []byte // BAR2 of the part
+	bar    []byte        // BAR2 of the part
+	passed atomic.Uint64 // doorbells that were passed on
 
 	mu    sync.Mutex
 	pages map[uint32]*page
@@ -78,7 +81,7 @@ type bells struct {
 
 // open begins with a page: what was stored there before counts no more.
 func (b *bells) open(n *NIC, number uint32, queue bool) error {
-	g := &page{number: number, queue: queue}
+	g := &page{number: number, queue: queue, passed: &b.passed}
 	offsets := bellOffsets[:]
 	if queue {
 		offsets = []uint64{datasheet.DoorbellCQArm}

@@ -1,0 +1,75 @@
+package agentlink_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
+)
+
+// TestAsk: what is asked ends with ctx, and an agent that answers something else is none. Nothing that it passes stays open.
+func TestAsk(t *testing.T) {
+	leaktest.Check(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, c := range map[string]struct {
+		answer func(*agentlink.Conn) error
+		want   error
+	}{
+		"it refuses": {func(c *agentlink.Conn) error {
+			return c.Send(agentlink.Message{Kind: agentlink.Refuse, Why: "no"})
+		}, agentlink.ErrMessage},
+		"it passes a descriptor": {func(c *agentlink.Conn) error {
+			return c.Send(agentlink.Message{Kind: agentlink.List}, int(os.Stdin.Fd()))
+		}, agentlink.ErrMessage},
+		"it says nothing that can be read": {func(c *agentlink.Conn) error {
+			_, err := c.Socket().Write([]byte{0, 0, 0, 1, '{'})
+			return err
+		}, agentlink.ErrMessage},
+		"it says nothing": {func(*agentlink.Conn) error {
+			cancel()
+			return nil
+		}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asking := t.Context()
+			if errors.Is(c.want, context.Canceled) {
+				asking = ctx
+			}
+			path := filepath.Join(t.TempDir(), "s")
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			asked, done := make(chan struct{}), make(chan error, 1)
+			go func() {
+				found, err := l.AcceptUnix()
+				if err == nil {
+					defer found.Close()
+					err = c.answer(agentlink.New(found))
+				}
+				done <- err
+				<-asked
+			}()
+			_, _, err = agentlink.Ask(asking, path)
+			close(asked)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if _, _, err := agentlink.Ask(t.Context(), filepath.Join(t.TempDir(), "s")); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("no agent: %v", err)
+	}
+}
