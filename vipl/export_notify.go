@@ -39,12 +39,21 @@ func trapezeCQNotify(name, context, function C.uintptr_t) C.int {
 	if c == nil || function == 0 {
 		return C.VIP_INVALID_PARAMETER
 	}
-	return code(c.via.Notify(func(e via.Completion, err error) {
+	return code(c.notice(context, function))
+}
+
+// notice calls a function of the program's for the next completion. That of a VI which is being destroyed
+// counts for nothing.
+func (c *cq) notice(context, function C.uintptr_t) error {
+	return c.via.Notify(func(e via.Completion, err error) {
 		if err != nil {
 			return
 		}
-		if v := c.owner(e.VI); v != nil {
-			C.trapeze_cq_completed(function, context, C.uintptr_t(c.nic.name), C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue))
+		v := c.owner(e.VI)
+		if v == nil {
+			_ = c.notice(context, function) // it fails if the CQ is being destroyed too
+			return
 		}
-	}))
+		C.trapeze_cq_completed(function, context, C.uintptr_t(c.nic.name), C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue))
+	})
 }
