@@ -39,21 +39,13 @@ func trapezeCQNotify(name, context, function C.uintptr_t) C.int {
 	if c == nil || function == 0 {
 		return C.VIP_INVALID_PARAMETER
 	}
-	return code(c.notice(context, function))
-}
-
-// notice calls a function of the program's for the next completion. That of a VI which is being destroyed
-// counts for nothing.
-func (c *cq) notice(context, function C.uintptr_t) error {
-	return c.via.Notify(func(e via.Completion, err error) {
-		if err != nil {
-			return
+	var told func(e via.Completion, err error)
+	told = func(e via.Completion, err error) {
+		if v := c.owner(e.VI); v != nil {
+			C.trapeze_cq_completed(function, context, C.uintptr_t(c.nic.name), C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue))
+		} else if err == nil {
+			_ = c.via.Notify(told) // the VI is being destroyed. If the CQ is too, there is no notice
 		}
-		v := c.owner(e.VI)
-		if v == nil {
-			_ = c.notice(context, function) // it fails if the CQ is being destroyed too
-			return
-		}
-		C.trapeze_cq_completed(function, context, C.uintptr_t(c.nic.name), C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue))
-	})
+	}
+	return code(c.via.Notify(told))
 }
