@@ -10,6 +10,7 @@ void cntr_count(struct cntr *c, bool failed)
 	uint64_t *n = failed ? &c->errors : &c->value;
 
 	__atomic_fetch_add(n, 1, __ATOMIC_RELAXED);
+	disarm(c->domain, &c->waits);
 	signal_set(c->fd);
 }
 
@@ -67,7 +68,7 @@ int cntr_arm(struct cntr *c)
 	signal_clear(c->fd);
 	progress(c->domain, NULL, SIZE_MAX);
 	r = value != __atomic_load_n(&c->value, __ATOMIC_RELAXED) || errors != __atomic_load_n(&c->errors, __ATOMIC_RELAXED) ? -FI_EAGAIN
-															      : arm(c->domain);
+															      : arm(c->domain, &c->waits);
 	pthread_mutex_unlock(&c->domain->lock);
 	return r;
 }
@@ -105,6 +106,9 @@ static int cntr_close(struct fid *fid)
 
 	if (__atomic_load_n(&c->users, __ATOMIC_ACQUIRE) != 0)
 		return -FI_EBUSY;
+	pthread_mutex_lock(&c->domain->lock);
+	disarm(c->domain, &c->waits);
+	pthread_mutex_unlock(&c->domain->lock);
 	__atomic_fetch_sub(&c->domain->users, 1, __ATOMIC_ACQ_REL);
 	if (c->fd >= 0)
 		close(c->fd);

@@ -34,6 +34,7 @@ void cq_add(struct cq *q, const struct completion *c)
 		return;
 	}
 	q->ring[q->tail++ & q->mask] = *c;
+	disarm(q->domain, &q->waits);
 	signal_set(q->fd);
 }
 
@@ -123,7 +124,7 @@ int cq_arm(struct cq *q)
 	pthread_mutex_lock(&q->domain->lock);
 	signal_clear(q->fd);
 	progress(q->domain, q, 1);
-	r = q->head != q->tail ? -FI_EAGAIN : arm(q->domain);
+	r = q->head != q->tail ? -FI_EAGAIN : arm(q->domain, &q->waits);
 	pthread_mutex_unlock(&q->domain->lock);
 	return r;
 }
@@ -194,7 +195,10 @@ static int cq_close(struct fid *fid)
 
 	pthread_mutex_lock(&d->lock);
 	busy = q->users != 0;
-	d->users -= busy ? 0 : 1;
+	if (!busy) {
+		disarm(d, &q->waits);
+		d->users--;
+	}
 	pthread_mutex_unlock(&d->lock);
 	if (busy)
 		return -FI_EBUSY;

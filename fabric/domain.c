@@ -179,7 +179,10 @@ void progress(struct domain *d, const struct cq *q, size_t wanted)
 	}
 }
 
-/* notified is called by a thread of the library with a completion for which arm has asked. */
+/* notify asks for a notice of the next completion, unless that has been done. */
+static int notify(struct domain *d);
+
+/* notified is called by a thread of the library with a completion for which notify has asked. */
 static void notified(void *context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_BOOLEAN receive)
 {
 	struct domain *d = context;
@@ -188,18 +191,39 @@ static void notified(void *context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_BO
 	pthread_mutex_lock(&d->lock);
 	d->armed = false;
 	took(d, vi, receive);
+	if (d->waiters != 0)
+		(void)notify(d); /* it was for another queue, or nobody is told of it */
 	pthread_mutex_unlock(&d->lock);
 }
 
-int arm(struct domain *d)
+static int notify(struct domain *d)
 {
+	int r;
+
 	if (d->armed)
 		return 0;
 	d->armed = true; /* before the call: the handler may run at once, and waits for the lock */
-	int r = error_of(vip.CQNotify(d->cq, d, notified));
+	r = error_of(vip.CQNotify(d->cq, d, notified));
 	if (r != 0)
 		d->armed = false;
 	return r;
+}
+
+int arm(struct domain *d, bool *waits)
+{
+	if (!*waits) {
+		*waits = true;
+		d->waiters++;
+	}
+	return notify(d);
+}
+
+void disarm(struct domain *d, bool *waits)
+{
+	if (*waits) {
+		*waits = false;
+		d->waiters--;
+	}
 }
 
 /* failed is called by a thread of the library with what no call can tell. */

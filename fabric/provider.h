@@ -154,6 +154,7 @@ struct cq {
 	enum fi_cq_format format;
 	int fd; /* -1 without a wait object */
 	bool signaled;
+	bool waits; /* for arm; guarded by the domain's lock */
 	int users;
 };
 
@@ -174,6 +175,7 @@ struct cntr {
 	struct domain *domain;
 	uint64_t value, errors;
 	int fd; /* -1 without a wait object */
+	bool waits; /* for arm; guarded by the domain's lock */
 	int users;
 };
 
@@ -223,7 +225,8 @@ struct domain {
 	VIP_CQ_HANDLE cq; /* of all end points */
 	struct ep **eps;  /* by VI: a hash table with room */
 	size_t mask, entries;
-	bool armed;
+	bool armed;	  /* a notice has been asked for */
+	int waiters;	  /* queues and counters that wait for one */
 	bool answer;	  /* a receive has completed: a reply may come before the next look */
 	struct ep *waiting; /* end points with receives that the NIC has not got yet */
 	int users;
@@ -237,8 +240,10 @@ void domain_remove(struct domain *d, struct ep *ep);
  * as wanted, or there are no more. q may be NULL. The domain's lock is held. */
 void progress(struct domain *d, const struct cq *q, size_t wanted);
 
-/* arm has the next completion call signal_set of the queues concerned. The domain's lock is held. */
-int arm(struct domain *d);
+/* arm has the next completion at a queue or counter wake its user; waits belongs to that. Completions of others
+ * leave it armed until disarm. The domain's lock is held. */
+int arm(struct domain *d, bool *waits);
+void disarm(struct domain *d, bool *waits);
 
 /* A request for a connection that has been neither accepted nor rejected. */
 struct request {

@@ -39,12 +39,13 @@ func trapezeCQNotify(name, context, function C.uintptr_t) C.int {
 	if c == nil || function == 0 {
 		return C.VIP_INVALID_PARAMETER
 	}
-	return code(c.via.Notify(func(e via.Completion, err error) {
-		if err != nil {
-			return
-		}
+	var told func(e via.Completion, err error)
+	told = func(e via.Completion, err error) {
 		if v := c.owner(e.VI); v != nil {
 			C.trapeze_cq_completed(function, context, C.uintptr_t(c.nic.name), C.uintptr_t(v.name), truth(e.Queue == via.RecvQueue))
+		} else if err == nil {
+			_ = c.via.Notify(told) // the VI is being destroyed. If the CQ is too, there is no notice
 		}
-	}))
+	}
+	return code(c.via.Notify(told))
 }

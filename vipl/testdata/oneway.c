@@ -38,6 +38,10 @@ int main(int argc, char **argv)
 	bytes = (VIP_UINT32)atol(argv[2]);
 	open_side(&a, argv[3]);
 	open_side(&b, argv[4]);
+	if (memcmp(a.about.LocalNicAddress, b.about.LocalNicAddress, a.about.NicAddressLen) == 0) {
+		fprintf(stderr, "%s and %s are one NIC: let the addresses differ, if only in the order of their options\n", argv[3], argv[4]);
+		return 2;
+	}
 	connect_pair(&a, &b, NULL, NULL, &vi[0], &vi[1]);
 	for (i = 0; i < 2; i++) {
 		send[i] = describe(sides[i], 0, 0, bytes);
