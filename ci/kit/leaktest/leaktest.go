@@ -52,7 +52,7 @@ func Check(t testing.TB) {
 // settled counts descriptors and mappings once what the test before has closed in the background
 // is gone: when they are the same for some time.
 func settled(t testing.TB) (files, mappings int) {
-	const same = 5 * time.Millisecond
+	const same = 20 * time.Millisecond
 	files, mappings = Files(t), Mappings(t)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		time.Sleep(same)
