@@ -17,10 +17,11 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	}
 	m := r.message(r.next)
 	t.begin(ep, m, r.numbered)
-	n, credit, buf, how := m.total, r.credit(), []byte(nil), formWhole
+	n, credit, buf, how := m.total, uint32(0), []byte(nil), formWhole
 	if m.status == 0 && m.control.bits&unlikeSends == 0 && n != 0 && n <= ep.maxPayload && n >= ep.shortest &&
 		t.regions.inOnePiece(&m.layout) && m.pushed == nil && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) {
 		if r.shorts {
+			credit = r.credit()
 			buf, how = t.laneRoom(ep, m.memory, credit, m.control.bits)
 		} else if n <= min(t.oneBurst, lendFrom-1) {
 			buf = t.reserve(&ep.remote.mac, datasheet.HeaderSize+int(n))
@@ -35,7 +36,7 @@ func (t *transmitter) lane(ep *endpoint) bool {
 	r.next++
 	r.numbered++
 	if how == formWhole {
-		head(buf, ep, m, r.nxt, 0, n, 0)
+		credit = head(buf, ep, m, r.nxt, 0, n, 0)
 		copy(buf[datasheet.HeaderSize:], m.memory)
 		t.handOver(int(n))
 	} else {
