@@ -30,7 +30,7 @@ type receiver struct {
 // that is still arriving, or whose transfers the host decides, stays, and those
 // behind it wait on the wire.
 type incoming struct {
-	header    datasheet.Header    // a copy: the wire may be memory that somebody else can write
+	header    datasheet.Header    // a copy: the peer may be able to write the memory of the wire
 	extension datasheet.Extension // of an RDMA frame, likewise
 
 	// held says that the frame stays; what follows up to status is valid then.
