@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 )
@@ -40,47 +40,32 @@ type listReport struct {
 
 type commands struct{ *command.Env }
 
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
+
 // Command is trapeze agent.
 func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
-	var file string
-	var check string
-	var replace, verbose bool
-	c := &cobra.Command{
-		Use:   "agent",
-		Short: "Share NICs among programs without rights",
-		Long: `Own the NICs of a file, and give programs of other users a share: each opens agent:, or
-agent:NAME?vis=64&memory=256M, and has a NIC of its own. The file says who may have what; docs/agent.md
-explains it. Frames of a client pass if they bear its address and its grant has what they are for.
-
-The command serves until it is interrupted, and ends with code 0 then. Clients look for the agent
-again when it is gone: connections live on if the next one comes within 3 seconds. A service manager
-may hand over the socket (systemd socket activation), is told when the agent is ready, and may watch it.
-
-With --replace the agent takes over from the one that runs, which ends with code 0. Clients go on
-with the memory and the connections that they have. If that fails the old one goes on, and both say why.
-
-` + keys.Of(agentReport{}) + `
-It prints them when it is ready, or with --check at once.`,
-		Example: `  trapeze agent --check examples/agent.toml
-  trapeze agent --file examples/agent.toml
-  trapeze agent --replace --file examples/agent.toml
-  trapeze agent list`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			if check != "" {
-				return x.check(file)
-			}
-			return x.run(ctx, file, replace, verbose)
-		}),
-	}
-	c.Flags().StringVar(&file, "file", DefaultFile, "file with NICs and grants")
-	c.Flags().StringVar(&check, "check", "", "check this file and open nothing")
-	c.Flags().BoolVar(&replace, "replace", false, "take over from the agent at the socket of the file, which ends")
-	c.MarkFlagsMutuallyExclusive("check", "replace")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log on stderr clients that come, go and are refused")
-	c.AddCommand(x.list())
+	t := command.NewTable(help, map[string]string{"file": DefaultFile, "socket": agentlink.Socket()})
+	c := t.Command(command.Does("agent", x.agent, agentReport{}))
+	c.AddCommand(t.Command(command.Does("agent list", x.list, listReport{})))
 	return c
+}
+
+type agentFlags struct {
+	File    string `flag:"file" default:"{file}" help:"file with NICs and grants"`
+	Check   string `flag:"check" excludes:"replace" help:"check this file and open nothing"`
+	Replace bool   `flag:"replace" help:"take over from the agent at the socket of the file, which ends"`
+	Verbose bool   `flag:"verbose,v" help:"log on stderr clients that come, go and are refused"`
+}
+
+func (x *commands) agent(ctx context.Context, f *agentFlags, _ []string) error {
+	if f.Check != "" {
+		return x.check(f.Check)
+	}
+	return x.run(ctx, f.File, f.Replace, f.Verbose)
 }
 
 func (x *commands) check(file string) error {
@@ -230,26 +215,12 @@ func watch(ctx context.Context, a *Agent, log *slog.Logger) {
 	}
 }
 
-func (x *commands) list() *cobra.Command {
-	var socket string
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "Which NICs the agent has, who has a share, and what has passed",
-		Long: `List the NICs of the agent, and its clients: root and the agent's user see all, others their own.
-The agent does not see frames of NICs with Trapeze's own data sheet. It counts what it carries out and passes on.
-
-` + keys.Of(listReport{}),
-		Example: `  trapeze agent list
-  trapeze agent list --socket /run/trapeze/agent.sock --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runList(ctx, socket) }),
-	}
-	c.Flags().StringVar(&socket, "socket", agentlink.Socket(), "socket of the agent")
-	return c
+type listFlags struct {
+	Socket string `flag:"socket" default:"{socket}" help:"socket of the agent"`
 }
 
-func (x *commands) runList(ctx context.Context, socket string) error {
-	nics, clients, err := agentlink.Ask(ctx, socket)
+func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
+	nics, clients, err := agentlink.Ask(ctx, f.Socket)
 	var none *net.OpError
 	switch {
 	case errors.As(err, &none) && none.Op == "dial":

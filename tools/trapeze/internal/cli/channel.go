@@ -8,11 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
@@ -39,75 +35,35 @@ type channelReport struct {
 	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
 }
 
-func (p *program) channel() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "channel",
-		Short: "Use MINI's channels: one store sends, urgent cells go first",
-		Long: `Use channels, where a message is cut into cells of 48 bytes and leaves with one store.
-Those of high priority go between any two cells of low priority.
-
-JSON keys: those of 'trapeze help --json'.`,
-		Example: `  trapeze channel ping --size 40 --priority high
-  trapeze channel stream --duration 2s
-  trapeze channel barrier --participants 8`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.channelPing(), p.channelStream(), p.channelListen(), p.channelBarrier())
-	return c
-}
-
 type channelPingFlags struct {
-	target      channelTarget
-	size, count int
-}
-
-func (p *program) channelPing() *cobra.Command {
-	var f channelPingFlags
-	c := &cobra.Command{
-		Use:   "ping",
-		Short: "Time round trips over a pair of channels",
-		Long: `Send messages to a 'trapeze channel listen' on the same wire, one after the other, and time
-their return. Without --device both ends are emulated in this process. The --priority is that
-of what is sent; what comes back has that of the listener. What was measured is shown, too,
-if it is interrupted or the listener is gone.` + captureHelp + `
-
-` + keys.Of(channelReport{}),
-		Example: `  trapeze channel ping --size 40
-  trapeze channel ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --priority low
-  trapeze channel ping --count 3 --capture ping.pcap && tshark -r ping.pcap`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runChannelPing(ctx, f) }),
-	}
-	f.target.register(c, "high")
-	c.Flags().IntVarP(&f.size, "size", "s", 40, "size of a message in bytes, a multiple of 8; 40 is one cell")
-	c.Flags().IntVarP(&f.count, "count", "c", 1000, "number of messages")
-	return c
+	channelTarget
+	Size  int `flag:"size,s" default:"40" help:"size of a message in bytes, a multiple of 8; 40 is one cell"`
+	Count int `flag:"count,c" default:"1000" help:"number of messages"`
 }
 
 func (f *channelPingFlags) check() (channel.Priority, error) {
 	most := 2*channel.DefaultPageSize - 128 // fewer than cellping.MaxSize
 	switch {
-	case f.size < channel.Word || f.size%channel.Word != 0 || f.size > most:
-		return 0, option.Errorf("--size %d: a multiple of %d up to %d", f.size, channel.Word, most)
-	case f.count < 1:
-		return 0, option.Errorf("--count %d: 1 or more", f.count)
+	case f.Size < channel.Word || f.Size%channel.Word != 0 || f.Size > most:
+		return 0, option.Errorf("--size %d: a multiple of %d up to %d", f.Size, channel.Word, most)
+	case f.Count < 1:
+		return 0, option.Errorf("--count %d: 1 or more", f.Count)
 	}
-	return f.target.check()
+	return f.channelTarget.check()
 }
 
-func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error {
+func (p *program) channelPing(ctx context.Context, f *channelPingFlags, _ []string) error {
 	priority, err := f.check()
 	if err != nil {
 		return err
 	}
 	echo := func(ctx context.Context, nic *via.NIC) error { return echoChannels(ctx, nic, priority, nil) }
-	return f.target.with(ctx, "channel ping", echo, func(at channelPeer) error {
+	return f.with(ctx, "channel ping", echo, func(at channelPeer) error {
 		c, err := at.dial(ctx, channelName, channel.Options{})
 		if err != nil {
 			return err
 		}
-		c.SendPages().Put(0, []byte(strings.Repeat("Trapeze ", f.size/channel.Word)))
+		c.SendPages().Put(0, []byte(strings.Repeat("Trapeze ", f.Size/channel.Word)))
 		took, err := bounce(ctx, c, priority, f, at.timeout)
 		cerr := c.Close()
 		switch {
@@ -122,7 +78,7 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 			return err
 		}
 		r := describeRounds(took)
-		r.Peer, r.Priority, r.Bytes = c.RemoteAddress().MAC.String(), f.target.priority, f.size
+		r.Peer, r.Priority, r.Bytes = c.RemoteAddress().MAC.String(), f.Priority, f.Size
 		r.Capture = at.capture.finish(&err)
 		defer p.noteCapture(r.Capture)
 		return errors.Join(err, p.printChannel(r, fmt.Sprintf("%s, %s priority, %d bytes", r.Peer, r.Priority, r.Bytes)))
@@ -130,11 +86,11 @@ func (p *program) runChannelPing(ctx context.Context, f channelPingFlags) error 
 }
 
 // bounce times round trips, each of which may take so long: what is lost does not come back.
-func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, f channelPingFlags, timeout time.Duration) (took []time.Duration, err error) {
-	for len(took) < f.count && err == nil {
+func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, f *channelPingFlags, timeout time.Duration) (took []time.Duration, err error) {
+	for len(took) < f.Count && err == nil {
 		waiting, cancel := context.WithTimeout(ctx, timeout)
 		var one []time.Duration
-		one, err = cellping.Bounce(waiting, c, priority, f.size, 1)
+		one, err = cellping.Bounce(waiting, c, priority, f.Size, 1)
 		cancel()
 		took = append(took, one...)
 	}

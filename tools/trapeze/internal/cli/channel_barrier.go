@@ -7,11 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -19,47 +15,33 @@ import (
 // mostParticipants bounds a barrier: as many threads poll.
 const mostParticipants = 256
 
-func (p *program) channelBarrier() *cobra.Command {
-	var participants, rounds int
-	var priority string
-	c := &cobra.Command{
-		Use:   "barrier",
-		Short: "Time a barrier over channels",
-		Long: `Have participants on one emulated NIC wait for each other, round by round, by a coordinator
-on another: one cell in and one out for each, all of them of --priority. All of it is in
-this process. If it is interrupted it shows the rounds until then.
+type barrierFlags struct {
+	Participants int    `flag:"participants" default:"4" help:"number of participants"`
+	Rounds       int    `flag:"rounds" default:"1000" help:"number of rounds"`
+	Priority     string `flag:"priority" default:"high" help:"high or low"`
+}
 
-` + keys.Of(channelReport{}),
-		Example: `  trapeze channel barrier --participants 8
-  trapeze channel barrier --priority low --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			switch {
-			case participants < 1 || participants > mostParticipants:
-				return option.Errorf("--participants %d: 1 to %d", participants, mostParticipants)
-			case rounds < 1:
-				return option.Errorf("--rounds %d: 1 or more", rounds)
-			}
-			of, err := parsePriority(priority)
-			if err != nil {
-				return err
-			}
-			took, err := barrier(ctx, of, participants, rounds)
-			if err != nil {
-				err = fmt.Errorf("channel barrier: %w", err)
-			}
-			if len(took) == 0 {
-				return err
-			}
-			r := describeRounds(took)
-			r.Priority, r.Participants = priority, participants
-			return errors.Join(err, p.printChannel(r, fmt.Sprintf("barrier of %d, %s priority", participants, priority)))
-		}),
+func (p *program) channelBarrier(ctx context.Context, f *barrierFlags, _ []string) error {
+	switch {
+	case f.Participants < 1 || f.Participants > mostParticipants:
+		return option.Errorf("--participants %d: 1 to %d", f.Participants, mostParticipants)
+	case f.Rounds < 1:
+		return option.Errorf("--rounds %d: 1 or more", f.Rounds)
 	}
-	c.Flags().IntVar(&participants, "participants", 4, "number of participants")
-	c.Flags().IntVar(&rounds, "rounds", 1000, "number of rounds")
-	c.Flags().StringVar(&priority, "priority", "high", "high or low")
-	return c
+	of, err := parsePriority(f.Priority)
+	if err != nil {
+		return err
+	}
+	took, err := barrier(ctx, of, f.Participants, f.Rounds)
+	if err != nil {
+		err = fmt.Errorf("channel barrier: %w", err)
+	}
+	if len(took) == 0 {
+		return err
+	}
+	r := describeRounds(took)
+	r.Priority, r.Participants = f.Priority, f.Participants
+	return errors.Join(err, p.printChannel(r, fmt.Sprintf("barrier of %d, %s priority", f.Participants, f.Priority)))
 }
 
 // barrier times the rounds of a barrier, also those before an error.

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
@@ -16,25 +14,11 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// captureHelp belongs into the description of every command with captureFlag.
-const captureHelp = `
-
-With --capture it writes the messages that cross the wire, both ways, to a file that tcpdump
-and Wireshark read as ATM (SunATM): each with its channel, which is the VCI, and when its
-last cell came. The NIC must be an emulated one. The file appears when the command ends,
-however that happens.`
-
 // captureFlag is --capture.
 type captureFlag struct {
-	command *cobra.Command
-	path    string
-	force   bool
-}
-
-func (f *captureFlag) register(c *cobra.Command) {
-	f.command = c
-	c.Flags().StringVar(&f.path, "capture", "", "write the messages of channels to this file: pcap if its name ends in .pcap, else pcapng")
-	command.ForceFlag(c, &f.force)
+	Path  string `flag:"capture" help:"write the messages of channels to this file: pcap if its name ends in .pcap, else pcapng"`
+	Given command.Given
+	command.Force
 }
 
 // captureReport is what became of the capture, in JSON.
@@ -59,18 +43,18 @@ type cellCapture struct {
 // open starts the file, so that one that cannot be written is refused before anything else is
 // done. device is what is captured.
 func (f *captureFlag) open(device string) (*cellCapture, error) {
-	if !f.command.Flags().Changed("capture") {
+	if !f.Given("capture") {
 		return nil, nil
 	}
-	file, err := outfile.Create(f.path, 0o644, f.force)
+	file, err := outfile.Create(f.Path, 0o644, f.Force.Force)
 	if err != nil {
 		return nil, outfile.Explain("--capture", err)
 	}
-	w, err := capture.NewCellWriter(file, capture.FormatOf(f.path), capture.Source{Name: device}, "trapeze")
+	w, err := capture.NewCellWriter(file, capture.FormatOf(f.Path), capture.Source{Name: device}, "trapeze")
 	if err != nil {
 		return nil, fmt.Errorf("--capture: %w", errors.Join(err, file.Discard()))
 	}
-	return &cellCapture{path: f.path, file: file, writer: w}, nil
+	return &cellCapture{path: f.Path, file: file, writer: w}, nil
 }
 
 // see is shown a frame.

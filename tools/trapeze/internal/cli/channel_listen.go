@@ -7,11 +7,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
@@ -30,48 +26,34 @@ type listenReport struct {
 	Capture *captureReport      `json:"capture,omitempty" help:"with --capture"`
 }
 
-func (p *program) channelListen() *cobra.Command {
-	var device, priority string
-	var capture captureFlag
-	c := &cobra.Command{
-		Use:   "listen",
-		Short: "Answer 'channel ping' and 'channel stream' of others",
-		Long: `Send back what 'trapeze channel ping' sends, take what 'trapeze channel stream' sends, until
-it is interrupted, and then end with exit code 0. The --priority is that of what is sent
-back; streams are told with high priority how far they are.` + captureHelp + `
+type listenFlags struct {
+	Device   string `flag:"device" help:"address of the NIC to use"`
+	Priority string `flag:"priority" default:"high" help:"high or low, of what is sent back"`
+	Capture  captureFlag
+}
 
-` + keys.Of(listenReport{}),
-		Example: `  trapeze channel listen --device 'emu:?wire=udp://127.0.0.1:9000'
-  trapeze channel listen --device 'emu:?wire=shm:/run/wire' --priority low --capture cells.pcapng`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) (err error) {
-			if err := peer.CheckDevice(device); err != nil {
-				return err
-			}
-			back, err := parsePriority(priority)
-			if err != nil {
-				return err
-			}
-			taken, err := capture.open(device)
-			if err != nil {
-				return err
-			}
-			defer func() { taken.finish(&err) }()
-			nic, err := taken.openNIC(ctx, device)
-			if err != nil {
-				return err
-			}
-			defer closing(nic, &err)
-			if to := sendHint(device); to != "" {
-				p.Note("answering; to ask:\n  trapeze channel ping --device '%s'\n  trapeze channel stream --device '%s'", to, to)
-			}
-			return p.listenChannels(ctx, nic, back, taken)
-		}),
+func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string) (err error) {
+	if err := peer.CheckDevice(f.Device); err != nil {
+		return err
 	}
-	c.Flags().StringVar(&device, "device", "", "address of the NIC to use")
-	c.Flags().StringVar(&priority, "priority", "high", "high or low, of what is sent back")
-	capture.register(c)
-	return c
+	back, err := parsePriority(f.Priority)
+	if err != nil {
+		return err
+	}
+	taken, err := f.Capture.open(f.Device)
+	if err != nil {
+		return err
+	}
+	defer func() { taken.finish(&err) }()
+	nic, err := taken.openNIC(ctx, f.Device)
+	if err != nil {
+		return err
+	}
+	defer closing(nic, &err)
+	if to := sendHint(f.Device); to != "" {
+		p.Note("answering; to ask:\n  trapeze channel ping --device '%s'\n  trapeze channel stream --device '%s'", to, to)
+	}
+	return p.listenChannels(ctx, nic, back, taken)
 }
 
 // listenChannels serves pings and streams until ctx ends, and reports.

@@ -7,11 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
@@ -40,86 +37,53 @@ type streamReport struct {
 }
 
 type streamFlags struct {
-	target   channelTarget
-	size     option.Bytes
-	bytes    option.Bytes
-	rate     option.Bytes
-	count    uint64
-	duration time.Duration
-}
-
-// streamDuration is how long a stream takes if nothing else is said.
-const streamDuration = 5 * time.Second
-
-func (p *program) channelStream() *cobra.Command {
-	f := streamFlags{size: 4096, rate: 4 << 30}
-	c := &cobra.Command{
-		Use:   "stream",
-		Short: "Send bulk over a channel, and see what arrives",
-		Long: `Send messages to a 'trapeze channel listen' on the same wire, as fast as that makes room
-for them, and show how much has arrived. Channels are best effort: what is lost is counted
-and not sent again, and the pace halves. Without --device both ends are emulated in this
-process.
-
-It ends after --duration, --bytes or --count, whichever comes first; with --duration 0 and
-neither of the others when it is interrupted, and then with exit code 0. The totals are shown
-in any case. Sizes are in bytes, or as in 64K, 512M and 2G.` + captureHelp + `
-
-` + keys.Of(streamReport{}),
-		Example: `  trapeze channel stream
-  trapeze channel stream --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --duration 10s
-  trapeze channel stream --device 'emu:?wire=shm:/run/wire' --priority high --bytes 1G --json
-  trapeze channel stream --count 100 --capture cells.pcap && tshark -r cells.pcap`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runChannelStream(ctx, f) }),
-	}
-	f.target.register(c, "low")
-	c.Flags().VarP(&f.size, "size", "s", "size of a message, a multiple of 8")
-	c.Flags().Var(&f.bytes, "bytes", "end after so many bytes, rounded up to whole messages")
-	c.Flags().Uint64VarP(&f.count, "count", "c", 0, "end after so many messages")
-	c.Flags().DurationVar(&f.duration, "duration", streamDuration, "end after this time; 0 is until interrupted (no limit by default with --bytes or --count)")
-	c.Flags().Var(&f.rate, "rate", "bytes a second that are sent at most")
-	return c
+	channelTarget `override:"priority" default:"low"`
+	Size          option.Bytes  `flag:"size,s" default:"4K" help:"size of a message, a multiple of 8"`
+	Bytes         option.Bytes  `flag:"bytes" help:"end after so many bytes, rounded up to whole messages"`
+	Rate          option.Bytes  `flag:"rate" default:"4G" help:"bytes a second that are sent at most"`
+	Count         uint64        `flag:"count,c" help:"end after so many messages"`
+	Duration      time.Duration `flag:"duration" default:"5s" help:"end after this time; 0 is until interrupted (no limit by default with --bytes or --count)"`
+	Given         command.Given
 }
 
 // options checks the flags.
 func (f *streamFlags) options() (o cellstream.Options, err error) {
-	if o.Priority, err = f.target.check(); err != nil {
+	if o.Priority, err = f.check(); err != nil {
 		return o, err
 	}
 	switch {
-	case f.size < cellstream.MinSize || f.size%channel.Word != 0 || f.size > cellstream.MaxSize:
-		return o, option.Errorf("--size %d: a multiple of %d up to %d", f.size, channel.Word, cellstream.MaxSize)
-	case f.duration < 0:
-		return o, option.Errorf("--duration %v: it must not be negative", f.duration)
-	case f.rate < cellstream.MinSize:
-		return o, option.Errorf("--rate %d: %d or more", f.rate, cellstream.MinSize)
+	case f.Size < cellstream.MinSize || f.Size%channel.Word != 0 || f.Size > cellstream.MaxSize:
+		return o, option.Errorf("--size %d: a multiple of %d up to %d", f.Size, channel.Word, cellstream.MaxSize)
+	case f.Duration < 0:
+		return o, option.Errorf("--duration %v: it must not be negative", f.Duration)
+	case f.Rate < cellstream.MinSize:
+		return o, option.Errorf("--rate %d: %d or more", f.Rate, cellstream.MinSize)
 	}
-	o.Size, o.Bytes, o.Messages, o.Duration = int(f.size), uint64(f.bytes), f.count, f.duration
-	if f.limited() && !f.target.command.Flags().Changed("duration") {
+	o.Size, o.Bytes, o.Messages, o.Duration = int(f.Size), uint64(f.Bytes), f.Count, f.Duration
+	if f.limited() && !f.Given("duration") {
 		o.Duration = 0
 	}
-	o.Rate, o.Patience = float64(f.rate), f.target.timeout
+	o.Rate, o.Patience = float64(f.Rate), f.Timeout
 	return o, nil
 }
 
 // limited reports whether something other than time ends the stream.
-func (f *streamFlags) limited() bool { return f.bytes > 0 || f.count > 0 }
+func (f *streamFlags) limited() bool { return f.Bytes > 0 || f.Count > 0 }
 
-func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
+func (p *program) channelStream(ctx context.Context, f *streamFlags, _ []string) error {
 	o, err := f.options()
 	if err != nil {
 		return err
 	}
 	sink := func(ctx context.Context, nic *via.NIC) error { return sinkChannels(ctx, nic, nil) }
-	return f.target.with(ctx, "channel stream", sink, func(at channelPeer) error {
+	return f.with(ctx, "channel stream", sink, func(at channelPeer) error {
 		c, err := at.dial(ctx, cellstream.Name, channel.Options{PageSize: cellstream.PageSize})
 		if err != nil {
 			return err
 		}
 		total := int64(-1)
 		if f.limited() {
-			total = int64(max(f.bytes, option.Bytes(f.count)*f.size))
+			total = int64(max(f.Bytes, option.Bytes(f.Count)*f.Size))
 		}
 		meter := p.Meter("streaming", total)
 		o.Progress = meter.Add
@@ -131,7 +95,7 @@ func (p *program) runChannelStream(ctx context.Context, f streamFlags) error {
 		if cerr := c.Close(); err == nil {
 			err = cerr
 		}
-		r := describeStream(c.RemoteAddress(), f.target.priority, o, t)
+		r := describeStream(c.RemoteAddress(), f.Priority, o, t)
 		r.NIC = nic
 		r.Capture = at.capture.finish(&err)
 		err = errors.Join(p.Print(r, func(w io.Writer) error { return r.print(w) }), explainLost(err, "is 'trapeze channel listen' still running there?"))

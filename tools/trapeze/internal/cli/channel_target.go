@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -17,38 +15,29 @@ import (
 
 // channelTarget is whom a command reaches over channels, and how.
 type channelTarget struct {
-	command              *cobra.Command
-	device, to, priority string
-	timeout              time.Duration
-	capture              captureFlag
-}
-
-// register adds the flags; priority is the default.
-func (f *channelTarget) register(c *cobra.Command, priority string) {
-	f.command = c
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use (default two in this process)")
-	c.Flags().StringVar(&f.to, "to", "", "MAC address of the NIC to reach (default whoever listens on the wire)")
-	c.Flags().StringVar(&f.priority, "priority", priority, "high or low")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach the other end, and how long that may say nothing")
-	f.capture.register(c)
+	Device   string        `flag:"device" help:"address of the NIC to use (default two in this process)"`
+	To       string        `flag:"to" help:"MAC address of the NIC to reach (default whoever listens on the wire)"`
+	Priority string        `flag:"priority" default:"high" help:"high or low"`
+	Timeout  time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach the other end, and how long that may say nothing"`
+	Capture  captureFlag
 }
 
 // check looks at all flags but --capture.
 func (f *channelTarget) check() (channel.Priority, error) {
-	if f.timeout <= 0 {
-		return 0, option.Errorf("--timeout %v: it must be more than nothing", f.timeout)
+	if f.Timeout <= 0 {
+		return 0, option.Errorf("--timeout %v: it must be more than nothing", f.Timeout)
 	}
-	if f.device != "" {
-		if err := peer.CheckDevice(f.device); err != nil {
+	if f.Device != "" {
+		if err := peer.CheckDevice(f.Device); err != nil {
 			return 0, err
 		}
 	}
-	if f.to != "" {
-		if _, err := peer.ParseMAC(f.to); err != nil {
+	if f.To != "" {
+		if _, err := peer.ParseMAC(f.To); err != nil {
 			return 0, err
 		}
 	}
-	return parsePriority(f.priority)
+	return parsePriority(f.Priority)
 }
 
 func parsePriority(s string) (channel.Priority, error) {
@@ -83,15 +72,15 @@ func (at channelPeer) dial(ctx context.Context, name string, o channel.Options) 
 // with opens the NIC, and without --device a second one in this process where serve answers,
 // and closes all of that when use is done. command is what errors begin with.
 func (f *channelTarget) with(ctx context.Context, command string, serve func(context.Context, *via.NIC) error, use func(channelPeer) error) (err error) {
-	taken, err := f.capture.open(f.device)
+	taken, err := f.Capture.open(f.Device)
 	if err != nil {
 		return err
 	}
 	// What was captured is worth seeing whatever has happened.
 	defer func() { taken.finish(&err) }()
-	at := channelPeer{to: datasheet.Broadcast, timeout: f.timeout, capture: taken}
-	if f.to != "" {
-		if at.to, err = peer.ParseMAC(f.to); err != nil {
+	at := channelPeer{to: datasheet.Broadcast, timeout: f.Timeout, capture: taken}
+	if f.To != "" {
+		if at.to, err = peer.ParseMAC(f.To); err != nil {
 			return err
 		}
 	}
@@ -101,8 +90,8 @@ func (f *channelTarget) with(ctx context.Context, command string, serve func(con
 		}
 		return nil
 	}
-	if f.device != "" {
-		if at.nic, err = taken.openNIC(ctx, f.device); err != nil {
+	if f.Device != "" {
+		if at.nic, err = taken.openNIC(ctx, f.Device); err != nil {
 			return err
 		}
 		defer closing(at.nic, &err)

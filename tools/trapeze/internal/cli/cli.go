@@ -2,11 +2,18 @@
 package cli
 
 import (
+	_ "embed"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/driver"
 	// Make "emu:", "pci:" and "vfio-user:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
@@ -46,10 +53,31 @@ this machine has.`,
 	OwnReport: "trapeze doctor",
 }
 
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
+
 func commands(e *command.Env) []*cobra.Command {
 	p := &program{e}
-	list := []*cobra.Command{p.demo(), p.ping(), p.channel(), p.send(), p.recv(), p.info(), p.emulate(), p.conform()}
-	list = append(list, hostcmd.Commands(e)...)
-	list = append(list, telemetrycmd.Commands(e)...)
-	return append(list, agent.Command(e), framescmd.Command(e), memorycmd.Command(e), fwcmd.LoadCommand(e), fwcmd.Command(e), mqniccmd.Command(e))
+	t := command.NewTable(help, map[string]string{
+		"channels": keys.List(channelsReport{}), "policies": keys.List(policiesReport{}), "serve": keys.List(serveReport{}),
+		"sections": strings.Join(sections, ", "), "policy-names": strings.Join(driver.HostPolicies(), ", "),
+		"nics": "both NICs", "images": strings.Join(firmware.ShippedNames(), ", "),
+	})
+	return slices.Concat(t.Commands(
+		command.Does("demo", p.demo, demoReport{}),
+		command.Does("ping", p.ping, pingReport{}),
+		command.Does("send", p.send, sendReport{}),
+		command.Does("recv", p.recv, recvReport{}),
+		command.Does("info", p.info, infoReport{}),
+		command.Does("emulate", p.emulate, emulateReport{}),
+		command.Does("conform", p.conform, conformReport{}),
+	), []*cobra.Command{t.Family("channel",
+		command.Does("channel ping", p.channelPing, channelReport{}),
+		command.Does("channel stream", p.channelStream, streamReport{}),
+		command.Does("channel listen", p.channelListen, listenReport{}),
+		command.Does("channel barrier", p.channelBarrier, channelReport{}),
+	)}, hostcmd.Commands(e), telemetrycmd.Commands(e), fwcmd.Commands(e),
+		[]*cobra.Command{agent.Command(e), framescmd.Command(e), memorycmd.Command(e), mqniccmd.Command(e)})
 }

@@ -14,12 +14,10 @@ import (
 	"time"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
-	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
@@ -59,78 +57,35 @@ type conformCheck struct {
 }
 
 type conformFlags struct {
-	device, peer string
-	list         bool
-	sections     []string
-	pattern      string
-	junit        string
-	force        bool
-	limit        time.Duration
-	eager        eagerFlag
-}
-
-func (p *program) conform() *cobra.Command {
-	var f conformFlags
-	c := &cobra.Command{
-		Use:   "conform",
-		Short: "Check that a pair of NICs behaves as VIA says",
-		Long: `Run the suite that every NIC must pass over two NICs that can reach each other: by
-default two emulated ones in this process. This process opens both, anew for each
-check, and drives both ends; nobody else may use them meanwhile. An emulated NIC on a
-wire to other processes needs engine=thread in its address: it is not polled all the time.
-
-The sections are ` + strings.Join(sections, ", ") + `.
-A check fails if something is not as VIA or its SEMANTICS.md says, if it does not end
-in time, or if it leaves files open or goroutines running. It is skipped if the NIC
-says that it does not have what it is about. If a check does not end at all, the rest
-is not run. The checks of faults lose, double and forge frames at the wire of the peer,
-and are skipped if that is no emulated NIC. With --eager all memory that the checks register is eager, as far as the
-NICs have room.
-
-The exit code is 0 only if no check has failed.
-
-` + keys.Of(conformReport{}) + `
-Stopped early, it prints the checks that have ended, incomplete says why it ended,
-and nothing is written to the file of --junit.`,
-		Example: `  trapeze conform
-  trapeze conform --list
-  trapeze conform --section cq --section memory
-  trapeze conform --section rings --section channels
-  trapeze conform --run 'connection/.*time' --junit conform.xml
-  trapeze conform --device pci:0000:03:00.0 --peer pci:0000:04:00.0`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runConform(ctx, &f) }),
-	}
-	c.Flags().StringVar(&f.device, "device", "", "address of one NIC (default two in this process)")
-	c.Flags().StringVar(&f.peer, "peer", "", "address of the NIC at the other end of the wire")
-	c.Flags().BoolVar(&f.list, "list", false, "list the checks instead of running them")
-	c.Flags().StringArrayVar(&f.sections, "section", nil, "run the checks of this section; give it again for another one")
-	c.Flags().StringVar(&f.pattern, "run", "", "run the checks whose SECTION/NAME matches this regular expression")
-	f.eager.register(c)
-	c.Flags().StringVar(&f.junit, "junit", "", "also write the results to this file, as JUnit XML")
-	command.ForceFlag(c, &f.force)
-	c.Flags().DurationVar(&f.limit, "timeout", 5*time.Minute, "how long each check may take, 1s or more")
-	return c
+	Device   string        `flag:"device" help:"address of one NIC (default two in this process)"`
+	Peer     string        `flag:"peer" help:"address of the NIC at the other end of the wire"`
+	List     bool          `flag:"list" help:"list the checks instead of running them"`
+	Sections []string      `flag:"section" help:"run the checks of this section; give it again for another one"`
+	Pattern  string        `flag:"run" help:"run the checks whose SECTION/NAME matches this regular expression"`
+	JUnit    string        `flag:"junit" help:"also write the results to this file, as JUnit XML"`
+	Limit    time.Duration `flag:"timeout" default:"5m" help:"how long each check may take, 1s or more"`
+	command.Force
+	eagerFlag
 }
 
 // choose returns the checks that the flags ask for.
 func (f *conformFlags) choose() ([]conform.Check, error) {
-	for _, s := range f.sections {
+	for _, s := range f.Sections {
 		if !slices.Contains(sections, s) {
 			return nil, &option.Error{Option: "--section", Value: s, Allowed: strings.Join(sections, ", ")}
 		}
 	}
-	pattern, err := regexp.Compile(f.pattern)
+	pattern, err := regexp.Compile(f.Pattern)
 	if err != nil {
 		allowed := "a regular expression"
 		if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
 			allowed += fmt.Sprintf("; %s in %s", bad.Code, bad.Expr)
 		}
-		return nil, &option.Error{Option: "--run", Value: f.pattern, Allowed: allowed}
+		return nil, &option.Error{Option: "--run", Value: f.Pattern, Allowed: allowed}
 	}
 	var chosen []conform.Check
 	for _, c := range conform.All(f.openFiltered) {
-		if (len(f.sections) == 0 || slices.Contains(f.sections, c.Section)) && pattern.MatchString(c.String()) {
+		if (len(f.Sections) == 0 || slices.Contains(f.Sections, c.Section)) && pattern.MatchString(c.String()) {
 			chosen = append(chosen, c)
 		}
 	}
@@ -143,20 +98,20 @@ func (f *conformFlags) choose() ([]conform.Check, error) {
 // check refuses flags that do not go together.
 func (f *conformFlags) check() error {
 	switch {
-	case f.device != "" && f.peer == "":
+	case f.Device != "" && f.Peer == "":
 		return &option.Error{Option: "--peer", Allowed: "the address of a NIC on the same wire as --device"}
-	case f.peer != "" && f.device == "":
+	case f.Peer != "" && f.Device == "":
 		return &option.Error{Option: "--device", Allowed: "the address of a NIC on the same wire as --peer"}
-	case f.limit < time.Second:
-		return &option.Error{Option: "--timeout", Value: f.limit.String(), Allowed: "1s or more"}
-	case f.list && f.junit != "":
+	case f.Limit < time.Second:
+		return &option.Error{Option: "--timeout", Value: f.Limit.String(), Allowed: "1s or more"}
+	case f.List && f.JUnit != "":
 		return option.Errorf("--list runs nothing, so that there is nothing for --junit")
-	case f.junit != "":
-		if err := outfile.Check(f.junit, f.force); err != nil {
+	case f.JUnit != "":
+		if err := outfile.Check(f.JUnit, f.Force.Force); err != nil {
 			return outfile.Explain("--junit", err)
 		}
 	}
-	for _, address := range []string{f.device, f.peer} {
+	for _, address := range []string{f.Device, f.Peer} {
 		if address != "" {
 			if err := peer.CheckDevice(address); err != nil {
 				return err
@@ -168,13 +123,13 @@ func (f *conformFlags) check() error {
 
 // open opens the two NICs.
 func (f *conformFlags) open(ctx context.Context) (a, b *via.NIC, err error) {
-	if f.device == "" {
-		return openPair(ctx, f.eager.options(via.Options{}))
+	if f.Device == "" {
+		return openPair(ctx, f.options(via.Options{}))
 	}
-	if a, err = open(ctx, f.device, f.eager.options(via.Options{})); err != nil {
+	if a, err = open(ctx, f.Device, f.options(via.Options{})); err != nil {
 		return nil, nil, err
 	}
-	if b, err = open(ctx, f.peer, f.eager.options(via.Options{})); err != nil {
+	if b, err = open(ctx, f.Peer, f.options(via.Options{})); err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
 	return a, b, nil
@@ -203,14 +158,14 @@ func closeAfter(t conform.T, nics ...*via.NIC) {
 
 // openFiltered opens them for a check, the second one with a filter on its wire.
 func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *via.NIC) {
-	ctx, device, other := conform.Context(t), f.device, f.peer
+	ctx, device, other := conform.Context(t), f.Device, f.Peer
 	if device == "" {
 		device, other = "emu:?wire=mem:conform-faults", "emu:?wire=mem:conform-faults"
 	}
 	if !strings.HasPrefix(other, emulator.Scheme+":") && !strings.HasPrefix(other, emulator.EthernetScheme+":") {
 		t.Skip("faults are made at the wire of the peer, which has to be emulated: give an emu: or eth: device as --peer")
 	}
-	a, err := open(ctx, device, f.eager.options(via.Options{}))
+	a, err := open(ctx, device, f.options(via.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +174,14 @@ func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *v
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err = openDevice(ctx, d, f.eager.options(via.Options{})); err != nil {
+	if b, err = openDevice(ctx, d, f.options(via.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	closeAfter(t, b)
 	return a, b
 }
 
-func (p *program) runConform(ctx context.Context, f *conformFlags) error {
+func (p *program) conform(ctx context.Context, f *conformFlags, _ []string) error {
 	checks, err := f.choose()
 	if err != nil {
 		return err
@@ -234,8 +189,8 @@ func (p *program) runConform(ctx context.Context, f *conformFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	r := conformReport{Device: f.device, Peer: f.peer, Checks: []conformCheck{}}
-	if f.list {
+	r := conformReport{Device: f.Device, Peer: f.Peer, Checks: []conformCheck{}}
+	if f.List {
 		for _, c := range checks {
 			r.Checks = append(r.Checks, conformCheck{Section: c.Section, Name: c.Name})
 		}
@@ -261,8 +216,8 @@ func (p *program) runConform(ctx context.Context, f *conformFlags) error {
 		r.Incomplete = cause.Error()
 		return errors.Join(cause, p.printConform(&r))
 	}
-	if f.junit != "" {
-		if err := writeJUnit(f.junit, f.force, &r); err != nil {
+	if f.JUnit != "" {
+		if err := writeJUnit(f.JUnit, f.Force.Force, &r); err != nil {
 			return err
 		}
 	}
@@ -298,7 +253,7 @@ func (p *program) runChecks(ctx context.Context, f *conformFlags, checks []confo
 	on, off := p.Emphasis()
 	section := ""
 	for i, c := range checks {
-		o := c.Run(ctx, f.limit, f.openFor)
+		o := c.Run(ctx, f.Limit, f.openFor)
 		if ctx.Err() != nil {
 			return 0
 		}

@@ -11,10 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -66,86 +63,27 @@ var (
 const demoDepth = 16
 
 type demoFlags struct {
-	input    string
-	channels bool
-	duration time.Duration // of each measurement
-	policy   policyFlags
-	eager    eagerFlag
-	image    fwcmd.ProgramFlags
-	log      logFlag
-	policies policiesFlags
-	command  *cobra.Command
-}
-
-func (p *program) demo() *cobra.Command {
-	var f demoFlags
-	c := &cobra.Command{
-		Use:   "demo",
-		Short: "Bring up two emulated NICs and put them to work",
-		Long: `Bring up two emulated NICs in this process, send a file through reliable VIs in
-both directions and check the SHA-256 of what arrived, then measure one-way
-latency (half a round trip) and streaming bandwidth. It needs no root, no
-hardware and under 15 seconds.
-` + policyHelp + eagerHelp + `
-
-With --image a control program decides in both NICs: one that comes with trapeze, or
-of a file ('trapeze fw build' makes one; --image ./amp is a file called amp). The
-report shows how often it was asked at each hook. --map fills its maps before the
-first message.
-
-With --dma-log it sends, at the end, one message of 64 KiB on an idle wire and
-then two at once, and writes which engine of the two NICs moved which bytes when:
-hostTx and netTx of the sender, netRcv and hostRcv of the receiver, by one clock.
-The file is there whole when the command has ended well, and else not at all.
-
-With --policies it runs seven policies on one wire that has a speed, one after the other,
-each idle and loaded: latency, bandwidth and how many transfers each engine makes for a
-frame. --output draws a packet flow graph for each, and --log-folder keeps the DMA log of
-each, for 'trapeze-lab model replay'. Of the other flags it has --force.
-
-With --channels it shows MINI's channels instead: cells of high priority beside bulk of
-low priority, and the latencies of both in one histogram. Of the other flags it has
---duration.
-
-` + keys.Of(demoReport{}) + `
-A MB is 10^6 bytes. With --channels they are ` + keys.List(channelsReport{}) + `.
-With --policies they are ` + keys.List(policiesReport{}) + `.`,
-		Example: `  trapeze demo
-  trapeze demo --input /boot/vmlinuz --json
-  trapeze demo --policy static --minpulse-send 1024 --minpulse-recv 2048
-  trapeze demo --policy amp --policy-at host
-  trapeze demo --image amp
-  trapeze demo --image count --show-map flows --show-map rest
-  trapeze demo --channels
-  trapeze demo --policies --output policies.svg
-  trapeze demo --dma-log live.log && trapeze-lab plot flow --log live.log --output live.svg`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runDemo(ctx, f) }),
-	}
-	c.Flags().StringVar(&f.input, "input", "", "file to send (default this program itself)")
-	c.Flags().BoolVar(&f.channels, "channels", false, "show channels: urgent cells beside bulk")
-	c.Flags().BoolVar(&f.policies.on, "policies", false, "show what delivery policies do, idle and loaded")
-	c.Flags().StringVar(&f.policies.output, "output", "", "with --policies: write a picture of packet flow graphs to this file, SVG")
-	c.Flags().StringVar(&f.policies.folder, "log-folder", "", "with --policies: write the DMA log of each run into this folder, made if it is missing, as POLICY-LOAD.log")
-	c.Flags().DurationVar(&f.duration, "duration", 800*time.Millisecond, "how long to measure each latency and bandwidth, from 1ms to 1m")
-	f.policy.register(c)
-	f.eager.register(c)
-	f.image.Register(c, "both NICs")
-	f.log.register(c)
-	f.command = c
-	return c
+	Input    string        `flag:"input" help:"file to send (default this program itself)"`
+	Channels bool          `flag:"channels" help:"show channels: urgent cells beside bulk"`
+	Duration time.Duration `flag:"duration" default:"800ms" help:"how long to measure each latency and bandwidth, from 1ms to 1m"`
+	Policy   policyFlags
+	Eager    eagerFlag
+	Image    fwcmd.ProgramFlags
+	Log      logFlag
+	Policies policiesFlags
+	Given    command.Given
 }
 
 // check refuses flags that have no part in what is to be shown.
 func (f *demoFlags) check() error {
 	given := func(flags ...string) string {
-		i := slices.IndexFunc(flags, f.command.Flags().Changed)
+		i := slices.IndexFunc(flags, f.Given)
 		if i < 0 {
 			return ""
 		}
 		return flags[i]
 	}
-	if !f.policies.on {
+	if !f.Policies.On {
 		if flag := given("output", "log-folder"); flag != "" {
 			return option.Errorf("--%s is about --policies, which is not there", flag)
 		}
@@ -154,37 +92,37 @@ func (f *demoFlags) check() error {
 	if flag := given("channels", "duration", "input", "policy", "policy-at", "minpulse-send", "minpulse-recv", "eager", "image", "map", "show-map", "dma-log"); flag != "" {
 		return option.Errorf("--%s has no part in --policies, which chooses all of that itself: leave one of the two out", flag)
 	}
-	if given("output") != "" && f.policies.output == "" {
+	if given("output") != "" && f.Policies.Output == "" {
 		return option.Errorf("--output is required to be the name of a file")
 	}
-	if given("log-folder") != "" && f.policies.folder == "" {
+	if given("log-folder") != "" && f.Policies.Folder == "" {
 		return option.Errorf("--log-folder is required to be the name of a folder")
 	}
 	return nil
 }
 
-func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
+func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if f.policies.on {
-		return p.demoPolicies(ctx, f.policies, f.log.force)
+	if f.Policies.On {
+		return p.demoPolicies(ctx, f.Policies, f.Log.Force.Force)
 	}
-	if f.duration < time.Millisecond || f.duration > time.Minute {
-		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
+	if f.Duration < time.Millisecond || f.Duration > time.Minute {
+		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "1ms to 1m"}
 	}
-	if f.channels {
-		return p.demoChannels(ctx, f.duration)
+	if f.Channels {
+		return p.demoChannels(ctx, f.Duration)
 	}
-	opts, err := f.policy.options()
+	opts, err := f.Policy.options()
 	if err != nil {
 		return err
 	}
-	program, err := chooseProgram(&f.image, &f.policy)
+	program, err := chooseProgram(&f.Image, &f.Policy)
 	if err != nil {
 		return err
 	}
-	input := f.input
+	input := f.Input
 	if input == "" {
 		if input, err = os.Executable(); err != nil {
 			return hinted(err, "choose a file with --input")
@@ -195,12 +133,12 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	} else if !st.Mode().IsRegular() {
 		return &fs.PathError{Op: "demo", Path: input, Err: errors.New("it is not a regular file")}
 	}
-	log, err := f.log.open(input)
+	log, err := f.Log.open(input)
 	if err != nil {
 		return err
 	}
 	defer log.discard(&err)
-	a, b, err := openPair(ctx, f.eager.options(opts))
+	a, b, err := openPair(ctx, f.Eager.options(opts))
 	if err != nil {
 		return err
 	}
@@ -216,7 +154,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	if r.Reverse, err = p.demoFile(ctx, b, a, input, "file, b to a"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	if err := p.demoMeasure(ctx, a, b, f.duration, &r); err != nil {
+	if err := p.demoMeasure(ctx, a, b, f.Duration, &r); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	state, err := a.Driver().Report(ctx)
@@ -227,7 +165,7 @@ func (p *program) runDemo(ctx context.Context, f demoFlags) (err error) {
 	if r.Program, err = reportProgram(program, a, b); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	if r.Eager, err = f.eager.report(a); err != nil {
+	if r.Eager, err = f.Eager.report(a); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if log != nil {

@@ -111,9 +111,9 @@ type transfersReport struct {
 
 // policiesFlags are those of demo --policies.
 type policiesFlags struct {
-	on     bool
-	output string // of the picture; empty: none
-	folder string // for the logs; empty: none
+	On     bool   `flag:"policies" help:"show what delivery policies do, idle and loaded"`
+	Output string `flag:"output" help:"with --policies: write a picture of packet flow graphs to this file, SVG"`
+	Folder string `flag:"log-folder" help:"with --policies: write the DMA log of each run into this folder, made if it is missing, as POLICY-LOAD.log"`
 }
 
 // demoPolicies runs each policy on one wire, idle and loaded.
@@ -125,7 +125,7 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 			err = errors.Join(err, file.Discard())
 		}
 		if err != nil && made {
-			_ = os.Remove(f.folder) // it stays if others have written there
+			_ = os.Remove(f.Folder) // it stays if others have written there
 		}
 	}()
 	create := func(flag, path string) error {
@@ -136,27 +136,27 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 		files[path] = file
 		return nil
 	}
-	if f.output != "" {
-		if err := create("--output", f.output); err != nil {
+	if f.Output != "" {
+		if err := create("--output", f.Output); err != nil {
 			return err
 		}
 	}
-	if f.folder != "" {
-		err := os.Mkdir(f.folder, 0o755)
+	if f.Folder != "" {
+		err := os.Mkdir(f.Folder, 0o755)
 		made = err == nil
 		if !made && !errors.Is(err, fs.ErrExist) {
 			return outfile.Explain("--log-folder", err)
 		}
 		for _, d := range demonstratedPolicies {
 			for _, load := range loads {
-				if err := create("--log-folder", d.log(f.folder, load)); err != nil {
+				if err := create("--log-folder", d.log(f.Folder, load)); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	r := policiesReport{Bytes: policiesBytes, Burst: policiesBurst, Rate: policiesRate / 1e6, Delay: units.Microseconds(policiesDelay),
-		SendBus: policiesSendBus / 1e6, ReceiveBus: policiesReceiveBus / 1e6, Setup: units.Microseconds(policiesSetup), Picture: f.output}
+		SendBus: policiesSendBus / 1e6, ReceiveBus: policiesReceiveBus / 1e6, Setup: units.Microseconds(policiesSetup), Picture: f.Output}
 	meter := p.Steps("policies", len(demonstratedPolicies))
 	defer meter.Stop()
 	for _, d := range demonstratedPolicies {
@@ -168,19 +168,19 @@ func (p *program) demoPolicies(ctx context.Context, f policiesFlags, force bool)
 		meter.Add(1)
 	}
 	meter.Stop()
-	if f.output != "" {
+	if f.Output != "" {
 		svg, err := drawPolicies(&r)
 		if err == nil {
-			_, err = files[f.output].Write(svg)
+			_, err = files[f.Output].Write(svg)
 		}
 		if err != nil {
 			return outfile.Explain("--output", err)
 		}
 	}
-	if f.folder != "" {
+	if f.Folder != "" {
 		for i, d := range demonstratedPolicies {
 			for k, load := range []*loadReport{&r.Policies[i].Idle, &r.Policies[i].Loaded} {
-				path := d.log(f.folder, loads[k])
+				path := d.log(f.Folder, loads[k])
 				if err := dmalog.Write(files[path], load.log); err != nil {
 					return outfile.Explain("--log-folder", err)
 				}

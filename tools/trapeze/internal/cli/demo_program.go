@@ -24,7 +24,7 @@ type programReport struct {
 // chooseProgram reads and checks the control program for the NICs; nil if there is none.
 func chooseProgram(f *fwcmd.ProgramFlags, p *policyFlags) (*fwcmd.Chosen, error) {
 	c, err := f.Open()
-	if err == nil && p.at == "host" && c.DecidesTransfers() {
+	if err == nil && p.At == "host" && c.DecidesTransfers() {
 		err = option.Errorf("--policy-at host: the program of --image %s decides about transfers, in the NIC", c.Name)
 	}
 	return c, err

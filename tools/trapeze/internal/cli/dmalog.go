@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -27,27 +25,11 @@ import (
 // (20,000). A NIC that has logged its share of them logs no more.
 const maxLogged = 16384
 
-// logHelp belongs into the description of every command that logs all that its
-// NIC does.
-const logHelp = `
-
-With --dma-log it writes which engine of the NIC moved which bytes when, for the
-first 16384 transfers: hostTx and netTx send, netRcv and hostRcv receive. Packets
-count frames with payload of one direction. What the NIC receives is in the log as
-flow 1, or what it sends if it is there to receive. The file is there whole when
-the command has ended well, and else not at all.`
-
 // logFlag is --dma-log.
 type logFlag struct {
-	command *cobra.Command
-	path    string
-	force   bool
-}
-
-func (f *logFlag) register(c *cobra.Command) {
-	f.command = c
-	c.Flags().StringVar(&f.path, "dma-log", "", "write the NIC's DMA transfers to this file, for 'trapeze-lab plot flow --log FILE'")
-	command.ForceFlag(c, &f.force)
+	Path  string `flag:"dma-log" help:"write the NIC's DMA transfers to this file, for 'trapeze-lab plot flow --log FILE'"`
+	Given command.Given
+	command.Force
 }
 
 // logReport is what became of the log, in JSON.
@@ -83,16 +65,16 @@ type recorded struct {
 // or writes itself.
 func (f *logFlag) open(taken string) (*recorder, error) {
 	switch {
-	case !f.command.Flags().Changed("dma-log"):
+	case !f.Given("dma-log"):
 		return nil, nil
-	case taken != "" && taken != "-" && sameFile(f.path, taken):
-		return nil, option.Errorf("--dma-log %s: that is the file that is to be transferred", f.path)
+	case taken != "" && taken != "-" && sameFile(f.Path, taken):
+		return nil, option.Errorf("--dma-log %s: that is the file that is to be transferred", f.Path)
 	}
-	file, err := outfile.Create(f.path, 0o644, f.force)
+	file, err := outfile.Create(f.Path, 0o644, f.Force.Force)
 	if err != nil {
 		return nil, outfile.Explain("--dma-log", err)
 	}
-	return &recorder{path: f.path, file: file}, nil
+	return &recorder{path: f.Path, file: file}, nil
 }
 
 // sameFile reports whether two paths lead to one file, or would.

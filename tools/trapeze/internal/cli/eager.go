@@ -4,32 +4,23 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // eagerFlag is --eager of the commands that move messages.
-type eagerFlag struct{ on bool }
-
-// eagerHelp explains the flag.
-const eagerHelp = `
-With --eager messages, descriptors and tokens are in the NIC's own memory before they
-are posted, as far as it has room; the report says what it took from there.`
-
-func (f *eagerFlag) register(c *cobra.Command) {
-	c.Flags().BoolVar(&f.on, "eager", false, "have the NIC hold messages, descriptors and tokens before they are posted")
+type eagerFlag struct {
+	Eager bool `flag:"eager" help:"have the NIC hold messages, descriptors and tokens before they are posted"`
 }
 
 // options adds what the flag says to those of a NIC.
 func (f eagerFlag) options(opts via.Options) via.Options {
-	opts.Eager = opts.Eager || f.on
+	opts.Eager = opts.Eager || f.Eager
 	return opts
 }
 
 // report is what became of the NIC's eager memory, nil without --eager.
 func (f eagerFlag) report(nic *via.NIC) (*via.EagerStats, error) {
-	if !f.on {
+	if !f.Eager {
 		return nil, nil
 	}
 	s, err := nic.EagerStats()

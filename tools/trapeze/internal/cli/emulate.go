@@ -12,11 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -37,47 +34,11 @@ type emulatedNIC struct {
 }
 
 type emulateFlags struct {
-	sockets []string
-	wire    string
-	device  string
-	mode    string
-	verbose bool
-}
-
-func (p *program) emulate() *cobra.Command {
-	var f emulateFlags
-	c := &cobra.Command{
-		Use:   "emulate",
-		Short: "Put emulated NICs behind vfio-user sockets",
-		Long: `Serve emulated NICs to other programs: each behind a UNIX socket that speaks
-vfio-user, for QEMU's vfio-user-pci or for a program that opens
-vfio-user:PATH. With several sockets there are several NICs on one wire, a
-switch in memory. One client has a NIC at a time; when it has gone, the NIC is
-as new for the next.
-
-The command serves until it is interrupted, and ends with code 0 then. A service
-manager may hand over the sockets (systemd socket activation) in place of
---socket, and is told when the NICs are ready.
-
-` + keys.Of(emulateReport{}) + `
-It prints them when the NICs are ready.`,
-		Example: `  trapeze emulate --socket /run/nic0.sock --socket /run/nic1.sock
-  trapeze emulate --socket /run/nic0.sock --wire 'udp://127.0.0.1:9000'
-  trapeze emulate --socket /run/nic0.sock --device 'emu:?wire=udp://127.0.0.1:9000&loss=0.2'
-  trapeze emulate --socket /run/nic0.sock --device eth:pci:0000:03:00.0
-
-  qemu-system-x86_64 … -object memory-backend-memfd,id=mem,size=1G,share=on \
-    -machine q35,memory-backend=mem \
-    -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"/run/nic0.sock"}}'`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runEmulate(ctx, &f) }),
-	}
-	c.Flags().StringArrayVar(&f.sockets, "socket", nil, "socket to serve a NIC at; give it again for another NIC")
-	c.Flags().StringVar(&f.wire, "wire", "", "what the NIC is plugged into: loop, udp://HOST:PORT, shm:PATH or a NIC as pci:FUNCTION, afxdp:INTERFACE, vhost-user:PATH (one NIC only), or memif:PATH&role=server")
-	c.Flags().StringVar(&f.device, "device", "emu:", "options of the NICs, as an emu: or eth: address")
-	c.Flags().StringVar(&f.mode, "mode", "0600", "permissions of the sockets: who can write to one can use its NIC")
-	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log on stderr clients that come and go, and the wires' counters at the end")
-	return c
+	Sockets []string `flag:"socket" help:"socket to serve a NIC at; give it again for another NIC"`
+	Wire    string   `flag:"wire" help:"what the NIC is plugged into: loop, udp://HOST:PORT, shm:PATH or a NIC as pci:FUNCTION, afxdp:INTERFACE, vhost-user:PATH (one NIC only), or memif:PATH&role=server"`
+	Device  string   `flag:"device" default:"emu:" help:"options of the NICs, as an emu: or eth: address"`
+	Mode    string   `flag:"mode" default:"0600" help:"permissions of the sockets: who can write to one can use its NIC"`
+	Verbose bool     `flag:"verbose,v" help:"log on stderr clients that come and go, and the wires' counters at the end"`
 }
 
 // listening is a socket with its path.
@@ -86,16 +47,16 @@ type listening struct {
 	l    net.Listener
 }
 
-func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
+func (p *program) emulate(ctx context.Context, f *emulateFlags, _ []string) (err error) {
 	address, err := f.address()
 	if err != nil {
 		return err
 	}
-	mode, err := strconv.ParseUint(f.mode, 8, 9)
+	mode, err := strconv.ParseUint(f.Mode, 8, 9)
 	if err != nil {
-		return &option.Error{Option: "--mode", Value: f.mode, Allowed: "octal permissions such as 0660"}
+		return &option.Error{Option: "--mode", Value: f.Mode, Allowed: "octal permissions such as 0660"}
 	}
-	sockets, err := listenAll(f.sockets, fs.FileMode(mode))
+	sockets, err := listenAll(f.Sockets, fs.FileMode(mode))
 	if err != nil {
 		return err
 	}
@@ -122,21 +83,21 @@ func (p *program) runEmulate(ctx context.Context, f *emulateFlags) (err error) {
 
 // address is --device with --wire put in.
 func (f *emulateFlags) address() (string, error) {
-	a, err := vfio.ParseAddress(f.device)
+	a, err := vfio.ParseAddress(f.Device)
 	if err != nil {
 		return "", &command.DeviceError{Err: err}
 	}
-	if f.wire == "" {
-		return f.device, nil
+	if f.Wire == "" {
+		return f.Device, nil
 	}
 	if a.Options.Has("wire") {
 		return "", option.Errorf("--wire and the wire option of --device contradict each other: give one of them")
 	}
 	separator := "?"
-	if strings.Contains(f.device, "?") {
+	if strings.Contains(f.Device, "?") {
 		separator = "&"
 	}
-	return f.device + separator + "wire=" + f.wire, nil
+	return f.Device + separator + "wire=" + f.Wire, nil
 }
 
 // listenAll opens the sockets at paths, or takes those of a service manager.
@@ -174,7 +135,7 @@ func listenAll(paths []string, mode fs.FileMode) (sockets []listening, err error
 // serve serves until ctx ends.
 func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listening, nics []*emulator.Device) error {
 	level := slog.LevelWarn
-	if f.verbose {
+	if f.Verbose {
 		level = slog.LevelInfo
 	}
 	log := command.Logger(ctx, level)

@@ -7,11 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/ping"
@@ -51,118 +47,82 @@ type serveReport struct {
 }
 
 type pingFlags struct {
-	device, to              string
-	serve, unreliable, mute bool
+	Device     string `flag:"device" help:"address of the NIC to use (default two in this process)"`
+	To         string `flag:"to" help:"MAC address of the NIC to ping (default whoever serves on the wire)"`
+	Serve      bool   `flag:"serve" help:"answer others instead"`
+	Unreliable bool   `flag:"unreliable" help:"use unreliable delivery, where messages may get lost"`
+	Quiet      bool   `flag:"quiet,q" help:"print the statistics only"`
 	ping.Options
-	timeout time.Duration
-	policy  policyFlags
-	eager   eagerFlag
-	log     logFlag
-}
-
-func (p *program) ping() *cobra.Command {
-	var f pingFlags
-	c := &cobra.Command{
-		Use:   "ping",
-		Short: "Time round trips to another NIC",
-		Long: `Send messages to a 'trapeze ping --serve' on the same wire and time their return.
-Without --device both ends are emulated in this process.
-
-With --count 0 and with --serve it goes on until it is interrupted, and then
-ends with exit code 0. It serves 64 clients at a time, with 512 MiB of buffers, and
-gives those with --unreliable up that are silent for 6 s.
-` + policyHelp + eagerHelp + logHelp + `
-
-` + keys.Of(pingReport{}) + `
-With --serve they are ` + keys.List(serveReport{}) + `.`,
-		Example: `  trapeze ping
-  trapeze ping --device 'emu:?wire=udp://127.0.0.1:9000' --serve
-  trapeze ping --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --size 4096
-  trapeze ping --size 65536 --policy auto --policy-at host
-  trapeze ping -c 3 --size 65536 --dma-log ping.log && trapeze-lab plot flow --log ping.log --output ping.svg`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runPing(ctx, f) }),
-	}
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use (default two in this process)")
-	c.Flags().StringVar(&f.to, "to", "", "MAC address of the NIC to ping (default whoever serves on the wire)")
-	c.Flags().BoolVar(&f.serve, "serve", false, "answer others instead")
-	c.Flags().BoolVar(&f.unreliable, "unreliable", false, "use unreliable delivery, where messages may get lost")
-	c.Flags().BoolVarP(&f.mute, "quiet", "q", false, "print the statistics only")
-	c.Flags().Uint64VarP(&f.Count, "count", "c", 10, "number of messages; 0 is until interrupted")
-	c.Flags().IntVarP(&f.Bytes, "size", "s", 64, "size of a message in bytes")
-	c.Flags().DurationVarP(&f.Interval, "interval", "i", 100*time.Millisecond, "time from one message to the next")
-	c.Flags().DurationVarP(&f.Wait, "wait", "W", time.Second, "time after which an answer counts as lost")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach the other end")
-	f.policy.register(c)
-	f.eager.register(c)
-	f.log.register(c)
-	return c
+	Timeout time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach the other end"`
+	Policy  policyFlags
+	Eager   eagerFlag
+	Log     logFlag
 }
 
 func (f *pingFlags) check() error {
 	switch {
 	case f.Bytes < 0 || f.Bytes > datasheet.MaxTransfer:
 		return option.Errorf("--size %d: 0 to %d", f.Bytes, datasheet.MaxTransfer)
-	case f.unreliable && f.Bytes > datasheet.MaxTransfer-ping.Prefix:
+	case f.Unreliable && f.Bytes > datasheet.MaxTransfer-ping.Prefix:
 		return option.Errorf("--size %d: 0 to %d with --unreliable", f.Bytes, datasheet.MaxTransfer-ping.Prefix)
 	case f.Interval < 0:
 		return option.Errorf("--interval %v: it must not be negative", f.Interval)
-	case f.Wait <= 0 || f.timeout <= 0:
-		return option.Errorf("--wait %v, --timeout %v: they must be more than nothing", f.Wait, f.timeout)
-	case f.serve && f.device == "":
+	case f.Wait <= 0 || f.Timeout <= 0:
+		return option.Errorf("--wait %v, --timeout %v: they must be more than nothing", f.Wait, f.Timeout)
+	case f.Serve && f.Device == "":
 		return option.Errorf("--serve needs a --device that others can reach, as in --device 'emu:?wire=udp://127.0.0.1:9000'")
-	case f.device != "":
-		return peer.CheckDevice(f.device)
+	case f.Device != "":
+		return peer.CheckDevice(f.Device)
 	}
 	return nil
 }
 
 func (f *pingFlags) level() via.Reliability {
-	if f.unreliable {
+	if f.Unreliable {
 		return via.Unreliable
 	}
 	return via.ReliableDelivery
 }
 
-func (p *program) runPing(ctx context.Context, f pingFlags) (err error) {
+func (p *program) ping(ctx context.Context, f *pingFlags, _ []string) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
 	mac := datasheet.Broadcast
-	if f.to != "" {
-		if mac, err = peer.ParseMAC(f.to); err != nil {
+	if f.To != "" {
+		if mac, err = peer.ParseMAC(f.To); err != nil {
 			return err
 		}
 	}
-	opts, err := f.policy.options()
+	opts, err := f.Policy.options()
 	if err != nil {
 		return err
 	}
-	opts = f.eager.options(opts)
-	log, err := f.log.open("")
+	opts = f.Eager.options(opts)
+	log, err := f.Log.open("")
 	if err != nil {
 		return err
 	}
 	defer log.discard(&err)
-	if f.device == "" {
+	if f.Device == "" {
 		return p.pingHere(ctx, f, opts, log)
 	}
-	nic, err := open(ctx, f.device, opts)
+	nic, err := open(ctx, f.Device, opts)
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watchAt(f.device, f.serve, nic); err != nil {
+	if err := log.watchAt(f.Device, f.Serve, nic); err != nil {
 		return err
 	}
-	if f.serve {
-		return p.pingServe(ctx, nic, f.device, log)
+	if f.Serve {
+		return p.pingServe(ctx, nic, f.Device, log)
 	}
 	return p.pingPeer(ctx, nic, mac, f, log)
 }
 
 // pingHere pings from one emulated NIC to another in this process.
-func (p *program) pingHere(ctx context.Context, f pingFlags, opts via.Options, log *recorder) (err error) {
+func (p *program) pingHere(ctx context.Context, f *pingFlags, opts via.Options, log *recorder) (err error) {
 	a, b, err := openPair(ctx, opts)
 	if err != nil {
 		return err
@@ -216,15 +176,15 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, lo
 }
 
 // pingPeer pings somebody who serves.
-func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pingFlags, log *recorder) error {
+func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f *pingFlags, log *recorder) error {
 	o := ping.ConnOptions(f.level(), f.Bytes)
-	e, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.timeout)
+	e, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.Timeout)
 	if err != nil {
-		return fmt.Errorf("ping: %w", explainDial(err, f.timeout, "trapeze ping --serve"))
+		return fmt.Errorf("ping: %w", explainDial(err, f.Timeout, "trapeze ping --serve"))
 	}
 	remote := e.Remote()
 	var reply ping.Reply
-	if !p.JSON && !f.mute {
+	if !p.JSON && !f.Quiet {
 		reply = func(seq uint64, d time.Duration, answered bool) {
 			if answered {
 				fmt.Fprintf(p.Stdout, "%d bytes from %v: seq=%d time=%.1f us\n", f.Bytes, remote.MAC, seq, units.Microseconds(d))
@@ -234,7 +194,7 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pin
 		}
 	}
 	s, err := ping.Run(ctx, e, f.Options, reply)
-	eager, eerr := f.eager.report(nic)
+	eager, eerr := f.Eager.report(nic)
 	if cerr := e.Close(); err == nil {
 		err = errors.Join(cerr, eerr)
 	}
@@ -255,7 +215,7 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f pin
 	return nil
 }
 
-func describePing(remote via.Remote, f pingFlags, s *ping.Stats) pingReport {
+func describePing(remote via.Remote, f *pingFlags, s *ping.Stats) pingReport {
 	r := pingReport{
 		Peer: remote.MAC.String(), Reliability: f.level().String(), Bytes: f.Bytes,
 		Sent: s.Sent, Received: s.Received, Lost: s.Lost(), Loss: s.Loss(), Late: s.Late, Corrupt: s.Corrupt,

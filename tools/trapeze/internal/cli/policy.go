@@ -3,11 +3,9 @@ package cli
 import (
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -15,38 +13,23 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// policyHelp belongs into the description of every command that has the flags.
-const policyHelp = `
-A NIC moves a frame in pieces while it is still arriving, as its delivery policy
-says. --policy chooses one for each NIC that the command opens, and --policy-at
-where it runs: in the NIC, or in this process, which then gives the NIC a pulse
-for each piece. By default a policy that NICs have runs there, any other at the
-host.`
-
 // policyFlags choose the delivery policy.
 type policyFlags struct {
-	command       *cobra.Command
-	name, at      string
-	send, receive int
-}
-
-func (f *policyFlags) register(c *cobra.Command) {
-	f.command = c
-	c.Flags().StringVar(&f.name, "policy", "", "delivery policy: "+strings.Join(driver.HostPolicies(), ", ")+" (default the NIC's own)")
-	c.Flags().IntVar(&f.send, "minpulse-send", 0, "threshold or pulse in bytes when sending (default the policy's)")
-	c.Flags().IntVar(&f.receive, "minpulse-recv", 0, "threshold or pulse in bytes when receiving (default the policy's)")
-	c.Flags().StringVar(&f.at, "policy-at", "", "where the policy runs: host or nic (default nic for those that it has)")
+	Name    string `flag:"policy" help:"delivery policy: {policy-names} (default the NIC's own)"`
+	Send    int    `flag:"minpulse-send" help:"threshold or pulse in bytes when sending (default the policy's)"`
+	Receive int    `flag:"minpulse-recv" help:"threshold or pulse in bytes when receiving (default the policy's)"`
+	At      string `flag:"policy-at" help:"where the policy runs: host or nic (default nic for those that it has)"`
+	Given   command.Given
 }
 
 // options are what the flags mean for opening a NIC.
 func (f *policyFlags) options() (via.Options, error) {
-	changed := f.command.Flags().Changed
 	sized := false
 	for _, s := range []struct {
 		flag string
 		n    int
-	}{{"minpulse-send", f.send}, {"minpulse-recv", f.receive}} {
-		if !changed(s.flag) {
+	}{{"minpulse-send", f.Send}, {"minpulse-recv", f.Receive}} {
+		if !f.Given(s.flag) {
 			continue
 		}
 		sized = true
@@ -54,16 +37,16 @@ func (f *policyFlags) options() (via.Options, error) {
 			return via.Options{}, option.Errorf("--%s %d: 1 to %d bytes", s.flag, s.n, datasheet.MaxMinPulse)
 		}
 	}
-	p := via.Policy{Name: f.name, MinPulseSend: f.send, MinPulseReceive: f.receive}
-	if f.name == "" && sized {
+	p := via.Policy{Name: f.Name, MinPulseSend: f.Send, MinPulseReceive: f.Receive}
+	if f.Name == "" && sized {
 		p.Name = driver.DefaultHostPolicy // the one that the sizes are for
 	}
 	switch {
-	case f.at == "host":
+	case f.At == "host":
 		p.At = via.AtHost
-	case f.at == "nic":
-	case changed("policy-at"):
-		return via.Options{}, option.Errorf("--policy-at %q: use host or nic", f.at)
+	case f.At == "nic":
+	case f.Given("policy-at"):
+		return via.Options{}, option.Errorf("--policy-at %q: use host or nic", f.At)
 	case p.Name == "":
 		return via.Options{}, nil
 	case !slices.Contains(driver.NICPolicies(), p.Name):

@@ -9,10 +9,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
@@ -35,75 +31,42 @@ type recvReport struct {
 }
 
 type recvFlags struct {
-	device, output string
-	timeout        time.Duration
-	policy         policyFlags
-	log            logFlag
+	Device  string        `flag:"device" help:"address of the NIC to receive through"`
+	Output  string        `flag:"output,o" help:"where to store the file; - is stdout (default the sender's name for it, here)"`
+	Timeout time.Duration `flag:"timeout" help:"how long to wait for a sender (default until interrupted)"`
+	Policy  policyFlags
+	Log     logFlag
 }
 
-func (p *program) recv() *cobra.Command {
-	var f recvFlags
-	c := &cobra.Command{
-		Use:   "recv --device ADDRESS",
-		Short: "Receive a file from 'trapeze send'",
-		Long: `Wait for a 'trapeze send' on the same wire and store the file that it sends. The
-file appears under its name only when all of it has arrived, its SHA-256 is
-right and it is safely on the disk; until then it has no name, or, where the file
-system has no such files, a hidden one, which is removed if anything goes wrong.
-
-Without --output the file gets the sender's name for it, here. A name that is
-hidden (.profile) or looks like an option (-rf) is refused then. What the sender
-says about permissions counts as far as your umask lets it, but no file becomes
-executable.
-
-With --output - the file goes to stdout as it arrives. Then only the exit code
-says whether it was whole.
-` + policyHelp + logHelp + `
-
-` + keys.Of(recvReport{}),
-		Example: `  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --output out.bin
-  trapeze recv --device 'emu:?wire=udp://0.0.0.0:9000' --output - | tar x
-  trapeze recv --device 'emu:?wire=udp://127.0.0.1:9000' --policy auto --dma-log recv.log --output out.bin`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return p.runRecv(ctx, f) }),
-	}
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to receive through")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "where to store the file; - is stdout (default the sender's name for it, here)")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for a sender (default until interrupted)")
-	f.policy.register(c)
-	f.log.register(c)
-	return c
-}
-
-func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
-	if err := peer.CheckDevice(f.device); err != nil {
+func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error) {
+	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
 	}
 	switch {
-	case f.timeout < 0:
-		return option.Errorf("--timeout %v: it must not be negative", f.timeout)
-	case f.output == "-" && p.JSON:
+	case f.Timeout < 0:
+		return option.Errorf("--timeout %v: it must not be negative", f.Timeout)
+	case f.Output == "-" && p.JSON:
 		return option.Errorf("--output - and --json cannot both have stdout")
 	}
 	// Better to know now than when a sender has come.
-	if err := checkOutput(f.output, f.log.force); err != nil {
+	if err := checkOutput(f.Output, f.Log.Force.Force); err != nil {
 		return explainOutput(err)
 	}
-	opts, err := f.policy.options()
+	opts, err := f.Policy.options()
 	if err != nil {
 		return err
 	}
-	log, err := f.log.open(f.output)
+	log, err := f.Log.open(f.Output)
 	if err != nil {
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.device, opts)
+	nic, err := open(ctx, f.Device, opts)
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watchAt(f.device, true, nic); err != nil {
+	if err := log.watchAt(f.Device, true, nic); err != nil {
 		return err
 	}
 	e, err := p.awaitSender(ctx, nic, f)
@@ -127,15 +90,15 @@ func (p *program) runRecv(ctx context.Context, f recvFlags) (err error) {
 }
 
 // awaitSender waits for somebody to connect.
-func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*via.Conn, error) {
-	if to := sendHint(f.device); to != "" {
+func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (*via.Conn, error) {
+	if to := sendHint(f.Device); to != "" {
 		p.Note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
 	} else {
 		p.Note("waiting for a file")
 	}
-	if f.timeout > 0 {
+	if f.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.timeout)
+		ctx, cancel = context.WithTimeout(ctx, f.Timeout)
 		defer cancel()
 	}
 	l, err := listenFile(nic, func(r via.Remote, err error) { p.Note("trapeze: turned down %v: %v", r.MAC, err) })
@@ -147,14 +110,14 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f recvFlags) (*
 		p.Note("trapeze: warning: %v", cerr)
 	}
 	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.timeout, via.ErrTimeout), "give it more --timeout")
+		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.Timeout, via.ErrTimeout), "give it more --timeout")
 	}
 	return e, err
 }
 
 // receiveFile takes the file of a sender that has connected.
-func (p *program) receiveFile(ctx context.Context, e *via.Conn, f recvFlags) (recvReport, error) {
-	r := recvReport{Output: f.output}
+func (p *program) receiveFile(ctx context.Context, e *via.Conn, f *recvFlags) (recvReport, error) {
+	r := recvReport{Output: f.Output}
 	meter := p.Meter("", -1)
 	res, err := transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {
 		r.Name = o.Name
@@ -164,11 +127,11 @@ func (p *program) receiveFile(ctx context.Context, e *via.Conn, f recvFlags) (re
 			}
 			r.Output = o.Name
 		}
-		if f.log.path != "" && sameFile(f.log.path, r.Output) {
-			return nil, option.Errorf("--dma-log %s: the file that is sent would have that name; choose another with --output", f.log.path)
+		if f.Log.Path != "" && sameFile(f.Log.Path, r.Output) {
+			return nil, option.Errorf("--dma-log %s: the file that is sent would have that name; choose another with --output", f.Log.Path)
 		}
 		meter = p.Meter("receiving "+o.Name, progressTotal(o.Size))
-		return p.openSink(r.Output, o.Mode&^executable, f.log.force)
+		return p.openSink(r.Output, o.Mode&^executable, f.Log.Force.Force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()
 	r.Bytes, r.SHA256 = res.Bytes, hex.EncodeToString(res.Digest[:])

@@ -11,11 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -37,83 +33,58 @@ type sendReport struct {
 }
 
 type sendFlags struct {
-	device, to, name string
-	timeout          time.Duration
-	policy           policyFlags
-	eager            eagerFlag
-	log              logFlag
+	Device  string        `flag:"device" help:"address of the NIC to send through"`
+	To      string        `flag:"to" help:"MAC address of the receiver's NIC (default whoever waits on the wire)"`
+	Name    string        `flag:"name" help:"name to send the file under (default its own)"`
+	Timeout time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach a receiver"`
+	Policy  policyFlags
+	Eager   eagerFlag
+	Log     logFlag
 }
 
-func (p *program) send() *cobra.Command {
-	var f sendFlags
-	c := &cobra.Command{
-		Use:   "send --device ADDRESS FILE",
-		Short: "Send a file to a waiting 'trapeze recv'",
-		Long: `Send FILE, or what comes on stdin if FILE is -, to a 'trapeze recv' on the same
-wire. It ends well only when the receiver has confirmed that it has every byte
-safely on its disk.
-` + policyHelp + eagerHelp + logHelp + `
-
-` + keys.Of(sendReport{}),
-		Example: `  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' FILE
-  tar c DIR | trapeze send --device 'emu:?wire=udp://0.0.0.0:9001&peer=HOST:9000' --name dir.tar -
-  trapeze send --device 'emu:?wire=udp://127.0.0.1:9001&peer=127.0.0.1:9000' --policy store-and-forward --dma-log send.log FILE`,
-		Args: cobra.ExactArgs(1),
-		RunE: command.Run(func(ctx context.Context, args []string) error { return p.runSend(ctx, f, args[0]) }),
-	}
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to send through")
-	c.Flags().StringVar(&f.to, "to", "", "MAC address of the receiver's NIC (default whoever waits on the wire)")
-	c.Flags().StringVar(&f.name, "name", "", "name to send the file under (default its own)")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to try to reach a receiver")
-	f.policy.register(c)
-	f.eager.register(c)
-	f.log.register(c)
-	return c
-}
-
-func (p *program) runSend(ctx context.Context, f sendFlags, path string) (err error) {
-	if err := peer.CheckDevice(f.device); err != nil {
+func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err error) {
+	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
 	}
-	if f.timeout <= 0 {
-		return option.Errorf("--timeout %v: it must be more than nothing", f.timeout)
+	if f.Timeout <= 0 {
+		return option.Errorf("--timeout %v: it must be more than nothing", f.Timeout)
 	}
 	mac := datasheet.Broadcast
-	if f.to != "" {
-		if mac, err = peer.ParseMAC(f.to); err != nil {
+	if f.To != "" {
+		if mac, err = peer.ParseMAC(f.To); err != nil {
 			return err
 		}
 	}
-	opts, err := f.policy.options()
+	opts, err := f.Policy.options()
 	if err != nil {
 		return err
 	}
-	src, file, err := p.openSource(path, f.name)
+	src, file, err := p.openSource(args[0], f.Name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	log, err := f.log.open(path)
+	log, err := f.Log.open(args[0])
 	if err != nil {
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.device, f.eager.options(opts))
+	nic, err := open(ctx, f.Device, f.Eager.options(opts))
 	if err != nil {
 		return err
 	}
 	defer closing(nic, &err)
-	if err := log.watchAt(f.device, false, nic); err != nil {
+	if err := log.watchAt(f.Device, false, nic); err != nil {
 		return err
 	}
-	e, err := dialFile(ctx, nic, mac, f.timeout)
+	e, err := dialFile(ctx, nic, mac, f.Timeout)
 	if err != nil {
-		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.timeout, "trapeze recv"))
+		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.Timeout, "trapeze recv"))
 	}
 	meter := p.Meter("sending "+src.Name, progressTotal(src.Size))
 	res, err := transfer.Send(ctx, e, src, meter.Add)
 	meter.Stop()
-	eager, eerr := f.eager.report(nic)
+	eager, eerr := f.Eager.report(nic)
 	if cerr := e.Close(); err == nil && cerr != nil {
 		p.Note("trapeze: warning: %v", cerr)
 	}

@@ -3,41 +3,38 @@
 package framescmd
 
 import (
+	_ "embed"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )
 
-// Command returns the command "frames" with its subcommands.
-func Command(e *command.Env) *cobra.Command {
-	x := &commands{e}
-	c := &cobra.Command{
-		Use:   "frames",
-		Short: "Plain Ethernet frames: show, generate, answer and pass them on",
-		Long: `Plain Ethernet frames, without the kernel.
-` + devicesHelp + `
-
-JSON keys: those of 'trapeze help --json'.`,
-		Example: `  trapeze frames echo --device pci:0000:03:00.0 --ip 10.0.0.2
-  trapeze frames dump --device 'emu:?wire=memif:/run/memif.sock&role=client' --filter arp
-  trapeze frames gen --device vhost-user:/run/vhost0.sock --rate 100k --duration 10s`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(x.dump(), x.gen(), x.echo(), x.forward(), x.bridge())
-	return c
-}
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
 
 // commands share what they need.
 type commands struct{ *command.Env }
 
-// devicesHelp belongs into the description of every command that opens ports.
-const devicesHelp = `
-A device is a NIC that is a port of Ethernet frames: pci:0000:03:00.0 bound to vfio-pci,
-vhost-user:PATH, or afxdp:eth0 while the kernel keeps it; or a Trapeze NIC, emu: with any
-wire or vfio-user:, by an endpoint for raw frames.`
-
-// runHelp belongs into the description of every command that runs until it is stopped.
-const runHelp = `
-The command runs until --duration or --count is over, or it is interrupted; it prints
-the totals then, and ends with code 0. --progress shows the rates each second.`
+// Command returns the command "frames" with its subcommands.
+func Command(e *command.Env) *cobra.Command {
+	x := &commands{e}
+	words := map[string]string{
+		"filter": filter.Help, "images": strings.Join(firmware.ShippedNames(), ", "), "nics": "Trapeze NICs", "ports": fmt.Sprint(maxPorts),
+		"stations": fmt.Sprint(maxStations), "age": bridge.DefaultAge.String(), "hold-down": bridge.HoldDown.String(),
+	}
+	return command.NewTable(help, words).Family("frames",
+		command.Does("frames dump", x.runDump, dumpReport{}),
+		command.Does("frames gen", x.runGen, genReport{}),
+		command.Does("frames echo", x.runEcho, echoReport{}),
+		command.Does("frames forward", x.runForward, relayReport{}),
+		command.Does("frames bridge", x.runBridge, relayReport{}),
+	)
+}

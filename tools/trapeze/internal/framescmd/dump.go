@@ -10,11 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
@@ -52,71 +48,33 @@ type checkReport struct {
 
 type dumpFlags struct {
 	portFlags
-	expression string
-	output     capture.Output
-	check      bool
-	count      uint64
+	pollFlag
+	Promiscuous bool           `flag:"promiscuous" help:"frames for other stations too"`
+	Expression  string         `flag:"filter" help:"only frames that match this expression"`
+	Output      capture.Output `override:"output" help:"file to write frames to instead of showing them; - is stdout"`
+	Count       uint64         `flag:"count" help:"end after so many frames (default when interrupted)"`
+	Check       bool           `flag:"check" help:"check the numbers of frames that 'trapeze frames gen' has sent"`
 }
 
-func (x *commands) dump() *cobra.Command {
-	var f dumpFlags
-	c := &cobra.Command{
-		Use:   "dump --device ADDRESS",
-		Short: "Show frames, write them to a file, or check their numbers",
-		Long: `Show the frames that arrive, one a line and below it each cell of channels, or write
-them to a file that tcpdump and Wireshark read, with times in nanoseconds. A frame's time is when its burst was found.
-` + devicesHelp + `
-
-` + filter.Help + `
-
-A Trapeze NIC shows frames for itself and for groups, with --promiscuous those for others
-too; frames of connections, cells among them, are shown by the other ports alone. Of a
-cell it shows channel, PTI and header check (HEC), behind the last one of a PDU the
-trailer of AAL5, and whether the PDU fits it, unless it began before the dump. The file
-appears under its name when the command ends.
-
-With --check the frames of 'trapeze frames gen' are looked at instead: which were lost,
-doubled, reordered or damaged, and how many of the lost ones this port's counters
-explain. The command then ends when all streams have.
-` + runHelp + `
-
-` + keys.Of(dumpReport{}),
-		Example: `  trapeze frames dump --device pci:0000:03:00.0 --promiscuous --filter 'arp or icmp'
-  trapeze frames dump --device 'emu:?wire=memif:/run/memif.sock&role=client' --output all.pcapng
-  trapeze frames dump --device vhost-user:/run/vhost0.sock --output - --count 100 | tshark -r -
-  trapeze frames dump --device pci:0000:03:00.0 --check`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runDump(ctx, &f) }),
-	}
-	f.register(c)
-	f.registerPoll(c)
-	c.Flags().BoolVar(&f.promiscuous, "promiscuous", false, "frames for other stations too")
-	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
-	c.Flags().StringVarP(&f.output.Path, "output", "o", "", "file to write frames to instead of showing them; - is stdout")
-	f.output.Register(c)
-	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many frames (default when interrupted)")
-	c.Flags().BoolVar(&f.check, "check", false, "check the numbers of frames that 'trapeze frames gen' has sent")
-	return c
-}
-
-func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
-	if err := f.portFlags.check(1, 1); err != nil {
+func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err error) {
+	if err := f.check(1, 1); err != nil {
 		return err
 	}
-	if err := f.output.Check(x.JSON); err != nil {
+	if err := f.Output.Check(x.JSON); err != nil {
 		return err
 	}
-	match, err := filter.Parse(f.expression)
+	match, err := filter.Parse(f.Expression)
 	if err != nil {
 		return option.Mark(err)
 	}
+	f.poll, f.promiscuous = f.Poll, f.Promiscuous
 	s, err := x.open(ctx, &f.portFlags)
 	if err != nil {
 		return err
 	}
 	defer s.close(&err)
 	d := &dump{flags: f, pool: s.pool}
-	if f.output.Path == "" && !f.check {
+	if f.Output.Path == "" && !f.Check {
 		d.dissector, d.cellFrames = dissect.New(), []dissect.Frame{}
 	}
 	done, err := x.openDump(d)
@@ -124,7 +82,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 		return err
 	}
 	port := s.ports[0]
-	x.Note("looking at frames of %s", f.devices[0])
+	x.Note("looking at frames of %s", f.Devices[0])
 	var workers []func(context.Context) error
 	for i := range port.Info().Options.Queues {
 		mine := *match
@@ -137,7 +95,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 	if err := errors.Join(err, done()); err != nil {
 		return err
 	}
-	r := dumpReport{Matched: d.matched, Output: f.output.Path}
+	r := dumpReport{Matched: d.matched, Output: f.Output.Path}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
@@ -151,7 +109,7 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags) (err error) {
 		return x.PrintJSON(r)
 	}
 	w := x.Stdout
-	if f.output.Path == "-" { // it belongs to the file
+	if f.Output.Path == "-" { // it belongs to the file
 		w = x.Stderr
 	}
 	return r.print(w)
@@ -205,17 +163,17 @@ type dump struct {
 // be written, whatever happened to the port.
 func (x *commands) openDump(d *dump) (done func() error, err error) {
 	f := d.flags
-	if f.check {
+	if f.Check {
 		d.checker = numbered.NewChecker()
 	}
 	switch {
-	case f.output.Path == "" && (x.JSON || f.check):
+	case f.Output.Path == "" && (x.JSON || f.Check):
 		return func() error { return nil }, nil
-	case f.output.Path == "":
+	case f.Output.Path == "":
 		d.lines = bufio.NewWriterSize(x.Stdout, 1<<16)
 		return d.lines.Flush, nil
 	}
-	if d.file, err = f.output.Create(x.Stdout, capture.Source{Name: f.devices[0], Filter: f.expression}); err != nil {
+	if d.file, err = f.Output.Create(x.Stdout, capture.Source{Name: f.Devices[0], Filter: f.Expression}); err != nil {
 		return nil, err
 	}
 	return func() error { return d.file.Finish(d.written) }, nil
@@ -270,7 +228,7 @@ func (d *dump) take(frames []ethernet.Frame, match *filter.Filter) (over bool, e
 		if err := d.show(now, b); err != nil {
 			return false, err
 		}
-		if d.flags.count > 0 && d.matched >= d.flags.count {
+		if d.flags.Count > 0 && d.matched >= d.flags.Count {
 			return true, nil
 		}
 	}

@@ -8,11 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/responder"
 )
@@ -35,47 +31,18 @@ type echoAnswers struct {
 
 type echoFlags struct {
 	portFlags
-	ips   []string
-	count uint64
-}
-
-func (x *commands) echo() *cobra.Command {
-	var f echoFlags
-	c := &cobra.Command{
-		Use:   "echo --device ADDRESS --ip ADDRESS",
-		Short: "Answer ARP and ping",
-		Long: `Answer for IP addresses, so that others can find and ping the port: ARP requests and
-ICMP echo requests, and for IPv6 addresses neighbour solicitations and echo requests.
-` + devicesHelp + `
-
-An echo request may be as long as a frame. What has a VLAN tag, or two, gets an answer
-with the same. Answers go to whoever has sent the frame, and are never longer than it.
-There is none to a wrong checksum or length, to fragments, IP options, broadcast pings,
-to senders whose address cannot be one host's, and to hosts that look whether an IPv6
-address is free.
-` + runHelp + `
-
-` + keys.Of(echoReport{}),
-		Example: `  trapeze frames echo --device pci:0000:03:00.0 --ip 10.0.0.2 --ip fd00::2
-  trapeze frames echo --device 'emu:?wire=memif:/run/memif.sock&role=client' --ip 10.0.0.2
-  trapeze frames echo --device vfio-user:/run/nic0 --ip 10.0.0.2 --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runEcho(ctx, &f) }),
-	}
-	f.register(c)
-	f.registerPoll(c)
-	c.Flags().StringSliceVar(&f.ips, "ip", nil, "IP address to answer for, IPv4 or IPv6; may be repeated")
-	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many answers (default when interrupted)")
-	return c
+	pollFlag
+	IPs   []string `flag:"ip" split:"comma" help:"IP address to answer for, IPv4 or IPv6; may be repeated"`
+	Count uint64   `flag:"count" help:"end after so many answers (default when interrupted)"`
 }
 
 // addresses reads --ip.
 func (f *echoFlags) addresses() (list []netip.Addr, err error) {
 	const allowed = "an IPv4 or IPv6 address of one host, as in --ip 10.0.0.2"
-	if len(f.ips) == 0 {
+	if len(f.IPs) == 0 {
 		return nil, &option.Error{Option: "--ip", Allowed: allowed}
 	}
-	for _, s := range f.ips {
+	for _, s := range f.IPs {
 		a, err := netip.ParseAddr(s)
 		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
 			return nil, &option.Error{Option: "--ip", Value: s, Allowed: allowed}
@@ -85,7 +52,7 @@ func (f *echoFlags) addresses() (list []netip.Addr, err error) {
 	return list, nil
 }
 
-func (x *commands) runEcho(ctx context.Context, f *echoFlags) (err error) {
+func (x *commands) runEcho(ctx context.Context, f *echoFlags, _ []string) (err error) {
 	if err := f.check(1, 1); err != nil {
 		return err
 	}
@@ -93,19 +60,20 @@ func (x *commands) runEcho(ctx context.Context, f *echoFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	f.poll = f.Poll
 	s, err := x.open(ctx, &f.portFlags)
 	if err != nil {
 		return err
 	}
 	defer s.close(&err)
 	port := s.ports[0]
-	e := &echo{responder: responder.New(port.MAC(), addresses), pool: s.pool, count: f.count}
+	e := &echo{responder: responder.New(port.MAC(), addresses), pool: s.pool, count: f.Count}
 	if groups := e.responder.Groups(); len(groups) > 0 {
 		if err := port.SetMulticast(groups); err != nil {
 			return err
 		}
 	}
-	x.Note("answering for %s at %v", strings.Join(f.ips, ", "), port.MAC())
+	x.Note("answering for %s at %v", strings.Join(f.IPs, ", "), port.MAC())
 	var workers []func(context.Context) error
 	for i := range port.Info().Options.Queues {
 		workers = append(workers, func(ctx context.Context) error { return e.work(ctx, port.Queue(i)) })

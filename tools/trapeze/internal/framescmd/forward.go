@@ -6,11 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 )
 
@@ -22,35 +18,12 @@ type relayReport struct {
 	Bridge  *bridge.Counts `json:"bridge,omitempty" help:"of bridge"`
 }
 
-const relayHelp = `
-
-Ports take frames for all stations. Between ports of Ethernet drivers no byte is copied:
-all have one pool of buffers. Frames that find no room in a send ring for 20 ms, and those
-that are too long for a port, are dropped and counted. The ports are looked at again and
-again, with naps of up to 0.2 ms while nothing comes.`
-
-func (x *commands) forward() *cobra.Command {
-	var f portFlags
-	c := &cobra.Command{
-		Use:   "forward --device ADDRESS --device ADDRESS",
-		Short: "Pass all frames from one port to another, and back",
-		Long: `Pass all frames that arrive at either of two ports out of the other one, as they are.
-` + devicesHelp + relayHelp + `
-` + runHelp + `
-
-` + keys.Of(relayReport{}),
-		Example: `  trapeze frames forward --device pci:0000:03:00.0 --device pci:0000:03:00.1
-  trapeze frames forward --device pci:0000:03:00.0 --device 'emu:?wire=memif:/run/memif.sock&role=server'`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			if err := f.check(2, 2); err != nil {
-				return err
-			}
-			return x.relay(ctx, &f, newForwarder, nil)
-		}),
+// runForward passes frames between two ports.
+func (x *commands) runForward(ctx context.Context, f *portFlags, _ []string) error {
+	if err := f.check(2, 2); err != nil {
+		return err
 	}
-	f.register(c)
-	return c
+	return x.relay(ctx, f, newForwarder, nil)
 }
 
 // newForwarder sends all to the other of two ports.
@@ -66,36 +39,12 @@ const maxPorts = 16
 // maxStations that a bridge remembers.
 const maxStations = 8192
 
-func (x *commands) bridge() *cobra.Command {
-	var f portFlags
-	c := &cobra.Command{
-		Use:   "bridge --device ADDRESS --device ADDRESS...",
-		Short: "Bridge two or more ports, learning which stations are where",
-		Long: fmt.Sprintf(`Bridge 2 to %d ports. A frame goes to the port behind which its receiver is known to
-be, and else to all but its own; so do those for groups. A station is where its last frame
-came from. %d stations are remembered, each for %v after its last frame; VLANs are
-not told apart.
-
-What comes from a group's address, and what is for addresses that bridges keep to
-themselves (01:80:c2:00:00:00 to 0f), is dropped. So is a frame from a station that was
-at another port within the last %v: the bridge's own frame has come back. That ends loops
-of one bridge with itself; it does not speak the spanning tree protocol.
-`, maxPorts, maxStations, bridge.DefaultAge, bridge.HoldDown) + devicesHelp + relayHelp + `
-` + runHelp + `
-
-` + keys.Of(relayReport{}),
-		Example: `  trapeze frames bridge --device pci:0000:03:00.0 --device pci:0000:04:00.0 --device vhost-user:/run/vm0.sock`,
-		Args:    cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			if err := f.check(2, maxPorts); err != nil {
-				return err
-			}
-			table := bridge.NewTable(maxStations, bridge.DefaultAge)
-			return x.relay(ctx, &f, nil, table)
-		}),
+// runBridge passes frames where a table says.
+func (x *commands) runBridge(ctx context.Context, f *portFlags, _ []string) error {
+	if err := f.check(2, maxPorts); err != nil {
+		return err
 	}
-	f.register(c)
-	return c
+	return x.relay(ctx, f, nil, bridge.NewTable(maxStations, bridge.DefaultAge))
 }
 
 // relay runs forward, or bridge with a table.
@@ -116,7 +65,7 @@ func (x *commands) relay(ctx context.Context, f *portFlags, newRouter func() rou
 	}
 	x.Note("passing frames between %d ports", len(s.ports))
 	var workers []func(context.Context) error
-	for i := range f.queues {
+	for i := range f.Queues {
 		workers = append(workers, func(ctx context.Context) error { return r.work(ctx, i) })
 	}
 	if err := s.run(ctx, workers); err != nil {

@@ -16,11 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
@@ -37,12 +33,14 @@ type genReport struct {
 
 type genFlags struct {
 	portFlags
-	to, from   string
-	udp        []string
-	size, rate string
-	count      uint64
-	vlan       uint16
-	read       string
+	To    string   `flag:"to" default:"ff:ff:ff:ff:ff:ff" help:"MAC address to send to"`
+	From  string   `flag:"from" help:"MAC address to send from (default the port's)"`
+	UDP   []string `flag:"udp" split:"comma" help:"send UDP over IPv4: FROM:PORT,TO:PORT; the queues have FROM's port and those after it"`
+	Size  string   `flag:"size" default:"60" help:"bytes of a frame: a number, a range such as 60-1514, or imix"`
+	Rate  string   `flag:"rate" help:"frames a second for all queues together, such as 5000, 100k or 1.5M (default as fast as possible)"`
+	Count uint64   `flag:"count" help:"how many frames, of each queue (default until interrupted)"`
+	VLAN  uint16   `flag:"vlan" help:"VLAN tag to put in, 1 to 4094"`
+	Read  string   `flag:"read" excludes:"to,from,udp,size,vlan,count,queues" help:"pcap or pcapng file with frames to send"`
 
 	// what they mean
 	destination, source ethernet.MAC
@@ -51,78 +49,38 @@ type genFlags struct {
 	perSecond           float64 // 0 for no limit
 }
 
-func (x *commands) gen() *cobra.Command {
-	var f genFlags
-	c := &cobra.Command{
-		Use:   "gen --device ADDRESS",
-		Short: "Send numbered frames, or those of a file",
-		Long: `Send frames with numbers in them, of EtherType 0x88b6 or with --udp as UDP over IPv4,
-so that 'trapeze frames dump --check' at the other end can tell which were lost, doubled,
-reordered or damaged. The last ones say how many there were.
-
-With --read the frames of a pcap or pcapng file are sent as they are, at the times that
-stand there, or at --rate.
-` + devicesHelp + `
-
-The link is waited for. Sizes are in bytes without the check sequence; imix is 7 of 60
-bytes, 4 of 590 and 1 of 1514. With several --queues each sends a stream of its own.
-` + runHelp + `
-
-` + keys.Of(genReport{}),
-		Example: `  trapeze frames gen --device pci:0000:03:00.0 --to 02:00:00:00:00:01 --count 1000000
-  trapeze frames gen --device 'emu:?wire=memif:/run/memif.sock&role=server' --size imix --rate 100k --duration 10s
-  trapeze frames gen --device pci:0000:03:00.0 --udp 10.0.0.1:5000,10.0.0.2:9 --queues 4
-  trapeze frames gen --device vhost-user:/run/vhost0.sock --read all.pcapng`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runGen(ctx, &f) }),
-	}
-	f.register(c)
-	c.Flags().StringVar(&f.to, "to", "ff:ff:ff:ff:ff:ff", "MAC address to send to")
-	c.Flags().StringVar(&f.from, "from", "", "MAC address to send from (default the port's)")
-	c.Flags().StringSliceVar(&f.udp, "udp", nil, "send UDP over IPv4: FROM:PORT,TO:PORT; the queues have FROM's port and those after it")
-	c.Flags().StringVar(&f.size, "size", "60", "bytes of a frame: a number, a range such as 60-1514, or imix")
-	c.Flags().StringVar(&f.rate, "rate", "", "frames a second for all queues together, such as 5000, 100k or 1.5M (default as fast as possible)")
-	c.Flags().Uint64Var(&f.count, "count", 0, "how many frames, of each queue (default until interrupted)")
-	c.Flags().Uint16Var(&f.vlan, "vlan", 0, "VLAN tag to put in, 1 to 4094")
-	c.Flags().StringVar(&f.read, "read", "", "pcap or pcapng file with frames to send")
-	for _, only := range []string{"to", "from", "udp", "size", "vlan", "count", "queues"} {
-		c.MarkFlagsMutuallyExclusive("read", only)
-	}
-	return c
-}
-
 // parse reads the flags that have a form of their own.
 func (f *genFlags) parse() (err error) {
-	if f.destination, err = parseMAC("--to", f.to); err != nil {
+	if f.destination, err = parseMAC("--to", f.To); err != nil {
 		return err
 	}
-	if f.from != "" {
-		if f.source, err = parseMAC("--from", f.from); err != nil {
+	if f.From != "" {
+		if f.source, err = parseMAC("--from", f.From); err != nil {
 			return err
 		}
 		if !f.source.IsStation() {
-			return &option.Error{Option: "--from", Value: f.from, Allowed: "the address of a station, not a group's"}
+			return &option.Error{Option: "--from", Value: f.From, Allowed: "the address of a station, not a group's"}
 		}
 	}
-	if len(f.udp) > 0 {
-		bad := len(f.udp) != 2
+	if len(f.UDP) > 0 {
+		bad := len(f.UDP) != 2
 		for i, to := range []*netip.AddrPort{&f.udpFrom, &f.udpTo} {
 			if !bad {
-				*to, err = netip.ParseAddrPort(f.udp[i])
+				*to, err = netip.ParseAddrPort(f.UDP[i])
 				bad = err != nil || !to.Addr().Is4()
 			}
 		}
-		if bad || int(f.udpFrom.Port())+f.queues > 1<<16 {
-			return &option.Error{Option: "--udp", Value: strings.Join(f.udp, ","), Allowed: "two IPv4 addresses with ports, as in 10.0.0.1:5000,10.0.0.2:9"}
+		if bad || int(f.udpFrom.Port())+f.Queues > 1<<16 {
+			return &option.Error{Option: "--udp", Value: strings.Join(f.UDP, ","), Allowed: "two IPv4 addresses with ports, as in 10.0.0.1:5000,10.0.0.2:9"}
 		}
 	}
-	if f.sizes, err = numbered.ParseSizes(f.size); err != nil {
-		return &option.Error{Option: "--size", Value: f.size, Allowed: "a number, a range such as 60-1514, or imix"}
+	if f.sizes, err = numbered.ParseSizes(f.Size); err != nil {
+		return &option.Error{Option: "--size", Value: f.Size, Allowed: "a number, a range such as 60-1514, or imix"}
 	}
-	if f.vlan > 4094 {
-		return &option.Error{Option: "--vlan", Value: fmt.Sprint(f.vlan), Allowed: "1 to 4094"}
+	if f.VLAN > 4094 {
+		return &option.Error{Option: "--vlan", Value: fmt.Sprint(f.VLAN), Allowed: "1 to 4094"}
 	}
-	f.perSecond, err = parseRate(f.rate)
+	f.perSecond, err = parseRate(f.Rate)
 	return err
 }
 
@@ -153,13 +111,13 @@ func parseRate(s string) (float64, error) {
 	return v, nil
 }
 
-func (x *commands) runGen(ctx context.Context, f *genFlags) (err error) {
+func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err error) {
 	if err := errors.Join(f.check(1, 1), f.parse()); err != nil {
 		return err
 	}
 	var file *os.File
-	if f.read != "" { // better known before a port is opened
-		if file, err = os.Open(f.read); err != nil {
+	if f.Read != "" { // better known before a port is opened
+		if file, err = os.Open(f.Read); err != nil {
 			return err
 		}
 		defer file.Close()
@@ -175,7 +133,7 @@ func (x *commands) runGen(ctx context.Context, f *genFlags) (err error) {
 	if file != nil {
 		replay, err := g.replay(file, port.Queue(0))
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.read, err)
+			return fmt.Errorf("%s: %w", f.Read, err)
 		}
 		workers = append(workers, replay)
 	} else {
@@ -213,7 +171,7 @@ func (f *genFlags) generator(mac ethernet.MAC, queue, room int) (*numbered.Gener
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, err
 	}
-	o := numbered.Options{Source: mac, Destination: f.destination, VLAN: f.vlan, Sizes: f.sizes, Stream: binary.BigEndian.Uint32(id[:])}
+	o := numbered.Options{Source: mac, Destination: f.destination, VLAN: f.VLAN, Sizes: f.sizes, Stream: binary.BigEndian.Uint32(id[:])}
 	if f.source.IsStation() {
 		o.Source = f.source
 	}
@@ -225,7 +183,7 @@ func (f *genFlags) generator(mac ethernet.MAC, queue, room int) (*numbered.Gener
 		err = fmt.Errorf("%w: %d bytes, this port sends %d at most (--mtu)", numbered.ErrSize, f.sizes.Most(), room)
 	}
 	if err != nil {
-		return nil, option.Errorf("--size %s: %w", f.size, err)
+		return nil, option.Errorf("--size %s: %w", f.Size, err)
 	}
 	return g, nil
 }
@@ -290,10 +248,10 @@ const (
 // work sends a stream until ctx ends or there were count frames, and then its end.
 func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Generator) error {
 	frames := make([]ethernet.Frame, burst)
-	pace := pacer{start: time.Now(), perSecond: g.flags.perSecond / float64(g.flags.queues)}
+	pace := pacer{start: time.Now(), perSecond: g.flags.perSecond / float64(g.flags.Queues)}
 	left := uint64(math.MaxUint64)
-	if g.flags.count > 0 {
-		left = g.flags.count
+	if g.flags.Count > 0 {
+		left = g.flags.Count
 	}
 	next, end := stream.Next, stream.End
 	for ctx.Err() == nil && left > 0 {

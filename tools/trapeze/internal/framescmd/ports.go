@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
@@ -23,33 +21,25 @@ import (
 
 // portFlags say how ports are opened, and how long they are used.
 type portFlags struct {
-	devices     []string
-	queues      int
-	mtu         int
-	poll        bool
-	promiscuous bool
-	duration    time.Duration
-	program     fwcmd.ProgramFlags
+	Devices  []string      `flag:"device" help:"address of the port or NIC, see 'trapeze list'"`
+	Queues   int           `flag:"queues" default:"1" help:"queues of each port, 1 to 64; IP flows are spread over them, each with a thread"`
+	MTU      int           `flag:"mtu" help:"longest payload of a frame in bytes, 68 to 9000 (default 1500, or what an emulated wire takes)"`
+	Duration time.Duration `flag:"duration" help:"end after this time (default when interrupted)"`
+	Program  fwcmd.ProgramFlags
+
+	poll, promiscuous bool
 }
 
-func (f *portFlags) register(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.devices, "device", nil, "address of the port or NIC, see 'trapeze list'")
-	c.Flags().IntVar(&f.queues, "queues", 1, "queues of each port, 1 to 64; IP flows are spread over them, each with a thread")
-	c.Flags().IntVar(&f.mtu, "mtu", 0, "longest payload of a frame in bytes, 68 to 9000 (default 1500, or what an emulated wire takes)")
-	c.Flags().DurationVar(&f.duration, "duration", 0, "end after this time (default when interrupted)")
-	f.program.Register(c, "Trapeze NICs")
-}
-
-// registerPoll adds the flag of commands that can also sleep.
-func (f *portFlags) registerPoll(c *cobra.Command) {
-	c.Flags().BoolVar(&f.poll, "poll", false, "look for frames again and again instead of sleeping until an interrupt")
+// pollFlag is that of commands that can also sleep.
+type pollFlag struct {
+	Poll bool `flag:"poll" help:"look for frames again and again instead of sleeping until an interrupt"`
 }
 
 // check refuses what needs no port to know; devices is how many are wanted, at least and
 // at most.
 func (f *portFlags) check(least, most int) error {
 	const example = "the address of a port or NIC, see 'trapeze list'"
-	switch n := len(f.devices); {
+	switch n := len(f.Devices); {
 	case n == 0:
 		return &option.Error{Option: "--device", Allowed: example}
 	case n < least || n > most:
@@ -58,12 +48,12 @@ func (f *portFlags) check(least, most int) error {
 			want = fmt.Sprint(least)
 		}
 		return option.Errorf("--device was given %d times: give it %s times", n, want)
-	case f.queues < 1 || f.queues > ethernet.MaxQueues:
-		return &option.Error{Option: "--queues", Value: fmt.Sprint(f.queues), Allowed: fmt.Sprintf("1 to %d", ethernet.MaxQueues)}
-	case f.mtu != 0 && (f.mtu < ethernet.MinMTU || f.mtu > ethernet.MaxMTU):
-		return &option.Error{Option: "--mtu", Value: fmt.Sprint(f.mtu), Allowed: fmt.Sprintf("%d to %d", ethernet.MinMTU, ethernet.MaxMTU)}
-	case f.duration < 0:
-		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "a time above 0, as in 10s"}
+	case f.Queues < 1 || f.Queues > ethernet.MaxQueues:
+		return &option.Error{Option: "--queues", Value: fmt.Sprint(f.Queues), Allowed: fmt.Sprintf("1 to %d", ethernet.MaxQueues)}
+	case f.MTU != 0 && (f.MTU < ethernet.MinMTU || f.MTU > ethernet.MaxMTU):
+		return &option.Error{Option: "--mtu", Value: fmt.Sprint(f.MTU), Allowed: fmt.Sprintf("%d to %d", ethernet.MinMTU, ethernet.MaxMTU)}
+	case f.Duration < 0:
+		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "a time above 0, as in 10s"}
 	}
 	return nil
 }
@@ -91,20 +81,20 @@ const rings = 512
 func (x *commands) open(ctx context.Context, f *portFlags) (*session, error) {
 	s := &session{x: x, flags: f}
 	var err error
-	if s.program, err = f.program.Open(); err != nil {
+	if s.program, err = f.Program.Open(); err != nil {
 		return nil, err
 	}
 	// Each queue may hold a receive ring, a send ring, a cache and a burst.
-	c := ethernet.PoolOptions{Buffers: len(f.devices)*f.queues*(3*rings+2*burst) + rings, Headroom: 64}
+	c := ethernet.PoolOptions{Buffers: len(f.Devices)*f.Queues*(3*rings+2*burst) + rings, Headroom: 64}
 	// A buffer is whole pages with its headroom: AF_XDP copies frames of others, and QEMU's
 	// igb behind an IOMMU drops a frame that crosses into a page that is elsewhere.
 	const page = 4096
-	frame := max(f.mtu, 1500) + ethernet.HeaderSize + ethernet.TagSize
+	frame := max(f.MTU, 1500) + ethernet.HeaderSize + ethernet.TagSize
 	c.Size = (c.Headroom+frame+page-1)/page*page - c.Headroom
 	if s.pool, err = ethernet.NewPool(c); err != nil {
 		return nil, err
 	}
-	for _, address := range f.devices {
+	for _, address := range f.Devices {
 		p, err := s.openPort(ctx, address)
 		if err != nil {
 			err = &command.DeviceError{Err: err}
@@ -124,7 +114,7 @@ func (s *session) openPort(ctx context.Context, address string) (openPort, error
 	if !s.x.JSON {
 		level = slog.LevelWarn
 	}
-	c := ethernet.Options{Pool: s.pool, Queues: s.flags.queues, MTU: s.flags.mtu, ReceiveDescriptors: rings, SendDescriptors: rings,
+	c := ethernet.Options{Pool: s.pool, Queues: s.flags.Queues, MTU: s.flags.MTU, ReceiveDescriptors: rings, SendDescriptors: rings,
 		Promiscuous: s.flags.promiscuous, Interrupts: !s.flags.poll, Logger: command.Logger(ctx, level)}
 	a, err := vfio.ParseAddress(address)
 	if err != nil {

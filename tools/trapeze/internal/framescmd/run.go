@@ -29,9 +29,9 @@ func (s *session) runAll(ctx context.Context, workers []func(context.Context) er
 
 // start runs workers until so many of them have ended, or one has failed.
 func (s *session) start(ctx context.Context, workers []func(context.Context) error, enough int) error {
-	if s.flags.duration > 0 {
+	if s.flags.Duration > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.flags.duration)
+		ctx, cancel = context.WithTimeout(ctx, s.flags.Duration)
 		defer cancel()
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,17 +1,14 @@
 package fwcmd
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
@@ -28,66 +25,44 @@ type built struct {
 	SRAM    uint32 `json:"sram_bytes"`
 }
 
-func (x *commands) build() *cobra.Command {
-	var from, shipped, output, buildID, device string
-	var meta firmware.Meta
-	var force bool
-	c := &cobra.Command{
-		Use:   "build",
-		Short: "Make an image of an object file, or one that comes with trapeze",
-		Long: `Make an image of an object file from clang: fill in name, version, build ID, the
-SRAM that it needs and the digest. The programs are checked first; an image that a
-NIC would refuse is not written. A signature that the object has is dropped.
+type buildFlags struct {
+	From    string `flag:"from" excludes:"image" help:"object file from 'clang -O2 -g -target bpf -c'"`
+	Image   string `flag:"image" help:"instead of --from: the name of an image that comes with trapeze"`
+	Output  string `flag:"output,o" help:"file to write"`
+	Name    string `flag:"name" help:"name, 1 to {name-length} letters, digits and ._-+"`
+	Version string `flag:"version" help:"version, 1 to {version-length} of the same"`
+	BuildID string `flag:"build-id" help:"build ID, up to {id-digits} hexadecimal digits"`
+	For     string `flag:"for" help:"NICs that it is for, as \"vendor:device\", four hexadecimal digits each (default: the object's, or any)"`
+	command.Force
+}
 
-What is not given is taken from the object's note (firmware-loader/internal/images/c/trapeze.h
-declares one). A build ID that is neither given nor there is made from the image.
-
-Images that come with trapeze:
-` + imageHelp() + `
-` + keys.Of(built{}),
-		Example: `  trapeze fw build --image amp --output amp.img
-  clang -O2 -g -target bpf -c count.c -o count.o
-  trapeze fw build --from count.o --name count --version 1.0 --output count.img`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := readMeta(&meta, buildID, device); err != nil {
-				return err
-			}
-			if output == "" {
-				return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
-			}
-			if err := outfile.Check(output, force); err != nil {
-				return outfile.Explain("--output", err)
-			}
-			spec, err := source(from, shipped, meta)
-			if err != nil {
-				return err
-			}
-			for _, v := range spec.Check() {
-				if v.Err != nil {
-					return v.Err
-				}
-			}
-			b := spec.Bytes()
-			if err := outfile.Write(output, 0o644, force, b); err != nil {
-				return outfile.Explain("--output", err)
-			}
-			r := built{File: output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
-				Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
-			return x.Printf(r, "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
-		},
+func (x *commands) build(_ context.Context, f *buildFlags, _ []string) error {
+	meta, err := f.meta()
+	if err != nil {
+		return err
 	}
-	f := c.Flags()
-	f.StringVar(&from, "from", "", "object file from 'clang -O2 -g -target bpf -c'")
-	f.StringVar(&shipped, "image", "", "instead of --from: the name of an image that comes with trapeze")
-	c.MarkFlagsMutuallyExclusive("from", "image")
-	f.StringVarP(&output, "output", "o", "", "file to write")
-	command.ForceFlag(c, &force)
-	f.StringVar(&meta.Name, "name", "", fmt.Sprintf("name, 1 to %d letters, digits and ._-+", abi.MaxNameLength))
-	f.StringVar(&meta.Version, "version", "", fmt.Sprintf("version, 1 to %d of the same", abi.MaxVersionLength))
-	f.StringVar(&buildID, "build-id", "", fmt.Sprintf("build ID, up to %d hexadecimal digits", 2*abi.MaxBuildID))
-	f.StringVar(&device, "for", "", `NICs that it is for, as "vendor:device", four hexadecimal digits each (default: the object's, or any)`)
-	return c
+	if f.Output == "" {
+		return &option.Error{Option: "--output", Value: "", Allowed: "the file to write"}
+	}
+	if err := outfile.Check(f.Output, f.Force.Force); err != nil {
+		return outfile.Explain("--output", err)
+	}
+	spec, err := source(f.From, f.Image, meta)
+	if err != nil {
+		return err
+	}
+	for _, v := range spec.Check() {
+		if v.Err != nil {
+			return v.Err
+		}
+	}
+	b := spec.Bytes()
+	if err := outfile.Write(f.Output, 0o644, f.Force.Force, b); err != nil {
+		return outfile.Explain("--output", err)
+	}
+	r := built{File: f.Output, Name: spec.Name, Version: spec.Version, BuildID: fmt.Sprintf("%x", spec.BuildID),
+		Digest: fmt.Sprintf("%x", spec.Digest), Bytes: len(b), SRAM: spec.SRAM}
+	return x.Printf(r, "%s: %s %s, %d bytes, needs %d bytes of SRAM, digest %s\n", r.File, r.Name, r.Version, r.Bytes, r.SRAM, r.Digest)
 }
 
 // source makes the image of a file, or one of ours.
@@ -116,27 +91,19 @@ func source(from, shipped string, meta firmware.Meta) (*firmware.Spec, error) {
 	return nil, &option.Error{Option: "--from", Value: "", Allowed: "an object file, or --image with the name of an image"}
 }
 
-// imageHelp lists the images that come with trapeze.
-func imageHelp() string {
-	var b strings.Builder
-	for _, i := range firmware.ShippedImages() {
-		fmt.Fprintf(&b, "  %-18s %s\n", i.Name, i.Summary)
-	}
-	return b.String()
-}
-
-// readMeta reads the flags that are not text.
-func readMeta(m *firmware.Meta, buildID, device string) error {
-	id, err := hex.DecodeString(buildID)
+// meta is what the flags say of the image.
+func (f *buildFlags) meta() (firmware.Meta, error) {
+	m := firmware.Meta{Name: f.Name, Version: f.Version}
+	id, err := hex.DecodeString(f.BuildID)
 	if err != nil || len(id) > len(m.BuildID) {
-		return &option.Error{Option: "--build-id", Value: buildID, Allowed: fmt.Sprintf("an even number of hexadecimal digits, up to %d", 2*len(m.BuildID))}
+		return m, &option.Error{Option: "--build-id", Value: f.BuildID, Allowed: fmt.Sprintf("an even number of hexadecimal digits, up to %d", 2*len(m.BuildID))}
 	}
 	copy(m.BuildID[:], id)
-	if device == "" {
-		return nil
+	if f.For == "" {
+		return m, nil
 	}
-	if m.Device, err = opaque.ParseDevice(device); err != nil {
-		return &option.Error{Option: "--for", Value: device, Allowed: err.Error()}
+	if m.Device, err = opaque.ParseDevice(f.For); err != nil {
+		return m, &option.Error{Option: "--for", Value: f.For, Allowed: err.Error()}
 	}
-	return nil
+	return m, nil
 }

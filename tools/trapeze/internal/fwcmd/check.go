@@ -1,13 +1,12 @@
 package fwcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
-
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // checked is what check --json prints.
@@ -34,43 +33,26 @@ type refusal struct {
 	Detail      string `json:"detail"`
 }
 
-func (x *commands) check() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check IMAGE",
-		Short: "Prove that the programs of an image are safe to run",
-		Long: `Check what a NIC checks before it runs an image: that programs end within the
-budget of their hook, use nothing that was not written, and access only their
-context, stack, frame and maps. Of a vendor's image, whose processor is not known,
-files, hashes and addresses are checked.
-
-Exit code 1 says that the image is refused; stderr says where and why.
-
-` + keys.Of(checked{}),
-		Example: `  trapeze fw check count.img
-  trapeze fw check count.img --json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			img, err := Open(args[0])
-			if err != nil {
-				return err
-			}
-			r := checked{File: args[0], Accepted: true, Hooks: []checkedHook{}}
-			var refused []error
-			if img.spec != nil {
-				r.Hooks, refused = verdicts(img.spec)
-				r.Accepted = len(refused) == 0
-			}
-			switch {
-			case x.JSON:
-				err = x.PrintJSON(r)
-			case img.vendor != nil:
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%d segments, all as the manifest says\n", len(img.vendor.Segments))
-			default:
-				err = table(c.OutOrStdout(), hookLines(r.Hooks)...)
-			}
-			return errors.Join(append([]error{err}, refused...)...)
-		},
+func (x *commands) check(_ context.Context, _ *command.NoFlags, args []string) error {
+	img, err := Open(args[0])
+	if err != nil {
+		return err
 	}
+	r := checked{File: args[0], Accepted: true, Hooks: []checkedHook{}}
+	var refused []error
+	if img.spec != nil {
+		r.Hooks, refused = verdicts(img.spec)
+		r.Accepted = len(refused) == 0
+	}
+	switch {
+	case x.JSON:
+		err = x.PrintJSON(r)
+	case img.vendor != nil:
+		_, err = fmt.Fprintf(x.Stdout, "%d segments, all as the manifest says\n", len(img.vendor.Segments))
+	default:
+		err = table(x.Stdout, hookLines(r.Hooks)...)
+	}
+	return errors.Join(append([]error{err}, refused...)...)
 }
 
 // verdicts checks an image and returns a refusal of each program that has one.

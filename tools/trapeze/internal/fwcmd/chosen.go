@@ -3,11 +3,7 @@ package fwcmd
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	"github.com/spf13/cobra"
-
-	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -15,17 +11,11 @@ import (
 )
 
 // ProgramFlags are the flags of commands that put a control program into NICs of their
-// own before they use them.
+// own before they use them. Words of their help: {nics} says which NICs, {images} lists the images.
 type ProgramFlags struct {
-	image      string
-	fill, show []string
-}
-
-// Register adds the flags to a command; which says what NICs the program is for.
-func (f *ProgramFlags) Register(c *cobra.Command, which string) {
-	c.Flags().StringVar(&f.image, "image", "", "control program for "+which+": a file, or one of "+strings.Join(firmware.ShippedNames(), ", "))
-	c.Flags().StringArrayVar(&f.fill, "map", nil, "with --image: MAP:KEY=VALUE, in hexadecimal, sets an entry of a map; may be repeated")
-	c.Flags().StringArrayVar(&f.show, "show-map", nil, "with --image: name of a map to show at the end; may be repeated")
+	Image string   `flag:"image" help:"control program for {nics}: a file, or one of {images}"`
+	Fill  []string `flag:"map" help:"with --image: MAP:KEY=VALUE, in hexadecimal, sets an entry of a map; may be repeated"`
+	Show  []string `flag:"show-map" help:"with --image: name of a map to show at the end; may be repeated"`
 }
 
 // Chosen is the control program that the flags name, read and checked.
@@ -38,25 +28,25 @@ type Chosen struct {
 }
 
 // Choose reads and checks a program by name or file; nil for no name.
-func Choose(name string) (*Chosen, error) { return (&ProgramFlags{image: name}).Open() }
+func Choose(name string) (*Chosen, error) { return (&ProgramFlags{Image: name}).Open() }
 
 // Open reads and checks what the flags ask for; nil if that is nothing.
 func (f *ProgramFlags) Open() (*Chosen, error) {
-	if f.image == "" {
-		if len(f.fill)+len(f.show) > 0 {
+	if f.Image == "" {
+		if len(f.Fill)+len(f.Show) > 0 {
 			return nil, option.Errorf("--map and --show-map are about the program of --image, and there is none")
 		}
 		return nil, nil
 	}
-	c := &Chosen{Name: f.image, show: f.show}
-	for _, s := range f.fill {
+	c := &Chosen{Name: f.Image, show: f.Show}
+	for _, s := range f.Fill {
 		set, err := ParseSetting(s)
 		if err != nil {
 			return nil, err
 		}
 		c.fill = append(c.fill, set)
 	}
-	name := f.image
+	name := f.Image
 	if IsShipped(name) {
 		name = Shipped(name)
 	}

@@ -3,49 +3,47 @@
 package fwcmd
 
 import (
+	_ "embed"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
-// Command returns the command "fw" with its subcommands.
-func Command(e *command.Env) *cobra.Command {
-	x := &commands{e}
-	c := &cobra.Command{
-		Use:   "fw",
-		Short: "Control programs: make, check, show and sign images; ask and change what a NIC runs",
-		Long: `Control programs: what a NIC's processor runs to decide about frames and
-transfers.
-
-An image is an ELF file for the BPF machine, as 'clang -O2 -g -target bpf -c' makes
-it, with a note that names and signs it. Images of other processors are described by
-a manifest in TOML, a file whose name ends in .toml. 'image:NAME' stands for an image
-that comes with trapeze. Commands that take an IMAGE take all three; disasm takes
-no manifest.
-
-'trapeze load' puts an image into a NIC.
-
-JSON keys: those of 'trapeze help --json'.`,
-		Example: `  trapeze fw build --image amp --output amp.img
-  clang -O2 -g -target bpf -c count.c -o count.o
-  trapeze fw build --from count.o --name count --version 1.0 --output count.img
-  trapeze fw check count.img
-  trapeze fw keygen ~/keys/me
-  trapeze fw sign count.img --key ~/keys/me.pem
-  trapeze fw verify count.img --keys ~/keys
-  trapeze fw status --device vfio-user:/run/nic0`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(x.build(), x.check(), x.show(), x.sign(), x.verify(), x.disassemble(), x.keygen(),
-		x.status(), x.rollback(), x.unload(), x.maps())
-	return c
-}
-
-// LoadCommand returns the command "load".
-func LoadCommand(e *command.Env) *cobra.Command {
-	return (&commands{e}).load()
-}
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
 
 // commands share what they need.
 type commands struct{ *command.Env }
+
+// Commands returns the command "load", and "fw" with its subcommands.
+func Commands(e *command.Env) []*cobra.Command {
+	x := &commands{e}
+	var images strings.Builder
+	for _, i := range firmware.ShippedImages() {
+		fmt.Fprintf(&images, "  %-18s %s\n", i.Name, i.Summary)
+	}
+	t := command.NewTable(help, map[string]string{
+		"list": strings.TrimSuffix(images.String(), "\n"), "operations": operationHelp, "ring": firmware.DefaultKeyRing(),
+		"name-length": fmt.Sprint(abi.MaxNameLength), "version-length": fmt.Sprint(abi.MaxVersionLength), "id-digits": fmt.Sprint(2 * abi.MaxBuildID),
+	})
+	return []*cobra.Command{t.Command(command.Does("load", x.load, loaded{})), t.Family("fw",
+		command.Does("fw build", x.build, built{}),
+		command.Does("fw check", x.check, checked{}),
+		command.Does("fw show", x.show, shown{}),
+		command.Does("fw sign", x.sign, signed{}),
+		command.Does("fw verify", x.verify, signed{}),
+		command.Does("fw disasm", x.disassemble, listing{}),
+		command.Does("fw keygen", x.keygen, generated{}),
+		command.Does("fw status", x.status, statusReport{}),
+		command.Does("fw rollback", x.rollback, statusReport{}),
+		command.Does("fw unload", x.unload, statusReport{}),
+		command.Does("fw map", x.maps, mapReport{}),
+	)}
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/command"
@@ -14,34 +12,22 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// defaultTimeout of commands that use a NIC. A load takes milliseconds; it is time
+// deviceFlags say which NIC, and how long it may take. A load takes milliseconds; the default is time
 // for one over a slow bus.
-const defaultTimeout = 10 * time.Second
-
-// resetHelp belongs into the description of every command that opens a NIC.
-const resetHelp = `Opening a NIC resets it, as a process takes it for itself. The program that it runs
-survives that, with what its maps hold; loading it again makes them new.`
-
-// deviceFlags say which NIC, and how long it may take.
 type deviceFlags struct {
-	device  string
-	timeout time.Duration
-}
-
-func (f *deviceFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC, see 'trapeze list'")
-	c.Flags().DurationVar(&f.timeout, "timeout", defaultTimeout, "give up after this time")
+	Device  string        `flag:"device" help:"address of the NIC, see 'trapeze list'"`
+	Timeout time.Duration `flag:"timeout" default:"10s" help:"give up after this time"`
 }
 
 // addressed returns the scheme of the device's address.
 func (x *commands) addressed(f *deviceFlags) (string, error) {
-	if f.device == "" {
+	if f.Device == "" {
 		return "", &option.Error{Option: "--device", Value: "", Allowed: "the address of a NIC, see 'trapeze list'"}
 	}
-	if f.timeout <= 0 {
-		return "", &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
+	if f.Timeout <= 0 {
+		return "", &option.Error{Option: "--timeout", Value: f.Timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
-	a, err := vfio.ParseAddress(f.device)
+	a, err := vfio.ParseAddress(f.Device)
 	if err != nil {
 		return "", &command.DeviceError{Err: err}
 	}
@@ -50,7 +36,7 @@ func (x *commands) addressed(f *deviceFlags) (string, error) {
 
 // loadOptions bound each wait for the processor.
 func (f *deviceFlags) loadOptions() load.Options {
-	return load.Options{Timeout: min(f.timeout, load.DefaultTimeout)}
+	return load.Options{Timeout: min(f.Timeout, load.DefaultTimeout)}
 }
 
 // with opens a NIC for use. look, if not nil, sees the device before that, and can
@@ -59,9 +45,9 @@ func (x *commands) with(ctx context.Context, f *deviceFlags, look func(vfio.Devi
 	if _, err := x.addressed(f); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	dev, err := vfio.Open(ctx, f.device)
+	dev, err := vfio.Open(ctx, f.Device)
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}

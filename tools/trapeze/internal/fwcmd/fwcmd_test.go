@@ -50,7 +50,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	env := command.Env{Stdout: &out, Stderr: io.Discard}
 	root.PersistentFlags().BoolVar(&env.JSON, "json", false, "")
-	root.AddCommand(fwcmd.Command(&env), fwcmd.LoadCommand(&env))
+	root.AddCommand(fwcmd.Commands(&env)...)
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	root.SetArgs(args)

@@ -1,16 +1,15 @@
 package fwcmd
 
 import (
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
@@ -22,33 +21,20 @@ type generated struct {
 	Key     string `json:"key" help:"its ID"`
 }
 
-func (x *commands) keygen() *cobra.Command {
-	return &cobra.Command{
-		Use:   "keygen NAME",
-		Short: "Make a key to sign images with",
-		Long: `Make an Ed25519 key: NAME.pem is the private key, which only its owner may read;
-NAME.pub is the public key, which belongs into the key ring of those who trust it.
-Files that are there are not replaced.
-
-` + keys.Of(generated{}),
-		Example: `  trapeze fw keygen ~/keys/me`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if _, name := filepath.Split(args[0]); strings.Trim(name, ".") == "" {
-				return &option.Error{Option: "NAME", Value: args[0], Allowed: "a name, with or without a folder before it"}
-			}
-			r := generated{Private: args[0] + ".pem", Public: args[0] + ".pub"}
-			public, private, err := ed25519.GenerateKey(nil)
-			if err != nil {
-				return err
-			}
-			r.Key = firmware.IDOf(public).String()
-			if err := writeKeys(&r, public, private); err != nil {
-				return err
-			}
-			return x.Printf(r, "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
-		},
+func (x *commands) keygen(_ context.Context, _ *command.NoFlags, args []string) error {
+	if _, name := filepath.Split(args[0]); strings.Trim(name, ".") == "" {
+		return &option.Error{Option: "NAME", Value: args[0], Allowed: "a name, with or without a folder before it"}
 	}
+	r := generated{Private: args[0] + ".pem", Public: args[0] + ".pub"}
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return err
+	}
+	r.Key = firmware.IDOf(public).String()
+	if err := writeKeys(&r, public, private); err != nil {
+		return err
+	}
+	return x.Printf(r, "key %s: private %s, public %s\n", r.Key, r.Private, r.Public)
 }
 
 // writeKeys writes both files or none.

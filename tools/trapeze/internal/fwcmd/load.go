@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -32,49 +29,16 @@ type loaded struct {
 
 type loadFlags struct {
 	deviceFlags
-	keys          string
-	allowUnsigned bool
+	ringFlags
+	AllowUnsigned bool `flag:"allow-unsigned" help:"load an image that is not signed, or by a key that is not trusted"`
 }
 
-func (x *commands) load() *cobra.Command {
-	var f loadFlags
-	c := &cobra.Command{
-		Use:   "load IMAGE",
-		Short: "Put a control program into a NIC and start it",
-		Long: `Put an image into a NIC: an ELF file ('trapeze fw build'), a manifest of a vendor's
-image (NAME.toml), or 'image:NAME', which comes with trapeze:
-` + imageHelp() + `
-Nothing is written before the image has been checked: that its programs are safe to
-run, that it is signed with a key of the key ring, that it is for this NIC, and that
-it fits. Then it goes into the slot that is not in use, is read back and compared,
-and takes over; frames that arrive meanwhile wait. If anything fails, or Ctrl-C
-comes, what ran before runs again. 'trapeze fw rollback' goes back later.
-
-An image that is not signed, or whose key is not in the key ring or revoked, is
-refused, unless --allow-unsigned is given or the NIC is emulated: an 'emu:' or a
-'vfio-user:' address.
-
-` + resetHelp + ` An
-'emu:' NIC is made for this command and gone with it: load into one that 'trapeze
-emulate' serves, or let 'trapeze demo --image' show it.
-
-` + keys.Of(loaded{}),
-		Example: `  trapeze load --device vfio-user:/run/nic0 image:amp
-  trapeze load --device pci:0000:03:00.0 --keys /etc/trapeze/keys acl.img
-  trapeze load --device pci:0000:03:00.0 --allow-unsigned count.img`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			r, err := x.loadInto(c.Context(), &f, args[0])
-			if err != nil {
-				return err
-			}
-			return x.Print(r, r.print)
-		},
+func (x *commands) load(ctx context.Context, f *loadFlags, args []string) error {
+	r, err := x.loadInto(ctx, f, args[0])
+	if err != nil {
+		return err
 	}
-	f.register(c)
-	keysFlag(c, &f.keys)
-	c.Flags().BoolVar(&f.allowUnsigned, "allow-unsigned", false, "load an image that is not signed, or by a key that is not trusted")
-	return c
+	return x.Print(r, r.print)
 }
 
 // loadInto does all that load does but print.
@@ -90,8 +54,8 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 	if err := img.Check(); err != nil {
 		return r, err
 	}
-	dir, asked := keyRing(f.keys)
-	if r.Signature, err = img.trust(dir, asked, f.allowUnsigned || trusting[scheme]); err != nil {
+	dir, asked := f.ring()
+	if r.Signature, err = img.trust(dir, asked, f.AllowUnsigned || trusting[scheme]); err != nil {
 		return r, err
 	}
 	r.Image, r.Digest, r.Hooks = arg, img.digest(), []checkedHook{}
@@ -103,7 +67,7 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 	look := func(dev vfio.Device) error {
 		r.Backend = dev.Info().Backend
 		// What an address says is not what opens it.
-		if _, err := img.trust(dir, asked, f.allowUnsigned || trusting[r.Backend]); err != nil {
+		if _, err := img.trust(dir, asked, f.AllowUnsigned || trusting[r.Backend]); err != nil {
 			return err
 		}
 		id, err := identity(dev)

@@ -1,14 +1,12 @@
 package fwcmd
 
 import (
+	"context"
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/abi"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
@@ -57,40 +55,21 @@ type shownSegment struct {
 	SHA256  string `json:"sha256"`
 }
 
-func (x *commands) show() *cobra.Command {
-	var folder string
-	c := &cobra.Command{
-		Use:   "show IMAGE",
-		Short: "Show what an image is: sections, sizes, instruction counts, signature",
-		Long: `Show what an image is: name, version, digest, sections and sizes, how many
-instructions its programs take at worst, its maps, and the state of its signature
-(unsigned, valid, unknown key, revoked key, wrong; not verified without a key ring).
-
-` + keys.Of(shown{}),
-		Example: `  trapeze fw show count.img
-  trapeze fw show image:amp
-  trapeze fw show vendor.toml --keys /etc/trapeze/keys --json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			img, err := Open(args[0])
-			if err != nil {
-				return err
-			}
-			s := shown{File: args[0], Digest: img.digest()}
-			if img.vendor != nil {
-				s.ofVendor(img.vendor)
-			} else if err := s.ofSpec(img.spec); err != nil {
-				return err
-			}
-			dir, asked := keyRing(folder)
-			if s.Signature, _, err = img.state(dir, asked); err != nil {
-				return err
-			}
-			return x.Print(&s, s.print)
-		},
+func (x *commands) show(_ context.Context, f *ringFlags, args []string) error {
+	img, err := Open(args[0])
+	if err != nil {
+		return err
 	}
-	keysFlag(c, &folder)
-	return c
+	s := shown{File: args[0], Digest: img.digest()}
+	if img.vendor != nil {
+		s.ofVendor(img.vendor)
+	} else if err := s.ofSpec(img.spec); err != nil {
+		return err
+	}
+	if s.Signature, _, err = img.state(f.ring()); err != nil {
+		return err
+	}
+	return x.Print(&s, s.print)
 }
 
 func (s *shown) ofSpec(spec *firmware.Spec) error {

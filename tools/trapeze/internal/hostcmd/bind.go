@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -24,66 +20,36 @@ type bindReport struct {
 	Nodes      []string         `json:"nodes" help:"by which the functions can be opened"`
 }
 
-func (x *commands) bind() *cobra.Command {
-	o := hostpci.Options{Write: x.write}
-	c := x.binding(&o, hostpci.Bind, "is bound already", &cobra.Command{
-		Use:   "bind ADDRESS",
-		Short: "Give a NIC to VFIO, so that programs can drive it",
-		Long: `Take a PCI function from its driver and give it to VFIO. It is a function's
-address that is given, as 'trapeze list' prints it.
-
-What the host uses is refused: an interface with an address or a route, in a
-bond or bridge, with VLANs on it, or by which a file system or disk is reached.
-So is a function whose IOMMU group has others that belong to the kernel; --group
-takes those too. Each step is checked, and undone if a later one fails.
-'trapeze unbind' brings the old driver back; so does a restart of the machine.
-
-` + keys.Of(bindReport{}),
-		Example: `  trapeze bind 0000:03:00.0
-  trapeze bind --dry-run 0000:03:00.0
-  trapeze bind --group pci:0000:03:00.0`,
-	})
-	c.Flags().StringVar(&o.Driver, "driver", hostpci.DefaultDriver, "the VFIO driver: vfio-pci, or a variant such as mlx5_vfio_pci")
-	return c
+type bindFlags struct {
+	rootFlag
+	Group   bool          `flag:"group" help:"the whole IOMMU group, bridges aside"`
+	Force   bool          `flag:"force" help:"also if the host uses it, its group is not viable, or a process has it open"`
+	DryRun  bool          `flag:"dry-run" help:"change nothing, print the commands that would"`
+	Timeout time.Duration `flag:"timeout" default:"{timeout}" help:"how long the kernel may take for a step"`
 }
 
-func (x *commands) unbind() *cobra.Command {
-	return x.binding(&hostpci.Options{Write: x.write}, hostpci.Unbind, "has been given back already", &cobra.Command{
-		Use:   "unbind ADDRESS",
-		Short: "Give a NIC back to the kernel's driver",
-		Long: `Take a PCI function from VFIO and give it back: to the driver that it had before
-'trapeze bind', or else to the one that the kernel chooses.
-
-A function that a process has open is refused, as the kernel would wait for that
-process.
-
-` + keys.Of(bindReport{}),
-		Example: `  trapeze unbind 0000:03:00.0
-  trapeze unbind --dry-run 0000:03:00.0`,
-	})
+func (x *commands) bind(ctx context.Context, f *struct {
+	bindFlags
+	Driver string `flag:"driver" default:"{driver}" help:"the VFIO driver: vfio-pci, or a variant such as mlx5_vfio_pci"`
+}, args []string) error {
+	return x.change(ctx, hostpci.Bind, &f.bindFlags, f.Driver, args[0], "is bound already")
 }
 
-// binding completes c, which gives a function to VFIO or back. already says that there was nothing
-// to change.
-func (x *commands) binding(o *hostpci.Options, do func(context.Context, hostpci.Root, string, hostpci.Options) (hostpci.Result, error), already string, c *cobra.Command) *cobra.Command {
-	var root string
-	c.Args = cobra.ExactArgs(1)
-	c.RunE = command.Run(func(ctx context.Context, args []string) error {
-		if o.Timeout <= 0 || o.Timeout > time.Hour {
-			return option.Errorf("--timeout %v: use more than nothing and at most an hour", o.Timeout)
-		}
-		res, err := do(ctx, hostpci.Root(root), args[0], *o)
-		if err != nil {
-			return marked(err)
-		}
-		return x.printBind(o.DryRun, already, res)
-	})
-	c.Flags().BoolVar(&o.Group, "group", false, "the whole IOMMU group, bridges aside")
-	c.Flags().BoolVar(&o.Force, "force", false, "also if the host uses it, its group is not viable, or a process has it open")
-	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "change nothing, print the commands that would")
-	c.Flags().DurationVar(&o.Timeout, "timeout", hostpci.DefaultTimeout, "how long the kernel may take for a step")
-	rootFlag(c, &root)
-	return c
+func (x *commands) unbind(ctx context.Context, f *bindFlags, args []string) error {
+	return x.change(ctx, hostpci.Unbind, f, "", args[0], "has been given back already")
+}
+
+// change gives a function to VFIO or back. already says that there was nothing to change.
+func (x *commands) change(ctx context.Context, do func(context.Context, hostpci.Root, string, hostpci.Options) (hostpci.Result, error),
+	f *bindFlags, driver, address, already string) error {
+	if f.Timeout <= 0 || f.Timeout > time.Hour {
+		return option.Errorf("--timeout %v: use more than nothing and at most an hour", f.Timeout)
+	}
+	res, err := do(ctx, f.Root, address, hostpci.Options{Write: x.write, Driver: driver, Group: f.Group, Force: f.Force, DryRun: f.DryRun, Timeout: f.Timeout})
+	if err != nil {
+		return marked(err)
+	}
+	return x.printBind(f.DryRun, already, res)
 }
 
 func (x *commands) printBind(dry bool, already string, res hostpci.Result) error {

@@ -7,11 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 )
@@ -37,65 +33,35 @@ func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("%s: %d findings stand in the way", what, e.Errors)
 }
 
-func (x *commands) doctor() *cobra.Command {
-	var root string
-	var memory int64
-	var everything, fabric, kubernetes bool
-	c := &cobra.Command{
-		Use:   "doctor [ADDRESS]",
-		Short: "What keeps a driver from starting, and what to do about it",
-		Long: `Look at everything that VFIO needs: IOMMU, modules, nodes and their permissions,
-limits, huge pages; and at each NIC, or at the one whose address is given: its
-group, its driver, who has it open, power, interrupts, BARs. Nothing is opened
-or changed. As root it sees more.
+type doctorFlags struct {
+	rootFlag
+	Memory     int64 `flag:"memory" help:"how many bytes a driver will map for DMA"`
+	All        bool  `flag:"all" help:"print also what is as it should be"`
+	Fabric     bool  `flag:"fabric" help:"look at what programs of libfabric need to find the provider"`
+	Kubernetes bool  `flag:"kubernetes" help:"look at what this node needs to give NICs to pods"`
+}
 
-The exit code is 0 only if a driver could start. An emulated NIC, emu:, needs
-none of this.
-
---fabric looks at something else: at what MPI and other programs need to find
-the provider of libfabric, in this environment. docs/mpi.md is about it.
-
---kubernetes looks at what a node needs to give NICs to pods: kubelet, runtime,
-NICs that are safe to give away. An agent that runs is asked how its NICs are.
-docs/kubernetes.md is about it.
-
-` + keys.Of(doctor.Report{}) + "\n\nWith --fabric:\n" + keys.Of(doctor.FabricReport{}) +
-			"\n\nWith --kubernetes:\n" + keys.Of(doctor.KubernetesReport{}),
-		Example: `  sudo trapeze doctor
-  trapeze doctor 0000:03:00.0 --memory 1073741824
-  FI_PROVIDER_PATH=/opt/trapeze/lib trapeze doctor --fabric
-  sudo trapeze doctor --kubernetes
-  trapeze doctor --json | jq '.host[] | select(.severity == "error")'`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: command.Run(func(ctx context.Context, args []string) error {
-			address := ""
-			if len(args) > 0 {
-				address = args[0]
-			}
-			switch {
-			case fabric && kubernetes:
-				return option.Errorf("--fabric and --kubernetes: use one of them")
-			case (fabric || kubernetes) && address != "":
-				return option.Errorf("--fabric and --kubernetes look at no function of yours: leave out %s", address)
-			case fabric:
-				r := doctor.Fabric(hostpci.Root(root), os.Getenv)
-				return x.runSurroundings(r, r.Findings, r.CouldStart, "programs do not find the provider of libfabric", everything)
-			case kubernetes:
-				r := doctor.Kubernetes(ctx, hostpci.Root(root), drivers)
-				return x.runSurroundings(r, r.Findings, r.CouldStart, "pods of this node cannot get NICs", everything)
-			}
-			if memory < 0 {
-				return option.Errorf("--memory %d: use a number of bytes", memory)
-			}
-			return x.runDoctor(ctx, hostpci.Root(root), address, everything, doctor.Options{Memory: uint64(memory), Drivers: drivers})
-		}),
+func (x *commands) doctor(ctx context.Context, f *doctorFlags, args []string) error {
+	address := ""
+	if len(args) > 0 {
+		address = args[0]
 	}
-	c.Flags().Int64Var(&memory, "memory", 0, "how many bytes a driver will map for DMA")
-	c.Flags().BoolVar(&everything, "all", false, "print also what is as it should be")
-	c.Flags().BoolVar(&fabric, "fabric", false, "look at what programs of libfabric need to find the provider")
-	c.Flags().BoolVar(&kubernetes, "kubernetes", false, "look at what this node needs to give NICs to pods")
-	rootFlag(c, &root)
-	return c
+	switch {
+	case f.Fabric && f.Kubernetes:
+		return option.Errorf("--fabric and --kubernetes: use one of them")
+	case (f.Fabric || f.Kubernetes) && address != "":
+		return option.Errorf("--fabric and --kubernetes look at no function of yours: leave out %s", address)
+	case f.Fabric:
+		r := doctor.Fabric(f.Root, os.Getenv)
+		return x.runSurroundings(r, r.Findings, r.CouldStart, "programs do not find the provider of libfabric", f.All)
+	case f.Kubernetes:
+		r := doctor.Kubernetes(ctx, f.Root, drivers)
+		return x.runSurroundings(r, r.Findings, r.CouldStart, "pods of this node cannot get NICs", f.All)
+	}
+	if f.Memory < 0 {
+		return option.Errorf("--memory %d: use a number of bytes", f.Memory)
+	}
+	return x.runDoctor(ctx, f.Root, address, f.All, doctor.Options{Memory: uint64(f.Memory), Drivers: drivers})
 }
 
 // runSurroundings prints a report on what is around NICs, and fails with what could not be if

@@ -3,6 +3,7 @@
 package hostcmd
 
 import (
+	_ "embed"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
+	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -28,18 +31,30 @@ type commands struct {
 	write func(name, value string) error
 }
 
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
+
 // Commands makes the commands.
 func Commands(e *command.Env) []*cobra.Command { return newCommands(e, nil) }
 
 func newCommands(e *command.Env, write func(name, value string) error) []*cobra.Command {
 	x := &commands{e, write}
-	return []*cobra.Command{x.list(), x.bind(), x.unbind(), x.doctor()}
+	return command.NewTable(help, map[string]string{
+		"fabric": keys.List(doctor.FabricReport{}), "kubernetes": keys.List(doctor.KubernetesReport{}),
+		"driver": hostpci.DefaultDriver, "timeout": hostpci.DefaultTimeout.String(),
+	}).Commands(
+		command.Does("list", x.list, listReport{}),
+		command.Does("bind", x.bind, bindReport{}),
+		command.Does("unbind", x.unbind, bindReport{}),
+		command.Does("doctor", x.doctor, doctor.Report{}),
+	)
 }
 
-// rootFlag adds the flag that puts a recorded host in the place of this one.
-func rootFlag(c *cobra.Command, root *string) {
-	c.Flags().StringVar(root, "root", "/", "folder with the sys, proc and dev to look at")
-	c.Flags().Lookup("root").Hidden = true
+// rootFlag puts a recorded host in the place of this one.
+type rootFlag struct {
+	Root hostpci.Root `flag:"root" default:"/" hidden:"true" help:"folder with the sys, proc and dev to look at"`
 }
 
 // marked marks errors of addresses.

@@ -9,12 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -79,35 +75,17 @@ var emulatedForms = []listEmulated{
 	{"emu:?wire=…&loss=0.2", "any of them with a bad wire: loss, duplicate, reorder, corrupt (0 to 1), seed"},
 }
 
-func (x *commands) list() *cobra.Command {
-	var root string
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "Which NICs there are",
-		Long: `List the network controllers on the PCI bus, who has them, and the forms of
-address of emulated NICs.
-
-` + keys.Of(listReport{}),
-		Example: `  trapeze list
-  trapeze list --json | jq -r '.functions[] | select(.fits == "trapeze") | .address'`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(context.Context, []string) error { return x.runList(hostpci.Root(root)) }),
-	}
-	rootFlag(c, &root)
-	return c
-}
-
-func (x *commands) runList(root hostpci.Root) error {
+func (x *commands) list(_ context.Context, f *rootFlag, _ []string) error {
 	// With an error comes the list of those that could be read.
-	functions, listErr := hostpci.Functions(root)
+	functions, listErr := hostpci.Functions(f.Root)
 	if listErr != nil && len(functions) == 0 {
 		return listErr
 	}
 	hostpci.Fit(functions, drivers)
 	r := listReport{Functions: []listFunction{}, Emulated: emulatedForms, Schemes: append([]string{}, vfio.Schemes()...)}
-	for _, f := range functions {
-		d := describe(f)
-		uses, err := hostpci.Uses(root, f)
+	for _, function := range functions {
+		d := describe(function)
+		uses, err := hostpci.Uses(f.Root, function)
 		if err != nil {
 			listErr = cmp.Or(listErr, err)
 		}

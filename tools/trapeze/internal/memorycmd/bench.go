@@ -8,10 +8,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -47,38 +44,10 @@ func (r benchRate) measured() *benchRate {
 }
 
 type benchFlags struct {
-	clientFlags
-	duration time.Duration
-	page     option.Bytes
-	write    bool
-}
-
-func (x *commands) bench() *cobra.Command {
-	f := benchFlags{page: netmem.DefaultPage}
-	c := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure how long a page takes from another machine's memory",
-		Long: `Fetch pages one at a time, past the cache, and time each: a request and a reply with the
-page. Then read through the cache, in sequence, what servers lend, as much as there is
-time for. Without --device the server and both NICs are in this process; --page
-says how large pages are there. --write overwrites what is lent, with zeros, before that;
-otherwise nothing is changed. Stopped early, it prints what it has measured.
-
-` + keys.Of(benchReport{}) + `
-A MB is 10^6 bytes. Stopped early, it leaves out what it has not measured, and
-incomplete says why it ended.`,
-		Example: `  trapeze memory bench
-  trapeze memory bench --page 64K --duration 5s --json
-  trapeze memory bench --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runBench(ctx, f) }),
-	}
-	f.register(c, " (default two in this process)")
-	f.registerCopies(c)
-	c.Flags().DurationVar(&f.duration, "duration", time.Second, "how long to measure each, from 1ms to 1m")
-	c.Flags().Var(&f.page, "page", "size of a page of a server in this process, a power of two from 4K to 64K")
-	c.Flags().BoolVar(&f.write, "write", false, "overwrite what is lent (default if the server is in this process)")
-	return c
+	poolFlags `override:"device" help:"address of the NIC to use (default two in this process)"`
+	Duration  time.Duration `flag:"duration" default:"1s" help:"how long to measure each, from 1ms to 1m"`
+	Page      option.Bytes  `flag:"page" default:"{page}" help:"size of a page of a server in this process, a power of two from 4K to 64K"`
+	Write     bool          `flag:"write" help:"overwrite what is lent (default if the server is in this process)"`
 }
 
 // benchSize is what a server in this process lends, and benchCache the cache, in bytes.
@@ -87,20 +56,20 @@ const (
 	benchCache = 8 << 20
 )
 
-func (x *commands) runBench(ctx context.Context, f benchFlags) error {
+func (x *commands) bench(ctx context.Context, f *benchFlags, _ []string) error {
 	servers, err := f.addresses()
 	if err != nil {
 		return err
 	}
-	if f.duration < time.Millisecond || f.duration > time.Minute {
-		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "1ms to 1m"}
+	if f.Duration < time.Millisecond || f.Duration > time.Minute {
+		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "1ms to 1m"}
 	}
-	if f.device != "" {
+	if f.Device != "" {
 		return f.with(ctx, func(nic *via.NIC) error { return x.benchWith(ctx, nic, servers, f) })
 	}
-	f.write = true
+	f.Write = true
 	return withPair(ctx, func(near, far *via.NIC) error {
-		s, err := netmem.NewServer(ctx, far, netmem.ServerOptions{Page: int(f.page), Size: benchSize})
+		s, err := netmem.NewServer(ctx, far, netmem.ServerOptions{Page: int(f.Page), Size: benchSize})
 		if errors.Is(err, netmem.ErrOption) {
 			return option.Mark(err)
 		}
@@ -112,7 +81,7 @@ func (x *commands) runBench(ctx context.Context, f benchFlags) error {
 	})
 }
 
-func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []string, f benchFlags) (err error) {
+func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []string, f *benchFlags) (err error) {
 	o, err := f.options()
 	if err != nil {
 		return err
@@ -138,11 +107,11 @@ func (x *commands) benchWith(ctx context.Context, nic *via.NIC, servers []string
 }
 
 // measure fills in the report, as far as it comes until ctx ends.
-func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, r *benchReport, meter *progress.Meter) (err error) {
+func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f *benchFlags, r *benchReport, meter *progress.Meter) (err error) {
 	block := make([]byte, 64<<10)
-	if f.write {
+	if f.Write {
 		start := time.Now()
-		write, werr := inSequence(ctx, c, block, f.duration, c.WriteAt)
+		write, werr := inSequence(ctx, c, block, f.Duration, c.WriteAt)
 		if err = c.Sync(); werr != nil {
 			err = werr
 		}
@@ -153,7 +122,7 @@ func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, 
 		}
 	}
 	meter.Add(1)
-	h, err := fetches(ctx, nic, c, f.duration)
+	h, err := fetches(ctx, nic, c, f.Duration)
 	if h != nil && h.TotalCount() > 0 {
 		us := func(percent float64) *float64 { return new(float64(h.ValueAtPercentile(percent)) / 1e3) }
 		r.Fetches, r.P50, r.P99, r.P999 = h.TotalCount(), us(50), us(99), us(99.9)
@@ -163,7 +132,7 @@ func measure(ctx context.Context, nic *via.NIC, c *netmem.Client, f benchFlags, 
 	}
 	meter.Add(1)
 	c.Drop()
-	read, err := inSequence(ctx, c, block, f.duration, c.ReadAt)
+	read, err := inSequence(ctx, c, block, f.Duration, c.ReadAt)
 	r.Read = read.measured()
 	meter.Add(1)
 	return err

@@ -4,6 +4,7 @@ package memorycmd
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,112 +15,89 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Command returns the command "memory" with its subcommands.
-func Command(e *command.Env) *cobra.Command {
-	x := &commands{e}
-	c := &cobra.Command{
-		Use:   "memory",
-		Short: "The memory of another machine: lend it, and use it by pages",
-		Long: `The memory of another machine.
-
-'trapeze memory serve' lends memory, or a file, by pages of 4 to 64 KiB. Clients fetch
-pages when they miss them, fetch ahead what is read in sequence, and write back. With
---copies 2 each page is on two servers. While one of them is away its pages can be read, and
-writes wait for it; with --witness the others go on without it after the timeout. Programs in
-Go use package netmem.
-
-A server is named as [MAC/]NAME: the address of its NIC, which can be left out if no
-other NIC on the wire has a server of that name, and the name that serve gave it.
-
-JSON keys: those of 'trapeze help --json'.`,
-		Example: `  trapeze memory demo
-  trapeze memory serve --device 'emu:?wire=udp://127.0.0.1:9000' --size 1G
-  trapeze memory stat --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'
-  trapeze memory map --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000' --touch 1000
-  trapeze memory bench`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(x.serve(), x.mapped(), x.stat(), x.bench(), x.demo(), x.cooperate(), x.pager())
-	return c
-}
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
 
 // commands share what they need.
 type commands struct{ *command.Env }
 
-// clientFlags say which servers are used, and how.
+// Command returns the command "memory" with its subcommands.
+func Command(e *command.Env) *cobra.Command {
+	x := &commands{e}
+	t := command.NewTable(help, map[string]string{
+		"cooperative": keys.List(coopDemoReport{}), "server": netmem.DefaultName,
+		"timeout": netmem.DefaultTimeout.String(), "page": option.Bytes(netmem.DefaultPage).String(),
+	})
+	c := t.Family("memory",
+		command.Does("memory serve", x.serve, serveReport{}),
+		command.Does("memory map", x.mapped, mapReport{}),
+		command.Does("memory stat", x.stat, []statReport{}),
+		command.Does("memory bench", x.bench, benchReport{}),
+		command.Does("memory demo", x.demo, demoReport{}),
+		command.Does("memory cooperate", x.cooperate, coopReport{}),
+	)
+	pager := t.Command(command.Does("memory pager", runPager, nil))
+	pager.Hidden = true // 'memory map' starts it
+	c.AddCommand(pager)
+	return c
+}
+
+// clientFlags say which servers are used.
 type clientFlags struct {
-	device  string
-	servers []string
-	copies  int
-	witness string
-	pool    string
-	names   string
-	timeout time.Duration
-	// clients, name, cache and lend are of a cooperative cache: none without clients.
-	clients     []string
-	name        string
-	cache, lend option.Bytes
+	Device  string        `flag:"device" help:"address of the NIC to use"`
+	Servers []string      `flag:"server" default:"{server}" help:"a server, [MAC/]NAME; give the flag once for each"`
+	Timeout time.Duration `flag:"timeout" default:"{timeout}" help:"how long a server may take for an answer"`
 }
 
-func (f *clientFlags) register(c *cobra.Command, device string) {
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use"+device)
-	c.Flags().StringArrayVar(&f.servers, "server", []string{netmem.DefaultName}, "a server, [MAC/]NAME; give the flag once for each")
-	c.Flags().DurationVar(&f.timeout, "timeout", netmem.DefaultTimeout, "how long a server may take for an answer")
+// poolFlags say which servers hold copies for each other.
+type poolFlags struct {
+	clientFlags
+	Copies  int    `flag:"copies" default:"1" help:"on how many servers each page is"`
+	Pool    string `flag:"pool" help:"in the place of --server: all servers that publish this name, now and later"`
+	Names   string `flag:"names" help:"file of names for --pool (default the DNS)"`
+	Witness string `flag:"witness" help:"who decides that the pool goes on without a server: file:PATH, or a server that is none of the pool's"`
 }
 
-func (f *clientFlags) registerCopies(c *cobra.Command) {
-	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
-	c.Flags().StringVar(&f.pool, "pool", "", "in the place of --server: all servers that publish this name, now and later")
-	c.Flags().StringVar(&f.names, "names", "", "file of names for --pool (default the DNS)")
-	c.Flags().StringVar(&f.witness, "witness", "", "who decides that the pool goes on without a server: file:PATH, or a server that is none of the pool's")
-}
-
-// registerClients adds the flags of a cooperative cache.
-func (f *clientFlags) registerClients(c *cobra.Command) {
-	f.cache = 32 << 20
-	c.Flags().StringArrayVar(&f.clients, "client", nil, "a client that lends its cache, [MAC/]NAME; give the flag once for each (default none)")
-	c.Flags().StringVar(&f.name, "name", "", "what other clients call this one (default it lends nothing)")
-	c.Flags().Var(&f.cache, "cache", "local memory for pages that is shared with them")
-	c.Flags().Var(&f.lend, "lend", "how much of it others may use (default all)")
+// shareFlags are of a cooperative cache: there is none without clients.
+type shareFlags struct {
+	Clients []string     `flag:"client" help:"a client that lends its cache, [MAC/]NAME; give the flag once for each (default none)"`
+	Name    string       `flag:"name" help:"what other clients call this one (default it lends nothing)"`
+	Cache   option.Bytes `flag:"cache" default:"32M" help:"local memory for pages that is shared with them"`
+	Lend    option.Bytes `flag:"lend" help:"how much of it others may use (default all)"`
 }
 
 // cooperation returns what these flags say; nil without other clients.
-func (f *clientFlags) cooperation() (*netmem.Cooperation, error) {
+func (f *shareFlags) cooperation() (*netmem.Cooperation, error) {
 	switch {
-	case len(f.clients) == 0 && f.name != "":
+	case len(f.Clients) == 0 && f.Name != "":
 		return nil, &option.Error{Option: "--client", Allowed: "the addresses of all clients, also that of this one, with --name"}
-	case len(f.clients) == 0:
+	case len(f.Clients) == 0:
 		return nil, nil
 	}
-	o := &netmem.Cooperation{Name: f.name, Lend: int64(f.lend)}
-	for _, h := range f.clients {
-		a, err := parseServer("--client", h)
-		if err != nil {
-			return nil, err
-		}
-		o.Hosts = append(o.Hosts, a)
-	}
-	return o, nil
+	hosts, err := parseServers("--client", f.Clients)
+	return &netmem.Cooperation{Name: f.Name, Lend: int64(f.Lend), Hosts: hosts}, err
 }
 
 // options are those of a client, with a witness if one is named.
-func (f *clientFlags) options() (netmem.Options, error) {
-	o := netmem.Options{Copies: f.copies, Timeout: f.timeout}
-	switch path, file := strings.CutPrefix(f.witness, "file:"); {
-	case f.witness == "":
+func (f *poolFlags) options() (netmem.Options, error) {
+	o := netmem.Options{Copies: f.Copies, Timeout: f.Timeout}
+	switch path, file := strings.CutPrefix(f.Witness, "file:"); {
+	case f.Witness == "":
 	case file && path == "":
-		return o, &option.Error{Option: "--witness", Value: f.witness, Allowed: "file:PATH, or [MAC/]NAME of a server"}
+		return o, &option.Error{Option: "--witness", Value: f.Witness, Allowed: "file:PATH, or [MAC/]NAME of a server"}
 	case file:
 		o.Witness = netmem.WitnessFile(path)
 	default:
-		a, err := parseServer("--witness", f.witness)
+		a, err := parseServer("--witness", f.Witness)
 		if err != nil {
 			return o, err
 		}
@@ -129,18 +107,28 @@ func (f *clientFlags) options() (netmem.Options, error) {
 }
 
 // addresses reads the flag --server.
-func (f *clientFlags) addresses() (list []string, err error) {
-	if f.timeout <= 0 {
-		return nil, &option.Error{Option: "--timeout", Value: f.timeout.String(), Allowed: "more than 0, as in 5s"}
+func (f *clientFlags) addresses() ([]string, error) {
+	if f.Timeout <= 0 {
+		return nil, &option.Error{Option: "--timeout", Value: f.Timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
-	if f.pool != "" {
-		if f.copies < 2 {
-			return nil, &option.Error{Option: "--copies", Value: fmt.Sprint(f.copies), Allowed: "2 or more with --pool: pages move from one copy to another"}
-		}
-		return []string{f.pool}, nil
+	return parseServers("--server", f.Servers)
+}
+
+// addresses reads the flag --pool, or else --server.
+func (f *poolFlags) addresses() ([]string, error) {
+	list, err := f.clientFlags.addresses()
+	switch {
+	case f.Pool == "" || f.Timeout <= 0:
+		return list, err
+	case f.Copies < 2:
+		return nil, &option.Error{Option: "--copies", Value: fmt.Sprint(f.Copies), Allowed: "2 or more with --pool: pages move from one copy to another"}
 	}
-	for _, s := range f.servers {
-		a, err := parseServer("--server", s)
+	return []string{f.Pool}, nil
+}
+
+func parseServers(flag string, names []string) (list []string, err error) {
+	for _, name := range names {
+		a, err := parseServer(flag, name)
 		if err != nil {
 			return nil, err
 		}
@@ -171,17 +159,17 @@ func logged(ctx context.Context) via.Options {
 }
 
 // with is with, for what flags say about servers.
-func (f *clientFlags) with(ctx context.Context, use func(*via.NIC) error) error {
-	return with(ctx, f.device, func(nic *via.NIC) error {
+func (f *poolFlags) with(ctx context.Context, use func(*via.NIC) error) error {
+	return with(ctx, f.Device, func(nic *via.NIC) error {
 		f.useNames(nic)
 		return use(nic)
 	})
 }
 
 // useNames has a NIC look up the pool's name where the flags say.
-func (f *clientFlags) useNames(nic *via.NIC) {
-	if f.names != "" {
-		nic.UseNames(via.FileNames(f.names))
+func (f *poolFlags) useNames(nic *via.NIC) {
+	if f.Names != "" {
+		nic.UseNames(via.FileNames(f.Names))
 	}
 }
 

@@ -58,22 +58,22 @@ const (
 // coopSizes are the sizes where none are given.
 func (f *demoFlags) coopSizes(size, memory bool) {
 	if !size {
-		f.size = 48 << 20
+		f.Size = 48 << 20
 	}
 	if !memory {
-		f.memory = f.size / 12 * 5 / coopPage * coopPage
+		f.Memory = f.Size / 12 * 5 / coopPage * coopPage
 	}
 }
 
 // runCoop reads a file that is larger than the cache of a process, first alone and then with two others.
-func (x *commands) runCoop(ctx context.Context, f demoFlags) (err error) {
+func (x *commands) runCoop(ctx context.Context, f *demoFlags) (err error) {
 	switch {
-	case f.size < 1<<20 || f.size > 64<<30 || f.size%coopPage != 0:
-		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "1M to 64G, in steps of 8K"}
-	case f.memory < 256<<10 || f.memory >= f.size:
-		return &option.Error{Option: "--memory", Value: f.memory.String(), Allowed: "256K or more, and less than --size: it is the cache of each process"}
+	case f.Size < 1<<20 || f.Size > 64<<30 || f.Size%coopPage != 0:
+		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "1M to 64G, in steps of 8K"}
+	case f.Memory < 256<<10 || f.Memory >= f.Size:
+		return &option.Error{Option: "--memory", Value: f.Memory.String(), Allowed: "256K or more, and less than --size: it is the cache of each process"}
 	}
-	r := coopDemoReport{Bytes: int64(f.size), Cache: int64(f.memory), Faults: []coopFault{}}
+	r := coopDemoReport{Bytes: int64(f.Size), Cache: int64(f.Memory), Faults: []coopFault{}}
 	err = x.coopDemo(ctx, f, &r)
 	if err != nil {
 		err = fmt.Errorf("demo: %w", err)
@@ -85,7 +85,7 @@ func (x *commands) runCoop(ctx context.Context, f demoFlags) (err error) {
 	return errors.Join(err, x.Print(r, func(w io.Writer) error { return x.printCoopDemo(w, r) }))
 }
 
-func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport) (err error) {
+func (x *commands) coopDemo(ctx context.Context, f *demoFlags, r *coopDemoReport) (err error) {
 	file, digest, err := x.coopFile(ctx, f)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (x *commands) coopDemo(ctx context.Context, f demoFlags, r *coopDemoReport)
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	disk, err := coopDisk(ctx, data, int64(f.size))
+	disk, err := coopDisk(ctx, data, int64(f.Size))
 	if err != nil {
 		return err
 	}
@@ -153,8 +153,8 @@ func openDirect(name string) (file *os.File, direct bool, err error) {
 }
 
 // coopFile makes a file of random pages, which is on the disk when it returns, and its digest.
-func (x *commands) coopFile(ctx context.Context, f demoFlags) (name, digest string, err error) {
-	file, err := os.CreateTemp(f.folder, "trapeze-memory-demo-")
+func (x *commands) coopFile(ctx context.Context, f *demoFlags) (name, digest string, err error) {
+	file, err := os.CreateTemp(f.Folder, "trapeze-memory-demo-")
 	if err != nil {
 		return "", "", err
 	}
@@ -163,10 +163,10 @@ func (x *commands) coopFile(ctx context.Context, f demoFlags) (name, digest stri
 			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	meter := x.Meter("making a file", int64(f.size))
+	meter := x.Meter("making a file", int64(f.Size))
 	defer meter.Stop()
 	random, sum, b := rand.NewChaCha8([32]byte{seed & 255}), sha256.New(), make([]byte, 1<<20)
-	for left := int64(f.size); left > 0; left -= int64(len(b)) {
+	for left := int64(f.Size); left > 0; left -= int64(len(b)) {
 		if ctx.Err() != nil {
 			return "", "", context.Cause(ctx)
 		}
@@ -222,7 +222,7 @@ func coopDevices() (list []string, err error) {
 }
 
 // coopTogether is coopReader while two other processes lend their memory.
-func (x *commands) coopTogether(ctx context.Context, devices []string, f demoFlags, digest string) (r coopReport, err error) {
+func (x *commands) coopTogether(ctx context.Context, devices []string, f *demoFlags, digest string) (r coopReport, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var idle []*exec.Cmd
 	var errs []*bytes.Buffer
@@ -248,8 +248,8 @@ func (x *commands) coopTogether(ctx context.Context, devices []string, f demoFla
 }
 
 // coopReader reads in a process, and says what that has counted.
-func (x *commands) coopReader(ctx context.Context, devices []string, f demoFlags, digest string, together bool) (r coopReport, err error) {
-	c, said, err := coopProcess(ctx, devices, 0, f, together, coopReadsEach*int(f.size/coopPage))
+func (x *commands) coopReader(ctx context.Context, devices []string, f *demoFlags, digest string, together bool) (r coopReport, err error) {
+	c, said, err := coopProcess(ctx, devices, 0, f, together, coopReadsEach*int(f.Size/coopPage))
 	if err != nil {
 		return r, err
 	}
@@ -280,12 +280,12 @@ func (x *commands) coopReader(ctx context.Context, devices []string, f demoFlags
 
 // coopProcess is this program as client i, and what it says on its standard error. When this process
 // ends, it ends.
-func coopProcess(ctx context.Context, devices []string, i int, f demoFlags, together bool, reads int) (*exec.Cmd, *bytes.Buffer, error) {
+func coopProcess(ctx context.Context, devices []string, i int, f *demoFlags, together bool, reads int) (*exec.Cmd, *bytes.Buffer, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
 	}
-	list := []string{"memory", "cooperate", "--device", devices[1+i], "--server", "demo", "--cache", fmt.Sprint(int64(f.memory)), "--reads", fmt.Sprint(reads), "--timeout", "10s", "--json"}
+	list := []string{"memory", "cooperate", "--device", devices[1+i], "--server", "demo", "--cache", fmt.Sprint(int64(f.Memory)), "--reads", fmt.Sprint(reads), "--timeout", "10s", "--json"}
 	if together {
 		list = append(list, "--name", fmt.Sprint("process-", i))
 		for i := range coopProcesses {

@@ -9,10 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -62,62 +58,38 @@ type coopPeer struct {
 
 type coopFlags struct {
 	clientFlags
-	reads int
+	shareFlags
+	Reads int `flag:"reads" help:"how many pages to read at random (default none: only lend)"`
 }
 
-func (x *commands) cooperate() *cobra.Command {
-	var f coopFlags
-	c := &cobra.Command{
-		Use:   "cooperate",
-		Short: "Use other clients' idle memory as a cache, and lend them this one's",
-		Long: `Use what servers lend together with other clients. A page that leaves the cache of one goes to
-the client with the oldest pages, and comes from there when it is missed. All clients name the
-same --client addresses, and each of them has its own as --name. One without --name lends nothing.
-
-Without --reads it lends its cache until it is interrupted; then it ends with exit code 0. With
---reads it waits for the other clients, for --timeout at most, reads each page once, then so many at random, then all again in order, and says where
-the pages came from. Stopped early, it prints what it has counted.
-
-` + keys.Of(coopReport{}),
-		Example: `  trapeze memory cooperate --device "$device" --client a --client b --name a --cache 1G
-  trapeze memory cooperate --device "$device" --client a --client b --name b --reads 100000`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runCooperate(ctx, f) }),
-	}
-	f.register(c, "")
-	f.registerClients(c)
-	c.Flags().IntVar(&f.reads, "reads", 0, "how many pages to read at random (default none: only lend)")
-	return c
-}
-
-func (x *commands) runCooperate(ctx context.Context, f coopFlags) error {
+func (x *commands) cooperate(ctx context.Context, f *coopFlags, _ []string) error {
 	servers, err := f.addresses()
 	if err != nil {
 		return err
 	}
-	o := netmem.Options{Cache: int64(f.cache), ReadAhead: -1, Timeout: f.timeout}
+	o := netmem.Options{Cache: int64(f.Cache), ReadAhead: -1, Timeout: f.Timeout}
 	switch {
-	case f.reads < 0:
-		return &option.Error{Option: "--reads", Value: fmt.Sprint(f.reads), Allowed: "0 or more"}
-	case f.name == "" && f.reads == 0:
+	case f.Reads < 0:
+		return &option.Error{Option: "--reads", Value: fmt.Sprint(f.Reads), Allowed: "0 or more"}
+	case f.Name == "" && f.Reads == 0:
 		return &option.Error{Option: "--name", Allowed: "a name, as this client does nothing without it or --reads"}
 	}
 	if o.Cooperation, err = f.cooperation(); err != nil {
 		return err
 	}
-	if err := peer.CheckDevice(f.device); err != nil {
+	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
 	}
-	return with(ctx, f.device, func(nic *via.NIC) error {
+	return with(ctx, f.Device, func(nic *via.NIC) error {
 		c, err := netmem.Open(ctx, nic, servers, o)
 		if err != nil {
 			return openError(err)
 		}
-		r := coopReport{Page: c.Page(), Bytes: c.Size(), Cache: int64(f.cache), Clients: []coopPeer{}}
-		if f.reads > 0 {
+		r := coopReport{Page: c.Page(), Bytes: c.Size(), Cache: int64(f.Cache), Clients: []coopPeer{}}
+		if f.Reads > 0 {
 			err = x.readTogether(ctx, c, f, &r)
 		} else {
-			x.Note("lending %s to other clients as %s", option.Bytes(f.cache), f.name)
+			x.Note("lending %s to other clients as %s", option.Bytes(f.Cache), f.Name)
 			<-ctx.Done()
 		}
 		r.count(c.Stats())
@@ -138,12 +110,12 @@ func (x *commands) runCooperate(ctx context.Context, f coopFlags) error {
 }
 
 // readTogether reads all pages, then so many at random, then all again.
-func (x *commands) readTogether(ctx context.Context, c *netmem.Client, f coopFlags, r *coopReport) error {
+func (x *commands) readTogether(ctx context.Context, c *netmem.Client, f *coopFlags, r *coopReport) error {
 	pages := c.Size() / int64(c.Page())
-	meter := x.Meter("reading pages", (2*pages+int64(f.reads))*int64(c.Page()))
+	meter := x.Meter("reading pages", (2*pages+int64(f.Reads))*int64(c.Page()))
 	defer meter.Stop()
 	b := make([]byte, c.Page())
-	if err := awaitClients(ctx, c, f.timeout); err != nil {
+	if err := awaitClients(ctx, c, f.Timeout); err != nil {
 		return err
 	}
 	read := func(page int64) error {
@@ -162,7 +134,7 @@ func (x *commands) readTogether(ctx context.Context, c *netmem.Client, f coopFla
 	before, start := c.Stats(), time.Now()
 	random := rand.New(rand.NewPCG(seed, 0))
 	var err error
-	for i := 0; i < f.reads && err == nil; i++ {
+	for i := 0; i < f.Reads && err == nil; i++ {
 		if err = read(random.Int64N(pages)); err == nil {
 			r.Reads.Count++
 		}

@@ -8,10 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/extsort"
@@ -54,57 +51,14 @@ type demoUse struct {
 }
 
 type demoFlags struct {
-	size, memory option.Bytes
-	servers      int
-	copies       int
-	noFile       bool
-	cooperative  bool
-	folder       string
-}
-
-func (x *commands) demo() *cobra.Command {
-	f := demoFlags{size: 256 << 20, memory: 32 << 20}
-	c := &cobra.Command{
-		Use:   "demo",
-		Short: "Sort records in another machine's memory that do not fit into this one's",
-		Long: `Bring up two emulated NICs in this process, with page servers behind the one. A client
-behind the other sorts records that lie in the servers' memory, and leaves them sorted
-beside themselves: runs are sorted in --memory, which holds the cache of pages too, and
-merged. Then the records are checked, and the same job is done on a temporary file, which
-the system keeps in all the memory it likes. It needs no root, no hardware, no
-userfaultfd, and under 20 seconds; the servers take a bit more than twice --size. Stopped
-early, it shows how far it has come.
-
-With --cooperative it does something else. A process reads a file of --size (48M) at random, and its
-cache of --memory (5/12 of that) does not hold the file. Then that is done with two idle
-processes beside it, which keep what leaves the cache. A table has what a page takes from another
-process and from the disk. The NICs are on a UDP wire, and the file is read with O_DIRECT.
-
-` + keys.Of(demoReport{}) + `
-With --cooperative: ` + keys.List(coopDemoReport{}) + `.
-A MB is 10^6 bytes. Stopped early, it leaves out what it has not come to, a job that has
-not ended is not sorted, and incomplete says why it ended.`,
-		Example: `  trapeze memory demo
-  trapeze memory demo --size 1G --memory 64M --no-file
-  trapeze memory demo --servers 3 --copies 2 --json
-  trapeze memory demo --cooperative --folder /var/tmp`,
-		Args: cobra.NoArgs,
-	}
-	c.RunE = command.Run(func(ctx context.Context, _ []string) error {
-		if f.cooperative {
-			f.coopSizes(c.Flags().Changed("size"), c.Flags().Changed("memory"))
-			return x.runCoop(ctx, f)
-		}
-		return x.runDemo(ctx, f)
-	})
-	c.Flags().Var(&f.size, "size", "bytes of records to sort")
-	c.Flags().Var(&f.memory, "memory", "local memory for that, at least 8M")
-	c.Flags().IntVar(&f.servers, "servers", 2, "number of page servers, 1 to 8")
-	c.Flags().IntVar(&f.copies, "copies", 1, "on how many servers each page is")
-	c.Flags().BoolVar(&f.noFile, "no-file", false, "do not sort in a file as well")
-	c.Flags().BoolVar(&f.cooperative, "cooperative", false, "read a file with the memory of other processes instead")
-	c.Flags().StringVar(&f.folder, "folder", "", "where the temporary file is (default the system's place)")
-	return c
+	Size        option.Bytes `flag:"size" default:"256M" help:"bytes of records to sort"`
+	Memory      option.Bytes `flag:"memory" default:"32M" help:"local memory for that, at least 8M"`
+	Servers     int          `flag:"servers" default:"2" help:"number of page servers, 1 to 8"`
+	Copies      int          `flag:"copies" default:"1" help:"on how many servers each page is"`
+	NoFile      bool         `flag:"no-file" help:"do not sort in a file as well"`
+	Cooperative bool         `flag:"cooperative" help:"read a file with the memory of other processes instead"`
+	Folder      string       `flag:"folder" help:"where the temporary file is (default the system's place)"`
+	Given       command.Given
 }
 
 // demoPage is the size of pages, and leastMemory what the job needs.
@@ -115,33 +69,37 @@ const (
 
 func (f *demoFlags) check() error {
 	switch {
-	case f.memory < leastMemory:
-		return &option.Error{Option: "--memory", Value: f.memory.String(), Allowed: "8M or more"}
-	case f.size < 1<<20 || f.size > 64<<30 || f.size%demoPage != 0:
-		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "1M to 64G, in steps of 64K"}
-	case f.servers < 1 || f.servers > 8:
-		return &option.Error{Option: "--servers", Value: fmt.Sprint(f.servers), Allowed: "1 to 8"}
-	case f.copies < 1 || f.copies > f.servers:
-		return &option.Error{Option: "--copies", Value: fmt.Sprint(f.copies), Allowed: "1 to the number of servers"}
+	case f.Memory < leastMemory:
+		return &option.Error{Option: "--memory", Value: f.Memory.String(), Allowed: "8M or more"}
+	case f.Size < 1<<20 || f.Size > 64<<30 || f.Size%demoPage != 0:
+		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "1M to 64G, in steps of 64K"}
+	case f.Servers < 1 || f.Servers > 8:
+		return &option.Error{Option: "--servers", Value: fmt.Sprint(f.Servers), Allowed: "1 to 8"}
+	case f.Copies < 1 || f.Copies > f.Servers:
+		return &option.Error{Option: "--copies", Value: fmt.Sprint(f.Copies), Allowed: "1 to the number of servers"}
 	}
 	return nil
 }
 
-func (x *commands) runDemo(ctx context.Context, f demoFlags) error {
+func (x *commands) demo(ctx context.Context, f *demoFlags, _ []string) error {
+	if f.Cooperative {
+		f.coopSizes(f.Given("size"), f.Given("memory"))
+		return x.runCoop(ctx, f)
+	}
 	if err := f.check(); err != nil {
 		return err
 	}
-	r := demoReport{Bytes: int64(f.size), Memory: int64(f.memory)}
+	r := demoReport{Bytes: int64(f.Size), Memory: int64(f.Memory)}
 	var first extsort.Sum
 	err := withPair(ctx, func(near, far *via.NIC) (err error) {
 		first, err = x.demoNetwork(ctx, near, far, f, &r)
 		return err
 	})
-	if err == nil && !f.noFile {
+	if err == nil && !f.NoFile {
 		err = x.demoFile(ctx, f, first, &r)
 	}
 	if errors.Is(err, extsort.ErrSize) {
-		err = option.Mark(fmt.Errorf("--memory %s is too little to sort %s: %w", f.memory.String(), f.size.String(), err))
+		err = option.Mark(fmt.Errorf("--memory %s is too little to sort %s: %w", f.Memory.String(), f.Size.String(), err))
 	}
 	if err != nil {
 		err = fmt.Errorf("demo: %w", err)
@@ -157,12 +115,12 @@ func (x *commands) runDemo(ctx context.Context, f demoFlags) error {
 }
 
 // demoNetwork sorts in the memory of servers behind far.
-func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFlags, r *demoReport) (sum extsort.Sum, err error) {
-	span := 2 * int64(f.size)
+func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f *demoFlags, r *demoReport) (sum extsort.Sum, err error) {
+	span := 2 * int64(f.Size)
 	// Shares of pages differ by a tenth or so.
-	share := min(span, span*int64(f.copies)/int64(f.servers)*5/4)
+	share := min(span, span*int64(f.Copies)/int64(f.Servers)*5/4)
 	var addresses []string
-	for i := range f.servers {
+	for i := range f.Servers {
 		s, err := netmem.NewServer(ctx, far, netmem.ServerOptions{Name: fmt.Sprintf("server-%d", i), Page: demoPage, Size: share, Span: span})
 		if err != nil {
 			return sum, err
@@ -170,8 +128,8 @@ func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFl
 		defer func() { err = errors.Join(err, s.Close()) }()
 		addresses = append(addresses, s.Address().String())
 	}
-	r.Cache.Bytes = int64(f.memory) / 4
-	c, err := netmem.Open(ctx, near, addresses, netmem.Options{Copies: f.copies, Cache: r.Cache.Bytes, ReadAhead: 256 << 10, Timeout: 10 * time.Second})
+	r.Cache.Bytes = int64(f.Memory) / 4
+	c, err := netmem.Open(ctx, near, addresses, netmem.Options{Copies: f.Copies, Cache: r.Cache.Bytes, ReadAhead: 256 << 10, Timeout: 10 * time.Second})
 	if err != nil {
 		return sum, err
 	}
@@ -184,8 +142,8 @@ func (x *commands) demoNetwork(ctx context.Context, near, far *via.NIC, f demoFl
 }
 
 // demoFile sorts in a file, which must give the same.
-func (x *commands) demoFile(ctx context.Context, f demoFlags, want extsort.Sum, r *demoReport) (err error) {
-	file, err := os.CreateTemp(f.folder, "trapeze-memory-demo-")
+func (x *commands) demoFile(ctx context.Context, f *demoFlags, want extsort.Sum, r *demoReport) (err error) {
+	file, err := os.CreateTemp(f.Folder, "trapeze-memory-demo-")
 	if err != nil {
 		return err
 	}
@@ -203,8 +161,8 @@ const seed = 1997
 
 // sort makes records in a store, sorts them there and checks them. The job's time and rate are
 // told also if that ends early.
-func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f demoFlags, job *demoJob, sync func() error) (extsort.Sum, error) {
-	total := extsort.Passes * int64(f.size)
+func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f *demoFlags, job *demoJob, sync func() error) (extsort.Sum, error) {
+	total := extsort.Passes * int64(f.Size)
 	meter := x.Meter("sorting "+where, total)
 	defer meter.Stop()
 	start, done := time.Now(), int64(0)
@@ -213,9 +171,9 @@ func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f de
 		took := time.Since(start).Seconds()
 		job.Seconds, job.Rate = took, float64(done)/1e6/took
 	}()
-	sum, err := extsort.Fill(ctx, s, int64(f.size), seed, tick)
+	sum, err := extsort.Fill(ctx, s, int64(f.Size), seed, tick)
 	if err == nil {
-		err = extsort.Sort(ctx, s, int64(f.size), int(f.memory)*3/4, tick)
+		err = extsort.Sort(ctx, s, int64(f.Size), int(f.Memory)*3/4, tick)
 	}
 	if err == nil {
 		err = sync()
@@ -223,7 +181,7 @@ func (x *commands) sort(ctx context.Context, where string, s extsort.Store, f de
 	if err != nil {
 		return sum, err
 	}
-	sorted, err := extsort.Check(ctx, s, int64(f.size), int64(f.size), tick)
+	sorted, err := extsort.Check(ctx, s, int64(f.Size), int64(f.Size), tick)
 	if err == nil && sorted != sum {
 		err = fmt.Errorf("what was sorted %s is not what was made: %x, not %x", where, sorted, sum)
 	}

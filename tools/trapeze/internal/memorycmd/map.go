@@ -9,10 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -46,51 +43,15 @@ type mapFaults struct {
 }
 
 type mapFlags struct {
-	clientFlags
-	local      option.Bytes
-	load, save string
-	force      bool
-	touch      int
+	pagerFlags
+	Local option.Bytes `flag:"local" default:"64M" help:"how much of the memory may be here at a time"`
+	Load  string       `flag:"load" help:"fill the memory from this file, from its beginning"`
+	Save  string       `flag:"save" help:"write all of the memory to this file, which is there whole or not at all"`
+	Touch int          `flag:"touch" help:"read so many words at random places, at the end"`
+	command.Force
 }
 
-func (x *commands) mapped() *cobra.Command {
-	f := mapFlags{local: 64 << 20}
-	c := &cobra.Command{
-		Use:   "map",
-		Short: "Map what servers lend into a process, and use it as memory",
-		Long: `Map what servers lend into this process, with at most --local bytes of it here at a time,
-and use it as memory: fill it from a file, write it to a file, or read all of it in
-sequence. --touch then reads words at random places, each of which takes a fault while
-its page is not here.
-
-Missing pages are brought by a pager, which is a process of its own, through the kernel's
-userfaultfd; 'trapeze doctor' says whether this machine lets that be done, and what mends it.
-Programs in Go do the same with netmem.Map. If the pager dies, or no server answers within
---timeout, the mapping ends, and this command with an error: nothing is read wrongly.
-
-With --client the pages come through a cache that is shared with other clients, as in
-'trapeze memory cooperate'.
-
-` + keys.Of(mapReport{}) + `
-A MB is 10^6 bytes.`,
-		Example: `  trapeze memory map --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000' --touch 1000
-  trapeze memory map --device 'emu:?wire=shm:/run/memory' --load data.bin
-  trapeze memory map --device eth:pci:0000:03:00.0 --server a --server b --copies 2 --save data.bin`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runMap(ctx, f) }),
-	}
-	f.register(c, "")
-	f.registerCopies(c)
-	f.registerClients(c)
-	c.Flags().Var(&f.local, "local", "how much of the memory may be here at a time")
-	c.Flags().StringVar(&f.load, "load", "", "fill the memory from this file, from its beginning")
-	c.Flags().StringVar(&f.save, "save", "", "write all of the memory to this file, which is there whole or not at all")
-	command.ForceFlag(c, &f.force)
-	c.Flags().IntVar(&f.touch, "touch", 0, "read so many words at random places, at the end")
-	return c
-}
-
-func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
+func (x *commands) mapped(ctx context.Context, f *mapFlags, _ []string) (err error) {
 	if _, err := f.options(); err != nil {
 		return err
 	}
@@ -100,25 +61,25 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if _, err := f.addresses(); err != nil {
 		return err
 	}
-	if err := peer.CheckDevice(f.device); err != nil {
+	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
 	}
-	if f.local <= 0 {
-		return &option.Error{Option: "--local", Value: f.local.String(), Allowed: "more than 0, as in 64M"}
+	if f.Local <= 0 {
+		return &option.Error{Option: "--local", Value: f.Local.String(), Allowed: "more than 0, as in 64M"}
 	}
-	if f.touch < 0 {
-		return &option.Error{Option: "--touch", Value: fmt.Sprint(f.touch), Allowed: "0 or more"}
+	if f.Touch < 0 {
+		return &option.Error{Option: "--touch", Value: fmt.Sprint(f.Touch), Allowed: "0 or more"}
 	}
 	var load *os.File
 	var save *outfile.File
-	if f.load != "" {
-		if load, err = os.Open(f.load); err != nil {
+	if f.Load != "" {
+		if load, err = os.Open(f.Load); err != nil {
 			return err
 		}
 		defer load.Close()
 	}
-	if f.save != "" {
-		if save, err = outfile.Create(f.save, 0o666, f.force); err != nil {
+	if f.Save != "" {
+		if save, err = outfile.Create(f.Save, 0o666, f.Force.Force); err != nil {
 			return outfile.Explain("--save", err)
 		}
 		defer func() { err = errors.Join(err, save.Discard()) }()
@@ -127,9 +88,9 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := netmem.Map(ctx, netmem.MapOptions{Command: pager, Local: int64(f.local), Deadline: 2 * f.timeout, Stderr: x.Stderr})
+	m, err := netmem.Map(ctx, netmem.MapOptions{Command: pager, Local: int64(f.Local), Deadline: 2 * f.Timeout, Stderr: x.Stderr})
 	if errors.Is(err, netmem.ErrLocal) {
-		return option.Errorf("--local %s: %w", &f.local, err)
+		return option.Errorf("--local %s: %w", &f.Local, err)
 	}
 	if err != nil {
 		return openError(err)
@@ -140,7 +101,7 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 			err = cerr
 		}
 	}()
-	r := mapReport{Bytes: int64(len(m.Bytes())), Page: m.PageSize(), Local: int64(f.local), UserMode: m.UserModeOnly()}
+	r := mapReport{Bytes: int64(len(m.Bytes())), Page: m.PageSize(), Local: int64(f.Local), UserMode: m.UserModeOnly()}
 	if err := x.useMap(ctx, m, f, load, save, &r); err != nil {
 		return err
 	}
@@ -156,10 +117,10 @@ func (x *commands) runMap(ctx context.Context, f mapFlags) (err error) {
 }
 
 // useMap loads, saves or reads the memory, and touches it.
-func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, load *os.File, save *outfile.File, r *mapReport) error {
+func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f *mapFlags, load *os.File, save *outfile.File, r *mapReport) error {
 	var err error
 	if load != nil {
-		if r.Loaded, err = x.through(ctx, m, "loading "+f.load, load.Read, true); err != nil {
+		if r.Loaded, err = x.through(ctx, m, "loading "+f.Load, load.Read, true); err != nil {
 			return err
 		}
 		if err := m.Sync(ctx); err != nil {
@@ -167,7 +128,7 @@ func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, lo
 		}
 	}
 	if save != nil {
-		if r.Saved, err = x.through(ctx, m, "saving to "+f.save, save.Write, false); err != nil {
+		if r.Saved, err = x.through(ctx, m, "saving to "+f.Save, save.Write, false); err != nil {
 			return err
 		}
 		if err := save.Commit(); err != nil {
@@ -184,7 +145,7 @@ func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f mapFlags, lo
 	}
 	start, sum := time.Now(), byte(0)
 	err = m.Do(func() {
-		for r.Touched < f.touch && ctx.Err() == nil {
+		for r.Touched < f.Touch && ctx.Err() == nil {
 			sum ^= m.Bytes()[rand.IntN(len(m.Bytes()))]
 			r.Touched++
 		}

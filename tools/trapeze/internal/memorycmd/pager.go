@@ -7,53 +7,43 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// pager is the command that 'memory map' starts itself with.
-func (x *commands) pager() *cobra.Command {
-	var f clientFlags
-	c := &cobra.Command{
-		Use:    "pager",
-		Short:  "Bring the pages of 'trapeze memory map', which starts it",
-		Long:   "Bring the pages of 'trapeze memory map', which starts it. It is not for people.\n\nJSON keys: none.",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			return netmem.RunPager(ctx, func(ctx context.Context) (netmem.PageSource, error) { return f.source(ctx) })
-		}),
-	}
-	f.register(c, "")
-	f.registerCopies(c)
-	f.registerClients(c)
-	return c
+// pagerFlags say where the pages of 'memory map' come from.
+type pagerFlags struct {
+	poolFlags
+	shareFlags
+}
+
+// runPager is the command that 'memory map' starts itself with.
+func runPager(ctx context.Context, f *pagerFlags, _ []string) error {
+	return netmem.RunPager(ctx, func(ctx context.Context) (netmem.PageSource, error) { return f.source(ctx) })
 }
 
 // command is how this program is started as pager with the same flags.
-func (f *clientFlags) command() ([]string, error) {
+func (f *pagerFlags) command() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	list := []string{self, "memory", "pager", "--device", f.device, "--copies", strconv.Itoa(f.copies), "--timeout", f.timeout.String()}
-	if f.witness != "" {
-		list = append(list, "--witness", f.witness)
+	list := []string{self, "memory", "pager", "--device", f.Device, "--copies", strconv.Itoa(f.Copies), "--timeout", f.Timeout.String()}
+	if f.Witness != "" {
+		list = append(list, "--witness", f.Witness)
 	}
-	if f.pool != "" {
-		list = append(list, "--pool", f.pool, "--names", f.names)
+	if f.Pool != "" {
+		list = append(list, "--pool", f.Pool, "--names", f.Names)
 	}
-	for _, s := range f.servers {
+	for _, s := range f.Servers {
 		list = append(list, "--server", s)
 	}
-	for _, s := range f.clients {
+	for _, s := range f.Clients {
 		list = append(list, "--client", s)
 	}
-	if len(f.clients) > 0 {
-		list = append(list, "--name", f.name, "--cache", strconv.FormatInt(int64(f.cache), 10), "--lend", strconv.FormatInt(int64(f.lend), 10))
+	if len(f.Clients) > 0 {
+		list = append(list, "--name", f.Name, "--cache", strconv.FormatInt(int64(f.Cache), 10), "--lend", strconv.FormatInt(int64(f.Lend), 10))
 	}
 	return list, nil
 }
@@ -64,7 +54,7 @@ type source struct {
 	close func() error
 }
 
-func (f *clientFlags) source(ctx context.Context) (*source, error) {
+func (f *pagerFlags) source(ctx context.Context) (*source, error) {
 	servers, err := f.addresses()
 	if err != nil {
 		return nil, err
@@ -76,7 +66,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 	if o.Cooperation, err = f.cooperation(); err != nil {
 		return nil, err
 	}
-	nic, err := via.Open(ctx, f.device, logged(ctx))
+	nic, err := via.Open(ctx, f.Device, logged(ctx))
 	if err != nil {
 		return nil, &command.DeviceError{Err: err}
 	}
@@ -88,7 +78,7 @@ func (f *clientFlags) source(ctx context.Context) (*source, error) {
 		}
 		return &source{s, func() error { return errors.Join(s.(io.Closer).Close(), nic.Close()) }}, nil
 	}
-	o.Cache, o.ReadAhead = int64(f.cache), -1 // the pager reads ahead itself
+	o.Cache, o.ReadAhead = int64(f.Cache), -1 // the pager reads ahead itself
 	c, err := netmem.Open(ctx, nic, servers, o)
 	if err != nil {
 		return nil, errors.Join(err, nic.Close())

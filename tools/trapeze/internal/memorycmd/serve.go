@@ -8,10 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -35,79 +31,48 @@ type lent struct {
 }
 
 type serveFlags struct {
-	device, file, name string
-	publish, names     string
-	lease              time.Duration
-	size, span, page   option.Bytes
-	readOnly           bool
+	Device   string        `flag:"device" help:"address of the NIC to use"`
+	Size     option.Bytes  `flag:"size" help:"how much memory to lend; of a file, how much of it (default all)"`
+	File     string        `flag:"file" help:"lend this file instead of memory"`
+	Page     option.Bytes  `flag:"page" default:"{page}" help:"size of a page, a power of two from 4K to 64K"`
+	Span     option.Bytes  `flag:"span" help:"how far addresses reach (default the size)"`
+	Name     string        `flag:"name" default:"{server}" help:"what clients call the server"`
+	Publish  string        `flag:"publish" help:"enter the server under this name (default none)"`
+	Names    string        `flag:"names" help:"file of names in which it is entered"`
+	Lease    time.Duration `flag:"lease" default:"10s" help:"how long the name holds after the server is gone"`
+	ReadOnly bool          `flag:"read-only" help:"refuse writes"`
 }
 
-func (x *commands) serve() *cobra.Command {
-	f := serveFlags{page: netmem.DefaultPage}
-	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Lend memory or a file to other machines",
-		Long: `Lend memory, or a file, by pages, until it is interrupted; then it ends with exit
-code 0. Any number of clients use it at the same time, as far as the memory of the NIC
-goes. Memory is taken from the system at once, and what was written to it is gone when
-serve ends; a file stays.
-
-Several servers that hold copies for each other, or share a range between them, have the
-same --page and --span. With --publish the server is a member of a pool that takes its servers by
-name, see --pool of 'trapeze memory map'. When its lease has ended it refuses pages, as
-others go on without it then, and publishes the name again. Sizes are in bytes, or as in 64K, 512M and 2G.
-
-` + keys.Of(serveReport{}),
-		Example: `  trapeze memory serve --device 'emu:?wire=udp://127.0.0.1:9000' --size 1G
-  trapeze memory serve --device eth:pci:0000:03:00.0 --size 16G --page 64K --name a
-  trapeze memory serve --device eth:eth0 --size 16G --publish memory --names /shared/names
-  trapeze memory serve --device 'emu:?wire=shm:/run/memory' --file data.bin --read-only`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runServe(ctx, f) }),
-	}
-	c.Flags().StringVar(&f.device, "device", "", "address of the NIC to use")
-	c.Flags().Var(&f.size, "size", "how much memory to lend; of a file, how much of it (default all)")
-	c.Flags().StringVar(&f.file, "file", "", "lend this file instead of memory")
-	c.Flags().Var(&f.page, "page", "size of a page, a power of two from 4K to 64K")
-	c.Flags().Var(&f.span, "span", "how far addresses reach (default the size)")
-	c.Flags().StringVar(&f.name, "name", netmem.DefaultName, "what clients call the server")
-	c.Flags().StringVar(&f.publish, "publish", "", "enter the server under this name (default none)")
-	c.Flags().StringVar(&f.names, "names", "", "file of names in which it is entered")
-	c.Flags().DurationVar(&f.lease, "lease", 10*time.Second, "how long the name holds after the server is gone")
-	c.Flags().BoolVar(&f.readOnly, "read-only", false, "refuse writes")
-	return c
-}
-
-func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
+func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) (err error) {
 	switch {
-	case f.size == 0 && f.file == "":
+	case f.Size == 0 && f.File == "":
 		return &option.Error{Option: "--size", Allowed: "how much memory to lend, as in 1G; or a --file"}
-	case f.file == "" && f.page > 0 && f.size%f.page != 0:
-		return &option.Error{Option: "--size", Value: f.size.String(), Allowed: "whole pages: a multiple of " + f.page.String()}
-	case len(f.name) > via.MaxDiscriminator:
-		return &option.Error{Option: "--name", Value: f.name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
+	case f.File == "" && f.Page > 0 && f.Size%f.Page != 0:
+		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "whole pages: a multiple of " + f.Page.String()}
+	case len(f.Name) > via.MaxDiscriminator:
+		return &option.Error{Option: "--name", Value: f.Name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
 	}
-	if (f.publish == "") != (f.names == "") {
-		return &option.Error{Option: "--publish", Value: f.publish, Allowed: "a name, together with --names FILE"}
+	if (f.Publish == "") != (f.Names == "") {
+		return &option.Error{Option: "--publish", Value: f.Publish, Allowed: "a name, together with --names FILE"}
 	}
-	if f.lease < via.LeastLease || f.lease > via.MostLease {
-		return &option.Error{Option: "--lease", Value: f.lease.String(), Allowed: fmt.Sprintf("%v to %v", via.LeastLease, via.MostLease)}
+	if f.Lease < via.LeastLease || f.Lease > via.MostLease {
+		return &option.Error{Option: "--lease", Value: f.Lease.String(), Allowed: fmt.Sprintf("%v to %v", via.LeastLease, via.MostLease)}
 	}
-	if err := peer.CheckDevice(f.device); err != nil {
+	if err := peer.CheckDevice(f.Device); err != nil {
 		return err
 	}
-	o := netmem.ServerOptions{Name: f.name, Page: int(f.page), Size: int64(f.size), Span: int64(f.span), ReadOnly: f.readOnly}
-	if f.file != "" {
+	o := netmem.ServerOptions{Name: f.Name, Page: int(f.Page), Size: int64(f.Size), Span: int64(f.Span), ReadOnly: f.ReadOnly}
+	if f.File != "" {
 		flags := os.O_RDWR
-		if f.readOnly {
+		if f.ReadOnly {
 			flags = os.O_RDONLY
 		}
-		if o.File, err = os.OpenFile(f.file, flags, 0); err != nil {
+		if o.File, err = os.OpenFile(f.File, flags, 0); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, o.File.Close()) }()
 	}
-	return with(ctx, f.device, func(nic *via.NIC) error {
+	return with(ctx, f.Device, func(nic *via.NIC) error {
 		s, err := netmem.NewServer(ctx, nic, o)
 		if errors.Is(err, netmem.ErrOption) {
 			return option.Mark(err)
@@ -115,10 +80,10 @@ func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
 		if err != nil {
 			return err
 		}
-		info := lent{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.readOnly, File: f.file != ""}
+		info := lent{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.ReadOnly, File: f.File != ""}
 		x.Note("lending %s by pages of %s as %v", option.Bytes(info.Capacity), option.Bytes(info.Page), s.Address())
 		withdraw := func() error { return nil }
-		if f.publish != "" {
+		if f.Publish != "" {
 			if withdraw, err = x.publish(ctx, s, f); err != nil {
 				return errors.Join(err, s.Close())
 			}
@@ -135,9 +100,9 @@ func (x *commands) runServe(ctx context.Context, f serveFlags) (err error) {
 }
 
 // publish keeps a server's name until ctx ends, and has it answer for as long as it has the name.
-func (x *commands) publish(ctx context.Context, s *netmem.Server, f serveFlags) (withdraw func() error, err error) {
+func (x *commands) publish(ctx context.Context, s *netmem.Server, f *serveFlags) (withdraw func() error, err error) {
 	publish := func() (*via.Publication, error) {
-		return via.FileNames(f.names).Publish(ctx, f.publish, s.Address(), f.lease)
+		return via.FileNames(f.Names).Publish(ctx, f.Publish, s.Address(), f.Lease)
 	}
 	p, err := publish()
 	if err != nil {
@@ -155,7 +120,7 @@ func (x *commands) publish(ctx context.Context, s *netmem.Server, f serveFlags) 
 				return
 			case <-p.Lost():
 			}
-			x.Note("the lease of %s has ended: no page is served until it is published again", f.publish)
+			x.Note("the lease of %s has ended: no page is served until it is published again", f.Publish)
 			for again, err := publish(); ; again, err = publish() {
 				if err == nil {
 					p = again
@@ -164,7 +129,7 @@ func (x *commands) publish(ctx context.Context, s *netmem.Server, f serveFlags) 
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(f.lease / 3):
+				case <-time.After(f.Lease / 3):
 				}
 			}
 			s.Fence(p.Lost())

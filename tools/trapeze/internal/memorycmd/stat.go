@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
@@ -25,38 +21,17 @@ type statReport struct {
 	Error       string             `json:"error,omitempty" help:"if it did not answer; lent and counts are zero then"`
 }
 
-func (x *commands) stat() *cobra.Command {
-	var f clientFlags
-	c := &cobra.Command{
-		Use:   "stat",
-		Short: "Ask servers what they lend and what they have done",
-		Long: `Ask servers what they lend and what they have counted since they were started.
-
-The incarnation tells a server from itself before a restart. Servers of one pool hold
-copies for each other, or share a range; one without a pool is new, or has restarted and
-nobody has brought it up to date.
-
-` + keys.Array(statReport{}),
-		Example: `  trapeze memory stat --device 'emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9000'
-  trapeze memory stat --device eth:pci:0000:03:00.0 --server a --server b --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runStat(ctx, f) }),
-	}
-	f.register(c, "")
-	return c
-}
-
-func (x *commands) runStat(ctx context.Context, f clientFlags) error {
+func (x *commands) stat(ctx context.Context, f *clientFlags, _ []string) error {
 	servers, err := f.addresses()
 	if err != nil {
 		return err
 	}
-	return with(ctx, f.device, func(nic *via.NIC) error {
+	return with(ctx, f.Device, func(nic *via.NIC) error {
 		var list []statReport
 		var errs []error
 		for i, a := range servers {
-			info, err := netmem.Ask(ctx, nic, a, f.timeout)
-			r := statReport{Server: f.servers[i]}
+			info, err := netmem.Ask(ctx, nic, a, f.Timeout)
+			r := statReport{Server: f.Servers[i]}
 			if err != nil {
 				r.Error = err.Error()
 				errs = append(errs, explain(err))

@@ -3,6 +3,7 @@ package mqniccmd
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -26,37 +26,24 @@ type Report struct {
 	Tables  []ethernet.Table `json:"tables"`
 }
 
-// Command makes the command.
-func Command(e *command.Env) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "mqnic",
-		Short: "What a Corundum NIC is and has: registers, queues, counters, flash",
-		Long: `Look into a Corundum NIC (mqnic), which Linux has given away, or which another process
-serves. Its registers are read, and none is written.
+// help has the help of the commands, see command.NewTable.
+//
+//go:embed help.txt
+var help string
 
-JSON keys: those of 'trapeze help --json'.`,
-		Example: "  trapeze mqnic dump --device pci:0000:03:00.0\n  trapeze mqnic flash --device vfio-user:/run/board.sock",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(show(e, "dump", "Show all: blocks of registers, queues that are on, counters by name, flash", ""),
-		show(e, "flash", "Show the segments of the flash memory that the FPGA is loaded from", "flash"))
-	return c
+type flags struct {
+	Device string `flag:"device" help:"address of the NIC"`
 }
 
-// show makes a command that shows the table of a name, or all tables.
-func show(e *command.Env, use, short, table string) *cobra.Command {
-	var device string
-	c := &cobra.Command{
-		Use: use, Short: short,
-		Long:    short + ".\n\n" + keys.Of(Report{}),
-		Example: "  trapeze mqnic " + use + " --device pci:0000:03:00.0",
-		Args:    cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error {
-			if device == "" {
+// Command makes the command.
+func Command(e *command.Env) *cobra.Command {
+	// show shows the table of a name, or all tables.
+	show := func(table string) func(context.Context, *flags, []string) error {
+		return func(ctx context.Context, f *flags, _ []string) error {
+			if f.Device == "" {
 				return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in pci:0000:03:00.0 or vfio-user:PATH"}
 			}
-			r, err := dump(ctx, device)
+			r, err := dump(ctx, f.Device)
 			if err != nil {
 				return &command.DeviceError{Err: err}
 			}
@@ -64,10 +51,10 @@ func show(e *command.Env, use, short, table string) *cobra.Command {
 				r.keep(table)
 			}
 			return e.Print(r, r.Print)
-		}),
+		}
 	}
-	c.Flags().StringVar(&device, "device", "", "address of the NIC")
-	return c
+	return command.NewTable(help, nil).Family("mqnic",
+		command.Does("mqnic dump", show(""), Report{}), command.Does("mqnic flash", show("flash"), Report{}))
 }
 
 func dump(ctx context.Context, address string) (Report, error) {

@@ -11,16 +11,13 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Options of a run.
+// Options of a run, as flags of a command (see command.Does).
 type Options struct {
-	// Count of round trips; zero goes on until the context ends.
-	Count uint64
-	// Bytes in a message.
-	Bytes int
+	Count uint64 `flag:"count,c" default:"10" help:"number of messages; 0 is until interrupted"`
+	Bytes int    `flag:"size,s" default:"64" help:"size of a message in bytes"`
 	// Interval between the starts of two round trips.
-	Interval time.Duration
-	// Wait is how long to wait for an answer before it is lost.
-	Wait time.Duration
+	Interval time.Duration `flag:"interval,i" default:"100ms" help:"time from one message to the next"`
+	Wait     time.Duration `flag:"wait,W" default:"1s" help:"time after which an answer counts as lost"`
 }
 
 // errLost: no answer came in time.

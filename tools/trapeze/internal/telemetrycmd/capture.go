@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/framering"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
@@ -32,11 +29,12 @@ type captureReport struct {
 }
 
 type captureFlags struct {
-	device, expression string
-	output             capture.Output
-	count              uint64
-	duration           time.Duration
-	maxBytes           option.Bytes
+	Device     string `flag:"device,d" help:"address of the NIC, or the ID of its process, or PID:PORT (default the only one)"`
+	Expression string `flag:"filter" help:"only frames that match this expression"`
+	Output     capture.Output
+	Count      uint64        `flag:"count,c" help:"end after so many frames (default no limit)"`
+	Duration   time.Duration `flag:"duration" help:"end after so long (default no limit)"`
+	MaxBytes   option.Bytes  `flag:"max-bytes" default:"1G" help:"end when so many bytes of frames are written"`
 }
 
 const (
@@ -49,64 +47,28 @@ const (
 	captureAlive = time.Second
 )
 
-func (x *commands) capture() *cobra.Command {
-	f := captureFlags{maxBytes: 1 << 30}
-	c := &cobra.Command{
-		Use:   "capture --device PID|PID:PORT|ADDRESS --output FILE",
-		Short: "Write the frames of another process's NIC to a file",
-		Long: `Write the frames that cross the wire of a NIC, both ways, while another process uses it,
-to a file that tcpdump and Wireshark read, with times in nanoseconds. The NIC is one
-that the process emulates: emu: or eth:. The process copies each frame into memory that
-the two share, and never waits: frames for which there is no room are dropped, and
-counted. While frames are captured payloads are copied into them, also where the wire
-would have lent them.
-
-` + filter.Help + `
-
-The file appears under its name when the command ends: by --count, --duration or
---max-bytes, when it is interrupted, or when the NIC is closed, all with code 0. If the
-process is killed the file is whole, and the code is 4. With --output - frames go to
-stdout as they come.
-
-` + keys.Of(captureReport{}),
-		Example: `  trapeze capture --device 1234 --output all.pcapng
-  trapeze capture --device 'emu:?wire=shm:/run/a.sock' --filter 'vi 3 and greater 1000' --snaplen 128 --output vi3.pcap
-  trapeze capture --device 1234 --output - | tshark -r -`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runCapture(ctx, &f) }),
-	}
-	c.Flags().StringVarP(&f.device, "device", "d", "", "address of the NIC, or the ID of its process, or PID:PORT (default the only one)")
-	c.Flags().StringVarP(&f.output.Path, "output", "o", "", "file to write frames to; - is stdout")
-	f.output.Register(c)
-	c.Flags().StringVar(&f.expression, "filter", "", "only frames that match this expression")
-	c.Flags().Uint64VarP(&f.count, "count", "c", 0, "end after so many frames (default no limit)")
-	c.Flags().DurationVar(&f.duration, "duration", 0, "end after so long (default no limit)")
-	c.Flags().Var(&f.maxBytes, "max-bytes", "end when so many bytes of frames are written")
-	return c
-}
-
-func (x *commands) runCapture(ctx context.Context, f *captureFlags) error {
+func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) error {
 	switch {
-	case f.output.Path == "":
+	case f.Output.Path == "":
 		return option.Errorf("--output is missing: say which file to write, or - for stdout")
-	case f.duration < 0:
-		return &option.Error{Option: "--duration", Value: f.duration.String(), Allowed: "0 for no limit, or more"}
+	case f.Duration < 0:
+		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "0 for no limit, or more"}
 	}
-	if err := f.output.Check(x.JSON); err != nil {
+	if err := f.Output.Check(x.JSON); err != nil {
 		return err
 	}
-	match, err := filter.Parse(f.expression)
+	match, err := filter.Parse(f.Expression)
 	if err != nil {
 		return option.Mark(err)
 	}
 	h := look(ctx)
 	defer h.close()
-	n, err := h.one(f.device)
+	n, err := h.one(f.Device)
 	if err != nil {
 		return err
 	}
-	snaplen := f.output.Snaplen
-	if snaplen > 0 && f.expression != "" {
+	snaplen := f.Output.Snaplen
+	if snaplen > 0 && f.Expression != "" {
 		snaplen = max(snaplen, filteredHeaders)
 	}
 	ring, end, err := n.capture(ctx, snaplen)
@@ -114,11 +76,11 @@ func (x *commands) runCapture(ctx context.Context, f *captureFlags) error {
 		return err
 	}
 	defer end()
-	file, err := f.output.Create(x.Stdout, capture.Source{Name: n.Address, Filter: f.expression})
+	file, err := f.Output.Create(x.Stdout, capture.Source{Name: n.Address, Filter: f.Expression})
 	if err != nil {
 		return err
 	}
-	s := capturing{captureFlags: f, nic: n, ring: ring, match: match, file: file, report: captureReport{Output: f.output.Path}}
+	s := capturing{captureFlags: f, nic: n, ring: ring, match: match, file: file, report: captureReport{Output: f.Output.Path}}
 	meter := x.Meter("captured", -1)
 	x.Note("capturing frames of %s, process %s", n.Address, n.id())
 	lost := s.run(ctx, meter.Add)
@@ -128,10 +90,10 @@ func (x *commands) runCapture(ctx context.Context, f *captureFlags) error {
 		return errors.Join(err, lost)
 	}
 	if lost != nil {
-		return fmt.Errorf("%w; %s has the %d frames until then", lost, f.output.Path, s.report.Matched)
+		return fmt.Errorf("%w; %s has the %d frames until then", lost, f.Output.Path, s.report.Matched)
 	}
 	w := x.Stdout
-	if f.output.Path == "-" { // it belongs to the file
+	if f.Output.Path == "-" { // it belongs to the file
 		w = x.Stderr
 	}
 	if x.JSON {
@@ -200,7 +162,7 @@ func (s *capturing) run(ctx context.Context, progress func(int)) error {
 		case interrupted:
 			s.report.Ended = "interrupted"
 			return nil
-		case s.duration > 0 && time.Since(begin) >= s.duration:
+		case s.Duration > 0 && time.Since(begin) >= s.Duration:
 			s.report.Ended = "duration"
 			return nil
 		case n > 0: // there may be more
@@ -245,20 +207,20 @@ func (s *capturing) take() (n int, err error) {
 		}
 		s.report.Matched++
 		kept := len(f.Bytes)
-		if s.output.Snaplen > 0 {
-			kept = min(kept, s.output.Snaplen)
+		if s.Output.Snaplen > 0 {
+			kept = min(kept, s.Output.Snaplen)
 		}
 		s.report.Bytes += uint64(kept)
 		switch {
-		case s.count > 0 && s.report.Matched >= s.count:
+		case s.Count > 0 && s.report.Matched >= s.Count:
 			s.report.Ended = "count"
 			return n, nil
-		case s.report.Bytes >= uint64(s.maxBytes):
+		case s.report.Bytes >= uint64(s.MaxBytes):
 			s.report.Ended = "max-bytes"
 			return n, nil
 		}
 	}
-	if n > 0 && s.output.Path == "-" {
+	if n > 0 && s.Output.Path == "-" {
 		s.written = s.file.Flush()
 	}
 	return n, err

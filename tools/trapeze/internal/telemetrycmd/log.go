@@ -7,11 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -34,28 +30,13 @@ type logged struct {
 // logPause is the time from one look at an empty log to the next.
 const logPause = 20 * time.Millisecond
 
-func (x *commands) log() *cobra.Command {
-	var count int
-	c := &cobra.Command{
-		Use:   "log [PID|PID:PORT|ADDRESS]",
-		Short: "The DMA log of another process's NIC, live",
-		Long: `Show each transfer that the engines of a NIC make, while another process uses it:
-hostTx and netTx send, netRcv and hostRcv receive. The NIC keeps its log for as long
-as the command runs, and some seconds more; one that its process keeps itself cannot
-be had. With --json it ends after --count transfers.
-
-` + keys.Of(logReport{}),
-		Example: `  trapeze log 1234
-  trapeze log pci:0000:03:00.0 --count 1000 --json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: command.Run(func(ctx context.Context, args []string) error { return x.runLog(ctx, word(args), count) }),
-	}
-	c.Flags().IntVarP(&count, "count", "c", 0, "end after so many transfers (default when interrupted)")
-	return c
+type logFlags struct {
+	Count int `flag:"count,c" help:"end after so many transfers (default when interrupted)"`
 }
 
-func (x *commands) runLog(ctx context.Context, which string, count int) error {
+func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
 	const most = 1 << 20
+	count := f.Count
 	switch {
 	case count < 0 || count > most:
 		return &option.Error{Option: "--count", Value: fmt.Sprint(count), Allowed: fmt.Sprintf("1 to %d", most)}
@@ -64,7 +45,7 @@ func (x *commands) runLog(ctx context.Context, which string, count int) error {
 	}
 	h := look(ctx)
 	defer h.close()
-	n, err := h.one(which)
+	n, err := h.one(word(args))
 	if err != nil {
 		return err
 	}

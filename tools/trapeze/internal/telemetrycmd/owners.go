@@ -1,5 +1,3 @@
-// Package telemetrycmd has the commands that look at NICs of other processes: they ask the
-// telemetry sockets of those, and open no NIC.
 package telemetrycmd
 
 import (
@@ -14,21 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
-
-// commands gives the commands their methods.
-type commands struct{ *command.Env }
-
-// Commands are those of trapeze.
-func Commands(e *command.Env) []*cobra.Command {
-	x := &commands{e}
-	return []*cobra.Command{x.ps(), x.stats(), x.top(), x.log(), x.capture(), x.serveMetrics(), x.web()}
-}
 
 // NIC is one that a process of this host has open.
 type NIC struct {

@@ -7,10 +7,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -26,27 +22,12 @@ type psNIC struct {
 	Received float64 `json:"received_bytes_per_second"`
 }
 
-func (x *commands) ps() *cobra.Command {
-	var interval time.Duration
-	c := &cobra.Command{
-		Use:   "ps",
-		Short: "Which processes have which NICs, and what passes",
-		Long: `List the NICs that processes of this host have open, with the bytes of payload that
-pass in a second. Processes show their NICs to their own user and to root, unless
-TRAPEZE_TELEMETRY is off.
-
-` + keys.Of(psReport{}),
-		Example: `  trapeze ps
-  trapeze ps --interval 2s --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runPS(ctx, interval) }),
-	}
-	c.Flags().DurationVarP(&interval, "interval", "i", 500*time.Millisecond, "time between two looks, from which rates come; 0 for none")
-	return c
+type psFlags struct {
+	Interval time.Duration `flag:"interval,i" default:"500ms" help:"time between two looks, from which rates come; 0 for none"`
 }
 
-func (x *commands) runPS(ctx context.Context, interval time.Duration) error {
-	if err := checkInterval(interval, 0); err != nil {
+func (x *commands) ps(ctx context.Context, f *psFlags, _ []string) error {
+	if err := checkInterval(f.Interval, 0); err != nil {
 		return err
 	}
 	h := look(ctx)
@@ -56,7 +37,7 @@ func (x *commands) runPS(ctx context.Context, interval time.Duration) error {
 	for _, n := range h.nics {
 		gauges = append(gauges, newGauge(ctx, n))
 	}
-	if err := pause(ctx, interval); err != nil {
+	if err := pause(ctx, f.Interval); err != nil {
 		return err
 	}
 	for i, n := range h.nics {

@@ -9,12 +9,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/exposition"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -24,44 +21,22 @@ type metricsReport struct {
 }
 
 type metricsFlags struct {
-	listen string
-	vis    bool
+	Listen string `flag:"listen" default:"127.0.0.1:9840" help:"address to serve /metrics at"`
+	VIs    bool   `flag:"vis" help:"the queues of each endpoint too, and their latencies where they are measured"`
 }
 
-func (x *commands) serveMetrics() *cobra.Command {
-	var f metricsFlags
-	c := &cobra.Command{
-		Use:   "serve-metrics",
-		Short: "What the NICs of this host count, for Prometheus",
-		Long: `Serve what the NICs count that processes of this host have open, in Prometheus' text
-format, until it is interrupted. Each scrape asks those processes anew. They show
-their NICs to their own user and to root.
-
-` + keys.Of(metricsReport{}) + `
-It prints it when it serves.`,
-		Example: `  trapeze serve-metrics
-  trapeze serve-metrics --listen 192.0.2.1:9840 --vis
-  curl http://127.0.0.1:9840/metrics`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return x.runServeMetrics(ctx, &f) }),
-	}
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9840", "address to serve /metrics at")
-	c.Flags().BoolVar(&f.vis, "vis", false, "the queues of each endpoint too, and their latencies where they are measured")
-	return c
-}
-
-func (x *commands) runServeMetrics(ctx context.Context, f *metricsFlags) error {
-	if _, _, err := net.SplitHostPort(f.listen); err != nil {
-		return &option.Error{Option: "--listen", Value: f.listen, Allowed: "HOST:PORT, as in 127.0.0.1:9840"}
+func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string) error {
+	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
+		return &option.Error{Option: "--listen", Value: f.Listen, Allowed: "HOST:PORT, as in 127.0.0.1:9840"}
 	}
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", f.listen)
+	l, err := config.Listen(ctx, "tcp", f.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.vis),
-		func(ctx context.Context) []*exposition.NIC { return exposition.Host(ctx, f.vis) }))
+	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
+		func(ctx context.Context) []*exposition.NIC { return exposition.Host(ctx, f.VIs) }))
 	const patience = 10 * time.Second
 	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}

@@ -9,10 +9,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -30,30 +26,9 @@ type nicStats struct {
 }
 
 type statsFlags struct {
-	watch, all bool
-	interval   time.Duration
-}
-
-func (x *commands) stats() *cobra.Command {
-	var f statsFlags
-	c := &cobra.Command{
-		Use:   "stats [PID|PID:PORT|ADDRESS]",
-		Short: "What the NICs of other processes have counted",
-		Long: `Show the counters of NICs that other processes have open: those of a process, one of
-them (PID:PORT), those of an address, or all. Counters that are zero are left out. With --watch it shows how
-much each has grown in a second, again and again, until it is interrupted.
-
-` + keys.Of(statsReport{}),
-		Example: `  trapeze stats
-  trapeze stats 1234:1 --watch
-  trapeze stats pci:0000:03:00.0 --json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: command.Run(func(ctx context.Context, args []string) error { return x.runStats(ctx, &f, word(args)) }),
-	}
-	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "show rates until interrupted")
-	c.Flags().BoolVarP(&f.all, "all", "a", false, "counters that are zero too")
-	c.Flags().DurationVarP(&f.interval, "interval", "i", time.Second, "with --watch: time from one look to the next")
-	return c
+	Watch    bool          `flag:"watch,w" help:"show rates until interrupted"`
+	All      bool          `flag:"all,a" help:"counters that are zero too"`
+	Interval time.Duration `flag:"interval,i" default:"1s" help:"with --watch: time from one look to the next"`
 }
 
 // word is the only argument, empty if there is none.
@@ -64,20 +39,20 @@ func word(args []string) string {
 	return args[0]
 }
 
-func (x *commands) runStats(ctx context.Context, f *statsFlags, which string) error {
-	if err := checkInterval(f.interval, 10*time.Millisecond); err != nil {
+func (x *commands) stats(ctx context.Context, f *statsFlags, args []string) error {
+	if err := checkInterval(f.Interval, 10*time.Millisecond); err != nil {
 		return err
 	}
-	if f.watch && x.JSON {
+	if f.Watch && x.JSON {
 		return option.Errorf("--watch goes on, and --json prints one value: give one of them")
 	}
 	h := look(ctx)
 	defer h.close()
-	nics, err := h.choose(which)
+	nics, err := h.choose(word(args))
 	if err != nil {
 		return err
 	}
-	if f.watch {
+	if f.Watch {
 		return x.watch(ctx, f, nics)
 	}
 	r := statsReport{NICs: []nicStats{}}
@@ -105,7 +80,7 @@ func (f *statsFlags) print(w io.Writer, nics []nicStats) error {
 			counts map[string]uint64
 		}{{"", n.Counters}, {"wire_", n.Wire}} {
 			for _, name := range slices.Sorted(maps.Keys(group.counts)) {
-				if v := group.counts[name]; v != 0 || f.all {
+				if v := group.counts[name]; v != 0 || f.All {
 					fmt.Fprintf(t, "  %s\t%d\n", group.prefix+telemetry.Printable(name), v)
 				}
 			}
@@ -124,7 +99,7 @@ func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error 
 	for _, n := range nics {
 		gauges = append(gauges, newGauge(ctx, n))
 	}
-	for pause(ctx, f.interval) == nil {
+	for pause(ctx, f.Interval) == nil {
 		t := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
 		live := 0
 		for i := range gauges {
@@ -134,7 +109,7 @@ func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error 
 			}
 			fmt.Fprintf(t, "%s\tPID %s (%s)\n", gauges[i].nic.Address, gauges[i].nic.id(), gauges[i].nic.Program)
 			for _, name := range slices.Sorted(maps.Keys(rates)) {
-				if v := rates[name]; v != 0 || f.all {
+				if v := rates[name]; v != 0 || f.All {
 					fmt.Fprintf(t, "  %s\t%s/s\n", telemetry.Printable(name), amount(v))
 				}
 			}

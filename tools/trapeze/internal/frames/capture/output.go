@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
@@ -15,34 +13,27 @@ import (
 // Output are the flags of a command that says which file frames go to.
 type Output struct {
 	// Path is empty for no file, - for stdout.
-	Path    string
-	Snaplen int
-	format  string
-	force   bool
-}
-
-// Register adds the flags but --output.
-func (o *Output) Register(c *cobra.Command) {
-	c.Flags().StringVar(&o.format, "format", "", "format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)")
-	command.ForceFlag(c, &o.force)
-	c.Flags().IntVar(&o.Snaplen, "snaplen", 0, "bytes of each frame that are written, 1 to 65535 (default all)")
+	Path    string `flag:"output,o" help:"file to write frames to; - is stdout"`
+	Snaplen int    `flag:"snaplen" help:"bytes of each frame that are written, 1 to 65535 (default all)"`
+	Format  string `flag:"format" help:"format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)"`
+	command.Force
 }
 
 // Check refuses what cannot be, before anything is done. With json stdout is taken.
 func (o *Output) Check(json bool) error {
 	switch {
-	case o.format != "" && o.format != string(PCAP) && o.format != string(PCAPNG):
-		return &option.Error{Option: "--format", Value: o.format, Allowed: "pcap, pcapng"}
+	case o.Format != "" && o.Format != string(PCAP) && o.Format != string(PCAPNG):
+		return &option.Error{Option: "--format", Value: o.Format, Allowed: "pcap, pcapng"}
 	case o.Snaplen < 0 || o.Snaplen > 1<<16-1:
 		return &option.Error{Option: "--snaplen", Value: fmt.Sprint(o.Snaplen), Allowed: "1 to 65535"}
-	case o.Path == "" && (o.format != "" || o.Snaplen != 0 || o.force):
+	case o.Path == "" && (o.Format != "" || o.Snaplen != 0 || o.Force.Force):
 		return option.Errorf("--format, --snaplen and --force are about the file of --output, and there is none")
 	case o.Path == "-" && json:
 		return option.Errorf("--output - and --json cannot both have stdout")
 	case o.Path == "" || o.Path == "-":
 		return nil
 	}
-	return outfile.Explain("--output", outfile.Check(o.Path, o.force))
+	return outfile.Explain("--output", outfile.Check(o.Path, o.Force.Force))
 }
 
 // File is one that is written. It has its name once Finish has succeeded.
@@ -56,13 +47,13 @@ func (o *Output) Create(stdout io.Writer, s Source) (*File, error) {
 	f := &File{commit: func() error { return nil }, discard: func() error { return nil }}
 	w := stdout
 	if o.Path != "-" {
-		file, err := outfile.Create(o.Path, 0o666, o.force)
+		file, err := outfile.Create(o.Path, 0o666, o.Force.Force)
 		if err != nil {
 			return nil, outfile.Explain("--output", err)
 		}
 		w, f.commit, f.discard = file, file.Commit, file.Discard
 	}
-	format := Format(o.format)
+	format := Format(o.Format)
 	if format == "" {
 		format = FormatOf(o.Path)
 	}

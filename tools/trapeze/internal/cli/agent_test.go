@@ -1,0 +1,28 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
+)
+
+// TestAgentCheck: agent --check reads the file that it is given.
+func TestAgentCheck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.toml")
+	if o := run(t, "agent", "--check", file); o.code != shell.ExitFailure || !strings.Contains(o.stderr, file) {
+		t.Errorf("a file that is not there: %+v", o)
+	}
+	text, err := os.ReadFile("../../../../examples/agent.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := run(t, "agent", "--check", file); o.code != shell.ExitOK || !strings.HasPrefix(o.stdout, file+": ") {
+		t.Errorf("%+v", o)
+	}
+}
