@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -129,6 +130,21 @@ func (e *Env) fit(what string) (progress.Style, string) {
 		return style, what
 	}
 	return progress.Fit(style, what, columns)
+}
+
+// Pause waits, and fails with the cause if ctx ends before.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
 }
 
 // IsTerminal says whether w is a file that is a terminal.

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -99,13 +100,13 @@ func (c *cellCapture) finish(err *error) *captureReport {
 // openNIC opens the NIC at an address, whose wire is captured.
 func (c *cellCapture) openNIC(ctx context.Context, address string) (*via.NIC, error) {
 	if c == nil {
-		return open(ctx, address, via.Options{})
+		return peer.Open(ctx, address, via.Options{})
 	}
 	dev, err := emulator.OpenWatched(ctx, address, c.see)
 	if err != nil {
 		return nil, c.discard(&command.DeviceError{Err: err})
 	}
-	nic, err := openDevice(ctx, dev, via.Options{})
+	nic, err := peer.OpenDevice(ctx, dev, via.Options{})
 	if err != nil {
 		return nil, c.discard(err)
 	}
@@ -128,7 +129,7 @@ func (c *cellCapture) openPair(ctx context.Context) (a, b *via.NIC, err error) {
 	if c == nil {
 		return openPair(ctx, via.Options{})
 	}
-	if a, b, err = openPairWith(ctx, via.Options{}, emulator.PairOptions{}, c.see); err != nil {
+	if a, b, err = peer.OpenPair(ctx, via.Options{}, emulator.PairOptions{}, c.see); err != nil {
 		return nil, nil, c.discard(err)
 	}
 	return a, b, nil

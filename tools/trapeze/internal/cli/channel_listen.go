@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -50,7 +51,7 @@ func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string)
 		return err
 	}
 	defer closing(nic, &err)
-	if to := sendHint(f.Device); to != "" {
+	if to := peer.Hint(f.Device); to != "" {
 		p.Note("answering; to ask:\n  trapeze channel ping --device '%s'\n  trapeze channel stream --device '%s'", to, to)
 	}
 	return p.listenChannels(ctx, nic, back, taken)
@@ -75,7 +76,7 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 			r.Damaged += counts.Damaged
 			r.Drops += counts.Drops
 			r.Stops += counts.Stops
-			what = fmt.Sprintf("%d messages, %s, %d damaged, %d cells dropped", counts.Messages, amount(counts.Bytes), counts.Damaged, counts.Drops)
+			what = fmt.Sprintf("%d messages, %s, %d damaged, %d cells dropped", counts.Messages, units.Amount(counts.Bytes), counts.Damaged, counts.Drops)
 			if err != nil {
 				what += ": " + err.Error()
 			}
@@ -105,7 +106,7 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 
 func (r *listenReport) print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%d clients; %d streams: %d messages, %s, %d damaged, %d cells dropped, %d stops\n",
-		r.Clients, r.Streams, r.Messages, amount(r.Bytes), r.Damaged, r.Drops, r.Stops)
+		r.Clients, r.Streams, r.Messages, units.Amount(r.Bytes), r.Damaged, r.Drops, r.Stops)
 	return errors.Join(err, printChannels(w, r.NIC))
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -128,6 +129,6 @@ func (r *streamReport) print(w io.Writer) error {
 %s arrived in %.2f s: %.1f MB/s, %.0f cells/s
 %d messages sent, %d delivered, %d lost (%d came damaged)
 %d cells dropped for want of room, told to stop %d times
-`, r.Peer, r.Priority, r.Size, amount(r.Bytes), r.Seconds, r.Rate, r.Cells, r.Messages, r.Delivered, r.Lost, r.Damaged, r.Drops, r.Stops)
+`, r.Peer, r.Priority, r.Size, units.Amount(r.Bytes), r.Seconds, r.Rate, r.Cells, r.Messages, r.Delivered, r.Lost, r.Damaged, r.Drops, r.Stops)
 	return errors.Join(err, printChannels(w, r.NIC))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -32,10 +31,8 @@ func (f *channelTarget) check() (channel.Priority, error) {
 			return 0, err
 		}
 	}
-	if f.To != "" {
-		if _, err := peer.ParseMAC(f.To); err != nil {
-			return 0, err
-		}
+	if _, err := peer.Target(f.To); err != nil {
+		return 0, err
 	}
 	return parsePriority(f.Priority)
 }
@@ -78,11 +75,9 @@ func (f *channelTarget) with(ctx context.Context, command string, serve func(con
 	}
 	// What was captured is worth seeing whatever has happened.
 	defer func() { taken.finish(&err) }()
-	at := channelPeer{to: datasheet.Broadcast, timeout: f.Timeout, capture: taken}
-	if f.To != "" {
-		if at.to, err = peer.ParseMAC(f.To); err != nil {
-			return err
-		}
+	at := channelPeer{timeout: f.Timeout, capture: taken}
+	if at.to, err = peer.Target(f.To); err != nil {
+		return err
 	}
 	wrap := func(err error) error {
 		if err != nil {

@@ -126,10 +126,10 @@ func (f *conformFlags) open(ctx context.Context) (a, b *via.NIC, err error) {
 	if f.Device == "" {
 		return openPair(ctx, f.options(via.Options{}))
 	}
-	if a, err = open(ctx, f.Device, f.options(via.Options{})); err != nil {
+	if a, err = peer.Open(ctx, f.Device, f.options(via.Options{})); err != nil {
 		return nil, nil, err
 	}
-	if b, err = open(ctx, f.Peer, f.options(via.Options{})); err != nil {
+	if b, err = peer.Open(ctx, f.Peer, f.options(via.Options{})); err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
 	return a, b, nil
@@ -165,7 +165,7 @@ func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *v
 	if !strings.HasPrefix(other, emulator.Scheme+":") && !strings.HasPrefix(other, emulator.EthernetScheme+":") {
 		t.Skip("faults are made at the wire of the peer, which has to be emulated: give an emu: or eth: device as --peer")
 	}
-	a, err := open(ctx, device, f.options(via.Options{}))
+	a, err := peer.Open(ctx, device, f.options(via.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func (f *conformFlags) openFiltered(t conform.T, filter conform.Filter) (a, b *v
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err = openDevice(ctx, d, f.options(via.Options{})); err != nil {
+	if b, err = peer.OpenDevice(ctx, d, f.options(via.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	closeAfter(t, b)

@@ -266,7 +266,7 @@ func (p *program) demoMeasure(ctx context.Context, a, b *via.NIC, d time.Duratio
 func (p *program) printDemo(input string, r demoReport) error {
 	on, off := p.Emphasis()
 	w := p.Stdout
-	fmt.Fprintf(w, "%sfile%s %s, %s, sha256 %s… verified\n", on, off, input, amount(r.File.Bytes), r.File.Received[:16])
+	fmt.Fprintf(w, "%sfile%s %s, %s, sha256 %s… verified\n", on, off, input, units.Amount(r.File.Bytes), r.File.Received[:16])
 	fmt.Fprintf(w, "  a to b  %10.1f MB/s\n  b to a  %10.1f MB/s\n\n", r.File.Rate, r.Reverse.Rate)
 	fmt.Fprintf(w, "%sone-way latency%s      p50        p99      p99.9\n", on, off)
 	for _, l := range r.Latency {

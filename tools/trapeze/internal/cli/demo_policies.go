@@ -23,6 +23,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/pipeline"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -207,7 +208,7 @@ func (d *demonstrated) log(folder, load string) string {
 // run runs one policy on NICs of its own.
 func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
 	buses := []int64{policiesSendBus, policiesReceiveBus}
-	a, b, err := openPairWith(ctx, via.Options{Policy: d.policy}, emulator.PairOptions{
+	a, b, err := peer.OpenPair(ctx, via.Options{Policy: d.policy}, emulator.PairOptions{
 		Shape: wire.ShaperOptions{Path: speed.Path{Rate: policiesRate}, Delay: policiesDelay},
 		Pipeline: func() engine.Pipeline {
 			bus := buses[0]

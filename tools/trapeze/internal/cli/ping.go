@@ -88,11 +88,9 @@ func (p *program) ping(ctx context.Context, f *pingFlags, _ []string) (err error
 	if err := f.check(); err != nil {
 		return err
 	}
-	mac := datasheet.Broadcast
-	if f.To != "" {
-		if mac, err = peer.ParseMAC(f.To); err != nil {
-			return err
-		}
+	mac, err := peer.Target(f.To)
+	if err != nil {
+		return err
 	}
 	opts, err := f.Policy.options()
 	if err != nil {
@@ -107,7 +105,7 @@ func (p *program) ping(ctx context.Context, f *pingFlags, _ []string) (err error
 	if f.Device == "" {
 		return p.pingHere(ctx, f, opts, log)
 	}
-	nic, err := open(ctx, f.Device, opts)
+	nic, err := peer.Open(ctx, f.Device, opts)
 	if err != nil {
 		return err
 	}
@@ -154,7 +152,7 @@ func (p *program) pingHere(ctx context.Context, f *pingFlags, opts via.Options, 
 }
 
 func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, log *recorder) error {
-	if to := sendHint(device); to != "" {
+	if to := peer.Hint(device); to != "" {
 		p.Note("answering; to ask:\n  trapeze ping --device '%s'", to)
 	}
 	var clients, echoed atomic.Uint64

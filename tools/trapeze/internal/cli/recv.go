@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -61,7 +62,7 @@ func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.Device, opts)
+	nic, err := peer.Open(ctx, f.Device, opts)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error
 
 // awaitSender waits for somebody to connect.
 func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (*via.Conn, error) {
-	if to := sendHint(f.Device); to != "" {
+	if to := peer.Hint(f.Device); to != "" {
 		p.Note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
 	} else {
 		p.Note("waiting for a file")
@@ -222,6 +223,6 @@ func (p *program) printReceived(r recvReport) error {
 	if r.Output == "-" {
 		w = p.Stderr
 	}
-	_, err := fmt.Fprintf(w, "received %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Output, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
+	_, err := fmt.Fprintf(w, "received %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Output, units.Amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
 	return err
 }

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -49,11 +49,9 @@ func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err er
 	if f.Timeout <= 0 {
 		return option.Errorf("--timeout %v: it must be more than nothing", f.Timeout)
 	}
-	mac := datasheet.Broadcast
-	if f.To != "" {
-		if mac, err = peer.ParseMAC(f.To); err != nil {
-			return err
-		}
+	mac, err := peer.Target(f.To)
+	if err != nil {
+		return err
 	}
 	opts, err := f.Policy.options()
 	if err != nil {
@@ -69,7 +67,7 @@ func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err er
 		return err
 	}
 	defer log.discard(&err)
-	nic, err := open(ctx, f.Device, f.Eager.options(opts))
+	nic, err := peer.Open(ctx, f.Device, f.Eager.options(opts))
 	if err != nil {
 		return err
 	}
@@ -140,7 +138,7 @@ func (p *program) printSent(name string, remote via.Remote, res transfer.Result,
 		return p.PrintJSON(r)
 	}
 	defer p.noteLog(log)
-	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
+	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, units.Amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
 	printEager(p.Stdout, eager)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
@@ -217,24 +218,9 @@ func (p *pacer) due(ctx context.Context, most int) int {
 			p.sent += float64(n)
 			return n
 		}
-		if !sleep(ctx, time.Duration((1-late)/p.perSecond*float64(time.Second))) {
+		if command.Pause(ctx, time.Duration((1-late)/p.perSecond*float64(time.Second))) != nil {
 			return 0
 		}
-	}
-}
-
-// sleep sleeps for a time, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -268,7 +254,7 @@ func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Gener
 		if _, err := g.settle(ctx, q); err != nil {
 			return err
 		}
-		sleep(ctx, endGap)
+		_ = command.Pause(ctx, endGap)
 		if err := g.burst(ctx, q, frames[:1], end); err != nil {
 			return err
 		}
@@ -283,7 +269,7 @@ func (g *gen) burst(ctx context.Context, q ethernet.Queue, frames []ethernet.Fra
 	for len(frames) > 0 && ctx.Err() == nil {
 		n := q.Cache().Alloc(frames)
 		if n == 0 {
-			if _, err := q.Unsent(); err != nil || !sleep(ctx, sendNap) {
+			if _, err := q.Unsent(); err != nil || command.Pause(ctx, sendNap) != nil {
 				return err
 			}
 		}
@@ -310,7 +296,7 @@ func (g *gen) sendAll(ctx context.Context, q ethernet.Queue, frames []ethernet.F
 		case err != nil:
 			q.Cache().Free(frames)
 			return err
-		case n == 0 && !sleep(ctx, sendNap):
+		case n == 0 && command.Pause(ctx, sendNap) != nil:
 			g.dropped.Add(uint64(len(frames)))
 			q.Cache().Free(frames)
 			return nil
@@ -330,7 +316,7 @@ const settlePatience = 2 * time.Second
 func (g *gen) settle(ctx context.Context, q ethernet.Queue) (int, error) {
 	for {
 		n, err := q.Unsent()
-		if err != nil || n == 0 || !sleep(ctx, sendNap) {
+		if err != nil || n == 0 || command.Pause(ctx, sendNap) != nil {
 			return n, err
 		}
 	}

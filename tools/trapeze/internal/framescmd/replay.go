@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 )
 
@@ -50,7 +51,7 @@ func (g *gen) replay(file io.Reader, q ethernet.Queue) (func(context.Context) er
 				if start.IsZero() {
 					start, due = at, time.Now()
 				}
-				sleep(ctx, min(time.Until(due.Add(at.Sub(start))), longestGap))
+				_ = command.Pause(ctx, min(time.Until(due.Add(at.Sub(start))), longestGap))
 			}
 			if err := g.sendCopy(ctx, q, one, frame); err != nil {
 				return err
@@ -72,7 +73,7 @@ func (g *gen) leave(ctx context.Context, q ethernet.Queue) error {
 // sendCopy sends a frame that is not in the pool, as the one of a burst.
 func (g *gen) sendCopy(ctx context.Context, q ethernet.Queue, one []ethernet.Frame, frame []byte) error {
 	for q.Cache().Alloc(one) == 0 {
-		if _, err := q.Unsent(); err != nil || !sleep(ctx, sendNap) {
+		if _, err := q.Unsent(); err != nil || command.Pause(ctx, sendNap) != nil {
 			g.dropped.Add(1)
 			return err
 		}

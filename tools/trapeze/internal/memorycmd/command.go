@@ -153,11 +153,6 @@ func parseServer(flag, s string) (string, error) {
 	return a.String(), nil
 }
 
-// logged: what happens to a NIC shows in the calls that suffer from it.
-func logged(ctx context.Context) via.Options {
-	return via.Options{Logger: command.Logger(ctx, command.Quiet)}
-}
-
 // with is with, for what flags say about servers.
 func (f *poolFlags) with(ctx context.Context, use func(*via.NIC) error) error {
 	return with(ctx, f.Device, func(nic *via.NIC) error {
@@ -178,30 +173,20 @@ func with(ctx context.Context, device string, use func(*via.NIC) error) error {
 	if err := peer.CheckDevice(device); err != nil {
 		return err
 	}
-	nic, err := via.Open(ctx, device, logged(ctx))
+	nic, err := peer.Open(ctx, device, via.Options{})
 	if err != nil {
-		return &command.DeviceError{Err: err}
+		return err
 	}
 	return errors.Join(use(nic), nic.Close())
 }
 
 // withPair makes two emulated NICs in this process that are wired to each other.
-func withPair(ctx context.Context, use func(near, far *via.NIC) error) (err error) {
-	a, b, err := emulator.Pair(emulator.PairOptions{})
+func withPair(ctx context.Context, use func(near, far *via.NIC) error) error {
+	near, far, err := peer.OpenPair(ctx, via.Options{}, emulator.PairOptions{}, nil)
 	if err != nil {
-		return &command.DeviceError{Err: err}
+		return err
 	}
-	near, err := via.OpenDevice(ctx, a, logged(ctx))
-	if err != nil {
-		return &command.DeviceError{Err: errors.Join(err, b.Close())}
-	}
-	defer func() { err = errors.Join(err, near.Close()) }()
-	far, err := via.OpenDevice(ctx, b, logged(ctx))
-	if err != nil {
-		return &command.DeviceError{Err: err}
-	}
-	defer func() { err = errors.Join(err, far.Close()) }()
-	return use(near, far)
+	return errors.Join(use(near, far), far.Close(), near.Close())
 }
 
 // explain adds what to do when no server answers.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
@@ -168,20 +169,11 @@ func awaitClients(ctx context.Context, c *netmem.Client, timeout time.Duration) 
 		return nil
 	}
 	for end := time.Now().Add(timeout); slices.ContainsFunc(c.Stats().Hosts, away) && time.Now().Before(end); {
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := command.Pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	return pause(ctx, 300*time.Millisecond)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
+	return command.Pause(ctx, 300*time.Millisecond)
 }
 
 // count takes over what the client has counted.

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -66,9 +66,9 @@ func (f *pagerFlags) source(ctx context.Context) (*source, error) {
 	if o.Cooperation, err = f.cooperation(); err != nil {
 		return nil, err
 	}
-	nic, err := via.Open(ctx, f.Device, logged(ctx))
+	nic, err := peer.Open(ctx, f.Device, via.Options{})
 	if err != nil {
-		return nil, &command.DeviceError{Err: err}
+		return nil, err
 	}
 	f.useNames(nic)
 	if o.Cooperation == nil {

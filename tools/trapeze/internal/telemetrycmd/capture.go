@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/framering"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -172,7 +173,7 @@ func (s *capturing) run(ctx context.Context, progress func(int)) error {
 		case lost != nil:
 			return lost
 		default:
-			_ = pause(ctx, capturePause)
+			_ = command.Pause(ctx, capturePause)
 		}
 	}
 }

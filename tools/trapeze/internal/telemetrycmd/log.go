@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -68,7 +69,7 @@ func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
 				return err
 			}
 		}
-		if len(t.Records) == 0 && pause(ctx, logPause) != nil {
+		if len(t.Records) == 0 && command.Pause(ctx, logPause) != nil {
 			return nil
 		}
 	}

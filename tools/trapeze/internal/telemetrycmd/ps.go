@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -37,7 +38,7 @@ func (x *commands) ps(ctx context.Context, f *psFlags, _ []string) error {
 	for _, n := range h.nics {
 		gauges = append(gauges, newGauge(ctx, n))
 	}
-	if err := pause(ctx, f.Interval); err != nil {
+	if err := command.Pause(ctx, f.Interval); err != nil {
 		return err
 	}
 	for i, n := range h.nics {
@@ -115,16 +116,4 @@ func checkInterval(d, least time.Duration) error {
 		return &option.Error{Option: "--interval", Value: d.String(), Allowed: least.String() + " to 1h"}
 	}
 	return nil
-}
-
-// pause waits, and fails if ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
@@ -99,7 +100,7 @@ func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error 
 	for _, n := range nics {
 		gauges = append(gauges, newGauge(ctx, n))
 	}
-	for pause(ctx, f.Interval) == nil {
+	for command.Pause(ctx, f.Interval) == nil {
 		t := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
 		live := 0
 		for i := range gauges {

@@ -29,7 +29,7 @@ func (x *commands) top(ctx context.Context, f *topFlags, _ []string) error {
 	defer m.sampler.close()
 	if f.Once {
 		m.take(m.sampler.next(ctx, nil))
-		if err := pause(ctx, f.Interval); err != nil {
+		if err := command.Pause(ctx, f.Interval); err != nil {
 			return err
 		}
 		m.take(m.sampler.next(ctx, nil))

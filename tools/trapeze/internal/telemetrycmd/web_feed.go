@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 const (
@@ -118,7 +120,7 @@ func (f *feed) run() {
 			}
 		}
 		f.tell(all, details)
-		if pause(f.ctx, f.interval) != nil {
+		if command.Pause(f.ctx, f.interval) != nil {
 			return
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -254,7 +255,7 @@ func traffic(t *testing.T, from, to *via.NIC) (stop func()) {
 				t.Errorf("send: %v", err)
 				return
 			}
-			_ = pause(ctx, time.Millisecond)
+			_ = command.Pause(ctx, time.Millisecond)
 		}
 	})
 	passing.Go(func() {
