@@ -3,11 +3,16 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // hinted adds what to do about an error.
@@ -35,6 +40,28 @@ func remark(err error, stopped bool) string {
 	var cut *load.Error
 	if errors.As(err, &cut) {
 		return "; " + string(cut.Outcome)
+	}
+	return ""
+}
+
+// schemeHint says what an address is for that is no device's, and what takes it; empty if
+// that is not the error, or not known.
+func schemeHint(err error) string {
+	var e *vfio.Error
+	if !errors.Is(err, vfio.ErrUnknownScheme) || !errors.As(err, &e) {
+		return ""
+	}
+	scheme, rest, _ := strings.Cut(e.Device, ":")
+	switch {
+	case slices.Contains(ethernet.Schemes(), scheme):
+		wire := e.Device
+		if scheme == ethernet.SchemeAFXDP { // which eth: takes without it
+			wire = rest
+		}
+		return "; " + scheme + ": is a port of plain frames, which 'trapeze frames' takes; as the wire of a NIC it is " +
+			emulator.EthernetScheme + ":" + wire
+	case slices.Contains([]string{"udp", "shm", "memif", "mem"}, scheme):
+		return "; it is a wire: as a device it is '" + emulator.Scheme + ":?wire=" + e.Device + "'"
 	}
 	return ""
 }

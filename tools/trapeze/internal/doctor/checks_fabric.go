@@ -36,12 +36,12 @@ var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AA
 func Fabric(root hostpci.Root, env func(string) string) FabricReport {
 	c := fabricChecks{root: string(root), env: env}
 	r := FabricReport{Findings: []Finding{
-		c.found("libfabric", fabricLibrary, "fi_getinfo", c.folders(), "programs cannot use libfabric", "apt-get install libfabric1"),
-		c.found("provider", fabricProvider, "fi_prov_ini", c.providers(), "libfabric does not list trapeze",
-			"install the package libfabric-trapeze, or make -C fabric install", "or set FI_PROVIDER_PATH to the folder that has it"),
-		c.found("libvipl", viplLibrary, "VipCQDone", c.folders(), "the provider is listed, but can open no domain", "make -C vipl install"),
-		c.filter(),
-		c.device(),
+		named("libfabric", c.found(fabricLibrary, "fi_getinfo", c.folders(), "programs cannot use libfabric", "apt-get install libfabric1")),
+		named("provider", c.found(fabricProvider, "fi_prov_ini", c.providers(), "libfabric does not list trapeze",
+			"install the package libfabric-trapeze, or make -C fabric install", "or set FI_PROVIDER_PATH to the folder that has it")),
+		named("libvipl", c.found(viplLibrary, "VipCQDone", c.folders(), "the provider is listed, but can open no domain", "make -C vipl install")),
+		named("filter", c.filter()),
+		named("device", c.device()),
 	}}
 	r.CouldStart = worst(r.Findings) < Error
 	return r
@@ -106,15 +106,15 @@ func (c fabricChecks) find(folders []string, name, symbol string) (path string, 
 }
 
 // found is the finding about a library that is to be in one of some folders.
-func (c fabricChecks) found(check, name, symbol string, folders []string, why string, fix ...string) Finding {
+func (c fabricChecks) found(name, symbol string, folders []string, why string, fix ...string) Finding {
 	path, err := c.find(folders, name, symbol)
 	switch {
 	case err == nil:
-		return Finding{Check: check, What: path}
+		return fine("%s", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return Finding{Check: check, Severity: Error, What: fmt.Sprintf("%s is in none of %s", name, strings.Join(folders, ", ")), Why: why, Fix: fix}
+		return found(Error, fmt.Sprintf("%s is in none of %s", name, strings.Join(folders, ", ")), why, fix...)
 	}
-	return Finding{Check: check, Severity: Error, What: fmt.Sprintf("%s cannot be used: %v", path, err), Why: why, Fix: fix}
+	return found(Error, fmt.Sprintf("%s cannot be used: %v", path, err), why, fix...)
 }
 
 // providers are the folders where libfabric looks (fi_provider(7)): those of FI_PROVIDER_PATH if it
@@ -139,29 +139,26 @@ func (c fabricChecks) filter() Finding {
 	listed := slices.ContainsFunc(strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ';' }),
 		func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), "trapeze") })
 	if value != "" && listed == excludes {
-		return Finding{Check: "filter", Severity: Error, What: "FI_PROVIDER=" + value + " leaves trapeze out",
-			Why: "libfabric does not list it", Fix: []string{"unset FI_PROVIDER", "export FI_PROVIDER='trapeze;ofi_rxm'"}}
+		return found(Error, "FI_PROVIDER="+value+" leaves trapeze out", "libfabric does not list it", "unset FI_PROVIDER", "export FI_PROVIDER='trapeze;ofi_rxm'")
 	}
-	return Finding{Check: "filter", What: "FI_PROVIDER leaves trapeze in"}
+	return fine("FI_PROVIDER leaves trapeze in")
 }
 
 // device looks at the address of the NIC.
 func (c fabricChecks) device() Finding {
 	value := c.env("FI_TRAPEZE_DEVICE")
 	if value == "" {
-		return Finding{Check: "device", What: "FI_TRAPEZE_DEVICE is not set: programs of one user on this host reach each other"}
+		return fine("FI_TRAPEZE_DEVICE is not set: programs of one user on this host reach each other")
 	}
 	if !strings.Contains(value, ":") {
-		return Finding{Check: "device", Severity: Note, What: "FI_TRAPEZE_DEVICE=" + value + " is a name, which TRAPEZE_VIPL or /etc/trapeze/vipl.conf explains",
-			Why: "it was not looked up"}
+		return found(Note, "FI_TRAPEZE_DEVICE="+value+" is a name, which TRAPEZE_VIPL or /etc/trapeze/vipl.conf explains", "it was not looked up")
 	}
 	a, err := vfio.ParseAddress(value)
 	if err == nil && (a.Scheme == emulator.Scheme || a.Scheme == emulator.EthernetScheme) {
 		err = emulator.CheckAddress(a)
 	}
 	if err != nil {
-		return Finding{Check: "device", Severity: Error, What: fmt.Sprintf("FI_TRAPEZE_DEVICE: %v", err), Why: "no domain can be opened",
-			Fix: []string{"see docs/addresses.md"}}
+		return found(Error, fmt.Sprintf("FI_TRAPEZE_DEVICE: %v", err), "no domain can be opened", "see docs/addresses.md")
 	}
-	return Finding{Check: "device", What: value}
+	return fine("%s", value)
 }

@@ -19,6 +19,12 @@ func fine(format string, a ...any) Finding {
 	return Finding{What: fmt.Sprintf(format, a...)}
 }
 
+// named gives a finding the name of its check.
+func named(check string, f Finding) Finding {
+	f.Check = check
+	return f
+}
+
 var hostChecks = []Check{
 	{Name: "kernel", Traps: []int{9}, Run: checkKernel},
 	{Name: "container", Traps: []int{14}, Run: checkContainer},

@@ -36,49 +36,45 @@ var cdiFolders = []string{"etc/cdi", "var/run/cdi", "run/cdi"}
 // prepared. Of an agent that runs it asks which NICs it has.
 func Kubernetes(ctx context.Context, root hostpci.Root, drivers []hostpci.Driver) KubernetesReport {
 	r := KubernetesReport{Findings: []Finding{
-		kubeletCheck(root), registryCheck(root), driverCheck(root), runtimeCheck(root), wholeCheck(root, drivers), agentCheck(ctx, root), claimsCheck(root),
+		named("kubelet", kubeletCheck(root)), named("registration", registryCheck(root)), named("driver", driverCheck(root)),
+		named("runtime", runtimeCheck(root)), named("whole-nics", wholeCheck(root, drivers)), named("agent", agentCheck(ctx, root)),
+		named("claims", claimsCheck(root)),
 	}}
 	r.CouldStart = worst(r.Findings) < Error
 	return r
 }
 
 func kubeletCheck(root hostpci.Root) Finding {
-	f := Finding{Check: "kubelet", What: "/" + kubeletFolder}
 	if !root.Exists(kubeletFolder) {
-		f.Severity, f.What = Error, "there is no /"+kubeletFolder
-		f.Why = "no kubelet runs here, or it has another folder, which trapeze-kubernetes takes by --kubelet-dir"
-		f.Fix = []string{"systemctl status kubelet"}
+		return found(Error, "there is no /"+kubeletFolder, "no kubelet runs here, or it has another folder, which trapeze-kubernetes takes by --kubelet-dir",
+			"systemctl status kubelet")
 	}
-	return f
+	return fine("/%s", kubeletFolder)
 }
 
 func registryCheck(root hostpci.Root) Finding {
-	f := Finding{Check: "registration", What: "/" + pluginRegistry}
 	switch {
 	case root.Exists(pluginRegistry):
+		return fine("/%s", pluginRegistry)
 	case root.Exists(devicePlugins):
-		f.Severity, f.What = Warning, "there is no /"+pluginRegistry+", but a folder for device plugins"
-		f.Why, f.Fix = "this kubelet is too old for Dynamic Resource Allocation (Kubernetes 1.34)", []string{"trapeze-kubernetes --device-plugin"}
-	default:
-		f.Severity, f.What = Error, "there is neither /"+pluginRegistry+" nor /"+devicePlugins
-		f.Why, f.Fix = "a driver has no place to register", []string{"systemctl restart kubelet"}
+		return found(Warning, "there is no /"+pluginRegistry+", but a folder for device plugins",
+			"this kubelet is too old for Dynamic Resource Allocation (Kubernetes 1.34)", "trapeze-kubernetes --device-plugin")
 	}
-	return f
+	return found(Error, "there is neither /"+pluginRegistry+" nor /"+devicePlugins, "a driver has no place to register", "systemctl restart kubelet")
 }
 
 func driverCheck(root hostpci.Root) Finding {
 	names, err := root.Names(pluginRegistry)
 	for _, n := range names {
 		if strings.HasPrefix(n, draDriver) && strings.HasSuffix(n, ".sock") {
-			return Finding{Check: "driver", What: "it has registered: " + n}
+			return fine("it has registered: %s", n)
 		}
 	}
-	f := Finding{Check: "driver", Severity: Note, What: "no driver of Trapeze has registered", Why: "pods of this node get no NICs",
-		Fix: []string{"kubectl apply -k kubernetes/deploy"}}
+	why := "pods of this node get no NICs"
 	if err != nil {
-		f.Why = err.Error()
+		why = err.Error()
 	}
-	return f
+	return found(Note, "no driver of Trapeze has registered", why, "kubectl apply -k kubernetes/deploy")
 }
 
 // enableCDI is the setting of containerd below version 2, which needs it to be true.
@@ -88,25 +84,23 @@ func runtimeCheck(root hostpci.Root) Finding {
 	const file = "etc/containerd/config.toml"
 	text := root.Optional(file)
 	set := enableCDI.FindStringSubmatch(text)
-	found := false
+	there := false
 	for _, folder := range cdiFolders {
-		found = found || root.Exists(folder)
+		there = there || root.Exists(folder)
 	}
+	fix := []string{"/" + file + ": enable_cdi = true", "systemctl restart containerd"}
 	switch {
 	case set != nil && set[1] != "true":
-		return Finding{Check: "runtime", Severity: Error, What: fmt.Sprintf("/%s: enable_cdi = %s", file, set[1]),
-			Why: "containers do not get what a claim has", Fix: []string{"/" + file + ": enable_cdi = true", "systemctl restart containerd"}}
+		return found(Error, fmt.Sprintf("/%s: enable_cdi = %s", file, set[1]), "containers do not get what a claim has", fix...)
 	case set == nil && strings.Contains(text, "version = 2"):
-		return Finding{Check: "runtime", Severity: Warning, What: "/" + file + " is of version 2 and does not say enable_cdi",
-			Why: "containerd below 2.0 then ignores CDI files", Fix: []string{"/" + file + ": enable_cdi = true", "systemctl restart containerd"}}
-	case !found:
-		return Finding{Check: "runtime", Severity: Note, What: "there is no folder for CDI files yet", Why: "the driver makes /var/run/cdi"}
+		return found(Warning, "/"+file+" is of version 2 and does not say enable_cdi", "containerd below 2.0 then ignores CDI files", fix...)
+	case !there:
+		return found(Note, "there is no folder for CDI files yet", "the driver makes /var/run/cdi")
 	}
-	return Finding{Check: "runtime", What: "CDI files are read"}
+	return fine("CDI files are read")
 }
 
 func wholeCheck(root hostpci.Root, drivers []hostpci.Driver) Finding {
-	f := Finding{Check: "whole-nics"}
 	list, err := hostpci.Functions(root)
 	hostpci.Fit(list, drivers)
 	var safe, unsafe []string
@@ -136,38 +130,33 @@ func wholeCheck(root hostpci.Root, drivers []hostpci.Driver) Finding {
 	}
 	switch {
 	case err != nil:
-		f.Severity, f.What = Warning, err.Error()
+		return found(Warning, err.Error(), "")
 	case len(safe) == 0 && len(unsafe) == 0:
-		f.Severity, f.What, f.Why = Note, "no driver of Trapeze fits a NIC of this node", "shares of an agent and emulated NICs can be offered"
+		return found(Note, "no driver of Trapeze fits a NIC of this node", "shares of an agent and emulated NICs can be offered")
 	case len(safe) == 0:
-		f.Severity, f.What, f.Why = Warning, "none is safe to give away: "+strings.Join(unsafe, ", "), "pods get no whole NIC here"
-		f.Fix = []string{"trapeze doctor " + strings.Fields(unsafe[0])[0]}
-	default:
-		f.What = "safe to give away: " + strings.Join(safe, ", ")
-		if len(unsafe) > 0 {
-			f.Severity, f.Why = Note, "not safe: "+strings.Join(unsafe, ", ")
-		}
+		return found(Warning, "none is safe to give away: "+strings.Join(unsafe, ", "), "pods get no whole NIC here", "trapeze doctor "+strings.Fields(unsafe[0])[0])
 	}
-	return f
+	what := "safe to give away: " + strings.Join(safe, ", ")
+	if len(unsafe) > 0 {
+		return found(Note, what, "not safe: "+strings.Join(unsafe, ", "))
+	}
+	return fine("%s", what)
 }
 
 // agentCheck asks an agent that runs how its NICs are.
 func agentCheck(ctx context.Context, root hostpci.Root) Finding {
-	f := Finding{Check: "agent", What: agentlink.DefaultSocket}
-	if !root.Exists(agentlink.DefaultSocket[1:]) {
-		f.Severity, f.What, f.Why = Note, "there is no "+f.What, "shares of an agent's NIC are tainted agent-gone until there is"
-		return f
+	const socket = agentlink.DefaultSocket
+	if !root.Exists(socket[1:]) {
+		return found(Note, "there is no "+socket, "shares of an agent's NIC are tainted agent-gone until there is")
 	}
-	nics, _, err := agentlink.Ask(ctx, filepath.Join(string(root), agentlink.DefaultSocket))
+	nics, _, err := agentlink.Ask(ctx, filepath.Join(string(root), socket))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		f.Severity, f.What, f.Why = Note, err.Error(), "only its NICs are not known: ask as root"
-		return f
+		return found(Note, err.Error(), "only its NICs are not known: ask as root")
 	case err != nil:
-		f.Severity, f.What, f.Why = Warning, "no agent answers at "+f.What+": "+err.Error(), "shares of its NICs are tainted agent-gone"
-		f.Fix = []string{"systemctl restart trapeze-agent"}
-		return f
+		return found(Warning, "no agent answers at "+socket+": "+err.Error(), "shares of its NICs are tainted agent-gone", "systemctl restart trapeze-agent")
 	}
+	f := fine("%s", socket)
 	for _, n := range nics {
 		f.What += ", " + n.Name + " is " + n.State
 		if n.State != agentlink.Up {
@@ -182,7 +171,7 @@ func claimsCheck(root hostpci.Root) Finding {
 	for _, folder := range cdiFolders[:2] {
 		names, err := root.Names(folder)
 		if err != nil {
-			return Finding{Check: "claims", Severity: Warning, What: err.Error(), Why: "it is not known which claims are prepared"}
+			return found(Warning, err.Error(), "it is not known which claims are prepared")
 		}
 		for _, name := range names {
 			if ok, _ := path.Match("trapeze-*.json", name); ok {
@@ -190,5 +179,5 @@ func claimsCheck(root hostpci.Root) Finding {
 			}
 		}
 	}
-	return Finding{Check: "claims", What: fmt.Sprintf("%d are prepared", n)}
+	return fine("%d are prepared", n)
 }

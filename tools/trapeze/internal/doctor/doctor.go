@@ -115,15 +115,15 @@ func Run(ctx context.Context, root hostpci.Root, address string, o Options) (Rep
 			return r, err
 		}
 		if !c.PerFunction {
-			r.Host = append(r.Host, h.run(c))
+			r.Host = append(r.Host, named(c.Name, c.Run(h)))
 		}
 	}
 	if unread != nil {
-		r.Host = append(r.Host, Finding{Check: "functions", Severity: Warning, What: unread.Error(), Why: "functions that cannot be read are left out"})
+		r.Host = append(r.Host, named("functions", found(Warning, unread.Error(), "functions that cannot be read are left out")))
 	}
 	if len(functions) == 0 {
-		r.Host = append(r.Host, Finding{Check: "functions", Severity: Error, What: "there is no network controller on the PCI bus",
-			Why: "a driver needs a function to drive; the emulated NIC, emu:, needs none", Fix: []string{"trapeze demo"}})
+		r.Host = append(r.Host, named("functions", found(Error, "there is no network controller on the PCI bus",
+			"a driver needs a function to drive; the emulated NIC, emu:, needs none", "trapeze demo")))
 	}
 	for _, f := range functions {
 		if err := ctx.Err(); err != nil {
@@ -159,12 +159,6 @@ func candidates(root hostpci.Root, address string, drivers []hostpci.Driver) ([]
 	}), err
 }
 
-func (h *Host) run(c Check) Finding {
-	f := c.Run(h)
-	f.Check = c.Name
-	return f
-}
-
 // examine makes the checks of one function.
 func (h *Host) examine(f hostpci.Function) FunctionReport {
 	of := *h
@@ -179,7 +173,7 @@ func (h *Host) examine(f hostpci.Function) FunctionReport {
 	r := FunctionReport{Address: f.Address, Driver: f.Driver, Name: cmp.Or(f.DeviceName, f.ClassName, "unknown device")}
 	for _, c := range Checks() {
 		if c.PerFunction {
-			r.Findings = append(r.Findings, of.run(c))
+			r.Findings = append(r.Findings, named(c.Name, c.Run(&of)))
 		}
 	}
 	return r

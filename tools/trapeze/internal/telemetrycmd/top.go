@@ -1,16 +1,23 @@
 package telemetrycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/mattn/go-runewidth"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 type topFlags struct {
@@ -47,4 +54,250 @@ func (x *commands) top(ctx context.Context, f *topFlags, _ []string) error {
 		return ctx.Err()
 	}
 	return err
+}
+
+// orders are those in which s shows NICs.
+var orders = []struct {
+	name string
+	of   func(*sample) float64
+}{
+	{"sent", func(s *sample) float64 { return s.rates["bytes_sent"] }},
+	{"received", func(s *sample) float64 { return s.rates["bytes_received"] }},
+	{"messages", func(s *sample) float64 { return s.rates["messages_sent"] + s.rates["messages_received"] }},
+	{"again", func(s *sample) float64 { return s.rates["frames_retransmitted"] }},
+	{"queued", func(s *sample) float64 { return float64(s.queued[0] + s.queued[1]) }},
+	{"PID", func(s *sample) float64 { return float64(s.nic.PID) }},
+}
+
+// screen is the state of top: a model of bubbletea.
+type screen struct {
+	ctx      context.Context
+	sampler  *sampler
+	asking   sync.WaitGroup // use of the sampler
+	interval time.Duration
+
+	samples       []sample
+	width, height int
+	order         int
+	upward        bool
+	cursor        string // name of the NIC that is chosen
+	inside        bool   // its endpoints are shown
+}
+
+// sampled is a message with what was found.
+type sampled []sample
+
+// again is a message that asks for the next look.
+type again struct{}
+
+// Init is described at tea.Model.
+func (m *screen) Init() tea.Cmd { return m.look() }
+
+// look asks the NICs, away from the goroutine that draws. One look begins after the other.
+func (m *screen) look() tea.Cmd {
+	chosen := map[string]bool{m.cursor: m.inside}
+	m.asking.Add(1)
+	return func() tea.Msg {
+		defer m.asking.Done()
+		return sampled(m.sampler.next(m.ctx, chosen))
+	}
+}
+
+// Update is described at tea.Model.
+func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case sampled:
+		m.take(msg)
+		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return again{} })
+	case again:
+		return m, m.look()
+	case tea.KeyMsg:
+		return m, m.key(msg.String())
+	}
+	return m, nil
+}
+
+func (m *screen) key(name string) tea.Cmd {
+	switch name {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "esc", "left", "backspace":
+		m.inside = false
+	case "enter", "right":
+		m.inside = len(m.samples) > 0
+	case "s":
+		m.order = (m.order + 1) % len(orders)
+		m.sort()
+	case "r":
+		m.upward = !m.upward
+		m.sort()
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	}
+	return nil
+}
+
+// move chooses the NIC above or below.
+func (m *screen) move(by int) {
+	if len(m.samples) > 0 && !m.inside {
+		m.cursor = m.samples[min(max(m.chosen()+by, 0), len(m.samples)-1)].nic.name()
+	}
+}
+
+// chosen is the place of the NIC that is chosen; the first, if that has gone.
+func (m *screen) chosen() int {
+	return max(slices.IndexFunc(m.samples, func(s sample) bool { return s.nic.name() == m.cursor }), 0)
+}
+
+// take shows what was found.
+func (m *screen) take(list []sample) {
+	m.samples = list
+	m.sort()
+	if len(list) == 0 {
+		m.inside = false
+		return
+	}
+	if m.cursor == "" || !slices.ContainsFunc(list, func(s sample) bool { return s.nic.name() == m.cursor }) {
+		m.cursor, m.inside = m.samples[0].nic.name(), false
+	}
+}
+
+func (m *screen) sort() {
+	of := orders[m.order].of
+	slices.SortStableFunc(m.samples, func(a, b sample) int {
+		c := cmp.Compare(of(&b), of(&a))
+		if m.upward {
+			c = -c
+		}
+		return cmp.Or(c, cmp.Compare(a.nic.PID, b.nic.PID), cmp.Compare(a.nic.Port, b.nic.Port))
+	})
+}
+
+// View is described at tea.Model.
+func (m *screen) View() string {
+	lines := strings.Split(m.table(), "\n")
+	keys := "up/down choose  enter endpoints  s order: " + orders[m.order].name + "  r turn  q end"
+	if m.inside {
+		keys = "esc back  q end"
+	}
+	if m.height > 1 && len(lines) > m.height-1 {
+		lines = lines[:m.height-1]
+	}
+	return strings.Join(append(lines, m.fit(keys)), "\n")
+}
+
+// table is the screen without the line of keys.
+func (m *screen) table() string {
+	var lines []string
+	if m.inside {
+		lines = m.endpointLines(&m.samples[m.chosen()])
+	} else {
+		lines = m.nicLines()
+	}
+	for i := range lines {
+		lines[i] = m.fit(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// fit cuts a line that is wider than the terminal.
+func (m *screen) fit(line string) string {
+	return runewidth.Truncate(strings.TrimRight(line, " "), max(m.width, 1), "")
+}
+
+// nicRow leaves 10 of 80 columns for the NIC.
+const nicRow = "%s%-7s %-10s %6s %6s %6s %5s %7s %6s %6s %s"
+
+func (m *screen) nicLines() []string {
+	lines := []string{fmt.Sprintf(nicRow, " ", "PID", "PROGRAM", "SENT/s", "RECV/s", "MSG/s", "AGAIN", "QUEUED", "p50", "p99", "NIC")}
+	for i, s := range m.samples {
+		mark := " "
+		if i == m.chosen() {
+			mark = ">"
+		}
+		p50, p99 := latency(s.latency)
+		queued := "-"
+		if s.queued[0] >= 0 {
+			queued = fmt.Sprintf("%d/%d", s.queued[0], s.queued[1])
+		}
+		lines = append(lines, fmt.Sprintf(nicRow, mark, fmt.Sprint(s.nic.PID), runewidth.Truncate(s.nic.Program, 10, ""), amount(s.rates["bytes_sent"]),
+			amount(s.rates["bytes_received"]), amount(s.rates["messages_sent"]+s.rates["messages_received"]),
+			amount(s.rates["frames_retransmitted"]), queued, p50, p99, s.nic.Address))
+	}
+	if len(m.samples) == 0 {
+		lines = append(lines, "no process of this host has a NIC open that this user may look at")
+	}
+	return lines
+}
+
+// latency is the median and the 99th percentile, or nothing.
+func latency(l *telemetry.Latency) (p50, p99 string) {
+	if l == nil {
+		return "-", "-"
+	}
+	return scaled(float64(l.P50), "ns", "us", "ms", "s"), scaled(float64(l.P99), "ns", "us", "ms", "s")
+}
+
+const endpointLine = " %-6s %-14s %-20s %9s %9s %7s %7s %6s %6s"
+
+// endpointLines are the rates of a NIC that are not zero, and its endpoints.
+func (m *screen) endpointLines(s *sample) []string {
+	lines := []string{fmt.Sprintf("%s  PID %d (%s)", s.nic.Address, s.nic.PID, s.nic.Program)}
+	var rates []string
+	for name, v := range s.rates {
+		if v > 0 {
+			rates = append(rates, telemetry.Printable(name)+" "+amount(v)+"/s")
+		}
+	}
+	slices.Sort(rates)
+	lines = append(lines, wrapped(rates, m.width)...)
+	lines = append(lines, policyLines(s)...)
+	lines = append(lines, fmt.Sprintf(endpointLine, "VI", "KIND", "RELIABILITY", "SENDS/s", "RECVS/s", "SENDQ", "RECVQ", "p50", "p99"))
+	for i := range s.rows {
+		e := &s.rows[i]
+		p50, p99 := latency(e.Latency)
+		lines = append(lines, fmt.Sprintf(endpointLine, fmt.Sprint(e.Number), telemetry.Printable(e.Kind), telemetry.Printable(e.Reliability),
+			amount(e.Sends), amount(e.Receives), fmt.Sprint(e.SendQueued()), fmt.Sprint(e.RecvQueued()), p50, p99))
+	}
+	return lines
+}
+
+// policyLines say which policy moves frames, and how often it decides where the host does.
+func policyLines(s *sample) []string {
+	p := s.policy
+	if p == nil {
+		return nil
+	}
+	line := fmt.Sprintf("policy at the %s: send %s, receive %s", telemetry.Printable(p.At), direction(p.Send), direction(p.Receive))
+	for _, name := range slices.Sorted(maps.Keys(s.decisions)) {
+		line += "  " + telemetry.Printable(name) + " " + amount(s.decisions[name]) + "/s"
+	}
+	return []string{line}
+}
+
+// direction names the policy of one direction, with its smallest pulse if it has one.
+func direction(d telemetry.Direction) string {
+	if d.MinPulse == 0 {
+		return telemetry.Printable(d.Policy)
+	}
+	return fmt.Sprintf("%s (at least %d B)", telemetry.Printable(d.Policy), d.MinPulse)
+}
+
+// wrapped puts as many words into a line as it has room for.
+func wrapped(words []string, width int) (lines []string) {
+	line := ""
+	for _, w := range words {
+		if line != "" && len(line)+2+len(w) > width {
+			lines, line = append(lines, line), ""
+		}
+		line += "  " + w
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
 }
