@@ -20,6 +20,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 )
 
@@ -40,7 +41,7 @@ type listReport struct {
 
 type commands struct{ *command.Env }
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -48,9 +49,9 @@ var help string
 // Command is trapeze agent.
 func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
-	t := command.NewTable(help, map[string]string{"file": DefaultFile, "socket": agentlink.Socket()})
-	c := t.Command(command.Does("agent", x.agent, agentReport{}))
-	c.AddCommand(t.Command(command.Does("agent list", x.list, listReport{})))
+	t := cmdtable.New(help, map[string]string{"file": DefaultFile, "socket": agentlink.Socket()})
+	c := t.Command(cmdtable.Does("agent", x.agent, agentReport{}))
+	c.AddCommand(t.Command(cmdtable.Does("agent list", x.list, listReport{})))
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
@@ -18,8 +19,8 @@ import (
 // captureFlag is --capture.
 type captureFlag struct {
 	Path  string `flag:"capture" help:"write the messages of channels to this file: pcap if its name ends in .pcap, else pcapng"`
-	Given command.Given
-	command.Force
+	Given cmdtable.Given
+	cmdtable.Force
 }
 
 // captureReport is what became of the capture, in JSON.

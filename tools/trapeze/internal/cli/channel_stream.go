@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
@@ -44,7 +44,7 @@ type streamFlags struct {
 	Rate          option.Bytes  `flag:"rate" default:"4G" help:"bytes a second that are sent at most"`
 	Count         uint64        `flag:"count,c" help:"end after so many messages"`
 	Duration      time.Duration `flag:"duration" default:"5s" help:"end after this time; 0 is until interrupted (no limit by default with --bytes or --count)"`
-	Given         command.Given
+	Given         cmdtable.Given
 }
 
 // options checks the flags.

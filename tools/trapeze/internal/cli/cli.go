@@ -14,6 +14,7 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/framescmd"
@@ -53,31 +54,31 @@ this machine has.`,
 	OwnReport: "trapeze doctor",
 }
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
 
 func commands(e *command.Env) []*cobra.Command {
 	p := &program{e}
-	t := command.NewTable(help, map[string]string{
+	t := cmdtable.New(help, map[string]string{
 		"channels": keys.List(channelsReport{}), "policies": keys.List(policiesReport{}), "serve": keys.List(serveReport{}),
 		"sections": strings.Join(sections, ", "), "policy-names": strings.Join(driver.HostPolicies(), ", "),
 		"nics": "both NICs", "images": strings.Join(firmware.ShippedNames(), ", "),
 	})
 	return slices.Concat(t.Commands(
-		command.Does("demo", p.demo, demoReport{}),
-		command.Does("ping", p.ping, pingReport{}),
-		command.Does("send", p.send, sendReport{}),
-		command.Does("recv", p.recv, recvReport{}),
-		command.Does("info", p.info, infoReport{}),
-		command.Does("emulate", p.emulate, emulateReport{}),
-		command.Does("conform", p.conform, conformReport{}),
+		cmdtable.Does("demo", p.demo, demoReport{}),
+		cmdtable.Does("ping", p.ping, pingReport{}),
+		cmdtable.Does("send", p.send, sendReport{}),
+		cmdtable.Does("recv", p.recv, recvReport{}),
+		cmdtable.Does("info", p.info, infoReport{}),
+		cmdtable.Does("emulate", p.emulate, emulateReport{}),
+		cmdtable.Does("conform", p.conform, conformReport{}),
 	), []*cobra.Command{t.Family("channel",
-		command.Does("channel ping", p.channelPing, channelReport{}),
-		command.Does("channel stream", p.channelStream, streamReport{}),
-		command.Does("channel listen", p.channelListen, listenReport{}),
-		command.Does("channel barrier", p.channelBarrier, channelReport{}),
+		cmdtable.Does("channel ping", p.channelPing, channelReport{}),
+		cmdtable.Does("channel stream", p.channelStream, streamReport{}),
+		cmdtable.Does("channel listen", p.channelListen, listenReport{}),
+		cmdtable.Does("channel barrier", p.channelBarrier, channelReport{}),
 	)}, hostcmd.Commands(e), telemetrycmd.Commands(e), fwcmd.Commands(e),
 		[]*cobra.Command{agent.Command(e), framescmd.Command(e), memorycmd.Command(e), mqniccmd.Command(e)})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -64,7 +65,7 @@ type conformFlags struct {
 	Pattern  string        `flag:"run" help:"run the checks whose SECTION/NAME matches this regular expression"`
 	JUnit    string        `flag:"junit" help:"also write the results to this file, as JUnit XML"`
 	Limit    time.Duration `flag:"timeout" default:"5m" help:"how long each check may take, 1s or more"`
-	command.Force
+	cmdtable.Force
 	eagerFlag
 }
 

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -71,7 +71,7 @@ type demoFlags struct {
 	Image    fwcmd.ProgramFlags
 	Log      logFlag
 	Policies policiesFlags
-	Given    command.Given
+	Given    cmdtable.Given
 }
 
 // check refuses flags that have no part in what is to be shown.

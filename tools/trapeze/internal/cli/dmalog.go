@@ -15,6 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/speed"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -28,8 +29,8 @@ const maxLogged = 16384
 // logFlag is --dma-log.
 type logFlag struct {
 	Path  string `flag:"dma-log" help:"write the NIC's DMA transfers to this file, for 'trapeze-lab plot flow --log FILE'"`
-	Given command.Given
-	command.Force
+	Given cmdtable.Given
+	cmdtable.Force
 }
 
 // logReport is what became of the log, in JSON.

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -19,7 +19,7 @@ type policyFlags struct {
 	Send    int    `flag:"minpulse-send" help:"threshold or pulse in bytes when sending (default the policy's)"`
 	Receive int    `flag:"minpulse-recv" help:"threshold or pulse in bytes when receiving (default the policy's)"`
 	At      string `flag:"policy-at" help:"where the policy runs: host or nic (default nic for those that it has)"`
-	Given   command.Given
+	Given   cmdtable.Given
 }
 
 // options are what the flags mean for opening a NIC.

@@ -11,11 +11,12 @@ import (
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -30,11 +31,11 @@ func Command(e *command.Env) *cobra.Command {
 		"filter": filter.Help, "images": strings.Join(firmware.ShippedNames(), ", "), "nics": "Trapeze NICs", "ports": fmt.Sprint(maxPorts),
 		"stations": fmt.Sprint(maxStations), "age": bridge.DefaultAge.String(), "hold-down": bridge.HoldDown.String(),
 	}
-	return command.NewTable(help, words).Family("frames",
-		command.Does("frames dump", x.runDump, dumpReport{}),
-		command.Does("frames gen", x.runGen, genReport{}),
-		command.Does("frames echo", x.runEcho, echoReport{}),
-		command.Does("frames forward", x.runForward, relayReport{}),
-		command.Does("frames bridge", x.runBridge, relayReport{}),
+	return cmdtable.New(help, words).Family("frames",
+		cmdtable.Does("frames dump", x.runDump, dumpReport{}),
+		cmdtable.Does("frames gen", x.runGen, genReport{}),
+		cmdtable.Does("frames echo", x.runEcho, echoReport{}),
+		cmdtable.Does("frames forward", x.runForward, relayReport{}),
+		cmdtable.Does("frames bridge", x.runBridge, relayReport{}),
 	)
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
@@ -33,7 +33,7 @@ type buildFlags struct {
 	Version string `flag:"version" help:"version, 1 to {version-length} of the same"`
 	BuildID string `flag:"build-id" help:"build ID, up to {id-digits} hexadecimal digits"`
 	For     string `flag:"for" help:"NICs that it is for, as \"vendor:device\", four hexadecimal digits each (default: the object's, or any)"`
-	command.Force
+	cmdtable.Force
 }
 
 func (x *commands) build(_ context.Context, f *buildFlags, _ []string) error {

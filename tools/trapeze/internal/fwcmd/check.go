@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // checked is what check --json prints.
@@ -33,7 +33,7 @@ type refusal struct {
 	Detail      string `json:"detail"`
 }
 
-func (x *commands) check(_ context.Context, _ *command.NoFlags, args []string) error {
+func (x *commands) check(_ context.Context, _ *cmdtable.NoFlags, args []string) error {
 	img, err := Open(args[0])
 	if err != nil {
 		return err

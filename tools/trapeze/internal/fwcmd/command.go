@@ -12,9 +12,10 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -29,21 +30,21 @@ func Commands(e *command.Env) []*cobra.Command {
 	for _, i := range firmware.ShippedImages() {
 		fmt.Fprintf(&images, "  %-18s %s\n", i.Name, i.Summary)
 	}
-	t := command.NewTable(help, map[string]string{
+	t := cmdtable.New(help, map[string]string{
 		"list": strings.TrimSuffix(images.String(), "\n"), "operations": operationHelp, "ring": firmware.DefaultKeyRing(),
 		"name-length": fmt.Sprint(abi.MaxNameLength), "version-length": fmt.Sprint(abi.MaxVersionLength), "id-digits": fmt.Sprint(2 * abi.MaxBuildID),
 	})
-	return []*cobra.Command{t.Command(command.Does("load", x.load, loaded{})), t.Family("fw",
-		command.Does("fw build", x.build, built{}),
-		command.Does("fw check", x.check, checked{}),
-		command.Does("fw show", x.show, shown{}),
-		command.Does("fw sign", x.sign, signed{}),
-		command.Does("fw verify", x.verify, signed{}),
-		command.Does("fw disasm", x.disassemble, listing{}),
-		command.Does("fw keygen", x.keygen, generated{}),
-		command.Does("fw status", x.status, statusReport{}),
-		command.Does("fw rollback", x.rollback, statusReport{}),
-		command.Does("fw unload", x.unload, statusReport{}),
-		command.Does("fw map", x.maps, mapReport{}),
+	return []*cobra.Command{t.Command(cmdtable.Does("load", x.load, loaded{})), t.Family("fw",
+		cmdtable.Does("fw build", x.build, built{}),
+		cmdtable.Does("fw check", x.check, checked{}),
+		cmdtable.Does("fw show", x.show, shown{}),
+		cmdtable.Does("fw sign", x.sign, signed{}),
+		cmdtable.Does("fw verify", x.verify, signed{}),
+		cmdtable.Does("fw disasm", x.disassemble, listing{}),
+		cmdtable.Does("fw keygen", x.keygen, generated{}),
+		cmdtable.Does("fw status", x.status, statusReport{}),
+		cmdtable.Does("fw rollback", x.rollback, statusReport{}),
+		cmdtable.Does("fw unload", x.unload, statusReport{}),
+		cmdtable.Does("fw map", x.maps, mapReport{}),
 	)}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // listing is what disasm --json prints.
@@ -14,7 +14,7 @@ type listing struct {
 	Text []string `json:"lines"`
 }
 
-func (x *commands) disassemble(_ context.Context, _ *command.NoFlags, args []string) error {
+func (x *commands) disassemble(_ context.Context, _ *cmdtable.NoFlags, args []string) error {
 	img, err := Open(args[0])
 	if err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // generated is what keygen --json prints.
@@ -21,7 +21,7 @@ type generated struct {
 	Key     string `json:"key" help:"its ID"`
 }
 
-func (x *commands) keygen(_ context.Context, _ *command.NoFlags, args []string) error {
+func (x *commands) keygen(_ context.Context, _ *cmdtable.NoFlags, args []string) error {
 	if _, name := filepath.Split(args[0]); strings.Trim(name, ".") == "" {
 		return &option.Error{Option: "NAME", Value: args[0], Allowed: "a name, with or without a folder before it"}
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // ringFlags name the key ring.
@@ -35,7 +35,7 @@ type signed struct {
 type signFlags struct {
 	Key    string `flag:"key" help:"file with the private key (PEM, PKCS #8)"`
 	Output string `flag:"output,o" help:"file to write (default: IMAGE itself)"`
-	command.Force
+	cmdtable.Force
 }
 
 func (x *commands) sign(_ context.Context, f *signFlags, args []string) error {

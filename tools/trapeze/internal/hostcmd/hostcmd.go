@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -31,7 +32,7 @@ type commands struct {
 	write func(name, value string) error
 }
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -41,14 +42,14 @@ func Commands(e *command.Env) []*cobra.Command { return newCommands(e, nil) }
 
 func newCommands(e *command.Env, write func(name, value string) error) []*cobra.Command {
 	x := &commands{e, write}
-	return command.NewTable(help, map[string]string{
+	return cmdtable.New(help, map[string]string{
 		"fabric": keys.List(doctor.FabricReport{}), "kubernetes": keys.List(doctor.KubernetesReport{}),
 		"driver": hostpci.DefaultDriver, "timeout": hostpci.DefaultTimeout.String(),
 	}).Commands(
-		command.Does("list", x.list, listReport{}),
-		command.Does("bind", x.bind, bindReport{}),
-		command.Does("unbind", x.unbind, bindReport{}),
-		command.Does("doctor", x.doctor, doctor.Report{}),
+		cmdtable.Does("list", x.list, listReport{}),
+		cmdtable.Does("bind", x.bind, bindReport{}),
+		cmdtable.Does("unbind", x.unbind, bindReport{}),
+		cmdtable.Does("doctor", x.doctor, doctor.Report{}),
 	)
 }
 

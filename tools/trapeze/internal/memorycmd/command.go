@@ -18,11 +18,12 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -33,19 +34,19 @@ type commands struct{ *command.Env }
 // Command returns the command "memory" with its subcommands.
 func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
-	t := command.NewTable(help, map[string]string{
+	t := cmdtable.New(help, map[string]string{
 		"cooperative": keys.List(coopDemoReport{}), "server": netmem.DefaultName,
 		"timeout": netmem.DefaultTimeout.String(), "page": option.Bytes(netmem.DefaultPage).String(),
 	})
 	c := t.Family("memory",
-		command.Does("memory serve", x.serve, serveReport{}),
-		command.Does("memory map", x.mapped, mapReport{}),
-		command.Does("memory stat", x.stat, []statReport{}),
-		command.Does("memory bench", x.bench, benchReport{}),
-		command.Does("memory demo", x.demo, demoReport{}),
-		command.Does("memory cooperate", x.cooperate, coopReport{}),
+		cmdtable.Does("memory serve", x.serve, serveReport{}),
+		cmdtable.Does("memory map", x.mapped, mapReport{}),
+		cmdtable.Does("memory stat", x.stat, []statReport{}),
+		cmdtable.Does("memory bench", x.bench, benchReport{}),
+		cmdtable.Does("memory demo", x.demo, demoReport{}),
+		cmdtable.Does("memory cooperate", x.cooperate, coopReport{}),
 	)
-	pager := t.Command(command.Does("memory pager", runPager, nil))
+	pager := t.Command(cmdtable.Does("memory pager", runPager, nil))
 	pager.Hidden = true // 'memory map' starts it
 	c.AddCommand(pager)
 	return c

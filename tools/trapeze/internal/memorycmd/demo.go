@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/extsort"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
@@ -58,7 +58,7 @@ type demoFlags struct {
 	NoFile      bool         `flag:"no-file" help:"do not sort in a file as well"`
 	Cooperative bool         `flag:"cooperative" help:"read a file with the memory of other processes instead"`
 	Folder      string       `flag:"folder" help:"where the temporary file is (default the system's place)"`
-	Given       command.Given
+	Given       cmdtable.Given
 }
 
 // demoPage is the size of pages, and leastMemory what the job needs.

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
@@ -50,7 +50,7 @@ type mapFlags struct {
 	Load  string       `flag:"load" help:"fill the memory from this file, from its beginning"`
 	Save  string       `flag:"save" help:"write all of the memory to this file, which is there whole or not at all"`
 	Touch int          `flag:"touch" help:"read so many words at random places, at the end"`
-	command.Force
+	cmdtable.Force
 }
 
 func (x *commands) mapped(ctx context.Context, f *mapFlags, _ []string) (err error) {

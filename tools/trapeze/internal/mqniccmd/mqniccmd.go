@@ -16,6 +16,7 @@ import (
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -26,7 +27,7 @@ type Report struct {
 	Tables  []ethernet.Table `json:"tables"`
 }
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -53,8 +54,8 @@ func Command(e *command.Env) *cobra.Command {
 			return e.Print(r, r.Print)
 		}
 	}
-	return command.NewTable(help, nil).Family("mqnic",
-		command.Does("mqnic dump", show(""), Report{}), command.Does("mqnic flash", show("flash"), Report{}))
+	return cmdtable.New(help, nil).Family("mqnic",
+		cmdtable.Does("mqnic dump", show(""), Report{}), cmdtable.Does("mqnic flash", show("flash"), Report{}))
 }
 
 func dump(ctx context.Context, address string) (Report, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Options of a run, as flags of a command (see command.Does).
+// Options of a run, as flags of a command (see cmdtable.Does).
 type Options struct {
 	Count uint64 `flag:"count,c" default:"10" help:"number of messages; 0 is until interrupted"`
 	Bytes int    `flag:"size,s" default:"64" help:"size of a message in bytes"`

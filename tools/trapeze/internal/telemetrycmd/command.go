@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )
 
-// help has the help of the commands, see command.NewTable.
+// help has the help of the commands, see cmdtable.New.
 //
 //go:embed help.txt
 var help string
@@ -22,13 +23,13 @@ type commands struct{ *command.Env }
 // Commands are those of trapeze.
 func Commands(e *command.Env) []*cobra.Command {
 	x := &commands{e}
-	return command.NewTable(help, map[string]string{"filter": filter.Help}).Commands(
-		command.Does("ps", x.ps, psReport{}),
-		command.Does("stats", x.stats, statsReport{}),
-		command.Does("top", x.top, nil),
-		command.Does("log", x.log, logReport{}),
-		command.Does("capture", x.capture, captureReport{}),
-		command.Does("serve-metrics", x.serveMetrics, metricsReport{}),
-		command.Does("web", x.web, webReport{}),
+	return cmdtable.New(help, map[string]string{"filter": filter.Help}).Commands(
+		cmdtable.Does("ps", x.ps, psReport{}),
+		cmdtable.Does("stats", x.stats, statsReport{}),
+		cmdtable.Does("top", x.top, nil),
+		cmdtable.Does("log", x.log, logReport{}),
+		cmdtable.Does("capture", x.capture, captureReport{}),
+		cmdtable.Does("serve-metrics", x.serveMetrics, metricsReport{}),
+		cmdtable.Does("web", x.web, webReport{}),
 	)
 }

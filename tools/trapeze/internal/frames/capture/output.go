@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // Output are the flags of a command that says which file frames go to.
@@ -16,7 +16,7 @@ type Output struct {
 	Path    string `flag:"output,o" help:"file to write frames to; - is stdout"`
 	Snaplen int    `flag:"snaplen" help:"bytes of each frame that are written, 1 to 65535 (default all)"`
 	Format  string `flag:"format" help:"format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)"`
-	command.Force
+	cmdtable.Force
 }
 
 // Check refuses what cannot be, before anything is done. With json stdout is taken.

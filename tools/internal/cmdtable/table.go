@@ -1,4 +1,6 @@
-package command
+// Package cmdtable makes families of commands from tables: a text has their help, rows have what they
+// do, and tags of structs have their flags.
+package cmdtable
 
 import (
 	"context"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 )
 
@@ -43,12 +46,12 @@ var (
 	braces   = regexp.MustCompile(`\{[a-z][a-zA-Z-]*\}`)
 )
 
-// NewTable reads the help of commands. A line "== frames dump --device ADDRESS" begins that of a
+// New reads the help of commands. A line "== frames dump --device ADDRESS" begins that of a
 // command. Its summary follows, an empty line, its description, and behind a line "Examples:" its
-// examples. In descriptions {NAME} stands for a word, which is in words or stands in the text behind a
-// line "== {NAME}"; {keys} stands for the JSON keys of the command's report. NewTable and the table's
-// methods panic if the text is not so: it is part of the program.
-func NewTable(text string, words map[string]string) *Table {
+// examples. In descriptions {NAME} stands for a word of words, or for the text behind a line "== {NAME}".
+// {keys} stands for the JSON keys of the command's report. New and the table's methods panic if the text
+// is not so: it is part of the program.
+func New(text string, words map[string]string) *Table {
 	t := &Table{help: map[string]help{}, words: map[string]string{}}
 	for name, word := range words {
 		t.words["{"+name+"}"] = word
@@ -75,7 +78,7 @@ func NewTable(text string, words map[string]string) *Table {
 func (t *Table) Command(row Row) *cobra.Command {
 	c := t.bare(row.name, row.report)
 	c.Args = arguments(c.Use)
-	c.RunE = Run(row.run)
+	c.RunE = command.Run(row.run)
 	r := &registration{command: c, words: t.replacer(nil), overrides: map[string]reflect.StructTag{}}
 	r.flags(reflect.ValueOf(row.flags).Elem())
 	for _, pair := range r.exclusive {

@@ -1,4 +1,4 @@
-package command_test
+package cmdtable_test
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 const text = `== cells
@@ -50,8 +50,8 @@ type cutFlags struct {
 	Names  []string `flag:"name" default:"x" help:"again for another"`
 	Words  []string `flag:"word" split:"comma"`
 	Path   path     `flag:"path" default:"/" hidden:"true"`
-	Given  command.Given
-	More   command.Force
+	Given  cmdtable.Given
+	More   cmdtable.Force
 	plain  int
 }
 
@@ -65,8 +65,8 @@ func cells(ran *cutFlags, words *[]string) *cobra.Command {
 		*ran, *words = *f, args
 		return nil
 	}
-	t := command.NewTable(text, map[string]string{"what": "cells", "patience": "10s"})
-	c := t.Family("cells", command.Does("cells cut", cut, cutReport{}))
+	t := cmdtable.New(text, map[string]string{"what": "cells", "patience": "10s"})
+	c := t.Family("cells", cmdtable.Does("cells cut", cut, cutReport{}))
 	c.SetOut(io.Discard)
 	c.SetErr(io.Discard)
 	return c
@@ -128,7 +128,7 @@ func TestTableNumbersOfArguments(t *testing.T) {
 		"cells A B [C]...":               {false, false, true, true},
 		"cells --device A --device A...": {true, false, false, false},
 	} {
-		c := command.NewTable("== "+use+"\nCount\n\nCount.\n", nil).Command(command.Does("cells", func(context.Context, *command.NoFlags, []string) error { return nil }, nil))
+		c := cmdtable.New("== "+use+"\nCount\n\nCount.\n", nil).Command(cmdtable.Does("cells", func(context.Context, *cmdtable.NoFlags, []string) error { return nil }, nil))
 		for n, want := range allowed {
 			if err := c.Args(c, make([]string, n)); (err == nil) != want {
 				t.Errorf("%s: %d arguments: %v", use, n, err)
@@ -139,20 +139,20 @@ func TestTableNumbersOfArguments(t *testing.T) {
 
 // TestTableOfNoUse: a mistake in the program is found when its commands are made.
 func TestTableOfNoUse(t *testing.T) {
-	nothing := func(context.Context, *command.NoFlags, []string) error { return nil }
+	nothing := func(context.Context, *cmdtable.NoFlags, []string) error { return nil }
 	for says, make := range map[string]func(){
-		"no help for cells":    func() { command.NewTable("", nil).Command(command.Does("cells", nothing, nil)) },
-		"unknown word: {what}": func() { command.NewTable(text, nil).Family("cells") },
-		"unknown word: {keys}": func() { command.NewTable("== x\nX\n\n{keys}\n", nil).Command(command.Does("x", nothing, nil)) },
+		"no help for cells":    func() { cmdtable.New("", nil).Command(cmdtable.Does("cells", nothing, nil)) },
+		"unknown word: {what}": func() { cmdtable.New(text, nil).Family("cells") },
+		"unknown word: {keys}": func() { cmdtable.New("== x\nX\n\n{keys}\n", nil).Command(cmdtable.Does("x", nothing, nil)) },
 		"--n: no flag is a *float32": func() {
-			command.NewTable("== x\nX\n\nX.\n", nil).Command(command.Does("x", func(context.Context, *struct {
+			cmdtable.New("== x\nX\n\nX.\n", nil).Command(cmdtable.Does("x", func(context.Context, *struct {
 				N float32 `flag:"n"`
 			}, []string) error {
 				return nil
 			}, nil))
 		},
 		"--n: default": func() {
-			command.NewTable("== x\nX\n\nX.\n", nil).Command(command.Does("x", func(context.Context, *struct {
+			cmdtable.New("== x\nX\n\nX.\n", nil).Command(cmdtable.Does("x", func(context.Context, *struct {
 				N int `flag:"n" default:"x"`
 			}, []string) error {
 				return nil
