@@ -35,8 +35,8 @@ type block struct {
 }
 
 // pipe carries blocks between the link and a goroutine that reads or writes the file, and computes the
-// digest there. Its memory is its own, not the NIC's, so that a Read or Write that never returns does no
-// harm after the NIC has been closed.
+// digest there. Its memory is its own, not the NIC's. So a Read or Write that never returns does no harm
+// after the NIC has been closed.
 type pipe struct {
 	full   chan block // has as many places as there are blocks
 	free   chan []byte
