@@ -13,11 +13,13 @@ import (
 )
 
 const (
-	// DefaultMTU is a frame of the 1500 bytes of payload that every Ethernet carries, and
-	// MaxMTU one of the 9000 of jumbo frames; both with the Ethernet header, as the MTU of
-	// all wires is (SPEC.md 8).
+	// DefaultMTU is a frame of the 1500 bytes of payload that every Ethernet carries, MaxMTU one
+	// of the 9000 of jumbo frames, and maxOverAFXDP the longest that is sent by Linux; all with the
+	// Ethernet header, as the MTU of all wires is (SPEC.md 8).
 	DefaultMTU = 1500 + ethernet.HeaderSize
 	MaxMTU     = ethernet.MaxMTU + ethernet.HeaderSize
+
+	maxOverAFXDP = ethernet.MaxMTUOverAFXDP + ethernet.HeaderSize
 
 	// ringSize is the number of descriptors that the NIC has for each direction: eight windows of a
 	// connection (SPEC.md 8.4).
@@ -40,7 +42,7 @@ type Options struct {
 	// "pci:0000:03:00.0", or of a scheme of ethernet.Schemes.
 	Address string
 	// MTU is the largest frame in bytes, Ethernet header included: datasheet.MinMTU to
-	// MaxMTU. If zero it is that of Linux's interface over AF_XDP, as far as frames of it can be
+	// MaxMTU, and 33038 over AF_XDP. If zero it is that of Linux's interface over AF_XDP, as far as frames of it can be
 	// had, and DefaultMTU over other NICs. All stations of a network should have the same.
 	MTU int
 	// MAC is the address of the station, if not the NIC's own.
@@ -70,28 +72,38 @@ func (o *Options) complete() error {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	most := MaxMTU
+	if _, ok := o.linux(); ok {
+		most = maxOverAFXDP
+	}
 	switch {
-	case o.MTU < datasheet.MinMTU || o.MTU > MaxMTU:
-		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, datasheet.MinMTU, MaxMTU)
+	case o.MTU < datasheet.MinMTU || o.MTU > most:
+		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, datasheet.MinMTU, most)
 	case o.MAC.IsMulticast():
 		return fmt.Errorf("%w: MAC %v is the address of a group", ends.ErrOptions, o.MAC)
 	}
 	return nil
 }
 
+// linux returns the name of Linux's interface at an address of AF_XDP; ok is false for other addresses.
+func (o *Options) linux() (name string, ok bool) {
+	name, ok = strings.CutPrefix(o.Address, ethernet.SchemeAFXDP+":")
+	name, _, _ = strings.Cut(name, "?")
+	return name, ok
+}
+
 // interfaceMTU is the largest frame, with its header, of Linux's interface at an address of AF_XDP.
 // It is zero of other addresses, and if there is no such interface.
-func interfaceMTU(address string) int {
-	name, ok := strings.CutPrefix(address, ethernet.SchemeAFXDP+":")
+func (o *Options) interfaceMTU() int {
+	name, ok := o.linux()
 	if !ok {
 		return 0
 	}
-	name, _, _ = strings.Cut(name, "?")
 	i, err := net.InterfaceByName(name)
 	if err != nil {
 		return 0 // opening it says why
 	}
-	return max(datasheet.MinMTU, min(i.MTU+ethernet.HeaderSize, MaxMTU))
+	return max(datasheet.MinMTU, min(i.MTU+ethernet.HeaderSize, maxOverAFXDP))
 }
 
 // config has the options of the NIC, but for the pool.
