@@ -227,5 +227,8 @@ func (c *Comparison) task(q Question) Task {
 		t.Spec.Test, t.Wire = Bandwidth, q.Test
 	}
 	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
+	if t.Wire == vethLong {
+		t.Spec.Window *= 2 // a message is two frames there, so that fewer are under way
+	}
 	return t
 }

@@ -59,9 +59,9 @@ or get of theirs is a copy that the caller makes, in which the other process has
 part. mpi is half a round trip of NetPIPE over Open MPI, ours by the provider of libfabric, the
 peers by UCX, libfabric's shm and tcp, and Open MPI's own shared memory; --tests must name it.
 fetch is a page from another process's memory with netmem: a request, and the page in
-the reply. veth and veth-9000, which take root and are measured if they are asked for, are a
-stream through AF_XDP between two network namespaces, with an MTU of 1500 and of 9000, beside
-socat's TCP over the same kind of pair.
+the reply. veth, veth-9000 and veth-65535, which take root and are measured if they are asked
+for, are a stream through AF_XDP between two network namespaces, with an MTU of 1500 and of as
+much as the name says, beside socat's TCP over the same kind of pair.
 
 ratio_to_best is our figure divided by that of the best peer: latency, put, get, fetch and mpi are
 better below 1, everything else above. It is the median of the rounds' ratios.
