@@ -45,13 +45,13 @@ type Options struct {
 const (
 	MinMTU = 68 // the least that IPv4 needs (RFC 791)
 	MaxMTU = 9000
-	// MaxMTUOverAFXDP is that of Linux's interfaces, of which virtual ones take longer frames than
-	// jumbo ones. Two such frames carry 64 KiB; longer ones were no faster.
+	// MaxMTUOverAFXDP is that of Linux's interfaces: virtual ones take more than jumbo frames. Two
+	// such frames carry 64 KiB. Longer ones moved little more in a bare stream.
 	MaxMTUOverAFXDP = 33024
 
 	MaxQueues      = 64
-	MinDescriptors = 64
-	MaxDescriptors = 4096
+	minDescriptors = 64
+	maxDescriptors = 4096
 	maxModeration  = 10 * time.Millisecond
 )
 
@@ -79,7 +79,7 @@ func (c Options) CheckUpTo(mtu int) (Options, error) {
 	bad := func(field string, value any, want string, a ...any) (Options, error) {
 		return c, &ConfigError{"Options." + field, value, fmt.Sprintf(want, a...)}
 	}
-	badRing := func(n int) bool { return n < MinDescriptors || n > MaxDescriptors || bits.OnesCount(uint(n)) != 1 }
+	badRing := func(n int) bool { return n < minDescriptors || n > maxDescriptors || bits.OnesCount(uint(n)) != 1 }
 	const ring = "a power of two from %d to %d"
 	switch {
 	case c.Pool == nil:
@@ -87,9 +87,9 @@ func (c Options) CheckUpTo(mtu int) (Options, error) {
 	case c.Queues < 1 || c.Queues > MaxQueues:
 		return bad("Queues", c.Queues, "1 to %d", MaxQueues)
 	case badRing(c.ReceiveDescriptors):
-		return bad("ReceiveDescriptors", c.ReceiveDescriptors, ring, MinDescriptors, MaxDescriptors)
+		return bad("ReceiveDescriptors", c.ReceiveDescriptors, ring, minDescriptors, maxDescriptors)
 	case badRing(c.SendDescriptors):
-		return bad("SendDescriptors", c.SendDescriptors, ring, MinDescriptors, MaxDescriptors)
+		return bad("SendDescriptors", c.SendDescriptors, ring, minDescriptors, maxDescriptors)
 	case c.MTU < MinMTU || c.MTU > mtu:
 		return bad("MTU", c.MTU, "%d to %d", MinMTU, mtu)
 	case c.Offloads&^OffloadAll != 0:

@@ -12,9 +12,8 @@ import (
 )
 
 // alarm waits for the frames of a socket by the runtime's poller, so that it holds no thread. The
-// poller sees a set of its own (epoll), which has the socket only while a goroutine waits: while a
-// socket is in one the kernel tells it of each frame that comes or was sent, which takes a twelfth
-// of a sender's time.
+// poller sees a set (epoll) that has the socket only while a goroutine waits. While a socket is in a
+// set the kernel calls back for each frame that comes or was sent: a twelfth of a sender's time.
 type alarm struct {
 	socket, set int
 	file        *os.File // of the set

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// DefaultMTU is a frame of the 1500 bytes of payload that every Ethernet carries, MaxMTU one
-	// of the 9000 of jumbo frames, and maxOverAFXDP the longest that is sent by Linux; all with the
-	// Ethernet header, as the MTU of all wires is (SPEC.md 8).
+	// DefaultMTU is a frame of the 1500 bytes of payload that every Ethernet carries, and
+	// MaxMTU one of the 9000 of jumbo frames; both with the Ethernet header, as the MTU of
+	// all wires is (SPEC.md 8).
 	DefaultMTU = 1500 + ethernet.HeaderSize
 	MaxMTU     = ethernet.MaxMTU + ethernet.HeaderSize
-
+	// Those of virtual interfaces may be longer.
 	maxOverAFXDP = ethernet.MaxMTUOverAFXDP + ethernet.HeaderSize
 
 	// ringSize is the number of descriptors that the NIC has for each direction: eight windows of a
@@ -73,7 +73,7 @@ func (o *Options) complete() error {
 		o.Logger = slog.Default()
 	}
 	most := MaxMTU
-	if _, ok := o.linux(); ok {
+	if strings.HasPrefix(o.Address, ethernet.SchemeAFXDP+":") {
 		most = maxOverAFXDP
 	}
 	switch {
@@ -85,20 +85,14 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// linux returns the name of Linux's interface at an address of AF_XDP; ok is false for other addresses.
-func (o *Options) linux() (name string, ok bool) {
-	name, ok = strings.CutPrefix(o.Address, ethernet.SchemeAFXDP+":")
-	name, _, _ = strings.Cut(name, "?")
-	return name, ok
-}
-
 // interfaceMTU is the largest frame, with its header, of Linux's interface at an address of AF_XDP.
 // It is zero of other addresses, and if there is no such interface.
-func (o *Options) interfaceMTU() int {
-	name, ok := o.linux()
+func interfaceMTU(address string) int {
+	name, ok := strings.CutPrefix(address, ethernet.SchemeAFXDP+":")
 	if !ok {
 		return 0
 	}
+	name, _, _ = strings.Cut(name, "?")
 	i, err := net.InterfaceByName(name)
 	if err != nil {
 		return 0 // opening it says why

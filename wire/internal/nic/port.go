@@ -67,7 +67,7 @@ func New(ctx context.Context, o Options) (*Port, error) {
 	if o.MTU != 0 {
 		return open(ctx, o)
 	}
-	o.MTU = o.interfaceMTU()
+	o.MTU = interfaceMTU(o.Address)
 	p, err := open(ctx, o)
 	if o.MTU > DefaultMTU && errors.Is(err, ethernet.ErrNotSupported) {
 		// Older kernels, and some of their drivers, have AF_XDP for frames of a page only.
