@@ -17,7 +17,8 @@ type Options struct {
 	// ReceiveDescriptors and SendDescriptors are the lengths of the rings of a queue, a
 	// power of two from 64 to 4096; 0 for 512. A receive ring holds as many buffers.
 	ReceiveDescriptors, SendDescriptors int
-	// MTU is the longest payload of a frame in bytes, 68 to 9000; 0 for 1500.
+	// MTU is the longest payload of a frame in bytes, 68 to 9000 and over AF_XDP to 33024; 0 for
+	// 1500.
 	MTU int
 	// Offloads that are wanted. Open fails with ErrNotSupported if the device lacks one.
 	Offloads Offloads
@@ -42,11 +43,15 @@ type Options struct {
 
 // Limits of Options.
 const (
-	MinMTU         = 68 // the least that IPv4 needs (RFC 791)
-	MaxMTU         = 9000
+	MinMTU = 68 // the least that IPv4 needs (RFC 791)
+	MaxMTU = 9000
+	// MaxMTUOverAFXDP is that of Linux's interfaces: virtual ones take more than jumbo frames. Two
+	// such frames carry 64 KiB. Longer ones moved little more in a bare stream.
+	MaxMTUOverAFXDP = 33024
+
 	MaxQueues      = 64
-	MinDescriptors = 64
-	MaxDescriptors = 4096
+	minDescriptors = 64
+	maxDescriptors = 4096
 	maxModeration  = 10 * time.Millisecond
 )
 
@@ -58,7 +63,10 @@ var defaultHashKey = [40]byte{
 }
 
 // Check fills in defaults; drivers call it first. It fails with a *ConfigError.
-func (c Options) Check() (Options, error) {
+func (c Options) Check() (Options, error) { return c.CheckUpTo(MaxMTU) }
+
+// CheckUpTo is Check for a driver whose MTU is mtu at most.
+func (c Options) CheckUpTo(mtu int) (Options, error) {
 	setDefault(&c.Queues, 1)
 	setDefault(&c.ReceiveDescriptors, 512)
 	setDefault(&c.SendDescriptors, 512)
@@ -71,7 +79,7 @@ func (c Options) Check() (Options, error) {
 	bad := func(field string, value any, want string, a ...any) (Options, error) {
 		return c, &ConfigError{"Options." + field, value, fmt.Sprintf(want, a...)}
 	}
-	badRing := func(n int) bool { return n < MinDescriptors || n > MaxDescriptors || bits.OnesCount(uint(n)) != 1 }
+	badRing := func(n int) bool { return n < minDescriptors || n > maxDescriptors || bits.OnesCount(uint(n)) != 1 }
 	const ring = "a power of two from %d to %d"
 	switch {
 	case c.Pool == nil:
@@ -79,11 +87,11 @@ func (c Options) Check() (Options, error) {
 	case c.Queues < 1 || c.Queues > MaxQueues:
 		return bad("Queues", c.Queues, "1 to %d", MaxQueues)
 	case badRing(c.ReceiveDescriptors):
-		return bad("ReceiveDescriptors", c.ReceiveDescriptors, ring, MinDescriptors, MaxDescriptors)
+		return bad("ReceiveDescriptors", c.ReceiveDescriptors, ring, minDescriptors, maxDescriptors)
 	case badRing(c.SendDescriptors):
-		return bad("SendDescriptors", c.SendDescriptors, ring, MinDescriptors, MaxDescriptors)
-	case c.MTU < MinMTU || c.MTU > MaxMTU:
-		return bad("MTU", c.MTU, "%d to %d", MinMTU, MaxMTU)
+		return bad("SendDescriptors", c.SendDescriptors, ring, minDescriptors, maxDescriptors)
+	case c.MTU < MinMTU || c.MTU > mtu:
+		return bad("MTU", c.MTU, "%d to %d", MinMTU, mtu)
 	case c.Offloads&^OffloadAll != 0:
 		return bad("Offloads", fmt.Sprintf("%#x", uint16(c.Offloads)), "known ones")
 	case c.MAC != MAC{} && !c.MAC.IsStation():

@@ -28,8 +28,8 @@
 // such as those of ethernet.PoolOptions{Size: 4032}; with others, which have to be 2048 bytes
 // at least, the kernel copies.
 //
-// Frames of up to 9000 bytes and their header pass where a buffer holds one: the pools of
-// ethernet.PoolOptions{Size: 9216} and, for zero copy, of whole pages, {Size: 12224}. The
+// Frames of up to ethernet.MaxMTUOverAFXDP bytes and their header pass where a buffer holds one: for
+// 9000 bytes the pools of ethernet.PoolOptions{Size: 9216} and, for zero copy, of whole pages, {Size: 12224}. The
 // kernel takes no more than a page at a time, so that longer frames come and go in parts
 // (XDP_USE_SG, Linux 6.6). What came in parts is copied behind the first one. On older kernels
 // such a port is refused; shorter frames pass on an interface with a large MTU from Linux

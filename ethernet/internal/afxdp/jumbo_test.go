@@ -17,12 +17,12 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
 )
 
-// jumboPair is pair with an MTU of 9000.
-func jumboPair(t testing.TB) (string, string) {
+// jumboPair is pair with another MTU.
+func jumboPair(t testing.TB, mtu int) (string, string) {
 	t.Helper()
 	a, b := pair(t, 1)
 	for _, name := range []string{a, b} {
-		if err := netlink.LinkSetMTU(linkOf(t, name), 9000); err != nil {
+		if err := netlink.LinkSetMTU(linkOf(t, name), mtu); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,15 +33,20 @@ func jumboPair(t testing.TB) (string, string) {
 // every mode, from buffers of whole pages and from others.
 func TestJumbo(t *testing.T) {
 	for _, options := range []string{"", "?mode=native", "?mode=generic"} {
-		for _, c := range []ethernet.PoolOptions{{Size: 9216}, {Size: 3*4096 - 64}, {Headroom: 514, Size: 4*4096 - 514}} {
+		for _, c := range []ethernet.PoolOptions{{Size: 9216}, {Size: 3*4096 - 64}, {Headroom: 514, Size: 4*4096 - 514},
+			{Size: 33024 + 1024, Buffers: 512}, {Size: 9*4096 - 64, Buffers: 512}} {
 			t.Run(fmt.Sprintf("%s,%d,%d", options, c.Headroom, c.Size), func(t *testing.T) {
 				leaktest.Check(t)
-				a, b := jumboPair(t)
+				lengths, mtu := []int{60, 1514, 3776, 3840, 4032, 4096, 4097, 7936, 8128, 8192, 9013, 9014}, 9000
+				if c.Size > ethernet.MaxMTUOverAFXDP {
+					lengths, mtu = append(lengths, 16384, 32768, 33037, 33038), ethernet.MaxMTUOverAFXDP
+				}
+				a, b := jumboPair(t, mtu)
 				pool := newPool(t, c)
-				p, kernel := open(t, "afxdp:"+a+options, ethernet.Options{Pool: pool, MTU: 9000, ReceiveDescriptors: 64, SendDescriptors: 64}), raw(t, b)
-				q, f, got := p.Queue(0), make([]ethernet.Frame, 1), make([]byte, 10000)
+				p, kernel := open(t, "afxdp:"+a+options, ethernet.Options{Pool: pool, MTU: mtu, ReceiveDescriptors: 64, SendDescriptors: 64}), raw(t, b)
+				q, f, got := p.Queue(0), make([]ethernet.Frame, 1), make([]byte, 40000)
 				for i := range 300 { // round the rings, more than once
-					length := []int{60, 1514, 3776, 3840, 4032, 4096, 4097, 7936, 8128, 8192, 9013, 9014}[i%12]
+					length := lengths[i%len(lengths)]
 					want := make([]byte, length)
 					porttest.Fill(want, i)
 					if q.Cache().Alloc(f) != 1 {
@@ -80,7 +85,7 @@ func TestJumbo(t *testing.T) {
 // is large, and the long frames are dropped without a trace in short ones.
 func TestLargeMTU(t *testing.T) {
 	leaktest.Check(t)
-	a, b := jumboPair(t)
+	a, b := jumboPair(t, 9000)
 	p, kernel := open(t, "afxdp:"+a+"?mode=native", ethernet.Options{}), raw(t, b)
 	q, f := p.Queue(0), make([]ethernet.Frame, 1)
 	for i := range 100 {
@@ -136,7 +141,7 @@ func TestForgedParts(t *testing.T) {
 			for _, burst := range []int{1, 8} {
 				t.Run(fmt.Sprintf("%s,%d,%d", name, size, burst), func(t *testing.T) {
 					leaktest.Check(t)
-					a, _ := jumboPair(t)
+					a, _ := jumboPair(t, 9000)
 					pool := newPool(t, ethernet.PoolOptions{Size: size, Buffers: 256}) // all come back, also of a frame without an end
 					p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, MTU: tt.mtu, ReceiveDescriptors: 64})
 					q := p.Queue(0)

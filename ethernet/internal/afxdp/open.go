@@ -70,7 +70,7 @@ func open(ctx context.Context, a vfio.Address, c ethernet.Options) (ethernet.Por
 		hint, err = refuse(c)
 	}
 	if err == nil {
-		c, err = c.Check()
+		c, err = c.CheckUpTo(ethernet.MaxMTUOverAFXDP)
 	}
 	var geometry geometry
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -101,8 +100,9 @@ func (q *queue) stop() error {
 	if s == nil {
 		return nil
 	}
-	// Who sleeps has the socket open.
-	_ = s.file.SetReadDeadline(time.Unix(1, 0))
+	if s.alarm != nil {
+		s.alarm.stop() // who sleeps has the socket open
+	}
 	q.sleeping.Lock()
 	err := s.close()
 	q.sleeping.Unlock()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -15,8 +14,7 @@ import (
 // socket is an AF_XDP socket with its rings.
 type socket struct {
 	fd    int
-	file  *os.File // of fd; nil until it is bound
-	conn  syscall.RawConn
+	alarm *alarm // nil without Options.Interrupts, and until it is bound
 	maps  [][]byte
 	rings *xskring.Rings
 	zero  bool // zero copy
@@ -28,11 +26,7 @@ const maxRingBytes = 1 << 20
 
 // newSocket makes a socket and its rings.
 func newSocket(d *device) (_ *socket, err error) {
-	kind := unix.SOCK_RAW | unix.SOCK_CLOEXEC
-	if d.config.Interrupts {
-		kind |= unix.SOCK_NONBLOCK // the runtime's poller then waits for it
-	}
-	fd, err := unix.Socket(unix.AF_XDP, kind, 0)
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket AF_XDP", err)
 	}
@@ -79,8 +73,9 @@ func (s *socket) bind(d *device, number int) error {
 		return err
 	}
 	s.zero = how&unix.XDP_OPTIONS_ZEROCOPY != 0
-	s.file = os.NewFile(uintptr(s.fd), "AF_XDP")
-	s.conn, err = s.file.SyscallConn()
+	if d.config.Interrupts {
+		s.alarm, err = newAlarm(s.fd)
+	}
 	return err
 }
 
@@ -139,10 +134,8 @@ func (s *socket) close() error {
 		errs = append(errs, unix.Munmap(b))
 	}
 	s.maps = nil
-	if s.file != nil {
-		errs = append(errs, s.file.Close())
-	} else {
-		errs = append(errs, unix.Close(s.fd))
+	if s.alarm != nil {
+		errs = append(errs, s.alarm.close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, unix.Close(s.fd))...)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 )
 
@@ -48,9 +47,7 @@ func (q *queue) Sleep(context.Context) (bool, error) {
 		time.Sleep(port.Nap)
 		return true, nil
 	}
-	// What fails here is that the socket is closed, which ends the read too.
-	_ = s.file.SetReadDeadline(time.Now().Add(ethernet.WaitLimit))
-	switch err := s.conn.Read(q.hasArrived); {
+	switch err := s.alarm.wait(q.hasArrived); {
 	case err == nil:
 		q.Counters.Interrupts.Add(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -28,7 +28,11 @@ const UsualWire = "shm-share"
 
 // RootRows returns the rows that take root.
 func RootRows() []Row {
-	return []Row{{Test: veth, Bytes: 64 << 10}, {Test: vethJumbo, Bytes: 64 << 10}}
+	var rows []Row
+	for _, test := range veths {
+		rows = append(rows, Row{Test: test, Bytes: 64 << 10})
+	}
+	return rows
 }
 
 // DefaultRows returns the rows that the project has goals for, and that need no rights.
@@ -193,7 +197,7 @@ func (c *Comparison) askUs(ctx context.Context, q Question) (a Answer, err error
 		return p.Ask(ctx, q)
 	case fetch:
 		return askFetch(ctx, c.task(q), q)
-	case veth, vethJumbo:
+	case veth, vethJumbo, vethLong:
 		return askVeth(ctx, c.task(q))
 	}
 	r, err := Run(ctx, c.task(q))
@@ -219,9 +223,12 @@ func (c *Comparison) task(q Question) Task {
 	switch t.Spec.Test = Test(q.Test); q.Test {
 	case "rate":
 		t.Spec.Test = Bandwidth
-	case veth, vethJumbo:
+	case veth, vethJumbo, vethLong:
 		t.Spec.Test, t.Wire = Bandwidth, q.Test
 	}
 	t.Spec.Window = UsualWindow(t.Spec.Test, q.Bytes)
+	if t.Wire == vethLong {
+		t.Spec.Window *= 2 // a message is two frames there, so that fewer are under way
+	}
 	return t
 }

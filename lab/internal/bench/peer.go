@@ -17,7 +17,7 @@ var ErrNotInstalled = errors.New("not installed")
 
 // Question is the same for all in one row of a comparison.
 type Question struct {
-	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames", "mpi", "veth" or "veth-9000".
+	// Test is "latency", "put", "get", "fetch", "bandwidth", "rate", "frames", "mpi", "veth", "veth-9000" or "veth-65535".
 	Test  string
 	Bytes int
 	For   time.Duration

@@ -8,7 +8,7 @@ import (
 
 // socat moves bytes between two hosts, as many people do it: by Linux's TCP, with the offloads
 // that a veth has by itself.
-var socat = Peer{Name: "socat", Package: "socat", Program: "socat", Tests: []string{veth, vethJumbo}, ask: askSocat}
+var socat = Peer{Name: "socat", Package: "socat", Program: "socat", Tests: veths, ask: askSocat}
 
 // Of a second to measure for, socat sends socatRate bytes; it listens at socatPort.
 const (

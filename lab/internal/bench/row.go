@@ -8,7 +8,7 @@ import (
 // Row is one question and all answers, on one pair of cores that stayed as far
 // from each other.
 type Row struct {
-	Test  string `json:"test" help:"latency, put, get, fetch, mpi, bandwidth, rate, frames, veth or veth-9000"`
+	Test  string `json:"test" help:"latency, put, get, fetch, mpi, bandwidth, rate, frames, veth, veth-9000 or veth-65535"`
 	Bytes int    `json:"bytes"`
 	Unit  string `json:"unit" help:"us for the first five"`
 	Pair
@@ -52,7 +52,7 @@ type Row struct {
 const Us = "trapeze"
 
 func (r *Row) prepare() {
-	r.Better, r.Unit = "higher", map[string]string{"latency": "us", "put": "us", "get": "us", fetch: "us", MPI: "us", "bandwidth": "MB/s", veth: "MB/s", vethJumbo: "MB/s", "rate": "messages/s", "frames": "frames/s"}[r.Test]
+	r.Better, r.Unit = "higher", map[string]string{"latency": "us", "put": "us", "get": "us", fetch: "us", MPI: "us", "bandwidth": "MB/s", veth: "MB/s", vethJumbo: "MB/s", vethLong: "MB/s", "rate": "messages/s", "frames": "frames/s"}[r.Test]
 	if r.timed() {
 		r.Better, r.Tail, r.Statistics = "lower", map[string]float64{}, map[string]string{Us: "p50"}
 	}

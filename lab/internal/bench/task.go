@@ -82,6 +82,7 @@ var wires = map[string]func(t *Task) (*path, error){
 	"vfio-user": (*Task).served,
 	veth:        (*Task).overVeth,
 	vethJumbo:   (*Task).overVeth,
+	vethLong:    (*Task).overVeth,
 }
 
 // Wires returns the names of the wires.

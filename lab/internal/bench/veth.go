@@ -11,14 +11,18 @@ import (
 )
 
 // The wires, and tests of Compare, between two network namespaces of this machine: a pair of
-// interfaces as Linux makes them, with an MTU of 1500, and one for jumbo frames. They take root.
+// interfaces as Linux makes them, with an MTU of 1500, for jumbo frames, and with the largest MTU.
+// They take root.
 const (
 	veth      = "veth"
 	vethJumbo = "veth-9000"
+	vethLong  = "veth-65535"
 )
 
-// vethMTU are their MTUs.
-var vethMTU = map[string]int{veth: 1500, vethJumbo: 9000}
+// veths are all of them, and vethMTU their MTUs.
+var veths = []string{veth, vethJumbo, vethLong}
+
+var vethMTU = map[string]int{veth: 1500, vethJumbo: 9000, vethLong: 65535}
 
 // vethName is the name of each of the two interfaces, and vethAddresses are theirs: of a network
 // that nothing else is in (RFC 5737, TEST-NET-1).

@@ -42,7 +42,7 @@ func TestCompareVeth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 2 {
+	if len(rows) != 3 {
 		t.Errorf("%d rows", len(rows))
 	}
 	for _, r := range rows {

@@ -54,9 +54,9 @@ repeated; the table has medians and their spread.
 
 Wires: shm (shared memory between processes), shm-share (the same, with bytes
 handed over by reference), shm-write (and RDMA by copies), memif, udp, vfio-user (both engines in a third
-process), memory (both NICs in one process and one goroutine), veth and veth-9000
-(AF_XDP on two interfaces of Linux in network namespaces of their own, with that MTU,
-which takes root).
+process), memory (both NICs in one process and one goroutine), veth, veth-9000 and
+veth-65535 (AF_XDP on two interfaces of Linux in network namespaces of their own, with
+that MTU, which takes root).
 Placements of the engine: inline (the application's polls drive it), thread.
 
 ` + keys.Of(benchReport{}) + `

@@ -47,7 +47,7 @@ processes pinned to a core each, in turn (A B A B), and print the ratios: on two
 and on two hardware threads of one core, where the machine has both. Peers:
 ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
 means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
-sockets), socat (for veth and veth-9000). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
+sockets), socat (for veth). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
 beside ucp_get, and requests and replies over sockets.
 ci/bench/setup installs them from Debian. A peer that is missing is named, with its
 package, and left out.
@@ -59,9 +59,9 @@ or get of theirs is a copy that the caller makes, in which the other process has
 part. mpi is half a round trip of NetPIPE over Open MPI, ours by the provider of libfabric, the
 peers by UCX, libfabric's shm and tcp, and Open MPI's own shared memory; --tests must name it.
 fetch is a page from another process's memory with netmem: a request, and the page in
-the reply. veth and veth-9000, which take root and are measured if they are asked for, are a
-stream through AF_XDP between two network namespaces, with an MTU of 1500 and of 9000, beside
-socat's TCP over the same kind of pair.
+the reply. veth, veth-9000 and veth-65535, which take root and are measured if they are asked
+for, are a stream through AF_XDP between two network namespaces, with an MTU of 1500 and of as
+much as the name says, beside socat's TCP over the same kind of pair.
 
 ratio_to_best is our figure divided by that of the best peer: latency, put, get, fetch and mpi are
 better below 1, everything else above. It is the median of the rounds' ratios.
@@ -78,7 +78,7 @@ why it ended, and in a row that not all rounds were measured.`,
   trapeze-lab bench compare --tests latency --rounds 5 --json
   trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg
   trapeze-lab bench compare --tests mpi
-  sudo trapeze-lab bench compare --tests veth,veth-9000`,
+  sudo trapeze-lab bench compare --tests veth,veth-9000,veth-65535`,
 		Args: cobra.NoArgs,
 		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
 	}

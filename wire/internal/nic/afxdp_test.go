@@ -60,7 +60,7 @@ func TestAFXDP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for mtu, want := range map[int]int{1400: 1414, 1500: 1514, 3000: 3014} {
+		for mtu, want := range map[int]int{1400: 1414, 1500: 1514, 3000: 3014, 9000: 9014, 65535: 33038} {
 			if err := netlink.LinkSetMTU(link, mtu); err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,8 @@ const (
 	// all wires is (SPEC.md 8).
 	DefaultMTU = 1500 + ethernet.HeaderSize
 	MaxMTU     = ethernet.MaxMTU + ethernet.HeaderSize
+	// Those of virtual interfaces may be longer.
+	maxOverAFXDP = ethernet.MaxMTUOverAFXDP + ethernet.HeaderSize
 
 	// ringSize is the number of descriptors that the NIC has for each direction: eight windows of a
 	// connection (SPEC.md 8.4).
@@ -40,7 +42,7 @@ type Options struct {
 	// "pci:0000:03:00.0", or of a scheme of ethernet.Schemes.
 	Address string
 	// MTU is the largest frame in bytes, Ethernet header included: datasheet.MinMTU to
-	// MaxMTU. If zero it is that of Linux's interface over AF_XDP, as far as frames of it can be
+	// MaxMTU, and 33038 over AF_XDP. If zero it is that of Linux's interface over AF_XDP, as far as frames of it can be
 	// had, and DefaultMTU over other NICs. All stations of a network should have the same.
 	MTU int
 	// MAC is the address of the station, if not the NIC's own.
@@ -70,9 +72,13 @@ func (o *Options) complete() error {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	most := MaxMTU
+	if strings.HasPrefix(o.Address, ethernet.SchemeAFXDP+":") {
+		most = maxOverAFXDP
+	}
 	switch {
-	case o.MTU < datasheet.MinMTU || o.MTU > MaxMTU:
-		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, datasheet.MinMTU, MaxMTU)
+	case o.MTU < datasheet.MinMTU || o.MTU > most:
+		return fmt.Errorf("%w: MTU %d is not in %d..%d, the frames of a NIC with their header", ends.ErrOptions, o.MTU, datasheet.MinMTU, most)
 	case o.MAC.IsMulticast():
 		return fmt.Errorf("%w: MAC %v is the address of a group", ends.ErrOptions, o.MAC)
 	}
@@ -91,7 +97,7 @@ func interfaceMTU(address string) int {
 	if err != nil {
 		return 0 // opening it says why
 	}
-	return max(datasheet.MinMTU, min(i.MTU+ethernet.HeaderSize, MaxMTU))
+	return max(datasheet.MinMTU, min(i.MTU+ethernet.HeaderSize, maxOverAFXDP))
 }
 
 // config has the options of the NIC, but for the pool.
