@@ -225,11 +225,9 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 
 // close ends the line. When it returns nothing lands in any frame any more.
 func (l *line) close() {
-	l.once.Do(func() {
-		l.ended.Store(true)
-		l.dropWindow(l.window.Load())
-		l.conn.close()
-	})
+	l.ended.Store(true)
+	l.dropWindow(l.window.Load())
+	l.once.Do(l.conn.close)
 }
 
 // onNIC is the fabric that a NIC is.

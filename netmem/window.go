@@ -3,6 +3,7 @@ package netmem
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ type window struct {
 
 	mu     sync.Mutex
 	closed bool
-	known  [knownPlaces]knownPlace // by the lowest bits of the page
+	now    [protocol.PlaceSize]byte // the place that was read last
+	known  [knownPlaces]knownPlace  // by the lowest bits of the page
 }
 
 // knownPlaces is for how many pages a client keeps where they are.
@@ -51,9 +53,8 @@ func (l *line) openWindow(ctx context.Context) error {
 		w.Window, err = protocol.ParseWindow(a.bytes[:a.size])
 	}
 	for try := 0; err == nil; try++ { // the peer may have to be told of the connection
-		var place [protocol.PlaceSize]byte
 		var atOnce bool
-		if atOnce, err = from.read(in, w.Handle, 0, ring.Frame{}, w.Table, &place); atOnce {
+		if atOnce, err = from.read(in, w.Handle, 0, ring.Frame{}, w.Table, &w.now); atOnce {
 			break
 		}
 		if err == nil && try == firstReads {
@@ -79,12 +80,23 @@ func (l *line) dropWindow(w *window) {
 	if w == nil {
 		return
 	}
-	l.window.CompareAndSwap(w, nil)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.lock()
 	if !w.closed {
 		w.closed = true
 		w.reader.close()
+	}
+	w.mu.Unlock()
+	l.window.CompareAndSwap(w, nil) // last, so that another caller waits until nothing lands any more
+}
+
+// lock waits for the window's turn. Most reads take less time than a goroutine takes to sleep and wake.
+func (w *window) lock() {
+	for looks := 0; !w.mu.TryLock(); looks++ {
+		if looks < 16 {
+			runtime.Gosched()
+		} else {
+			time.Sleep(pause)
+		}
 	}
 }
 
@@ -105,7 +117,7 @@ func (l *line) readPage(ctx context.Context, epoch, page uint64, offset int, int
 // readPage returns the place that the page had all the while. With an error the window is of no use any
 // more; the page may have come all the same.
 func (w *window) readPage(ctx context.Context, epoch, page uint64, offset int, into ring.Frame, size int) (protocol.Place, bool, error) {
-	w.mu.Lock()
+	w.lock()
 	defer w.mu.Unlock()
 	k := &w.known[page%knownPlaces]
 	if k.page != page {
@@ -115,19 +127,18 @@ func (w *window) readPage(ctx context.Context, epoch, page uint64, offset int, i
 		if w.closed {
 			return protocol.Place{}, false, nil
 		}
-		var b [protocol.PlaceSize]byte
 		var address uint64
 		if k.Epoch == epoch {
 			address = w.Frames + uint64(k.Frame)*uint64(size) + uint64(offset)
 		}
-		atOnce, err := w.reader.read(ctx, w.Handle, address, into, w.Table+page*protocol.PlaceSize, &b)
+		atOnce, err := w.reader.read(ctx, w.Handle, address, into, w.Table+page*protocol.PlaceSize, &w.now)
 		if err != nil {
 			return protocol.Place{}, false, err
 		}
 		if !atOnce {
 			err = errNotAtOnce
 		}
-		now, steady := protocol.ParsePlace(&b)
+		now, steady := protocol.ParsePlace(&w.now)
 		same := address != 0 && now == k.Place
 		if k.Place = now; same {
 			return now, true, err
