@@ -30,7 +30,7 @@ type line struct {
 	incomplete atomic.Bool
 	// plain: the server is older than the cooperative cache, and knows nothing of it.
 	plain atomic.Bool
-	// window is how the client reads the server's memory; nil: it does not.
+	// window reads the server's memory; nil: the client does not.
 	window   atomic.Pointer[window]
 	once     sync.Once
 	ended    atomic.Bool

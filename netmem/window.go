@@ -11,9 +11,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
-// window is how a client reads pages out of a server's memory. It reads a page, and then where the page
-// is. If that is what it was before, nobody has written to the frame meanwhile (PROTOCOL.md, "Reading a
-// server's memory").
+// window reads pages out of a server's memory: first the page, and then its place. If the place has not
+// changed, the server has not written to the frame meanwhile (PROTOCOL.md, "Reading a server's memory").
 type window struct {
 	protocol.Window
 	reader reader
@@ -72,7 +71,7 @@ func (l *line) openWindow(ctx context.Context) error {
 	return nil
 }
 
-// firstReads is how many reads may take frames when a window is opened.
+// firstReads bounds the reads that may take frames when a window is opened.
 const firstReads = 3
 
 // dropWindow has the line read the server's memory no more.
