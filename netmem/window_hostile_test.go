@@ -64,7 +64,7 @@ func TestHostilePlaces(t *testing.T) {
 	lent := s.storage.(*memoryStorage)
 	frames := uint32(len(lent.lent))
 	random := rand.New(rand.NewPCG(31, 5))
-	rounds := 20_000
+	rounds := 1000
 	if soak.Wanted() {
 		rounds = 1_000_000
 	}
