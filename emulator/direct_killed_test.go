@@ -10,19 +10,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// writerChild, if set, is the socket at which the test program meets the one that has started it.
-const writerChild = "TRAPEZE_TEST_WRITER"
+// writerChild, if set, is the socket at which the test program meets the one that has started it, and
+// readerChild likewise: that one reads.
+const (
+	writerChild = "TRAPEZE_TEST_WRITER"
+	readerChild = "TRAPEZE_TEST_READER"
+)
 
 const writtenSize = 64 << 10
 
-// writeForEver writes to the memory that a message tells of until the process is killed.
-func writeForEver(t *testing.T, nic *via.NIC) {
+// operateForEver writes to the memory that a message tells of until the process is killed, or reads it.
+func operateForEver(t *testing.T, nic *via.NIC, read bool) {
 	ctx := conform.Context(t)
 	e := conform.NewEnd(t, nic, conform.Setup{Memory: writtenSize, Segments: 2,
 		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize}})
@@ -38,7 +43,11 @@ func writeForEver(t *testing.T, nic *via.NIC) {
 	address, handle := binary.LittleEndian.Uint64(e.Memory.Bytes()), binary.LittleEndian.Uint32(e.Memory.Bytes()[8:])
 	for {
 		d := e.Prepare(t, e.Send[0], 0, writtenSize)
-		conform.OK(t, d.SetRDMAWrite(address, handle))
+		set := d.SetRDMAWrite
+		if read {
+			set = d.SetRDMARead
+		}
+		conform.OK(t, set(address, handle))
 		if err := e.VI.PostSend(d); err != nil {
 			t.Fatal(err)
 		}
@@ -48,25 +57,27 @@ func writeForEver(t *testing.T, nic *via.NIC) {
 	}
 }
 
-// TestWriterKilled: a peer that is killed at any time leaves memory that can be taken back soon,
-// and stays as it is then.
+// TestWriterKilled: a peer that is killed at any time within writes, or reads, leaves memory that can be taken
+// back soon, and stays as it is then.
 func TestWriterKilled(t *testing.T) {
-	if path := os.Getenv(writerChild); path != "" {
-		writeForEver(t, conform.OpenNIC(t, "emu:?share=write&wire=shm:"+path, via.Options{}))
-		return
+	for _, child := range []string{writerChild, readerChild} {
+		if path := os.Getenv(child); path != "" {
+			operateForEver(t, conform.OpenNIC(t, "emu:?share=write&wire=shm:"+path, via.Options{}), child == readerChild)
+			return
+		}
 	}
-	rounds := 12
-	if testing.Short() {
-		rounds = 2
+	rounds := 50
+	if soak.Wanted() {
+		rounds = 300
 	}
 	random := rand.New(rand.NewPCG(3, 1))
-	for range rounds {
-		killWriter(t, time.Duration(random.IntN(3000))*time.Microsecond)
+	for i := range rounds {
+		killPeer(t, []string{writerChild, readerChild}[i%2], time.Duration(random.IntN(3000))*time.Microsecond)
 	}
 }
 
-// killWriter has a process write to memory of this one, and kills it after some time.
-func killWriter(t *testing.T, after time.Duration) {
+// killPeer has a process write to memory of this one, or read it, and kills it after some time.
+func killPeer(t *testing.T, child string, after time.Duration) {
 	o := both
 	o.Path, o.Role = filepath.Join(t.TempDir(), "wire"), wire.SHMListen
 	s := newSharer(t, o, func(o *emulator.Options) { o.MAC = [6]byte{2, 0, 0, 0, 0, 0x2a} })
@@ -74,18 +85,18 @@ func killWriter(t *testing.T, after time.Duration) {
 	conform.OK(t, err)
 	ctx := conform.Context(t)
 	cmd := exec.CommandContext(ctx, self, "-test.run=^TestWriterKilled$", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), writerChild+"="+o.Path)
+	cmd.Env = append(os.Environ(), child+"="+o.Path)
 	conform.OK(t, cmd.Start())
 	defer func() { _ = cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
 
-	rights := via.MemoryAttributes{RDMAWrite: true}
+	rights := via.MemoryAttributes{RDMAWrite: true, RDMARead: true}
 	whole, err := s.nic.Alloc(ctx, writtenSize, rights)
 	conform.OK(t, err)
 	target, err := s.nic.Register(ctx, whole.Bytes(), rights)
 	conform.OK(t, err)
 	e := conform.NewEnd(t, s.nic, conform.Setup{Memory: 4096,
-		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize, RDMAWrite: true}})
+		Attributes: via.VIAttributes{Reliability: via.ReliableDelivery, MaxTransfer: writtenSize, RDMAWrite: true, RDMARead: true}})
 	c, err := s.nic.ConnectWait(ctx, "written")
 	conform.OK(t, err)
 	_, err = c.Accept(ctx, e.VI)
@@ -106,7 +117,7 @@ func killWriter(t *testing.T, after time.Duration) {
 		before := received()
 		fill(b, 1)
 		time.Sleep(time.Millisecond)
-		if b[100] == 0 && received() == before { // the writer's memory is zero, and this end is not polled here
+		if (child == readerChild || b[100] == 0) && received() == before { // the writer's memory is zero, and this end is not polled here
 			break
 		}
 		if time.Now().After(end) {

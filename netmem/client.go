@@ -125,7 +125,7 @@ func (c *Client) start(ctx context.Context) error {
 	if c.options.Part >= c.page {
 		c.options.Part = 0
 	}
-	m, err := c.pool.fabric.alloc(ctx, frames*c.page)
+	m, err := c.pool.fabric.alloc(ctx, frames*c.page, via.MemoryAttributes{})
 	if err != nil {
 		return &Error{Op: fmt.Sprintf("allocate a cache of %d bytes", c.options.Cache), Err: err}
 	}

@@ -124,7 +124,7 @@ func (w directWitness) Swap(ctx context.Context, _ *via.NIC, to Record, first bo
 // page is memory for a page that is full of b.
 func (d *direct) page(t *testing.T, b byte) ring.Frame {
 	t.Helper()
-	m, err := d.alloc(t.Context(), MinPage)
+	m, err := d.alloc(t.Context(), MinPage, via.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +179,9 @@ func (c *directConn) call(_ context.Context, request []byte, send, into ring.Fra
 	return r.answer, nil
 }
 
+func (c *directConn) reader(context.Context, time.Duration) (reader, error) {
+	return nil, via.ErrNoMatch
+}
 func (c *directConn) close() {}
 
 type directReply struct {

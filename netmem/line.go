@@ -29,8 +29,11 @@ type line struct {
 	// incomplete: the server would not adopt a record in which it is a member.
 	incomplete atomic.Bool
 	// plain: the server is older than the cooperative cache, and knows nothing of it.
-	plain    atomic.Bool
+	plain atomic.Bool
+	// window reads the server's memory; nil: the client does not.
+	window   atomic.Pointer[window]
 	once     sync.Once
+	ended    atomic.Bool
 	why      error         // it has ended; guarded by the link
 	timeout  time.Duration // of each call
 	contexts sync.Pool
@@ -222,14 +225,17 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 
 // close ends the line. When it returns nothing lands in any frame any more.
 func (l *line) close() {
+	l.ended.Store(true)
+	l.dropWindow(l.window.Load())
 	l.once.Do(l.conn.close)
 }
 
 // onNIC is the fabric that a NIC is.
 type onNIC struct{ *via.NIC }
 
-func (n onNIC) alloc(ctx context.Context, bytes int) (*via.Memory, error) {
-	return n.Alloc(ctx, bytes, via.MemoryAttributes{})
+func (n onNIC) alloc(ctx context.Context, bytes int, a via.MemoryAttributes) (*via.Memory, error) {
+	a.RDMARead = a.RDMARead && n.Query().RDMARead != 0
+	return n.Alloc(ctx, bytes, a)
 }
 
 func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
@@ -243,11 +249,13 @@ func (n onNIC) dial(ctx context.Context, to via.Address, depth int) (conn, error
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &ringConn{r, caller}, nil
+	return &ringConn{n.NIC, to, r, caller}, nil
 }
 
 // ringConn is a connection by a ring.
 type ringConn struct {
+	nic    *via.NIC
+	to     via.Address
 	ring   *ring.Ring
 	caller *ring.Caller
 }

@@ -96,6 +96,7 @@ const (
 // it has, until ctx ends.
 func (k *link) keep(ctx context.Context) {
 	wait := firstRetry
+	var opens opening
 	for {
 		next, wake := heartbeat, k.wake
 		if l := k.now.Load(); l == nil {
@@ -115,6 +116,9 @@ func (k *link) keep(ctx context.Context) {
 				k.down(l, err)
 				next = firstRetry
 			}
+		}
+		if l := k.now.Load(); l != nil {
+			opens.try(ctx, l)
 		}
 		k.pool.attend()
 		timer := time.NewTimer(next)

@@ -79,7 +79,8 @@ type network struct {
 	over    chan struct{} // the schedule is
 	changes changes       // a cut, or how a process is
 	running sync.WaitGroup
-	slow    int // of a thousand messages, so many take long
+	slow    int  // of a thousand messages, so many take long
+	reads   bool // clients read the memory of servers
 	trace   func(format string, a ...any)
 
 	mu     sync.Mutex
@@ -88,7 +89,9 @@ type network struct {
 }
 
 func newNetwork(l *lender, seed uint64) *network {
-	return &network{lender: l, seed: seed, cut: map[[2]string]int{}, serves: map[string]*process{}, trace: func(string, ...any) {}}
+	n := &network{lender: l, seed: seed, cut: map[[2]string]int{}, serves: map[string]*process{}, trace: func(string, ...any) {}}
+	n.reads = n.random("reads").IntN(3) > 0
+	return n
 }
 
 // process is one run of a client or server of the model.
@@ -100,6 +103,7 @@ type process struct {
 	dials   map[string]int // by node
 	stopped int            // how often; it is less than 0 once all is well
 	dead    bool
+	died    time.Time
 	alive   context.Context // ends when it is killed
 	die     func()
 	// doomed: it is killed when it is about to send a write with this condition.
@@ -173,7 +177,7 @@ func (p *process) gate() error {
 }
 
 func (p *process) kill() {
-	p.set(func() { p.dead = true })
+	p.set(func() { p.dead, p.died = true, time.Now() })
 	p.die()
 }
 
@@ -191,8 +195,10 @@ func (n *network) latency(r *rand.Rand) time.Duration {
 func addressOf(node string) via.Address { return via.Address{Discriminator: node} }
 
 // fabric of a process.
-func (p *process) alloc(_ context.Context, bytes int) (*via.Memory, error) { return p.take(bytes), nil }
-func (p *process) free(m *via.Memory) error                                { p.giveBack(m); return nil }
+func (p *process) alloc(_ context.Context, bytes int, _ via.MemoryAttributes) (*via.Memory, error) {
+	return p.take(bytes), nil
+}
+func (p *process) free(m *via.Memory) error { p.giveBack(m); return nil }
 
 // dial tries until ctx ends, as ring.Dial does.
 func (p *process) dial(ctx context.Context, to via.Address, _ int) (conn, error) {
@@ -352,6 +358,72 @@ func (p *process) doom(request []byte, server string) error {
 	}
 	return errKilled
 }
+
+// reader reads the memory of the server, in the schedules that do. The wire knows late that the server has
+// died. What cuts it off does not keep its memory from being read, nor does a server that is stopped.
+func (c *modelConn) reader(ctx context.Context, _ time.Duration) (reader, error) {
+	if !c.client.reads {
+		return nil, via.ErrNoMatch
+	}
+	r := c.client.random(c.name + " reader")
+	if !c.client.sleep(ctx.Done(), 2*c.client.latency(r)) {
+		return nil, fmt.Errorf("%w: %w", via.ErrTimeout, context.Cause(ctx))
+	}
+	return &modelReader{c, r}, c.client.gate()
+}
+
+type modelReader struct {
+	*modelConn
+	r *rand.Rand
+}
+
+// noticed is how late a client may learn that a server has died whose memory it reads.
+const noticed = 5 * time.Millisecond
+
+func (m *modelReader) read(ctx context.Context, _ uint32, address uint64, into ring.Frame, table uint64, place *[protocol.PlaceSize]byte) (bool, error) {
+	if address != 0 {
+		for i := range 2 { // another write may come between
+			half := into.Length / 2
+			if err := m.copy(ctx, into.Bytes()[i*half:][:half], address+uint64(i*half)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, m.copy(ctx, place[:], table)
+}
+
+// copy copies at some moment.
+func (m *modelReader) copy(ctx context.Context, to []byte, from uint64) error {
+	p := m.client
+	if !p.sleep(ctx.Done(), time.Duration(m.r.Int64N([]int64{1e3, 3e5}[m.r.IntN(2)]))) {
+		return errOver
+	}
+	if err := p.gate(); err != nil {
+		return err
+	}
+	w := m.server.server.storage.window()
+	memory := memoryOf(m.server.server.storage)
+	p.mu.Lock()
+	gone := m.server.dead && time.Since(m.server.died) > noticed
+	p.mu.Unlock()
+	if gone {
+		return ring.ErrPeerGone
+	}
+	copy(to, memory.Bytes()[from-w.Frames:])
+	return nil
+}
+
+func memoryOf(s storage) *via.Memory {
+	switch s := s.(type) {
+	case *disk:
+		return s.memory
+	case *memoryStorage:
+		return s.memory
+	}
+	panic("a storage of another kind")
+}
+
+func (m *modelReader) close() {}
 
 func (c *modelConn) close() {
 	if c.client.gate() == nil {

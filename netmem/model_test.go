@@ -59,13 +59,17 @@ func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
 		sum.add(&s.counts)
 	}
 	t.Logf("%+v", sum)
+	if *schedules == 0 && sum.Direct == 0 {
+		t.Error("no page was read out of a server's memory")
+	}
 }
 
 // modelCounts are what happened.
-type modelCounts struct{ Reads, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins, Moves int64 }
+type modelCounts struct{ Reads, Direct, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins, Moves int64 }
 
 func (c *modelCounts) add(o *modelCounts) {
 	c.Reads += o.Reads
+	c.Direct += o.Direct
 	c.Writes += o.Writes
 	c.Failed += o.Failed
 	c.Conflicts += o.Conflicts
@@ -324,6 +328,7 @@ func (s *schedule) live(n *modelClient) {
 				workers.Go(func() { w.work(left) })
 			}
 			workers.Wait()
+			atomic.AddInt64(&s.counts.Direct, int64(c.pool.counters.direct.Load()))
 			s.running.Go(func() { _ = c.Close() }) // a client that was killed does nothing more
 		}
 		s.mu.Lock()

@@ -50,7 +50,7 @@ type pool struct {
 }
 
 type poolCounters struct {
-	fetches, begun, writes, failures, failovers, repaired atomic.Uint64
+	fetches, direct, begun, writes, failures, failovers, repaired atomic.Uint64
 }
 
 // openPool connects with servers, and fills in the defaults of o.
@@ -218,7 +218,7 @@ func (p *pool) create(ctx context.Context, lines []*line) error {
 // start begins to look after the servers.
 func (p *pool) start() error {
 	n := len(p.links)
-	m, err := p.fabric.alloc(p.ctx, n*p.page)
+	m, err := p.fabric.alloc(p.ctx, n*p.page, via.MemoryAttributes{})
 	if err != nil {
 		return err
 	}

@@ -123,8 +123,12 @@ func (p *pool) bring(ctx context.Context, v *view, page uint64, r protocol.Reply
 
 // fetchFrom fetches from one server.
 func (p *pool) fetchFrom(ctx context.Context, v *view, k *link, l *line, page uint64, offset int, into ring.Frame, find *lookup) (r protocol.Reply, err error) {
+	var direct bool
 	if find != nil {
 		r, err = l.find(ctx, v.Epoch, page, into, find)
+	} else if r, direct = l.readPage(ctx, v.Epoch, page, offset, into, p.page); direct {
+		p.counters.direct.Add(1)
+		return r, nil
 	} else {
 		r, err = l.fetch(ctx, v.Epoch, page, offset, into)
 	}

@@ -77,6 +77,7 @@ type Server struct {
 	running     sync.WaitGroup
 	closed      atomic.Bool
 	counters    serverCounters
+	readers     atomic.Int64 // clients that may read the memory
 	directory   directory
 	// host, if it is not nil, has the pages that this server is for: those of others in a client's cache.
 	host *lodging
@@ -168,6 +169,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	}
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
+	s.running.Go(func() { s.admitReaders(nic) })
 	return s, nil
 }
 
@@ -190,7 +192,27 @@ func newServer(ctx context.Context, f fabric, lent storage, o ServerOptions) (*S
 // Fence has the server refuse pages once lost is closed: via.Publication.Lost of the name under which
 // clients find it. Others go on without it then. It keeps what it has, and answers again when Fence is
 // called for another publication.
-func (s *Server) Fence(lost <-chan struct{}) { s.lease.Store(&lost) }
+func (s *Server) Fence(lost <-chan struct{}) {
+	if s.closed.Load() {
+		return
+	}
+	s.lease.Store(&lost)
+	s.withhold()
+	s.running.Go(func() {
+		select {
+		case <-lost:
+			s.withhold()
+		case <-s.ctx.Done():
+		}
+	})
+}
+
+// withhold has those who read the memory find no page while the server must not answer.
+func (s *Server) withhold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.storage.withhold(s.fenced())
+}
 
 // fenced says that the server must not answer.
 func (s *Server) fenced() bool {

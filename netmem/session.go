@@ -119,7 +119,7 @@ func (x *session) handle(b, payload []byte, q replier) {
 		return
 	}
 	switch request.Operation {
-	case protocol.Fetch, protocol.Write, protocol.Find, protocol.Get, protocol.Put, protocol.Ages:
+	case protocol.Fetch, protocol.Write, protocol.Find, protocol.Get, protocol.Put, protocol.Ages, protocol.Direct:
 		x.asked.Add(1)
 	}
 	if h := x.server.host; h != nil {
@@ -148,6 +148,8 @@ func (x *session) handle(b, payload []byte, q replier) {
 		x.find(q, request, r)
 	case protocol.Move:
 		x.move(q, request, r)
+	case protocol.Direct:
+		x.window(q, r)
 	case protocol.Stat:
 		x.stat(q, r)
 	default:
@@ -177,6 +179,15 @@ func (x *session) stat(q replier, r *protocol.Reply) {
 	c := x.server.Stats()
 	c.Encode(x.buffer[:])
 	x.answer(q, r, protocol.StatSize, nil)
+}
+
+func (x *session) window(q replier, r *protocol.Reply) {
+	if w := x.server.storage.window(); w != nil {
+		w.Encode(x.buffer[:])
+	} else {
+		r.Result = protocol.BadOperation
+	}
+	x.answer(q, r, protocol.WindowSize, nil)
 }
 
 func (x *session) describe(q replier, r *protocol.Reply) {

@@ -118,7 +118,7 @@ type stampRooms struct {
 }
 
 func newStampRooms(ctx context.Context, f fabric, page int) (*stampRooms, error) {
-	m, err := f.alloc(ctx, stampFrames*page)
+	m, err := f.alloc(ctx, stampFrames*page, via.MemoryAttributes{})
 	if err != nil {
 		return nil, err
 	}

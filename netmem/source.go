@@ -40,7 +40,7 @@ func (s *poolSource) Alloc(bytes int) ([]byte, error) {
 	if s.memory != nil {
 		return nil, &Error{Op: "allocate", Err: errors.New("there is memory already")}
 	}
-	m, err := s.pool.fabric.alloc(context.Background(), bytes)
+	m, err := s.pool.fabric.alloc(context.Background(), bytes, via.MemoryAttributes{})
 	if err != nil {
 		return nil, &Error{Op: "allocate memory for pages", Err: err}
 	}

@@ -15,6 +15,7 @@ type Stats struct {
 	WrittenBack uint64 `json:"written_back" help:"Pages that were written to the servers." unit:"pages"`
 	Conflicts   uint64 `json:"conflicts" help:"Pages that another client had written first." unit:"pages"`
 	Fetches     uint64 `json:"fetches" help:"Fetches from servers that succeeded." unit:"fetches"`
+	Direct      uint64 `json:"direct" help:"Of these, fetches that copied the page out of the server's memory." unit:"fetches"`
 	Writes      uint64 `json:"writes" help:"Writes to servers that succeeded." unit:"writes"`
 	Failures    uint64 `json:"failures" help:"Connections with servers that broke." unit:"connections"`
 	Failovers   uint64 `json:"failovers" help:"Calls of servers that failed." unit:"calls"`
@@ -77,7 +78,7 @@ func (c *Client) Stats() Stats {
 		c.cooperation.stats(&s)
 	}
 	n := &c.pool.counters
-	s.Fetches, s.Writes, s.Failures = n.fetches.Load(), n.writes.Load(), n.failures.Load()
+	s.Fetches, s.Direct, s.Writes, s.Failures = n.fetches.Load(), n.direct.Load(), n.writes.Load(), n.failures.Load()
 	s.Failovers, s.Repaired = n.failovers.Load(), n.repaired.Load()
 	v := c.pool.view.Load()
 	for _, k := range c.pool.links {

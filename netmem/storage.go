@@ -22,6 +22,10 @@ type storage interface {
 	// save keeps the record of the pool, and what the server is in it. What is lent from a file
 	// finds them after a restart.
 	save(m membership) error
+	// window says where clients that can read the server's memory find pages; nil: nowhere.
+	window() *protocol.Window
+	// withhold has them find none, or find them again.
+	withhold(bool)
 	// stored is how many bytes of pages there are.
 	stored() uint64
 	close() error

@@ -34,7 +34,7 @@ func newFileStorage(ctx context.Context, from fabric, file *os.File, page int, p
 	if err != nil {
 		return nil, err
 	}
-	m, err := from.alloc(ctx, fileFrames*page)
+	m, err := from.alloc(ctx, fileFrames*page, via.MemoryAttributes{})
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -124,6 +124,10 @@ func (s *fileStorage) save(m membership) error {
 	s.file.base, s.file.joins, s.file.joining = after.base, after.joins, after.joining
 	return nil
 }
+
+// window is none: pages are in a file.
+func (s *fileStorage) window() *protocol.Window { return nil }
+func (s *fileStorage) withhold(bool)            {}
 
 // stored is the size of what is lent.
 func (s *fileStorage) stored() uint64 { return s.file.count * uint64(s.page) }

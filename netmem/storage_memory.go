@@ -20,8 +20,12 @@ type memoryStorage struct {
 	memory *via.Memory
 	page   int
 
+	table placeTable // behind the frames
+
 	mu sync.Mutex
 	stamps
+	epoch  uint64   // by which pages are given out to those who read the memory; 0: they are not
+	fenced bool     // they are not, whatever the epoch
 	frames []uint32 // of each page: its frame, none if it has not been written
 	lent   []int32  // of each frame: loans; plus dropped when it is nobody's page any more
 	free   []uint32
@@ -37,11 +41,15 @@ const dropped = 1 << 30
 
 func newMemoryStorage(ctx context.Context, f fabric, page int, pages, capacity uint64) (*memoryStorage, error) {
 	frames := int(capacity) + spareFrames + 1
-	m, err := f.alloc(ctx, frames*page)
+	table := int(pages) * protocol.PlaceSize
+	if table > frames*page/8 {
+		table = 0 // it would be large beside what is lent
+	}
+	m, err := f.alloc(ctx, frames*page+table, via.MemoryAttributes{RDMARead: true})
 	if err != nil {
 		return nil, err
 	}
-	s := &memoryStorage{fabric: f, memory: m, page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
+	s := &memoryStorage{fabric: f, memory: m, table: placesAt(m.Bytes()[frames*page:]), page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
 	s.pages = make([]stamp, pages)
 	for f := frames - 1; f > zeros; f-- {
 		s.free = append(s.free, uint32(f))
@@ -113,6 +121,7 @@ func (s *memoryStorage) put(q *protocol.Request, f uint32) (uint32, protocol.Res
 		s.used++
 	}
 	s.frames[q.Page], s.pages[q.Page] = f, next
+	s.show(q.Page)
 	return old, protocol.OK
 }
 
@@ -139,7 +148,47 @@ func (s *memoryStorage) save(m membership) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.become(&m)
+	s.epoch = 0
+	if m.state() == protocol.Member && m.Epoch <= protocol.MaxPlaceEpoch {
+		s.epoch = m.Epoch
+	}
+	s.showAll()
 	return nil
+}
+
+func (s *memoryStorage) withhold(fenced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fenced = fenced
+	s.showAll()
+}
+
+// show tells those who read the memory where a page is. mu is held, so that the frame that the page had
+// is written to only later.
+func (s *memoryStorage) show(page uint64) {
+	if len(s.table) == 0 {
+		return
+	}
+	p := s.pages[page]
+	to := protocol.Place{Frame: s.frames[page], Version: s.version(p), Client: p.client, Epoch: s.epoch, Flags: s.flags(p)}
+	if s.fenced {
+		to.Epoch = 0
+	}
+	s.table.store(page, &to)
+}
+
+func (s *memoryStorage) showAll() {
+	for page := range s.pages {
+		s.show(uint64(page))
+	}
+}
+
+func (s *memoryStorage) window() *protocol.Window {
+	if len(s.table) == 0 {
+		return nil
+	}
+	at := s.memory.Address()
+	return &protocol.Window{Handle: s.memory.Handle(), Frames: at, Table: at + uint64(s.memory.Size()-len(s.table)*protocol.PlaceSize)}
 }
 
 func (s *memoryStorage) stored() uint64 {

@@ -41,11 +41,13 @@ const (
 	Get  Operation = 10 // a page that a host has; the reply has it as payload
 	Put  Operation = 11 // the payload is a page for a host to keep
 	Ages Operation = 12 // how old a host's frames are
+
+	Direct Operation = 13 // where a client that can read the server's memory finds pages
 )
 
 var operations = [...]string{
 	Describe: "describe", Fetch: "fetch", Write: "write", Adopt: "adopt", Stat: "stat", Stamps: "stamps", Witness: "witness",
-	Find: "find", Move: "move", Get: "get", Put: "put", Ages: "ages",
+	Find: "find", Move: "move", Get: "get", Put: "put", Ages: "ages", Direct: "direct",
 }
 
 func (o Operation) String() string {

@@ -192,7 +192,7 @@ func TestDocument(t *testing.T) {
 	}
 	ours := map[string]int{
 		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "adopt": int(Adopt), "stat": int(Stat), "stamps": int(Stamps), "witness": int(Witness),
-		"find": int(Find), "move": int(Move), "get": int(Get), "put": int(Put), "ages": int(Ages), "found": FoundSize, "summary": SummarySize, "Held": Held, "Left": Left, "NotHeld": int(NotHeld),
+		"find": int(Find), "move": int(Move), "get": int(Get), "put": int(Put), "ages": int(Ages), "found": FoundSize, "summary": SummarySize, "Held": Held, "Left": Left, "NotHeld": int(NotHeld), "direct": int(Direct), "window": WindowSize, "place": PlaceSize,
 		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Exactly": int(Exactly), "Unwritten": Unwritten, "Fresh": Fresh, "Damaged": Damaged,
 		"member": int(Member), "joining": int(Joining), "out": int(Out), "vacant": int(Vacant), "record": RecordSize, "stamp": StampSize,
 		"request": RequestSize, "reply": ReplySize, "description": DescribeSize, "counters": StatSize,

@@ -1,0 +1,77 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Sizes in bytes of the reply to Direct, and of an entry of the table that it names.
+const (
+	WindowSize = ReplySize + 24
+	PlaceSize  = 32
+)
+
+// DirectSuffix follows a server's name in the name at which clients connect to read its memory.
+const DirectSuffix = ".direct"
+
+// Window says where the memory is in which a server has its pages. It follows the Reply to Direct.
+type Window struct {
+	// Handle of the registration that has both; 0: the server has no such memory.
+	Handle uint32
+	// Frames is the address of frame 0. Each has the size of a page. Table is the address of the
+	// Place of page 0. Both are addresses of the registration.
+	Frames, Table uint64
+}
+
+// Encode writes it behind a Reply, up to WindowSize bytes of b.
+func (w *Window) Encode(b []byte) {
+	_ = b[:WindowSize]
+	le := binary.LittleEndian
+	le.PutUint32(b[ReplySize:], w.Handle)
+	le.PutUint32(b[ReplySize+4:], 0)
+	le.PutUint64(b[ReplySize+8:], w.Frames)
+	le.PutUint64(b[ReplySize+16:], w.Table)
+}
+
+// ParseWindow reads it. Errors are *FormatError.
+func ParseWindow(b []byte) (Window, error) {
+	if len(b) < WindowSize {
+		return Window{}, &FormatError{"length of the window", uint64(len(b)), fmt.Sprintf("at least %d", WindowSize)}
+	}
+	le := binary.LittleEndian
+	w := Window{Handle: le.Uint32(b[ReplySize:]), Frames: le.Uint64(b[ReplySize+8:]), Table: le.Uint64(b[ReplySize+16:])}
+	if w.Handle == 0 {
+		return Window{}, &FormatError{"handle of the window", 0, "that of a registration"}
+	}
+	return w, nil
+}
+
+// Place says which frame has a page, and what the reply to a fetch would say of the page.
+type Place struct {
+	// Sequence grows by two with each change of the place. It is odd while that goes on.
+	Sequence uint32
+	Frame    uint32
+	// Version and Client are those of a Reply.
+	Version, Client uint64
+	// Epoch of the record by which the server gives the page out, 0 to MaxPlaceEpoch; 0: it gives out none.
+	Epoch uint64
+	// Flags of a Reply, 4 bits.
+	Flags uint32
+}
+
+// MaxPlaceEpoch is the largest epoch that a Place has room for.
+const MaxPlaceEpoch = 1<<60 - 1
+
+// Words are the place as the table has it: the first one is written last.
+func (p *Place) Words() [PlaceSize / 8]uint64 {
+	return [...]uint64{uint64(p.Frame)<<32 | uint64(p.Sequence), p.Version, p.Client, p.Epoch<<4 | uint64(p.Flags&15)}
+}
+
+// ParsePlace reads a place that was copied out of a table. It reports false if the server was changing it.
+func ParsePlace(b *[PlaceSize]byte) (Place, bool) {
+	le := binary.LittleEndian
+	p := Place{Sequence: le.Uint32(b[:]), Frame: le.Uint32(b[4:]), Version: le.Uint64(b[8:]), Client: le.Uint64(b[16:])}
+	last := le.Uint64(b[24:])
+	p.Epoch, p.Flags = last>>4, uint32(last&15)
+	return p, p.Sequence&1 == 0
+}

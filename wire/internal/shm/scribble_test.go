@@ -1,0 +1,47 @@
+package shm_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+)
+
+// TestScribbled is FuzzRings with many random operations, most of which write to words and slots, while the port
+// sends and receives: 20,000, a million in a long run.
+func TestScribbled(t *testing.T) {
+	checkLeaks(t)
+	sessions := 40
+	if soak.Wanted() {
+		sessions = 2000
+	}
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1})
+	random := rand.New(rand.NewPCG(31, 500))
+	for range sessions {
+		var data []byte
+		for range 500 {
+			switch op := byte(random.IntN(3 * opCount)); {
+			case op >= opCount:
+				at := random.Uint32()
+				if random.IntN(2) == 0 {
+					at %= 4096 + 64*128 // the words, and the first slots
+				}
+				data = append(data, opPoke)
+				data = binary.LittleEndian.AppendUint32(data, at)
+				data = binary.LittleEndian.AppendUint64(data, random.Uint64()>>random.IntN(64))
+			case op == opPut:
+				data = binary.LittleEndian.AppendUint64(data, random.Uint64()<<8|opPut)
+			case op == opFreed:
+				data = binary.LittleEndian.AppendUint32(append(data, op), random.Uint32()>>random.IntN(32))
+			case op == opSend || op == opPublish:
+				data = binary.LittleEndian.AppendUint16(append(data, op), uint16(random.IntN(shm.DefaultMTU)))
+			default:
+				data = append(data, op)
+			}
+		}
+		play(t, p, path, data, []uint64{flagCredits, flagCredits | flagSlots}[random.IntN(2)])
+	}
+}
