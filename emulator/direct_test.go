@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/engine"
@@ -388,8 +389,11 @@ func TestDirectScribbled(t *testing.T) {
 	const size = 4096
 	r := newRemote(t, x, y, size)
 	r.waitDirect(t, true)
-	rounds := 200_000
-	if testing.Short() {
+	rounds := 50_000
+	switch {
+	case soak.Wanted():
+		rounds = 1_000_000
+	case testing.Short():
 		rounds = 10_000
 	}
 	table, good := y.port.Table(), datasheet.DirectRegion{}
