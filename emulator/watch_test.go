@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -29,7 +30,7 @@ func knock(t *testing.T, d vfio.Device) {
 		t.Fatal(err)
 	}
 	defer nic.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20e6)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	to := via.Address{MAC: datasheet.MAC{2, 0, 0, 0, 0, 9}, Discriminator: "nobody"}
 	if c, err := via.Dial(ctx, nic, to.String(), via.ConnOptions{}); err == nil {

@@ -36,7 +36,7 @@ var (
 func TestModel(t *testing.T) { runModel(t, newSchedule) }
 
 func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
-	n, end := uint64(60), time.Now().Add(4*time.Second)
+	n, end := uint64(30), time.Now().Add(2*time.Second)
 	if soak.Wanted() {
 		n, end = 1000, end.Add(time.Hour)
 	}

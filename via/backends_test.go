@@ -107,7 +107,7 @@ func (w when) skip() bool {
 }
 
 // part returns what this run takes of a suite over the i-th back end. An ordinary run takes all of it
-// where whole is true, and elsewhere a sixth, which differs from one back end to the next. The soak takes the rest.
+// where whole is true, and elsewhere a tenth, which differs from one back end to the next. The soak takes the rest.
 func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	switch {
 	case w == inSoak && soak.Wanted():
@@ -117,7 +117,7 @@ func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	case whole:
 		return s
 	}
-	return sample(s, i, 6)
+	return sample(s, i, 10)
 }
 
 // sample returns the part of all that an ordinary run takes for the i-th of several subjects: each n-th

@@ -182,7 +182,6 @@ func awaitStream(t *testing.T, p *process) {
 // TestChannelStreamInterrupted: Ctrl-C ends a stream with its totals and a capture: well if it
 // has no other end, and else with the signal's code.
 func TestChannelStreamInterrupted(t *testing.T) {
-	t.Parallel()
 	needsProgram(t)
 	near, far := udpPair(t, "")
 	listen := channelListener(t, near)
@@ -210,7 +209,6 @@ func TestChannelStreamInterrupted(t *testing.T) {
 // TestChannelListenerDies: who streams to a listener that is killed learns of it, with the code
 // that says so.
 func TestChannelListenerDies(t *testing.T) {
-	t.Parallel()
 	needsProgram(t)
 	for name, wires := range map[string]func() (string, string){
 		"udp": func() (string, string) { return udpPair(t, "") },
@@ -238,7 +236,6 @@ func TestChannelListenerDies(t *testing.T) {
 // TestChannelListenerDiesUnderPing: a ping to a listener that is killed ends in time, with the
 // code that says so, and with what was measured.
 func TestChannelListenerDiesUnderPing(t *testing.T) {
-	t.Parallel()
 	needsProgram(t)
 	near, far := udpPair(t, "")
 	listen := channelListener(t, near)

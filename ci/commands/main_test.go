@@ -48,8 +48,10 @@ func run(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
+// needsProgram comes first in each test of the built programs. These wait more than they compute, and run beside each other.
 func needsProgram(t *testing.T) {
 	t.Helper()
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the built program: not with -short")
 	}

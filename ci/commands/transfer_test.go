@@ -48,7 +48,6 @@ func TestSendAndReceive(t *testing.T) {
 // TestReceiverDies kills the receiver in the middle of a file: the sender ends
 // with an error that says so.
 func TestReceiverDies(t *testing.T) {
-	t.Parallel()
 	needsProgram(t)
 	receiver, sender := udpPair(t, "")
 	output := filepath.Join(t.TempDir(), "out.bin")
@@ -74,7 +73,6 @@ func TestReceiverDies(t *testing.T) {
 // TestSenderDies kills the sender in the middle of a file: the receiver ends
 // with an error, and leaves nothing behind.
 func TestSenderDies(t *testing.T) {
-	t.Parallel()
 	needsProgram(t)
 	receiver, sender := udpPair(t, "")
 	output := filepath.Join(t.TempDir(), "out.bin")

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
@@ -16,15 +17,17 @@ import (
 // programs is the environment variable that says how many programs a test compares.
 const programs = "TRAPEZE_CHECKER_PROGRAMS"
 
-// checks sets how many programs rapid.Check draws in this test. With -short it draws a
-// fifth of them.
+// checks sets how many programs rapid.Check draws in this test's soak. Otherwise it draws a quarter of
+// them, and a tenth with -short.
 func checks(t *testing.T, n int) {
 	t.Helper()
-	if v, err := strconv.Atoi(os.Getenv(programs)); err == nil {
+	switch v, err := strconv.Atoi(os.Getenv(programs)); {
+	case err == nil:
 		n = v
-	}
-	if testing.Short() {
+	case testing.Short():
 		n /= 10
+	case !soak.Wanted():
+		n /= 4
 	}
 	set := func(name, value string) {
 		before := flag.Lookup(name).Value.String()

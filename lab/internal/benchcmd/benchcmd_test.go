@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	// Make "emu:" addresses known.
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
@@ -164,8 +165,11 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
-// TestBreakdownEager: the steps stand beside those without eager memory.
+// TestBreakdownEager: the steps stand beside those without eager memory. It runs where TestBreakdown does not.
 func TestBreakdownEager(t *testing.T) {
+	if !testing.Short() && !soak.Wanted() {
+		t.Skip("measures twice what TestBreakdown measures: .ci/run soak has it")
+	}
 	table, object := both(t, "bench", "breakdown", "--eager", "--duration", "20ms")
 	mention(t, table, "eager", "ordinary", "fetch", "whole")
 	need(t, object["ordinary"], "bytes", "steps", "sum_ns", "whole_ns", "remainder_ns", "border_ns", "limits")
