@@ -33,19 +33,8 @@ type Bridge struct {
 }
 
 type rawBridge struct {
-	Clock    *string `toml:"clock"`
-	Width    *string `toml:"width"`
-	Idle     *int64  `toml:"idle"`
-	Address  *int64  `toml:"address"`
-	Wait     *int64  `toml:"wait"`
-	First    *string `toml:"first"`
-	Queue    *int64  `toml:"queue"`
-	Merge    *string `toml:"merge"`
-	Posted   *int64  `toml:"posted"`
-	Load     *string `toml:"load"`
-	Prefetch *int64  `toml:"prefetch"`
-	Burst    *string `toml:"burst"`
-	Start    *string `toml:"start"`
+	Clock, Width, First, Merge, Load, Burst, Start *string
+	Idle, Address, Wait, Queue, Posted, Prefetch   *int64
 }
 
 var bridges = library{bridged, "bridged"}

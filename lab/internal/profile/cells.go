@@ -27,23 +27,15 @@ type Cells struct {
 
 // rawCells is the file of such a platform.
 type rawCells struct {
-	Summary string  `toml:"summary"`
-	Base    *string `toml:"base"`
-	Clock   struct {
-		Period *string `toml:"period"`
-	} `toml:"clock"`
-	NIC struct {
-		Send    *int64  `toml:"send"`
-		Receive *int64  `toml:"receive"`
-		Cell    *string `toml:"cell"`
-	} `toml:"nic"`
-	Path struct {
-		Latency *string `toml:"latency"`
-	} `toml:"path"`
-	Host struct {
-		Store      *string `toml:"store"`
-		Turnaround *string `toml:"turnaround"`
-	} `toml:"host"`
+	Summary string
+	Base    *string
+	Clock   struct{ Period *string }
+	NIC     struct {
+		Send, Receive *int64
+		Cell          *string
+	}
+	Path struct{ Latency *string }
+	Host struct{ Store, Turnaround *string }
 }
 
 // cellKeys hold what such a file may say.

@@ -26,60 +26,32 @@ var (
 	ErrBase       = errors.New("bad base")
 )
 
+// The raw types have a file as it is: a key is the field's name, in small letters.
+
 type rawBus struct {
-	Duplex        *string `toml:"duplex"`
-	Read          *string `toml:"read"`
-	Write         *string `toml:"write"`
-	Overhead      *string `toml:"overhead"`
-	ReadOverhead  *string `toml:"read_overhead"`
-	WriteOverhead *string `toml:"write_overhead"`
+	Duplex, Read, Write, Overhead *string
+	ReadOverhead                  *string `toml:"read_overhead"`
+	WriteOverhead                 *string `toml:"write_overhead"`
 }
 
 // text returns what a table says under a key.
 func (b *rawBus) text(key string) *string {
-	switch key {
-	case "duplex":
-		return b.Duplex
-	case "read":
-		return b.Read
-	case "write":
-		return b.Write
-	case "overhead":
-		return b.Overhead
-	case "read_overhead":
-		return b.ReadOverhead
-	}
-	return b.WriteOverhead
-}
-
-type rawNode struct {
-	Bus rawBus `toml:"bus"`
+	return map[string]*string{"duplex": b.Duplex, "read": b.Read, "write": b.Write, "overhead": b.Overhead,
+		"read_overhead": b.ReadOverhead, "write_overhead": b.WriteOverhead}[key]
 }
 
 type raw struct {
-	Summary  *string `toml:"summary"`
-	Base     *string `toml:"base"`
-	Bus      rawBus  `toml:"bus"`
-	Sender   rawNode `toml:"sender"`
-	Receiver rawNode `toml:"receiver"`
-	Host     struct {
-		Cost *string `toml:"cost"`
-	} `toml:"host"`
-	NIC struct {
-		Decision   *string `toml:"decision"`
-		Completion *string `toml:"completion"`
-		Packet     *string `toml:"packet"`
-		Buffers    *int64  `toml:"buffers"`
-		LogSend    *string `toml:"log_send"`
-		LogReceive *string `toml:"log_receive"`
-		Memory     *string `toml:"memory"`
-	} `toml:"nic"`
-	Link struct {
-		Bandwidth *string `toml:"bandwidth"`
-		Overhead  *string `toml:"overhead"`
-		Latency   *string `toml:"latency"`
-		Header    *string `toml:"header"`
-	} `toml:"link"`
+	Summary, Base    *string
+	Bus              rawBus
+	Sender, Receiver struct{ Bus rawBus }
+	Host             struct{ Cost *string }
+	NIC              struct {
+		Decision, Completion, Packet, Memory *string
+		Buffers                              *int64
+		LogSend                              *string `toml:"log_send"`
+		LogReceive                           *string `toml:"log_receive"`
+	}
+	Link struct{ Bandwidth, Overhead, Latency, Header *string }
 }
 
 var hosts = library{platforms, "platforms"}

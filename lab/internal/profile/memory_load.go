@@ -15,44 +15,27 @@ var memorySystems embed.FS
 const maxCycles = 100_000
 
 type rawCache struct {
-	Size    *string `toml:"size"`
-	Line    *string `toml:"line"`
-	Ways    *int64  `toml:"ways"`
-	Latency *int64  `toml:"latency"`
+	Size, Line    *string
+	Ways, Latency *int64
 }
 
 type rawMemory struct {
-	Summary   *string `toml:"summary"`
-	Base      *string `toml:"base"`
-	Profile   *string `toml:"profile"`
-	Processor struct {
-		Clock *string `toml:"clock"`
-		Word  *string `toml:"word"`
-		Work  *int64  `toml:"work"`
-	} `toml:"processor"`
-	L1     rawCache `toml:"l1"`
-	L2     rawCache `toml:"l2"`
-	Memory struct {
-		Latency *string `toml:"latency"`
-	} `toml:"memory"`
-	Bus *struct {
-		Clock       *string `toml:"clock"`
-		Width       *string `toml:"width"`
-		Arbitration *int64  `toml:"arbitration"`
-		Address     *int64  `toml:"address"`
-	} `toml:"bus"`
+	Summary, Base, Profile *string
+	Processor              struct {
+		Clock, Word *string
+		Work        *int64
+	}
+	L1, L2 rawCache
+	Memory struct{ Latency *string }
+	Bus    *struct {
+		Clock, Width         *string
+		Arbitration, Address *int64
+	}
 	NIC struct {
-		Clock   *string `toml:"clock"`
-		Latency *string `toml:"latency"`
-		Memory  *string `toml:"memory"`
-		DMA     *string `toml:"dma"`
-		Start   *int64  `toml:"start"`
-		Frame   *int64  `toml:"frame"`
-		MTU     *string `toml:"mtu"`
-		Queue   *string `toml:"queue"`
-		Block   *string `toml:"block"`
-	} `toml:"nic"`
-	Bridge *rawBridge `toml:"bridge"`
+		Clock, Latency, Memory, DMA, MTU, Queue, Block *string
+		Start, Frame                                   *int64
+	}
+	Bridge *rawBridge
 }
 
 // memoryKeys hold what a memory system's file may say.
