@@ -144,7 +144,7 @@ func (p Parameters) rounded() Parameters {
 func prepare(rows []published.Row, use func(published.Row) bool) ([]*platform, error) {
 	byName := map[string]*platform{}
 	for name, k := range knowledge {
-		base, err := profile.Load(name)
+		base, err := profile.Hosts.Load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func Apply(base *profile.Profile, s Shared, o Own) *profile.Profile {
 // Platforms that were not fitted are loaded as they are.
 func (p Parameters) Loader() func(name string) (*profile.Profile, error) {
 	return func(name string) (*profile.Profile, error) {
-		base, err := profile.Load(name)
+		base, err := profile.Hosts.Load(name)
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ const transferSteps = 80
 // Transfer fits the NIC of the EDT paper's memory system to those rows of it that say so:
 // the two ends of the reduction against cache-coherent DMA at the full rate.
 func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
-	base, err := profile.LoadMemorySystem(transferSystem)
+	base, err := profile.Systems.Load(transferSystem)
 	if err != nil {
 		return Interface{}, err
 	}
@@ -59,7 +59,7 @@ func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
 func transferCost(ctx context.Context, base *profile.MemorySystem, rows []published.Row, x []float64) (float64, error) {
 	x, sum := clamp(x, transferKnowledge.limits)
 	candidate := ApplyTransfer(base, Interface{x[0], x[1]})
-	m := published.NewModel(ctx, profile.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
+	m := published.NewModel(ctx, profile.Hosts.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
 	for _, r := range rows {
 		if !r.Fit || r.Platforms[0] != transferSystem {
 			continue

@@ -91,15 +91,13 @@ func writeReplay(w io.Writer, flows []replay.Flow) error {
 		if f.Left > 0 {
 			fmt.Fprintf(w, "; %d more did not go through all engines of the log", f.Left)
 		}
-		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "\n\ttransfers\t\tmedian bytes\t\tmedian us\t\tframe left after us\t\tcut alike\tworst frame\tby us\t")
-		fmt.Fprintln(t, "engine\tlive\tmodel\tlive\tmodel\tlive\tmodel\tlive\tmodel\t\t\t\t")
-		for _, r := range f.Engines {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f %%\t%d\t%+.2f\t\n", r.Engine, r.Live.Transfers, r.Model.Transfers, r.Live.Bytes, r.Model.Bytes,
+		const header = "\n\ttransfers\t\tmedian bytes\t\tmedian us\t\tframe left after us\t\tcut alike\tworst frame\tby us\t\n" +
+			"engine\tlive\tmodel\tlive\tmodel\tlive\tmodel\tlive\tmodel\t\t\t\t"
+		if err := command.Table(w, tabwriter.AlignRight, header, f.Engines, func(r replay.Engine) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f %%\t%d\t%+.2f\t", r.Engine, r.Live.Transfers, r.Model.Transfers, r.Live.Bytes, r.Model.Bytes,
 				r.Live.Took.Microseconds(), r.Model.Took.Microseconds(), r.Live.Left.Microseconds(), r.Model.Left.Microseconds(),
 				100*float64(r.Alike)/float64(r.Frames), r.Worst, r.WorstBy.Microseconds())
-		}
-		if err := t.Flush(); err != nil {
+		}); err != nil {
 			return err
 		}
 	}

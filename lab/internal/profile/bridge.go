@@ -37,20 +37,11 @@ type rawBridge struct {
 	Idle, Address, Wait, Queue, Posted, Prefetch   *int64
 }
 
-var bridges = library{bridged, "bridged"}
+// Bridges are the platforms with a bridge.
+var Bridges = Library[*MemorySystem]{bridged, "bridged", parseBridge}
 
-// BridgeNames returns the built-in platforms with a bridge, sorted.
-func BridgeNames() []string { return bridges.names() }
-
-// BridgeSource returns the text of a built-in platform with a bridge.
-func BridgeSource(name string) ([]byte, error) { return bridges.source(name) }
-
-// LoadBridge returns a built-in platform with a bridge by name, or reads the file if the name
-// ends in .toml. Errors are *Error.
-func LoadBridge(name string) (*MemorySystem, error) { return load(bridges, name, parseBridge) }
-
-func parseBridge(title, file string, text []byte) (*MemorySystem, error) {
-	w, err := onBase(bridges, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
+func parseBridge(l Library[*MemorySystem], title, file string, text []byte) (*MemorySystem, error) {
+	w, err := onBase(l.Source, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
 	if err != nil {
 		return nil, err
 	}

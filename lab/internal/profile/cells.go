@@ -44,20 +44,11 @@ var cellKeys = keys{
 	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,
 }
 
-var celledHosts = library{celled, "celled"}
+// CellHosts are the platforms with cells.
+var CellHosts = Library[*Cells]{celled, "celled", parseCells}
 
-// CellNames returns the built-in platforms with cells, sorted.
-func CellNames() []string { return celledHosts.names() }
-
-// CellSource returns the text of a built-in platform with cells.
-func CellSource(name string) ([]byte, error) { return celledHosts.source(name) }
-
-// LoadCells returns a built-in platform with cells by name, or reads the file if the name
-// ends in .toml. Errors are *Error.
-func LoadCells(name string) (*Cells, error) { return load(celledHosts, name, parseCells) }
-
-func parseCells(title, file string, text []byte) (*Cells, error) {
-	w, err := onBase(celledHosts, file, text, cellKeys, func(w *rawCells) *string { return w.Base })
+func parseCells(l Library[*Cells], title, file string, text []byte) (*Cells, error) {
+	w, err := onBase(l.Source, file, text, cellKeys, func(w *rawCells) *string { return w.Base })
 	if err != nil {
 		return nil, err
 	}

@@ -54,25 +54,15 @@ type raw struct {
 	Link struct{ Bandwidth, Overhead, Latency, Header *string }
 }
 
-var hosts = library{platforms, "platforms"}
+// Hosts are the cost profiles. A file of the user's may rest on another one beside it.
+var Hosts = Library[*Profile]{platforms, "platforms", parseHost}
 
-// Names returns the built-in profiles, sorted. Files that serve only as a base
-// of others begin with an underscore and are not listed.
-func Names() []string { return hosts.names() }
-
-// Source returns the text of a built-in profile or base.
-func Source(name string) ([]byte, error) { return hosts.source(name) }
-
-// Load returns a built-in profile by name, or reads the file if the name ends in
-// .toml. Errors are *Error.
-func Load(name string) (*Profile, error) {
-	return load(hosts, name, func(title, file string, text []byte) (*Profile, error) {
-		return parse(title, file, text, func(base string) ([]byte, error) {
-			if file == name && strings.HasSuffix(base, ".toml") {
-				return readFile(filepath.Join(filepath.Dir(name), filepath.Base(base)))
-			}
-			return Source(base)
-		})
+func parseHost(l Library[*Profile], title, file string, text []byte) (*Profile, error) {
+	return parse(title, file, text, func(base string) ([]byte, error) {
+		if strings.HasSuffix(base, ".toml") { // no built-in one has such a base
+			return readFile(filepath.Join(filepath.Dir(file), filepath.Base(base)))
+		}
+		return l.Source(base)
 	})
 }
 

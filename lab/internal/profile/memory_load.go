@@ -46,21 +46,12 @@ var memoryKeys = keys{
 	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; counts and cycles are whole numbers without quotes`,
 }
 
-var systems = library{memorySystems, "memory"}
-
-// MemorySystems returns the built-in memory systems, sorted.
-func MemorySystems() []string { return systems.names() }
-
-// MemorySource returns the text of a built-in memory system.
-func MemorySource(name string) ([]byte, error) { return systems.source(name) }
-
-// LoadMemorySystem returns a built-in memory system by name, or reads the file if the
-// name ends in .toml. Errors are *Error.
-func LoadMemorySystem(name string) (*MemorySystem, error) { return load(systems, name, parseMemory) }
+// Systems are the memory systems.
+var Systems = Library[*MemorySystem]{memorySystems, "memory", parseMemory}
 
 // parseMemory reads a memory system on top of the built-in one that it is based on, if any.
-func parseMemory(title, file string, text []byte) (*MemorySystem, error) {
-	merged, err := onBase(systems, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
+func parseMemory(l Library[*MemorySystem], title, file string, text []byte) (*MemorySystem, error) {
+	merged, err := onBase(l.Source, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +90,7 @@ func (w *rawMemory) resolve(title, file string) (*MemorySystem, error) {
 
 // overPCIe takes the bus and the firmware from a built-in profile.
 func (w *rawMemory) overPCIe(r *resolver, m *MemorySystem) {
-	p, err := Load(strings.TrimSuffix(*w.Profile, ".toml"))
+	p, err := Hosts.Load(strings.TrimSuffix(*w.Profile, ".toml"))
 	if err == nil && !p.Sender.FullDuplex {
 		err = ErrValue
 	}

@@ -239,9 +239,9 @@ func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 		var err error
 		switch {
 		case c.needs&celled != 0:
-			f.cells, err = profile.LoadCells(name)
+			f.cells, err = profile.CellHosts.Load(name)
 		case c.needs&bridged != 0:
-			f.bridge, err = profile.LoadBridge(name)
+			f.bridge, err = profile.Bridges.Load(name)
 		default:
 			f.Profile, err = m.load(name)
 		}

@@ -36,11 +36,11 @@ type key struct {
 	counted          bool // the transfers are listed
 }
 
-// NewModel makes a model that loads platforms with load; profile.Load gives the
+// NewModel makes a model that loads platforms with load; profile.Hosts.Load gives the
 // built-in ones. Memory systems are the built-in ones. What is computed with it ends with ctx.
 func NewModel(ctx context.Context, load func(name string) (*profile.Profile, error)) *Model {
 	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{},
-		system: profile.LoadMemorySystem, transfers: map[transferKey]*coherence.Result{}, contests: map[bridgeKey]*coherence.Outcome{}}
+		system: profile.Systems.Load, transfers: map[transferKey]*coherence.Result{}, contests: map[bridgeKey]*coherence.Outcome{}}
 }
 
 // On makes the model load memory systems with load.

@@ -172,8 +172,8 @@ func registrations(f *transfers) float64 {
 // memorySystems are those that a row can name: with a bus on which all see everything,
 // which the figures of the papers need.
 func memorySystems() []string {
-	return slices.DeleteFunc(profile.MemorySystems(), func(name string) bool {
-		s, err := profile.LoadMemorySystem(name)
+	return slices.DeleteFunc(profile.Systems.Names(), func(name string) bool {
+		s, err := profile.Systems.Load(name)
 		return err != nil || s.Bus == nil
 	})
 }

@@ -74,7 +74,7 @@ func described(r *Row) Task {
 	c := computations[t.Compute]
 	switch {
 	case platform == "":
-		return Task{Note: "names no platform that has a profile: " + strings.Join(profile.Names(), ", ")}
+		return Task{Note: "names no platform that has a profile: " + strings.Join(profile.Hosts.Names(), ", ")}
 	case t.Compute == "":
 		return Task{Note: fmt.Sprintf("its quantity and its unit %q name no latency, bandwidth or reduction of latency, and no time of a transfer", r.Unit)}
 	case t.Policy == "" && c.needs&policy != 0:
@@ -140,7 +140,7 @@ func goesOn(text string, i int) bool {
 
 // platformIn finds a platform: by the name of its profile, or as the papers call it.
 func platformIn(text, source string) string {
-	for _, name := range profile.Names() {
+	for _, name := range profile.Hosts.Names() {
 		if name != "alcor" && wordIn(text, name) {
 			return name
 		}

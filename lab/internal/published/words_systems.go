@@ -90,7 +90,7 @@ func describedTransfer(r *Row, text string) Task {
 
 // describedCells says what to compute for a row of the MINI paper's kind.
 func describedCells(r *Row, text string) Task {
-	t := Task{Platforms: profile.CellNames()[:1]}
+	t := Task{Platforms: profile.CellHosts.Names()[:1]}
 	bytes, others := payloadIn(text)
 	if others || bytes > cells.MaxPDU {
 		return Task{Note: fmt.Sprintf("names no single message of 1 to %d bytes", cells.MaxPDU)}
