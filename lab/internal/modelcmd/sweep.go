@@ -1,8 +1,8 @@
 package modelcmd
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -33,16 +33,16 @@ type sweepFlags struct {
 
 // sweepRow is one measured combination.
 type sweepRow struct {
-	Profile   string  `json:"profile"`
-	Policy    string  `json:"policy"`
-	Payload   int     `json:"payload"`
-	Send      int     `json:"minpulse_send"`
-	Receive   int     `json:"minpulse_recv"`
+	Profile   string       `json:"profile"`
+	Policy    string       `json:"policy"`
+	Payload   int          `json:"payload"`
+	Send      int          `json:"minpulse_send"`
+	Receive   int          `json:"minpulse_recv"`
 	Gap       profile.Time `json:"gap_us"`
-	Count     int     `json:"count"`
+	Count     int          `json:"count"`
 	Latency   profile.Time `json:"latency_us"`
 	Mean      profile.Time `json:"mean_latency_us"`
-	Bandwidth float64 `json:"bandwidth_mb_s"`
+	Bandwidth float64      `json:"bandwidth_mb_s"`
 	Busy      profile.Time `json:"bus_busy_us"`
 }
 

@@ -50,9 +50,6 @@ func (m *Model) On(load func(name string) (*profile.MemorySystem, error)) *Model
 }
 
 func (m *Model) run(k key) (virtual.Result, error) {
-	if r, ok := m.cache[k]; ok {
-		return r, nil
-	}
 	p, err := m.load(k.platform)
 	if err != nil {
 		return virtual.Result{}, err
@@ -73,8 +70,22 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	if err != nil {
 		return virtual.Result{}, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
 	}
-	m.cache[k] = *r
 	return *r, nil
+}
+
+// kept returns what was computed before for a key, or else computes it. After a failure, which it
+// notes, it returns the zero value.
+func kept[K comparable, V any](of map[K]V, k K, failure *error, compute func() (V, error)) (v V) {
+	if *failure != nil {
+		return v
+	}
+	v, ok := of[k]
+	if !ok {
+		if v, *failure = compute(); *failure == nil {
+			of[k] = v
+		}
+	}
+	return v
 }
 
 func planOf(ctx context.Context, p *profile.Profile, k key) (pipeline.Plan, error) {

@@ -134,6 +134,11 @@ func wordIn(text, word string) bool {
 	}
 }
 
+// wordsIn reports whether a text has one of some words.
+func wordsIn(text string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
+}
+
 func goesOn(text string, i int) bool {
 	return i >= 0 && i < len(text) && (text[i] == '-' || text[i] >= '0' && text[i] <= '9' || text[i] >= 'a' && text[i] <= 'z')
 }
@@ -204,10 +209,7 @@ func comparing(compute string) bool {
 
 // figureIn finds the computation that a quantity and its unit name.
 func figureIn(r *Row) string {
-	quantity, text := plain(r.Quantity), plain(r.Quantity+"; "+r.Condition)
-	in := func(text string, words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
-	}
+	quantity, text, in := plain(r.Quantity), plain(r.Quantity+"; "+r.Condition), wordsIn
 	has := func(words ...string) bool { return in(quantity, words...) }
 	dimension := units[r.Unit].dimension
 	for e := range dmalog.Engines {
