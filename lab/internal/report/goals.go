@@ -17,8 +17,8 @@ import (
 // bytes.
 var GoalPayloads = []int{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 
-// Goal compares "auto", which knows no costs, with the best schedule for one payload on one platform,
-// or after the costs of one engine have changed there.
+// Goal compares "auto", which knows no costs, with the best schedule for one payload on one platform.
+// The costs of one engine may have changed there.
 type Goal struct {
 	Profile   string       `json:"profile"`
 	Payload   int          `json:"payload"`
