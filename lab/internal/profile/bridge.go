@@ -1,9 +1,6 @@
 package profile
 
-import (
-	"embed"
-	"fmt"
-)
+import "embed"
 
 //go:embed bridged/*.toml
 var bridged embed.FS
@@ -62,13 +59,7 @@ func parseBridge(l Library[*MemorySystem], title, file string, text []byte) (*Me
 		w.caches(r, m)
 		m.Bridge = w.Bridge.resolve(r, m.NIC.Block)
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	if m.NIC.Block%m.Processor.Word != 0 {
-		return nil, &Error{File: file, Key: "processor.word", Value: fmt.Sprint(m.Processor.Word, " B"), Err: ErrValue, Allowed: fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block)}
-	}
-	return m, nil
+	return r.whole(m)
 }
 
 // resolve makes a bridge of the texts; block is what goes over the memory bus at a time.

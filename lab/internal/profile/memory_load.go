@@ -79,11 +79,16 @@ func (w *rawMemory) resolve(title, file string) (*MemorySystem, error) {
 	default:
 		w.onBus(r, m)
 	}
+	return r.whole(m)
+}
+
+// whole returns a memory system without an error, whose blocks have whole words.
+func (r *resolver) whole(m *MemorySystem) (*MemorySystem, error) {
+	if r.err == nil && m.NIC.Block%m.Processor.Word != 0 {
+		r.fail("processor.word", fmt.Sprint(m.Processor.Word, " B"), fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block), ErrValue)
+	}
 	if r.err != nil {
 		return nil, r.err
-	}
-	if m.NIC.Block%m.Processor.Word != 0 {
-		return nil, &Error{File: file, Key: "processor.word", Value: strconv.Itoa(m.Processor.Word) + " B", Err: ErrValue, Allowed: fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block)}
 	}
 	return m, nil
 }
