@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/seed"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/seed"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 )
 

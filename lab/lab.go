@@ -26,7 +26,7 @@ func Values() map[string][]string {
 		"wires":       bench.Wires(),
 		"reliability": bench.Levels(),
 		"curves":      scaling.Names(),
-		"profiles":    profile.Names(),
-		"cells":       profile.CellNames(),
+		"profiles":    profile.Hosts.Names(),
+		"cells":       profile.CellHosts.Names(),
 	}
 }

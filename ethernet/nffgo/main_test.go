@@ -16,9 +16,9 @@ import (
 	"github.com/intel-go/nff-go/flow"
 	"github.com/intel-go/nff-go/packet"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo"
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/firewall"
 )

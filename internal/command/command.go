@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,28 @@ func (e *Env) Printf(report any, format string, a ...any) error {
 		_, err := fmt.Fprintf(w, format, a...)
 		return err
 	})
+}
+
+// Table prints a line for each of some rows, below a header. Columns end with tabs, and stand as
+// tabwriter's flags say.
+func Table[T any](w io.Writer, flags uint, header string, rows []T, line func(T) string) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', flags)
+	fmt.Fprintln(t, header)
+	for _, r := range rows {
+		fmt.Fprintln(t, line(r))
+	}
+	return t.Flush()
+}
+
+// Show makes the RunE of a command that computes something and prints it: as JSON, or with text.
+func Show[T any](e *Env, compute func(ctx context.Context) (T, error), text func(io.Writer, T) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) error {
+		v, err := compute(c.Context())
+		if err != nil {
+			return err
+		}
+		return e.Print(v, func(w io.Writer) error { return text(w, v) })
+	}
 }
 
 // Note prints a line for a person who watches; never with JSON.

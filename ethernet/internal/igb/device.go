@@ -21,7 +21,6 @@ type device struct {
 	model   ethernet.Model
 	family  family
 	kind    kind
-	pool    uint64 // bus address of the first buffer
 	queues  []*queue
 	counted ethernet.DeviceStats // when the device was last asked
 }
@@ -93,23 +92,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	if !p.Filter().MAC.IsStation() {
 		return fmt.Errorf("%w: its address is %v, which no station can have", ethernet.ErrProtocol, info.MAC)
 	}
-	if d.pool, err = d.f.MapPool(d.options.Pool); err != nil {
-		return err
-	}
-	if err := d.makeQueues(); err != nil {
-		return err
-	}
-	if info.Vectors, err = p.Vectors(d.f); err != nil {
-		return err
-	}
-	if err := d.f.Master(); err != nil {
-		return err
-	}
-	if err := d.start(ctx); err != nil {
-		return err
-	}
-	d.f.Watch(p.Fail)
-	return nil
+	return p.SetupRings(d.f, info, d.makeQueues, func() error { return d.start(ctx) })
 }
 
 // start brings a device that has been reset to work.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

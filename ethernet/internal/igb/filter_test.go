@@ -3,9 +3,9 @@ package igb_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 )
 
 func TestFilters(t *testing.T) {

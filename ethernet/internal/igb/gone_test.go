@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 )
 
 // TestRemovedReadsZero: where the memory of a function that was removed reads as zero, as in

@@ -87,7 +87,7 @@ func (d *device) makeQueues() error {
 			q.sends |= ethernet.SumIPv4 | ethernet.SumTCP | ethernet.SumUDP
 		}
 		q.segments = c.Offloads&ethernet.OffloadTSO != 0
-		d.port.AddRings(q, &q.Rings, d.f, d.pool)
+		d.port.AddRings(q, &q.Rings, d.f)
 		d.queues = append(d.queues, q)
 	}
 	return nil

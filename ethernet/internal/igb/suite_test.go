@@ -3,8 +3,8 @@ package igb_test
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakeigb"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakeigb"
 )
 
 // nic is a fake for the suite.

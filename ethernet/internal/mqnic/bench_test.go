@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakemqnic"
 )
 
 // The benchmarks below measure the driver against a device that does at once what is asked of it:

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
+	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 	"github.com/trapeze-nic/trapeze/ci/kit/programtest"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakemqnic"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 

@@ -23,7 +23,6 @@ type device struct {
 	layout  *layout
 	number  uint32 // of the interface
 	clock   *clock // nil without one
-	pool    uint64 // bus address of the first buffer
 	queues  []*queue
 
 	application *function.BAR // nil without one
@@ -75,26 +74,7 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	if err := d.openApplication(); err != nil {
 		return err
 	}
-	if d.pool, err = d.f.MapPool(d.options.Pool); err != nil {
-		return err
-	}
-	if err := d.makeQueues(); err != nil {
-		return err
-	}
-	if info.Vectors, err = p.Vectors(d.f); err != nil {
-		return err
-	}
-	if err := d.quiet(ctx); err != nil {
-		return err
-	}
-	if err := d.f.Master(); err != nil {
-		return err
-	}
-	if err := d.start(ctx); err != nil {
-		return err
-	}
-	d.f.Watch(p.Fail)
-	return nil
+	return p.SetupRings(d.f, info, func() error { return d.makeQueues(ctx) }, func() error { return d.start(ctx) })
 }
 
 // leastBytes is the least size of BAR0: the smallest design has more (mqnic_core.v,

@@ -29,8 +29,8 @@ type queue struct {
 
 // makeQueues allocates all rings in one piece of memory: for each queue its receive ring, its
 // transmit ring, their completion rings, and its event ring. Queue i has completion queues 2i and
-// 2i+1.
-func (d *device) makeQueues() error {
+// 2i+1. It turns off what an earlier driver has left on.
+func (d *device) makeQueues(ctx context.Context) error {
 	c := d.options
 	page := uint64(os.Getpagesize())
 	bytes := func(n int, each uint64) uint64 { return (uint64(n)*each + page - 1) / page * page }
@@ -68,10 +68,10 @@ func (d *device) makeQueues() error {
 		q.place(s, d.layout.tx, i, 2*i+1)
 		q.events.at = d.layout.eq.queue(i)
 		q.events.bell = d.regs.BAR().Doorbell(q.events.at + queueCommand)
-		d.port.AddRings(q, &q.Rings, d.f, d.pool)
+		d.port.AddRings(q, &q.Rings, d.f)
 		d.queues = append(d.queues, q)
 	}
-	return nil
+	return d.quiet(ctx)
 }
 
 // place says which queues of the device a ring and its completions are.

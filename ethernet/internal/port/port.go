@@ -45,6 +45,7 @@ type Port struct {
 	info    ethernet.Info
 	queues  []*Queue
 	rings   []*Rings
+	pool    uint64 // bus address of the pool, of a port with rings
 	watch   *watch
 
 	// Mu serializes all use of the device off the data path. Locks of queues are taken inside it.

@@ -46,19 +46,41 @@ type Rings struct {
 	event    *vfio.Eventfd // nil: Wait polls
 }
 
-// AddRings makes a queue, which embeds q, the next one of the port. pool is the bus address of the
-// port's pool.
-func (p *Port) AddRings(d RingDriver, q *Rings, f *function.Function, pool uint64) {
+// SetupRings brings a function to work whose queues have rings in memory. The device can reach the
+// port's pool when makeQueues is called, which calls AddRings for each. It does DMA when start is
+// called. info learns how many interrupt vectors there are.
+func (p *Port) SetupRings(f *function.Function, info *ethernet.Info, makeQueues, start func() error) (err error) {
+	if p.pool, err = f.MapPool(p.options.Pool); err != nil {
+		return err
+	}
+	if err := makeQueues(); err != nil {
+		return err
+	}
+	if info.Vectors, err = p.vectors(f); err != nil {
+		return err
+	}
+	if err := f.Master(); err != nil {
+		return err
+	}
+	if err := start(); err != nil {
+		return err
+	}
+	f.Watch(p.Fail)
+	return nil
+}
+
+// AddRings makes a queue, which embeds q, the next one of the port.
+func (p *Port) AddRings(d RingDriver, q *Rings, f *function.Function) {
 	o := p.options.Pool.Options()
 	q.MaxFrame, q.Buffers, q.Stride = uint32(p.options.MaxFrame()), uint32(o.Buffers), uint32(p.options.Pool.Stride())
-	q.Headroom, q.pool, q.driver, q.function = uint16(o.Headroom), pool, d, f
+	q.Headroom, q.pool, q.driver, q.function = uint16(o.Headroom), p.pool, d, f
 	p.Add(d, &q.Queue)
 	p.rings = append(p.rings, q)
 }
 
-// Vectors connects an interrupt vector for each queue with rings, if that is asked for and
+// vectors connects an interrupt vector for each queue with rings, if that is asked for and
 // possible, and returns how many there are.
-func (p *Port) Vectors(f *function.Function) (int, error) {
+func (p *Port) vectors(f *function.Function) (int, error) {
 	if !p.options.Interrupts {
 		return 0, nil
 	}

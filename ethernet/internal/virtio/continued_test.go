@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue/virtqueuetest"
 )
 
 // TestContinued: the second buffer of a frame is not read as the header of another, whatever

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue/virtqueuetest"
+	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 )
 
 // Requests of vhost-user.

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/transport"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue/virtqueuetest"
 )
 
 // What stands in the program of FuzzReceive: an operation and its arguments, six bytes each.

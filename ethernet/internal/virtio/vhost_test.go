@@ -16,9 +16,9 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/virtio"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/seed"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/seed"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/concrete"
+	"github.com/trapeze-nic/trapeze/ci/kit/concrete"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 )
 

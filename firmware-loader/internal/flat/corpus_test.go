@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/seed"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/flat"
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/seed"
 )
 
 // TestBadInput: what a NIC may find in a slot is refused with the name of the field, by

@@ -12,6 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
 )
 
@@ -99,24 +100,21 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 	if f.options.Eager {
 		parts *= 2
 	}
-	meter := e.Steps("measuring", parts)
-	defer meter.Stop()
-	f.options.Progress = func() { meter.Add(1) }
-	if f.options.Eager {
-		f.options.For = max(f.options.For/2, breakdown.MinFor)
-		ordinary := f.options
-		ordinary.Eager = false
-		r, err := breakdown.Run(ctx, ordinary)
-		if err != nil {
-			return err
+	return e.measured(&report, parts, func(step bench.Progress) (err error) {
+		f.options.Progress = step
+		if f.options.Eager {
+			f.options.For = max(f.options.For/2, breakdown.MinFor)
+			ordinary := f.options
+			ordinary.Eager = false
+			r, err := breakdown.Run(ctx, ordinary)
+			if err != nil {
+				return err
+			}
+			report.Ordinary = &r
 		}
-		report.Ordinary = &r
-	}
-	if report.Result, err = breakdown.Run(ctx, f.options); err != nil {
+		report.Result, err = breakdown.Run(ctx, f.options)
 		return err
-	}
-	meter.Stop()
-	return e.print(report, report.conditions, report.table)
+	})
 }
 
 // table prints the steps, their sum and the whole, and the limits.

@@ -224,17 +224,13 @@ func (e env) runBench(ctx context.Context, f *benchFlags) error {
 			continue
 		}
 		meter.Stop()
-		if len(report.Results) == 0 {
-			return err
-		}
-		report.Incomplete = err.Error()
-		return errors.Join(err, e.print(report, report.conditions, report.table))
+		return e.early(&report, len(report.Results), err)
 	}
 	meter.Stop()
 	if err := report.writeFiles(f); err != nil {
 		return err
 	}
-	return e.print(report, report.conditions, report.table)
+	return e.print(&report)
 }
 
 // repeated measures n times. With an error it returns those before.
@@ -260,20 +256,51 @@ type conditions struct {
 
 func here() conditions { return conditions{Environment: bench.Surroundings()} }
 
-// print prints a report: as JSON, or with table.
-func (e env) print(report any, c conditions, table func(io.Writer) error) error {
+// under returns the conditions of a report.
+func (c *conditions) under() *conditions { return c }
+
+// measurement is the report of a command that measures, under some conditions.
+type measurement interface {
+	under() *conditions
+	table(out io.Writer) error
+}
+
+// print prints a report: as JSON, or with its table.
+func (e env) print(r measurement) error {
 	if e.JSON {
-		return e.PrintJSON(report)
+		return e.PrintJSON(r)
 	}
+	c := r.under()
 	env := &c.Environment
 	if _, err := fmt.Fprintf(e.Stdout, "%s, Linux %s, %s, load %v\n\n", env.Processor, env.Kernel, env.Go, env.Load); err != nil {
 		return err
 	}
-	err := table(e.Stdout)
+	err := r.table(e.Stdout)
 	if c.Incomplete != "" && err == nil {
 		_, err = fmt.Fprintf(e.Stdout, "Incomplete, it ended early: %s\n", c.Incomplete)
 	}
 	return err
+}
+
+// measured fills a report in steps, and prints it.
+func (e env) measured(r measurement, steps int, measure func(step bench.Progress) error) error {
+	meter := e.Steps("measuring", steps)
+	defer meter.Stop()
+	if err := measure(func() { meter.Add(1) }); err != nil {
+		return err
+	}
+	meter.Stop()
+	return e.print(r)
+}
+
+// early prints a report whose measurement ended early, if there is anything in it, and returns why
+// it ended.
+func (e env) early(r measurement, measured int, err error) error {
+	if measured == 0 {
+		return err
+	}
+	r.under().Incomplete = err.Error()
+	return errors.Join(err, e.print(r))
 }
 
 // worker is the hidden command of a measuring process.

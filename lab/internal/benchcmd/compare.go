@@ -162,7 +162,7 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 			return err
 		}
 	}
-	return errors.Join(err, e.print(report, report.conditions, report.table))
+	return errors.Join(err, e.print(&report))
 }
 
 // picture draws all latencies and bandwidths against sizes, of tests with two sizes or more. Each

@@ -63,28 +63,21 @@ func (e env) runDriver(ctx context.Context, o drivercost.Options) error {
 		return option.Mark(err)
 	}
 	report := driverReport{conditions: here()}
-	meter := e.Steps("measuring", drivercost.Parts)
-	defer meter.Stop()
-	o.Progress = func() { meter.Add(1) }
-	var err error
-	if report.Result, err = drivercost.Run(ctx, o); err != nil {
+	return e.measured(&report, drivercost.Parts, func(step bench.Progress) (err error) {
+		o.Progress = step
+		report.Result, err = drivercost.Run(ctx, o)
 		return err
-	}
-	meter.Stop()
-	return e.print(report, report.conditions, report.table)
+	})
 }
 
 // table prints a row for each way.
 func (r *driverReport) table(out io.Writer) error {
 	fmt.Fprintf(out, "The driver alone, for each descriptor, at %.2f GHz\n", r.Clock)
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "batch\tfound by\tns\tmedian ns\tcycles\tmock ns\t")
-	for _, c := range r.Costs {
+	return command.Table(out, tabwriter.AlignRight, "batch\tfound by\tns\tmedian ns\tcycles\tmock ns\t", r.Costs, func(c drivercost.Cost) string {
 		by := "its queue"
 		if c.CQ {
 			by = "a CQ"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%.1f\t%.1f\t%.0f\t%.1f\t\n", c.Batch, by, c.Ns, c.Median, c.Cycles, c.Mock)
-	}
-	return w.Flush()
+		return fmt.Sprintf("%d\t%s\t%.1f\t%.1f\t%.0f\t%.1f\t", c.Batch, by, c.Ns, c.Median, c.Cycles, c.Mock)
+	})
 }

@@ -2,7 +2,6 @@ package benchcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -118,19 +117,14 @@ func (e env) runIdle(ctx context.Context, f *idleFlags) error {
 	for _, t := range tasks {
 		r, err := bench.RunIdle(ctx, t)
 		if err != nil {
-			err = fmt.Errorf("%s: %w", t.Place, err)
 			meter.Stop()
-			if len(report.Results) == 0 {
-				return err
-			}
-			report.Incomplete = err.Error()
-			return errors.Join(err, e.print(report, report.conditions, report.table))
+			return e.early(&report, len(report.Results), fmt.Errorf("%s: %w", t.Place, err))
 		}
 		report.Results = append(report.Results, idleRowOf(&t, &r))
 		meter.Add(1)
 	}
 	meter.Stop()
-	return e.print(report, report.conditions, report.table)
+	return e.print(&report)
 }
 
 func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
@@ -148,19 +142,18 @@ func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
 
 // table prints a line for each place.
 func (r *idleReport) table(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "place\tidle s\tidle CPU %\tmessages\tpause ms\tCPU % then\tp50 us\tp99 us\tmax us\tgoals\t")
-	for _, row := range r.Results {
+	const header = "place\tidle s\tidle CPU %\tmessages\tpause ms\tCPU % then\tp50 us\tp99 us\tmax us\tgoals\t"
+	err := command.Table(out, tabwriter.AlignRight, header, r.Results, func(row idleRow) string {
 		goals := "-"
 		if row.MeetsGoals != nil {
 			goals = map[bool]string{true: "met", false: "missed"}[*row.MeetsGoals]
 		}
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%d\t%g\t%.2f\t%.1f\t%.1f\t%.1f\t%s\t\n", row.Place, row.Idle, row.IdleCPU,
+		return fmt.Sprintf("%s\t%.2f\t%.2f\t%d\t%g\t%.2f\t%.1f\t%.1f\t%.1f\t%s\t", row.Place, row.Idle, row.IdleCPU,
 			row.Messages, row.Pause, row.WakingCPU, row.P50, row.P99, row.Max, goals)
-	}
-	if err := w.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake)
+	_, err = fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
@@ -119,9 +120,10 @@ func size(n int) string {
 
 // table prints what was measured.
 func (b *benchReport) table(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "test\twire\tengine\tlevel\tVIs\tsize\tp50 us\tp99 us\tp99.9 us\tmax us\tMB/s\tmessages/s\tCPU ns\tcycles\tmallocs\t")
-	for _, r := range b.Results {
+	const header = "test\twire\tengine\tlevel\tVIs\tsize\tp50 us\tp99 us\tp99.9 us\tmax us\tMB/s\tmessages/s\tCPU ns\tcycles\tmallocs\t"
+	worst := 0.0
+	err := command.Table(out, tabwriter.AlignRight, header, b.Results, func(r result) string {
+		worst = max(worst, r.Switches)
 		us := func(v *float64) string {
 			if v == nil {
 				return "-"
@@ -132,15 +134,11 @@ func (b *benchReport) table(out io.Writer) error {
 		if r.Cycles != nil {
 			cycles = fmt.Sprintf("%.0f", *r.Cycles)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f\t%.0f\t%.0f\t%s\t%.3f\t\n", r.Test, r.Wire, r.Placement, r.Reliability, r.VIs, size(r.Bytes),
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f\t%.0f\t%.0f\t%s\t%.3f\t", r.Test, r.Wire, r.Placement, r.Reliability, r.VIs, size(r.Bytes),
 			us(r.P50), us(r.P99), us(r.P999), us(r.Max), r.Rate, r.Messages, r.CPU, cycles, r.Mallocs)
-	}
-	if err := w.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
-	}
-	worst := 0.0
-	for _, r := range b.Results {
-		worst = max(worst, r.Switches)
 	}
 	return disturbed(out, worst)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/plot"
+	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
@@ -94,35 +95,28 @@ func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
 		return err
 	}
 	report := scalingReport{conditions: here()}
-	meter := e.Steps("measuring", f.plan.Steps())
-	defer meter.Stop()
-	f.plan.Progress = func() { meter.Add(1) }
-	if report.Result, err = f.plan.Run(ctx); err != nil {
-		return err
-	}
-	meter.Stop()
-	if f.file != "" {
-		if err := draw("--svg", f.file, f.force, report.picture); err != nil {
+	return e.measured(&report, f.plan.Steps(), func(step bench.Progress) (err error) {
+		f.plan.Progress = step
+		if report.Result, err = f.plan.Run(ctx); err != nil || f.file == "" {
 			return err
 		}
-	}
-	return e.print(report, report.conditions, report.table)
+		return draw("--svg", f.file, f.force, report.picture)
+	})
 }
 
 // table prints each curve with the name of its growth, and the memory.
 func (r *scalingReport) table(out io.Writer) error {
 	for _, c := range r.Curves {
 		fmt.Fprintf(out, "%s: %s\n  %s\n", c.Name, c.What, c.Growth.Sentence(c.Unit, c.Of))
-		w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(w, "%ss\t%s\tquartiles\t\n", c.Of, c.Unit)
-		for _, p := range c.Points {
+		header := fmt.Sprintf("%ss\t%s\tquartiles\t", c.Of, c.Unit)
+		err := command.Table(out, tabwriter.AlignRight, header, c.Points, func(p scaling.Point) string {
 			n := fmt.Sprint(p.N)
 			if c.Of == "byte" {
 				n = size(p.N)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s..%s\t\n", n, short(p.Value), short(p.Low), short(p.High))
-		}
-		if err := w.Flush(); err != nil {
+			return fmt.Sprintf("%s\t%s\t%s..%s\t", n, short(p.Value), short(p.Low), short(p.High))
+		})
+		if err != nil {
 			return err
 		}
 		fmt.Fprintln(out)
@@ -131,23 +125,19 @@ func (r *scalingReport) table(out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintln(out, "Memory for one more at one NIC, bytes")
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "of\tmade\thost heap\tdevice heap\tshared\ttotal\tfiles\t")
-	for _, m := range r.Memory {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t\n", m.Of, m.Count, m.Host, m.Device, m.Shared, m.Total, m.Files)
-	}
-	return w.Flush()
+	return command.Table(out, tabwriter.AlignRight, "of\tmade\thost heap\tdevice heap\tshared\ttotal\tfiles\t", r.Memory, func(m scaling.Memory) string {
+		return fmt.Sprintf("%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t", m.Of, m.Count, m.Host, m.Device, m.Shared, m.Total, m.Files)
+	})
 }
 
 // picture draws the costs of a message against numbers, and below latencies
 // against sizes.
 func (r *scalingReport) picture() ([]byte, error) {
-	numbers := plot.Chart{Title: "Cost of a message of 64 bytes", Note: r.Environment.Processor + ", " + r.Environment.Go,
+	sizes := latencyChart(&r.Environment)
+	sizes.X.Label = "size of the message, bytes (logarithmic axis; 0 is drawn at 1)"
+	numbers := plot.Chart{Title: "Cost of a message of 64 bytes", Note: sizes.Note,
 		X: plot.Axis{Label: "number of VIs, CQs or regions (logarithmic axis)", Log2: true},
 		Y: plot.Axis{Label: "time of both hosts and both NICs", Zero: true, Time: true}}
-	sizes := plot.Chart{Title: "One-way latency", Note: numbers.Note,
-		X: plot.Axis{Label: "size of the message, bytes (logarithmic axis; 0 is drawn at 1)", Log2: true, Bytes: true},
-		Y: plot.Axis{Label: "one-way latency, median (logarithmic axis)", Log10: true, Time: true}}
 	for _, c := range r.Curves {
 		var chart *plot.Chart
 		scale := 1.0

@@ -17,7 +17,7 @@ import (
 
 func mini(t testing.TB) *profile.Cells {
 	t.Helper()
-	p, err := profile.LoadCells("mini")
+	p, err := profile.CellHosts.Load("mini")
 	if err != nil {
 		t.Fatal(err)
 	}

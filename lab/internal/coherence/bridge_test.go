@@ -14,7 +14,7 @@ import (
 
 func bridged(t testing.TB, name string) *profile.MemorySystem {
 	t.Helper()
-	s, err := profile.LoadBridge(name)
+	s, err := profile.Bridges.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}

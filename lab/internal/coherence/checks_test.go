@@ -10,7 +10,7 @@ import (
 // TestChecks: protocols that are broken on purpose are found out, so that a Run without an
 // error says something.
 func TestChecks(t *testing.T) {
-	s, err := profile.LoadMemorySystem("sonic-via")
+	s, err := profile.Systems.Load("sonic-via")
 	if err != nil {
 		t.Fatal(err)
 	}

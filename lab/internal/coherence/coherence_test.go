@@ -17,7 +17,7 @@ import (
 
 func load(t testing.TB, name string) *profile.MemorySystem {
 	t.Helper()
-	s, err := profile.LoadMemorySystem(name)
+	s, err := profile.Systems.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestPushedAgain(t *testing.T) {
 // TestEveryMechanism runs each on each platform, for every order and end, twice. The largest
 // message, which takes most of the time, has one order unless the run is a long one.
 func TestEveryMechanism(t *testing.T) {
-	for _, name := range profile.MemorySystems() {
+	for _, name := range profile.Systems.Names() {
 		s := load(t, name)
 		for _, m := range coherence.Mechanisms(s) {
 			if m.Summary(s.PCIe != nil) == "" {

@@ -65,10 +65,5 @@ func (d *device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 	return d.Device.MapDMA(mem, iova, flags)
 }
 
-// doorbell returns what was stored last for the send queue of an endpoint.
-func (d *device) doorbell(endpoint uint32) uint32 {
-	return datasheet.LoadIndex(datasheet.IndexAt(d.doorbells.Bytes()[datasheet.EndpointPage(endpoint)+datasheet.DoorbellSend:]))
-}
-
 // Close closes the device and its doorbells.
 func (d *device) Close() error { return errors.Join(d.Device.Close(), d.doorbells.Close()) }

@@ -139,9 +139,5 @@ func (r *Rig) take() error {
 	return err
 }
 
-// Rung returns what was stored last to the doorbell of the send queue: how many descriptors have
-// been posted.
-func (r *Rig) Rung() uint32 { return r.device.doorbell(r.vi.Number()) }
-
 // Close frees everything.
 func (r *Rig) Close() error { return r.nic.Close() }

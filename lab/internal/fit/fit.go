@@ -91,35 +91,26 @@ func Fit(ctx context.Context, rows []published.Row, use func(published.Row) bool
 	if err != nil {
 		return Parameters{}, err
 	}
-	var failure error
-	total := func(shared []float64) float64 {
-		if failure != nil {
-			return 0 // whatever is found from here on is of no use
-		}
+	total := func(shared []float64) (float64, error) {
 		s, penalty := clamp(shared, sharedLimits)
 		for _, p := range platforms {
-			own, cost := simplex(func(x []float64) float64 {
-				if failure != nil {
-					return 0
-				}
-				c, err := p.cost(ctx, s, x)
-				if err != nil {
-					failure = err
-				}
-				return c
-			}, p.own, 0.03, e.Inner)
+			own, cost, err := minimise(func(x []float64) (float64, error) { return p.cost(ctx, s, x) }, p.own, 0.03, e.Inner)
+			if err != nil {
+				return 0, err
+			}
 			p.own = own
 			penalty += cost
 		}
-		return penalty
+		return penalty, nil
 	}
 	shared := slices.Clone(sharedStart)
 	for range e.Restarts {
-		shared, _ = simplex(total, shared, 0.25, e.Outer)
+		if shared, _, err = minimise(total, shared, 0.25, e.Outer); err != nil {
+			return Parameters{}, err
+		}
 	}
-	total(shared)
-	if failure != nil {
-		return Parameters{}, failure
+	if _, err := total(shared); err != nil {
+		return Parameters{}, err
 	}
 	shared, _ = clamp(shared, sharedLimits)
 	result := Parameters{Shared: Shared{shared[0], shared[1], shared[2], shared[3]}, Platforms: map[string]Own{}}
@@ -144,7 +135,7 @@ func (p Parameters) rounded() Parameters {
 func prepare(rows []published.Row, use func(published.Row) bool) ([]*platform, error) {
 	byName := map[string]*platform{}
 	for name, k := range knowledge {
-		base, err := profile.Load(name)
+		base, err := profile.Hosts.Load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +189,7 @@ func Apply(base *profile.Profile, s Shared, o Own) *profile.Profile {
 // Platforms that were not fitted are loaded as they are.
 func (p Parameters) Loader() func(name string) (*profile.Profile, error) {
 	return func(name string) (*profile.Profile, error) {
-		base, err := profile.Load(name)
+		base, err := profile.Hosts.Load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -225,11 +216,5 @@ func (p *platform) cost(ctx context.Context, shared, own []float64) (float64, er
 		d := (v/o.row.Figure.Low - 1) / o.sigma
 		sum += d * d
 	}
-	for i, e := range k.expected {
-		if e.sigma > 0 {
-			d := (x[i] - e.value) / e.sigma
-			sum += d * d
-		}
-	}
-	return sum, nil
+	return sum + k.deviations(x), nil
 }

@@ -38,7 +38,7 @@ func builtIn(t *testing.T) fit.Parameters {
 	round := func(v float64, digits float64) float64 { return math.Round(v*digits) / digits }
 	p := fit.Parameters{Platforms: map[string]fit.Own{}}
 	for _, name := range fit.Names() {
-		b, err := profile.Load(name)
+		b, err := profile.Hosts.Load(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,6 +37,29 @@ func simplex(f func([]float64) float64, start []float64, spread float64, steps i
 	return s[0].x, s[0].cost
 }
 
+// minimise is simplex of a function that can fail. After the first failure, which it returns, f is
+// not called again.
+func minimise(f func([]float64) (float64, error), start []float64, spread float64, steps int) (x []float64, cost float64, failure error) {
+	x, cost = simplex(func(x []float64) (cost float64) {
+		if failure == nil {
+			cost, failure = f(x)
+		}
+		return cost
+	}, start, spread, steps)
+	return x, cost, failure
+}
+
+// deviations is the sum of squared deviations of values from what is expected of them.
+func (k *known) deviations(x []float64) (sum float64) {
+	for i, e := range k.expected {
+		if e.sigma > 0 {
+			d := (x[i] - e.value) / e.sigma
+			sum += d * d
+		}
+	}
+	return sum
+}
+
 // step replaces the worst vertex of a sorted simplex, or shrinks towards the best.
 func step(s []vertex, f func([]float64) float64) {
 	n := len(s) - 1

@@ -34,21 +34,13 @@ const transferSteps = 80
 // Transfer fits the NIC of the EDT paper's memory system to those rows of it that say so:
 // the two ends of the reduction against cache-coherent DMA at the full rate.
 func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
-	base, err := profile.LoadMemorySystem(transferSystem)
+	base, err := profile.Systems.Load(transferSystem)
 	if err != nil {
 		return Interface{}, err
 	}
-	var failure error
-	x, _ := simplex(func(x []float64) float64 {
-		if failure != nil {
-			return 0
-		}
-		var cost float64
-		cost, failure = transferCost(ctx, base, rows, x)
-		return cost
-	}, transferKnowledge.start, 0.25, transferSteps)
-	if failure != nil {
-		return Interface{}, failure
+	x, _, err := minimise(func(x []float64) (float64, error) { return transferCost(ctx, base, rows, x) }, transferKnowledge.start, 0.25, transferSteps)
+	if err != nil {
+		return Interface{}, err
 	}
 	x, _ = clamp(x, transferKnowledge.limits)
 	return Interface{math.Round(x[0]), math.Round(x[1])}, nil
@@ -59,7 +51,7 @@ func Transfer(ctx context.Context, rows []published.Row) (Interface, error) {
 func transferCost(ctx context.Context, base *profile.MemorySystem, rows []published.Row, x []float64) (float64, error) {
 	x, sum := clamp(x, transferKnowledge.limits)
 	candidate := ApplyTransfer(base, Interface{x[0], x[1]})
-	m := published.NewModel(ctx, profile.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
+	m := published.NewModel(ctx, profile.Hosts.Load).On(func(string) (*profile.MemorySystem, error) { return candidate, nil })
 	for _, r := range rows {
 		if !r.Fit || r.Platforms[0] != transferSystem {
 			continue
@@ -71,13 +63,7 @@ func transferCost(ctx context.Context, base *profile.MemorySystem, rows []publis
 		d := (v/r.Figure.Low - 1) / max(resolution, 0.5/r.Figure.Low)
 		sum += d * d
 	}
-	for i, e := range transferKnowledge.expected {
-		if e.sigma > 0 {
-			d := (x[i] - e.value) / e.sigma
-			sum += d * d
-		}
-	}
-	return sum, nil
+	return sum + transferKnowledge.deviations(x), nil
 }
 
 // ApplyTransfer returns a copy of a memory system with other parameters.

@@ -19,7 +19,7 @@ func TestTransferHoldsTheFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := profile.LoadMemorySystem("sonic-via")
+	s, err := profile.Systems.Load("sonic-via")
 	if err != nil {
 		t.Fatal(err)
 	}

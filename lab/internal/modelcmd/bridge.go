@@ -39,7 +39,7 @@ func (f *bridgeFlags) bridge() (o report.Bridge, err error) {
 	for _, p := range f.programs {
 		o.Programs = append(o.Programs, coherence.Program(p))
 	}
-	o.System, err = builtIn("--platform", f.platform, profile.LoadBridge, profile.BridgeNames())
+	o.System, err = builtIn("--platform", f.platform, profile.Bridges)
 	return o, err
 }
 
@@ -67,31 +67,26 @@ Platforms: natoma, where the processor wins, and alcor-cia, where DMA does; or a
   trapeze-lab model bridge --platform alcor-cia --programs copy --dma receive --json
   trapeze-lab model bridge --platform alcor-cia --programs pio-write,pio-read --dma none`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: command.Show(e, func(ctx context.Context) ([]report.Met, error) {
 			o, err := f.bridge()
 			if err != nil {
-				return err
+				return nil, err
 			}
-			all, err := o.Run(cmd.Context())
-			if err != nil {
-				return bridgeError(err)
-			}
-			return e.Print(all, func(w io.Writer) error { return writeBridge(w, all) })
-		},
+			all, err := o.Run(ctx)
+			return all, bridgeError(err)
+		}, writeBridge),
 	}
 	f.register(cmd)
 	return cmd
 }
 
 func writeBridge(w io.Writer, all []report.Met) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "program\tMB/s alone\ttogether\tless %\tDMA\tMB/s alone\ttogether\tless %\ttransfer us alone\ttogether\t")
-	for _, m := range all {
+	const header = "program\tMB/s alone\ttogether\tless %\tDMA\tMB/s alone\ttogether\tless %\ttransfer us alone\ttogether\t"
+	return command.Table(w, tabwriter.AlignRight, header, all, func(m report.Met) string {
 		p, d := m.Processor, m.DMA
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", m.Program, p.Alone, p.Together, p.Less, m.With,
+		return fmt.Sprintf("%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t", m.Program, p.Alone, p.Together, p.Less, m.With,
 			d.Alone, d.Together, d.Less, m.TransferAlone.Microseconds(), m.Transfer.Microseconds())
-	}
-	return t.Flush()
+	})
 }
 
 // bridgePicture draws the rates of a program and of DMA, alone and together.

@@ -39,7 +39,7 @@ func (f *cellFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.participants, "participants", 0, "hosts that meet in a barrier, or that a multicast is for (default: 16)")
 	flags.Float64Var(&f.busy, "busy", 0, fmt.Sprintf("percent of the receiving host's memory that others use, 0 to %d, with scenario contention", cellmodel.MaxBusy))
 	flags.BoolVar(&f.neverStop, "never-stop", false, "no peer is told to stop while the receive FIFO is nearly full, with scenario contention")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.CellNames(), cobra.ShellCompDirectiveDefault)))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.CellHosts.Names(), cobra.ShellCompDirectiveDefault)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(strings.Split(cellmodel.Names(), ", "), cobra.ShellCompDirectiveNoFileComp)))
 }
 
@@ -62,12 +62,13 @@ func (f *cellFlags) options() (cellmodel.Options, error) {
 	if err != nil {
 		return cellmodel.Options{}, err
 	}
-	p, err := builtIn("--profile", f.profile, profile.LoadCells, profile.CellNames())
+	p, err := builtIn("--profile", f.profile, profile.CellHosts)
 	return cellmodel.Options{Platform: p, Scenario: f.scenario, Bytes: f.bytes, Participants: f.participants, Busy: f.busy, NeverStop: f.neverStop}, err
 }
 
 func cellsCommand(e *command.Env) *cobra.Command {
 	var f cellFlags
+	var o cellmodel.Options
 	cmd := &cobra.Command{
 		Use:   "cells",
 		Short: "Compute what cells take that cross NICs with channels",
@@ -100,17 +101,12 @@ urgent_us      the slowest of cells of high priority that come at all phases of 
   trapeze-lab model cells --scenario contention --busy 50 --never-stop
   trapeze-lab model cells --scenario message --bytes 8192`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			o, err := f.options()
-			if err != nil {
-				return err
+		RunE: command.Show(e, func(context.Context) (r *cellmodel.Result, err error) {
+			if o, err = f.options(); err != nil {
+				return nil, err
 			}
-			r, err := cellmodel.Run(o)
-			if err != nil {
-				return err
-			}
-			return e.Print(r, func(w io.Writer) error { return writeCells(w, o, r) })
-		},
+			return cellmodel.Run(o)
+		}, func(w io.Writer, r *cellmodel.Result) error { return writeCells(w, o, r) }),
 	}
 	f.register(cmd)
 	return cmd

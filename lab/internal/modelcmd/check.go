@@ -30,22 +30,22 @@ func between[T int | float64](flag string, value, low, high T, what string) erro
 
 // builtIn loads a platform of any kind. A name that is not there is a mistake in the command,
 // a file that cannot be used is not.
-func builtIn[T any](flag, name string, load func(string) (T, error), names []string) (T, error) {
-	p, err := load(name)
+func builtIn[T any](flag, name string, of profile.Library[T]) (T, error) {
+	p, err := of.Load(name)
 	if errors.Is(err, profile.ErrUnknown) && !strings.HasSuffix(name, ".toml") {
-		err = usage(flag, name, strings.Join(names, ", ")+", or a file ending in .toml")
+		err = usage(flag, name, strings.Join(of.Names(), ", ")+", or a file ending in .toml")
 	}
 	return p, err
 }
 
 func loadProfile(flag, name string) (*profile.Profile, error) {
-	return builtIn(flag, name, profile.Load, profile.Names())
+	return builtIn(flag, name, profile.Hosts)
 }
 
 // loadProfiles loads some platforms, at least one.
 func loadProfiles(flag string, names []string) ([]*profile.Profile, error) {
 	if len(names) == 0 {
-		return nil, usage(flag, "", strings.Join(profile.Names(), ", ")+", or files ending in .toml")
+		return nil, usage(flag, "", strings.Join(profile.Hosts.Names(), ", ")+", or files ending in .toml")
 	}
 	profiles := make([]*profile.Profile, len(names))
 	for i, name := range names {

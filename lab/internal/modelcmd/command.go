@@ -3,6 +3,8 @@
 package modelcmd
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -28,6 +30,7 @@ const (
 // Command returns the command "model" with its subcommands.
 func Command(e *command.Env) *cobra.Command {
 	var f caseFlags
+	var c report.Case
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Compute latency, bandwidth and every transfer of a policy on a platform",
@@ -40,7 +43,7 @@ bus_busy_us   time that both hosts' buses were occupied during the stream
 
 Policies:
 ` + policyHelp() + `
-Profiles: ` + strings.Join(profile.Names(), ", ") + `,
+Profiles: ` + strings.Join(profile.Hosts.Names(), ", ") + `,
 or a TOML file (trapeze-lab model profiles NAME prints one to start from; base = "NAME"
 takes from another what the file does not say).
 
@@ -49,18 +52,17 @@ takes from another what the file does not say).
   trapeze-lab model --profile p6-natoma --policy amp --count 1 --log-costs --json
   trapeze-lab model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.measured()
-			if err != nil {
-				return err
+		RunE: command.Show(e, func(ctx context.Context) (r result, err error) {
+			if c, err = f.measured(); err != nil {
+				return r, err
 			}
 			c.Log = true
-			figures, err := c.Measure(cmd.Context())
+			figures, err := c.Measure(ctx)
 			if err != nil {
-				return err
+				return r, err
 			}
-			return e.Print(resultOf(figures), func(w io.Writer) error { return writeText(w, &c, figures) })
-		},
+			return result{figures.Latency, figures.Bandwidth, transfersOf(figures.Log), figures.Busy}, nil
+		}, func(w io.Writer, r result) error { return writeText(w, &c, &r) }),
 	}
 	f.register(cmd)
 	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), trunkCommand(e), bridgeCommand(e), goalsCommand(e), replayCommand(e), fitCommand(e), profilesCommand(e))
@@ -134,10 +136,8 @@ func (f *caseFlags) measured() (report.Case, error) {
 	if f.policy == "optimal" {
 		errs = append(errs, between("--payload", f.payload, 1, search.MaxPayload, "bytes for policy optimal"))
 	}
-	for _, err := range errs {
-		if err != nil {
-			return report.Case{}, err
-		}
+	if err := cmp.Or(errs...); err != nil {
+		return report.Case{}, err
 	}
 	p, err := loadProfile("--profile", f.profile)
 	if err != nil {

@@ -78,7 +78,7 @@ Errors are fractions.`,
 					return err
 				}
 			}
-			lines, err := published.Compare(published.NewModel(cmd.Context(), profile.Load), rows)
+			lines, err := published.Compare(published.NewModel(cmd.Context(), profile.Hosts.Load), rows)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}

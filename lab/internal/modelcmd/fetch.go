@@ -36,10 +36,12 @@ func (f *fetchFlags) measured() (report.Case, profile.Time, error) {
 // fetched is the JSON object of "trapeze-lab model fetch". In its transfers, packets of flow 1
 // are requests, and their bytes those of the control message.
 type fetched struct {
-	Fetch     float64   `json:"fetch_us"`
-	Request   float64   `json:"request_us"`
-	Page      float64   `json:"page_us"`
-	Transfers transfers `json:"transfers"`
+	Fetch     profile.Time `json:"fetch_us"`
+	Request   profile.Time `json:"request_us"`
+	Page      profile.Time `json:"page_us"`
+	Transfers transfers    `json:"transfers"`
+	of        *report.Case
+	server    profile.Time
 }
 
 func fetchCommand(e *command.Env) *cobra.Command {
@@ -63,26 +65,25 @@ platform's cost of a host, of which a request and a reply have one each.
 		Example: `  trapeze-lab model fetch --profile alcor --policy eager --payload 8192
   trapeze-lab model fetch --profile pcie4-x16-100g --payload 4096 --server-us 1.5 --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: command.Show(e, func(ctx context.Context) (fetched, error) {
 			c, server, err := f.measured()
 			if err != nil {
-				return err
+				return fetched{}, err
 			}
-			r, err := c.Fetch(cmd.Context(), server)
+			r, err := c.Fetch(ctx, server)
 			if err != nil {
-				return err
+				return fetched{}, err
 			}
-			result := fetched{Fetch: r.Whole.Microseconds(), Request: r.Request.Microseconds(), Page: r.Page.Microseconds(), Transfers: transfersOf(r.Log)}
-			return e.Print(result, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, `%s, %s, a page of %d bytes
+			return fetched{Fetch: r.Whole, Request: r.Request, Page: r.Page, Transfers: transfersOf(r.Log), of: &c, server: server}, nil
+		}, func(w io.Writer, r fetched) error {
+			_, err := fmt.Fprintf(w, `%s, %s, a page of %d bytes
 request            %10.3f us   one way
 server             %10.3f us
 page               %10.3f us   one way
 fetch              %10.3f us
-`, c.Profile.Name, c.Policy, c.Payload, result.Request, server.Microseconds(), result.Page, result.Fetch)
-				return err
-			})
-		},
+`, r.of.Profile.Name, r.of.Policy, r.of.Payload, r.Request.Microseconds(), r.server.Microseconds(), r.Page.Microseconds(), r.Fetch.Microseconds())
+			return err
+		}),
 	}
 	f.register(cmd)
 	return cmd

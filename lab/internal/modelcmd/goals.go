@@ -29,21 +29,6 @@ type goalFlags struct {
 	changes  bool
 }
 
-// goalRow is one case of the JSON array.
-type goalRow struct {
-	Profile   string  `json:"profile"`
-	Payload   int     `json:"payload"`
-	Engine    string  `json:"changed_engine,omitempty" help:"with --changes"`
-	Overhead  float64 `json:"overhead_factor,omitempty" help:"with --changes"`
-	Bandwidth float64 `json:"bandwidth_factor,omitempty" help:"with --changes"`
-	Best      float64 `json:"best_us"`
-	Auto      float64 `json:"auto_us"`
-	Gap       float64 `json:"gap_percent"`
-	Sender    float64 `json:"sender_gap_percent,omitempty"`
-	Stream    float64 `json:"stream_over_store_and_forward,omitempty"`
-	Bus       float64 `json:"bus_over_amp,omitempty"`
-}
-
 func goalsCommand(e *command.Env) *cobra.Command {
 	var f goalFlags
 	cmd := &cobra.Command{
@@ -57,22 +42,16 @@ With --variants, also on platforms whose costs are those of the profiles times r
 factors from a half to two. With --changes, %d payloads after one engine got half or
 twice the bandwidth or overhead.
 
-`, report.Learning, report.ChangeFrames) + keys.Array(goalRow{}) + `
+`, report.Learning, report.ChangeFrames) + keys.Array(report.Goal{}) + `
 What is 0 may be left out.`,
 		Example: `  trapeze-lab model goals
   trapeze-lab model goals --profiles alcor,p6-natoma --payloads 1500,9000 --variants 5 --json
   trapeze-lab model goals --changes --payloads 8192`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := f.measure(cmd.Context(), e)
-			if err != nil {
-				return err
-			}
-			return e.Print(rows, func(w io.Writer) error { return f.write(w, rows) })
-		},
+		RunE: command.Show(e, func(ctx context.Context) ([]report.Goal, error) { return f.measure(ctx, e) }, f.write),
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.profiles, "profiles", profile.Names(), "platforms, names or TOML files")
+	flags.StringSliceVar(&f.profiles, "profiles", profile.Hosts.Names(), "platforms, names or TOML files")
 	flags.IntSliceVar(&f.payloads, "payloads", report.GoalPayloads, "payload sizes in bytes")
 	flags.IntVar(&f.variants, "variants", 0, "random variants of each profile")
 	flags.BoolVar(&f.changes, "changes", false, "change an engine's costs in the middle of the run")
@@ -106,14 +85,14 @@ func (f *goalFlags) platforms() ([]*profile.Profile, error) {
 	return all, nil
 }
 
-func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]goalRow, error) {
+func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]report.Goal, error) {
 	platforms, err := f.platforms()
 	if err != nil {
 		return nil, err
 	}
 	meter := e.Steps("measuring", len(platforms)*len(f.payloads))
 	defer meter.Stop()
-	var rows []goalRow
+	var rows []report.Goal
 	for _, p := range platforms {
 		for _, payload := range f.payloads {
 			if err := ctx.Err(); err != nil {
@@ -130,26 +109,19 @@ func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]goalRow, err
 	return rows, nil
 }
 
-func (f *goalFlags) rowsOf(ctx context.Context, p *profile.Profile, payload int) ([]goalRow, error) {
-	if !f.changes {
-		g, err := report.Against(ctx, p, payload)
-		if err != nil {
-			return nil, err
-		}
-		return []goalRow{{Profile: g.Profile, Payload: g.Payload, Best: g.Best.Microseconds(), Auto: g.Auto.Microseconds(),
-			Gap: 100 * g.Gap(), Sender: 100 * g.SenderGap(), Stream: g.Stream, Bus: g.Bus}}, nil
+func (f *goalFlags) rowsOf(ctx context.Context, p *profile.Profile, payload int) ([]report.Goal, error) {
+	if f.changes {
+		return report.Changes(ctx, p, payload)
 	}
-	changes, err := report.Changes(ctx, p, payload)
-	var rows []goalRow
-	for _, c := range changes {
-		rows = append(rows, goalRow{Profile: c.Profile, Payload: c.Payload, Engine: c.Engine.String(), Overhead: c.Overhead, Bandwidth: c.Bandwidth,
-			Best: c.Best.Microseconds(), Auto: c.Auto.Microseconds(), Gap: 100 * c.Gap()})
+	g, err := report.Against(ctx, p, payload)
+	if err != nil {
+		return nil, err
 	}
-	return rows, err
+	return []report.Goal{*g}, nil
 }
 
-// platform names the platform, and the change if there was one.
-func (r *goalRow) platform() string {
+// platformOf names the platform, and the change if there was one.
+func platformOf(r *report.Goal) string {
 	if r.Engine == "" {
 		return r.Profile
 	}
@@ -158,13 +130,13 @@ func (r *goalRow) platform() string {
 
 // write prints a table with a row for each platform, and engine that changed, and what
 // it sums up to. The table is Markdown.
-func (f *goalFlags) write(w io.Writer, rows []goalRow) error {
+func (f *goalFlags) write(w io.Writer, rows []report.Goal) error {
 	var lines []string
 	cells := map[string]string{}
 	sum, worst, within, close, half := 0.0, 0.0, 0, 0, 0
 	stream, bus := math.Inf(1), 0.0
 	for _, r := range rows {
-		line := r.platform()
+		line := platformOf(&r)
 		if _, known := cells[line]; !known {
 			lines = append(lines, line)
 		}
@@ -176,7 +148,7 @@ func (f *goalFlags) write(w io.Writer, rows []goalRow) error {
 		}
 		if r.Gap <= 1 {
 			close++
-			if r.Auto-r.Best <= 0.5 {
+			if r.Auto-r.Best <= profile.Micros(0.5) {
 				half++
 			}
 		}
@@ -197,7 +169,7 @@ func (f *goalFlags) write(w io.Writer, rows []goalRow) error {
 	}
 	for _, r := range rows {
 		if r.Gap > 1 {
-			fmt.Fprintf(&b, "over 1 %%: %s, %d B: %+.2f %%, %+.3f us", r.platform(), r.Payload, r.Gap, r.Auto-r.Best)
+			fmt.Fprintf(&b, "over 1 %%: %s, %d B: %+.2f %%, %+.3f us", platformOf(&r), r.Payload, r.Gap, (r.Auto - r.Best).Microseconds())
 			if r.Engine == "" {
 				fmt.Fprintf(&b, ", of which the sender %+.2f %%", r.Sender)
 			}

@@ -148,7 +148,7 @@ func TestFetchJSON(t *testing.T) {
 
 // TestEveryPolicyOnEveryProfile runs them all through the command.
 func TestEveryPolicyOnEveryProfile(t *testing.T) {
-	for _, p := range profile.Names() {
+	for _, p := range profile.Hosts.Names() {
 		for _, policy := range pipeline.PolicyNames() {
 			var r struct {
 				Latency   float64 `json:"latency_us"`

@@ -41,10 +41,6 @@ type result struct {
 	Busy      profile.Time `json:"bus_busy_us"`
 }
 
-func resultOf(f *report.Figures) *result {
-	return &result{Latency: f.Latency, Bandwidth: f.Bandwidth, Busy: f.Busy, Transfers: transfersOf(f.Log)}
-}
-
 func transfersOf(log []dmalog.Record) (t transfers) {
 	lists := [dmalog.Engines]*[]transfer{&t.HostTx, &t.NetTx, &t.NetRcv, &t.HostRcv}
 	for _, l := range lists {
@@ -57,18 +53,15 @@ func transfersOf(log []dmalog.Record) (t transfers) {
 	return t
 }
 
-func writeText(w io.Writer, c *report.Case, f *report.Figures) error {
-	counts := [dmalog.Engines]int{}
-	for _, l := range f.Log {
-		counts[l.Engine]++
-	}
+func writeText(w io.Writer, c *report.Case, r *result) error {
+	t := &r.Transfers
 	_, err := fmt.Fprintf(w, `%s, %s, %d payloads of %d bytes
 latency            %10.3f us   one payload, one way, idle system
 bandwidth          %10.3f MB/s
 buses occupied     %10.3f us
 transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
-`, c.Profile.Name, c.Policy, c.Count, c.Payload, f.Latency.Microseconds(), f.Bandwidth, f.Busy.Microseconds(),
-		counts[dmalog.HostTx], counts[dmalog.NetTx], counts[dmalog.NetRcv], counts[dmalog.HostRcv])
+`, c.Profile.Name, c.Policy, c.Count, c.Payload, r.Latency.Microseconds(), r.Bandwidth, r.Busy.Microseconds(),
+		len(t.HostTx), len(t.NetTx), len(t.NetRcv), len(t.HostRcv))
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -50,14 +49,7 @@ func (c catalogue[T]) print(e *command.Env, args []string) error {
 		}
 		list = append(list, p)
 	}
-	return e.Print(list, func(w io.Writer) error {
-		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(t, c.header)
-		for _, p := range list {
-			fmt.Fprintln(t, c.row(p))
-		}
-		return t.Flush()
-	})
+	return e.Print(list, func(w io.Writer) error { return command.Table(w, 0, c.header, list, c.row) })
 }
 
 // listedPlatform is the list's entry of a memory system.
@@ -71,7 +63,7 @@ type listedPlatform struct {
 }
 
 func listedPlatformOf(name, toml string) (listedPlatform, error) {
-	s, err := profile.LoadMemorySystem(name)
+	s, err := profile.Systems.Load(name)
 	if err != nil {
 		return listedPlatform{}, err
 	}
@@ -92,7 +84,7 @@ With NAME it is one object.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return catalogue[listedPlatform]{
-				kind: "platform", listed: profile.MemorySystems(), source: profile.MemorySource, of: listedPlatformOf,
+				kind: "platform", listed: profile.Systems.Names(), source: profile.Systems.Source, of: listedPlatformOf,
 				header: "name\tDMA MB/s\tblock\tsummary",
 				row: func(p listedPlatform) string {
 					return fmt.Sprintf("%s\t%.0f\t%d B\t%s", p.Name, p.DMA, p.Block, p.Summary)

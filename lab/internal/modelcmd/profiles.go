@@ -18,8 +18,8 @@ func profilesCommand(e *command.Env) *cobra.Command {
 		Use:   "profiles [NAME]",
 		Short: "List the built-in cost profiles, or print the TOML text of one",
 		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
-of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellNames(), ", ") + `,
-and for trapeze-lab model bridge: ` + strings.Join(profile.BridgeNames(), ", ") + `.
+of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellHosts.Names(), ", ") + `,
+and for trapeze-lab model bridge: ` + strings.Join(profile.Bridges.Names(), ", ") + `.
 
 ` + keys.Array(listedProfile{}) + `
 With NAME it is one object. A platform with cells or with a bridge has no rates.`,
@@ -28,7 +28,7 @@ With NAME it is one object. A platform with cells or with a bridge has no rates.
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return catalogue[listedProfile]{
-				kind: "profile", listed: profile.Names(), others: slices.Concat(profile.CellNames(), profile.BridgeNames()), source: profileSource, of: listedProfileOf,
+				kind: "profile", listed: profile.Hosts.Names(), others: slices.Concat(profile.CellHosts.Names(), profile.Bridges.Names()), source: profileSource, of: listedProfileOf,
 				header: "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary",
 				row: func(p listedProfile) string {
 					return fmt.Sprintf("%s\t%g\t%g\t%g\t%s duplex\t%s", p.Name, p.Read, p.Write, p.Link, p.Duplex, p.Summary)
@@ -41,12 +41,12 @@ With NAME it is one object. A platform with cells or with a bridge has no rates.
 // profileSource returns the text of a profile, or of a platform with cells or a bridge.
 func profileSource(name string) ([]byte, error) {
 	switch {
-	case slices.Contains(profile.CellNames(), name):
-		return profile.CellSource(name)
-	case slices.Contains(profile.BridgeNames(), name):
-		return profile.BridgeSource(name)
+	case slices.Contains(profile.CellHosts.Names(), name):
+		return profile.CellHosts.Source(name)
+	case slices.Contains(profile.Bridges.Names(), name):
+		return profile.Bridges.Source(name)
 	}
-	return profile.Source(name)
+	return profile.Hosts.Source(name)
 }
 
 // listedProfile is the list's entry of a profile. A platform with cells or with a bridge has no rates.
@@ -61,21 +61,21 @@ type listedProfile struct {
 }
 
 func listedProfileOf(name, toml string) (listedProfile, error) {
-	if slices.Contains(profile.CellNames(), name) {
-		p, err := profile.LoadCells(name)
+	if slices.Contains(profile.CellHosts.Names(), name) {
+		p, err := profile.CellHosts.Load(name)
 		if err != nil {
 			return listedProfile{}, err
 		}
 		return listedProfile{Name: name, Summary: p.Summary, TOML: toml}, nil
 	}
-	if slices.Contains(profile.BridgeNames(), name) {
-		p, err := profile.LoadBridge(name)
+	if slices.Contains(profile.Bridges.Names(), name) {
+		p, err := profile.Bridges.Load(name)
 		if err != nil {
 			return listedProfile{}, err
 		}
 		return listedProfile{Name: name, Summary: p.Summary, TOML: toml}, nil
 	}
-	p, err := profile.Load(name)
+	p, err := profile.Hosts.Load(name)
 	if err != nil {
 		return listedProfile{}, err
 	}

@@ -82,7 +82,7 @@ func (f *projectFlags) projection() (o report.Projection, err error) {
 		}
 	}
 	for _, name := range pcieBuses {
-		p, err := profile.Load(name)
+		p, err := profile.Hosts.Load(name)
 		if err != nil {
 			return o, err
 		}
@@ -173,10 +173,8 @@ reductions, and stdout file, bytes.`,
 }
 
 func writeProjection(w io.Writer, rows []report.Projected) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "bus\tlink MB/s\tstore and forward us\tlatency us\tless %\tstream MB/s\t")
-	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%.0f\t%.3f\t%.3f\t%.1f\t%.1f\t\n", r.Bus, r.Link, r.Whole.Microseconds(), r.Latency.Microseconds(), r.Reduction, r.Bandwidth)
-	}
-	return t.Flush()
+	const header = "bus\tlink MB/s\tstore and forward us\tlatency us\tless %\tstream MB/s\t"
+	return command.Table(w, tabwriter.AlignRight, header, rows, func(r report.Projected) string {
+		return fmt.Sprintf("%s\t%.0f\t%.3f\t%.3f\t%.1f\t%.1f\t", r.Bus, r.Link, r.Whole.Microseconds(), r.Latency.Microseconds(), r.Reduction, r.Bandwidth)
+	})
 }

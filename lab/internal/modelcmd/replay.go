@@ -18,43 +18,6 @@ import (
 // errUnlike: the model cut fewer frames as the live NIC did than were asked for.
 var errUnlike = errors.New("the model cuts too few frames as the live NIC did")
 
-// replayRow is one engine of the JSON array.
-type replayRow struct {
-	Flow      int          `json:"flow" help:"0, or 1 for the other direction"`
-	Engine    string       `json:"engine"`
-	Frames    int          `json:"frames"`
-	Alike     int          `json:"frames_alike" help:"those that both cut into the same sizes"`
-	Live      replaySide   `json:"live"`
-	Model     replaySide   `json:"model"`
-	Worst     int          `json:"worst_packet" help:"whose end on this engine differs most"`
-	WorstBy   profile.Time `json:"worst_us" help:"model less live"`
-	Overhead  profile.Time `json:"overhead_us" help:"that the model took for a transfer"`
-	Bandwidth float64      `json:"bandwidth_mb_s" help:"likewise"`
-}
-
-// replaySide has the transfers of one of the two.
-type replaySide struct {
-	Transfers int          `json:"transfers"`
-	Bytes     int          `json:"median_bytes" help:"of a transfer"`
-	Took      profile.Time `json:"median_us" help:"of a transfer"`
-	Left      profile.Time `json:"median_left_us" help:"from when the NIC knew of a frame until it has left the engine"`
-}
-
-func rowsOfReplay(flows []replay.Flow) []replayRow {
-	var rows []replayRow
-	for _, f := range flows {
-		p := f.Platform
-		costs := []profile.Cost{p.Sender.Read, p.Link.Pulse, p.Link.Pulse, p.Receiver.Write} // by engine
-		for _, c := range f.Engines {
-			rows = append(rows, replayRow{Flow: f.Number, Engine: c.Engine.String(), Frames: f.Frames, Alike: c.Alike,
-				Live:  replaySide{c.Transfers.Live, c.Bytes.Live, c.Took.Live, c.Left.Live},
-				Model: replaySide{c.Transfers.Model, c.Bytes.Model, c.Took.Model, c.Left.Model},
-				Worst: c.Worst, WorstBy: c.WorstBy, Overhead: costs[c.Engine].Overhead, Bandwidth: costs[c.Engine].Bandwidth()})
-		}
-	}
-	return rows
-}
-
 func replayCommand(e *command.Env) *cobra.Command {
 	var log, platform string
 	var least float64
@@ -73,7 +36,7 @@ Frames behind the first that did not go through all engines of the log are left 
 With --min-alike the exit code is 1 if the model cuts a smaller share of the frames into
 just those transfers of the live engine.
 
-` + keys.Array(replayRow{}),
+` + keys.Array(replay.Engine{}),
 		Example: `  trapeze demo --dma-log live.log && trapeze-lab model replay --log live.log
   trapeze-lab model replay --log live.log --min-alike 80 --json
   trapeze-lab model replay --log live.log --profile pcie5-x16-400g`,
@@ -96,8 +59,11 @@ just those transfers of the live engine.
 			if err != nil {
 				return fmt.Errorf("--log %s: %w", log, err)
 			}
-			rows := rowsOfReplay(flows)
-			if err := e.Print(rows, func(w io.Writer) error { return writeReplay(w, flows, rows) }); err != nil {
+			var rows []replay.Engine
+			for _, f := range flows {
+				rows = append(rows, f.Engines...)
+			}
+			if err := e.Print(rows, func(w io.Writer) error { return writeReplay(w, flows) }); err != nil {
 				return err
 			}
 			return alike(rows, least)
@@ -110,7 +76,7 @@ just those transfers of the live engine.
 }
 
 // alike refuses a replay in which an engine of the model cut too few frames as the live one.
-func alike(rows []replayRow, least float64) error {
+func alike(rows []replay.Engine, least float64) error {
 	for _, r := range rows {
 		if got := 100 * float64(r.Alike) / float64(r.Frames); got < least {
 			return fmt.Errorf("%w: %s %d of %d, %.1f %%, at least %s %%", errUnlike, r.Engine, r.Alike, r.Frames, got, strconv.FormatFloat(least, 'f', -1, 64))
@@ -119,23 +85,19 @@ func alike(rows []replayRow, least float64) error {
 	return nil
 }
 
-func writeReplay(w io.Writer, flows []replay.Flow, rows []replayRow) error {
+func writeReplay(w io.Writer, flows []replay.Flow) error {
 	for _, f := range flows {
 		fmt.Fprintf(w, "%s: %d frames of flow %d", f.Platform.Name, f.Frames, f.Number)
 		if f.Left > 0 {
 			fmt.Fprintf(w, "; %d more did not go through all engines of the log", f.Left)
 		}
-		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "\n\ttransfers\t\tmedian bytes\t\tmedian us\t\tframe left after us\t\tcut alike\tworst frame\tby us\t")
-		fmt.Fprintln(t, "engine\tlive\tmodel\tlive\tmodel\tlive\tmodel\tlive\tmodel\t\t\t\t")
-		for _, r := range rows {
-			if r.Flow == f.Number {
-				fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f %%\t%d\t%+.2f\t\n", r.Engine, r.Live.Transfers, r.Model.Transfers, r.Live.Bytes, r.Model.Bytes,
-					r.Live.Took.Microseconds(), r.Model.Took.Microseconds(), r.Live.Left.Microseconds(), r.Model.Left.Microseconds(),
-					100*float64(r.Alike)/float64(r.Frames), r.Worst, r.WorstBy.Microseconds())
-			}
-		}
-		if err := t.Flush(); err != nil {
+		const header = "\n\ttransfers\t\tmedian bytes\t\tmedian us\t\tframe left after us\t\tcut alike\tworst frame\tby us\t\n" +
+			"engine\tlive\tmodel\tlive\tmodel\tlive\tmodel\tlive\tmodel\t\t\t\t"
+		if err := command.Table(w, tabwriter.AlignRight, header, f.Engines, func(r replay.Engine) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f %%\t%d\t%+.2f\t", r.Engine, r.Live.Transfers, r.Model.Transfers, r.Live.Bytes, r.Model.Bytes,
+				r.Live.Took.Microseconds(), r.Model.Took.Microseconds(), r.Live.Left.Microseconds(), r.Model.Left.Microseconds(),
+				100*float64(r.Alike)/float64(r.Frames), r.Worst, r.WorstBy.Microseconds())
+		}); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package modelcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,17 +33,17 @@ type sweepFlags struct {
 
 // sweepRow is one measured combination.
 type sweepRow struct {
-	Profile   string  `json:"profile"`
-	Policy    string  `json:"policy"`
-	Payload   int     `json:"payload"`
-	Send      int     `json:"minpulse_send"`
-	Receive   int     `json:"minpulse_recv"`
-	Gap       float64 `json:"gap_us"`
-	Count     int     `json:"count"`
-	Latency   float64 `json:"latency_us"`
-	Mean      float64 `json:"mean_latency_us"`
-	Bandwidth float64 `json:"bandwidth_mb_s"`
-	Busy      float64 `json:"bus_busy_us"`
+	Profile   string       `json:"profile"`
+	Policy    string       `json:"policy"`
+	Payload   int          `json:"payload"`
+	Send      int          `json:"minpulse_send"`
+	Receive   int          `json:"minpulse_recv"`
+	Gap       profile.Time `json:"gap_us"`
+	Count     int          `json:"count"`
+	Latency   profile.Time `json:"latency_us"`
+	Mean      profile.Time `json:"mean_latency_us"`
+	Bandwidth float64      `json:"bandwidth_mb_s"`
+	Busy      profile.Time `json:"bus_busy_us"`
 }
 
 func sweepCommand(e *command.Env) *cobra.Command {
@@ -131,12 +132,7 @@ func (f *sweepFlags) check() error {
 	for _, gap := range f.gaps {
 		errs = append(errs, between("--gaps-us", gap, 0, maxGap, ""))
 	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // cases lists the combinations.
@@ -189,18 +185,16 @@ func (f *sweepFlags) measure(ctx context.Context, e *command.Env) ([]sweepRow, e
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s, %d bytes: %w", c.Profile.Name, c.Policy, c.Payload, err)
 		}
-		rows = append(rows, sweepRow{Profile: c.Profile.Name, Policy: c.Policy, Payload: c.Payload, Send: c.MinPulseSend, Receive: c.MinPulseReceive,
-			Gap: c.Gap.Microseconds(), Count: c.Count, Latency: m.Latency.Microseconds(), Mean: m.Mean.Microseconds(), Bandwidth: m.Bandwidth, Busy: m.Busy.Microseconds()})
+		rows = append(rows, sweepRow{c.Profile.Name, c.Policy, c.Payload, c.MinPulseSend, c.MinPulseReceive, c.Gap, c.Count, m.Latency, m.Mean, m.Bandwidth, m.Busy})
 		meter.Add(1)
 	}
 	return rows, nil
 }
 
 func writeSweep(w io.Writer, rows []sweepRow) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "profile\tpolicy\tpayload\tminpulse-send\tminpulse-recv\tgap us\tcount\tlatency us\tmean us\tMB/s\tbus busy us\t")
-	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%g\t%d\t%.3f\t%.3f\t%.2f\t%.2f\t\n", r.Profile, r.Policy, r.Payload, r.Send, r.Receive, r.Gap, r.Count, r.Latency, r.Mean, r.Bandwidth, r.Busy)
-	}
-	return t.Flush()
+	const header = "profile\tpolicy\tpayload\tminpulse-send\tminpulse-recv\tgap us\tcount\tlatency us\tmean us\tMB/s\tbus busy us\t"
+	return command.Table(w, tabwriter.AlignRight, header, rows, func(r sweepRow) string {
+		return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%g\t%d\t%.3f\t%.3f\t%.2f\t%.2f\t", r.Profile, r.Policy, r.Payload, r.Send, r.Receive, r.Gap.Microseconds(), r.Count,
+			r.Latency.Microseconds(), r.Mean.Microseconds(), r.Bandwidth, r.Busy.Microseconds())
+	})
 }

@@ -50,7 +50,7 @@ func (f *transferFlags) options() (coherence.Options, error) {
 	if f.cmd.Flags().Changed("dma-rate") && f.rate == 0 {
 		return coherence.Options{}, usage("--dma-rate", "0", "1 MB/s to the platform's")
 	}
-	s, err := builtIn("--platform", f.platform, profile.LoadMemorySystem, profile.MemorySystems())
+	s, err := builtIn("--platform", f.platform, profile.Systems)
 	return coherence.Options{System: s, DMARate: f.rate, Order: coherence.Order(f.order), Seed: f.seed,
 		Until: coherence.Until(f.until), Receiving: coherence.Receiving(f.receiving)}, err
 }
@@ -93,7 +93,7 @@ total_us      all three; no network time
 
 Mechanisms:
 ` + mechanismHelp() + `
-Platforms: ` + strings.Join(profile.MemorySystems(), ", ") + `,
+Platforms: ` + strings.Join(profile.Systems.Names(), ", ") + `,
 or a TOML file (trapeze-lab model platforms NAME prints one to start from; base = "NAME" takes
 from another what the file does not say).
 

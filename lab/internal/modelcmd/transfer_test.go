@@ -64,8 +64,8 @@ func TestTransferJSON(t *testing.T) {
 // TestEveryTransfer runs each mechanism on each platform through the command, and draws each platform.
 func TestEveryTransfer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bars.svg")
-	for _, p := range profile.MemorySystems() {
-		s, err := profile.LoadMemorySystem(p)
+	for _, p := range profile.Systems.Names() {
+		s, err := profile.Systems.Load(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestPlatforms(t *testing.T) {
 		Name       string
 		Mechanisms []string
 	}
-	if err := json.Unmarshal([]byte(ok(t, "model", "platforms", "--json")), &list); err != nil || len(list) != len(profile.MemorySystems()) || len(list[0].Mechanisms) == 0 {
+	if err := json.Unmarshal([]byte(ok(t, "model", "platforms", "--json")), &list); err != nil || len(list) != len(profile.Systems.Names()) || len(list[0].Mechanisms) == 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	// What is printed can be used, and serves as a base.

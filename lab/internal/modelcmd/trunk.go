@@ -70,17 +70,13 @@ free the link one by one, and --watchdog-us takes it from a sender that stalls.
   trapeze-lab model trunk --policies eager --slow 8 --packet 1024 --json
   trapeze-lab model trunk --senders 4 --slow 100 --watchdog-us 50`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: command.Show(e, func(ctx context.Context) ([]report.Shared, error) {
 			c, t, err := f.shared("--policies", policies...)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			rows, err := c.OnTrunk(cmd.Context(), policies, t)
-			if err != nil {
-				return err
-			}
-			return e.Print(rows, func(w io.Writer) error { return writeTrunk(w, rows) })
-		},
+			return c.OnTrunk(ctx, policies, t)
+		}, writeTrunk),
 	}
 	f.register(cmd, defaultCount)
 	cmd.Flags().StringSliceVar(&policies, "policies", []string{"store-and-forward", "eager", "amp"}, "delivery policies")
@@ -88,13 +84,11 @@ free the link one by one, and --watchdog-us takes it from a sender that stalls.
 }
 
 func writeTrunk(w io.Writer, rows []report.Shared) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tsender\tlatency us\tlongest us\tMB/s\twaited us\theld us\theld idle us\tnetTx a frame\tcut through\tlost\t")
-	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%d\t\n", r.Policy, r.Number, r.Latency.Microseconds(), r.Longest.Microseconds(),
+	const header = "policy\tsender\tlatency us\tlongest us\tMB/s\twaited us\theld us\theld idle us\tnetTx a frame\tcut through\tlost\t"
+	return command.Table(w, tabwriter.AlignRight, header, rows, func(r report.Shared) string {
+		return fmt.Sprintf("%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%d\t", r.Policy, r.Number, r.Latency.Microseconds(), r.Longest.Microseconds(),
 			r.Bandwidth, r.Waited.Microseconds(), r.Held.Microseconds(), r.Idle.Microseconds(), r.Pulses, r.CutThrough, r.Lost)
-	}
-	return t.Flush()
+	})
 }
 
 // trunkPicture draws who holds a trunk.

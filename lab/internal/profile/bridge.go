@@ -1,9 +1,6 @@
 package profile
 
-import (
-	"embed"
-	"fmt"
-)
+import "embed"
 
 //go:embed bridged/*.toml
 var bridged embed.FS
@@ -33,35 +30,15 @@ type Bridge struct {
 }
 
 type rawBridge struct {
-	Clock    *string `toml:"clock"`
-	Width    *string `toml:"width"`
-	Idle     *int64  `toml:"idle"`
-	Address  *int64  `toml:"address"`
-	Wait     *int64  `toml:"wait"`
-	First    *string `toml:"first"`
-	Queue    *int64  `toml:"queue"`
-	Merge    *string `toml:"merge"`
-	Posted   *int64  `toml:"posted"`
-	Load     *string `toml:"load"`
-	Prefetch *int64  `toml:"prefetch"`
-	Burst    *string `toml:"burst"`
-	Start    *string `toml:"start"`
+	Clock, Width, First, Merge, Load, Burst, Start *string
+	Idle, Address, Wait, Queue, Posted, Prefetch   *int64
 }
 
-var bridges = library{bridged, "bridged"}
+// Bridges are the platforms with a bridge.
+var Bridges = Library[*MemorySystem]{bridged, "bridged", parseBridge}
 
-// BridgeNames returns the built-in platforms with a bridge, sorted.
-func BridgeNames() []string { return bridges.names() }
-
-// BridgeSource returns the text of a built-in platform with a bridge.
-func BridgeSource(name string) ([]byte, error) { return bridges.source(name) }
-
-// LoadBridge returns a built-in platform with a bridge by name, or reads the file if the name
-// ends in .toml. Errors are *Error.
-func LoadBridge(name string) (*MemorySystem, error) { return load(bridges, name, parseBridge) }
-
-func parseBridge(title, file string, text []byte) (*MemorySystem, error) {
-	w, err := onBase(bridges, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
+func parseBridge(l Library[*MemorySystem], title, file string, text []byte) (*MemorySystem, error) {
+	w, err := onBase(l.Source, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +59,7 @@ func parseBridge(title, file string, text []byte) (*MemorySystem, error) {
 		w.caches(r, m)
 		m.Bridge = w.Bridge.resolve(r, m.NIC.Block)
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	if m.NIC.Block%m.Processor.Word != 0 {
-		return nil, &Error{File: file, Key: "processor.word", Value: fmt.Sprint(m.Processor.Word, " B"), Err: ErrValue, Allowed: fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block)}
-	}
-	return m, nil
+	return r.whole(m)
 }
 
 // resolve makes a bridge of the texts; block is what goes over the memory bus at a time.

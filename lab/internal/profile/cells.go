@@ -27,23 +27,15 @@ type Cells struct {
 
 // rawCells is the file of such a platform.
 type rawCells struct {
-	Summary string  `toml:"summary"`
-	Base    *string `toml:"base"`
-	Clock   struct {
-		Period *string `toml:"period"`
-	} `toml:"clock"`
-	NIC struct {
-		Send    *int64  `toml:"send"`
-		Receive *int64  `toml:"receive"`
-		Cell    *string `toml:"cell"`
-	} `toml:"nic"`
-	Path struct {
-		Latency *string `toml:"latency"`
-	} `toml:"path"`
-	Host struct {
-		Store      *string `toml:"store"`
-		Turnaround *string `toml:"turnaround"`
-	} `toml:"host"`
+	Summary string
+	Base    *string
+	Clock   struct{ Period *string }
+	NIC     struct {
+		Send, Receive *int64
+		Cell          *string
+	}
+	Path struct{ Latency *string }
+	Host struct{ Store, Turnaround *string }
 }
 
 // cellKeys hold what such a file may say.
@@ -52,20 +44,11 @@ var cellKeys = keys{
 	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,
 }
 
-var celledHosts = library{celled, "celled"}
+// CellHosts are the platforms with cells.
+var CellHosts = Library[*Cells]{celled, "celled", parseCells}
 
-// CellNames returns the built-in platforms with cells, sorted.
-func CellNames() []string { return celledHosts.names() }
-
-// CellSource returns the text of a built-in platform with cells.
-func CellSource(name string) ([]byte, error) { return celledHosts.source(name) }
-
-// LoadCells returns a built-in platform with cells by name, or reads the file if the name
-// ends in .toml. Errors are *Error.
-func LoadCells(name string) (*Cells, error) { return load(celledHosts, name, parseCells) }
-
-func parseCells(title, file string, text []byte) (*Cells, error) {
-	w, err := onBase(celledHosts, file, text, cellKeys, func(w *rawCells) *string { return w.Base })
+func parseCells(l Library[*Cells], title, file string, text []byte) (*Cells, error) {
+	w, err := onBase(l.Source, file, text, cellKeys, func(w *rawCells) *string { return w.Base })
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,10 @@ import (
 // TestMini: the steps are the paper's, and each figure has a comment that says where it
 // comes from.
 func TestMini(t *testing.T) {
-	if got := profile.CellNames(); !slices.Equal(got, []string{"mini"}) {
+	if got := profile.CellHosts.Names(); !slices.Equal(got, []string{"mini"}) {
 		t.Fatal(got)
 	}
-	got, err := profile.LoadCells("mini")
+	got, err := profile.CellHosts.Load("mini")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestMini(t *testing.T) {
 	if d := cmp.Diff(want, *got); d != "" || got.Summary == "" {
 		t.Error(d)
 	}
-	text, err := profile.CellSource("mini")
+	text, err := profile.CellHosts.Source("mini")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +55,17 @@ func TestCellFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte(goodCells), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := profile.LoadCells(file)
+	p, err := profile.CellHosts.Load(file)
 	if err != nil || p.Name != "mine" || p.Path != 0 || p.Send != 400_000 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, name := range []string{"maxi", "alcor", ""} {
 		var e *profile.Error
-		if _, err := profile.LoadCells(name); !errors.Is(err, profile.ErrUnknown) || !errors.As(err, &e) || !strings.Contains(e.Allowed, "mini") {
+		if _, err := profile.CellHosts.Load(name); !errors.Is(err, profile.ErrUnknown) || !errors.As(err, &e) || !strings.Contains(e.Allowed, "mini") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := profile.LoadCells(file + ".none.toml"); !errors.Is(err, profile.ErrUnreadable) || !errors.Is(err, os.ErrNotExist) {
+	if _, err := profile.CellHosts.Load(file + ".none.toml"); !errors.Is(err, profile.ErrUnreadable) || !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -137,18 +137,18 @@ func TestCellsBase(t *testing.T) {
 		}
 	}
 	write("base = \"mini\"\n[path]\nlatency = \"70 ns\"\n")
-	mini, err := profile.LoadCells("mini")
+	mini, err := profile.CellHosts.Load("mini")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := *mini
 	want.Name, want.Path = "fast", 70_000
-	if got, err := profile.LoadCells(file); err != nil || *got != want {
+	if got, err := profile.CellHosts.Load(file); err != nil || *got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	write("base = \"alcor\"\n")
 	var bad *profile.Error
-	if _, err := profile.LoadCells(file); !errors.As(err, &bad) || bad.Key != "base" || !errors.Is(err, profile.ErrBase) {
+	if _, err := profile.CellHosts.Load(file); !errors.As(err, &bad) || bad.Key != "base" || !errors.Is(err, profile.ErrBase) {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// library has the built-in files of one kind.
-type library struct {
+// Library has the platforms of one kind: those that are built in, and files of the same form.
+type Library[T any] struct {
 	files embed.FS
 	dir   string
+	parse func(l Library[T], title, file string, text []byte) (T, error)
 }
 
-// names returns the files without their ending, sorted, but for those that serve only as a base
-// of others: their names begin with an underscore.
-func (l library) names() []string {
+// Names returns the built-in platforms, sorted, but for those that serve only as a base of others:
+// the names of their files begin with an underscore.
+func (l Library[T]) Names() []string {
 	entries, err := l.files.ReadDir(l.dir)
 	if err != nil {
 		return nil
@@ -32,18 +33,19 @@ func (l library) names() []string {
 	return names
 }
 
-// source returns the text of a file.
-func (l library) source(name string) ([]byte, error) {
+// Source returns the text of a built-in platform or base.
+func (l Library[T]) Source(name string) ([]byte, error) {
 	text, err := l.files.ReadFile(l.dir + "/" + name + ".toml")
 	if err != nil {
-		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(l.names(), ", ") + ", or a file ending in .toml"}
+		return nil, &Error{File: name, Err: ErrUnknown, Allowed: strings.Join(l.Names(), ", ") + ", or a file ending in .toml"}
 	}
 	return text, nil
 }
 
-// load has a built-in file parsed, or one of the user's if the name ends in .toml.
-func load[T any](l library, name string, parse func(title, file string, text []byte) (T, error)) (none T, err error) {
-	title, file, source := name, name+".toml", l.source
+// Load returns a built-in platform by name, or reads the file if the name ends in .toml. Errors
+// are *Error.
+func (l Library[T]) Load(name string) (none T, err error) {
+	title, file, source := name, name+".toml", l.Source
 	if strings.HasSuffix(name, ".toml") {
 		title, file, source = strings.TrimSuffix(filepath.Base(name), ".toml"), name, readFile
 	}
@@ -51,22 +53,22 @@ func load[T any](l library, name string, parse func(title, file string, text []b
 	if err != nil {
 		return none, err
 	}
-	return parse(title, file, text)
+	return l.parse(l, title, file, text)
 }
 
 // onBase decodes a file on top of the built-in one that it is based on, if any: what the file
 // does not mention is the base's, which has none of its own.
-func onBase[T any](l library, file string, text []byte, allowed keys, base func(*T) *string) (*T, error) {
+func onBase[T any](source func(name string) ([]byte, error), file string, text []byte, allowed keys, base func(*T) *string) (*T, error) {
 	own, merged := new(T), new(T)
 	if err := decode(file, text, own, allowed); err != nil {
 		return nil, err
 	}
 	if name := base(own); name != nil {
-		source, err := l.source(*name)
+		under, err := source(*name)
 		if err != nil {
 			return nil, &Error{File: file, Key: "base", Value: *name, Err: fmt.Errorf("%w: %w", ErrBase, err)}
 		}
-		if err := decode(*name, source, merged, allowed); err != nil {
+		if err := decode(*name, under, merged, allowed); err != nil {
 			return nil, err
 		}
 		if base(merged) != nil {

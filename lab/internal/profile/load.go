@@ -26,81 +26,43 @@ var (
 	ErrBase       = errors.New("bad base")
 )
 
+// The raw types have a file as it is: a key is the field's name, in small letters.
+
 type rawBus struct {
-	Duplex        *string `toml:"duplex"`
-	Read          *string `toml:"read"`
-	Write         *string `toml:"write"`
-	Overhead      *string `toml:"overhead"`
-	ReadOverhead  *string `toml:"read_overhead"`
-	WriteOverhead *string `toml:"write_overhead"`
+	Duplex, Read, Write, Overhead *string
+	ReadOverhead                  *string `toml:"read_overhead"`
+	WriteOverhead                 *string `toml:"write_overhead"`
 }
 
 // text returns what a table says under a key.
 func (b *rawBus) text(key string) *string {
-	switch key {
-	case "duplex":
-		return b.Duplex
-	case "read":
-		return b.Read
-	case "write":
-		return b.Write
-	case "overhead":
-		return b.Overhead
-	case "read_overhead":
-		return b.ReadOverhead
-	}
-	return b.WriteOverhead
-}
-
-type rawNode struct {
-	Bus rawBus `toml:"bus"`
+	return map[string]*string{"duplex": b.Duplex, "read": b.Read, "write": b.Write, "overhead": b.Overhead,
+		"read_overhead": b.ReadOverhead, "write_overhead": b.WriteOverhead}[key]
 }
 
 type raw struct {
-	Summary  *string `toml:"summary"`
-	Base     *string `toml:"base"`
-	Bus      rawBus  `toml:"bus"`
-	Sender   rawNode `toml:"sender"`
-	Receiver rawNode `toml:"receiver"`
-	Host     struct {
-		Cost *string `toml:"cost"`
-	} `toml:"host"`
-	NIC struct {
-		Decision   *string `toml:"decision"`
-		Completion *string `toml:"completion"`
-		Packet     *string `toml:"packet"`
-		Buffers    *int64  `toml:"buffers"`
-		LogSend    *string `toml:"log_send"`
-		LogReceive *string `toml:"log_receive"`
-		Memory     *string `toml:"memory"`
-	} `toml:"nic"`
-	Link struct {
-		Bandwidth *string `toml:"bandwidth"`
-		Overhead  *string `toml:"overhead"`
-		Latency   *string `toml:"latency"`
-		Header    *string `toml:"header"`
-	} `toml:"link"`
+	Summary, Base    *string
+	Bus              rawBus
+	Sender, Receiver struct{ Bus rawBus }
+	Host             struct{ Cost *string }
+	NIC              struct {
+		Decision, Completion, Packet, Memory *string
+		Buffers                              *int64
+		LogSend                              *string `toml:"log_send"`
+		LogReceive                           *string `toml:"log_receive"`
+	}
+	Link struct{ Bandwidth, Overhead, Latency, Header *string }
 }
 
-var hosts = library{platforms, "platforms"}
+// Hosts are the cost profiles. A file of the user's may rest on another one beside it.
+var Hosts = Library[*Profile]{platforms, "platforms", parseHost}
 
-// Names returns the built-in profiles, sorted. Files that serve only as a base
-// of others begin with an underscore and are not listed.
-func Names() []string { return hosts.names() }
-
-// Source returns the text of a built-in profile or base.
-func Source(name string) ([]byte, error) { return hosts.source(name) }
-
-// Load returns a built-in profile by name, or reads the file if the name ends in
-// .toml. Errors are *Error.
-func Load(name string) (*Profile, error) {
-	return load(hosts, name, func(title, file string, text []byte) (*Profile, error) {
-		return parse(title, file, text, func(base string) ([]byte, error) {
-			if file == name && strings.HasSuffix(base, ".toml") {
-				return readFile(filepath.Join(filepath.Dir(name), filepath.Base(base)))
-			}
-			return Source(base)
-		})
+func parseHost(l Library[*Profile], title, file string, text []byte) (*Profile, error) {
+	return parse(title, file, text, func(base string) ([]byte, error) {
+		if strings.HasSuffix(base, ".toml") { // no built-in one has such a base
+			return readFile(filepath.Join(filepath.Dir(file), filepath.Base(base)))
+		}
+		return l.Source(base)
 	})
 }
 

@@ -15,44 +15,27 @@ var memorySystems embed.FS
 const maxCycles = 100_000
 
 type rawCache struct {
-	Size    *string `toml:"size"`
-	Line    *string `toml:"line"`
-	Ways    *int64  `toml:"ways"`
-	Latency *int64  `toml:"latency"`
+	Size, Line    *string
+	Ways, Latency *int64
 }
 
 type rawMemory struct {
-	Summary   *string `toml:"summary"`
-	Base      *string `toml:"base"`
-	Profile   *string `toml:"profile"`
-	Processor struct {
-		Clock *string `toml:"clock"`
-		Word  *string `toml:"word"`
-		Work  *int64  `toml:"work"`
-	} `toml:"processor"`
-	L1     rawCache `toml:"l1"`
-	L2     rawCache `toml:"l2"`
-	Memory struct {
-		Latency *string `toml:"latency"`
-	} `toml:"memory"`
-	Bus *struct {
-		Clock       *string `toml:"clock"`
-		Width       *string `toml:"width"`
-		Arbitration *int64  `toml:"arbitration"`
-		Address     *int64  `toml:"address"`
-	} `toml:"bus"`
+	Summary, Base, Profile *string
+	Processor              struct {
+		Clock, Word *string
+		Work        *int64
+	}
+	L1, L2 rawCache
+	Memory struct{ Latency *string }
+	Bus    *struct {
+		Clock, Width         *string
+		Arbitration, Address *int64
+	}
 	NIC struct {
-		Clock   *string `toml:"clock"`
-		Latency *string `toml:"latency"`
-		Memory  *string `toml:"memory"`
-		DMA     *string `toml:"dma"`
-		Start   *int64  `toml:"start"`
-		Frame   *int64  `toml:"frame"`
-		MTU     *string `toml:"mtu"`
-		Queue   *string `toml:"queue"`
-		Block   *string `toml:"block"`
-	} `toml:"nic"`
-	Bridge *rawBridge `toml:"bridge"`
+		Clock, Latency, Memory, DMA, MTU, Queue, Block *string
+		Start, Frame                                   *int64
+	}
+	Bridge *rawBridge
 }
 
 // memoryKeys hold what a memory system's file may say.
@@ -63,21 +46,12 @@ var memoryKeys = keys{
 	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; counts and cycles are whole numbers without quotes`,
 }
 
-var systems = library{memorySystems, "memory"}
-
-// MemorySystems returns the built-in memory systems, sorted.
-func MemorySystems() []string { return systems.names() }
-
-// MemorySource returns the text of a built-in memory system.
-func MemorySource(name string) ([]byte, error) { return systems.source(name) }
-
-// LoadMemorySystem returns a built-in memory system by name, or reads the file if the
-// name ends in .toml. Errors are *Error.
-func LoadMemorySystem(name string) (*MemorySystem, error) { return load(systems, name, parseMemory) }
+// Systems are the memory systems.
+var Systems = Library[*MemorySystem]{memorySystems, "memory", parseMemory}
 
 // parseMemory reads a memory system on top of the built-in one that it is based on, if any.
-func parseMemory(title, file string, text []byte) (*MemorySystem, error) {
-	merged, err := onBase(systems, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
+func parseMemory(l Library[*MemorySystem], title, file string, text []byte) (*MemorySystem, error) {
+	merged, err := onBase(l.Source, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
 	if err != nil {
 		return nil, err
 	}
@@ -105,18 +79,23 @@ func (w *rawMemory) resolve(title, file string) (*MemorySystem, error) {
 	default:
 		w.onBus(r, m)
 	}
+	return r.whole(m)
+}
+
+// whole returns a memory system without an error, whose blocks have whole words.
+func (r *resolver) whole(m *MemorySystem) (*MemorySystem, error) {
+	if r.err == nil && m.NIC.Block%m.Processor.Word != 0 {
+		r.fail("processor.word", fmt.Sprint(m.Processor.Word, " B"), fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block), ErrValue)
+	}
 	if r.err != nil {
 		return nil, r.err
-	}
-	if m.NIC.Block%m.Processor.Word != 0 {
-		return nil, &Error{File: file, Key: "processor.word", Value: strconv.Itoa(m.Processor.Word) + " B", Err: ErrValue, Allowed: fmt.Sprintf("so that a block of %d B has whole words", m.NIC.Block)}
 	}
 	return m, nil
 }
 
 // overPCIe takes the bus and the firmware from a built-in profile.
 func (w *rawMemory) overPCIe(r *resolver, m *MemorySystem) {
-	p, err := Load(strings.TrimSuffix(*w.Profile, ".toml"))
+	p, err := Hosts.Load(strings.TrimSuffix(*w.Profile, ".toml"))
 	if err == nil && !p.Sender.FullDuplex {
 		err = ErrValue
 	}

@@ -11,11 +11,11 @@ import (
 
 func TestMemorySystems(t *testing.T) {
 	want := []string{"pcie4-x16-100g", "pcie5-x16-400g", "sonic-via", "sonic-via-1200", "sonic-via-800"}
-	if got := profile.MemorySystems(); !slices.Equal(got, want) {
+	if got := profile.Systems.Names(); !slices.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)
 	}
 	for _, name := range want {
-		s, err := profile.LoadMemorySystem(name)
+		s, err := profile.Systems.Load(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestMemorySystems(t *testing.T) {
 
 // TestDataCycles: data takes whole cycles, at the bus's rate or at a slower engine's.
 func TestDataCycles(t *testing.T) {
-	s, err := profile.LoadMemorySystem("sonic-via")
+	s, err := profile.Systems.Load("sonic-via")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestDataCycles(t *testing.T) {
 
 func TestBadMemorySystems(t *testing.T) {
 	source := func(name string) string {
-		text, err := profile.MemorySource(name)
+		text, err := profile.Systems.Source(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestBadMemorySystems(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]error{"vax": profile.ErrUnknown, "none.toml": profile.ErrUnreadable, "../platforms/alcor": profile.ErrUnknown} {
-		if _, err := profile.LoadMemorySystem(name); !errors.Is(err, want) {
+		if _, err := profile.Systems.Load(name); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
@@ -126,8 +126,8 @@ func TestBadMemorySystems(t *testing.T) {
 
 // FuzzParseMemory: any text gives a usable memory system or an *Error.
 func FuzzParseMemory(f *testing.F) {
-	for _, name := range profile.MemorySystems() {
-		text, err := profile.MemorySource(name)
+	for _, name := range profile.Systems.Names() {
+		text, err := profile.Systems.Source(name)
 		if err != nil {
 			f.Fatal(err)
 		}

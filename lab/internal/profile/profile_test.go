@@ -13,11 +13,11 @@ import (
 
 func TestBuiltIn(t *testing.T) {
 	want := []string{"alcor", "alcor-hpdc97", "alcor-miata", "p6-natoma", "pcie3-x8-10g", "pcie4-x16-100g", "pcie5-x16-400g", "pcie6-x16-800g", "pii-440lx"}
-	if got := profile.Names(); !slices.Equal(got, want) {
+	if got := profile.Hosts.Names(); !slices.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)
 	}
 	for _, name := range want {
-		p, err := profile.Load(name)
+		p, err := profile.Hosts.Load(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestBuiltIn(t *testing.T) {
 // six, the rest is shared, and each has a comment that says where it comes from.
 func TestOwnParameters(t *testing.T) {
 	for name, most := range map[string]int{"alcor": 4, "alcor-hpdc97": 6, "alcor-miata": 4, "p6-natoma": 4, "pii-440lx": 4} {
-		text, err := profile.Source(name)
+		text, err := profile.Hosts.Source(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestFiles(t *testing.T) {
 		return path
 	}
 	write("common.toml", good)
-	p, err := profile.Load(write("fast.toml", "base = \"common.toml\"\n[bus]\nread = \"200 MB/s\"\n"))
+	p, err := profile.Hosts.Load(write("fast.toml", "base = \"common.toml\"\n[bus]\nread = \"200 MB/s\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,14 +168,14 @@ func TestFiles(t *testing.T) {
 		"nonsense":                                   profile.ErrUnknown,
 		"../platforms/alcor":                         profile.ErrUnknown,
 	} {
-		if _, err := profile.Load(name); !errors.Is(err, want) {
+		if _, err := profile.Hosts.Load(name); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
 	if err := os.Mkdir(filepath.Join(dir, "dir.toml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := profile.Load(filepath.Join(dir, "dir.toml")); !errors.Is(err, profile.ErrUnreadable) {
+	if _, err := profile.Hosts.Load(filepath.Join(dir, "dir.toml")); !errors.Is(err, profile.ErrUnreadable) {
 		t.Errorf("a directory: %v", err)
 	}
 }
@@ -205,7 +205,7 @@ func TestBases(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		base, err := profile.Load(c.name)
+		base, err := profile.Hosts.Load(c.name)
 		if err != nil {
 			t.Fatal(err)
 		}

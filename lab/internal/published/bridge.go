@@ -1,6 +1,10 @@
 package published
 
-import "github.com/trapeze-nic/trapeze/lab/internal/coherence"
+import (
+	"cmp"
+
+	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
+)
 
 // bridgeKey is a contest at a bridge that was computed.
 type bridgeKey struct {
@@ -13,19 +17,10 @@ type bridgeKey struct {
 // atBridge has a program and DMA transfers of the row's payload meet.
 func (f *figure) atBridge(program coherence.Program, dma coherence.Direction) *coherence.Outcome {
 	k := bridgeKey{f.name, program, dma, max(f.Payload, 1)}
-	if f.err != nil {
-		return &coherence.Outcome{}
-	}
-	if r, ok := f.m.contests[k]; ok {
-		return r
-	}
-	r, err := coherence.AtBridge(f.m.ctx, coherence.Contest{System: f.bridge, Program: program, DMA: dma, Bytes: k.bytes})
-	if err != nil {
-		f.err = err
-		return &coherence.Outcome{}
-	}
-	f.m.contests[k] = r
-	return r
+	r := kept(f.m.contests, k, &f.err, func() (*coherence.Outcome, error) {
+		return coherence.AtBridge(f.m.ctx, coherence.Contest{System: f.bridge, Program: program, DMA: dma, Bytes: k.bytes})
+	})
+	return cmp.Or(r, &coherence.Outcome{})
 }
 
 // programmed is the rate of a program that has the bridge for itself.

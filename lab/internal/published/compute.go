@@ -239,9 +239,9 @@ func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 		var err error
 		switch {
 		case c.needs&celled != 0:
-			f.cells, err = profile.LoadCells(name)
+			f.cells, err = profile.CellHosts.Load(name)
 		case c.needs&bridged != 0:
-			f.bridge, err = profile.LoadBridge(name)
+			f.bridge, err = profile.Bridges.Load(name)
 		default:
 			f.Profile, err = m.load(name)
 		}
@@ -276,11 +276,8 @@ func (f *figure) run(policy string, send, receive, payload, count int, both bool
 	return r.Latency.Microseconds(), r.Bandwidth
 }
 
-func (f *figure) result(k key) (r virtual.Result) {
-	if f.err == nil {
-		r, f.err = f.m.run(k)
-	}
-	return r
+func (f *figure) result(k key) virtual.Result {
+	return kept(f.m.cache, k, &f.err, func() (virtual.Result, error) { return f.m.run(k) })
 }
 
 // one is the latency of the row's payload in microseconds under any policy, with one

@@ -235,14 +235,14 @@ func (p *parser) task() Task {
 	}
 	p.want(ok, "compute", "empty, or one of: "+strings.Join(Computations(), ", "), t.Compute)
 	p.want(slices.Contains([]Relation{"", AtMost, AtLeast}, t.Bound), "bound", `empty, "<" or ">"`, string(t.Bound))
-	platforms, policies := profile.Names(), pipeline.PolicyNames()
+	platforms, policies := profile.Hosts.Names(), pipeline.PolicyNames()
 	longest := maxPayload
 	_, onSystem := onMemorySystem[t.Compute]
 	switch {
 	case c.needs&celled != 0:
-		platforms, longest = profile.CellNames(), cells.MaxPDU
+		platforms, longest = profile.CellHosts.Names(), cells.MaxPDU
 	case c.needs&bridged != 0:
-		platforms, longest = profile.BridgeNames(), coherence.MaxBytes
+		platforms, longest = profile.Bridges.Names(), coherence.MaxBytes
 	case onSystem:
 		platforms, policies, longest = memorySystems(), mechanisms(), coherence.MaxBytes
 	}

@@ -36,11 +36,11 @@ type key struct {
 	counted          bool // the transfers are listed
 }
 
-// NewModel makes a model that loads platforms with load; profile.Load gives the
+// NewModel makes a model that loads platforms with load; profile.Hosts.Load gives the
 // built-in ones. Memory systems are the built-in ones. What is computed with it ends with ctx.
 func NewModel(ctx context.Context, load func(name string) (*profile.Profile, error)) *Model {
 	return &Model{ctx: ctx, load: load, cache: map[key]virtual.Result{},
-		system: profile.LoadMemorySystem, transfers: map[transferKey]*coherence.Result{}, contests: map[bridgeKey]*coherence.Outcome{}}
+		system: profile.Systems.Load, transfers: map[transferKey]*coherence.Result{}, contests: map[bridgeKey]*coherence.Outcome{}}
 }
 
 // On makes the model load memory systems with load.
@@ -50,9 +50,6 @@ func (m *Model) On(load func(name string) (*profile.MemorySystem, error)) *Model
 }
 
 func (m *Model) run(k key) (virtual.Result, error) {
-	if r, ok := m.cache[k]; ok {
-		return r, nil
-	}
 	p, err := m.load(k.platform)
 	if err != nil {
 		return virtual.Result{}, err
@@ -73,8 +70,22 @@ func (m *Model) run(k key) (virtual.Result, error) {
 	if err != nil {
 		return virtual.Result{}, fmt.Errorf("%s, %s: %w", k.platform, k.policy, err)
 	}
-	m.cache[k] = *r
 	return *r, nil
+}
+
+// kept returns what was computed before for a key, or else computes it. After a failure, which it
+// notes, it returns the zero value.
+func kept[K comparable, V any](of map[K]V, k K, failure *error, compute func() (V, error)) (v V) {
+	if *failure != nil {
+		return v
+	}
+	v, ok := of[k]
+	if !ok {
+		if v, *failure = compute(); *failure == nil {
+			of[k] = v
+		}
+	}
+	return v
 }
 
 func planOf(ctx context.Context, p *profile.Profile, k key) (pipeline.Plan, error) {

@@ -34,7 +34,7 @@ func rows(t testing.TB) []published.Row {
 // 4.5 % and 2 % in the mean, the Alcor latencies of the cut-through paper by 6 %, MINI's
 // figures by 3 %.
 func TestFidelity(t *testing.T) {
-	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
+	lines, err := published.Compare(published.NewModel(context.Background(), profile.Hosts.Load), rows(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestNoRowGetsWorse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
+	lines, err := published.Compare(published.NewModel(context.Background(), profile.Hosts.Load), rows(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +102,11 @@ func TestValuesTakeNoPart(t *testing.T) {
 	for i := range changed {
 		changed[i].Value, changed[i].Figure = "1", published.Figure{Low: 1, High: 1, Relation: published.Equal}
 	}
-	a, err := published.Compare(published.NewModel(context.Background(), profile.Load), original)
+	a, err := published.Compare(published.NewModel(context.Background(), profile.Hosts.Load), original)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := published.Compare(published.NewModel(context.Background(), profile.Load), changed)
+	b, err := published.Compare(published.NewModel(context.Background(), profile.Hosts.Load), changed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func read(t *testing.T, columns string) (published.Row, error) {
 // TestComputations: each computation gives a figure, in each of the units that it can be
 // stated in, and says what it is.
 func TestComputations(t *testing.T) {
-	m := published.NewModel(context.Background(), profile.Load)
+	m := published.NewModel(context.Background(), profile.Hosts.Load)
 	done := map[string]bool{}
 	figures := map[string]float64{}
 	for _, c := range []struct{ columns, what string }{
@@ -505,7 +505,7 @@ func FuzzRead(f *testing.F) {
 func BenchmarkCompare(b *testing.B) {
 	r := rows(b)
 	for b.Loop() {
-		if _, err := published.Compare(published.NewModel(context.Background(), profile.Load), r); err != nil {
+		if _, err := published.Compare(published.NewModel(context.Background(), profile.Hosts.Load), r); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package published
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -111,20 +112,10 @@ func megahertz(cycle profile.Time) float64 { return 1e6 / float64(cycle) }
 
 // transfer is one message by a mechanism.
 func (f *transfers) transfer(m coherence.Mechanism, bytes int) *coherence.Result {
-	if f.err != nil {
-		return &coherence.Result{}
-	}
-	k := transferKey{f.name, m, bytes}
-	if r, ok := f.m.transfers[k]; ok {
-		return r
-	}
-	r, err := coherence.Run(f.m.ctx, coherence.Options{System: f.MemorySystem, Mechanism: m, Bytes: bytes})
-	if err != nil {
-		f.err = err
-		return &coherence.Result{}
-	}
-	f.m.transfers[k] = r
-	return r
+	r := kept(f.m.transfers, transferKey{f.name, m, bytes}, &f.err, func() (*coherence.Result, error) {
+		return coherence.Run(f.m.ctx, coherence.Options{System: f.MemorySystem, Mechanism: m, Bytes: bytes})
+	})
+	return cmp.Or(r, &coherence.Result{})
 }
 
 // reductions are the least and the greatest by which a mechanism's latency is below that
@@ -172,8 +163,8 @@ func registrations(f *transfers) float64 {
 // memorySystems are those that a row can name: with a bus on which all see everything,
 // which the figures of the papers need.
 func memorySystems() []string {
-	return slices.DeleteFunc(profile.MemorySystems(), func(name string) bool {
-		s, err := profile.LoadMemorySystem(name)
+	return slices.DeleteFunc(profile.Systems.Names(), func(name string) bool {
+		s, err := profile.Systems.Load(name)
 		return err != nil || s.Bus == nil
 	})
 }

@@ -13,7 +13,7 @@ import (
 // each, at the rate that was fitted, at the two others and against both schemes. What its
 // text counts comes out exactly.
 func TestTransferFidelity(t *testing.T) {
-	lines, err := published.Compare(published.NewModel(context.Background(), profile.Load), rows(t))
+	lines, err := published.Compare(published.NewModel(context.Background(), profile.Hosts.Load), rows(t))
 	if err != nil {
 		t.Fatal(err)
 	}

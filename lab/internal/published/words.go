@@ -74,7 +74,7 @@ func described(r *Row) Task {
 	c := computations[t.Compute]
 	switch {
 	case platform == "":
-		return Task{Note: "names no platform that has a profile: " + strings.Join(profile.Names(), ", ")}
+		return Task{Note: "names no platform that has a profile: " + strings.Join(profile.Hosts.Names(), ", ")}
 	case t.Compute == "":
 		return Task{Note: fmt.Sprintf("its quantity and its unit %q name no latency, bandwidth or reduction of latency, and no time of a transfer", r.Unit)}
 	case t.Policy == "" && c.needs&policy != 0:
@@ -134,13 +134,18 @@ func wordIn(text, word string) bool {
 	}
 }
 
+// wordsIn reports whether a text has one of some words.
+func wordsIn(text string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
+}
+
 func goesOn(text string, i int) bool {
 	return i >= 0 && i < len(text) && (text[i] == '-' || text[i] >= '0' && text[i] <= '9' || text[i] >= 'a' && text[i] <= 'z')
 }
 
 // platformIn finds a platform: by the name of its profile, or as the papers call it.
 func platformIn(text, source string) string {
-	for _, name := range profile.Names() {
+	for _, name := range profile.Hosts.Names() {
 		if name != "alcor" && wordIn(text, name) {
 			return name
 		}
@@ -204,10 +209,7 @@ func comparing(compute string) bool {
 
 // figureIn finds the computation that a quantity and its unit name.
 func figureIn(r *Row) string {
-	quantity, text := plain(r.Quantity), plain(r.Quantity+"; "+r.Condition)
-	in := func(text string, words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
-	}
+	quantity, text, in := plain(r.Quantity), plain(r.Quantity+"; "+r.Condition), wordsIn
 	has := func(words ...string) bool { return in(quantity, words...) }
 	dimension := units[r.Unit].dimension
 	for e := range dmalog.Engines {

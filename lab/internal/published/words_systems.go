@@ -37,6 +37,47 @@ var parts = [][2]string{
 	{"user data", "user part"}, {"user", "user part"}, {"data transfer", "data transfer part"}, {"transport", "transport part"},
 }
 
+// rule names a computation by the words that a text has: one of each list.
+type rule struct {
+	dimension
+	words   [][]string
+	payload bool // a message's length, too
+	compute string
+}
+
+// ruled returns the computation of the first rule that a text follows.
+func ruled(rules []rule, d dimension, text string, bytes int) string {
+	for _, r := range rules {
+		if r.dimension == d && (bytes != 0 || !r.payload) && !slices.ContainsFunc(r.words, func(list []string) bool { return !wordsIn(text, list...) }) {
+			return r.compute
+		}
+	}
+	return ""
+}
+
+// reductionRules are of reductions by EDT, and cellRules of the MINI paper's figures.
+var (
+	reductionRules = []rule{
+		{percent, nil, true, "reduction by edt"},
+		{percent, [][]string{{"least", "lowest", "minimum", "smallest"}}, false, "least reduction by edt"},
+		{percent, [][]string{{"greatest", "highest", "maximum", "largest"}}, false, "greatest reduction by edt"},
+		{percent, nil, false, "range of reductions by edt"},
+	}
+	oneWay    = []string{"latency", "one-way", "host-to-host"}
+	cellRules = []rule{
+		{duration, [][]string{{"bounce", "round trip", "ping-pong"}}, false, "cell bounce"},
+		{duration, [][]string{{"barrier"}, {"participant", "per participant"}}, false, "barrier per participant"},
+		{duration, [][]string{{"interval"}}, true, "message interval"},
+		{duration, [][]string{{"interval"}}, false, "cell interval"},
+		{duration, [][]string{oneWay}, true, "message, one way"},
+		{duration, [][]string{oneWay, {"cell", "single-cell", "single cell"}}, false, "cell, one way"},
+		{rate, [][]string{{"bounce", "round trip"}}, false, "cell bounce rate"},
+		{rate, [][]string{{"headers", "total"}}, false, "cell total rate"},
+		{rate, [][]string{{"data rate", "bandwidth", "throughput"}}, false, "cell data rate"},
+		{count, [][]string{{"cells"}}, true, "cells of a message"},
+	}
+)
+
 // describedTransfer says what to compute for a row of the EDT paper's kind.
 func describedTransfer(r *Row, text string) Task {
 	t := Task{Platforms: []string{cmp.Or(systemIn(text), "sonic-via")}}
@@ -49,33 +90,16 @@ func describedTransfer(r *Row, text string) Task {
 		return Task{Note: "names more than one number of bytes"}
 	}
 	t.Payload = bytes
-	dimension := units[r.Unit].dimension
 	quantity := strings.ToLower(r.Quantity)
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return wordIn(quantity, w) })
-	}
-	switch {
-	case dimension == percent && has("reduction", "improvement", "lower", "less", "faster"):
+	switch dimension := units[r.Unit].dimension; {
+	case dimension == percent && wordsIn(quantity, "reduction", "improvement", "lower", "less", "faster"):
 		// The paper compares with coherent DMA and intervention where it names nothing.
-		t.Policy = cmp.Or(other, "cc-dma-intv")
-		has = func(words ...string) bool {
-			return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
-		}
-		switch {
-		case bytes != 0:
-			t.Compute = "reduction by edt"
-		case has("least", "lowest", "minimum", "smallest"):
-			t.Compute = "least reduction by edt"
-		case has("greatest", "highest", "maximum", "largest"):
-			t.Compute = "greatest reduction by edt"
-		default:
-			t.Compute = "range of reductions by edt"
-		}
+		t.Policy, t.Compute = cmp.Or(other, "cc-dma-intv"), ruled(reductionRules, percent, text, bytes)
 		return t
 	case dimension == duration:
 		t.Policy = cmp.Or(other, "edt")
 		t.Compute = named(quantity, parts)
-		if t.Compute == "" && has("latency", "one-way") {
+		if t.Compute == "" && wordsIn(quantity, "latency", "one-way") {
 			t.Compute = "latency of a message"
 		}
 	}
@@ -90,47 +114,17 @@ func describedTransfer(r *Row, text string) Task {
 
 // describedCells says what to compute for a row of the MINI paper's kind.
 func describedCells(r *Row, text string) Task {
-	t := Task{Platforms: profile.CellNames()[:1]}
+	t := Task{Platforms: profile.CellHosts.Names()[:1]}
 	bytes, others := payloadIn(text)
 	if others || bytes > cells.MaxPDU {
 		return Task{Note: fmt.Sprintf("names no single message of 1 to %d bytes", cells.MaxPDU)}
 	}
-	t.Payload = bytes
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return wordIn(text, w) })
-	}
-	switch units[r.Unit].dimension {
-	case duration:
-		switch {
-		case has("bounce", "round trip", "ping-pong"):
-			t.Compute = "cell bounce"
-		case has("barrier") && has("participant", "per participant"):
-			t.Compute, t.Payload = "barrier per participant", 0
-		case has("interval") && bytes != 0:
-			t.Compute = "message interval"
-		case has("interval"):
-			t.Compute = "cell interval"
-		case has("latency", "one-way", "host-to-host") && bytes != 0:
-			t.Compute = "message, one way"
-		case has("latency", "one-way", "host-to-host") && has("cell", "single-cell", "single cell"):
-			t.Compute = "cell, one way"
-		}
-	case rate:
-		switch {
-		case has("bounce", "round trip"):
-			t.Compute = "cell bounce rate"
-		case has("headers", "total"):
-			t.Compute = "cell total rate"
-		case has("data rate", "bandwidth", "throughput"):
-			t.Compute = "cell data rate"
-		}
-	case count:
-		if has("cells") && bytes != 0 {
-			t.Compute = "cells of a message"
-		}
-	}
-	if t.Compute == "" {
+	t.Compute, t.Payload = ruled(cellRules, units[r.Unit].dimension, text, bytes), bytes
+	switch t.Compute {
+	case "":
 		return Task{Note: fmt.Sprintf("its quantity and its unit %q name no time or rate of cells", r.Unit)}
+	case "barrier per participant":
+		t.Payload = 0
 	}
 	return t
 }

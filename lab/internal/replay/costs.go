@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -89,7 +90,7 @@ func (f *flow) latency() profile.Time {
 }
 
 // median returns the lower median of some values, at least one, and sorts them.
-func median[T int64 | float64](values []T) T {
+func median[T cmp.Ordered](values []T) T {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]
 }

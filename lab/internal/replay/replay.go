@@ -20,19 +20,26 @@ type Flow struct {
 	Engines  []Engine         // those of the log
 }
 
-// Pair is a figure of the live NIC and of the model.
-type Pair[T any] struct{ Live, Model T }
-
 // Engine is one engine of a flow. Times of frames are from when the NIC knew of them.
 type Engine struct {
-	Engine    dmalog.Engine
-	Transfers Pair[int]          // of all frames
-	Alike     int                // frames that both cut into the same sizes.
-	Bytes     Pair[int]          // of a transfer, median.
-	Took      Pair[profile.Time] // by a transfer, median
-	Left      Pair[profile.Time] // when a frame has left the engine, median.
-	Worst     int                // the frame whose end differs most
-	WorstBy   profile.Time       // model less live
+	Flow      int          `json:"flow" help:"0, or 1 for the other direction"`
+	Engine    string       `json:"engine"`
+	Frames    int          `json:"frames"`
+	Alike     int          `json:"frames_alike" help:"those that both cut into the same sizes"`
+	Live      Side         `json:"live"`
+	Model     Side         `json:"model"`
+	Worst     int          `json:"worst_packet" help:"whose end on this engine differs most"`
+	WorstBy   profile.Time `json:"worst_us" help:"model less live"`
+	Overhead  profile.Time `json:"overhead_us" help:"that the model took for a transfer"`
+	Bandwidth float64      `json:"bandwidth_mb_s" help:"likewise"`
+}
+
+// Side has the transfers of all frames at the live NIC, or in the model.
+type Side struct {
+	Transfers int          `json:"transfers"`
+	Bytes     int          `json:"median_bytes" help:"of a transfer"`
+	Took      profile.Time `json:"median_us" help:"of a transfer"`
+	Left      profile.Time `json:"median_left_us" help:"from when the NIC knew of a frame until it has left the engine"`
 }
 
 // Run replays a log. On a platform that is not nil the model has its costs, and else those of the
@@ -79,8 +86,11 @@ func (f *flow) replay(ctx context.Context, setup *dmalog.Setup, platform *profil
 		return Flow{}, err
 	}
 	result := Flow{Number: f.number, Frames: len(f.frames), Left: f.left, Platform: o.Profile}
+	costs := [dmalog.Engines]profile.Cost{o.Profile.Sender.Read, o.Profile.Link.Pulse, o.Profile.Link.Pulse, o.Profile.Receiver.Write}
 	for _, e := range f.engines {
-		result.Engines = append(result.Engines, compare(e, f, &model))
+		c := compare(e, f, &model)
+		c.Overhead, c.Bandwidth = costs[e].Overhead, costs[e].Bandwidth()
+		result.Engines = append(result.Engines, c)
 	}
 	return result, nil
 }
@@ -111,34 +121,39 @@ func planOf(setup *dmalog.Setup) (pipeline.Plan, error) {
 
 // compare holds what a live engine did against what the model's did with the same frames.
 func compare(e dmalog.Engine, live, model *flow) Engine {
-	c := Engine{Engine: e}
-	var bytes, took, left Pair[[]int64]
+	c := Engine{Flow: live.number, Engine: e.String(), Frames: len(live.frames)}
+	var there, here sums
 	for k := range live.frames {
 		a, b := live.frames[k].transfers[e], model.frames[k].transfers[e]
-		c.Transfers.Live += len(a)
-		c.Transfers.Model += len(b)
 		if slices.EqualFunc(a, b, func(a, b dmalog.Record) bool { return a.Bytes == b.Bytes }) {
 			c.Alike++
 		}
-		bytes.Live, took.Live = collect(bytes.Live, took.Live, a)
-		bytes.Model, took.Model = collect(bytes.Model, took.Model, b)
 		posted := live.frames[k].posted
-		ends := Pair[int64]{a[len(a)-1].End - int64(posted), b[len(b)-1].End - int64(posted-live.frames[0].posted)}
-		left.Live, left.Model = append(left.Live, ends.Live), append(left.Model, ends.Model)
-		if by := profile.Time(ends.Model - ends.Live); k == 0 || max(by, -by) > max(c.WorstBy, -c.WorstBy) {
+		by := here.add(b, posted-live.frames[0].posted) - there.add(a, posted)
+		if k == 0 || max(by, -by) > max(c.WorstBy, -c.WorstBy) {
 			c.Worst, c.WorstBy = k, by
 		}
 	}
-	c.Bytes = Pair[int]{int(median(bytes.Live)), int(median(bytes.Model))}
-	c.Took = Pair[profile.Time]{profile.Time(median(took.Live)), profile.Time(median(took.Model))}
-	c.Left = Pair[profile.Time]{profile.Time(median(left.Live)), profile.Time(median(left.Model))}
+	c.Live, c.Model = there.side(), here.side()
 	return c
 }
 
-// collect adds the sizes and times of transfers.
-func collect(bytes, took []int64, transfers []dmalog.Record) ([]int64, []int64) {
+// sums has the transfers of one side, frame by frame.
+type sums struct {
+	bytes      []int
+	took, left []profile.Time
+}
+
+// add adds the transfers of a frame that was posted at a time, and returns when it has left.
+func (s *sums) add(transfers []dmalog.Record, posted profile.Time) profile.Time {
 	for _, r := range transfers {
-		bytes, took = append(bytes, int64(r.Bytes)), append(took, r.End-r.Start)
+		s.bytes, s.took = append(s.bytes, r.Bytes), append(s.took, profile.Time(r.End-r.Start))
 	}
-	return bytes, took
+	left := profile.Time(transfers[len(transfers)-1].End) - posted
+	s.left = append(s.left, left)
+	return left
+}
+
+func (s *sums) side() Side {
+	return Side{len(s.bytes), median(s.bytes), median(s.took), median(s.left)}
 }

@@ -72,7 +72,7 @@ func TestSameArrivalsSameDecisions(t *testing.T) {
 			t.Fatalf("%+v", flows)
 		}
 		for _, e := range flows[0].Engines {
-			if e.Alike != len(frames) || e.Transfers.Live != e.Transfers.Model || e.WorstBy != 0 || e.Left.Live != e.Left.Model || e.Took.Live != e.Took.Model {
+			if e.Alike != len(frames) || e.Live != e.Model || e.WorstBy != 0 {
 				t.Fatalf("%+v", e)
 			}
 		}
@@ -119,7 +119,7 @@ func TestOtherDecisionsAreNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := flows[0].Engines[dmalog.NetTx]
-	if e.Alike != 0 || e.Transfers != (replay.Pair[int]{Live: 16, Model: 1}) || e.Bytes != (replay.Pair[int]{Live: 512, Model: 8192}) || e.WorstBy <= 0 {
+	if e.Alike != 0 || e.Live.Transfers != 16 || e.Model.Transfers != 1 || e.Live.Bytes != 512 || e.Model.Bytes != 8192 || e.WorstBy <= 0 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -137,7 +137,7 @@ func TestReceiverAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := flows[0]; f.Frames != 2 || f.Left != 1 || len(f.Engines) != 2 || f.Engines[0].Engine != dmalog.NetRcv {
+	if f := flows[0]; f.Frames != 2 || f.Left != 1 || len(f.Engines) != 2 || f.Engines[0].Engine != dmalog.NetRcv.String() {
 		t.Errorf("%+v", f)
 	}
 }
@@ -193,7 +193,7 @@ func FuzzReplay(f *testing.F) {
 		}
 		for _, f := range flows {
 			for _, e := range f.Engines {
-				if e.Alike > f.Frames || e.Transfers.Live < f.Frames || e.Transfers.Model < f.Frames {
+				if e.Alike > f.Frames || e.Live.Transfers < f.Frames || e.Model.Transfers < f.Frames {
 					t.Fatalf("%d frames: %+v", f.Frames, e)
 				}
 			}

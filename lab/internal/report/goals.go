@@ -18,22 +18,25 @@ import (
 var GoalPayloads = []int{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 
 // Goal compares "auto", which knows no costs, with the best schedule for one payload on one platform.
+// The costs of one engine may have changed there.
 type Goal struct {
-	Profile string
-	Payload int
-	Best    profile.Time // lowest latency that search finds
-	Auto    profile.Time // latency after Learning frames
-	Answer  profile.Time // auto's netTx pulses, and the hostRcv transfers that search finds for them
-	Stream  float64      // bandwidth of a stream over that of store-and-forward
-	Bus     float64      // time on the buses at light load over that of amp
+	Profile   string       `json:"profile"`
+	Payload   int          `json:"payload"`
+	Engine    string       `json:"changed_engine,omitempty" help:"with --changes"`
+	Overhead  float64      `json:"overhead_factor,omitempty" help:"with --changes"`
+	Bandwidth float64      `json:"bandwidth_factor,omitempty" help:"with --changes"`
+	Best      profile.Time `json:"best_us"`                                 // lowest latency that search finds
+	Auto      profile.Time `json:"auto_us"`                                 // latency after Learning frames, or ChangeFrames after the change
+	Gap       float64      `json:"gap_percent"`                             // from Best to Auto
+	Sender    float64      `json:"sender_gap_percent,omitempty"`            // part of Gap: auto's netTx pulses with the best answer to them
+	Stream    float64      `json:"stream_over_store_and_forward,omitempty"` // bandwidth of a stream
+	Bus       float64      `json:"bus_over_amp,omitempty"`                  // time on the buses at light load
 }
 
-// Gap returns how far auto is from the best schedule, as a share of it.
-func (g *Goal) Gap() float64 { return float64(g.Auto)/float64(g.Best) - 1 }
-
-// SenderGap returns the part of Gap that no receiver could have made up for: what
-// auto's netTx pulses cost even with the best answer to them.
-func (g *Goal) SenderGap() float64 { return float64(min(g.Answer, g.Auto))/float64(g.Best) - 1 }
+// gap is how far a latency is from the best one, in percent of that.
+func (g *Goal) gap(latency profile.Time) float64 {
+	return 100 * (float64(latency)/float64(g.Best) - 1)
+}
 
 // Against measures a goal.
 func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error) {
@@ -49,7 +52,9 @@ func Against(ctx context.Context, p *profile.Profile, payload int) (*Goal, error
 	if err != nil {
 		return nil, err
 	}
-	g := &Goal{Profile: p.Name, Payload: payload, Best: min(best.Latency, auto.Latency), Auto: auto.Latency, Answer: answer.Latency}
+	g := &Goal{Profile: p.Name, Payload: payload, Best: min(best.Latency, auto.Latency), Auto: auto.Latency}
+	// What no receiver could have made up for.
+	g.Gap, g.Sender = g.gap(auto.Latency), g.gap(min(answer.Latency, auto.Latency))
 	ratio := func(over string, gap profile.Time, figure func(*Figures) float64) (float64, error) {
 		var v [2]float64
 		for i, policy := range []string{"auto", over} {
@@ -88,62 +93,35 @@ func scaled(c profile.Cost, overhead, bandwidth float64) profile.Cost {
 	return profile.Cost{Overhead: profile.Time(float64(c.Overhead) * overhead), PerByte: max(int64(float64(c.PerByte)/bandwidth), 1)}
 }
 
-// Changed compares "auto" with the best schedule after the costs of one engine have changed.
-type Changed struct {
-	Profile   string
-	Payload   int
-	Engine    dmalog.Engine
-	Overhead  float64      // factor
-	Bandwidth float64      // factor
-	Best      profile.Time // lowest latency that search finds for the new costs
-	Auto      profile.Time // latency ChangeFrames frames after the change
-}
-
-// Gap returns how far auto is from the best schedule, as a share of it.
-func (c *Changed) Gap() float64 { return float64(c.Auto)/float64(c.Best) - 1 }
-
 // ChangeFrames is the number of frames in which "auto" adapts.
 const ChangeFrames = 200
 
 // Changes measures auto after each of hostTx, netTx and hostRcv has got half or twice
 // the bandwidth, or half or twice the overhead, in the middle of a run.
-func Changes(ctx context.Context, p *profile.Profile, payload int) ([]Changed, error) {
-	var all []Changed
+func Changes(ctx context.Context, p *profile.Profile, payload int) ([]Goal, error) {
+	plan, err := pipeline.ByName("auto", pipeline.Parameters{})
+	if err != nil {
+		return nil, err
+	}
+	var all []Goal
 	for _, e := range []dmalog.Engine{dmalog.HostTx, dmalog.NetTx, dmalog.HostRcv} {
 		for _, f := range [][2]float64{{1, 0.5}, {1, 2}, {0.5, 1}, {2, 1}} {
-			c := Changed{Profile: p.Name, Payload: payload, Engine: e, Overhead: f[0], Bandwidth: f[1]}
-			if err := c.measure(ctx, p); err != nil {
+			q := *p
+			cost := map[dmalog.Engine]*profile.Cost{dmalog.HostTx: &q.Sender.Read, dmalog.NetTx: &q.Link.Pulse, dmalog.HostRcv: &q.Receiver.Write}[e]
+			*cost = scaled(*cost, f[0], f[1])
+			best, err := search.Optimal(ctx, &q, payload)
+			if err != nil {
 				return nil, err
 			}
-			all = append(all, c)
+			r, err := virtual.Run(ctx, virtual.Options{Profile: p, Plan: plan, Payload: payload, Count: 1, Warmup: Learning + ChangeFrames,
+				Changes: []virtual.Change{{Frame: Learning, Engine: e, Overhead: f[0], Bandwidth: f[1]}}})
+			if err != nil {
+				return nil, err
+			}
+			g := Goal{Profile: p.Name, Payload: payload, Engine: e.String(), Overhead: f[0], Bandwidth: f[1], Best: min(best.Latency, r.Latency), Auto: r.Latency}
+			g.Gap = g.gap(r.Latency)
+			all = append(all, g)
 		}
 	}
 	return all, nil
-}
-
-func (c *Changed) measure(ctx context.Context, p *profile.Profile) error {
-	q := *p
-	cost := &q.Sender.Read
-	switch c.Engine {
-	case dmalog.NetTx:
-		cost = &q.Link.Pulse
-	case dmalog.HostRcv:
-		cost = &q.Receiver.Write
-	}
-	*cost = scaled(*cost, c.Overhead, c.Bandwidth)
-	best, err := search.Optimal(ctx, &q, c.Payload)
-	if err != nil {
-		return err
-	}
-	plan, err := pipeline.ByName("auto", pipeline.Parameters{})
-	if err != nil {
-		return err
-	}
-	r, err := virtual.Run(ctx, virtual.Options{Profile: p, Plan: plan, Payload: c.Payload, Count: 1, Warmup: Learning + ChangeFrames,
-		Changes: []virtual.Change{{Frame: Learning, Engine: c.Engine, Overhead: c.Overhead, Bandwidth: c.Bandwidth}}})
-	if err != nil {
-		return err
-	}
-	c.Auto, c.Best = r.Latency, min(best.Latency, r.Latency)
-	return nil
 }

@@ -121,7 +121,7 @@ func figure(v float64) string {
 
 // comparison makes the section of published figures.
 func comparison(ctx context.Context, rows []published.Row) (plot.Section, error) {
-	lines, err := published.Compare(published.NewModel(ctx, profile.Load), rows)
+	lines, err := published.Compare(published.NewModel(ctx, profile.Hosts.Load), rows)
 	if err != nil {
 		return plot.Section{}, err
 	}

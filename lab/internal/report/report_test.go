@@ -15,7 +15,7 @@ import (
 )
 
 func TestPageIsCompleteAndRepeatable(t *testing.T) {
-	p, err := profile.Load("p6-natoma")
+	p, err := profile.Hosts.Load("p6-natoma")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 }
 
 func TestBadCases(t *testing.T) {
-	p, err := profile.Load("alcor")
+	p, err := profile.Hosts.Load("alcor")
 	if err != nil {
 		t.Fatal(err)
 	}

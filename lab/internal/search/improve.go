@@ -8,40 +8,32 @@ const rounds = 6
 // improveSend moves each boundary between netTx pulses, and drops pulses, as long
 // as latency falls.
 func (s *searcher) improveSend() error {
-	for range rounds {
-		before := s.best.Latency
-		for i := 0; i+1 < len(s.best.Send); i++ {
-			for _, by := range []int{-512, -128, -32, 32, 128, 512} {
-				if steps, ok := shifted(s.best.Send, i, by*s.payload/8192); ok {
-					if err := s.try(steps); err != nil {
-						return err
-					}
-				}
-			}
-			if i+1 < len(s.best.Send) {
-				if err := s.try(merged(s.best.Send, i)); err != nil {
-					return err
-				}
-			}
-		}
-		if s.best.Latency == before {
-			return nil
-		}
-	}
-	return nil
+	return s.improve(func() []pipeline.Step { return s.best.Send }, []int{-512, -128, -32, 32, 128, 512}, true, s.try)
 }
 
-// improveReceive does the same for the hostRcv steps, whose programming is exact
+// improveReceive moves the boundaries of the hostRcv steps, whose programming is exact
 // only as far as the processor serves one decision at a time.
 func (s *searcher) improveReceive() error {
+	return s.improve(func() []pipeline.Step { return s.best.Receive }, []int{-128, -32, -8, 8, 32, 128}, false,
+		func(steps []pipeline.Step) error { return s.keep(s.best.Send, steps) })
+}
+
+// improve tries the best steps with each boundary moved by some bytes of 8192, and without it if
+// that is asked for, as long as latency falls.
+func (s *searcher) improve(best func() []pipeline.Step, moves []int, drop bool, try func([]pipeline.Step) error) error {
 	for range rounds {
 		before := s.best.Latency
-		for i := 0; i+1 < len(s.best.Receive); i++ {
-			for _, by := range []int{-128, -32, -8, 8, 32, 128} {
-				if steps, ok := shifted(s.best.Receive, i, by*s.payload/8192); ok {
-					if err := s.keep(s.best.Send, steps); err != nil {
+		for i := 0; i+1 < len(best()); i++ {
+			for _, by := range moves {
+				if steps, ok := shifted(best(), i, by*s.payload/8192); ok {
+					if err := try(steps); err != nil {
 						return err
 					}
+				}
+			}
+			if drop && i+1 < len(best()) {
+				if err := try(merged(best(), i)); err != nil {
+					return err
 				}
 			}
 		}

@@ -104,7 +104,7 @@ func (s *searcher) answerFinely() error {
 // try finds the receiver's best answer to the sender's steps, runs both, and
 // keeps them if they are the best so far.
 func (s *searcher) try(send []pipeline.Step) error {
-	plan, err := stepsPlan(send, []pipeline.Step{{Wait: s.payload, Bytes: s.payload}})
+	plan, err := (&Result{Send: send, Receive: []pipeline.Step{{Wait: s.payload, Bytes: s.payload}}}).Plan()
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,8 @@ func (s *searcher) keep(send, receive []pipeline.Step) error {
 	if len(send) > pipeline.MaxSchedule || len(receive) > pipeline.MaxSchedule {
 		return nil
 	}
-	plan, err := stepsPlan(send, receive)
+	found := &Result{Send: send, Receive: receive}
+	plan, err := found.Plan()
 	if err != nil {
 		return err
 	}
@@ -128,14 +129,10 @@ func (s *searcher) keep(send, receive []pipeline.Step) error {
 	if err != nil {
 		return err
 	}
-	if s.best == nil || r.Latency < s.best.Latency {
-		s.best = &Result{Send: send, Receive: receive, Latency: r.Latency}
+	if found.Latency = r.Latency; s.best == nil || r.Latency < s.best.Latency {
+		s.best = found
 	}
 	return nil
-}
-
-func stepsPlan(send, receive []pipeline.Step) (pipeline.Plan, error) {
-	return pipeline.ByName("optimal", pipeline.Parameters{OptimalSend: send, OptimalReceive: receive})
 }
 
 func (s *searcher) run(plan pipeline.Plan, log bool) (*virtual.Result, error) {

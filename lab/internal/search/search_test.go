@@ -25,7 +25,7 @@ func latency(t *testing.T, p *profile.Profile, plan pipeline.Plan, payload, warm
 // TestNothingBeatsOptimal tries the other policies, with many thresholds.
 func TestNothingBeatsOptimal(t *testing.T) {
 	for _, name := range []string{"p6-natoma", "alcor", "pcie3-x8-10g", "pcie6-x16-800g"} {
-		p, err := profile.Load(name)
+		p, err := profile.Hosts.Load(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func (n onwards) Next(v pipeline.View) int {
 // TestNoPairOfThresholdsBeatsOptimal tries pairs that the search does not try, on a
 // platform that has no profile. None is better by more than 0.4 %.
 func TestNoPairOfThresholdsBeatsOptimal(t *testing.T) {
-	p, err := profile.Load("pii-440lx")
+	p, err := profile.Hosts.Load("pii-440lx")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestNoPairOfThresholdsBeatsOptimal(t *testing.T) {
 
 // TestAnswer: the best answer to a policy's pulses is at least as good as its own.
 func TestAnswer(t *testing.T) {
-	p, err := profile.Load("alcor-miata")
+	p, err := profile.Hosts.Load("alcor-miata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestSchedulesCoverTheFrame(t *testing.T) {
-	p, err := profile.Load("alcor-miata")
+	p, err := profile.Hosts.Load("alcor-miata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestSchedulesCoverTheFrame(t *testing.T) {
 }
 
 func TestBadPayloads(t *testing.T) {
-	p, err := profile.Load("alcor")
+	p, err := profile.Hosts.Load("alcor")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestBadPayloads(t *testing.T) {
 }
 
 func BenchmarkOptimal(b *testing.B) {
-	p, err := profile.Load("p6-natoma")
+	p, err := profile.Hosts.Load("p6-natoma")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (l limited) Err() error {
 
 // TestSearchEnds: whenever its context ends, a search ends at the next look.
 func TestSearchEnds(t *testing.T) {
-	p, err := profile.Load("p6-natoma")
+	p, err := profile.Hosts.Load("p6-natoma")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func plan(t testing.TB, name string, p pipeline.Parameters) pipeline.Plan {
 
 func load(t testing.TB, name string) *profile.Profile {
 	t.Helper()
-	p, err := profile.Load(name)
+	p, err := profile.Hosts.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}

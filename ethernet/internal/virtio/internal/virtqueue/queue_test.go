@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/virtqueuetest"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue"
-	"github.com/trapeze-nic/trapeze/ethernet/internal/virtio/internal/virtqueue/virtqueuetest"
 )
 
 func TestLayout(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"pgregory.net/rapid"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/concrete"
+	"github.com/trapeze-nic/trapeze/ci/kit/concrete"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/checker/internal/scalar"
 )
 

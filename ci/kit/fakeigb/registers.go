@@ -1,6 +1,6 @@
 package fakeigb
 
-import "github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
+import "github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 
 // ReadRegister implements fakepci.Model, as a sound device does.
 func (d *Device) ReadRegister(offset uint64) uint32 {

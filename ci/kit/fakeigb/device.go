@@ -11,7 +11,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
+	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 

@@ -3,7 +3,7 @@ package fakeigb
 import (
 	"encoding/binary"
 
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
+	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 )
 
 // address reads an address from two registers.

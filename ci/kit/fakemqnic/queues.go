@@ -1,6 +1,6 @@
 package fakemqnic
 
-import "github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
+import "github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 
 // queue is the state of an event, completion, transmit or receive queue.
 type queue struct {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/trapeze-nic/trapeze/ethernet/internal/fakepci"
+	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
