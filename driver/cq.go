@@ -37,7 +37,6 @@ type CQ struct {
 	log2     uint8
 	mask     uint32
 	consumer uint32
-	written  uint32  // up to where entries are known to be written
 	index    *uint32 // where the device reads consumer
 	armBell  doorbell
 	misses   uint32
@@ -151,16 +150,6 @@ func (c *CQ) Entries() int {
 func (c *CQ) Done() (done Completion, err error) {
 	err = c.Take(&done, true)
 	return done, err
-}
-
-// Take is Done that writes the completion to done, which with an error means nothing. Without
-// run it does not step a device that needs it.
-func (c *CQ) Take(done *Completion, run bool) error {
-	err := c.take(done)
-	if err == descriptors.ErrNotDone && run && c.n.progress() {
-		err = c.take(done)
-	}
-	return err
 }
 
 // Wait is Done that waits while the result would be ErrNotDone, and fails with

@@ -40,7 +40,7 @@ func (c *CQ) use(r cqRing) {
 	c.ring = datasheet.CompletionsAt(b[:uint64(datasheet.CompletionSize)<<r.log2])
 	c.index = datasheet.IndexAt(b[r.indexAt:])
 	c.log2, c.mask = r.log2, 1<<r.log2-1
-	c.consumer, c.written = 0, 0
+	c.consumer = 0
 }
 
 // Resize gives the CQ room for another number of entries, 1 to the device's limit.

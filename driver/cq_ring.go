@@ -21,34 +21,60 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// take takes the oldest completion whose descriptor is still in its queue, which
-// then knows it to be reported. Results are written where the caller wants them: to copy
-// them from call to call takes longer than to find them.
-func (c *CQ) take(done *Completion) error {
+// Take is Done that writes the completion to done, which with an error means nothing: to copy
+// it from call to call takes longer than to find it. Without run it does not step a device that
+// needs it.
+func (c *CQ) Take(done *Completion, run bool) error {
 	var e entry
 	c.mu.Lock()
-	err := c.oldest(&e)
-	if err == nil {
-		c.mu.Unlock()
-		if e.by == nil {
-			done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
-			done.Descriptor, done.Err = nil, nil
-			return nil
-		}
-		if e.takeShared(done) {
-			return nil
-		}
-		return c.take(done)
+	if !c.pending() && !(run && c.step()) {
+		return c.nothing()
 	}
+	if err := c.oldest(&e); err == descriptors.ErrNotDone {
+		return c.nothing()
+	} else if err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.mu.Unlock()
+	if e.by == nil {
+		done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
+		done.Descriptor, done.Err = nil, nil
+		return nil
+	}
+	if e.takeShared(done) {
+		return nil
+	}
+	return c.Take(done, run)
+}
+
+// pending reports whether there is an entry, or why there never will be one. mu is held.
+func (c *CQ) pending() bool {
+	return c.failed != nil || len(c.sorted) > 0 ||
+		c.ring[c.consumer&c.mask].LoadFlags()&datasheet.CompletionPhase == datasheet.PhaseOf(c.consumer, c.log2)
+}
+
+// step runs the device, and reports whether that did anything. mu is held.
+func (c *CQ) step() bool {
+	done := false
+	defer func() {
+		if !done { // memory that the device needs is gone, and the caller is to learn that
+			c.mu.Unlock()
+		}
+	}()
+	did := c.n.progress()
+	done = true
+	return did
+}
+
+// nothing is the result of Take where there is no entry. It gives mu back.
+func (c *CQ) nothing() error {
 	m := missed
 	if c.misses++; c.misses%missesPerCheck == 0 {
 		m = overdue
 	}
 	c.mu.Unlock()
-	if err == descriptors.ErrNotDone {
-		err = c.n.notDone("poll CQ", m)
-	}
-	return err
+	return c.n.notDone("poll CQ", m)
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
@@ -94,9 +120,11 @@ func (c *CQ) passOver(q *workQueue) {
 		side = 0
 	}
 	from, found := c.consumer, q.found
-	for c.consumer != c.written && int32(found-taken) < 0 {
+	for int32(found-taken) < 0 {
+		// What is read before the flags may be old, and is then of no descriptor that is found
+		// here: next looks at such an entry again, behind a barrier.
 		s := &c.ring[c.consumer&c.mask]
-		if s.Endpoint != number || s.Index != found || s.LoadFlags()&^datasheet.CompletionPhase != side ||
+		if s.LoadFlags() != side|datasheet.PhaseOf(c.consumer, c.log2) || s.Endpoint != number || s.Index != found ||
 			s.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {
 			break
 		}
@@ -107,24 +135,6 @@ func (c *CQ) passOver(q *workQueue) {
 	q.found = found
 }
 
-// lookahead is how many entries look looks at, at most.
-const lookahead = 32
-
-// look finds out which further entries the device has written, with one barrier for
-// all, and reports whether there are any.
-func (c *CQ) look() bool {
-	phase := datasheet.PhaseOf(c.consumer, c.log2)
-	ring := c.ring[c.consumer&c.mask:]
-	for i := range ring[:min(len(ring), lookahead)] {
-		if ring[i].LoadFlags()&datasheet.CompletionPhase != phase {
-			break
-		}
-		c.written++
-	}
-	mmio.FromDevice()
-	return c.written != c.consumer
-}
-
 // next takes the next entry from the ring into e, which the caller tells the device, checks
 // it, and finds its queue. An impossible one is the last: after it nothing in the ring
 // can be relied on.
@@ -132,11 +142,13 @@ func (c *CQ) next(e *entry) error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if c.consumer == c.written && !c.look() {
+	shared := &c.ring[c.consumer&c.mask]
+	flags := shared.LoadFlags()
+	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(c.consumer, c.log2) {
 		return descriptors.ErrNotDone
 	}
-	shared := &c.ring[c.consumer&c.mask]
-	endpoint, index, status, flags := shared.Endpoint, shared.Index, datasheet.Status(shared.Status), shared.LoadFlags()
+	mmio.FromDevice()
+	endpoint, index, status := shared.Endpoint, shared.Index, datasheet.Status(shared.Status)
 	q := c.queueOf(endpoint, flags)
 	if q == nil || !q.awaits(index) || flags&datasheet.CompletionFlagsReserved != 0 ||
 		status&(datasheet.StatusReserved|datasheet.StatusDone) != datasheet.StatusDone {
@@ -148,7 +160,7 @@ func (c *CQ) next(e *entry) error {
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
 	e.q, e.index, e.user, e.by, e.status = q, index, datasheet.LoadWord(&n.word), nil, status
-	e.quiet = datasheet.LoadWord(&n.unsignaled) != 0 && status&datasheet.StatusErrorMask == 0
+	e.quiet = datasheet.LoadWord(&n.quiet) != 0 && status&datasheet.StatusErrorMask == 0
 	if q.shared {
 		e.by = c.n.VI(endpoint)
 	}
@@ -158,7 +170,7 @@ func (c *CQ) next(e *entry) error {
 // awaits reports whether the next entry of q may say that descriptor index has completed.
 func (q *workQueue) awaits(index uint32) bool {
 	if q.shared {
-		return q.find(index)
+		return q.completes(index)
 	}
 	return index == q.found && index != datasheet.LoadIndex(&q.producer)
 }

@@ -114,7 +114,7 @@ func (q *workQueue) await(w *waiter) (*descriptors.Descriptor, error) {
 	d, err := q.done()
 	for err == descriptors.ErrNotDone || err == descriptors.ErrQueueEmpty {
 		if err := w.pause(q, q.vec, nil); err != nil {
-			return nil, q.vi.n.error("wait for "+q.side, err)
+			return nil, q.n.error("wait for "+q.side, err)
 		}
 		d, err = q.done()
 	}
@@ -149,7 +149,7 @@ func (c *CQ) begin(op string) error {
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
 	defer w.stop()
-	for err = c.take(&done); err == descriptors.ErrNotDone; err = c.take(&done) {
+	for err = c.Take(&done, false); err == descriptors.ErrNotDone; err = c.Take(&done, false) {
 		if err := w.pause(c, c.vec, nil); err != nil {
 			return done, c.n.error("wait for CQ", err)
 		}
