@@ -109,30 +109,31 @@ func (c *CQ) oldest(e *entry) (err error) {
 	return err
 }
 
-// passOver takes the next entries of q, of which an entry was found last. It ends where a
-// descriptor has not been taken back yet. mu is held.
+// passOver takes the next entries of q, of which an entry was found last, up to one whose
+// descriptor has not been taken back yet, or to the end of the ring. mu is held.
 func (c *CQ) passOver(q *workQueue) {
-	if q.shared {
+	first := c.consumer & c.mask
+	left := int32(datasheet.LoadIndex(&q.taken) - q.found)
+	if q.shared || left <= 0 {
 		return
 	}
-	number, side, taken := q.vi.number, datasheet.CompletionReceive, datasheet.LoadIndex(&q.taken)
-	if q.sends {
-		side = 0
+	number, flags, found := q.vi.number, datasheet.PhaseOf(c.consumer, c.log2), q.found
+	if !q.sends {
+		flags |= datasheet.CompletionReceive
 	}
-	from, found := c.consumer, q.found
-	for int32(found-taken) < 0 {
-		// What is read before the flags may be old, and is then of no descriptor that is found
-		// here: next looks at such an entry again, behind a barrier.
-		s := &c.ring[c.consumer&c.mask]
-		if s.LoadFlags() != side|datasheet.PhaseOf(c.consumer, c.log2) || s.Endpoint != number || s.Index != found ||
-			s.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {
+	entries := c.ring[first:min(first+uint32(left), c.mask+1)]
+	for i := range entries {
+		// What is read may be old, and is then of no descriptor that is found here: next looks
+		// at such an entry again, behind a barrier.
+		e := &entries[i]
+		if e.LoadFlags() != flags || e.Endpoint != number || e.Index != found ||
+			e.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {
 			break
 		}
 		found++
-		c.consumer++
 	}
-	c.read += uint64(c.consumer - from)
-	q.found = found
+	n := found - q.found
+	c.consumer, c.read, q.found = c.consumer+n, c.read+uint64(n), found
 }
 
 // next takes the next entry from the ring into e, which the caller tells the device, checks

@@ -24,6 +24,7 @@ type workQueue struct {
 	tokens   []datasheet.Token
 	posted   []posting
 	notes    []note // of what is posted, for the CQ, which reads them without mu
+	noted    bool   // there are, or were, notes
 	depth    uint32
 	producer uint32 // next, as the device was told; read by the CQ without mu, as taken
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
@@ -60,12 +61,17 @@ type posting struct {
 }
 
 // note is what the application has noted of a posted descriptor, for the CQ, which reads
-// it when the device has completed the descriptor. Most programs note nothing, which then
-// needs no store.
+// it when the device has completed the descriptor.
 type note struct{ word, quiet uint64 }
 
-// store is called with the queue's lock held.
-func (n *note) store(word uint64, quiet bool) {
+// note notes it of what is posted at place. Most programs note nothing, for which no note is
+// stored either. mu is held.
+func (q *workQueue) note(place uint32, word uint64, quiet bool) {
+	if q.cq == nil {
+		return
+	}
+	q.noted = true
+	n := &q.notes[place]
 	datasheet.StoreWord(&n.word, word)
 	flag := uint64(0)
 	if quiet {
@@ -137,6 +143,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		return 0, q.closedAs
 	}
 	room, regions := q.room(), &q.n.regions
+	tokens, places, mask, generation := q.tokens, q.posted, q.mask, regions.generation.Load()
 	if q.timing() {
 		q.timeSend()
 	}
@@ -156,7 +163,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			}
 		}
 		t := d.Token()
-		if !q.spans.has(t, regions) {
+		if !q.spans.has(t, generation) {
 			if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
 				return n, err
 			}
@@ -178,19 +185,17 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		if regions.eager.Load() {
 			q.push(d, t)
 		}
-		i := q.next & q.mask
+		i := q.next & mask
 		if q.shared {
 			i = q.name(&t)
 		}
-		q.tokens[q.next&q.mask] = t
+		tokens[q.next&mask] = t
 		u := d.User()
 		quiet := u.Unsignaled && q.sends
-		if q.cq != nil {
-			if n := &q.notes[i]; n.word != u.Word || n.quiet != 0 || quiet {
-				n.store(u.Word, quiet)
-			}
+		if q.noted || u.Word != 0 || quiet {
+			q.note(i, u.Word, quiet)
 		}
-		q.posted[i] = posting{d: d, length: d.Length(), quiet: quiet}
+		places[i] = posting{d: d, length: d.Length(), quiet: quiet}
 		q.next++
 		if q.sampler != nil {
 			q.sampler.posted(q.next)
