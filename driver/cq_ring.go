@@ -27,12 +27,14 @@ type entry struct {
 func (c *CQ) Take(done *Completion, run bool) error {
 	var e entry
 	c.mu.Lock()
-	if !c.pending() && !(run && c.step()) {
-		return c.nothing()
+	var err error = descriptors.ErrNotDone
+	if c.pending() || run && c.step() {
+		err = c.oldest(&e)
 	}
-	if err := c.oldest(&e); err == descriptors.ErrNotDone {
-		return c.nothing()
-	} else if err != nil {
+	if err != nil {
+		if err == descriptors.ErrNotDone {
+			err = c.nothing(c.missed())
+		}
 		c.mu.Unlock()
 		return err
 	}
@@ -50,31 +52,8 @@ func (c *CQ) Take(done *Completion, run bool) error {
 
 // pending reports whether there is an entry, or why there never will be one. mu is held.
 func (c *CQ) pending() bool {
-	return c.failed != nil || len(c.sorted) > 0 ||
-		c.ring[c.consumer&c.mask].LoadFlags()&datasheet.CompletionPhase == datasheet.PhaseOf(c.consumer, c.log2)
-}
-
-// step runs the device, and reports whether that did anything. mu is held.
-func (c *CQ) step() bool {
-	done := false
-	defer func() {
-		if !done { // memory that the device needs is gone, and the caller is to learn that
-			c.mu.Unlock()
-		}
-	}()
-	did := c.n.progress()
-	done = true
-	return did
-}
-
-// nothing is the result of Take where there is no entry. It gives mu back.
-func (c *CQ) nothing() error {
-	m := missed
-	if c.misses++; c.misses%missesPerCheck == 0 {
-		m = overdue
-	}
-	c.mu.Unlock()
-	return c.n.notDone("poll CQ", m)
+	return c.closed || len(c.sorted) > 0 ||
+		c.ring[c.taken&c.mask].LoadFlags()&datasheet.CompletionPhase == datasheet.PhaseOf(c.taken, c.log2)
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
@@ -104,7 +83,7 @@ func (c *CQ) oldest(e *entry) (err error) {
 	}
 	if q != nil {
 		datasheet.StoreIndex(&q.reported, q.found)
-		datasheet.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(c.index, c.taken)
 	}
 	return err
 }
@@ -112,12 +91,12 @@ func (c *CQ) oldest(e *entry) (err error) {
 // passOver takes the next entries of q, of which an entry was found last, up to one whose
 // descriptor has not been taken back yet, or to the end of the ring. mu is held.
 func (c *CQ) passOver(q *workQueue) {
-	first := c.consumer & c.mask
+	first := c.taken & c.mask
 	left := int32(datasheet.LoadIndex(&q.taken) - q.found)
 	if q.shared || left <= 0 {
 		return
 	}
-	number, flags, found := q.vi.number, datasheet.PhaseOf(c.consumer, c.log2), q.found
+	number, flags, found := q.vi.number, datasheet.PhaseOf(c.taken, c.log2), q.found
 	if !q.sends {
 		flags |= datasheet.CompletionReceive
 	}
@@ -133,19 +112,19 @@ func (c *CQ) passOver(q *workQueue) {
 		found++
 	}
 	n := found - q.found
-	c.consumer, c.read, q.found = c.consumer+n, c.read+uint64(n), found
+	c.taken, c.read, q.found = c.taken+n, c.read+uint64(n), found
 }
 
 // next takes the next entry from the ring into e, which the caller tells the device, checks
 // it, and finds its queue. An impossible one is the last: after it nothing in the ring
 // can be relied on.
 func (c *CQ) next(e *entry) error {
-	if c.failed != nil {
-		return c.failed
+	if c.closed {
+		return c.closedAs
 	}
-	shared := &c.ring[c.consumer&c.mask]
+	shared := &c.ring[c.taken&c.mask]
 	flags := shared.LoadFlags()
-	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(c.consumer, c.log2) {
+	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(c.taken, c.log2) {
 		return descriptors.ErrNotDone
 	}
 	mmio.FromDevice()
@@ -156,7 +135,7 @@ func (c *CQ) next(e *entry) error {
 		return c.impossible(endpoint, index, status, flags)
 	}
 	q.found++
-	c.consumer++
+	c.taken++
 	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
@@ -178,9 +157,8 @@ func (q *workQueue) awaits(index uint32) bool {
 
 // impossible notes that the next entry is one that a sound device does not write.
 func (c *CQ) impossible(endpoint, index uint32, status datasheet.Status, flags uint32) error {
-	c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-		ErrProtocol, c.consumer, c.number, endpoint, index, uint32(status), flags))
-	return c.failed
+	return c.fail(c.n.error(c.side, fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
+		ErrProtocol, c.taken, c.number, endpoint, index, uint32(status), flags)))
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
@@ -234,7 +212,7 @@ func (c *CQ) sort(gone *workQueue) {
 func (c *CQ) drain() (any bool) {
 	var e entry
 	for c.next(&e) == nil {
-		datasheet.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(c.index, c.taken)
 		c.sorted, any = append(c.sorted, e), true
 	}
 	return any

@@ -243,11 +243,11 @@ func (q *workQueue) refused(err error) error {
 	return q.n.error("post "+q.side, err)
 }
 
-// wait waits until the oldest descriptor has completed.
-func (q *workQueue) wait(w *waiter) (*descriptors.Descriptor, error) {
+// wait waits until the oldest descriptor has completed, with empty also while nothing is posted.
+func (q *workQueue) wait(w *waiter, empty bool) (*descriptors.Descriptor, error) {
 	defer w.stop()
 	d, err := q.done()
-	for err == descriptors.ErrNotDone {
+	for err == descriptors.ErrNotDone || empty && err == descriptors.ErrQueueEmpty {
 		if err := w.pause(q, q.vec, nil); err != nil {
 			return nil, q.n.error("wait for "+q.side, err)
 		}

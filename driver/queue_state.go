@@ -3,14 +3,15 @@ package driver
 import (
 	"context"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
-// queue is what the queues of VIs and those of rings have in common: indices, doorbells and the
-// end. Indices are free-running: those from taken to next are posted.
+// queue is what work queues, those of rings and completion queues have in common: indices,
+// doorbells and the end. Indices are free-running: those from taken to next are posted.
 type queue struct {
 	n        *NIC
-	side     string // "send" or "receive"
+	side     string // "send" or "receive", or what is attempted, for errors
 	closedAs error  // what a closed queue answers
 
 	mu      hotlock.Mutex
@@ -43,6 +44,31 @@ func (q *queue) missed() miss {
 		return overdue
 	}
 	return missed
+}
+
+// step runs the device, if it needs that, and reports whether that did anything. mu is held: a
+// device calls none that need it.
+func (q *queue) step() bool {
+	done := false
+	defer func() {
+		if !done { // memory that the device needs is gone, which the caller is to learn
+			q.mu.Unlock()
+		}
+	}()
+	did := q.n.progress()
+	done = true
+	return did
+}
+
+// nothing is the result where nothing has completed. mu is held, but not while the device is asked.
+func (q *queue) nothing(m miss) error {
+	if m == missed && q.n.failed() == nil {
+		return descriptors.ErrNotDone
+	}
+	q.mu.Unlock()
+	err := q.n.notDone(q.side, m)
+	q.mu.Lock()
+	return err
 }
 
 // arm asks for an interrupt when more completes than has been taken.

@@ -121,17 +121,13 @@ func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
 // device or the VI is asked.
 func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
 	switch {
-	case m == missed && q.n.failed() == nil:
-		return nil, descriptors.ErrNotDone
-	case m == 0 && d == nil:
+	case m != 0:
+		return nil, q.nothing(m)
+	case d == nil:
 		return nil, err
 	}
 	q.mu.Unlock()
-	if m != 0 {
-		err = q.n.notDone(q.side, m)
-	} else {
-		err = q.completedBadly(d, err.(*badCompletion))
-	}
+	err = q.completedBadly(d, err.(*badCompletion))
 	q.mu.Lock()
 	return d, err
 }

@@ -173,27 +173,28 @@ func (q *ringQueue) post(count int) error {
 // poll takes the oldest entry if it has completed. Where something must be stepped it does
 // that and looks again.
 func (q *ringQueue) poll() (RingCompletion, error) {
-	c, m, err := q.take()
-	if m != 0 && q.n.progress() {
-		c, m, err = q.take()
+	q.mu.Lock()
+	m, err := q.look()
+	if m != 0 && q.step() {
+		m, err = q.look()
 	}
 	if m != 0 {
-		return c, q.n.notDone(q.side, m)
+		err = q.nothing(m)
 	}
-	return c, err
+	if err != nil {
+		q.mu.Unlock()
+		return RingCompletion{}, err
+	}
+	return q.take()
 }
 
-// take takes the oldest entry, or says that it has not completed.
-func (q *ringQueue) take() (c RingCompletion, m miss, err error) {
-	q.mu.Lock()
-	if m, err = q.look(); m != 0 || err != nil {
-		q.mu.Unlock()
-		return c, m, err
-	}
+// take takes the oldest entry, which has completed. mu is held, and given back.
+func (q *ringQueue) take() (RingCompletion, error) {
 	frame := &q.posted[q.taken&q.mask]
-	if c, err = q.completion(); err != nil {
+	c, err := q.completion()
+	if err != nil {
 		q.mu.Unlock()
-		return RingCompletion{}, 0, q.n.error(q.side, err)
+		return RingCompletion{}, q.n.error(q.side, err)
 	}
 	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > q.ring.attributes.MaxPayload ||
 		c.Sent > q.ring.attributes.MaxPayload || c.Place >= datasheet.PayloadEntries
@@ -202,11 +203,11 @@ func (q *ringQueue) take() (c RingCompletion, m miss, err error) {
 	q.mu.Unlock()
 	switch {
 	case c.Status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0:
-		return c, 0, q.completedBadly(c.Status)
+		return c, q.completedBadly(c.Status)
 	case q == &q.ring.recv && tooLong:
-		return c, 0, q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
+		return c, q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
 	}
-	return c, 0, nil
+	return c, nil
 }
 
 // look says whether the oldest entry has completed. mu is held.

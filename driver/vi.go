@@ -319,7 +319,7 @@ func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, e
 	if q.cq != nil {
 		return nil, v.n.refuse("wait for "+q.side, descriptors.ErrInvalidState, "the queue has a completion queue: wait there")
 	}
-	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done})
+	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done}, false)
 }
 
 // Queued returns how many descriptors are posted and not taken back; zero once
