@@ -21,9 +21,9 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// Take is Done that writes the completion to done, which with an error means nothing: to copy
-// it from call to call takes longer than to find it. Without run it does not step a device that
-// needs it.
+// Take is Done that writes the completion to done, which with an error means nothing. Without run
+// it does not step a device that needs it. To copy a completion from call to call takes longer than
+// to find it.
 func (c *CQ) Take(done *Completion, run bool) error {
 	var e entry
 	c.mu.Lock()
@@ -88,8 +88,8 @@ func (c *CQ) oldest(e *entry) (err error) {
 	return err
 }
 
-// passOver takes the next entries of q, of which an entry was found last, up to one whose
-// descriptor has not been taken back yet, or to the end of the ring. mu is held.
+// passOver takes further entries of q, of which an entry was found last. It ends at one whose
+// descriptor has not been taken back yet, and at the end of the ring. mu is held.
 func (c *CQ) passOver(q *workQueue) {
 	first := c.taken & c.mask
 	left := int32(datasheet.LoadIndex(&q.taken) - q.found)
@@ -102,8 +102,8 @@ func (c *CQ) passOver(q *workQueue) {
 	}
 	entries := c.ring[first:min(first+uint32(left), c.mask+1)]
 	for i := range entries {
-		// What is read may be old, and is then of no descriptor that is found here: next looks
-		// at such an entry again, behind a barrier.
+		// What is read may be old, and is then of no descriptor that is found here. The method
+		// next looks at such an entry again, behind a barrier.
 		e := &entries[i]
 		if e.LoadFlags() != flags || e.Endpoint != number || e.Index != found ||
 			e.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {

@@ -123,8 +123,8 @@ func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
 	return n, err
 }
 
-// putOthers goes on after put, which has appended the first n and failed with err, where another
-// queue can let go of the descriptor that it has refused. mu is held, but not meanwhile.
+// putOthers goes on where put has appended the first n and failed with err, if another queue
+// lets go of the next one. mu is held, but not meanwhile.
 func (q *workQueue) putOthers(ds []*descriptors.Descriptor, n int, err error) (int, error) {
 	for err == ErrPosted && q.regain(ds[n]) {
 		var more int

@@ -94,8 +94,8 @@ func (q *queue) queued() int {
 	return int(q.next - q.taken)
 }
 
-// first returns the place of the oldest posted entry that f wants, a place being an index modulo
-// the size, and false if there is none. mu is held.
+// first returns the place of the oldest posted entry that f wants, and false if there is none. A
+// place is an index modulo the size. mu is held.
 func (q *queue) first(f func(place uint32) bool) (uint32, bool) {
 	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
 		if f(i & q.mask) {
