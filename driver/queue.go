@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -80,9 +81,6 @@ func (q *workQueue) note(place uint32, word uint64, quiet bool) {
 	datasheet.StoreWord(&n.quiet, flag)
 }
 
-// errNilDescriptor is what put says of a nil among the descriptors.
-var errNilDescriptor = fmt.Errorf("%w: the descriptor is nil", descriptors.ErrInvalidParameter)
-
 // post posts descriptors until one is refused, and rings once. A device that does not
 // take that has failed: then none is posted.
 func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
@@ -94,6 +92,9 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 
 // postHeld is post with mu held.
 func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
+	if i := slices.Index(ds, nil); i >= 0 {
+		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
+	}
 	n, err := q.put(ds)
 	if err != nil {
 		n, err = q.putOthers(ds, n, err)
@@ -148,9 +149,6 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		q.timeSend()
 	}
 	for _, d := range ds {
-		if d == nil {
-			return n, errNilDescriptor
-		}
 		if room == 0 {
 			if q.passQuiet() {
 				room = q.room()
