@@ -9,14 +9,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // CQ is a completion queue: it says which work queues have completed
 // descriptors. Methods may be called from several goroutines.
 type CQ struct {
-	n       *NIC
+	queue
 	number  uint32
 	entries int // guarded by NIC.mu
 	vec     *vector
@@ -32,20 +31,13 @@ type CQ struct {
 	leaving  leaving
 	promised int // sum of the depths of the attached queues; guarded by NIC.mu
 
-	mu       hotlock.Mutex
-	ring     []datasheet.Completion
-	log2     uint8
-	mask     uint32
-	consumer uint32
-	written  uint32  // up to where entries are known to be written
-	index    *uint32 // where the device reads consumer
-	armBell  doorbell
-	misses   uint32
-	read     uint64 // entries, see CQStats
+	ring  []datasheet.Completion
+	log2  uint8
+	index *uint32 // where the device reads taken
+	read  uint64  // entries, see CQStats
 	// sorted holds entries that were taken from the ring to drop others between
 	// them: of a VI that was destroyed, of descriptors that were taken back.
 	sorted []entry
-	failed error // why nothing more can be taken
 
 	user atomic.Pointer[any]
 }
@@ -80,7 +72,7 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 	if err != nil {
 		return nil, n.error(op, err)
 	}
-	c := &CQ{n: n, entries: entries, buf: r.buf, vec: n.pickVector()}
+	c := &CQ{queue: queue{n: n, side: "poll CQ"}, entries: entries, buf: r.buf, vec: n.pickVector()}
 	c.use(r)
 	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateCQ, datasheet.CreateCQBody{
 		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, Vector: vectorNumber(c.vec), Log2: r.log2,
@@ -153,16 +145,6 @@ func (c *CQ) Done() (done Completion, err error) {
 	return done, err
 }
 
-// Take is Done that writes the completion to done, which with an error means nothing. Without
-// run it does not step a device that needs it.
-func (c *CQ) Take(done *Completion, run bool) error {
-	err := c.take(done)
-	if err == descriptors.ErrNotDone && run && c.n.progress() {
-		err = c.take(done)
-	}
-	return err
-}
-
 // Wait is Done that waits while the result would be ErrNotDone, and fails with
 // the context's error when that ends.
 func (c *CQ) Wait(ctx context.Context) (Completion, error) {
@@ -172,30 +154,26 @@ func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	return c.await(&waiter{n: c.n, ctx: ctx, done: c.n.done})
 }
 
-// arm asks for an interrupt when there is more than has been taken.
-func (c *CQ) arm(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failed != nil {
-		return c.failed
-	}
-	return c.armBell.arm(ctx, c.consumer)
-}
-
 // end lets every later Done return err, unless it fails already.
 func (c *CQ) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed == nil {
-		c.failed = err
+	if !c.closed {
+		_ = c.fail(err)
 	}
+}
+
+// fail is end with mu held, also if it fails already. It returns err.
+func (c *CQ) fail(err error) error {
+	c.closed, c.closedAs = true, err
+	return err
 }
 
 // close ends all use of the ring and of the doorbell.
 func (c *CQ) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed = c.n.error("use CQ", descriptors.ErrClosed)
+	_ = c.fail(c.n.error("use CQ", descriptors.ErrClosed))
 	c.sorted, c.ring, c.index = nil, nil, nil
 }
 

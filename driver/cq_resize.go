@@ -40,7 +40,7 @@ func (c *CQ) use(r cqRing) {
 	c.ring = datasheet.CompletionsAt(b[:uint64(datasheet.CompletionSize)<<r.log2])
 	c.index = datasheet.IndexAt(b[r.indexAt:])
 	c.log2, c.mask = r.log2, 1<<r.log2-1
-	c.consumer, c.written = 0, 0
+	c.taken = 0
 }
 
 // Resize gives the CQ room for another number of entries, 1 to the device's limit.
@@ -114,12 +114,12 @@ func (c *CQ) move(r cqRing, written uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ring == nil {
-		return c.failed // closed
+		return c.closedAs
 	}
 	c.drain()
-	if c.failed == nil && c.consumer != written {
-		c.failed = c.n.error("poll CQ", fmt.Errorf("%w: it says that it wrote %d entries to completion queue %d, and %d were found",
-			ErrProtocol, written, c.number, c.consumer))
+	if !c.closed && c.taken != written {
+		_ = c.fail(c.n.error(c.side, fmt.Errorf("%w: it says that it wrote %d entries to completion queue %d, and %d were found",
+			ErrProtocol, written, c.number, c.taken)))
 	}
 	c.use(r)
 	return nil

@@ -21,34 +21,39 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// take takes the oldest completion whose descriptor is still in its queue, which
-// then knows it to be reported. Results are written where the caller wants them: to copy
-// them from call to call takes longer than to find them.
-func (c *CQ) take(done *Completion) error {
+// Take is Done that writes the completion to done, which with an error means nothing. Without run
+// it does not step a device that needs it. To copy a completion from call to call takes longer than
+// to find it.
+func (c *CQ) Take(done *Completion, run bool) error {
 	var e entry
 	c.mu.Lock()
-	err := c.oldest(&e)
-	if err == nil {
-		c.mu.Unlock()
-		if e.by == nil {
-			done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
-			done.Descriptor, done.Err = nil, nil
-			return nil
-		}
-		if e.takeShared(done) {
-			return nil
-		}
-		return c.take(done)
+	var err error = descriptors.ErrNotDone
+	if c.pending() || run && c.step() {
+		err = c.oldest(&e)
 	}
-	m := missed
-	if c.misses++; c.misses%missesPerCheck == 0 {
-		m = overdue
+	if err != nil {
+		if err == descriptors.ErrNotDone {
+			err = c.nothing(c.missed())
+		}
+		c.mu.Unlock()
+		return err
 	}
 	c.mu.Unlock()
-	if err == descriptors.ErrNotDone {
-		err = c.n.notDone("poll CQ", m)
+	if e.by == nil {
+		done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
+		done.Descriptor, done.Err = nil, nil
+		return nil
 	}
-	return err
+	if e.takeShared(done) {
+		return nil
+	}
+	return c.Take(done, run)
+}
+
+// pending reports whether there is an entry, or why there never will be one. mu is held.
+func (c *CQ) pending() bool {
+	return c.closed || len(c.sorted) > 0 ||
+		c.ring[c.taken&c.mask].LoadFlags()&datasheet.CompletionPhase == datasheet.PhaseOf(c.taken, c.log2)
 }
 
 // oldest takes entries up to the first whose descriptor is still in its queue. mu is
@@ -78,77 +83,64 @@ func (c *CQ) oldest(e *entry) (err error) {
 	}
 	if q != nil {
 		datasheet.StoreIndex(&q.reported, q.found)
-		datasheet.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(c.index, c.taken)
 	}
 	return err
 }
 
-// passOver takes the next entries of q, of which an entry was found last. It ends where a
-// descriptor has not been taken back yet. mu is held.
+// passOver takes further entries of q, of which an entry was found last. It ends at one whose
+// descriptor has not been taken back yet, and at the end of the ring. mu is held.
 func (c *CQ) passOver(q *workQueue) {
-	if q.shared {
+	first := c.taken & c.mask
+	left := int32(datasheet.LoadIndex(&q.taken) - q.found)
+	if q.shared || left <= 0 {
 		return
 	}
-	number, side, taken := q.vi.number, datasheet.CompletionReceive, datasheet.LoadIndex(&q.taken)
-	if q.sends {
-		side = 0
+	number, flags, found := q.vi.number, datasheet.PhaseOf(c.taken, c.log2), q.found
+	if !q.sends {
+		flags |= datasheet.CompletionReceive
 	}
-	from, found := c.consumer, q.found
-	for c.consumer != c.written && int32(found-taken) < 0 {
-		s := &c.ring[c.consumer&c.mask]
-		if s.Endpoint != number || s.Index != found || s.LoadFlags()&^datasheet.CompletionPhase != side ||
-			s.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {
+	entries := c.ring[first:min(first+uint32(left), c.mask+1)]
+	for i := range entries {
+		// What is read may be old, and is then of no descriptor that is found here. The method
+		// next looks at such an entry again, behind a barrier.
+		e := &entries[i]
+		if e.LoadFlags() != flags || e.Endpoint != number || e.Index != found ||
+			e.Status&uint32(datasheet.StatusReserved|datasheet.StatusDone) != uint32(datasheet.StatusDone) {
 			break
 		}
 		found++
-		c.consumer++
 	}
-	c.read += uint64(c.consumer - from)
-	q.found = found
-}
-
-// lookahead is how many entries look looks at, at most.
-const lookahead = 32
-
-// look finds out which further entries the device has written, with one barrier for
-// all, and reports whether there are any.
-func (c *CQ) look() bool {
-	phase := datasheet.PhaseOf(c.consumer, c.log2)
-	ring := c.ring[c.consumer&c.mask:]
-	for i := range ring[:min(len(ring), lookahead)] {
-		if ring[i].LoadFlags()&datasheet.CompletionPhase != phase {
-			break
-		}
-		c.written++
-	}
-	mmio.FromDevice()
-	return c.written != c.consumer
+	n := found - q.found
+	c.taken, c.read, q.found = c.taken+n, c.read+uint64(n), found
 }
 
 // next takes the next entry from the ring into e, which the caller tells the device, checks
 // it, and finds its queue. An impossible one is the last: after it nothing in the ring
 // can be relied on.
 func (c *CQ) next(e *entry) error {
-	if c.failed != nil {
-		return c.failed
+	if c.closed {
+		return c.closedAs
 	}
-	if c.consumer == c.written && !c.look() {
+	shared := &c.ring[c.taken&c.mask]
+	flags := shared.LoadFlags()
+	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(c.taken, c.log2) {
 		return descriptors.ErrNotDone
 	}
-	shared := &c.ring[c.consumer&c.mask]
-	endpoint, index, status, flags := shared.Endpoint, shared.Index, datasheet.Status(shared.Status), shared.LoadFlags()
+	mmio.FromDevice()
+	endpoint, index, status := shared.Endpoint, shared.Index, datasheet.Status(shared.Status)
 	q := c.queueOf(endpoint, flags)
 	if q == nil || !q.awaits(index) || flags&datasheet.CompletionFlagsReserved != 0 ||
 		status&(datasheet.StatusReserved|datasheet.StatusDone) != datasheet.StatusDone {
 		return c.impossible(endpoint, index, status, flags)
 	}
 	q.found++
-	c.consumer++
+	c.taken++
 	c.read++
 	// The slot is used again when this entry has been reported, and no sooner.
 	n := &q.notes[index&q.mask]
 	e.q, e.index, e.user, e.by, e.status = q, index, datasheet.LoadWord(&n.word), nil, status
-	e.quiet = datasheet.LoadWord(&n.unsignaled) != 0 && status&datasheet.StatusErrorMask == 0
+	e.quiet = datasheet.LoadWord(&n.quiet) != 0 && status&datasheet.StatusErrorMask == 0
 	if q.shared {
 		e.by = c.n.VI(endpoint)
 	}
@@ -158,16 +150,15 @@ func (c *CQ) next(e *entry) error {
 // awaits reports whether the next entry of q may say that descriptor index has completed.
 func (q *workQueue) awaits(index uint32) bool {
 	if q.shared {
-		return q.find(index)
+		return q.completes(index)
 	}
 	return index == q.found && index != datasheet.LoadIndex(&q.producer)
 }
 
 // impossible notes that the next entry is one that a sound device does not write.
 func (c *CQ) impossible(endpoint, index uint32, status datasheet.Status, flags uint32) error {
-	c.failed = c.n.error("poll CQ", fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-		ErrProtocol, c.consumer, c.number, endpoint, index, uint32(status), flags))
-	return c.failed
+	return c.fail(c.n.error(c.side, fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
+		ErrProtocol, c.taken, c.number, endpoint, index, uint32(status), flags)))
 }
 
 // queueOf returns the work queue that an entry is about, nil if it has none
@@ -221,7 +212,7 @@ func (c *CQ) sort(gone *workQueue) {
 func (c *CQ) drain() (any bool) {
 	var e entry
 	for c.next(&e) == nil {
-		datasheet.StoreIndex(c.index, c.consumer)
+		datasheet.StoreIndex(c.index, c.taken)
 		c.sorted, any = append(c.sorted, e), true
 	}
 	return any

@@ -99,7 +99,13 @@ func (b *doorbell) tell(ctx context.Context, v uint32) error {
 
 // ring tells the device that the work queue holds tokens up to producer
 // (DoorbellSend, DoorbellRecv).
-func (b *doorbell) ring(producer uint32) error { return b.tell(b.n.background, producer) }
+func (b *doorbell) ring(producer uint32) error {
+	if b.call != nil { // as tell does, without a call in between
+		b.call(producer)
+		return nil
+	}
+	return b.tell(b.n.background, producer)
+}
 
 // ringSlots tells the device that the ring in device memory holds entries up to producer
 // (DoorbellRing+DoorbellSend, DoorbellRing+DoorbellRecv). The memory may be write-combining.

@@ -38,7 +38,7 @@ func (s *eagers) find(handle uint32, table *regionTable) *Eager {
 // push has the device have the eager memory of a descriptor that is about to be posted: the
 // descriptor itself, and of a send what its segments name. The queue's lock is held.
 func (q *workQueue) push(d *descriptors.Descriptor, t datasheet.Token) {
-	table := &q.vi.n.regions
+	table := &q.n.regions
 	if e := q.eagers.find(t.Handle, table); e != nil {
 		size := datasheet.ControlSegmentSize + uint32(d.Control().SegCount)*datasheet.DataSegmentSize
 		e.posted(t.Address, uint64(size), true)

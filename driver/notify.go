@@ -105,20 +105,7 @@ func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error 
 	case q.cq != nil:
 		return v.n.refuse(op, descriptors.ErrInvalidState, "the queue has a completion queue: ask that for a notice")
 	}
-	return v.n.error(op, q.notices.add(v.n, f, q.await))
-}
-
-// await waits until the queue has completed a descriptor, also while nothing is posted.
-func (q *workQueue) await(w *waiter) (*descriptors.Descriptor, error) {
-	defer w.stop()
-	d, err := q.done()
-	for err == descriptors.ErrNotDone || err == descriptors.ErrQueueEmpty {
-		if err := w.pause(q, q.vec, nil); err != nil {
-			return nil, q.vi.n.error("wait for "+q.side, err)
-		}
-		d, err = q.done()
-	}
-	return d, err
+	return v.n.error(op, q.notices.add(v.n, f, func(w *waiter) (*descriptors.Descriptor, error) { return q.wait(w, true) }))
 }
 
 // Notify is NotifySend for completions of the CQ: f is called with the next one, as
@@ -149,7 +136,7 @@ func (c *CQ) begin(op string) error {
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
 	defer w.stop()
-	for err = c.take(&done); err == descriptors.ErrNotDone; err = c.take(&done) {
+	for err = c.Take(&done, false); err == descriptors.ErrNotDone; err = c.Take(&done, false) {
 		if err := w.pause(c, c.vec, nil); err != nil {
 			return done, c.n.error("wait for CQ", err)
 		}
@@ -221,8 +208,8 @@ func (c *CQ) awaitAny(w *waiter) (struct{}, error) {
 func (c *CQ) any() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed != nil {
-		return false, c.failed
+	if c.closed {
+		return false, c.closedAs
 	}
 	c.sort(nil)
 	return len(c.sorted) > 0, nil

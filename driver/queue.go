@@ -1,21 +1,19 @@
 package driver
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
 // workQueue is one side of a VI: a ring of tokens in DMA memory, which the
-// device reads, and beside it what was posted. Indices are free-running.
+// device reads, and beside it what was posted.
 type workQueue struct {
-	vi   *VI
-	side string // "send" or "receive"
+	queue
+	vi *VI
 	// sends says which of the two it is.
 	sends bool
 	cq    *CQ // nil for none
@@ -23,31 +21,21 @@ type workQueue struct {
 	// holder is the queue itself, as descriptors know it.
 	holder descriptors.Holder
 
-	mu       hotlock.Mutex
 	bytes    []byte // of tokens
 	tokens   []datasheet.Token
 	posted   []posting
 	notes    []note // of what is posted, for the CQ, which reads them without mu
-	mask     uint32
+	noted    bool   // there are, or were, notes
 	depth    uint32
-	next     uint32 // where put goes on
 	producer uint32 // next, as the device was told; read by the CQ without mu, as taken
-	taken    uint32
-	misses   uint32 // looks in vain since the device was seen alive
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
-	eagers   eagers
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
 	unflushed bool
-	bell      doorbell
-	armBell   doorbell
-	closed    bool
 	tabled    uint32 // bytes of the largest entry that the payload table ever had
-	refuses   bool   // closed for posting, while the VI is being destroyed
-	closedAs  error  // what a closed queue answers
 
 	// Of a queue with a CQ: how many of its entries the consumer has been given or
 	// needs no more (read by post without the CQ's lock), and how many the CQ has
@@ -75,26 +63,23 @@ type posting struct {
 
 // note is what the application has noted of a posted descriptor, for the CQ, which reads
 // it when the device has completed the descriptor.
-type note struct{ word, unsignaled uint64 }
+type note struct{ word, quiet uint64 }
 
-// store is called with the queue's lock held. Most programs note nothing, which then need
-// not be written again.
-func (n *note) store(u descriptors.User) {
-	if n.word != u.Word {
-		datasheet.StoreWord(&n.word, u.Word)
+// note notes it of what is posted at place. Most programs note nothing, for which no note is
+// stored either. mu is held.
+func (q *workQueue) note(place uint32, word uint64, quiet bool) {
+	if q.cq == nil {
+		return
 	}
-	unsignaled := uint64(0)
-	if u.Unsignaled {
-		unsignaled = 1
+	q.noted = true
+	n := &q.notes[place]
+	datasheet.StoreWord(&n.word, word)
+	flag := uint64(0)
+	if quiet {
+		flag = 1
 	}
-	if n.unsignaled != unsignaled {
-		datasheet.StoreWord(&n.unsignaled, unsignaled)
-	}
+	datasheet.StoreWord(&n.quiet, flag)
 }
-
-// missesPerCheck is how many looks in vain there are between two looks at the
-// device's health.
-const missesPerCheck = 1 << 16
 
 // post posts descriptors until one is refused, and rings once. A device that does not
 // take that has failed: then none is posted.
@@ -108,15 +93,11 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 // postHeld is post with mu held.
 func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
-		return 0, q.vi.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
+		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
 	n, err := q.put(ds)
-	for err == ErrPosted && q.regain(ds[n]) {
-		var more int
-		if more, err = q.put(ds[n:]); more == 0 {
-			break
-		}
-		n += more
+	if err != nil {
+		n, err = q.putOthers(ds, n, err)
 	}
 	if n > 0 {
 		if q.ring != nil {
@@ -130,19 +111,30 @@ func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
 		if lost := q.bell.ring(q.next); lost != nil {
 			q.next -= uint32(n)
 			datasheet.StoreIndex(&q.producer, q.next)
-			n, err = 0, lost
+			return 0, q.refused(lost)
 		}
-	}
-	if n > 0 {
-		if next := q.next; next>>31 != q.halves&1 {
+		if q.next>>31 != q.halves&1 {
 			datasheet.StoreIndex(&q.halves, q.halves+1)
 		}
-		q.vi.n.posted()
+		q.n.posted()
 	}
 	if err != nil {
-		return n, q.refused(err)
+		err = q.refused(err)
 	}
-	return n, nil
+	return n, err
+}
+
+// putOthers goes on where put has appended the first n and failed with err, if another queue
+// lets go of the next one. mu is held, but not meanwhile.
+func (q *workQueue) putOthers(ds []*descriptors.Descriptor, n int, err error) (int, error) {
+	for err == ErrPosted && q.regain(ds[n]) {
+		var more int
+		if more, err = q.put(ds[n:]); more == 0 {
+			break
+		}
+		n += more
+	}
+	return n, err
 }
 
 // put appends tokens, without telling the device, and returns how many: all, or those
@@ -151,7 +143,8 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	if q.closed || q.refuses {
 		return 0, q.closedAs
 	}
-	room, regions := q.room(), &q.vi.n.regions
+	room, regions := q.room(), &q.n.regions
+	tokens, places, mask, generation := q.tokens, q.posted, q.mask, regions.generation.Load()
 	if q.timing() {
 		q.timeSend()
 	}
@@ -168,7 +161,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			}
 		}
 		t := d.Token()
-		if !q.spans.has(t, regions) {
+		if !q.spans.has(t, generation) {
 			if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
 				return n, err
 			}
@@ -190,17 +183,17 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		if regions.eager.Load() {
 			q.push(d, t)
 		}
-		i := q.next & q.mask
+		i := q.next & mask
 		if q.shared {
 			i = q.name(&t)
 		}
-		q.tokens[q.next&q.mask] = t
-		u := *d.User()
-		u.Unsignaled = u.Unsignaled && q.sends
-		if q.cq != nil {
-			q.notes[i].store(u)
+		tokens[q.next&mask] = t
+		u := d.User()
+		quiet := u.Unsignaled && q.sends
+		if q.noted || u.Word != 0 || quiet {
+			q.note(i, u.Word, quiet)
 		}
-		q.posted[i] = posting{d: d, length: d.Length(), quiet: u.Unsignaled}
+		places[i] = posting{d: d, length: d.Length(), quiet: quiet}
 		q.next++
 		if q.sampler != nil {
 			q.sampler.posted(q.next)
@@ -230,48 +223,35 @@ func (q *workQueue) allow(length uint32) {
 // refused says what post refused.
 func (q *workQueue) refused(err error) error {
 	switch {
-	case err == descriptors.ErrQueueFull && q.vi.n.failed() != nil:
-		err = q.vi.n.failed() // there never will be room
+	case err == descriptors.ErrQueueFull && q.n.failed() != nil:
+		err = q.n.failed() // there never will be room
 	case err == descriptors.ErrQueueFull, err == q.closedAs:
 		return err
 	case err == ErrNotRearmed:
-		return q.vi.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
+		return q.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
 	case err == ErrPosted:
-		return q.vi.n.refuse("post "+q.side, err, "take it back with SendDone or RecvDone first")
+		return q.n.refuse("post "+q.side, err, "take it back with SendDone or RecvDone first")
 	case err == ErrOtherVI:
-		return q.vi.n.refuse("post "+q.side, err, "post it to the VI that it was made for")
+		return q.n.refuse("post "+q.side, err, "post it to the VI that it was made for")
 	case err == descriptors.ErrInvalidPtag:
-		return q.vi.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
+		return q.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
 	case err == ErrBadHandle:
-		return q.vi.n.refuse("post "+q.side, err, "lay the descriptor over memory that this NIC has allocated and that is still registered")
+		return q.n.refuse("post "+q.side, err, "lay the descriptor over memory that this NIC has allocated and that is still registered")
 	}
-	return q.vi.n.error("post "+q.side, err)
+	return q.n.error("post "+q.side, err)
 }
 
-// wait waits until the oldest descriptor has completed.
-func (q *workQueue) wait(w *waiter) (*descriptors.Descriptor, error) {
+// wait waits until the oldest descriptor has completed, with empty also while nothing is posted.
+func (q *workQueue) wait(w *waiter, empty bool) (*descriptors.Descriptor, error) {
 	defer w.stop()
 	d, err := q.done()
-	for err == descriptors.ErrNotDone {
+	for err == descriptors.ErrNotDone || empty && err == descriptors.ErrQueueEmpty {
 		if err := w.pause(q, q.vec, nil); err != nil {
-			return nil, q.vi.n.error("wait for "+q.side, err)
+			return nil, q.n.error("wait for "+q.side, err)
 		}
 		d, err = q.done()
 	}
 	return d, err
-}
-
-// arm asks for an interrupt when more completes than has been taken.
-func (q *workQueue) arm(ctx context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return q.closedAs
-	}
-	if q.refuses {
-		return nil
-	}
-	return q.armBell.arm(ctx, q.taken)
 }
 
 // holds reports whether a posted descriptor lies in the region handle.
@@ -281,41 +261,20 @@ func (q *workQueue) holds(handle uint32) bool {
 	if q.shared {
 		return q.sharedHolds(handle)
 	}
-	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
-		if q.posted[i&q.mask].d.Token().Handle == handle {
-			return true
-		}
-	}
-	return false
-}
-
-// queued counts the posted descriptors that have not been taken back.
-func (q *workQueue) queued() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return 0
-	}
-	return int(q.next - q.taken)
+	_, held := q.first(func(place uint32) bool { return q.posted[place].d.Token().Handle == handle })
+	return held
 }
 
 // lose marks the posted descriptor at address as one that cannot complete.
 func (q *workQueue) lose(address uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; int32(q.next-i) > 0 && !q.closed && !q.shared; i++ {
-		if p := &q.posted[i&q.mask]; p.d.Token().Address == address {
-			p.lost = true
-			return
-		}
+	if q.shared {
+		return
 	}
-}
-
-// refuse ends posting and the use of the doorbells, or allows both again.
-func (q *workQueue) refuse(yes bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.refuses = yes
+	if place, ok := q.first(func(place uint32) bool { return q.posted[place].d.Token().Address == address }); ok {
+		q.posted[place].lost = true
+	}
 }
 
 // close ends all use of the ring and of the doorbells. What is posted is the
@@ -324,13 +283,14 @@ func (q *workQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.releaseShared()
-	for i := q.taken; i != q.next && !q.closed; i++ {
-		release(q.posted[i&q.mask].d)
-	}
+	q.first(func(place uint32) bool {
+		release(q.posted[place].d)
+		return false
+	})
 	q.closed = true
 	q.posted, q.tokens, q.bytes = nil, nil, nil
 	if q.ring != nil {
-		q.vi.n.regions.keep(q.ring.stats)
+		q.n.regions.keep(q.ring.stats)
 		q.ring = nil
 	}
 	q.notices.end()

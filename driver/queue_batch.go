@@ -47,9 +47,10 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	q.passQuiet()
 	// All statuses first: one barrier does for all, and the processor fetches what
 	// the device has written side by side.
-	into = into[:max(min(len(into), int(int32(q.next-q.taken))), 0)]
+	posted, taken, mask := q.posted, q.taken, q.mask
+	into = into[:max(min(len(into), int(int32(q.next-taken))), 0)]
 	for i := range into {
-		p := &q.posted[(q.taken+uint32(i))&q.mask]
+		p := &posted[(taken+uint32(i))&mask]
 		d := p.d
 		if s := d.Status(); p.quiet || !s.Done() || s&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 {
 			into = into[:i]
@@ -59,7 +60,7 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	}
 	mmio.FromDevice()
 	for _, d := range into {
-		p := &q.posted[(q.taken+uint32(n))&q.mask]
+		p := &posted[(taken+uint32(n))&mask]
 		if q.tooLong(p) {
 			break
 		}

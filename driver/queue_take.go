@@ -15,14 +15,6 @@ func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	return q.pollHeld(false)
 }
 
-// miss says that nothing has completed: comparing errors costs as much as looking.
-type miss uint8
-
-const (
-	missed  miss = iota + 1
-	overdue      // so often that the device should be looked after
-)
-
 // passQuiet takes back what has completed without error of what the application wants no
 // completions of, up to the first of another kind. It reports whether there was any. mu
 // is held.
@@ -56,28 +48,30 @@ type badCompletion struct {
 
 func (*badCompletion) Error() string { return "completed in error" }
 
+// waits reports whether the oldest descriptor is still the device's. mu is held.
+func (q *workQueue) waits() bool {
+	if q.closed || q.taken == q.next {
+		return false
+	}
+	p := &q.posted[q.taken&q.mask]
+	return !p.lost && !p.d.Status().Done()
+}
+
 // take is done, but for how it says that nothing has completed, and what has failed. mu is held. The memory
 // of a descriptor may be the program's own, and gone: callers give the lock back also if reading it panics.
 func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 	for {
-		if q.closed {
+		switch {
+		case q.closed:
 			return nil, 0, q.closedAs
-		}
-		if q.taken != q.next && q.posted[q.taken&q.mask].quiet {
-			q.passQuiet()
-		}
-		if q.taken == q.next {
+		case q.taken == q.next:
 			return nil, 0, descriptors.ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
 		if !status.Done() {
 			if !p.lost {
-				m := missed
-				if q.misses++; q.misses%missesPerCheck == 0 {
-					m = overdue
-				}
-				return nil, m, nil
+				return nil, q.missed(), nil
 			}
 			status = datasheet.StatusDone | datasheet.StatusProtectionError
 		}
@@ -92,7 +86,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 			return d, 0, &badCompletion{status, tooLong}
 		case !quiet:
 			return d, 0, nil
-		} // else it has completed since passQuiet looked
+		}
 	}
 }
 
@@ -106,8 +100,12 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 
 // pollHeld is poll, or done, with mu held, also while it steps.
 func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
-	d, m, err := q.take()
-	if m != 0 && steps && q.vi.n.progress() {
+	var d *descriptors.Descriptor
+	var m miss
+	var err error
+	if steps && q.waits() && !q.n.progress() {
+		m = q.missed()
+	} else {
 		d, m, err = q.take()
 	}
 	if q.vi.send.timing() {
@@ -123,17 +121,13 @@ func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
 // device or the VI is asked.
 func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
 	switch {
-	case m == missed && q.vi.n.failed() == nil:
-		return nil, descriptors.ErrNotDone
-	case m == 0 && d == nil:
+	case m != 0:
+		return nil, q.nothing(m)
+	case d == nil:
 		return nil, err
 	}
 	q.mu.Unlock()
-	if m != 0 {
-		err = q.vi.n.notDone(q.side, m)
-	} else {
-		err = q.completedBadly(d, err.(*badCompletion))
-	}
+	err = q.completedBadly(d, err.(*badCompletion))
 	q.mu.Lock()
 	return d, err
 }
@@ -162,7 +156,7 @@ func (q *workQueue) completedBadly(d *descriptors.Descriptor, bad *badCompletion
 	default:
 		err = &StatusError{Status: bad.status, Ended: q.vi.ended(q.vi.Attributes().Reliability, bad.status)}
 	}
-	return q.vi.n.error(q.side, err)
+	return q.n.error(q.side, err)
 }
 
 // pass notes that n more descriptors have been taken back, in order. mu is held.

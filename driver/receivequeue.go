@@ -77,10 +77,10 @@ func (q *workQueue) name(t *datasheet.Token) uint32 {
 	return t.Flags
 }
 
-// find reports whether the device may say that the descriptor at place index has completed,
+// completes reports whether the device may say that the descriptor at place index has completed,
 // which it does once. The lock of the CQ is held: a queue that is shared never needs that one
 // while it holds its own.
-func (q *workQueue) find(index uint32) bool {
+func (q *workQueue) completes(index uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

@@ -101,10 +101,10 @@ type span struct {
 type spans [4]span
 
 // has reports whether find has found that a descriptor may lie at token t, and
-// nothing has changed since.
-func (s *spans) has(t datasheet.Token, table *regionTable) bool {
+// nothing has changed since. The table has this generation.
+func (s *spans) has(t datasheet.Token, generation uint64) bool {
 	e := &s[t.Handle%uint32(len(s))]
-	return e.handle == t.Handle && e.generation == table.generation.Load()+1 && t.Address >= e.first && t.Address <= e.last
+	return e.handle == t.Handle && e.generation == generation+1 && t.Address >= e.first && t.Address <= e.last
 }
 
 // find returns nil if a descriptor of a VI with protection tag ptag may lie at

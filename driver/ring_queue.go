@@ -1,13 +1,11 @@
 package driver
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -38,25 +36,14 @@ type RingCompletion struct {
 	Place int
 }
 
-// ringQueue is one of the two rings of a Ring. Indices are free-running.
+// ringQueue is one of the two rings of a Ring.
 type ringQueue struct {
-	ring     *Ring
-	side     string
-	closedAs error
+	queue
+	ring *Ring
 
-	mu       hotlock.Mutex
-	slots    []datasheet.RingSlot // nil if device memory is not mapped
-	at       uint64               // offset of the first slot in BAR4
-	posted   []datasheet.DataSegment
-	mask     uint32
-	producer uint32
-	taken    uint32
-	misses   uint32
-	eagers   eagers
-	bell     doorbell
-	armBell  doorbell
-	closed   bool
-	refuses  bool // closed for posting, while the ring is being destroyed
+	slots  []datasheet.RingSlot // nil if device memory is not mapped
+	at     uint64               // offset of the first slot in BAR4
+	posted []datasheet.DataSegment
 	// scratch is for accesses to device memory that is not mapped.
 	scratch [datasheet.RingSlotSize]byte
 }
@@ -68,7 +55,7 @@ const (
 )
 
 func (q *ringQueue) init(r *Ring, side string) {
-	q.ring, q.side = r, side
+	q.n, q.ring, q.side = r.n, r, side
 	q.closedAs = r.n.error("use "+side+" ring", descriptors.ErrClosed)
 }
 
@@ -77,7 +64,7 @@ func (q *ringQueue) place(at uint64, depth int, bell, armBell doorbell) {
 	q.at, q.bell, q.armBell = at, bell, armBell
 	q.mask = uint32(depth - 1)
 	q.posted = make([]datasheet.DataSegment, depth)
-	q.slots = datasheet.RingSlotsAt(q.ring.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize))
+	q.slots = datasheet.RingSlotsAt(q.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize))
 }
 
 // offset of entry i in BAR4.
@@ -97,7 +84,7 @@ func (q *ringQueue) message(i uint32) []byte {
 // put fills entry i, which is the program's.
 func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.send {
-		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
+		return q.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
 	}
 	control := datasheet.OpSend
 	if s.Tagged {
@@ -112,12 +99,12 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 		q.mu.Unlock()
 		return q.closedAs
 	}
-	if i-q.producer > q.mask || i-q.taken > q.mask {
+	if i-q.next > q.mask || i-q.taken > q.mask {
 		q.mu.Unlock()
-		return q.ring.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
+		return q.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
-	if regions := &q.ring.n.regions; segments > 0 && q == &q.ring.send && regions.eager.Load() {
+	if regions := &q.n.regions; segments > 0 && q == &q.ring.send && regions.eager.Load() {
 		q.eagers.source(s.Payload, regions) // the doorbell flushes
 	}
 	var err error
@@ -139,7 +126,7 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 	}
 	q.mu.Unlock()
 	if err != nil {
-		return q.ring.n.error("put "+q.side, err)
+		return q.n.error("put "+q.side, err)
 	}
 	return nil
 }
@@ -156,7 +143,7 @@ func (q *ringQueue) write(i uint32, message []byte, control datasheet.Control, s
 	binary.LittleEndian.PutUint64(c[32:], s.Payload.Address)
 	binary.LittleEndian.PutUint32(c[40:], s.Payload.Handle)
 	binary.LittleEndian.PutUint32(c[44:], s.Payload.Length)
-	return q.ring.n.bar4.write(q.offset(i), b)
+	return q.n.bar4.write(q.offset(i), b)
 }
 
 // post hands the next count entries to the device. A device that does not take that has
@@ -167,46 +154,47 @@ func (q *ringQueue) post(count int) error {
 		q.mu.Unlock()
 		return q.closedAs
 	}
-	if room := q.mask + 1 - (q.producer - q.taken); count < 1 || uint64(count) > uint64(room) {
+	if room := q.mask + 1 - (q.next - q.taken); count < 1 || uint64(count) > uint64(room) {
 		q.mu.Unlock()
-		return q.ring.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", descriptors.ErrInvalidParameter, count, room), "")
+		return q.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", descriptors.ErrInvalidParameter, count, room), "")
 	}
-	err := q.bell.ringSlots(q.producer + uint32(count))
+	err := q.bell.ringSlots(q.next + uint32(count))
 	if err == nil {
-		q.producer += uint32(count)
+		q.next += uint32(count)
 	}
 	q.mu.Unlock()
 	if err != nil {
-		return q.ring.n.error("post "+q.side, err)
+		return q.n.error("post "+q.side, err)
 	}
-	q.ring.n.posted()
+	q.n.posted()
 	return nil
 }
 
 // poll takes the oldest entry if it has completed. Where something must be stepped it does
 // that and looks again.
 func (q *ringQueue) poll() (RingCompletion, error) {
-	c, m, err := q.take()
-	if m != 0 && q.ring.n.progress() {
-		c, m, err = q.take()
+	q.mu.Lock()
+	m, err := q.look()
+	if m != 0 && q.step() {
+		m, err = q.look()
 	}
 	if m != 0 {
-		return c, q.ring.n.notDone(q.side, m)
+		err = q.nothing(m)
 	}
-	return c, err
+	if err != nil {
+		q.mu.Unlock()
+		return RingCompletion{}, err
+	}
+	return q.take()
 }
 
-// take takes the oldest entry, or says that it has not completed.
-func (q *ringQueue) take() (c RingCompletion, m miss, err error) {
-	q.mu.Lock()
-	if m, err = q.look(); m != 0 || err != nil {
-		q.mu.Unlock()
-		return c, m, err
-	}
+// take takes the oldest entry, which has completed. mu is held, and given back.
+func (q *ringQueue) take() (RingCompletion, error) {
 	frame := &q.posted[q.taken&q.mask]
-	if c, err = q.completion(); err != nil {
+	c, err := q.completion()
+	if err != nil {
 		q.mu.Unlock()
-		return RingCompletion{}, 0, q.ring.n.error(q.side, err)
+		return RingCompletion{}, q.n.error(q.side, err)
 	}
 	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > q.ring.attributes.MaxPayload ||
 		c.Sent > q.ring.attributes.MaxPayload || c.Place >= datasheet.PayloadEntries
@@ -215,11 +203,11 @@ func (q *ringQueue) take() (c RingCompletion, m miss, err error) {
 	q.mu.Unlock()
 	switch {
 	case c.Status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0:
-		return c, 0, q.completedBadly(c.Status)
+		return c, q.completedBadly(c.Status)
 	case q == &q.ring.recv && tooLong:
-		return c, 0, q.ring.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
+		return c, q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
 	}
-	return c, 0, nil
+	return c, nil
 }
 
 // look says whether the oldest entry has completed. mu is held.
@@ -227,7 +215,7 @@ func (q *ringQueue) look() (miss, error) {
 	switch {
 	case q.closed:
 		return 0, q.closedAs
-	case q.taken == q.producer:
+	case q.taken == q.next:
 		return 0, descriptors.ErrQueueEmpty
 	}
 	var status uint32
@@ -235,8 +223,8 @@ func (q *ringQueue) look() (miss, error) {
 		status = mmio.Read32(&q.slots[q.taken&q.mask].Status)
 	} else {
 		b := q.scratch[:4]
-		if err := q.ring.n.bar4.read(q.offset(q.taken)+slotStatus, b); err != nil {
-			return 0, q.ring.n.error(q.side, err)
+		if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, b); err != nil {
+			return 0, q.n.error(q.side, err)
 		}
 		status = binary.LittleEndian.Uint32(b)
 	}
@@ -244,10 +232,7 @@ func (q *ringQueue) look() (miss, error) {
 		mmio.FromDevice()
 		return 0, nil
 	}
-	if q.misses++; q.misses%missesPerCheck == 0 {
-		return overdue, nil
-	}
-	return missed, nil
+	return q.missed(), nil
 }
 
 // completion reads what the device has written of the oldest entry. mu is held.
@@ -261,7 +246,7 @@ func (q *ringQueue) completion() (RingCompletion, error) {
 		c.Sent, place = mmio.Read32(&slot.Sent), mmio.Read32(&slot.Place)
 	} else {
 		b := q.scratch[slotControl:]
-		if err := q.ring.n.bar4.read(q.offset(q.taken)+slotControl, b); err != nil {
+		if err := q.n.bar4.read(q.offset(q.taken)+slotControl, b); err != nil {
 			return c, err
 		}
 		c.Tag, c.Length = binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])
@@ -275,7 +260,7 @@ func (q *ringQueue) completion() (RingCompletion, error) {
 
 // completedBadly says what is wrong with an entry that has completed with status.
 func (q *ringQueue) completedBadly(status datasheet.Status) error {
-	n := q.ring.n
+	n := q.n
 	if status&datasheet.StatusReserved == 0 {
 		return n.error(q.side, &StatusError{Status: status, Ended: q.ring.ended(q.ring.attributes.Reliability, status)})
 	}
@@ -299,52 +284,20 @@ func (q *ringQueue) load(i uint32, p []byte) error {
 		q.mu.Unlock()
 		return nil
 	}
-	err := q.ring.n.bar4.read(q.offset(i), q.scratch[:len(p)])
+	err := q.n.bar4.read(q.offset(i), q.scratch[:len(p)])
 	copy(p, q.scratch[:])
 	q.mu.Unlock()
 	if err != nil {
-		return q.ring.n.error("read "+q.side, err)
+		return q.n.error("read "+q.side, err)
 	}
 	return nil
-}
-
-// arm asks for an interrupt when more completes than has been taken.
-func (q *ringQueue) arm(ctx context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return q.closedAs
-	}
-	if q.refuses {
-		return nil
-	}
-	return q.armBell.arm(ctx, q.taken)
 }
 
 func (q *ringQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := q.taken; i != q.producer && !q.closed; i++ {
-		if q.posted[i&q.mask].Handle == handle {
-			return true
-		}
-	}
-	return false
-}
-
-func (q *ringQueue) queued() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return 0
-	}
-	return int(q.producer - q.taken)
-}
-
-func (q *ringQueue) refuse(yes bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.refuses = yes
+	_, held := q.first(func(place uint32) bool { return q.posted[place].Handle == handle })
+	return held
 }
 
 // close ends all use of the ring and of the doorbells.

@@ -176,7 +176,7 @@ func (a VIAttributes) options() (o datasheet.EndpointOptions) {
 
 // init makes a queue of depth descriptors over a ring that has room for them.
 func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
-	q.vi, q.side, q.cq, q.depth, q.holder = v, side, cq, uint32(depth), q
+	q.n, q.vi, q.side, q.cq, q.depth, q.holder = v.n, v, side, cq, uint32(depth), q
 	q.bytes, q.tokens = ring, datasheet.TokensAt(ring)
 	q.posted = make([]posting, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
@@ -319,7 +319,7 @@ func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, e
 	if q.cq != nil {
 		return nil, v.n.refuse("wait for "+q.side, descriptors.ErrInvalidState, "the queue has a completion queue: wait there")
 	}
-	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done})
+	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done}, false)
 }
 
 // Queued returns how many descriptors are posted and not taken back; zero once

@@ -1,0 +1,113 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
+)
+
+// queue is what work queues, those of rings and completion queues have in common: indices,
+// doorbells and the end. Indices are free-running: those from taken to next are posted.
+type queue struct {
+	n        *NIC
+	side     string // "send" or "receive", or what is attempted, for errors
+	closedAs error  // what a closed queue answers
+
+	mu      hotlock.Mutex
+	mask    uint32
+	next    uint32 // the number of the next entry to post
+	taken   uint32
+	misses  uint32 // looks in vain since the device was seen alive
+	bell    doorbell
+	armBell doorbell
+	eagers  eagers
+	closed  bool
+	refuses bool // closed for posting, while the endpoint is being destroyed
+}
+
+// missesPerCheck is how many looks in vain there are between two looks at the
+// device's health.
+const missesPerCheck = 1 << 16
+
+// miss says that nothing has completed: comparing errors costs as much as looking.
+type miss uint8
+
+const (
+	missed  miss = iota + 1
+	overdue      // so often that the device should be looked after
+)
+
+// missed counts a look in vain. mu is held.
+func (q *queue) missed() miss {
+	if q.misses++; q.misses%missesPerCheck == 0 {
+		return overdue
+	}
+	return missed
+}
+
+// step runs the device, if it needs that, and reports whether that did anything. mu is held: a
+// device calls none that need it.
+func (q *queue) step() bool {
+	done := false
+	defer func() {
+		if !done { // memory that the device needs is gone, which the caller is to learn
+			q.mu.Unlock()
+		}
+	}()
+	did := q.n.progress()
+	done = true
+	return did
+}
+
+// nothing is the result where nothing has completed. mu is held, but not while the device is asked.
+func (q *queue) nothing(m miss) error {
+	if m == missed && q.n.failed() == nil {
+		return descriptors.ErrNotDone
+	}
+	q.mu.Unlock()
+	err := q.n.notDone(q.side, m)
+	q.mu.Lock()
+	return err
+}
+
+// arm asks for an interrupt when more completes than has been taken.
+func (q *queue) arm(ctx context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return q.closedAs
+	}
+	if q.refuses {
+		return nil
+	}
+	return q.armBell.arm(ctx, q.taken)
+}
+
+// queued counts what is posted and has not been taken back.
+func (q *queue) queued() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return 0
+	}
+	return int(q.next - q.taken)
+}
+
+// first returns the place of the oldest posted entry that f wants, and false if there is none. A
+// place is an index modulo the size. mu is held.
+func (q *queue) first(f func(place uint32) bool) (uint32, bool) {
+	for i := q.taken; int32(q.next-i) > 0 && !q.closed; i++ {
+		if f(i & q.mask) {
+			return i & q.mask, true
+		}
+	}
+	return 0, false
+}
+
+// refuse ends posting and the use of the doorbells, or allows both again.
+func (q *queue) refuse(yes bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.refuses = yes
+}
