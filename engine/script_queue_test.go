@@ -160,6 +160,7 @@ func (p *play) add(i *item) *item {
 	i.in = p
 	if old := p.items[i.name]; old != nil {
 		p.order = slices.DeleteFunc(p.order, func(o *item) bool { return o == old })
+		p.past = append(p.past, old)
 	}
 	p.items[i.name] = i
 	p.order = append(p.order, i)
@@ -208,6 +209,12 @@ func (p *play) send(a *arguments) string {
 	return p.finish(a, held, fence, made)
 }
 
+// seed is another number each time.
+func (p *play) seed() uint64 {
+	p.seeds++
+	return p.seeds
+}
+
 // fill writes what an item sends.
 func (p *play) fill(i *item, text string) {
 	total := 0
@@ -215,7 +222,7 @@ func (p *play) fill(i *item, text string) {
 		total += len(b)
 	}
 	if i.data = []byte(text); text == "" {
-		i.data = pattern(total, uint64(len(p.order)))
+		i.data = pattern(total, p.seed())
 	}
 	rest := i.data
 	for _, b := range i.bufs {
@@ -282,7 +289,7 @@ func (p *play) inline(a *arguments) string {
 	if i.d, err = descriptors.NewDescriptor(mem, address, v.handle); err != nil {
 		p.t.Fatal(err)
 	}
-	i.data = pattern(size, uint64(len(p.order)))
+	i.data = pattern(size, p.seed())
 	copy(i.d.Inline(), i.data)
 	if err := i.d.SetInline(size); err != nil {
 		p.t.Fatal(err)

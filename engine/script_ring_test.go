@@ -25,7 +25,8 @@ func (p *play) ring(a *arguments) string {
 func (p *play) addRing(name string, r *ring) {
 	p.rings[name] = r
 	p.addEnd(name, &vi{n: r.n, id: r.id, handle: r.memory})
-	for field, at := range map[string]uint32{"memory": r.handle, "send": r.at.Send, "recv": r.at.Recv, "table": r.at.Table} {
+	for field, at := range map[string]uint32{"memory": r.handle, "send": r.at.Send, "recv": r.at.Recv, "table": r.at.Table,
+		"bytes": r.at.Table + datasheet.PayloadEntries*datasheet.RingPlaceSize - r.at.Send} {
 		p.numbers[name+"."+field] = uint64(at)
 	}
 }
@@ -52,7 +53,7 @@ func (p *play) slot(a *arguments) string {
 			mem, s := r.frame(int(p.value(a.words[3])))
 			i.bufs, payload = [][]byte{mem}, &s
 		}
-		i.data = pattern(ringMessage, uint64(len(p.order)))
+		i.data = pattern(ringMessage, p.seed())
 		if recv {
 			i.op, i.data, i.slot = datasheet.StatusOpReceive, nil, r.nextRecv()
 			fill(i.slot, nil, payload, 0)
@@ -83,7 +84,11 @@ func (i *item) payload() []byte {
 	if len(i.bufs) == 0 {
 		return nil
 	}
-	return pattern(len(i.bufs[0]), uint64(len(i.name))+uint64(i.name[len(i.name)-1]))
+	seed := uint64(0)
+	for _, c := range i.name {
+		seed = 31*seed + uint64(c)
+	}
+	return pattern(len(i.bufs[0]), seed)
 }
 
 // slotText says what a slot's message and payload are.
@@ -93,30 +98,39 @@ func (i *item) slotText() (s string) {
 		return ""
 	}
 	frame := bytes.Join(i.bufs, nil)
-	if s = fmt.Sprintf(", %d bytes of %d at place %d", i.slot.Length, i.slot.Sent, i.slot.Place); st&datasheet.StatusImmediate != 0 {
-		s += fmt.Sprintf(", tag %#x", i.slot.Tag)
+	if st&datasheet.StatusImmediate != 0 {
+		s += fmt.Sprintf(" %#x", i.slot.Tag)
 	}
-	if n := len(frame) - bytes.Count(frame, []byte{0}); n > 0 && i.slot.Place == 0 && int(i.slot.Length) <= len(frame) {
-		s += ", payload" + i.in.payloadOwner(frame[:i.slot.Length])
-		if bytes.Count(frame[i.slot.Length:], []byte{0}) != len(frame)-int(i.slot.Length) {
+	if i.slot.Place != 0 {
+		s += fmt.Sprintf(", at place %d", i.slot.Place)
+	}
+	length := int(i.slot.Length)
+	written := bytes.Count(frame, []byte{0}) != len(frame)
+	switch {
+	case i.slot.Place == 0 && length > 0 && length == int(i.slot.Sent) && length <= len(frame):
+		s += ", payload " + i.in.payloadOwner(frame[:length])
+		if bytes.Count(frame[length:], []byte{0}) != len(frame)-length {
 			s += ", bytes behind it written"
 		}
-	} else if n > 0 {
-		s += ", and its frame was written"
+	case written:
+		s += ", its frame was written"
+		fallthrough
+	default:
+		s += fmt.Sprintf(", %d bytes of %d", length, i.slot.Sent)
 	}
 	if st.Failed() {
 		return s
 	}
-	return s + ", message" + i.in.owner(i.slot.Message[:], i)
+	return s + ", message " + i.in.owner(i.slot.Message[:], i)
 }
 
 func (p *play) payloadOwner(b []byte) string {
 	for _, i := range p.order {
 		if i.slot != nil && !i.recv && bytes.Equal(i.payload(), b) {
-			return " of " + i.name
+			return "all of " + i.name
 		}
 	}
-	return " of no one: " + sample(b)
+	return "of no one, " + sample(b)
 }
 
 // place is: place RING NAME TAG SIZE [FIELD=VALUE...]. The payloads of messages with the tag are to go to new memory.
@@ -143,13 +157,16 @@ func (p *play) leave(a *arguments) string {
 	return ""
 }
 
-// zero is: zero NODE FROM BYTES. It says whether device memory there is zero, and writes it.
+// zero is: zero NODE FROM BYTES. It says whether device memory there is zero; spoil writes it.
 func (p *play) zero(a *arguments) string {
+	spoil := a.flag("spoil")
 	n, from, size := p.node(a.words[0]), p.value(a.words[1]), p.value(a.words[2])
 	mem := n.sram[from:][:size]
 	s := fmt.Sprintf("device memory is zero: %v", bytes.Count(mem, []byte{0}) == len(mem))
 	for i := range mem {
-		mem[i] = 0xee
+		if spoil {
+			mem[i] = 0xee
+		}
 	}
 	return s
 }

@@ -24,6 +24,8 @@ func (i *item) number(field string) uint64 {
 	switch field {
 	case "desc":
 		return i.d.Token().Address
+	case "length":
+		return uint64(i.d.Length())
 	case "bus":
 		return i.d.Segments()[0].Address - hostBase + busBase
 	}
@@ -44,12 +46,15 @@ func (i *item) text() string {
 	}
 	if !i.recv || i.slot != nil {
 		if i.slot != nil {
-			s += i.slotText()
+			return s + i.slotText()
 		}
-		return s
+		return s + i.lengthText()
 	}
 	got := bytes.Join(i.bufs, nil)
 	if !st.Done() || st.Failed() || st&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite {
+		if st&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite {
+			s += fmt.Sprintf(", %d bytes", i.d.Length())
+		}
 		if landed := i.in.pieces(got, fillByte); landed != untouched && st.Done() {
 			s += ", landed: " + landed
 		}
@@ -77,6 +82,14 @@ func (p *play) owner(b []byte, of *item) string {
 	}
 	if best != "" {
 		return "all of " + best
+	}
+	for _, i := range p.past {
+		if i.data != nil && bytes.Equal(i.data, b) {
+			return "all of an earlier " + i.name
+		}
+	}
+	if len(b) > 0 && bytes.Count(b, []byte{0}) == len(b) {
+		return fmt.Sprintf("%d zero bytes", len(b))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.targets)) {
 		if at := bytes.Index(p.targets[name].mem, b); at >= 0 {

@@ -22,28 +22,31 @@ func TestScripts(t *testing.T) {
 
 // play is one run of a case: a world, and the names of what the script has made in it.
 type play struct {
-	t       *testing.T
-	w       *world
-	numbers map[string]uint64 // endpoints, handles, queues, tags, connections and whatever commands return
-	ends    map[string]*vi
-	rings   map[string]*ring
-	doubles map[string]*channelEnd
-	cqs     map[string]*cq
-	items   map[string]*item
-	order   []*item
-	ids     map[string]pending
-	targets map[string]target
-	data    map[string][]byte // messages of channels
-	bodies  map[datasheet.Opcode]datasheet.Command
-	rules   map[*node][]*rule
-	kept    map[*node][][]byte
-	seen    map[*node][]string
-	events  map[*node]int // shown
-	counts  map[string]uint64
-	exacts  *[2]*exact
-	lenders *[2]*lender
-	x       *impostor
-	since   time.Duration
+	t           *testing.T
+	w           *world
+	numbers     map[string]uint64 // endpoints, handles, queues, tags, connections and whatever commands return
+	ends        map[string]*vi
+	rings       map[string]*ring
+	doubles     map[string]*channelEnd
+	cqs         map[string]*cq
+	items       map[string]*item
+	order       []*item
+	past        []*item // whose names others have
+	ids         map[string]pending
+	targets     map[string]target
+	data        map[string][]byte // messages of channels
+	bodies      map[datasheet.Opcode]datasheet.Command
+	rules       map[*node][]*rule
+	kept        map[*node][][]byte
+	seen        map[*node][]string
+	events      map[*node]int // shown
+	counts      map[string]uint64
+	exacts      *[2]*exact
+	lenders     *[2]*lender
+	x           *impostor
+	hostileRDMA *hostileRDMA
+	seeds       uint64
+	since       time.Duration
 }
 
 // pending is a command that may not have been answered.
@@ -81,7 +84,7 @@ func (p *play) do(words []string) string {
 	if !known {
 		p.t.Fatalf("there is no command %q", words[0])
 	}
-	if p.w == nil && words[0] != "world" && words[0] != "impostor" && words[0] != script.End {
+	if p.w == nil && words[0] != "world" && words[0] != "impostor" && words[0] != "hostile" && words[0] != script.End {
 		p.world(&arguments{p: p})
 	}
 	return f(p, newArguments(p, words[1:]))

@@ -101,7 +101,7 @@ var values = map[string]uint64{
 	"send_bell": datasheet.DoorbellSend, "recv_bell": datasheet.DoorbellRecv, "send_arm": datasheet.DoorbellSendArm,
 	"recv_arm": datasheet.DoorbellRecvArm, "ring_bell": datasheet.DoorbellRing, "cq_arm": datasheet.DoorbellCQArm,
 	"high_bell": datasheet.DoorbellHigh, "low_bell": datasheet.DoorbellLow, "receive_bell": datasheet.DoorbellReceive,
-	"ChannelKeep": uint64(datasheet.ChannelKeep), "RingMessage": datasheet.RingMessage, "header": datasheet.HeaderSize,
+	"bell_0_1": uint64(datasheet.ChannelBell(0, 1)), "ChannelKeep": uint64(datasheet.ChannelKeep), "RingMessage": datasheet.RingMessage, "header": datasheet.HeaderSize,
 	"ConnectBody": datasheet.ConnectBodySize, "CellSize": datasheet.CellSize,
 	"success": uint64(datasheet.ResultSuccess), "remote_descriptor": uint64(datasheet.ResultRemoteDescriptor), "aborted": uint64(datasheet.ResultAborted),
 	"sram": sramSize, "sram_from": sramFrom, "no_entry": uint64(engine.DefaultQueue),

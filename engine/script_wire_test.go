@@ -143,6 +143,8 @@ func (p *play) spoil(n *node, f []byte) (out [][]byte) {
 			for _, c := range r.set {
 				p.set(p.part(f, c.path), c)
 			}
+		case "head":
+			p.rehead(r, f)
 		case "cut":
 			f = f[:len(f)-r.number]
 			out[0] = f
@@ -349,7 +351,7 @@ func (p *play) world(a *arguments) string {
 // memory=BYTES, lossy=SEED,LOSS,TWICE,LATE,DAMAGED, cut=MINPULSE (cut through), frames-only, and limits by their names. Those
 // of one node stand behind a. or b.
 func (p *play) options(words []string, changes ...change) []option {
-	options := []option{func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(4 << 20) }}
+	options := []option{func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(2 << 20) }}
 	for _, w := range words {
 		switch w {
 		case "exact":
