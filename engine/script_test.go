@@ -46,6 +46,7 @@ type play struct {
 	x           *impostor
 	hostileRDMA *hostileRDMA
 	seeds       uint64
+	pumps       map[*node]*pump
 	since       time.Duration
 }
 
@@ -60,7 +61,7 @@ func newPlay(t *testing.T) *play {
 	return &play{t: t, numbers: map[string]uint64{}, ends: map[string]*vi{}, rings: map[string]*ring{}, doubles: map[string]*channelEnd{},
 		cqs: map[string]*cq{}, items: map[string]*item{}, ids: map[string]pending{}, targets: map[string]target{}, data: map[string][]byte{},
 		bodies: map[datasheet.Opcode]datasheet.Command{}, rules: map[*node][]*rule{}, kept: map[*node][][]byte{}, seen: map[*node][]string{},
-		events: map[*node]int{}, counts: map[string]uint64{}}
+		events: map[*node]int{}, counts: map[string]uint64{}, pumps: map[*node]*pump{}}
 }
 
 // commands are those of scripts, by name.

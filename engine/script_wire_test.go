@@ -407,6 +407,10 @@ func (p *play) option(c change) option {
 	switch c.path {
 	case "burst":
 		return bursts(n)
+	case "eager": // receivers place whatever has arrived, by so many bytes at least
+		return policies(nil, pipeline.Eager{MinPulse: n})
+	case "pulse":
+		return policies(pipeline.Static{Pulse: n}, nil)
 	case "cut":
 		return policies(pipeline.Eager{MinPulse: n}, pipeline.Eager{MinPulse: n})
 	case "room":
