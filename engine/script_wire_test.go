@@ -30,9 +30,9 @@ type rule struct {
 	held   [][]byte
 }
 
-// wire is: wire NODE clear, or wire NODE ACTION TYPE... [once] [skip=N] [when FIELD=VALUE] [FIELD=VALUE]. Rules apply in
-// the order in which they are made. Actions are drop, twice, hold (until another frame has gone), keep (until
-// release), set, cut (by=N bytes), trim (to by=N bytes) and see (fields, for frames).
+// wire is: wire NODE clear, or wire NODE ACTION TYPE... [once] [skip=N] [when.FIELD=VALUE] [FIELD=VALUE]. Rules apply in
+// the order in which they are made. Actions are drop, twice, hold, keep, set, cut, trim and see. hold waits until another
+// frame has gone, keep until release. cut takes by=N bytes off, trim leaves them. see notes fields, for frames.
 func (p *play) wire(a *arguments) string {
 	p.t.Helper()
 	for _, n := range p.nodes([]string{a.words[0]}) {
@@ -95,8 +95,8 @@ func (p *play) fits(r *rule, f []byte) bool {
 	return true
 }
 
-// part is a field of a frame's header, of what a connect frame has behind it as body.FIELD, of the extension
-// as ext.FIELD, of its cells as cells.N.FIELD, and a byte of the payload as payload.N.
+// part is a field of a frame's header. What stands behind that begins with a word: body.FIELD of connect frames,
+// ext.FIELD of RDMA, cells.N.FIELD, and payload.N for a byte.
 func (p *play) part(f []byte, path string) reflect.Value {
 	root, rest, _ := strings.Cut(path, ".")
 	switch behind := f[datasheet.HeaderSize:]; root {
@@ -247,8 +247,8 @@ func (p *play) impostor(a *arguments) string {
 	return ""
 }
 
-// frame is: frame [TEXT or N] FIELD=VALUE.... It arrives at node b, with N bytes of 7 or TEXT as its payload, and all that is not
-// said of a sound data frame.
+// frame is: frame [TEXT or N] FIELD=VALUE.... It arrives at node b. Its payload is TEXT, or N bytes of 7. The other
+// fields are those of a sound data frame.
 func (p *play) frame(a *arguments) string {
 	p.t.Helper()
 	payload := []byte(strings.Join(a.words, " "))
@@ -347,9 +347,9 @@ func (p *play) world(a *arguments) string {
 	return ""
 }
 
-// options are those of a world: exact (loses nothing), slots, checksum, parts, lend=BYTES, burst=BYTES, room=FRAMES, mtu=BYTES,
-// memory=BYTES, lossy=SEED,LOSS,TWICE,LATE,DAMAGED, cut=MINPULSE (cut through), frames-only, and limits by their names. Those
-// of one node stand behind a. or b.
+// options are those of a world. Words are exact (it loses nothing), slots, checksum, parts and whole. With a number
+// stand lend, burst, room, mtu, memory, cut (through), eager, pulse and the limits by their names. lossy has
+// SEED,LOSS,TWICE,LATE,DAMAGED. Those of one node stand behind a. or b.
 func (p *play) options(words []string, changes ...change) []option {
 	options := []option{func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(2 << 20) }}
 	for _, w := range words {
