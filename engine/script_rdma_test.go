@@ -12,8 +12,8 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 	"framesonly": (*play).framesOnly, "flushes": (*play).flushes,
 })
 
-// hostile is: hostile RIGHTS [exact]. It is impostor with RDMA. VI p allows what RIGHTS say, and its host has the targets open,
-// readonly, local, foreign (of another tag) and gone (deregistered), of 4096 bytes each. A read of p, named under, waits for the
+// hostile is: hostile RIGHTS [exact]. It is impostor with RDMA. VI p allows what RIGHTS say. Its host has the targets open, readonly
+// and local, foreign of another tag, and gone, which is deregistered. Each has 4096 bytes. A read of p, named under, waits for the
 // impostor's response.
 func (p *play) hostile(a *arguments) string {
 	p.hostileRDMA = newHostileRDMAOf(p.t, datasheet.Access(p.value(a.words[0])), p.options(a.words[1:])...)

@@ -11,8 +11,8 @@
 //	----
 //	what the commands print
 //
-// It runs once for each combination of values, which stand in the commands as $key, and of the
-// ways of each block of lines with |. Where all print the same, that stands there once.
+// The values stand in the commands as $key. A case runs once for each combination of values and of
+// ways. Lines with | that follow each other are ways. Where all print the same, that stands there once.
 package script
 
 import (
