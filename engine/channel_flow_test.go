@@ -131,32 +131,6 @@ func TestChannelStoppedForEver(t *testing.T) {
 	}
 }
 
-// TestChannelCopies: frames of cells that come twice, or late, change nothing.
-func TestChannelCopies(t *testing.T) {
-	w := newChannelWorld(t)
-	a, b := w.pair(nil)
-	b.allow(0, 1000)
-	var late []byte
-	w.a.port.spoil = func(frame []byte) [][]byte {
-		if datasheet.HeaderAt(frame).Type != datasheet.FrameCells {
-			return [][]byte{frame}
-		}
-		frames := [][]byte{frame, frame}
-		if late != nil {
-			frames = append(frames, late)
-		}
-		late = frame
-		return frames
-	}
-	message := pattern(3000, 1)
-	a.post(datasheet.PriorityLow, 0, a.put(0, message))
-	w.settle()
-	if got := b.received(); got.PDUs != 1 || !b.end(0).Whole() || w.b.e.Counter(datasheet.CounterFramesDropped) == 0 {
-		t.Fatalf("%+v, %08x", got, b.end(0))
-	}
-	mustEqual(t, b.at(0, len(message)), message)
-}
-
 // TestChannelLossyWire: over a wire that loses, doubles, reorders and damages frames a message
 // arrives as it was sent, or says that it is damaged.
 func TestChannelLossyWire(t *testing.T) {
@@ -183,55 +157,5 @@ func TestChannelLossyWire(t *testing.T) {
 		if good < 100 {
 			t.Errorf("seed %d: %d good, %d bad", seed, good, bad)
 		}
-	}
-}
-
-// TestChannelLevels: how full the FIFOs are, and were, as messages wait, cells arrive and
-// channels come and go.
-func TestChannelLevels(t *testing.T) {
-	w := newChannelWorld(t, cellsOf(func(c *engine.Cells) { c.FIFO, c.Stop, c.Start, c.PerFrame = 64, 8, 2, 16 }))
-	empty := engine.CellLevels{ReceiveSize: 64}
-	if got := w.a.e.CellLevels(); got != empty {
-		t.Fatalf("%+v", got)
-	}
-	a, b := w.pair(nil)
-	b.allow(0, 1000)
-	w.settle()
-	w.a.port.room = -1 // the wire takes nothing
-	for i := range uint32(5) {
-		a.post(datasheet.PriorityLow, 100*i, 100*i+100)
-	}
-	a.post(datasheet.PriorityHigh, 0, 1)
-	w.a.e.Step()
-	highest := [2]int{1, 5}
-	// The urgent cell is in the frame that waits: its message has ended.
-	if got := w.a.e.CellLevels(); got.Channels != 1 || got.Transmit != [2]int{0, 5} || got.TransmitHighest != highest {
-		t.Errorf("%+v", got)
-	}
-	w.a.port.room = 0
-	w.settle()
-	got := w.b.e.CellLevels()
-	if got.Channels != 1 || got.Receive != 0 || got.ReceiveHighest < 1 || got.ReceiveHighest > 64 || got.Transmit != [2]int{} || got.Stopped != 0 {
-		t.Errorf("%+v", got)
-	}
-	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.TransmitHighest != highest || got.StoppedBy != 0 {
-		t.Errorf("%+v", got)
-	}
-	// Messages of a channel that ends wait no more.
-	w.a.port.room = -1
-	a.post(datasheet.PriorityLow, 0, 100)
-	w.a.e.Step()
-	if got := w.a.e.CellLevels(); got.Transmit != [2]int{0, 1} {
-		t.Errorf("%+v", got)
-	}
-	do(w.a, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: a.id})
-	w.a.port.room = 0
-	do(w.a, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: a.id})
-	if got := w.a.e.CellLevels(); got.Transmit != [2]int{} || got.Channels != 0 {
-		t.Errorf("%+v", got)
-	}
-	w.a.e.Reset()
-	if got := w.a.e.CellLevels(); got != empty {
-		t.Errorf("%+v after a reset", got)
 	}
 }

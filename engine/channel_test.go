@@ -63,24 +63,6 @@ func TestChannelOneCell(t *testing.T) {
 	}
 }
 
-// TestChannelWraps: a header that ends page 0, data that fill page 1, and a trailer at the
-// start of page 0 are one message, and land the same way.
-func TestChannelWraps(t *testing.T) {
-	w := newChannelWorld(t)
-	a, b := w.pair(nil)
-	const page = 512
-	b.allow(page-14, page-14-1)
-	message := pattern(14*8+4096+40, 2)
-	stop := a.put(page-14, message)
-	a.post(datasheet.PriorityLow, page-14, stop)
-	w.settle()
-	if stop != 5 || b.received().PDUs != 1 || !b.end(0).Whole() || b.end(0).Length() != len(message) {
-		t.Fatalf("stop %d, %+v, %08x", stop, b.received(), b.end(0))
-	}
-	mustEqual(t, b.at(page-14, len(message)), message)
-	mustEqual(t, b.recv[4096:], message[14*8:14*8+4096])
-}
-
 // TestChannelStop: at the stop offset nothing more is written, whatever comes, but CRC, counts
 // and status go on.
 func TestChannelStop(t *testing.T) {
@@ -141,57 +123,6 @@ func TestChannelSpaced(t *testing.T) {
 		}
 	}
 	mustEqual(t, got[:len(message)], message)
-}
-
-// TestChannelPriority: a cell of high priority goes before what is left of a message of low
-// priority, also of one that has begun.
-func TestChannelPriority(t *testing.T) {
-	w := newChannelWorld(t)
-	a, b := w.pair(nil)
-	c, d := w.pair(nil)
-	b.allow(0, 1000)
-	d.allow(0, 1000)
-	bulk, urgent := pattern(6000, 5), pattern(40, 6)
-	a.post(datasheet.PriorityLow, 0, a.put(0, bulk))
-	w.a.e.Step() // some of the bulk is on its way
-	w.b.e.Step()
-	if n := b.received(); n.PDUs != 0 || n.Current == 0 {
-		t.Fatalf("the bulk has not begun, or has ended: %+v", n)
-	}
-	c.post(datasheet.PriorityHigh, 0, c.put(0, urgent))
-	for d.received().PDUs == 0 {
-		if !w.a.e.Step() && !w.b.e.Step() {
-			t.Fatal("the urgent cell does not come")
-		}
-		w.b.e.Step()
-	}
-	if b.received().PDUs != 0 {
-		t.Error("the bulk came first")
-	}
-	w.settle()
-	mustEqual(t, b.at(0, len(bulk)), bulk)
-	mustEqual(t, d.at(0, len(urgent)), urgent)
-}
-
-// TestChannelOneMessageAtATime: of one channel the messages of both priorities arrive whole:
-// their cells are never mixed.
-func TestChannelOneMessageAtATime(t *testing.T) {
-	w := newChannelWorld(t)
-	a, b := w.pair(nil)
-	b.allow(0, 1023)
-	bulk, urgent := pattern(6000, 7), pattern(80, 8)
-	a.post(datasheet.PriorityLow, 0, a.put(0, bulk))
-	w.a.e.Step()
-	a.post(datasheet.PriorityHigh, 800, a.put(800, urgent))
-	w.settle()
-	if b.received().PDUs != 2 || !b.end(0).Whole() || !b.end(1).Whole() {
-		t.Fatalf("%+v, %08x %08x", b.received(), b.end(0), b.end(1))
-	}
-	mustEqual(t, b.at(0, len(bulk)), bulk)
-	mustEqual(t, b.at(b.end(0).Offset(), len(urgent)), urgent)
-	if got := a.status(); got.Ended != [2]uint8{1, 1} {
-		t.Errorf("%+v", got)
-	}
 }
 
 // TestChannelModel sends messages of any size and place over some channels at both priorities,

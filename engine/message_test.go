@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -18,84 +17,6 @@ func levels(t *testing.T, f func(t *testing.T, level datasheet.Reliability, chan
 			f(t, level, func(b *datasheet.CreateEndpointBody) { b.Reliability = level })
 		})
 	}
-}
-
-func TestMessageSizes(t *testing.T) {
-	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		_, v, p := pair(t, change)
-		payload := 2048 - datasheet.HeaderSize
-		for _, size := range []int{0, 1, 63, 64, 65, payload - 1, payload, payload + 1, 64 * payload, 64*payload + 1, 1 << 20, datasheet.MaxTransfer} {
-			if size > 2<<20 {
-				v.n.brk, p.n.brk = 1<<20, 1<<20 // the others are done with
-			}
-			data := pattern(size, uint64(size))
-			sent, received, got := message(v, p, data)
-			if sent != datasheet.StatusDone || received != datasheet.StatusDone|datasheet.StatusOpReceive {
-				t.Fatalf("%d bytes: sent %v, received %v", size, sent, received)
-			}
-			mustEqual(t, got, data)
-			sent, received, got = message(p, v, data)
-			if sent.Failed() || received.Failed() {
-				t.Fatalf("%d bytes back: sent %v, received %v", size, sent, received)
-			}
-			mustEqual(t, got, data)
-			v.n.brk, p.n.brk = 1<<20, 1<<20
-		}
-	})
-}
-
-func TestImmediateData(t *testing.T) {
-	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		w, v, p := pair(t, change)
-		for _, size := range []int{0, 10, 5000} {
-			s, out := v.descriptor(size)
-			r, in := p.descriptor(size)
-			copy(out[0], pattern(size, 1))
-			s.SetImmediate(0xcafe0000 + uint32(size))
-			p.postRecv(r)
-			v.postSend(s)
-			w.run("a message", func() bool { return r.Status().Done() && s.Status().Done() })
-			if imm, ok := r.Immediate(); !ok || imm != 0xcafe0000+uint32(size) {
-				t.Fatalf("%d bytes: immediate data %#x, %v", size, imm, ok)
-			}
-			mustEqual(t, in[0], pattern(size, 1))
-		}
-		_, received, _ := message(v, p, []byte("no immediate data"))
-		if received&datasheet.StatusImmediate != 0 {
-			t.Fatalf("immediate data out of nothing: %v", received)
-		}
-	})
-}
-
-// TestInlineData: messages may stand in their descriptors, of any size that fits,
-// on good wires and bad ones.
-func TestInlineData(t *testing.T) {
-	levels(t, func(t *testing.T, _ datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		w, v, p := pair(t, change)
-		for _, n := range []int{0, 1, 15, 16, 17, 32, 64, 100, 1000, datasheet.MaxSegments * datasheet.DataSegmentSize} {
-			mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(datasheet.MaxSegments))
-			d, err := descriptors.NewDescriptor(mem, address, v.handle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			data := pattern(n, uint64(n))
-			copy(d.Inline(), data)
-			if err := d.SetInline(n); err != nil {
-				t.Fatal(err)
-			}
-			for range 2 { // the second time rearmed
-				r, in := p.descriptor(5000)
-				p.postRecv(r)
-				v.postSend(d)
-				w.run("the end of a message", func() bool { return d.Status().Done() && r.Status().Done() })
-				if d.Status().Failed() || r.Status().Failed() {
-					t.Fatalf("%d bytes: sent %v, received %v", n, d.Status(), r.Status())
-				}
-				mustEqual(t, in[0][:r.Length()], data)
-				d.Rearm()
-			}
-		}
-	})
 }
 
 func TestScatterGather(t *testing.T) {
@@ -136,95 +57,6 @@ func TestScatterGather(t *testing.T) {
 	})
 }
 
-// TestMemoryInPieces has host memory that is not contiguous for the device, as
-// behind vfio-user with many small mappings.
-func TestMemoryInPieces(t *testing.T) {
-	w := newWorld(t)
-	for _, n := range []*node{w.a, w.b} {
-		n.pieces = 4096
-	}
-	v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
-	connect(v, p)
-	data := pattern(100_000, 3)
-	sent, received, got := message(v, p, data)
-	if sent.Failed() || received.Failed() {
-		t.Fatalf("sent %v, received %v", sent, received)
-	}
-	mustEqual(t, got, data)
-}
-
-func TestManyMessagesInOrder(t *testing.T) {
-	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		w, v, p := pair(t, change)
-		const depth = 1 << queueLog2
-		type slot struct {
-			s, r *descriptors.Descriptor
-			out  []byte
-			in   []byte
-		}
-		var slots [depth]slot
-		for i := range slots {
-			s, out := v.descriptor(3000)
-			r, in := p.descriptor(3000)
-			slots[i] = slot{s, r, out[0], in[0]}
-		}
-		for round := range 20 {
-			for i := range slots {
-				x := &slots[i]
-				copy(x.out, pattern(3000, uint64(round*depth+i)))
-				x.s.Rearm()
-				x.r.Rearm()
-				p.postRecv(x.r)
-				v.postSend(x.s)
-			}
-			for i := range slots {
-				x := &slots[i]
-				w.run("a message", func() bool { return x.r.Status().Done() && x.s.Status().Done() })
-				if x.r.Status().Failed() || x.s.Status().Failed() {
-					t.Fatalf("message %d: %v, %v", round*depth+i, x.s.Status(), x.r.Status())
-				}
-				mustEqual(t, x.in, pattern(3000, uint64(round*depth+i)))
-			}
-		}
-	})
-}
-
-func TestSlowReceiverStallsTheSender(t *testing.T) {
-	w, v, p := pair(t, nil)
-	const messages = 10
-	var sends, receives []*descriptors.Descriptor
-	var in [][]byte
-	for i := range messages {
-		s, out := v.descriptor(5000)
-		copy(out[0], pattern(5000, uint64(i)))
-		sends = append(sends, s)
-		r, b := p.descriptor(5000)
-		receives, in = append(receives, r), append(in, b[0])
-	}
-	v.postSend(sends...)
-	w.settle()
-	before := w.a.e.Counter(datasheet.CounterFramesSent)
-	for i := range messages {
-		if sends[i].Status().Done() {
-			t.Fatalf("message %d was sent to nobody", i)
-		}
-	}
-	for i, r := range receives {
-		p.postRecv(r)
-		w.run("a message", func() bool { return r.Status().Done() && sends[i].Status().Done() })
-		mustEqual(t, in[i], pattern(5000, uint64(i)))
-		if i+1 < messages && sends[i+1].Status().Done() {
-			t.Fatalf("message %d overtook its receive", i+1)
-		}
-	}
-	if n := w.b.e.Counter(datasheet.CounterReceiveQueueEmpty); n != 0 {
-		t.Fatalf("%d messages were dropped", n)
-	}
-	if sent := w.a.e.Counter(datasheet.CounterFramesSent) - before; sent > 10*messages {
-		t.Fatalf("%d frames for %d messages of 3 frames", sent, messages)
-	}
-}
-
 // lossy spoils frames with the given probabilities.
 func lossy(seed uint64, loss, duplicate, reorder, corrupt float64) option {
 	return func(c *engine.Config, p *port) {
@@ -249,34 +81,6 @@ func lossy(seed uint64, loss, duplicate, reorder, corrupt float64) option {
 				out, held = append(out, held...), nil
 			}
 			return out
-		}
-	}
-}
-
-func TestReliableOverBadWires(t *testing.T) {
-	for _, wire := range []struct {
-		name                              string
-		loss, duplicate, reorder, corrupt float64
-	}{
-		{"loss 20 %", 0.2, 0, 0, 0},
-		{"loss 50 %", 0.5, 0, 0, 0},
-		{"duplicates", 0, 0.3, 0, 0},
-		{"reordering", 0, 0, 0.3, 0},
-		{"corruption", 0, 0, 0, 0.2},
-		{"all of it", 0.1, 0.1, 0.2, 0.1},
-	} {
-		for seed := range uint64(5) {
-			t.Run(fmt.Sprintf("%s/%d", wire.name, seed), func(t *testing.T) {
-				_, v, p := pair(t, nil, lossy(seed, wire.loss, wire.duplicate, wire.reorder, wire.corrupt))
-				for i, size := range []int{0, 100, 300_000, 1, 50_000} {
-					data := pattern(size, uint64(i)+seed)
-					sent, received, got := message(v, p, data)
-					if sent.Failed() || received.Failed() {
-						t.Fatalf("%d bytes: sent %v, received %v", size, sent, received)
-					}
-					mustEqual(t, got, data)
-				}
-			})
 		}
 	}
 }
@@ -321,18 +125,4 @@ func TestUnreliableOverBadWires(t *testing.T) {
 	if len(seen) == 0 || len(seen) == messages {
 		t.Fatalf("%d of %d messages arrived: the wire is not bad, or dead", len(seen), messages)
 	}
-}
-
-// TestFullWire checks that a wire that takes one frame at a time only slows
-// things down.
-func TestFullWire(t *testing.T) {
-	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		_, v, p := pair(t, change, func(c *engine.Config, p *port) { p.room = 1 })
-		data := pattern(200_000, 9)
-		sent, received, got := message(v, p, data)
-		if sent.Failed() || received.Failed() {
-			t.Fatalf("sent %v, received %v", sent, received)
-		}
-		mustEqual(t, got, data)
-	})
 }

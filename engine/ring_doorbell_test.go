@@ -11,40 +11,6 @@ func (r *ring) bell(doorbell uint64) uint64 {
 	return datasheet.EndpointPage(r.id) + datasheet.DoorbellRing + doorbell
 }
 
-// A ring has its doorbells alone, and a VI its own: the others are counted, and have no effect.
-func TestRingDoorbellsAreNotAVIs(t *testing.T) {
-	w, a, _ := ringPair(t, nil)
-	v := w.a.newVI(a.memory, nil)
-	bad := w.a.e.Counter(datasheet.CounterBadDoorbells)
-	ignored := func(what string, offset uint64, value uint32) {
-		t.Helper()
-		w.a.e.Doorbell(offset, value)
-		w.settle()
-		if bad++; w.a.e.Counter(datasheet.CounterBadDoorbells) != bad {
-			t.Errorf("%s was not counted", what)
-		}
-	}
-	for _, doorbell := range []uint64{datasheet.DoorbellSend, datasheet.DoorbellRecv, datasheet.DoorbellSendArm, datasheet.DoorbellRecvArm} {
-		ignored("a VI's doorbell of a ring", datasheet.EndpointPage(a.id)+doorbell, 1)
-		ignored("a ring's doorbell of a VI", datasheet.EndpointPage(v.id)+datasheet.DoorbellRing+doorbell, 1)
-		ignored("a ring's doorbell of nothing", datasheet.EndpointPage(100)+datasheet.DoorbellRing+doorbell, 1)
-		ignored("a ring's doorbell of a completion queue", datasheet.CQPage(w.a.e.Limits().Endpoints, 0)+datasheet.DoorbellRing+doorbell, 1)
-	}
-	ignored("no doorbell", a.bell(0x10), 1)
-	ignored("no doorbell", a.bell(0x100), 1)
-	// An index that cannot be is an overrun, as of a VI.
-	ignored("too many slots", a.bell(datasheet.DoorbellSend), ringSlots+1)
-	if e := w.a.events; len(e) != 1 || e[0].Code != datasheet.EventVIOverrun || e[0].Endpoint != a.id || e[0].Detail != ringSlots+1 {
-		t.Errorf("%+v", e)
-	}
-	for _, id := range []uint32{a.id, v.id} {
-		q := datasheet.Reply[datasheet.EndpointReply](do(w.a, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: id}))
-		if q.SendProducer|q.RecvProducer != 0 {
-			t.Errorf("endpoint %d: %+v", id, *q)
-		}
-	}
-}
-
 // Doorbells of rings in shared memory are found, next to those of VIs, and so are those that
 // Ringer gives.
 func TestRingDoorbellsInMemory(t *testing.T) {
@@ -86,46 +52,4 @@ func TestRingDoorbellsInMemory(t *testing.T) {
 	if n := w.a.e.Counter(datasheet.CounterBadDoorbells); n != 0 {
 		t.Errorf("%d bad doorbells", n)
 	}
-}
-
-// Rings use completion queues as VIs do.
-func TestRingCompletionQueues(t *testing.T) {
-	w := newRingWorld(t)
-	h, g := w.a.memory(0, 0), w.b.memory(0, 0)
-	c := w.b.newCQ(3, 7)
-	a := w.a.newRing(h, nil)
-	b := w.b.newRing(g, func(b *datasheet.CreateEndpointBody) { b.SendCQ, b.RecvCQ = c.id, c.id })
-	connect(&vi{n: a.n, id: a.id}, &vi{n: b.n, id: b.id})
-	for i := range uint32(40) {
-		c.arm()
-		s, _ := b.receive(200)
-		a.transmit(pattern(ringMessage, uint64(i)), pattern(200, uint64(i)), 0)
-		var e datasheet.Completion
-		w.run("a completion", func() (ok bool) { e, ok = c.next(); return ok })
-		if e.Endpoint != b.id || e.Index != i || datasheet.Status(e.Status) != s.LoadStatus() || e.Flags&datasheet.CompletionReceive == 0 {
-			t.Fatalf("message %d: %+v, slot %v", i, e, s.LoadStatus())
-		}
-		arrived(t, s, pattern(ringMessage, uint64(i)), 200, 200, 0, 0)
-		b.transmit(pattern(ringMessage, 0), nil, 0)
-		w.run("a completion", func() (ok bool) { e, ok = c.next(); return ok })
-		if e.Endpoint != b.id || e.Index != i || e.Status != uint32(datasheet.StatusDone) || e.Flags&datasheet.CompletionReceive != 0 {
-			t.Fatalf("send %d: %+v", i, e)
-		}
-		if w.b.irqs[7] != int(i)+1 {
-			t.Fatalf("message %d: %d interrupts", i, w.b.irqs[7])
-		}
-	}
-	// A queue that loses an entry ends the ring.
-	for range 5 {
-		b.receive(-1)
-		a.transmit(pattern(ringMessage, 0), nil, 0)
-		b.transmit(pattern(ringMessage, 0), nil, 0)
-		w.settle()
-	}
-	q := datasheet.Reply[datasheet.EndpointReply](do(w.b, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: b.id}))
-	if q.State != datasheet.StateError {
-		t.Errorf("the ring is %v", q.State)
-	}
-	b.destroy()
-	do(w.b, datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.id})
 }

@@ -96,38 +96,3 @@ func TestRingsUnreliablyAtLoss(t *testing.T) {
 		t.Errorf("%d of %d messages came", came, total)
 	}
 }
-
-// The payload of a reliable ring's message is lent where the wire lends, and its message goes
-// ahead in a frame of its own.
-func TestRingPayloadsAreLent(t *testing.T) {
-	var ends [2]*lender
-	w, a, b := ringPair(t, reliableBody, lending(8192, &ends))
-	message, payload := pattern(ringMessage, 1), pattern(8192, 2)
-	var lengths []uint16
-	w.a.watchData(func(h *datasheet.Header, _ []byte) { lengths = append(lengths, h.Length) })
-	place := b.place(9, 8192)
-	s, _ := exchange(a, b, message, payload, 9, -1)
-	arrived(t, s, message, 8192, 8192, 10, 9)
-	mustEqual(t, place, payload)
-	if ends[0].lent != 1 || ends[1].got != 1 || len(lengths) != 2 || lengths[0] != ringMessage || lengths[1] != 8192 {
-		t.Errorf("%d lent, %d borrowed, in frames of %v", ends[0].lent, ends[1].got, lengths)
-	}
-	// What is short goes in one frame, as it is.
-	lengths = nil
-	s, _ = exchange(a, b, message, payload[:1500], 9, -1)
-	arrived(t, s, message, 1500, 1500, 10, 9)
-	if ends[0].lent != 1 || len(lengths) != 1 {
-		t.Errorf("%d lent, frames of %v", ends[0].lent, lengths)
-	}
-	// A payload that is taken back while it is lent ends the connection, and none of it is taken.
-	late, _ := b.receive(-1)
-	w.settle()
-	sent := a.transmit(message, payload, 9)
-	w.settleOnly(w.a)
-	do(a.n, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: a.memory})
-	w.run("the end", func() bool { return sent.LoadStatus().Done() })
-	w.settle()
-	if sent.LoadStatus()&datasheet.StatusErrorMask == 0 || late.LoadStatus()&datasheet.StatusFlushed == 0 {
-		t.Errorf("sent: %v, received: %v", sent.LoadStatus(), late.LoadStatus())
-	}
-}

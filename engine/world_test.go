@@ -192,52 +192,6 @@ func (w *world) settleOnly(n *node) {
 	}
 }
 
-// alloc takes host memory, aligned to 64 bytes: what the processor sees and its
-// application and bus addresses.
-func (n *node) alloc(size int) (mem []byte, address, iova uint64) {
-	off := n.brk
-	n.brk = (n.brk + uint64(size) + 63) &^ 63
-	if n.brk > uint64(len(n.mem)) {
-		n.w.t.Fatal("out of test memory")
-	}
-	return n.mem[off : off+uint64(size) : off+uint64(size)], hostBase + off, busBase + off
-}
-
-// start hands a command to the NIC and returns its id.
-func start[T datasheet.CommandBody](n *node, op datasheet.Opcode, body T) uint16 {
-	n.nextID++
-	c := datasheet.Command{Opcode: op, ID: n.nextID}
-	*datasheet.Body[T](&c) = body
-	n.e.Execute(&c)
-	return n.nextID
-}
-
-// wait returns the reply to a command.
-func (n *node) wait(id uint16) datasheet.AdminEntry {
-	n.w.t.Helper()
-	n.w.run("the reply to a command", func() bool { _, ok := n.replies[id]; return ok })
-	r := n.replies[id]
-	delete(n.replies, id)
-	return r
-}
-
-// do has a command carried out that must succeed.
-func do[T datasheet.CommandBody](n *node, op datasheet.Opcode, body T) *datasheet.AdminEntry {
-	n.w.t.Helper()
-	r := n.wait(start(n, op, body))
-	if r.Result != datasheet.ResultSuccess {
-		n.w.t.Fatalf("%v: %v (field %d)", op, r.Result, r.Field)
-	}
-	return &r
-}
-
-// memory registers all of a node's memory.
-func (n *node) memory(tag uint32, access datasheet.Access) uint32 {
-	r := do(n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
-		Address: hostBase, Length: uint64(len(n.mem)), IOVA: busBase, Ptag: tag, Access: access})
-	return datasheet.Reply[datasheet.RegionReply](r).Handle
-}
-
 // vi is an endpoint and its queues.
 type vi struct {
 	n          *node
@@ -324,11 +278,6 @@ func message(v, w *vi, data []byte) (sent, received datasheet.Status, got []byte
 	return s.Status(), r.Status(), in[0][:min(int(r.Length()), len(in[0]))]
 }
 
-func disc(name string) (d datasheet.Discriminator) {
-	d.Len = uint8(copy(d.Data[:], name))
-	return d
-}
-
 // connect connects v as the client to w as the server.
 func connect(v, w *vi) {
 	v.n.w.t.Helper()
@@ -367,5 +316,14 @@ func mustEqual(t testing.TB, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
 		t.Fatalf("%d bytes arrived, %d were sent, and they differ", len(got), len(want))
+	}
+}
+
+// pass lets d pass on a world, of whose NICs those run that are given.
+func (w *world) pass(d time.Duration, running ...*node) {
+	for end := w.now + d; w.now < end; w.now += time.Millisecond {
+		for _, n := range running {
+			n.e.Step()
+		}
 	}
 }

@@ -1,0 +1,117 @@
+package engine_test
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/trapeze-nic/trapeze/engine"
+	"github.com/trapeze-nic/trapeze/pipeline"
+)
+
+// world is: world [OPTION...].
+func (p *play) world(a *arguments) string {
+	p.t.Helper()
+	p.w = newWorld(p.t, p.options(a.words, a.changes...)...)
+	if a.flag("sram") {
+		for _, n := range p.nodes(nil) {
+			n.sram = alignedBytes(sramSize)
+			n.e.MapSRAM(n.sram, sramFrom)
+		}
+	}
+	if a.flag("calls") {
+		p.w.a.calls, p.w.b.calls = true, true
+	}
+	return ""
+}
+
+// options are those of a world. Words are exact (it loses nothing), slots, checksum, parts and whole. With a number
+// stand lend, burst, room, mtu, memory, cut (through), eager, pulse and the limits by their names. lossy has
+// SEED,LOSS,TWICE,LATE,DAMAGED. Those of one node stand behind a. or b.
+func (p *play) options(words []string, changes ...change) []option {
+	options := []option{func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(2 << 20) }}
+	for _, w := range words {
+		switch w {
+		case "exact":
+			p.exacts = new([2]*exact)
+			options = append(options, exactly(p.exacts))
+		case "slots":
+			options = append(options, withSlots)
+		case "checksum":
+			options = append(options, func(_ *engine.Config, port *port) { port.checksum = true })
+		case "parts":
+			options = append(options, inParts(nil))
+		case "whole":
+			options = append(options, policies(pipeline.StoreAndForward{}, pipeline.StoreAndForward{}))
+		case "plain", "sram", "calls":
+		default:
+			p.t.Fatalf("no world is %q", w)
+		}
+	}
+	for _, c := range changes {
+		options = append(options, p.option(c))
+	}
+	return options
+}
+
+func (p *play) option(c change) option {
+	p.t.Helper()
+	for i, prefix := range []string{"a.", "b."} {
+		if name, only := strings.CutPrefix(c.path, prefix); only {
+			o := p.option(change{name, c.op, c.value})
+			return func(c *engine.Config, port *port) {
+				if int(c.MAC[5]) == i+1 {
+					o(c, port)
+				}
+			}
+		}
+	}
+	if c.path == "lossy" {
+		var n [5]float64
+		for i, s := range strings.Split(c.value, ",") {
+			f, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			n[i] = f
+		}
+		return lossy(uint64(n[0]), n[1], n[2], n[3], n[4])
+	}
+	if c.path == "lend" {
+		p.lenders = new([2]*lender)
+		return lending(int(p.value(c.value)), p.lenders)
+	}
+	n := int(int64(p.value(c.value)))
+	switch c.path {
+	case "burst":
+		return bursts(n)
+	case "eager": // receivers place whatever has arrived, by so many bytes at least
+		return policies(nil, pipeline.Eager{MinPulse: n})
+	case "pulse":
+		return policies(pipeline.Static{Pulse: n}, nil)
+	case "cut":
+		return policies(pipeline.Eager{MinPulse: n}, pipeline.Eager{MinPulse: n})
+	case "room":
+		return func(_ *engine.Config, port *port) { port.room = n }
+	case "mtu":
+		return func(_ *engine.Config, port *port) { port.mtu = n }
+	case "memory":
+		return func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(n) }
+	case "pieces":
+		return func(c *engine.Config, _ *port) { c.Memory.(*node).pieces = uint64(n) }
+	case "FIFO", "Stop", "Start", "PerFrame", "NeverStop":
+		return func(config *engine.Config, _ *port) {
+			if f := reflect.ValueOf(&config.Cells).Elem().FieldByName(c.path); f.Kind() == reflect.Bool {
+				f.SetBool(n != 0)
+			} else {
+				f.SetInt(int64(n))
+			}
+		}
+	}
+	return func(config *engine.Config, _ *port) {
+		if config.Limits == (engine.Limits{}) {
+			config.Limits = engine.DefaultLimits()
+		}
+		p.change(&config.Limits, c)
+	}
+}
