@@ -98,7 +98,7 @@ func (e *Engine) disconnect(b *datasheet.EndpointBody) refusal {
 		e.setups.end(ep, datasheet.ResultAborted)
 	case datasheet.StateConnected:
 		reason := datasheet.ResultSuccess
-		if ep.rel.unfinished() {
+		if _, unfinished := ep.delivery.outstanding(ep); unfinished {
 			reason = datasheet.ResultAborted
 		}
 		e.conns.end(ep, reason, true)

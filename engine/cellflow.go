@@ -47,10 +47,10 @@ func (w *cellMover) signal() {
 // repeat answers a peer that asks, as it may have missed what it was told last.
 func (w *cellMover) repeat(ep *endpoint) {
 	what := datasheet.FrameCellStart
-	if ep.channel.link.holding {
+	if channelOf(ep).link.holding {
 		what = datasheet.FrameCellStop
 	}
-	w.say(ep.channel.link, what) // if there is no room the peer asks again
+	w.say(channelOf(ep).link, what) // if there is no room the peer asks again
 }
 
 // tick looks after peers that have said stop. One that still says so after the dead time, or

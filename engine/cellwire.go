@@ -18,6 +18,14 @@ func (w *cellMover) clear() {
 	w.links, w.busy, w.holding = map[datasheet.MAC]*cellLink{}, nil, 0
 	w.filled, w.payloads, w.urgent, w.low, w.tries, w.ahead, w.levels = nil, nil, false, false, 0, lowFlight{}, CellLevels{}
 	w.received.clear()
+	w.hold()
+}
+
+// hold has the engine take no frames while the receive FIFO is too full.
+func (w *cellMover) hold() {
+	if w.events &^= cellsFirst; w.received.high() {
+		w.events |= cellsFirst
+	}
 }
 
 // join makes a channel that has been connected one of its peer's link.
@@ -33,7 +41,7 @@ func (w *cellMover) join(ep *endpoint) {
 			l.fifos[p].resize(2*room, func(*endpoint) bool { return true })
 		}
 	}
-	ep.channel.link = l
+	channelOf(ep).link = l
 	w.received.open()
 	if w.filled == nil {
 		w.payloads = make([][cells.PayloadSize]byte, min(w.config.PerFrame, int(w.maxPayload)/datasheet.CellSize))
@@ -43,13 +51,13 @@ func (w *cellMover) join(ep *endpoint) {
 
 // leave undoes join.
 func (w *cellMover) leave(ep *endpoint) {
-	l := ep.channel.link
-	ep.channel.link = nil
+	l := channelOf(ep).link
+	channelOf(ep).link = nil
 	for p := range l.fifos {
-		if ep.channel.posted[p].n == 0 {
+		if channelOf(ep).posted[p].n == 0 {
 			continue
 		}
-		w.levels.Transmit[p] -= int(ep.channel.posted[p].n)
+		w.levels.Transmit[p] -= int(channelOf(ep).posted[p].n)
 		l.fifos[p].resize(len(l.fifos[p].ring), func(other *endpoint) bool { return other != ep })
 	}
 	l.members = slices.DeleteFunc(l.members, func(other *endpoint) bool { return other == ep })
@@ -63,7 +71,7 @@ func (w *cellMover) leave(ep *endpoint) {
 
 // post takes a word of a send doorbell.
 func (w *cellMover) post(ep *endpoint, p datasheet.ChannelPriority, word uint32) {
-	ch := ep.channel
+	ch := channelOf(ep)
 	ch.status.Stores[p]++
 	to := ep
 	if ch.status.Result[p] = ch.refusal(p, word); ch.kernel && ch.status.Result[p] == datasheet.ChannelTaken {
@@ -75,10 +83,10 @@ func (w *cellMover) post(ep *endpoint, p datasheet.ChannelPriority, word uint32)
 		return
 	}
 	ch.under[p]++
-	to.channel.posted[p].push(word, ch)
+	channelOf(to).posted[p].push(word, ch)
 	w.levels.posted(p)
 	ch.showStatus()
-	l := to.channel.link
+	l := channelOf(to).link
 	l.fifos[p].push(to)
 	if !l.busy {
 		l.busy = true
@@ -170,7 +178,7 @@ const cellRun = 8
 // a store to a doorbell, which may be urgent. It returns how many cells there were.
 func (w *cellMover) fill(l *cellLink, p datasheet.ChannelPriority, most int) (n int) {
 	ep := l.fifos[p].ring[l.fifos[p].first]
-	ch := ep.channel
+	ch := channelOf(ep)
 	if len(w.filled) == 0 {
 		w.head = ep.outline
 		w.head.Type, w.head.PSN = datasheet.FrameCells, ch.frames
@@ -244,12 +252,11 @@ func (w *cellMover) launch() bool {
 
 // take has the cells of a frame wait in the receive FIFO.
 func (w *cellMover) take(ep *endpoint, h *datasheet.Header, payload []byte) verdict {
-	ch := ep.channel
+	ch := channelOf(ep)
 	if len(payload) == 0 || len(payload)%datasheet.CellSize != 0 || int32(h.PSN-ch.expect) < 0 {
 		return refused // no cells, or a copy of a frame, or one that was overtaken
 	}
 	ch.expect = h.PSN + 1
-	ep.unrel.hear(&w.clock)
 	stamp := uint64(w.read() / datasheet.ClockResolution)
 	var before cellHead // of the cell before, for whom that was
 	var to *endpoint
@@ -269,12 +276,13 @@ func (w *cellMover) take(ep *endpoint, h *datasheet.Header, payload []byte) verd
 			w.count(datasheet.CounterCellsDropped, 1)
 		case w.received.n == len(w.received.ring):
 			w.count(datasheet.CounterCellsDropped, 1)
-			to.channel.drop()
+			channelOf(to).drop()
 		default:
 			*w.received.push(&arrived[i].Payload) = arrival{to, to.era, last, stamp}
 		}
 	}
 	w.events |= onCells
+	w.hold()
 	if l := ch.link; w.received.high() && !l.holding && w.say(l, datasheet.FrameCellStop) {
 		l.holding = true
 		w.holding++
@@ -291,7 +299,7 @@ func (w *cellMover) receiver(c cellHead, h *datasheet.Header) (to *endpoint, las
 		return nil, false
 	}
 	ep := w.endpoint(uint32(head.VCI))
-	if ep == nil || ep.channel == nil || ep.state != datasheet.StateConnected || ep.remote.mac != h.Source ||
+	if channelOf(ep) == nil || ep.state != datasheet.StateConnected || ep.remote.mac != h.Source ||
 		c.tag != cellTag(ep.remote.ourKey) {
 		return nil, false
 	}
@@ -304,7 +312,7 @@ func (w *cellMover) store(most int) (n int) {
 	f := &w.received
 	first := *f.oldest()
 	ep := first.ep
-	ch := ep.channel
+	ch := channelOf(ep)
 	// The host may have made room after the last look, and before its peer sent the cell.
 	if word := ch.bells.takeReceive(); word != 0 {
 		w.bells.rangChannel(ep.id, bellReceive, word)
@@ -331,6 +339,7 @@ func (w *cellMover) store(most int) (n int) {
 		f.pop(took)
 		n += took
 	}
+	w.hold()
 	if !shown {
 		ch.showReceived()
 	}

@@ -26,7 +26,7 @@ func (w *cellMover) address(ch *channel, word uint32) (to *endpoint, rest uint32
 	if n >= uint64(len(w.all)) {
 		return nil, 0, datasheet.ChannelNotConnected
 	}
-	if to = w.endpoint(uint32(n)); to == nil || to.channel == nil || to.channel.link == nil {
+	if to = w.endpoint(uint32(n)); channelOf(to) == nil || channelOf(to).link == nil {
 		return nil, 0, datasheet.ChannelNotConnected
 	}
 	return to, datasheet.ChannelBell(first, stop), datasheet.ChannelTaken
@@ -41,13 +41,13 @@ func (w *cellMover) withdraw(ch *channel) {
 			l.fifos[p].resize(len(l.fifos[p].ring), func(ep *endpoint) bool {
 				i := seen[ep]
 				seen[ep]++
-				to := ep.channel
+				to := channelOf(ep)
 				begun := i == 0 && to.cutter.Active() && to.sending == datasheet.ChannelPriority(p)
 				return begun || to.posted[p].at(i).from != ch
 			})
 		}
 		for _, ep := range l.members {
-			to := ep.channel
+			to := channelOf(ep)
 			for p := range to.posted {
 				var left messages
 				for i := range to.posted[p].n {

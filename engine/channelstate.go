@@ -25,6 +25,15 @@ type channel struct {
 	channelReceiver
 }
 
+// channelOf is the channel that an endpoint is, nil if there is none.
+func channelOf(ep *endpoint) *channel {
+	if ep == nil {
+		return nil
+	}
+	ch, _ := ep.own.(*channel)
+	return ch
+}
+
 // doublePage is registered memory of the host.
 type doublePage struct {
 	handle  uint32
@@ -155,11 +164,12 @@ func (f *channelFIFO) resize(size int, keep func(*endpoint) bool) {
 // way of the receive FIFO, into them. What is next cells.Waiting says.
 type cellMover struct {
 	*core
-	tx     *transmitter
-	conns  *connections
-	config Cells
-	links  map[datasheet.MAC]*cellLink
-	busy   []*cellLink // have messages to send; the first one's turn it is
+	tx       *transmitter
+	conns    *connections
+	config   Cells
+	received cellFIFO
+	links    map[datasheet.MAC]*cellLink
+	busy     []*cellLink // have messages to send; the first one's turn it is
 	// holding is how many links this end has told to stop.
 	holding int
 	levels  CellLevels // but for those of the receive FIFO, and of stops

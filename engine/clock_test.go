@@ -3,8 +3,6 @@ package engine
 import (
 	"testing"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func newTestClock() (*clock, *time.Duration) {
@@ -66,35 +64,5 @@ func TestClockAway(t *testing.T) {
 	}
 	if !c.due(&c.nextTick, tickEvery) || c.due(&c.nextTick, tickEvery) || !c.due(&c.nextIdle, idleEvery) || c.due(&c.nextIdle, idleEvery) {
 		t.Error("timers are not due once")
-	}
-}
-
-// TestFindLost: a frame is lost once enough later ones have arrived; on a wire on which
-// frames overtake each other, once it is late as well.
-func TestFindLost(t *testing.T) {
-	for _, reordered := range []bool{false, true} {
-		c, now := newTestClock()
-		e := &Engine{core: core{clock: *c, timing: DefaultTiming()}}
-		r := &reliable{nic: &e.core, window: &window{recovery: recovery{reordered: reordered}}}
-		for ; r.nxt < 5; r.nxt++ {
-			r.transmissions++
-			r.frames[r.nxt] = cut{sentAt: e.now, number: r.transmissions}
-		}
-		*now = 4 * time.Millisecond
-		e.look()
-		for have := uint32(0b1); have <= 0b111; have = have<<1 | 1 { // frames 1 to 3
-			if r.resend != 0 {
-				t.Fatalf("reordered %v: lost %b before %b", reordered, r.resend, have)
-			}
-			r.learn(&datasheet.Header{Type: datasheet.FrameAck, Extent: have})
-		}
-		if !reordered && r.resend != 1 || reordered && (r.resend != 0 || r.suspectAt != *now+r.minRTT/4) {
-			t.Errorf("reordered %v: lost %b, next at %v", reordered, r.resend, r.suspectAt)
-		}
-		*now += r.minRTT
-		e.look()
-		if r.findLost(); r.resend != 1 {
-			t.Errorf("reordered %v: lost %b in the end, not the first", reordered, r.resend)
-		}
 	}
 }

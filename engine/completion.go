@@ -88,6 +88,11 @@ func (c *completions) destroy(b *datasheet.CQBody) refusal {
 	return refusal{}
 }
 
+// operations is what completed descriptors say of their operation, by that; the last one
+// there is not.
+var operations = [datasheet.ControlOpMask + 1]datasheet.Status{datasheet.OpSend: datasheet.StatusOpSend,
+	datasheet.OpRDMAWrite: datasheet.StatusOpRDMAWrite, datasheet.OpRDMARead: datasheet.StatusOpRDMARead}
+
 // complete ends the oldest token of a queue, which is that of l: descriptor, then
 // completion entry, then interrupt. st lacks StatusDone and the operation.
 func (c *completions) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st datasheet.Status) {

@@ -69,7 +69,7 @@ func (c *setups) accept(id uint16, b *datasheet.ConnectAcceptBody) refusal {
 		return refusal{datasheet.ResultInvalidParameter, fieldAcceptEndpoint}
 	case b.TimeoutMS == 0:
 		return refusal{datasheet.ResultInvalidParameter, fieldAcceptTimeout}
-	case ep.state != datasheet.StateIdle || !ep.kind.connects():
+	case ep.state != datasheet.StateIdle || !ep.connects:
 		return refusal{datasheet.ResultInvalidState, fieldAcceptEndpoint}
 	case ep.kindID != r.body.Kind:
 		return refusal{datasheet.ResultInvalidParameter, fieldAcceptEndpoint}
@@ -79,7 +79,7 @@ func (c *setups) accept(id uint16, b *datasheet.ConnectAcceptBody) refusal {
 		return refusal{datasheet.ResultInvalidMTU, fieldAcceptEndpoint}
 	}
 	s := &setup{command: id, accepting: true, to: r.from.mac, path: path{mtu: r.mtu, came: r.longest}}
-	if c.mayAgree(ep) && r.body.Wire == c.offered(r.from.mac) {
+	if mayAgree(ep) && r.body.Wire == c.offered(r.from.mac) {
 		s.wire = r.body.Wire
 	}
 	s.body.Remote, s.body.Local = r.body.Local, r.body.Remote
@@ -114,7 +114,7 @@ func (c *setups) request(id uint16, b *datasheet.ConnectRequestBody) refusal {
 		return refusal{datasheet.ResultInvalidParameter, fieldRequestRemote}
 	case !sound(&b.Local):
 		return refusal{datasheet.ResultInvalidParameter, fieldRequestLocal}
-	case ep.state != datasheet.StateIdle || !ep.kind.connects():
+	case ep.state != datasheet.StateIdle || !ep.connects:
 		return refusal{datasheet.ResultInvalidState, fieldEndpoint}
 	}
 	s := &setup{command: id, to: b.RemoteMAC, body: datasheet.ConnectBody{Remote: b.Remote, Local: b.Local}}
@@ -134,7 +134,7 @@ func (c *setups) send(ep *endpoint) {
 	h := datasheet.Header{Destination: s.to, Type: datasheet.FrameConnectRequest, SourceEndpoint: ep.id}
 	s.body.Wire = 0
 	switch {
-	case !s.accepting && c.mayAgree(ep):
+	case !s.accepting && mayAgree(ep):
 		s.body.Wire = c.offered(s.to)
 	case s.accepting && s.wire == c.wire(s.to):
 		s.body.Wire = s.wire
@@ -219,8 +219,8 @@ func (c *setups) establish(ep *endpoint, peer *datasheet.ConnectBody) {
 	}
 	c.tx.sign(&ep.outline)
 	ep.allowed, ep.maxPayload = peer.Rights, s.largest(c.mtu)-datasheet.HeaderSize
-	ep.kind.open(ep, peer)
-	ep.kind.posted(ep) // before there was a connection
+	ep.delivery.open(ep, peer)
+	ep.delivery.posted(ep) // before there was a connection
 	answerWith(&c.reports, s.command, datasheet.ConnectedReply{
 		RemoteEndpoint: ep.remote.endpoint, MaxTransfer: peer.MaxTransfer, Reliability: peer.Reliability,
 		RemoteMAC: ep.remote.mac, RemoteRights: peer.Rights,
@@ -276,9 +276,6 @@ func (c *setups) confirmed(ep *endpoint) {
 	body := ep.request.body
 	body.Wire = ep.setup.body.Wire // as the client was told last
 	c.establish(ep, &body)
-	if ep.rel != nil {
-		ep.rel.acknowledge(true) // it carries the first credit
-	}
 }
 
 // onReject ends a client's attempt, or a connection of which the server has

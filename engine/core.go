@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
+
 // core is the parts that all others need.
 type core struct {
 	limits Limits
@@ -15,8 +17,7 @@ type core struct {
 	cqs      completions
 	dma      dma
 	requests requests
-	ways     ways
-	received cellFIFO
+	kinds    [datasheet.KindReceiveQueue + 1]*kind // by number, nil where there is none
 	tx       transmitter
 	rx       receiver
 	conns    connections
@@ -69,4 +70,14 @@ func (c *core) welcome() {
 	}
 	d.open = c.hooks == 0 && !c.timed && !c.dma.chosen && !c.dma.log.on && c.dma.pulses == [directions]bool{}
 	d.port.Welcome(d.open)
+}
+
+// offered is the number of the wire to a station if nothing is lost on it, else zero: a
+// program that may drop frames counts as part of it. Once both sides have agreed, what such
+// a program drops ends the connection.
+func (c *core) offered(station datasheet.MAC) uint32 {
+	if c.hooks&dropping != 0 {
+		return 0
+	}
+	return c.wire(station)
 }

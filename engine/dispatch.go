@@ -32,14 +32,14 @@ func (e *Engine) demultiplex(h *datasheet.Header, payload []byte) verdict {
 	if ep.state != datasheet.StateConnected {
 		return refused
 	}
-	return ep.kind.take(ep, h, payload)
+	return ep.delivery.take(ep, h, payload)
 }
 
 // onDisconnect handles the news that a connection has ended at the other side.
 func (e *Engine) onDisconnect(h *datasheet.Header) verdict {
 	if h.DestinationEndpoint == 0 {
 		if h.Flags&datasheet.FrameEcho != 0 {
-			return e.onShortEcho(h)
+			return e.vis.onShortEcho(h)
 		}
 		return e.setups.onWithdrawal(h)
 	}
@@ -59,36 +59,20 @@ func (e *Engine) onDisconnect(h *datasheet.Header) verdict {
 		return taken
 	}
 	reason := datasheet.Result(h.Immediate)
-	switch r := ep.rel; {
-	case h.Flags&datasheet.FrameEcho != 0:
+	if h.Flags&datasheet.FrameEcho != 0 {
 		reason = datasheet.ResultConnectionLost // its sender knows nothing of the connection
-	case r == nil:
-	case !r.deliveredUpTo(h.Message):
-		return refused
-	case reason == datasheet.ResultAborted && h.Extent == r.done:
-		reason = datasheet.ResultSuccess // all that it may have cut off is here
-	case reason == datasheet.ResultRDMAProtection && !r.refusedAt(h.PSN):
-		return refused
+	} else if ok := false; ep.flow != nil {
+		if reason, ok = e.vis.lastWords(ep, h, reason); !ok {
+			return refused
+		}
 	}
 	first := datasheet.StatusTransportError
 	switch {
-	case reason == datasheet.ResultRemoteDescriptor && ep.rel != nil:
+	case reason == datasheet.ResultRemoteDescriptor && ep.flow != nil:
 		first = datasheet.StatusRemoteDescriptor
 	case reason == datasheet.ResultSuccess, reason == datasheet.ResultAborted, reason == datasheet.ResultRDMAProtection:
 		first = datasheet.StatusFlushed
 	}
 	e.conns.fail(ep, first, reason, false)
 	return taken
-}
-
-// onShortEcho handles the news that the other side knows nothing of a connection on which this one has
-// sent a short frame.
-func (e *Engine) onShortEcho(h *datasheet.Header) verdict {
-	for _, ep := range e.living {
-		if to := &ep.remote; ep.rel != nil && ep.rel.shorts && to.endpoint == h.SourceEndpoint && to.mac == h.Source && uint32(uint16(to.theirKey)) == h.Key {
-			e.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
-			return taken
-		}
-	}
-	return refused
 }

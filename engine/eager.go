@@ -247,7 +247,7 @@ func (m *regions) voidDescriptor(l *layout, tag uint32) {
 // the end never takes another's place on a reliable VI, so that what was told stays true.
 func (r *receiver) advance(offset, n uint32) {
 	l := r.to
-	if l.eager&eagerData == 0 || r.status != 0 || r.ep.rel == nil || r.receipt == nil || l != &r.receipt.layout ||
+	if l.eager&eagerData == 0 || r.status != 0 || r.ep.flow == nil || r.receipt == nil || l != &r.receipt.layout ||
 		offset > l.front || offset+n <= l.front {
 		return
 	}

@@ -66,14 +66,15 @@ func (c *connections) end(ep *endpoint, reason datasheet.Result, tell bool) {
 	if c.tx.held && c.tx.ep == ep {
 		c.tx.drop()
 	}
-	if !ep.kind.connects() {
+	if !ep.connects {
 		return // nobody is at the other end
 	}
 	c.regions.direct.disconnected(ep)
 	ep.ended = ended{remote: ep.remote, id: ep.id, reason: reason}
-	r := ep.rel
+	r := ep.flow
 	if r != nil {
-		ep.ended.taken, ep.ended.posted, ep.ended.refused = r.done, r.posted(), r.refused
+		ep.ended.taken, ep.ended.refused = r.done, r.refused
+		ep.ended.posted, _ = ep.delivery.outstanding(ep)
 	}
 	if !tell {
 		return
@@ -105,10 +106,10 @@ func (c *connections) enterError(ep *endpoint, first datasheet.Status) {
 // being worked on gets first, unless it has failed by itself; the others are
 // flushed.
 func (c *connections) flushSends(ep *endpoint, first datasheet.Status) {
-	if ep.rel.lending() {
+	if ep.flow.lending() {
 		c.tx.revoke(ep.id) // the peer has not acknowledged them: their buffers are the host's again
 	}
-	ep.kind.flush(ep, first)
+	ep.delivery.flush(ep, first)
 	c.flushPosted(ep, &ep.send)
 }
 
@@ -120,22 +121,19 @@ func (c *connections) flushPosted(ep *endpoint, q *workQueue) {
 		if !q.receive && l.status == 0 {
 			l.control.bits = c.regions.operation(l.token, ep.ptag)
 		}
-		ep.kind.complete(ep, q, &l, 0, 0, l.status|datasheet.StatusFlushed)
+		ep.delivery.complete(ep, q, &l, 0, 0, l.status|datasheet.StatusFlushed)
 	}
 	q.fetched = q.completed
 }
 
 // unlink forgets a connection, or ends the use for raw frames.
 func (c *connections) unlink(ep *endpoint) {
-	ep.kind.close(ep)
+	ep.delivery.close(ep)
 	if ep.request != nil {
 		c.requests.end(ep.request)
 		ep.request = nil
 	}
-	if r := ep.rel; r != nil && r.way != nil {
-		c.ways.leave(r.way)
-	}
-	ep.rel, ep.unrel, ep.remote = nil, nil, remote{}
+	ep.conn, ep.flow, ep.alive, ep.remote = nil, nil, nil, remote{}
 	ep.era++
 }
 

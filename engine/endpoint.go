@@ -11,11 +11,12 @@ type endpoint struct {
 	id          uint32
 	shortest    uint32 // message, in bytes
 	maxPayload  uint32 // of a frame to the peer, in bytes
-	kind        kind
+	kind        *kind
+	delivery    delivery
 	options     datasheet.EndpointOptions
 	reliability datasheet.Reliability
 	kindID      datasheet.Kind // as the peer is told it
-	plain       bool           // its queues hold tokens of descriptors, which the core takes past kind
+	connects    bool           // to another one
 	bells       bell           // first of its doorbells in the page; bells, the count, if it has none
 	rights      datasheet.Access
 	ptag        uint32
@@ -32,15 +33,15 @@ type endpoint struct {
 	request *request         // that led to the connection, at the server
 	ended   ended            // the last connection
 
-	// At most one of these is set, by the kind.
-	rel   *reliable   // connected and acknowledged
-	unrel *unreliable // connected and not, or open for raw frames
+	// Of a connection, set by its delivery.
+	conn  any       // its state
+	flow  *flow     // of it, if it is acknowledged
+	alive *liveness // of a peer that answers probes
 
 	era      uint32           // changes when a connection, or the use for raw frames, ends
 	payloads []segment        // payload table, nil as long as it is empty
 	allowed  datasheet.Access // what the peer lets this end do
-	ring     *ringMemory      // of kind Ring
-	channel  *channel         // of kind Channel
+	own      any              // what its kind has taken for it
 }
 
 // remote is the other end of a connection.
@@ -136,6 +137,7 @@ const (
 	interrupts  // vectors are to be raised
 	brokenQueue // a completion queue has lost an entry
 	onCells     // cells wait to be stored or sent
+	cellsFirst  // too many wait to be stored: no frame is taken
 	inFlight    // messages have left over a wire that loses nothing
 	leaving     // the wire is busy with what was handed over
 )

@@ -16,7 +16,8 @@ type Engine struct {
 	// What follows is protected by mu.
 	core
 	setups setups
-	cells  cellMover
+	vis    *transport
+	cells  *cellMover
 }
 
 // New makes an engine. Errors wrap ErrConfig.
@@ -31,8 +32,6 @@ func New(c Config) (*Engine, error) {
 	p := &e.core
 	p.reports.todo = &p.events
 	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
-	p.bells.rangChannel = e.rangChannel
-	p.received.config = c.Cells
 	p.program.clock = &p.clock
 	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits, direct: newDirect(&p.link)}
 	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
@@ -41,7 +40,9 @@ func New(c Config) (*Engine, error) {
 	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns, placement: placement{bus: c.Pipeline.bus()}}
 	e.conns = connections{core: p, tx: &e.tx}
 	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
-	e.cells = cellMover{core: p, tx: &e.tx, conns: &e.conns, config: c.Cells}
+	e.vis = newTransport(p)
+	newRings(e.vis)
+	e.cells = newCells(e.vis, c.Cells)
 	p.requests = requests{clock: &p.clock, reports: &p.reports}
 	if err := e.dma.clear(); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (e *Engine) clear() {
 	e.program.clear()
 	_ = e.dma.clear() // its policies were good when the engine was made
 	e.endpoints.clear(e.limits.Endpoints)
-	e.ways = ways{}
+	e.vis.wires.clear()
 	e.bells.clear()
 	e.requests.clear()
 	e.conns.departed, e.conns.departedAt = [rememberedEnds]ended{}, 0
@@ -146,7 +147,7 @@ func (e *Engine) CellLevels() CellLevels {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.cells.levels
-	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.received.n, e.received.highest, e.received.config.FIFO
+	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.cells.received.n, e.cells.received.highest, e.cells.received.config.FIFO
 	l.Stopped = e.cells.holding
 	for _, link := range e.cells.links {
 		if link.stopped {

@@ -64,6 +64,12 @@ func (l *link) wire(station datasheet.MAC) uint32 {
 	return 0
 }
 
+// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
+// VI that shares a receive queue drops messages for which there is none.
+func mayAgree(ep *endpoint) bool {
+	return ep.reliability != datasheet.Unreliable && ep.recv.source == nil
+}
+
 // sign fills in what is the same in all frames of this NIC.
 func (l *link) sign(h *datasheet.Header) {
 	h.Source, h.EtherType, h.Version = l.mac, datasheet.EtherType, datasheet.WireVersion

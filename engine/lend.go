@@ -15,7 +15,7 @@ const lendFrom = 2048
 // buffers stay the NIC's until the peer has read them, and nobody wants to see
 // the bytes, or to decide piece by piece when they go.
 func (t *transmitter) lends(ep *endpoint) bool {
-	return t.lender != nil && ep.rel != nil && !t.checksum && t.hooks&(filterTransmit|watching) == 0 && t.dma.movers[Transmit].Plain()
+	return t.lender != nil && ep.flow != nil && !t.checksum && t.hooks&(filterTransmit|watching) == 0 && t.dma.movers[Transmit].Plain()
 }
 
 // sendLent is sendData for a frame of n bytes that go as references. It answers
@@ -24,7 +24,7 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 	count, st := t.refer(&m.layout, offset, n, ep.ptag)
 	switch {
 	case st != 0:
-		ep.kind.failed(ep, m, again, st)
+		ep.delivery.failed(ep, m, again, st)
 		return frameFailed
 	case count == 0:
 		return frameCopied
@@ -41,10 +41,10 @@ func (t *transmitter) sendLent(ep *endpoint, m *sending, psn, offset, n uint32, 
 	copy(datasheet.ReferencesAt(buf[at:]), t.references[:count])
 	t.handOver(int(n))
 	t.lender.Lent(ep.id)
-	if r := ep.rel; int32(psn-r.lent) >= 0 {
+	if r := ep.flow; int32(psn-r.lent) >= 0 {
 		r.lent = psn + 1
 	}
-	ep.kind.sent(ep, m, psn, offset, n, credit, again)
+	ep.delivery.sent(ep, m, psn, offset, n, credit, again)
 	return frameSent
 }
 

@@ -11,26 +11,16 @@ import (
 // peer has placed.
 type losslessVI struct{ reliableVI }
 
-// offered is the number of the wire to a station if nothing is lost on it, else zero: a
-// program that may drop frames counts as part of it. Once both sides have agreed, what such
-// a program drops ends the connection.
-func (c *core) offered(station datasheet.MAC) uint32 {
-	if c.hooks&dropping != 0 {
-		return 0
-	}
-	return c.wire(station)
-}
-
 // takeFlights takes note of what peers have placed, and of wires that were set up anew.
-func (c *core) takeFlights() {
-	changed, left := false, c.ways.aloft[:0]
-	for _, w := range c.ways.aloft {
+func (c *transport) takeFlights() {
+	changed, left := false, c.wires.aloft[:0]
+	for _, w := range c.wires.aloft {
 		if changed = w.changed() || changed; !w.takeFlight() {
 			left = append(left, w)
 		}
 	}
-	clear(c.ways.aloft[len(left):])
-	if c.ways.aloft = left; len(left) == 0 {
+	clear(c.wires.aloft[len(left):])
+	if c.wires.aloft = left; len(left) == 0 {
 		c.events &^= inFlight
 	}
 	if changed {
@@ -46,7 +36,7 @@ func (w *way) takeFlight() bool {
 		if int32(taken-m.mark) < 0 {
 			return false
 		}
-		if r := m.ep.rel; m.ep.era == m.era && r != nil {
+		if r := rel(m.ep); m.ep.era == m.era && r != nil {
 			r.arrivedUpTo(m.psn)
 		}
 	}
@@ -67,9 +57,9 @@ func (w *way) changed() bool {
 }
 
 // checkWires ends the connections over wires that have been set up anew since.
-func (c *core) checkWires() {
+func (c *transport) checkWires() {
 	changed := false
-	for _, w := range c.ways.all {
+	for _, w := range c.wires.all {
 		changed = w.changed() || changed
 	}
 	if changed {
@@ -78,9 +68,9 @@ func (c *core) checkWires() {
 }
 
 // failOld does so once that has been noted.
-func (c *core) failOld() {
+func (c *transport) failOld() {
 	for _, ep := range c.living {
-		if ep.rel != nil && ep.rel.wire != 0 && ep.rel.wire != ep.rel.way.seen {
+		if rel(ep) != nil && rel(ep).wire != 0 && rel(ep).wire != rel(ep).way.seen {
 			c.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 		}
 	}
@@ -88,10 +78,10 @@ func (c *core) failOld() {
 
 // askFlight asks peers for an answer to the newest message under way. The engine does
 // not look for a while at how far the wire is: the answer wakes its thread.
-func (c *core) askFlight() {
-	for _, w := range c.ways.aloft {
+func (c *transport) askFlight() {
+	for _, w := range c.wires.aloft {
 		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {
-			if r := m.ep.rel; r != nil && m.ep.era == m.era {
+			if r := rel(m.ep); r != nil && m.ep.era == m.era {
 				if r.pending == 0 && int32(m.psn-r.una) > 0 {
 					c.conns.probe(m.ep, &r.liveness)
 					c.tx.flush()
@@ -104,7 +94,7 @@ func (c *core) askFlight() {
 
 // sent implements kind.
 func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ bool) {
-	r := ep.rel
+	r := rel(ep)
 	if k.tx.dropped {
 		// A program was loaded after the connection was there.
 		k.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
@@ -119,7 +109,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 		k.events |= inFlight
 		if !w.aloft {
 			w.aloft = true
-			k.ways.aloft = append(k.ways.aloft, w)
+			k.wires.aloft = append(k.wires.aloft, w)
 		}
 	}
 	r.tell(credit)
@@ -128,7 +118,7 @@ func (k losslessVI) sent(ep *endpoint, m *sending, psn, _, n, credit uint32, _ b
 // take implements kind. Data frames come one after the other; any other order says that
 // one has been lost, which is the end of the connection.
 func (k losslessVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
-	r := ep.rel
+	r := rel(ep)
 	if v := r.takeControl(h); v != placing {
 		return v
 	}
@@ -146,9 +136,9 @@ func (k losslessVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
 
 // posted implements kind: the peer finds in a word how much credit it has.
 func (k losslessVI) posted(ep *endpoint) {
-	if ep.rel != nil {
-		ep.rel.fetchAhead()
-		ep.rel.giveCredit()
+	if rel(ep) != nil {
+		rel(ep).fetchAhead()
+		rel(ep).giveCredit()
 	}
 }
 
@@ -169,7 +159,7 @@ func (r *reliable) arrivedUpTo(psn uint32) {
 
 // placed implements kind.
 func (k losslessVI) placed(ep *endpoint, h *datasheet.Header) {
-	r := ep.rel
+	r := rel(ep)
 	if h.Type != datasheet.FrameData {
 		r.placedRDMA(h, 0)
 		return

@@ -3,12 +3,11 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// checkEndpoint names what is wrong with a new endpoint, of whatever kind.
-func (e *Engine) checkEndpoint(b *datasheet.CreateEndpointBody) refusal {
+// checkEndpoint names what is wrong with a new endpoint that has queues.
+func (e *Engine) checkEndpoint(k *kind, b *datasheet.CreateEndpointBody) refusal {
 	badCQ := func(cq uint32) bool {
 		q := e.cqs.queue(cq)
 		return cq != datasheet.NoCQ && (q == nil || q.dead)
@@ -21,7 +20,7 @@ func (e *Engine) checkEndpoint(b *datasheet.CreateEndpointBody) refusal {
 		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
 	case e.regions.ptag(b.Ptag) == nil:
 		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
-	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && b.Kind != datasheet.KindVI:
+	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.rights:
 		return refusal{datasheet.ResultInvalidParameter, fieldRights}
 	case b.Rights&datasheet.AccessRDMARead != 0 && b.Reliability == datasheet.Unreliable:
 		return refusal{datasheet.ResultInvalidRDMARead, fieldRights}
@@ -29,9 +28,9 @@ func (e *Engine) checkEndpoint(b *datasheet.CreateEndpointBody) refusal {
 		return refusal{datasheet.ResultInvalidParameter, fieldSendLog2}
 	case badLog2(b.RecvLog2):
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvLog2}
-	case b.Kind != datasheet.KindRing && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
+	case k.tokens && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
 		return refusal{datasheet.ResultInvalidParameter, fieldSendIOVA}
-	case b.Kind != datasheet.KindRing && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
+	case k.tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
 	case badCQ(b.SendCQ):
 		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
@@ -48,43 +47,51 @@ func (e *Engine) checkEndpoint(b *datasheet.CreateEndpointBody) refusal {
 }
 
 func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why refusal) {
-	if b.Kind == datasheet.KindChannel {
-		return e.createChannel(b)
-	}
-	kind, why := newKind(e, b)
-	if why == (refusal{}) {
-		why = kind.check(b)
-	}
-	if why == (refusal{}) {
-		why = e.checkEndpoint(b)
-	}
+	k, why := e.kindOf(b)
 	if why != (refusal{}) {
 		return reply, why
 	}
-	n := e.free(e.limits.Endpoints)
-	if n == 0 {
+	n, ok := uint32(0), false
+	if k.number != nil {
+		n, ok = k.number(b)
+	} else {
+		n = e.free(e.limits.Endpoints)
+		ok = n != 0
+	}
+	if !ok {
 		return reply, refusal{datasheet.ResultResource, 0}
 	}
-	ep := &endpoint{
-		id: n, kind: kind, kindID: b.Kind, plain: true, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
-		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)},
-		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true,
-			named: b.Kind == datasheet.KindReceiveQueue},
+	ep := &endpoint{id: n, kind: k, connects: k.connects, delivery: k.deliver(b.Reliability), kindID: b.Kind, options: b.Options,
+		reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer}
+	if k.queues {
+		ep.send = workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)}
+		ep.recv = workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true}
 	}
-	if b.Options&datasheet.EndpointShares != 0 {
-		ep.recv = sharing(e.all[b.RecvIOVA])
-	}
-	if reply, why = kind.create(ep); why != (refusal{}) {
-		return reply, why
+	if k.create != nil {
+		if reply, why = k.create(ep, b); why != (refusal{}) {
+			return reply, why
+		}
 	}
 	e.countUser(ep, 1)
 	e.enter(ep)
 	e.bells.open(n, ep.bells, true)
-	if !kind.connects() {
-		kind.open(ep, nil)
-	}
 	reply.Endpoint = n
 	return reply, refusal{}
+}
+
+// kindOf finds the kind of a new endpoint, of which nothing is wrong.
+func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *kind, why refusal) {
+	switch {
+	case int(b.Kind) >= len(e.kinds) || e.kinds[b.Kind] == nil:
+		return nil, refusal{datasheet.ResultInvalidParameter, fieldKind}
+	case e.kinds[b.Kind].sram && e.regions.sram.bytes == nil:
+		return nil, refusal{datasheet.ResultNotSupported, fieldKind}
+	}
+	k = e.kinds[b.Kind]
+	if why = k.check(b); why == (refusal{}) && k.queues {
+		why = e.checkEndpoint(k, b)
+	}
+	return k, why
 }
 
 // countUser counts ep among the users of its completion queues and its protection tag, or,
@@ -113,7 +120,9 @@ func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) refusal {
 	case ep.sharers > 0, ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
 		return refusal{datasheet.ResultResource, fieldEndpoint}
 	}
-	ep.kind.destroy(ep)
+	if ep.kind.destroy != nil {
+		ep.kind.destroy(ep)
+	}
 	e.countUser(ep, -1)
 	e.conns.depart(ep)
 	e.all[ep.id] = nil
@@ -140,26 +149,7 @@ func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) refusal {
 		return why
 	}
 	e.regions.deregister(b.Handle)
-	inRegion := func(s segment) bool { return s.handle == b.Handle }
-	for _, ep := range e.living {
-		if !ep.rel.lending() {
-			continue
-		}
-		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
-			m := r.message(n)
-			if m.frames == datasheet.FrameReadRequest || !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
-				continue
-			}
-			if r.wire == 0 {
-				e.tx.revoke(ep.id)
-			} else {
-				// It cannot be sent again, and nothing is wrong with those before it.
-				m.status, r.broken = datasheet.StatusProtectionError, true
-				e.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
-			}
-			break
-		}
-	}
+	e.vis.revoke(b.Handle)
 	return refusal{}
 }
 
@@ -173,19 +163,19 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
 		return refusal{datasheet.ResultInvalidParameter, fieldTableEntry}
 	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
 		return refusal{datasheet.ResultInvalidParameter, fieldTableLength}
-	case ep.ring == nil && b.Tag != 0, ep.ring != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
+	case ep.kind.setPayload == nil && b.Tag != 0, ep.kind.setPayload != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
 		return refusal{datasheet.ResultInvalidParameter, fieldTableTag}
 	}
 	if b.Handle != 0 {
 		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
 			return refusal{datasheet.ResultInvalidParameter, fieldTableHandle}
 		}
-		if ep.payloads == nil && ep.ring == nil {
+		if ep.payloads == nil && ep.kind.setPayload == nil {
 			ep.payloads = make([]segment, datasheet.PayloadEntries)
 		}
 	}
-	if ep.ring != nil {
-		ep.setPlace(b)
+	if ep.kind.setPayload != nil {
+		ep.kind.setPayload(ep, b)
 		return refusal{}
 	}
 	if ep.payloads != nil {
@@ -194,47 +184,14 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
 	return refusal{}
 }
 
-// newKind finds the kind of a new endpoint.
-func newKind(e *Engine, b *datasheet.CreateEndpointBody) (kind, refusal) {
-	switch b.Kind {
-	case datasheet.KindVI:
-		if b.Reliability == datasheet.Unreliable {
-			return unreliableVI{vi{&e.core}}, refusal{}
-		}
-		return reliableVI{vi{&e.core}}, refusal{}
-	case datasheet.KindFrame:
-		return frames{unreliableVI{vi{&e.core}}}, refusal{}
-	case datasheet.KindReceiveQueue:
-		return receiveQueue{unreliableVI{vi{&e.core}}}, refusal{}
-	case datasheet.KindRing:
-		switch {
-		case e.regions.sram.bytes == nil:
-			return nil, refusal{datasheet.ResultNotSupported, fieldKind}
-		case b.Reliability == datasheet.Unreliable:
-			return unreliableRing{unreliableVI{vi{&e.core}}, ring{&e.core}}, refusal{}
-		}
-		return reliableRing{reliableVI{vi{&e.core}}, ring{&e.core}}, refusal{}
-	case datasheet.KindChannel:
-		switch all := (channels{unreliableVI{vi{&e.core}}, &e.cells}); {
-		case e.regions.sram.bytes == nil:
-			return nil, refusal{datasheet.ResultNotSupported, fieldKind}
-		case b.Options == datasheet.EndpointKernel:
-			return kernelChannel{all}, refusal{}
-		default:
-			return all, refusal{}
-		}
-	}
-	return nil, refusal{datasheet.ResultInvalidParameter, fieldKind}
-}
-
 // checkSource names what is wrong with the receive queue that a new VI is to share.
 func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) refusal {
 	if b.RecvIOVA >= uint64(len(e.all)) || e.all[b.RecvIOVA] == nil {
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
 	}
 	from := e.all[b.RecvIOVA]
-	switch _, ok := from.kind.(receiveQueue); {
-	case !ok:
+	switch {
+	case !from.recv.named || from.recv.source != nil: // it is no receive queue
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
 	case from.ptag != b.Ptag:
 		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
@@ -242,47 +199,4 @@ func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) refusal {
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
 	}
 	return refusal{}
-}
-
-// createChannel creates an endpoint of kind Channel.
-func (e *Engine) createChannel(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why refusal) {
-	kind, why := newKind(e, b)
-	if why == (refusal{}) {
-		why = kind.check(b)
-	}
-	if why != (refusal{}) {
-		return reply, why
-	}
-	page := datasheet.ChannelPage(b.SendLog2)
-	kernel := b.Options == datasheet.EndpointKernel
-	n := uint32(0)
-	if !kernel {
-		n = e.free(min(page.Channels(), e.limits.Endpoints))
-	}
-	if e.all[n] != nil || n == 0 && !kernel {
-		return reply, refusal{datasheet.ResultResource, 0}
-	}
-	at, ok := e.regions.sram.alloc(datasheet.PageSize, datasheet.PageSize)
-	if !ok {
-		return reply, refusal{datasheet.ResultResource, 0}
-	}
-	memory := e.regions.sram.memory(at)
-	ch := &channel{page: page, mask: page.Words() - 1, span: at, tag: b.Ptag, kernel: kernel,
-		control: datasheet.ChannelControlAt(memory), ends: datasheet.ChannelEndsAt(memory),
-		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
-	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*n), uint16(2*n+1)
-	if b.Options&datasheet.EndpointSpaced != 0 {
-		ch.receive.Status = datasheet.ChannelSpaced
-	}
-	ch.crc = cells.StartCRC
-	ch.showSent()
-	ch.showReceived()
-	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
-		maxTransfer: b.MaxTransfer, channel: ch, bells: bells}
-	e.countUser(ep, 1)
-	e.enter(ep)
-	e.bells.open(n, ep.bells, true)
-	ch.bells = e.bells.openChannel(n)
-	e.cells.levels.Channels++
-	return datasheet.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
 }

@@ -80,31 +80,3 @@ func (c *setups) pathProven(ep *endpoint, from remote, h *datasheet.Header) (eno
 	s.again = min(s.again, s.sent+setupEvery)
 	return false, taken
 }
-
-// takeCount takes the peer's count of data frames that have come.
-func (r *reliable) takeCount(count uint32) {
-	switch more := int32(count - r.counted); {
-	case more > 0:
-		r.counted, r.vain = count, 0
-	case more == 0 && r.asking:
-		r.vain++
-	}
-	r.asking = false
-}
-
-// checkPath is called when data frames are sent again of which nothing has been heard. It
-// asks with a small frame whether any arrives, once they wait for long. It ends the
-// connection, and reports that it has, if the peer has said no as often as would show that
-// it is dead.
-func (c *connections) checkPath(ep *endpoint) (ended bool) {
-	r := ep.rel
-	if !r.able || r.backOff < c.timing.RetransmitMax {
-		return false
-	}
-	if r.vain >= deadProbes {
-		c.fail(ep, datasheet.StatusTransportError, datasheet.ResultPathMTU, true)
-		return true
-	}
-	r.asking = c.tx.sendAck(ep, datasheet.FrameProbe)
-	return false
-}

@@ -13,31 +13,35 @@ import (
 // like that of an unreliable VI.
 type frames struct{ unreliableVI }
 
-func (frames) connects() bool { return false }
-func (k frames) check(b *datasheet.CreateEndpointBody) refusal {
-	switch {
-	case b.Options&^datasheet.EndpointPromiscuous != 0:
-		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
-	case b.Reliability != datasheet.Unreliable:
-		return refusal{datasheet.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer < datasheet.EthernetHeaderSize || b.MaxTransfer > uint32(k.port.MTU()):
-		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
-	}
-	return refusal{}
+// rawFrames is the kind of those endpoints.
+func rawFrames(k *transport) *kind {
+	return &kind{queues: true, tokens: true, deliver: func(datasheet.Reliability) delivery { return frames{unreliableVI{k}} },
+		check: func(b *datasheet.CreateEndpointBody) refusal {
+			switch {
+			case b.Options&^datasheet.EndpointPromiscuous != 0:
+				return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+			case b.Reliability != datasheet.Unreliable:
+				return refusal{datasheet.ResultInvalidReliability, fieldReliability}
+			case b.MaxTransfer < datasheet.EthernetHeaderSize || b.MaxTransfer > uint32(k.port.MTU()):
+				return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
+			}
+			return refusal{}
+		},
+		create: func(ep *endpoint, _ *datasheet.CreateEndpointBody) (datasheet.EndpointCreated, refusal) {
+			ep.state, ep.conn = datasheet.StateConnected, &unreliable{}
+			k.takers = append(k.takers, ep)
+			return datasheet.EndpointCreated{}, refusal{}
+		}}
 }
 
-func (k frames) open(ep *endpoint, _ *datasheet.ConnectBody) {
-	ep.state = datasheet.StateConnected
-	ep.unrel = &unreliable{}
-	k.takers = append(k.takers, ep)
-}
-
+// close implements delivery.
 func (k frames) close(ep *endpoint) {
 	k.takers = slices.DeleteFunc(k.takers, func(other *endpoint) bool { return other == ep })
 }
 
 // sendRaw sends the frame that m is.
-func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
+func (k *transport) sendRaw(ep *endpoint, m *sending) outcome {
+	t := &k.tx
 	var st datasheet.Status
 	switch {
 	case m.total < datasheet.EthernetHeaderSize:
@@ -67,15 +71,15 @@ func (t *transmitter) sendRaw(ep *endpoint, m *sending) outcome {
 		}
 	}
 	if st != 0 {
-		ep.kind.failed(ep, m, false, st)
+		ep.delivery.failed(ep, m, false, st)
 		return frameFailed
 	}
-	ep.kind.sent(ep, m, 0, 0, m.total, 0, false)
+	ep.delivery.sent(ep, m, 0, 0, m.total, 0, false)
 	return frameSent
 }
 
 // takeRaw handles a raw frame that has arrived.
-func (r *receiver) takeRaw(buf []byte) {
+func (r *lanes) takeRaw(buf []byte) {
 	frame := buf
 	ep := r.taker(frame)
 	if ep == nil || len(frame) > r.port.MTU() {
@@ -92,14 +96,14 @@ func (r *receiver) takeRaw(buf []byte) {
 	n := uint32(len(frame))
 	r.header = datasheet.Header{
 		Type: datasheet.FrameData, Flags: datasheet.FrameFirst | datasheet.FrameLast,
-		DestinationEndpoint: ep.id, Message: ep.unrel.next, Length: uint16(n), Extent: n,
+		DestinationEndpoint: ep.id, Message: unrel(ep).next, Length: uint16(n), Extent: n,
 	}
-	r.deliver(buf, frame, ep.kind.take(ep, &r.header, frame))
+	r.deliver(buf, frame, ep.delivery.take(ep, &r.header, frame))
 }
 
 // taker is the endpoint that takes a raw frame by the built-in rule: the oldest
 // that would, nil if none does.
-func (r *receiver) taker(frame []byte) *endpoint {
+func (r *lanes) taker(frame []byte) *endpoint {
 	to := datasheet.MAC(frame)
 	for _, ep := range r.takers {
 		if to == r.mac || to.IsMulticast() || ep.options&datasheet.EndpointPromiscuous != 0 {
@@ -111,7 +115,7 @@ func (r *receiver) taker(frame []byte) *endpoint {
 
 // steerRaw is steer for a raw frame that ep is to take. It returns the frame and
 // the endpoint that takes it, nil if it is dropped.
-func (r *receiver) steerRaw(frame []byte, ep *endpoint) ([]byte, *endpoint) {
+func (r *lanes) steerRaw(frame []byte, ep *endpoint) ([]byte, *endpoint) {
 	if r.asks(HookFilterReceive) {
 		shown, to, ok := r.filterReceive(frame, ep.id)
 		if !ok || !isRaw(shown) {
@@ -129,7 +133,7 @@ func (r *receiver) steerRaw(frame []byte, ep *endpoint) ([]byte, *endpoint) {
 
 // redirect gives a raw frame that is for ep to another endpoint, if that can take
 // it.
-func (r *receiver) redirect(h Hook, ep *endpoint, to uint32) *endpoint {
+func (r *lanes) redirect(h Hook, ep *endpoint, to uint32) *endpoint {
 	if other := r.endpoint(to); slices.Contains(r.takers, other) {
 		return other
 	}

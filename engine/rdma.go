@@ -117,15 +117,15 @@ func (r *reliable) refusedAt(psn uint32) bool {
 
 // refuse breaks a connection whose peer was not allowed what the frame psn wants: to
 // write to what, or to read it.
-func (c *connections) refuse(ep *endpoint, psn uint32, code datasheet.EventCode, what *segment) {
-	ep.rel.refused = psn
-	c.refused(ep, code, what)
-	c.fail(ep, datasheet.StatusTransportError, datasheet.ResultRDMAProtection, true)
+func (k *transport) refuse(ep *endpoint, psn uint32, code datasheet.EventCode, what *segment) {
+	ep.flow.refused = psn
+	k.refused(ep, code, what)
+	k.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultRDMAProtection, true)
 }
 
 // refused reports that the peer was not allowed what it wanted.
-func (c *connections) refused(ep *endpoint, code datasheet.EventCode, what *segment) {
-	c.event(datasheet.Event{Code: code, Endpoint: ep.id, CQ: datasheet.NoCQ, Detail: what.handle, Descriptor: what.address})
+func (k *transport) refused(ep *endpoint, code datasheet.EventCode, what *segment) {
+	k.event(datasheet.Event{Code: code, Endpoint: ep.id, CQ: datasheet.NoCQ, Detail: what.handle, Descriptor: what.address})
 }
 
 // carriedPerRound is after how many operations without a frame the doorbell does a round: the

@@ -4,27 +4,27 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // target finds the memory that the peer names in an RDMA frame: extent bytes, which it
 // wants to write to or to read.
-func (m *regions) target(l *layout, x *datasheet.Extension, extent, tag uint32, write bool) datasheet.Status {
+func (k *transport) target(l *layout, x *datasheet.Extension, extent, tag uint32, write bool) datasheet.Status {
 	l.segments = append(l.segments[:0], segment{x.Address, x.Handle, extent})
 	l.total, l.at, l.base, l.status, l.peer = extent, 0, 0, 0, true
-	if m.check(l, tag, write) != 0 {
+	if k.regions.check(l, tag, write) != 0 {
 		return datasheet.StatusRDMAProtection
 	}
 	return 0
 }
 
 // aimWrite is aim for an RDMA write, if the peer may write where it wants.
-func (r *receiver) aimWrite(ep *endpoint, h *datasheet.Header, in *receipt) {
+func (k *transport) aimWrite(ep *endpoint, h *datasheet.Header, in *receipt) {
 	in.tabled = true
 	st := in.status
 	if st == 0 {
-		st = r.regions.target(&in.entry, &r.extension, h.Extent, ep.ptag, true)
+		st = k.target(&in.entry, &k.rx.extension, h.Extent, ep.ptag, true)
 	}
-	r.aim(ep, in, st)
+	k.rx.aim(ep, in, st)
 }
 
 // fits reports whether the place of a frame is in its message, and that not too long.
-func (ep *endpoint) fits(h *datasheet.Header) bool {
+func fits(ep *endpoint, h *datasheet.Header) bool {
 	return uint64(h.Offset)+uint64(h.Length) <= uint64(h.Extent) && h.Extent <= ep.maxTransfer && h.Extent >= ep.shortest && (h.Length != 0 || h.Extent == 0)
 }
 
@@ -43,11 +43,11 @@ func (r *reliable) takeRDMA(h *datasheet.Header, ahead uint32) verdict {
 			return refused
 		}
 		return placing
-	case !r.ep.fits(h):
+	case !fits(r.ep, h):
 		return refused
 	}
 	rx.written.status = 0
-	rx.aimWrite(r.ep, h, &rx.written)
+	r.nic.aimWrite(r.ep, h, &rx.written)
 	return placing
 }
 
@@ -67,15 +67,15 @@ func (r *reliable) takeRequest(h *datasheet.Header, ahead uint32) verdict {
 		return refused
 	}
 	l := &e.rx.written.entry
-	if e.regions.target(l, x, h.Extent, ep.ptag, false) != 0 {
-		e.conns.refuse(ep, h.PSN, datasheet.EventRDMAReadProtection, &l.segments[0])
+	if e.target(l, x, h.Extent, ep.ptag, false) != 0 {
+		e.refuse(ep, h.PSN, datasheet.EventRDMAReadProtection, &l.segments[0])
 		return taken
 	}
 	if h.Extent > 0 && !r.serve(h, l) {
 		return refused
 	}
 	r.mark(h, 0)
-	if r.finishReceipts(); ep.rel == r {
+	if r.finishReceipts(); rel(ep) == r {
 		r.acknowledge(h.Flags&datasheet.FrameAckRequest != 0)
 	}
 	return taken
@@ -85,7 +85,7 @@ func (r *reliable) takeRequest(h *datasheet.Header, ahead uint32) verdict {
 func (r *reliable) takeResponse(h *datasheet.Header) verdict {
 	rx := &r.nic.rx
 	x := &rx.extension
-	if h.Length == 0 || h.Flags&datasheet.FrameImmediate != 0 || x.Address != 0 || x.Handle != 0 || !r.ep.fits(h) {
+	if h.Length == 0 || h.Flags&datasheet.FrameImmediate != 0 || x.Address != 0 || x.Handle != 0 || !fits(r.ep, h) {
 		return refused
 	}
 	for n := r.head; n != r.next; n++ {
@@ -122,7 +122,7 @@ func (r *reliable) placedRDMA(h *datasheet.Header, ahead uint32) {
 		in.flags |= datasheet.StatusOpRDMAWrite
 	}
 	r.mark(h, ahead)
-	if r.finishReceipts(); ep.rel == r && r.wire == 0 {
+	if r.finishReceipts(); rel(ep) == r && r.wire == 0 {
 		r.acknowledgeData(h, ahead)
 	}
 }
@@ -151,7 +151,7 @@ func (r *reliable) refuseWrite(h *datasheet.Header, in *receipt, ahead uint32) {
 	case ahead > 0:
 		r.nic.count(datasheet.CounterFramesDropped, 1)
 	case in == &rx.written:
-		r.nic.conns.refuse(r.ep, h.PSN, rx.refusal(h), &in.entry.segments[0])
+		r.nic.refuse(r.ep, h.PSN, refusalOf(rx, h), &in.entry.segments[0])
 	default:
 		in.take(h, datasheet.StatusRDMAProtection)
 		in.flags |= datasheet.StatusOpRDMAWrite
@@ -161,7 +161,7 @@ func (r *reliable) refuseWrite(h *datasheet.Header, in *receipt, ahead uint32) {
 }
 
 // refusal is what is reported of a write that is not allowed, from the frame on.
-func (r *receiver) refusal(h *datasheet.Header) datasheet.EventCode {
+func refusalOf(r *receiver, h *datasheet.Header) datasheet.EventCode {
 	if h.Offset > 0 || r.landed {
 		return datasheet.EventRDMAWriteAbort
 	}
@@ -171,7 +171,7 @@ func (r *receiver) refusal(h *datasheet.Header) datasheet.EventCode {
 // placedWrite takes note of a frame of a write without immediate data.
 func (k unreliableVI) placedWrite(ep *endpoint, h *datasheet.Header, in *receipt) {
 	if in.status != 0 {
-		k.conns.refused(ep, k.rx.refusal(h), &in.entry.segments[0])
+		k.refused(ep, refusalOf(&k.rx, h), &in.entry.segments[0])
 	}
 	in.open = in.status == 0 && in.received != in.extent
 }

@@ -11,7 +11,13 @@ type receiver struct {
 	*core
 	// demultiplex gives a sound frame to whom it is for.
 	demultiplex func(h *datasheet.Header, payload []byte) verdict
-	conns       *connections
+	// lane takes a frame of a message that is as most are, and reports whether it has; short takes
+	// a short frame, raw one of another protocol. They are the transport's, as values: so they cost
+	// a message no more than a call.
+	lane  func(frame []byte) bool
+	short func(payload []byte, h datasheet.ShortHeader, lent bool)
+	raw   func(frame []byte)
+	conns *connections
 
 	incoming
 	placement
@@ -81,7 +87,7 @@ func (r *receiver) receive() bool {
 	}
 	any := false
 	for range receiveBudget {
-		if r.events&onCells != 0 && r.received.high() {
+		if r.events&cellsFirst != 0 {
 			return any // what is to be stored goes first
 		}
 		if r.held {
@@ -129,7 +135,7 @@ func (r *receiver) takeFrame(buf []byte) {
 		r.show(false, buf)
 	}
 	if !ok && isRaw(buf) {
-		r.takeRaw(buf)
+		r.raw(buf)
 		return
 	}
 	v := refused
@@ -162,7 +168,7 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 				break
 			}
 			r.advance(r.header.Offset, uint32(r.header.Length))
-			r.ep.kind.placed(r.ep, &r.header)
+			r.ep.delivery.placed(r.ep, &r.header)
 			break
 		}
 		if refers {
@@ -189,7 +195,7 @@ func (r *receiver) deliver(buf, payload []byte, v verdict) {
 func (r *receiver) refuse() {
 	r.count(datasheet.CounterFramesDropped, 1)
 	ep, h := r.endpoint(r.header.DestinationEndpoint), &r.header
-	if ep != nil && ep.rel != nil && ep.rel.wire != 0 && (h.Type == datasheet.FrameData || h.Type.RDMA()) && ep.from(h) {
+	if ep != nil && ep.flow != nil && ep.flow.wire != 0 && (h.Type == datasheet.FrameData || h.Type.RDMA()) && ep.from(h) {
 		r.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 	}
 }
@@ -263,7 +269,7 @@ func (r *receiver) place() bool {
 		_ = rx.Done() // of the transfer that Next began
 		if last {
 			r.placing = false
-			r.ep.kind.placed(r.ep, &r.header)
+			r.ep.delivery.placed(r.ep, &r.header)
 			return true
 		}
 	}
@@ -472,8 +478,8 @@ func (r *receiver) stopPlacing() {
 func (r *receiver) drop() {
 	switch {
 	case r.placing:
-		if u := r.ep.unrel; u != nil && r.ep.era == r.era {
-			u.in.open = false // a message without one of its frames
+		if r.ep.flow == nil && r.ep.era == r.era {
+			r.receipt.open = false // a message without one of its frames
 		}
 		r.stopPlacing()
 	case !r.judged:

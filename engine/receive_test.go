@@ -24,7 +24,7 @@ func (m *mailbox) Release() { m.released++ }
 func newTestReceiver(demultiplex func(*datasheet.Header, []byte) verdict) (*receiver, *mailbox) {
 	m := &mailbox{}
 	c := &core{link: link{port: m, mac: datasheet.MAC{2, 0, 0, 0, 0, 1}}}
-	return &receiver{core: c, demultiplex: demultiplex}, m
+	return &receiver{core: c, demultiplex: demultiplex, lane: func([]byte) bool { return false }, raw: func([]byte) {}}, m
 }
 
 // TestReceive: sound frames for this NIC go to whom they are for, each with the payload

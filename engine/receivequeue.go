@@ -10,19 +10,28 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 // send queue is flushed.
 type receiveQueue struct{ unreliableVI }
 
-func (receiveQueue) connects() bool                                    { return false }
 func (receiveQueue) open(*endpoint, *datasheet.ConnectBody)            {}
 func (receiveQueue) take(*endpoint, *datasheet.Header, []byte) verdict { return refused }
-func (receiveQueue) check(b *datasheet.CreateEndpointBody) refusal {
-	switch {
-	case b.Options != 0:
-		return refusal{datasheet.ResultInvalidParameter, fieldOptions}
-	case b.SendCQ != datasheet.NoCQ:
-		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
-	case b.RecvCQ == datasheet.NoCQ:
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
-	}
-	return refusal{}
+
+// receiveQueues is the kind of receive queues.
+func receiveQueues(k *transport) *kind {
+	return &kind{queues: true, tokens: true,
+		check: func(b *datasheet.CreateEndpointBody) refusal {
+			switch {
+			case b.Options != 0:
+				return refusal{datasheet.ResultInvalidParameter, fieldOptions}
+			case b.SendCQ != datasheet.NoCQ:
+				return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
+			case b.RecvCQ == datasheet.NoCQ:
+				return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
+			}
+			return refusal{}
+		},
+		create: func(ep *endpoint, _ *datasheet.CreateEndpointBody) (datasheet.EndpointCreated, refusal) {
+			ep.recv.named = true
+			return datasheet.EndpointCreated{}, refusal{}
+		},
+		deliver: func(datasheet.Reliability) delivery { return receiveQueue{unreliableVI{k}} }}
 }
 
 // sharing is the receive side of a VI that shares the receives of from. It holds as many
@@ -34,7 +43,7 @@ func sharing(from *endpoint) workQueue {
 
 // share moves the next token of the queue that q shares to q. It returns false if there is
 // none.
-func (c *core) share(q *workQueue) bool {
+func (c *transport) share(q *workQueue) bool {
 	if q.source == nil || q.producer-q.completed > q.mask {
 		return false
 	}
@@ -66,31 +75,6 @@ func (r *reliable) shareUpTo(ahead uint32) bool {
 			r.acknowledge(true)
 			return false
 		}
-	}
-	return true
-}
-
-// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
-// VI that shares a receive queue drops messages for which there is none.
-func (c *core) mayAgree(ep *endpoint) bool {
-	return ep.reliability != datasheet.Unreliable && ep.recv.source == nil
-}
-
-// takeReceive fetches the next receive descriptor into in, unless none is
-// posted. A bad one shows in in.status.
-func (r *receiver) takeReceive(ep *endpoint, in *receipt) bool {
-	q := &ep.recv
-	if q.posted() == 0 {
-		// The host may have rung since this round looked: what it had posted
-		// before the message was sent must be there for it.
-		if r.bells.takePage(ep.id); q.posted() == 0 && !r.share(q) {
-			return false
-		}
-	}
-	if ep.plain {
-		r.regions.fetch(ep, q, &in.layout)
-	} else {
-		ep.kind.fetch(ep, q, &in.layout)
 	}
 	return true
 }

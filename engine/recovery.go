@@ -199,11 +199,11 @@ func (r *reliable) seekCredit() bool {
 
 // timeouts looks after a connection with frames under way or without credit.
 func (r *reliable) timeouts() {
-	c, ep := &r.nic.conns, r.ep
+	c, ep := r.nic, r.ep
 	switch {
 	case r.una == r.nxt:
 		if r.seekCredit() {
-			c.probe(ep, &r.liveness)
+			c.conns.probe(ep, &r.liveness)
 		}
 	case r.retransmitAt == 0:
 		r.startTimer()
@@ -221,5 +221,45 @@ func (r *reliable) timeouts() {
 			c.ready.add(ep)
 		}
 	}
-	c.expire(ep, &r.liveness)
+	c.conns.expire(ep, &r.liveness)
+}
+
+// takeCount takes the peer's count of data frames that have come.
+func (r *reliable) takeCount(count uint32) {
+	switch more := int32(count - r.counted); {
+	case more > 0:
+		r.counted, r.vain = count, 0
+	case more == 0 && r.asking:
+		r.vain++
+	}
+	r.asking = false
+}
+
+// checkPath is called when data frames are sent again of which nothing has been heard. It
+// asks with a small frame whether any arrives, once they wait for long. It ends the
+// connection, and reports that it has, if the peer has said no as often as would show that
+// it is dead.
+func (c *transport) checkPath(ep *endpoint) (ended bool) {
+	r := rel(ep)
+	if !r.able || r.backOff < c.timing.RetransmitMax {
+		return false
+	}
+	if r.vain >= deadProbes {
+		c.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultPathMTU, true)
+		return true
+	}
+	r.asking = c.tx.sendAck(ep, datasheet.FrameProbe)
+	return false
+}
+
+// tick looks after the connections with frames under way or without credit.
+func (k *transport) tick() {
+	k.busy.keep(func(ep *endpoint) bool {
+		r := rel(ep)
+		if r == nil || r.una == r.nxt && !r.stalled {
+			return false
+		}
+		r.timeouts()
+		return true
+	})
 }

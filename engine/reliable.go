@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -10,37 +11,27 @@ import (
 
 // reliable is the state of a connected endpoint whose messages are acknowledged.
 type reliable struct {
-	nic *core
-	ep  *endpoint
+	flow
+	nic *transport
 
 	// Sending.
-	una, nxt uint32    // oldest PSN not acknowledged, next PSN
 	messages []sending // RDMA operations among them, in the order of their posts
 	head     uint32    // the oldest of them that is not complete
 	next     uint32    // the next to begin
 	numbered uint32    // number of the next message that takes a receive
 	limit    uint32    // credit: the peer takes messages below this number
-	lent     uint32    // PSN behind the last frame whose payload was lent
 	broken   bool      // next-1 has failed on this side: send no more
 	stalled  bool      // something is posted, but there is no credit
 	fetched  bool      // the next one's descriptor is here, but it must wait
 	eager    bool      // the peer wants no credit to be waited for
 
 	// Receiving.
-	expect   uint32 // next PSN
 	receipts []receipt
-	done     uint32 // number of the oldest message that is not complete
-	offered  uint32 // credit that the peer was told last
 	wantsAt  uint32 // credit at which the peer has last waited for more, on a wire that loses nothing
 	wants    bool   // and it still does
-	ackDue   bool   // the peer is to get an acknowledgement
-	ackNow   bool   // at once
-	ackStep  uint64 // step in which it became due
-	told     uint32 // Ack as the peer was told last
 
 	liveness
-	wire    uint32           // number of the wire that loses nothing; zero: window is there
-	way     *way             // that wire
+	way     *way             // the wire that loses nothing, nil if window is there
 	inbound datasheet.Header // what the peer's data frames over it have in common
 	shorts  bool             // both ends know short frames
 	// heardAck and heardCredit are what the last frame of the peer said.
@@ -49,11 +40,10 @@ type reliable struct {
 
 	serving *serving // reads of the peer; nil if it may not read
 	reading uint32   // reads of the host under way
-	refused uint32   // PSN of the peer's frame that was not allowed what it wanted
 }
 
 // reliableVI is the kind of VIs whose messages are acknowledged.
-type reliableVI struct{ vi }
+type reliableVI struct{ *transport }
 
 // open implements kind. What the peer states of its wire decides whether anything can
 // be lost on the way.
@@ -61,8 +51,9 @@ func (k reliableVI) open(ep *endpoint, peer *datasheet.ConnectBody) {
 	sends := min(windowFrames, int(ep.send.mask)+1)
 	receives := min(windowFrames, int(ep.recv.mask)+1)
 	r := &reliable{
-		nic: k.core, ep: ep,
-		una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey, expect: ep.remote.theirKey,
+		flow: flow{c: k.core, ep: ep, una: ep.remote.ourKey, nxt: ep.remote.ourKey, lent: ep.remote.ourKey,
+			expect: ep.remote.theirKey, receives: uint32(receives)},
+		nic:      k.transport,
 		messages: make([]sending, sends), receipts: make([]receipt, receives),
 		liveness: liveness{heard: k.now}, eager: peer.Options&datasheet.ConnectBreaks != 0,
 	}
@@ -70,37 +61,29 @@ func (k reliableVI) open(ep *endpoint, peer *datasheet.ConnectBody) {
 		r.serving = &serving{}
 	}
 	if k.checkWires(); peer.Wire != 0 && peer.Wire == k.wire(ep.remote.mac) {
-		r.way = k.ways.use(k.wayTo(ep.remote.mac), peer.Wire)
-		ep.kind, r.wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
+		r.way = k.wires.use(k.wayTo(ep.remote.mac), peer.Wire)
+		ep.delivery, r.wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
 		r.inbound = datasheet.Header{Destination: k.mac, Source: ep.remote.mac, EtherType: datasheet.EtherType,
 			Version: datasheet.WireVersion, Type: datasheet.FrameData,
 			DestinationEndpoint: ep.id, SourceEndpoint: ep.remote.endpoint, Key: ep.remote.ourKey}
 		r.shorts, r.told, r.heardAck = k.slots != nil && ep.remote.endpoint <= math.MaxUint16, r.expect, r.una
 		k.regions.direct.connected(ep)
 	} else {
-		ep.kind, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
+		ep.delivery, r.window = k, &window{timers: timers{rto: k.timing.Retransmit},
 			pathCheck: pathCheck{able: peer.Options&datasheet.ConnectCounts != 0}}
 	}
-	ep.rel = r
+	ep.conn, ep.flow, ep.alive = r, &r.flow, &r.liveness
+	if ep.request != nil {
+		r.acknowledge(true) // it carries the first credit
+	}
 }
 
 func (r *reliable) message(n uint32) *sending { return &r.messages[n&uint32(len(r.messages)-1)] }
 func (r *reliable) receipt(n uint32) *receipt { return &r.receipts[n&uint32(len(r.receipts)-1)] }
 
-// credit is the first message number for which the endpoint has no receive.
-//
-// One that shares a receive queue has none until a message comes: it gives credit for as
-// many as can be in work.
-func (r *reliable) credit() uint32 {
-	if r.ep.recv.source != nil {
-		return r.done + uint32(len(r.receipts))
-	}
-	return r.done + (r.ep.recv.producer - r.ep.recv.completed)
-}
-
 // transmit implements kind: lost frames go first.
 func (k reliableVI) transmit(ep *endpoint, budget int) bool {
-	r := ep.rel
+	r := rel(ep)
 	windowed := r.window != nil
 	for ; budget > 0; budget-- {
 		if windowed && r.resend != 0 {
@@ -136,7 +119,7 @@ func (k reliableVI) transmit(ep *endpoint, budget int) bool {
 		if o := k.tx.sendData(ep, m, r.nxt, m.cut, flags, false); o != frameSent {
 			return o == frameWaiting
 		}
-		if ep.rel != r {
+		if rel(ep) != r {
 			return false
 		}
 	}
@@ -157,7 +140,7 @@ func (r *reliable) upNext() *sending {
 		}
 		m = r.message(r.next)
 		if !r.fetched {
-			r.nic.tx.begin(r.ep, m, r.numbered)
+			r.nic.begin(r.ep, m, r.numbered)
 		} else {
 			r.ep.send.fetched++
 		}
@@ -180,7 +163,7 @@ func (r *reliable) upNext() *sending {
 }
 
 func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32, again bool) {
-	r := ep.rel
+	r := rel(ep)
 	r.transmissions++
 	if again {
 		bit := uint64(1) << (psn - r.una)
@@ -201,16 +184,16 @@ func (k reliableVI) sent(ep *endpoint, m *sending, psn, offset, n, credit uint32
 
 func (k reliableVI) failed(ep *endpoint, m *sending, again bool, st datasheet.Status) {
 	if m.frames == datasheet.FrameReadResponse {
-		k.conns.refuse(ep, m.request, datasheet.EventRDMAReadProtection, &m.segments[0])
+		k.refuse(ep, m.request, datasheet.EventRDMAReadProtection, &m.segments[0])
 		return
 	}
-	m.status, ep.rel.broken = st, true
+	m.status, rel(ep).broken = st, true
 	if again {
 		// Nothing is wrong with the messages before it.
 		k.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
 		return
 	}
-	ep.rel.settle()
+	rel(ep).settle()
 }
 
 // takeAck takes the acknowledgement and the credit that every frame of a
@@ -288,13 +271,13 @@ func (r *reliable) sample(rtt time.Duration) {
 // settleAll completes what acknowledgements say to have arrived. In a round that has
 // handed a message to the host it waits for the next one: the host gets the message
 // that much sooner, and its answer is sent first.
-func (l *endpoints) settleAll() {
-	l.unsettled.keep(func(ep *endpoint) bool {
-		if ep.rel != nil {
-			ep.rel.settle()
+func (k *transport) settleAll() {
+	k.unsettled.keep(func(ep *endpoint) bool {
+		if rel(ep) != nil {
+			rel(ep).settle()
 		}
-		if r := ep.rel; r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due()) {
-			l.ready.add(ep)
+		if r := rel(ep); r != nil && (ep.send.posted() > 0 || r.next != r.head && !r.message(r.next-1).allCut || r.serving != nil && r.serving.due()) {
+			k.ready.add(ep)
 		}
 		return false
 	})
@@ -325,11 +308,7 @@ func (r *reliable) arrived(m *sending) bool {
 func (r *reliable) delivered(m *sending) {
 	r.head++
 	r.nic.count(datasheet.CounterMessagesSent, 1)
-	if r.ep.plain {
-		r.nic.cqs.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
-	} else {
-		r.ep.kind.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
-	}
+	r.nic.complete(r.ep, &r.ep.send, &m.layout, m.total, 0, 0)
 }
 
 // deliveredUpTo takes the messages below number, which the peer says it has taken, and
@@ -359,10 +338,25 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 	return true
 }
 
+// close implements delivery.
+func (k reliableVI) close(ep *endpoint) {
+	if r := rel(ep); r != nil && r.way != nil {
+		k.wires.leave(r.way)
+	}
+}
+
+// outstanding implements delivery.
+func (k reliableVI) outstanding(ep *endpoint) (posted uint32, unfinished bool) {
+	if r := rel(ep); r != nil {
+		return r.posted(), r.unfinished()
+	}
+	return 0, false
+}
+
 // flush implements kind.
 func (k reliableVI) flush(ep *endpoint, first datasheet.Status) {
 	failed := false // behind the first that has failed no other is done, not even a read that has come
-	for r := ep.rel; r != nil && int32(r.next-r.head) > 0; {
+	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {
 		m := r.message(r.head)
 		switch {
 		case m.status != 0:
@@ -372,7 +366,7 @@ func (k reliableVI) flush(ep *endpoint, first datasheet.Status) {
 			continue
 		}
 		r.head++
-		ep.kind.complete(ep, &ep.send, &m.layout, 0, 0, first)
+		k.complete(ep, &ep.send, &m.layout, 0, 0, first)
 		first, failed = datasheet.StatusFlushed, true
 	}
 }
@@ -405,11 +399,40 @@ func (r *reliable) posted() uint32 {
 	return n
 }
 
-// lending reports whether the peer may still have to read what a connection has
-// lent it.
-func (r *reliable) lending() bool { return r != nil && int32(r.lent-r.una) > 0 }
+// revoke takes back what has been lent of a region that is no more.
+func (k *transport) revoke(handle uint32) {
+	inRegion := func(s segment) bool { return s.handle == handle }
+	for _, ep := range k.living {
+		if !ep.flow.lending() {
+			continue
+		}
+		for r, n := rel(ep), rel(ep).head; int32(r.next-n) > 0; n++ {
+			m := r.message(n)
+			if m.frames == datasheet.FrameReadRequest || !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
+				continue
+			}
+			if r.wire == 0 {
+				k.tx.revoke(ep.id)
+			} else {
+				// It cannot be sent again, and nothing is wrong with those before it.
+				m.status, r.broken = datasheet.StatusProtectionError, true
+				k.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
+			}
+			break
+		}
+	}
+}
 
-// tell notes what a frame to the peer says.
-func (r *reliable) tell(credit uint32) {
-	r.ackDue, r.offered, r.told = false, credit, r.expect
+// lastWords takes what the peer says of a connection that it has ended, and why it did. It returns
+// false if that cannot be.
+func (k *transport) lastWords(ep *endpoint, h *datasheet.Header, reason datasheet.Result) (datasheet.Result, bool) {
+	switch r := rel(ep); {
+	case !r.deliveredUpTo(h.Message):
+		return reason, false
+	case reason == datasheet.ResultAborted && h.Extent == r.done:
+		return datasheet.ResultSuccess, true // all that it may have cut off is here
+	case reason == datasheet.ResultRDMAProtection && !r.refusedAt(h.PSN):
+		return reason, false
+	}
+	return reason, true
 }

@@ -9,7 +9,7 @@ import (
 // take implements kind, in whatever order frames come. Until a data frame is placed
 // nothing says that it has come, so it may still be dropped.
 func (k reliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
-	r := ep.rel
+	r := rel(ep)
 	if v := r.takeControl(h); v != placing {
 		return v
 	}
@@ -55,7 +55,7 @@ func (r *reliable) takeControl(h *datasheet.Header) verdict {
 
 // placed implements kind: the messages that are whole are completed, in order.
 func (k reliableVI) placed(ep *endpoint, h *datasheet.Header) {
-	r := ep.rel
+	r := rel(ep)
 	ahead := h.PSN - r.expect
 	if h.Type != datasheet.FrameData {
 		r.placedRDMA(h, ahead)
@@ -64,7 +64,7 @@ func (k reliableVI) placed(ep *endpoint, h *datasheet.Header) {
 	k.rx.receipt.take(h, k.rx.status)
 	r.mark(h, ahead)
 	r.finishReceipts()
-	if ep.rel != nil {
+	if rel(ep) != nil {
 		r.acknowledgeData(h, ahead)
 	}
 }
@@ -92,7 +92,7 @@ func (r *reliable) mark(h *datasheet.Header, ahead uint32) {
 // the frame contradicts what is known.
 func (r *reliable) findReceipt(h *datasheet.Header) bool {
 	ep, rx := r.ep, &r.nic.rx
-	if !ep.fits(h) {
+	if !fits(ep, h) {
 		return false
 	}
 	ahead := h.Message - r.done
@@ -108,12 +108,12 @@ func (r *reliable) findReceipt(h *datasheet.Header) bool {
 	if write := h.Type == datasheet.FrameWrite; in.open && (in.written != write || in.extent != h.Extent || in.received == in.extent) {
 		return false
 	} else if in.written = write; write {
-		rx.aimWrite(ep, h, in)
+		r.nic.aimWrite(ep, h, in)
 		return true
 	}
 	st := in.status
 	if !in.open {
-		st = ep.kind.destination(ep, in, st, h)
+		st = r.nic.destination(ep, in, st, h)
 	}
 	rx.aim(ep, in, st)
 	return true
@@ -126,7 +126,7 @@ func (r *reliable) takeReceives(n uint32) {
 	for int32(q.completed+n-q.fetched) > 0 {
 		next := r.receipt(r.done + q.fetched - q.completed)
 		next.open, next.received, next.flags, next.immediate = false, 0, 0, 0
-		r.nic.rx.takeReceive(r.ep, next)
+		r.nic.takeReceive(r.ep, next)
 	}
 }
 
@@ -154,7 +154,7 @@ func (r *reliable) finishReceipts() {
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.conns.end(ep, reason, true)
-			ep.kind.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&datasheet.StatusOpMask)
+			e.complete(ep, &ep.recv, &in.layout, 0, 0, in.status|in.flags&datasheet.StatusOpMask)
 			e.conns.enterError(ep, datasheet.StatusTransportError)
 			e.event(datasheet.Event{Code: datasheet.EventConnectionLost, Endpoint: ep.id, CQ: datasheet.NoCQ,
 				Detail: uint32(reason), Descriptor: in.token.Address})
@@ -169,7 +169,7 @@ func (r *reliable) finishReceipts() {
 			r.answerCredit()
 		}
 		e.count(datasheet.CounterMessagesReceived, 1)
-		ep.kind.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
+		e.complete(ep, &ep.recv, &in.layout, in.received, in.immediate, in.flags)
 	}
 }
 
@@ -177,7 +177,7 @@ func (r *reliable) finishReceipts() {
 // least double what it has left: often enough that it never waits long, seldom
 // enough that the news costs little.
 func (k reliableVI) posted(ep *endpoint) {
-	r := ep.rel
+	r := rel(ep)
 	if r == nil {
 		return
 	}
@@ -215,30 +215,6 @@ func (r *reliable) giveCredit() {
 // answerCredit tells a peer that waits for credit once there is as much as it has messages
 // under way: so one answer is for many of them.
 func (r *reliable) answerCredit() { r.wants = !r.doubles(r.wantsAt) }
-
-// sendAcks sends the acknowledgements that are due, and what the peers of connections
-// that have ended are still to be told. It reports whether any went out.
-func (c *connections) sendAcks() bool {
-	any := false
-	c.acks.keep(func(ep *endpoint) (due bool) {
-		switch r := ep.rel; {
-		case r == nil && ep.ended.due:
-			due = !c.sendDisconnect(&ep.ended)
-			ep.ended.due = due
-		case r == nil || !r.ackDue && (r.window == nil || r.have == 0):
-			// A data frame has taken the acknowledgement along, and nothing has
-			// arrived out of order that it could not tell.
-			return false
-		case !r.ackNow && r.holdsAck():
-			return true
-		default:
-			due = !c.tx.sendAck(ep, datasheet.FrameAck)
-		}
-		any = any || !due
-		return due
-	})
-	return any
-}
 
 // inPlace reports whether a data frame, whose PSN is ahead of the one expected next,
 // lies behind the frames before it and before those behind it that have arrived:

@@ -15,39 +15,22 @@ type ringMemory struct {
 	table      []datasheet.RingPlace
 }
 
-// ring is what rings do in their own way, whatever the reliability.
+// ring is the format of rings, whatever the reliability.
 type ring struct{ nic *core }
 
-// These are the kinds of rings.
-type (
-	unreliableRing struct {
-		unreliableVI
-		ring
-	}
-	reliableRing struct {
-		reliableVI
-		ring
-	}
-	losslessRing struct {
-		losslessVI
-		ring
-	}
-)
-
-// open implements kind.
-func (k reliableRing) open(ep *endpoint, peer *datasheet.ConnectBody) {
-	k.reliableVI.open(ep, peer)
-	if ep.kind = k; ep.rel.wire != 0 {
-		ep.kind = losslessRing{losslessVI{k.reliableVI}, k.ring}
-	}
+// newRings registers rings, whose messages k carries.
+func newRings(k *transport) {
+	f := ring{k.core}
+	own := k.with(f)
+	k.kinds[datasheet.KindRing] = &kind{connects: true, queues: true, sram: true,
+		check: f.check, create: f.create, destroy: f.destroy, deliver: own.deliver,
+		setPayload: func(ep *endpoint, b *datasheet.SetPayloadBody) { setPlace(own, ep, b) }}
 }
 
-// open implements kind: the next connection may be over another wire.
-func (k losslessRing) open(ep *endpoint, peer *datasheet.ConnectBody) {
-	reliableRing{k.reliableVI, k.ring}.open(ep, peer)
-}
+// memoryOf is the device memory of a ring.
+func memoryOf(ep *endpoint) *ringMemory { return ep.own.(*ringMemory) }
 
-// check implements kind.
+// check names what is wrong with a new ring, besides what is with any endpoint.
 func (ring) check(b *datasheet.CreateEndpointBody) refusal {
 	switch {
 	case b.Options != 0:
@@ -62,9 +45,9 @@ func (ring) check(b *datasheet.CreateEndpointBody) refusal {
 	return refusal{}
 }
 
-// create implements kind: it takes device memory for the rings and the payload table, in
+// create takes device memory for the rings and the payload table, in
 // pages that nothing else is in.
-func (k ring) create(ep *endpoint) (reply datasheet.EndpointCreated, why refusal) {
+func (k ring) create(ep *endpoint, _ *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why refusal) {
 	m := &k.nic.regions
 	sends, recvs := uint64(ep.send.mask)+1, uint64(ep.recv.mask)+1
 	recv := sends * datasheet.RingSlotSize
@@ -86,7 +69,7 @@ func (k ring) create(ep *endpoint) (reply datasheet.EndpointCreated, why refusal
 		m.sram.release(p)
 		return reply, refusal{datasheet.ResultResource, 0}
 	}
-	ep.ring, ep.shortest, ep.bells, ep.plain = r, datasheet.RingMessage, bellRing, false
+	ep.own, ep.shortest, ep.bells = r, datasheet.RingMessage, bellRing
 	ep.send.tokens = slotTokens(p.at, r.handle, sends)
 	ep.recv.tokens = slotTokens(p.at+recv, r.handle, recvs)
 	return datasheet.EndpointCreated{Handle: r.handle, Send: uint32(p.at), Recv: uint32(p.at + recv), Table: uint32(p.at + table)}, refusal{}
@@ -101,16 +84,17 @@ func slotTokens(at uint64, handle uint32, n uint64) []datasheet.Token {
 	return tokens
 }
 
-// destroy implements kind.
+// destroy gives back what create took.
 func (k ring) destroy(ep *endpoint) {
-	k.nic.regions.deregister(ep.ring.handle)
-	k.nic.regions.sram.release(ep.ring.span)
+	r := memoryOf(ep)
+	k.nic.regions.deregister(r.handle)
+	k.nic.regions.sram.release(r.span)
 }
 
-// fetch implements kind. The slot's descriptor is copied once; what is wrong with it, or with
+// fetch implements format. The slot's descriptor is copied once; what is wrong with it, or with
 // what is attached, shows in l.status.
 func (k ring) fetch(ep *endpoint, q *workQueue, l *layout) {
-	m, slot := &k.nic.regions, ep.ring.slot(q, q.fetched)
+	m, slot := &k.nic.regions, memoryOf(ep).slot(q, q.fetched)
 	l.token = q.tokens[q.fetched&q.mask]
 	q.fetched++
 	bits, segments, reserved, tag, length := slot.Control, slot.Segments, slot.Reserved, slot.Tag, slot.Length
@@ -150,9 +134,9 @@ func (r *ringMemory) slot(q *workQueue, i uint32) *datasheet.RingSlot {
 }
 
 // attached is the memory that is attached to a receive.
-func (l *layout) attached() segment { return l.segments[:2][1] }
+func attached(l *layout) segment { return l.segments[:2][1] }
 
-// destination implements kind: the message goes to its slot and the payload to what is
+// destination implements format: the message goes to its slot and the payload to what is
 // attached there, or where the payload table says. If neither has room for it the payload is
 // discarded whole.
 func (k ring) destination(ep *endpoint, in *receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
@@ -160,10 +144,10 @@ func (k ring) destination(ep *endpoint, in *receipt, st datasheet.Status, h *dat
 	if st != 0 || h.Extent == datasheet.RingMessage {
 		return st
 	}
-	to := in.attached()
+	to := attached(&in.layout)
 	if h.Flags&datasheet.FrameImmediate != 0 {
 		var named datasheet.RingPlace
-		if n := h.Immediate % datasheet.PayloadEntries; ep.ring.table[n].Load(&named) && named.Tag == h.Immediate {
+		if n := h.Immediate % datasheet.PayloadEntries; memoryOf(ep).table[n].Load(&named) && named.Tag == h.Immediate {
 			to, in.place = segment{named.Address, named.Handle, named.Length}, n+1
 		}
 	}
@@ -184,29 +168,21 @@ func (k ring) destination(ep *endpoint, in *receipt, st datasheet.Status, h *dat
 
 // setPlace writes an entry of the payload table of a ring. What is still to come of payloads
 // that go where the entry said before is discarded: that memory is the host's again.
-func (ep *endpoint) setPlace(b *datasheet.SetPayloadBody) {
-	ep.ring.table[b.Entry].Store(&datasheet.RingPlace{Address: b.Address, Handle: b.Handle, Length: b.Length, Tag: b.Tag})
-	end := func(in *receipt) {
+func setPlace(k *transport, ep *endpoint, b *datasheet.SetPayloadBody) {
+	memoryOf(ep).table[b.Entry].Store(&datasheet.RingPlace{Address: b.Address, Handle: b.Handle, Length: b.Length, Tag: b.Tag})
+	k.receipts(ep, func(in *receipt) {
 		if in.place == b.Entry+1 {
 			in.withdraw()
 		}
-	}
-	if r := ep.rel; r != nil {
-		for i := range r.receipts {
-			end(&r.receipts[i])
-		}
-	}
-	if u := ep.unrel; u != nil {
-		end(&u.in)
-	}
+	})
 }
 
-// complete implements kind: of a receive the slot also says what has become of the payload.
+// complete implements format: of a receive the slot also says what has become of the payload.
 func (k ring) complete(ep *endpoint, q *workQueue, l *layout, length, immediate uint32, st datasheet.Status) {
 	sent := max(length, datasheet.RingMessage) - datasheet.RingMessage
 	there := sent
 	if q.receive {
-		slot := ep.ring.slot(q, q.completed)
+		slot := memoryOf(ep).slot(q, q.completed)
 		slot.Sent, slot.Place = sent, 0
 		switch {
 		case sent == 0:

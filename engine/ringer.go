@@ -28,6 +28,7 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 	if !ok {
 		return e.channelRinger(offset)
 	}
+	lane := sendLane{&e.tx}
 	return func(value uint32) {
 		if !e.mu.TryLock() {
 			e.bells.ring(page, b, value)
@@ -37,9 +38,9 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 		if e.bells.cells[page].rung.Load() != 0 {
 			e.bells.takeCell(page) // what was stored before
 		}
-		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.plain && ep.state == datasheet.StateConnected {
+		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.bells == bellSend && ep.state == datasheet.StateConnected {
 			if e.advance(ep, &ep.send, value) {
-				for n := transmitQuantum; n > 0 && e.tx.lane(ep); n-- {
+				for n := transmitQuantum; n > 0 && lane.lane(ep); n-- {
 				}
 				if e.tx.flush(); ep.send.posted() > 0 {
 					e.ready.add(ep)
@@ -88,7 +89,7 @@ func (e *Engine) rang(page uint32, b bell, value uint32) {
 			if ep.state == datasheet.StateError {
 				e.conns.flushPosted(ep, &ep.recv)
 			} else {
-				ep.kind.posted(ep)
+				ep.delivery.posted(ep)
 			}
 		}
 	case b%bellRing == bellSendArm:
@@ -141,7 +142,7 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 		if which != bellReceive {
 			slot = b.next[which]
 		}
-		e.rangChannel(page, which, value)
+		e.cells.rang(page, which, value)
 		if e.events&onCells != 0 {
 			// At once, as the peer waits; what is urgent does not wait for bulk that does.
 			if which == channelBell(datasheet.PriorityLow) {
@@ -152,20 +153,5 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 			e.tx.flush()
 		}
 		e.mu.Unlock()
-	}
-}
-
-// rangChannel takes what was stored to a channel's doorbell.
-func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
-	ep := e.all[page]
-	switch {
-	case ep == nil || ep.channel == nil:
-		e.count(datasheet.CounterBadDoorbells, 1)
-	case which == bellReceive:
-		if ep.channel.kernel || !ep.channel.allow(value) {
-			e.count(datasheet.CounterBadDoorbells, 1)
-		}
-	default:
-		e.cells.post(ep, datasheet.ChannelPriority(which), value)
 	}
 }

@@ -87,7 +87,7 @@ func (e *Engine) Rest() { e.rest() }
 func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.askFlight()
+	e.vis.askFlight()
 	e.nextLook = 0
 	return len(e.bells.mapped) > 0
 }
@@ -115,7 +115,7 @@ func (e *Engine) sleepTime() time.Duration {
 	// Who is away for longer does not count time against a peer, see look.
 	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
 	for _, ep := range e.living {
-		l := ep.liveness()
+		l := ep.alive
 		if l == nil {
 			continue
 		}

@@ -3,19 +3,22 @@ package engine
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // short takes a short frame.
-func (r *receiver) short(payload []byte, h datasheet.ShortHeader, lent bool) {
+func (r *lanes) short(payload []byte, h datasheet.ShortHeader, lent bool) {
 	if !r.shortLane(payload, h, lent) {
 		r.takeFrame(r.lengthen(payload, h, lent))
 	}
 }
 
 // shortLane does for a short frame what lane does for others.
-func (r *receiver) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bool {
+func (r *lanes) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bool {
 	ep := r.endpoint(uint32(h.Endpoint))
-	if ep == nil || ep.rel == nil || !ep.rel.shorts || ep.state != datasheet.StateConnected || r.hooks&arriveWhole != 0 {
+	if ep == nil || ep.state != datasheet.StateConnected || r.hooks&arriveWhole != 0 {
 		return false
 	}
-	rel, n := ep.rel, uint32(len(payload))
+	rel, n := rel(ep), uint32(len(payload))
+	if rel == nil || !rel.shorts {
+		return false
+	}
 	ack, credit := ahead(rel.heardAck, h.Ack), ahead(rel.heardCredit, h.Credit)
 	if h.Tag != uint16(ep.remote.ourKey) || h.PSN != uint16(rel.expect) || int32(ack-rel.nxt) > 0 {
 		return false
@@ -28,7 +31,7 @@ func (r *receiver) shortLane(payload []byte, h datasheet.ShortHeader, lent bool)
 		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
 		n = at.Length
 	}
-	in := r.await(ep, n)
+	in := r.await(ep, rel, n)
 	if in == nil || n == 0 {
 		return false
 	}
@@ -53,7 +56,7 @@ func (r *receiver) shortLane(payload []byte, h datasheet.ShortHeader, lent bool)
 		r.release(frame)
 		return true
 	}
-	r.arrived(ep, in, n, ack, credit, 0, 0)
+	r.arrived(ep, rel, in, n, ack, credit, 0, 0)
 	return true
 }
 
@@ -61,7 +64,7 @@ func (r *receiver) shortLane(payload []byte, h datasheet.ShortHeader, lent bool)
 func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
-func (r *receiver) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []byte {
+func (r *lanes) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []byte {
 	frame := r.ownFrame()[:datasheet.HeaderSize+len(payload)]
 	copy(frame[datasheet.HeaderSize:], payload)
 	length := uint32(len(payload))
@@ -81,13 +84,13 @@ func (r *receiver) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) 
 
 // wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
 // its tag is remembered, Source is zero, and Key the tag.
-func (r *receiver) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
+func (r *lanes) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
 	h := datasheet.Header{Destination: r.mac, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
 		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
 	ep := r.endpoint(h.DestinationEndpoint)
 	if ep != nil && ep.remote.is(s.Tag) {
 		h.PSN, h.Ack, h.Credit = ahead(ep.remote.theirKey, s.PSN), ahead(ep.remote.ourKey, s.Ack), uint32(s.Credit)
-		if rel := ep.rel; rel != nil {
+		if rel := rel(ep); rel != nil {
 			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.expect, s.PSN), ahead(rel.heardAck, s.Ack), ahead(rel.heardCredit, s.Credit), rel.done
 		}
 		h.Source, h.SourceEndpoint, h.Key = ep.remote.mac, ep.remote.endpoint, ep.remote.ourKey
@@ -95,4 +98,16 @@ func (r *receiver) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
 		h.Source, h.SourceEndpoint, h.Key = p.mac, p.endpoint, p.ourKey
 	}
 	return h
+}
+
+// onShortEcho handles the news that the other side knows nothing of a connection on which this one has
+// sent a short frame.
+func (k *transport) onShortEcho(h *datasheet.Header) verdict {
+	for _, ep := range k.living {
+		if to, r := &ep.remote, rel(ep); r != nil && r.shorts && to.endpoint == h.SourceEndpoint && to.mac == h.Source && uint32(uint16(to.theirKey)) == h.Key {
+			k.conns.fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
+			return taken
+		}
+	}
+	return refused
 }

@@ -39,7 +39,7 @@ func (e *Engine) round() (worked bool) {
 		worked = e.tx.transmit() || worked
 	}
 	if e.events&onUnsettled != 0 {
-		e.settleAll()
+		e.vis.settleAll()
 	}
 	if e.events&onCells != 0 {
 		worked = e.cells.run() || worked
@@ -51,7 +51,7 @@ func (e *Engine) round() (worked bool) {
 	}
 	if e.events&inFlight != 0 && !e.rx.behind {
 		// What the peer had to say before it took frames, or left, has been heard.
-		e.takeFlights()
+		e.vis.takeFlights()
 	}
 	if e.events&afterFrames != 0 || e.now >= e.nextTick {
 		worked = e.finish() || worked
@@ -62,7 +62,7 @@ func (e *Engine) round() (worked bool) {
 // finish ends a round: what was only gathered goes out.
 func (e *Engine) finish() (worked bool) {
 	if e.events&onUnsettled != 0 && !e.handed {
-		e.settleAll()
+		e.vis.settleAll()
 	}
 	if e.events&onAcks != 0 {
 		worked = e.conns.sendAcks()
@@ -82,23 +82,16 @@ func (e *Engine) finish() (worked bool) {
 
 // tick looks at the timers that may have run out.
 func (e *Engine) tick() {
-	e.busy.keep(func(ep *endpoint) bool {
-		r := ep.rel
-		if r == nil || r.una == r.nxt && !r.stalled {
-			return false
-		}
-		r.timeouts()
-		return true
-	})
+	e.vis.tick()
 	e.requests.tick()
 	e.setups.tick()
 	e.cells.tick()
 	if e.due(&e.nextIdle, idleEvery) {
 		if !e.rx.behind {
-			e.checkWires()
+			e.vis.checkWires()
 		}
 		for _, ep := range e.living {
-			l := ep.liveness()
+			l := ep.alive
 			if l == nil || ep.listed&onBusy != 0 {
 				continue // there is nobody, or timeouts looks after the peer
 			}
@@ -130,15 +123,4 @@ func (e *Engine) failQueues() {
 		}
 	}
 	e.events &^= brokenQueue
-}
-
-// liveness is that of the connection's peer, nil if there is none that answers probes.
-func (ep *endpoint) liveness() *liveness {
-	switch {
-	case ep.rel != nil:
-		return &ep.rel.liveness
-	case ep.unrel != nil && ep.unrel.probes:
-		return &ep.unrel.liveness
-	}
-	return nil
 }

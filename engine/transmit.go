@@ -31,14 +31,6 @@ type sending struct {
 	request uint32 // Request of its frames (SPEC.md 8.13)
 }
 
-// cut is a frame of a message that has been sent.
-type cut struct {
-	m      *sending
-	offset uint32
-	sentAt time.Duration
-	number uint64 // of the transmission
-}
-
 // outgoing is the data frame that is being sent. Most leave in one go; one whose
 // transfers the host decides, or take their time, is held until it has left, and
 // meanwhile the wire is as if it were full.
@@ -99,7 +91,7 @@ func (t *transmitter) transmit() bool {
 	var last *endpoint // whose frame is held: the others are before it the next time
 	for i, ep := range turn {
 		turn[i], ep.listed = nil, ep.listed&^onReady
-		switch more := ep.state == datasheet.StateConnected && ep.kind.transmit(ep, transmitQuantum); {
+		switch more := ep.state == datasheet.StateConnected && ep.delivery.transmit(ep, transmitQuantum); {
 		case more && t.held && last == nil:
 			last = ep
 		case more:
@@ -113,25 +105,11 @@ func (t *transmitter) transmit() bool {
 	return t.progress != before
 }
 
-// begin starts the message that the endpoint's next token names.
-func (t *transmitter) begin(ep *endpoint, m *sending, number uint32) {
-	m.number, m.cut, m.begun, m.allCut, m.lastPSN = number, 0, true, false, 0
-	m.frames, m.awaits = datasheet.FrameData, 0
-	if ep.plain {
-		t.regions.fetch(ep, &ep.send, &m.layout)
-	} else {
-		ep.kind.fetch(ep, &ep.send, &m.layout)
-	}
-	if m.control.bits&unlikeSends != 0 && m.status == 0 {
-		m.beginRDMA()
-	}
-}
-
 // sendData sends the frame of m that starts at offset; again says that it has
 // been sent before.
 func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, flags datasheet.FrameFlags, again bool) outcome {
 	n, at := min(m.total-offset, ep.maxPayload), datasheet.HeaderSize
-	if offset < ep.shortest && t.lender != nil && ep.rel != nil && m.total-ep.shortest >= lendFrom {
+	if offset < ep.shortest && t.lender != nil && ep.flow != nil && m.total-ep.shortest >= lendFrom {
 		// The message of a ring goes ahead, and its payload can be lent. It is cut alike when
 		// it is sent again.
 		n = ep.shortest - offset
@@ -160,7 +138,7 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 	credit := head(buf, ep, m, psn, offset, n, flags)
 	if n == 0 || n <= t.oneBurst && tx.Plain() {
 		if st := t.regions.gather(buf[at:], &m.layout, offset, ep.ptag); st != 0 {
-			ep.kind.failed(ep, m, again, st)
+			ep.delivery.failed(ep, m, again, st)
 			return frameFailed
 		}
 		if n == 0 || tx.Whole(int(n), behind) {
@@ -168,7 +146,7 @@ func (t *transmitter) sendData(ep *endpoint, m *sending, psn, offset uint32, fla
 			if behind == 0 && t.alone {
 				t.flush() // the peer need not wait for the book-keeping
 			}
-			ep.kind.sent(ep, m, psn, offset, n, credit, again)
+			ep.delivery.sent(ep, m, psn, offset, n, credit, again)
 			return frameSent
 		}
 	}
@@ -198,7 +176,7 @@ func head(buf []byte, ep *endpoint, m *sending, psn, offset, n uint32, flags dat
 	*h = ep.outline
 	h.Type, h.Flags, h.Length = datasheet.FrameData, ep.outline.Flags|flags, uint16(n)
 	h.PSN, h.Message, h.Extent, h.Offset, h.Immediate = psn, m.number, m.total, offset, m.control.immediate
-	if r := ep.rel; r != nil {
+	if r := ep.flow; r != nil {
 		credit = r.credit()
 		h.Ack, h.Credit = r.expect, credit
 	}
@@ -287,14 +265,14 @@ func (t *transmitter) finishFrame() outcome {
 		_ = t.dma.movers[Transmit].Done()
 	}
 	o.shown, o.published, o.held, o.out, o.copied = 0, false, false, nil, 0
-	o.ep.kind.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
+	o.ep.delivery.sent(o.ep, o.m, o.psn, o.offset, o.length, o.credit, o.again)
 	return frameSent
 }
 
 // fail gives up the frame in progress, whose message has failed.
 func (t *transmitter) fail(st datasheet.Status) outcome {
 	t.drop()
-	t.ep.kind.failed(t.ep, t.m, t.again, st)
+	t.ep.delivery.failed(t.ep, t.m, t.again, st)
 	return frameFailed
 }
 
@@ -304,7 +282,7 @@ func (t *transmitter) resume() bool {
 	if t.waiting&transmitHooks != 0 {
 		return false
 	}
-	if r := o.ep.rel; o.ep.era != o.era || o.again && o.psn-r.una >= r.nxt-r.una {
+	if r := o.ep.flow; o.ep.era != o.era || o.again && o.psn-r.una >= r.nxt-r.una {
 		// The connection has ended, or the frame has arrived after all: its memory
 		// may be the host's again.
 		t.drop()
@@ -457,11 +435,11 @@ func (t *transmitter) sendAck(ep *endpoint, which datasheet.FrameType) bool {
 	h := datasheet.HeaderAt(buf)
 	*h = ep.outline
 	h.Type = which
-	if r := ep.rel; r != nil {
+	if r := ep.flow; r != nil {
 		r.tell(r.credit())
 		h.PSN, h.Ack, h.Credit = r.nxt, r.expect, r.offered
-		if w := r.window; w != nil && which == datasheet.FrameAck {
-			h.Extent, h.Offset, h.Message, h.Immediate = uint32(w.have), uint32(w.have>>32), w.twice, w.came
+		if which == datasheet.FrameAck {
+			h.Extent, h.Offset, h.Message, h.Immediate = uint32(r.have), uint32(r.have>>32), r.twice, r.came
 		}
 	}
 	t.launch(buf)

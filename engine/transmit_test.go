@@ -25,7 +25,7 @@ func (s *space) Flush()  { s.flushed++ }
 
 // talker is a kind of endpoints that have frames without payload to send.
 type talker struct {
-	kind
+	delivery
 	t    *transmitter
 	left *int
 }
@@ -53,7 +53,7 @@ func TestTransmitTurns(t *testing.T) {
 	tx, wire := newTestTransmitter(1 << 20)
 	left := [3]int{transmitQuantum + 1, 2, 5}
 	for i := range left {
-		ep := &endpoint{id: uint32(i), kind: talker{t: tx, left: &left[i]}, state: datasheet.StateConnected}
+		ep := &endpoint{id: uint32(i), delivery: talker{t: tx, left: &left[i]}, state: datasheet.StateConnected}
 		if i == 2 {
 			ep.state = datasheet.StateError // its turn comes too late
 		}
@@ -80,7 +80,7 @@ func TestTransmitTurns(t *testing.T) {
 func TestTransmitWaits(t *testing.T) {
 	tx, wire := newTestTransmitter(1)
 	left := 3
-	tx.ready.add(&endpoint{kind: talker{t: tx, left: &left}, state: datasheet.StateConnected})
+	tx.ready.add(&endpoint{delivery: talker{t: tx, left: &left}, state: datasheet.StateConnected})
 	if !tx.transmit() || left != 2 {
 		t.Fatalf("%d frames are left", left)
 	}

@@ -14,38 +14,47 @@ type unreliable struct {
 	fetched datasheet.Status // of that descriptor
 
 	liveness
-	probes bool // the peer answers probes
 }
 
 // unreliableVI is the kind of VIs whose messages are not acknowledged.
-type unreliableVI struct{ vi }
+type unreliableVI struct{ *transport }
 
 func (k unreliableVI) open(ep *endpoint, peer *datasheet.ConnectBody) {
-	ep.unrel = &unreliable{liveness: liveness{heard: k.now}, probes: peer.Options&datasheet.ConnectProbes != 0}
+	u := &unreliable{liveness: liveness{heard: k.now}}
+	if ep.conn = u; peer.Options&datasheet.ConnectProbes != 0 {
+		ep.alive = &u.liveness
+	}
 }
+
+// hear notes that the peer lives.
+func (k unreliableVI) hear(ep *endpoint) { unrel(ep).hear(&k.clock) }
+
+func (unreliableVI) close(*endpoint)                      {}
+func (unreliableVI) outstanding(*endpoint) (uint32, bool) { return 0, false }
+func (unreliableVI) posted(*endpoint)                     {}
 
 // transmit implements kind, for raw frames too.
 func (k unreliableVI) transmit(ep *endpoint, budget int) bool {
-	u, q := ep.unrel, &ep.send
+	u, q := unrel(ep), &ep.send
 	m := &u.out
 	for range budget {
 		if !m.begun {
 			if q.posted() == 0 {
 				return false
 			}
-			k.tx.begin(ep, m, u.nextSend)
+			k.begin(ep, m, u.nextSend)
 			if m.status != 0 {
 				m.begun = false
-				ep.kind.complete(ep, q, &m.layout, 0, 0, m.status)
+				k.complete(ep, q, &m.layout, 0, 0, m.status)
 				continue
 			}
 			u.nextSend++
 		}
 		var o outcome
-		if ep.kind.connects() {
+		if ep.connects {
 			o = k.tx.sendData(ep, m, 0, m.cut, 0, false)
 		} else {
-			o = k.tx.sendRaw(ep, m)
+			o = k.sendRaw(ep, m)
 		}
 		if o == frameWaiting {
 			return true
@@ -58,19 +67,19 @@ func (k unreliableVI) sent(ep *endpoint, m *sending, _, _, n, _ uint32, _ bool) 
 	if m.cut += n; m.cut == m.total {
 		m.begun = false
 		k.count(datasheet.CounterMessagesSent, 1)
-		ep.kind.complete(ep, &ep.send, &m.layout, m.total, 0, 0)
+		k.complete(ep, &ep.send, &m.layout, m.total, 0, 0)
 	}
 }
 
 func (k unreliableVI) failed(ep *endpoint, m *sending, _ bool, st datasheet.Status) {
 	m.begun = false
-	ep.kind.complete(ep, &ep.send, &m.layout, 0, 0, st)
+	k.complete(ep, &ep.send, &m.layout, 0, 0, st)
 }
 
 // take implements kind. Messages are taken whole, in order of their frames and of their
 // numbers, or not at all.
 func (k unreliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict {
-	u := ep.unrel
+	u := unrel(ep)
 	u.hear(&k.clock)
 	switch h.Type {
 	case datasheet.FrameData:
@@ -102,9 +111,9 @@ func (k unreliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict 
 			break
 		}
 		if !u.receive {
-			if !k.rx.takeReceive(ep, in) {
+			if !k.takeReceive(ep, in) {
 				k.count(datasheet.CounterReceiveQueueEmpty, 1)
-				if ep.plain && ep.kind.connects() { // others may lose too many for an event each
+				if k.format == nil && ep.connects { // others may lose too many for an event each
 					k.event(datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: ep.id, CQ: datasheet.NoCQ})
 				}
 				return taken
@@ -115,7 +124,7 @@ func (k unreliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict 
 			in.status = u.fetched
 			break
 		}
-		in.status = ep.kind.destination(ep, in, u.fetched, h)
+		in.status = k.destination(ep, in, u.fetched, h)
 	case !in.open || h.Message != u.next-1 || h.Extent != in.extent || h.Offset < in.received || in.written != (h.Type == datasheet.FrameWrite):
 		// It is of another message, or a copy of what has come.
 		return refused
@@ -126,7 +135,7 @@ func (k unreliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict 
 		return refused
 	}
 	if in.written {
-		k.rx.aimWrite(ep, h, in)
+		k.aimWrite(ep, h, in)
 	} else {
 		k.rx.aim(ep, in, in.status)
 	}
@@ -135,7 +144,7 @@ func (k unreliableVI) take(ep *endpoint, h *datasheet.Header, _ []byte) verdict 
 
 // placed implements kind: the message is complete if it is whole.
 func (k unreliableVI) placed(ep *endpoint, h *datasheet.Header) {
-	u := ep.unrel
+	u := unrel(ep)
 	in := &u.in
 	in.take(h, k.rx.status)
 	if in.written {
@@ -155,12 +164,12 @@ func (k unreliableVI) placed(ep *endpoint, h *datasheet.Header) {
 	} else {
 		k.count(datasheet.CounterMessagesReceived, 1)
 	}
-	ep.kind.complete(ep, &ep.recv, &in.layout, length, in.immediate, in.status|in.flags)
+	k.complete(ep, &ep.recv, &in.layout, length, in.immediate, in.status|in.flags)
 }
 
 // flush implements kind.
 func (k unreliableVI) flush(ep *endpoint, first datasheet.Status) {
-	if u := ep.unrel; u != nil && u.out.begun {
+	if u := unrel(ep); u != nil && u.out.begun {
 		k.failed(ep, &u.out, false, first)
 	}
 }

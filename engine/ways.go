@@ -44,6 +44,9 @@ func (f *flight) push(m flying) {
 // clear forgets the messages under way.
 func (f *flight) clear() { f.messages, f.first = f.messages[:0], 0 }
 
+// clear forgets the wires.
+func (w *ways) clear() { *w = ways{} }
+
 // use has one more connection use a wire, whose number is seen.
 func (w *ways) use(wire Lossless, seen uint32) *way {
 	for _, u := range w.all {

@@ -11,14 +11,8 @@ type window struct {
 	resent uint64 // sent again, so of no use to measure the round trip
 	frames [windowFrames]cut
 
-	// Bit i of have stands for PSN expect+1+i.
-	have   uint64
 	passed place               // of frame expect-1
 	places [windowFrames]place // of those that have arrived out of order, by PSN
-	twice  uint32              // data frames that have come once more
-	came   uint32              // data frames that have come, whatever became of them
-
-	ackAfter time.Duration // until when an acknowledgement that is due may wait for more frames
 
 	recovery
 	pathCheck
@@ -62,4 +56,12 @@ type recovery struct {
 	widened       uint8         // by how many steps the reordering window is wider
 	widenedFor    uint8         // so many recoveries to come
 	round         uint32        // evidence counts from when this PSN is the oldest
+}
+
+// cut is a frame of a message that has been sent.
+type cut struct {
+	m      *sending
+	offset uint32
+	sentAt time.Duration
+	number uint64 // of the transmission
 }
