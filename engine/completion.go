@@ -239,3 +239,33 @@ func (c *completions) armCQ(id, word uint32) bool {
 	}
 	return true
 }
+
+// resize has a completion queue go on in another ring, from its first slot on. The host
+// still takes what is in the old one.
+func (c *completions) resize(b *datasheet.ResizeCQBody) (reply datasheet.ResizeCQReply, why refusal) {
+	cq := c.queue(b.CQ)
+	switch {
+	case cq == nil:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldResizedCQ}
+	case cq.dead:
+		return reply, refusal{datasheet.ResultInvalidState, fieldResizedCQ}
+	case b.IOVA == 0 || b.IOVA%datasheet.CompletionSize != 0:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldCQIOVA}
+	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldCQIndex}
+	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > c.memory.limits.CQLog2:
+		return reply, refusal{datasheet.ResultInvalidParameter, fieldResizedLog2}
+	}
+	other := *cq
+	other.iova, other.indexIOVA, other.log2 = b.IOVA, b.IndexIOVA, b.Log2
+	if !c.memory.reachable(other.iova, other.bytes()) || !c.mapCQ(&other) {
+		return reply, refusal{datasheet.ResultDMAFault, fieldCQIOVA}
+	}
+	reply.Written = cq.producer
+	other.producer, other.consumer, other.armed = 0, 0, false
+	if cq.armed {
+		c.raise(cq.vector)
+	}
+	*cq = other
+	return reply, refusal{}
+}

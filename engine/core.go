@@ -21,8 +21,49 @@ type core struct {
 	tx       transmitter
 	rx       receiver
 	conns    connections
+	setups   setups
 	handed   bool // a message to the host in this round
 	carried  uint // operations since the last round that took no frame
+}
+
+// assemble puts the parts together, as c says, whose zero values it replaces. It gives rang what
+// was stored to doorbells, and demultiplex sound frames. Errors wrap ErrConfig.
+func (p *core) assemble(c *Config, rang func(page uint32, b bell, value uint32), demultiplex func(h *datasheet.Header, payload []byte) verdict) error {
+	c.setDefaults()
+	if err := c.validate(); err != nil {
+		return err
+	}
+	p.limits, p.timing, p.link = c.Limits, c.Timing, newLink(c.Port, c.MAC, c.Pipeline)
+	p.reports = reports{host: c.Host, todo: &p.events}
+	p.clock = clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}
+	p.program.clock = &p.clock
+	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, rang)
+	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits, direct: newDirect(&p.link)}
+	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
+	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline, timed: p.timed}
+	p.tx = transmitter{core: p, pace: pace{bus: c.Pipeline.bus()}}
+	p.rx = receiver{core: p, demultiplex: demultiplex, conns: &p.conns, placement: placement{bus: c.Pipeline.bus()}}
+	p.conns = connections{core: p, tx: &p.tx}
+	p.setups = setups{core: p, random: c.Rand, tx: &p.tx, conns: &p.conns}
+	p.requests = requests{clock: &p.clock, reports: &p.reports}
+	return p.dma.clear()
+}
+
+// clear puts everything but the configuration into the power-on state.
+func (p *core) clear() {
+	p.counters.clear()
+	p.regions.clear()
+	p.cqs.clear()
+	p.clock.clear()
+	p.vectors, p.setups.underWay = 0, nil
+	p.tx.clear()
+	p.rx.clear()
+	p.program.clear()
+	_ = p.dma.clear() // its policies were good when the engine was made
+	p.endpoints.clear(p.limits.Endpoints)
+	p.bells.clear()
+	p.requests.clear()
+	p.conns.departed, p.conns.departedAt = [rememberedEnds]ended{}, 0
 }
 
 // subject finds the endpoint that a command is about. What was posted to it before

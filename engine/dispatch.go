@@ -7,27 +7,27 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 func (e *Engine) demultiplex(h *datasheet.Header, payload []byte) verdict {
 	switch h.Type {
 	case datasheet.FrameConnectRequest:
-		return e.setups.onRequest(h, payload)
+		return e.core.setups.onRequest(h, payload)
 	case datasheet.FrameConnectAccept:
-		return e.setups.onAccept(h, payload)
+		return e.core.setups.onAccept(h, payload)
 	case datasheet.FrameConnectReject:
-		return e.setups.onReject(h)
+		return e.core.setups.onReject(h)
 	case datasheet.FrameDisconnect:
 		return e.onDisconnect(h)
 	}
-	ep := e.endpoint(h.DestinationEndpoint)
+	ep := e.core.endpoint(h.DestinationEndpoint)
 	if ep == nil || !ep.from(h) {
 		switch h.Type {
 		case datasheet.FrameData, datasheet.FrameWrite, datasheet.FrameReadRequest, datasheet.FrameReadResponse,
 			datasheet.FrameCells:
-			e.rx.unanswered = !e.conns.answerUnknown(ep, h)
+			e.core.rx.unanswered = !e.core.conns.answerUnknown(ep, h)
 		case datasheet.FrameProbe:
-			e.conns.answerUnknown(ep, h)
+			e.core.conns.answerUnknown(ep, h)
 		}
 		return refused
 	}
 	if ep.state == datasheet.StateConnectPending && ep.setup != nil && ep.setup.accepting {
-		e.setups.confirmed(ep)
+		e.core.setups.confirmed(ep)
 	}
 	if ep.state != datasheet.StateConnected {
 		return refused
@@ -41,9 +41,9 @@ func (e *Engine) onDisconnect(h *datasheet.Header) verdict {
 		if h.Flags&datasheet.FrameEcho != 0 {
 			return e.vis.onShortEcho(h)
 		}
-		return e.setups.onWithdrawal(h)
+		return e.core.setups.onWithdrawal(h)
 	}
-	ep := e.endpoint(h.DestinationEndpoint)
+	ep := e.core.endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
 		return refused
 	}
@@ -55,7 +55,7 @@ func (e *Engine) onDisconnect(h *datasheet.Header) verdict {
 		return refused
 	}
 	if ep.state == datasheet.StateConnectPending {
-		e.setups.end(ep, datasheet.ResultWithdrawn) // the client knows nothing of it
+		e.core.setups.end(ep, datasheet.ResultWithdrawn) // the client knows nothing of it
 		return taken
 	}
 	reason := datasheet.Result(h.Immediate)
@@ -73,6 +73,6 @@ func (e *Engine) onDisconnect(h *datasheet.Header) verdict {
 	case reason == datasheet.ResultSuccess, reason == datasheet.ResultAborted, reason == datasheet.ResultRDMAProtection:
 		first = datasheet.StatusFlushed
 	}
-	e.conns.fail(ep, first, reason, false)
+	e.core.conns.fail(ep, first, reason, false)
 	return taken
 }

@@ -14,8 +14,8 @@ func TestKinds(t *testing.T) {
 	newRings(e.vis)
 	e.cells = newCells(e.vis, Cells{})
 	for _, sram := range [][]byte{nil, make([]byte, datasheet.PageSize)} {
-		e.regions.sram.bytes = sram
-		for id := range datasheet.Kind(len(e.kinds) + 1) {
+		e.core.regions.sram.bytes = sram
+		for id := range datasheet.Kind(len(e.core.kinds) + 1) {
 			want := refusal{datasheet.ResultInvalidParameter, fieldKind}
 			switch id {
 			case datasheet.KindRing, datasheet.KindChannel:
@@ -35,10 +35,10 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	for _, id := range []datasheet.Kind{datasheet.KindVI, datasheet.KindRing} {
-		if _, ok := e.kinds[id].deliver(datasheet.Unreliable).(unreliableVI); !ok {
+		if _, ok := e.core.kinds[id].deliver(datasheet.Unreliable).(unreliableVI); !ok {
 			t.Errorf("%v: what is not acknowledged is delivered otherwise", id)
 		}
-		if _, ok := e.kinds[id].deliver(datasheet.ReliableDelivery).(reliableVI); !ok {
+		if _, ok := e.core.kinds[id].deliver(datasheet.ReliableDelivery).(reliableVI); !ok {
 			t.Errorf("%v: what is acknowledged is delivered otherwise", id)
 		}
 	}

@@ -29,9 +29,9 @@ type DMAState struct {
 func (e *Engine) DMA() DMAState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := DMAState{Pulses: e.dma.pulses, Timeouts: e.dma.timeouts, Refused: e.dma.refused, Log: e.dma.log.on,
-		LogProducer: e.dma.log.producer, LogConsumer: e.dma.log.consumer, LogLost: e.dma.log.lost}
-	for d, m := range e.dma.movers {
+	s := DMAState{Pulses: e.core.dma.pulses, Timeouts: e.core.dma.timeouts, Refused: e.core.dma.refused, Log: e.core.dma.log.on,
+		LogProducer: e.core.dma.log.producer, LogConsumer: e.core.dma.log.consumer, LogLost: e.core.dma.log.lost}
+	for d, m := range e.core.dma.movers {
 		s.Movers[d] = m.State()
 	}
 	return s
@@ -43,8 +43,8 @@ func (e *Engine) SetPulses(d Direction, on bool) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.setPulses(d, on)
-	e.welcome()
+	e.core.dma.setPulses(d, on)
+	e.core.welcome()
 }
 
 // SetPulseDeadline bounds the time for which a frame waits for the host.
@@ -52,7 +52,7 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.deadline = t
+	e.core.dma.deadline = t
 }
 
 // SetProgressArea has the progress counters of directions in which the host
@@ -61,7 +61,7 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 func (e *Engine) SetProgressArea(iova uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.area = iova
+	e.core.dma.area = iova
 }
 
 // Pulse lets n bytes more of the frame that is in progress in direction d move;
@@ -71,8 +71,8 @@ func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.dma.movers[d].Pulse(frame, int(n)) {
-		e.dma.refused++
+	if !e.core.dma.movers[d].Pulse(frame, int(n)) {
+		e.core.dma.refused++
 		return false
 	}
 	return true
@@ -82,7 +82,7 @@ func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
 func (e *Engine) Policy(d Direction) pipeline.Policy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.dma.policies[d]
+	return e.core.dma.policies[d]
 }
 
 // SetPolicy has p decide in direction d from the next frame on, until Reset;
@@ -94,9 +94,9 @@ func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
 	if _, err := pipeline.NewDevice(p, 1); err != nil {
 		return err
 	}
-	e.dma.policies[d], e.dma.chosen = p, true
-	e.welcome()
-	e.dma.choosePolicy(d)
+	e.core.dma.policies[d], e.core.dma.chosen = p, true
+	e.core.welcome()
+	e.core.dma.choosePolicy(d)
 	return nil
 }
 
@@ -110,13 +110,13 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := &e.dma.log
+	g := &e.core.dma.log
 	*g = transferLog{on: true, iova: iova, log2: log2, sides: g.sides}
-	for d, m := range e.dma.movers {
+	for d, m := range e.core.dma.movers {
 		g.sides[d].first = m.Started()
 		m.SetLog(&g.sides[d])
 	}
-	e.welcome()
+	e.core.welcome()
 	return true
 }
 
@@ -124,8 +124,8 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 func (e *Engine) StopLog() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.stopLog()
-	e.welcome()
+	e.core.dma.stopLog()
+	e.core.welcome()
 }
 
 // TakeLog tells how many records of the log the host has taken, free-running. It
@@ -134,7 +134,7 @@ func (e *Engine) StopLog() {
 func (e *Engine) TakeLog(taken uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := &e.dma.log
+	g := &e.core.dma.log
 	if !g.on || taken-g.consumer > g.producer-g.consumer {
 		return false
 	}

@@ -9,16 +9,16 @@ import (
 // checkEndpoint names what is wrong with a new endpoint that has queues.
 func (e *Engine) checkEndpoint(k *kind, b *datasheet.CreateEndpointBody) refusal {
 	badCQ := func(cq uint32) bool {
-		q := e.cqs.queue(cq)
+		q := e.core.cqs.queue(cq)
 		return cq != datasheet.NoCQ && (q == nil || q.dead)
 	}
-	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.limits.QueueLog2 }
+	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.core.limits.QueueLog2 }
 	switch {
 	case b.Reliability != datasheet.Unreliable && b.Reliability != datasheet.ReliableDelivery && b.Reliability != datasheet.ReliableReception:
 		return refusal{datasheet.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer == 0 || b.MaxTransfer > e.limits.Transfer:
+	case b.MaxTransfer == 0 || b.MaxTransfer > e.core.limits.Transfer:
 		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
-	case e.regions.ptag(b.Ptag) == nil:
+	case e.core.regions.ptag(b.Ptag) == nil:
 		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
 	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.rights:
 		return refusal{datasheet.ResultInvalidParameter, fieldRights}
@@ -36,9 +36,9 @@ func (e *Engine) checkEndpoint(k *kind, b *datasheet.CreateEndpointBody) refusal
 		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
 	case badCQ(b.RecvCQ):
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
-	case !e.limits.hasVector(b.SendVector):
+	case !e.core.limits.hasVector(b.SendVector):
 		return refusal{datasheet.ResultInvalidParameter, fieldSendVector}
-	case !e.limits.hasVector(b.RecvVector):
+	case !e.core.limits.hasVector(b.RecvVector):
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvVector}
 	case b.Options&datasheet.EndpointShares != 0:
 		return e.checkSource(b)
@@ -55,7 +55,7 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 	if k.number != nil {
 		n, ok = k.number(b)
 	} else {
-		n = e.free(e.limits.Endpoints)
+		n = e.core.free(e.core.limits.Endpoints)
 		ok = n != 0
 	}
 	if !ok {
@@ -64,8 +64,8 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 	ep := &endpoint{id: n, kind: k, connects: k.connects, delivery: k.deliver(b.Reliability), kindID: b.Kind, options: b.Options,
 		reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer}
 	if k.queues {
-		ep.send = workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)}
-		ep.recv = workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true}
+		ep.send = workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.core.cqs.queue(b.SendCQ)}
+		ep.recv = workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.core.cqs.queue(b.RecvCQ), receive: true}
 	}
 	if k.create != nil {
 		if reply, why = k.create(ep, b); why != (refusal{}) {
@@ -73,8 +73,8 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 		}
 	}
 	e.countUser(ep, 1)
-	e.enter(ep)
-	e.bells.open(n, ep.bells, true)
+	e.core.enter(ep)
+	e.core.bells.open(n, ep.bells, true)
 	reply.Endpoint = n
 	return reply, refusal{}
 }
@@ -82,12 +82,12 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 // kindOf finds the kind of a new endpoint, of which nothing is wrong.
 func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *kind, why refusal) {
 	switch {
-	case int(b.Kind) >= len(e.kinds) || e.kinds[b.Kind] == nil:
+	case int(b.Kind) >= len(e.core.kinds) || e.core.kinds[b.Kind] == nil:
 		return nil, refusal{datasheet.ResultInvalidParameter, fieldKind}
-	case e.kinds[b.Kind].sram && e.regions.sram.bytes == nil:
+	case e.core.kinds[b.Kind].sram && e.core.regions.sram.bytes == nil:
 		return nil, refusal{datasheet.ResultNotSupported, fieldKind}
 	}
-	k = e.kinds[b.Kind]
+	k = e.core.kinds[b.Kind]
 	if why = k.check(b); why == (refusal{}) && k.queues {
 		why = e.checkEndpoint(k, b)
 	}
@@ -105,13 +105,13 @@ func (e *Engine) countUser(ep *endpoint, n int) {
 	if ep.recv.source != nil {
 		ep.recv.source.sharers += n
 	}
-	e.regions.ptag(ep.ptag).users += n
+	e.core.regions.ptag(ep.ptag).users += n
 }
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
 // nothing queued can go.
 func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) refusal {
-	ep := e.subject(b.Endpoint)
+	ep := e.core.subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
@@ -124,15 +124,15 @@ func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) refusal {
 		ep.kind.destroy(ep)
 	}
 	e.countUser(ep, -1)
-	e.conns.depart(ep)
-	e.all[ep.id] = nil
-	e.living = slices.DeleteFunc(e.living, func(other *endpoint) bool { return other == ep })
-	e.bells.close(ep.id)
+	e.core.conns.depart(ep)
+	e.core.all[ep.id] = nil
+	e.core.living = slices.DeleteFunc(e.core.living, func(other *endpoint) bool { return other == ep })
+	e.core.bells.close(ep.id)
 	return refusal{}
 }
 
 func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why refusal) {
-	ep := e.subject(b.Endpoint)
+	ep := e.core.subject(b.Endpoint)
 	if ep == nil {
 		return reply, refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
 	}
@@ -145,17 +145,17 @@ func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.Endpo
 
 // deregisterMemory takes back what has been lent of the region, too.
 func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) refusal {
-	if _, why := e.regions.hosts(b.Handle); why != (refusal{}) {
+	if _, why := e.core.regions.hosts(b.Handle); why != (refusal{}) {
 		return why
 	}
-	e.regions.deregister(b.Handle)
+	e.core.regions.deregister(b.Handle)
 	e.vis.revoke(b.Handle)
 	return refusal{}
 }
 
 // setPayload writes an entry of an endpoint's payload table.
 func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
-	ep := e.subject(b.Endpoint)
+	ep := e.core.subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return refusal{datasheet.ResultInvalidParameter, fieldTableEndpoint}
@@ -167,7 +167,7 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
 		return refusal{datasheet.ResultInvalidParameter, fieldTableTag}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
+		if r, _ := e.core.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
 			return refusal{datasheet.ResultInvalidParameter, fieldTableHandle}
 		}
 		if ep.payloads == nil && ep.kind.setPayload == nil {
@@ -186,10 +186,10 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
 
 // checkSource names what is wrong with the receive queue that a new VI is to share.
 func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) refusal {
-	if b.RecvIOVA >= uint64(len(e.all)) || e.all[b.RecvIOVA] == nil {
+	if b.RecvIOVA >= uint64(len(e.core.all)) || e.core.all[b.RecvIOVA] == nil {
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
 	}
-	from := e.all[b.RecvIOVA]
+	from := e.core.all[b.RecvIOVA]
 	switch {
 	case !from.recv.named || from.recv.source != nil: // it is no receive queue
 		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}

@@ -10,39 +10,39 @@ import (
 // writes are the filter hooks whose programs may change frames. With an empty set
 // there is built-in behaviour only. Call it in Exclusive.
 func (e *Engine) SetProcessor(p Processor, at, writes HookSet) {
-	e.program.resume()
-	e.processor, e.hooks, e.writes = p, e.hooks&watching|at&^watching, at&writes
+	e.core.program.resume()
+	e.core.processor, e.core.hooks, e.core.writes = p, e.core.hooks&watching|at&^watching, at&writes
 	for d, h := range [directions]Hook{HookFilterTransmit, HookFilterReceive} {
-		if e.writes.Has(h) && e.copies[d] == nil {
+		if e.core.writes.Has(h) && e.core.copies[d] == nil {
 			// The peer's frames may be larger than ours.
-			e.copies[d] = aligned(datasheet.MaxMTU)
+			e.core.copies[d] = aligned(datasheet.MaxMTU)
 		}
 	}
 	for d := range directions {
-		e.dma.choosePolicy(d)
+		e.core.dma.choosePolicy(d)
 	}
-	e.welcome()
+	e.core.welcome()
 }
 
 // Suspend has what the present hooks would be asked about wait: on the wire, and in
 // the host's queues, so that no frame is lost or overtaken. It ends with
 // SetProcessor, or after limit with built-in behaviour. Call it in Exclusive.
 func (e *Engine) Suspend(limit time.Duration) {
-	e.look()
-	if e.waiting == 0 {
-		e.frozen = e.present()
+	e.core.look()
+	if e.core.waiting == 0 {
+		e.core.frozen = e.core.present()
 	}
-	e.waiting, e.until = e.hooks&^watching, e.now+limit
-	e.events |= suspended
+	e.core.waiting, e.core.until = e.core.hooks&^watching, e.core.now+limit
+	e.core.events |= suspended
 }
 
 // checkSuspension ends a suspension that lasts for too long.
 func (e *Engine) checkSuspension() {
-	if e.waiting == 0 {
-		e.events &^= suspended
+	if e.core.waiting == 0 {
+		e.core.events &^= suspended
 		return
 	}
-	if e.look(); e.now >= e.until {
+	if e.core.look(); e.core.now >= e.core.until {
 		e.SetProcessor(nil, 0, 0)
 	}
 }

@@ -516,3 +516,33 @@ type control struct {
 	bits      datasheet.Control
 	immediate uint32
 }
+
+// modify gives a region another tag and other rights: those of a registration of the
+// same memory, which takes its place under the old handle.
+func (m *regions) modify(b *datasheet.ModifyMemoryBody) refusal {
+	at, why := m.hosts(b.Handle)
+	if why != (refusal{}) {
+		return why
+	}
+	i, old := b.Handle&regionIndexMask, *at
+	if (b.Access^old.access)&eagerBits != 0 {
+		return refusal{datasheet.ResultNotSupported, fieldRegionAccess}
+	}
+	reply, why := m.register(&datasheet.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access &^ eagerBits})
+	if why != (refusal{}) {
+		return why
+	}
+	j := reply.Handle & regionIndexMask
+	m.withdraw(reply.Handle)
+	m.withdraw(old.handle)
+	r := m.table[j]
+	r.handle, r.last = old.handle, old.last
+	r.access, r.eager, r.shown = b.Access, old.eager, nil
+	m.table[i] = r
+	m.publish(&m.table[i])
+	m.table[j] = region{last: reply.Handle}
+	m.free = append(m.free, j)
+	m.ptag(old.ptag).users--
+	m.stamp++
+	return refusal{}
+}

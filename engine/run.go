@@ -88,8 +88,8 @@ func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.vis.askFlight()
-	e.nextLook = 0
-	return len(e.bells.mapped) > 0
+	e.core.nextLook = 0
+	return len(e.core.bells.mapped) > 0
 }
 
 // shortly sleeps for a short time, after n sleeps that nothing ended. It is a call of
@@ -113,8 +113,8 @@ func (e *Engine) sleepTime() time.Duration {
 		return tickEvery
 	}
 	// Who is away for longer does not count time against a peer, see look.
-	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
-	for _, ep := range e.living {
+	d := min(longestSleep, e.core.timing.Dead/(2*deadLooks))
+	for _, ep := range e.core.living {
 		l := ep.alive
 		if l == nil {
 			continue
@@ -122,25 +122,25 @@ func (e *Engine) sleepTime() time.Duration {
 		if l.pending != 0 {
 			return idleEvery
 		}
-		d = min(d, l.heard+e.timing.Probe-e.now)
+		d = min(d, l.heard+e.core.timing.Probe-e.core.now)
 	}
 	return max(d, idleEvery)
 }
 
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
-	return e.events != 0 || e.rx.held || len(e.setups.underWay) > 0
+	return e.core.events != 0 || e.core.rx.held || len(e.core.setups.underWay) > 0
 }
 
 // Moving reports whether transfers go on, whose ends nobody is told of: who runs the engine
 // steps it again at once. Its answer is false if transfers take no time.
 func (e *Engine) Moving() bool {
-	if !e.timed {
+	if !e.core.timed {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.tx.coming || e.tx.held && e.tx.gathered < e.tx.length && !e.tx.bus.Instant() || e.rx.placing && e.rx.moves > 0
+	return e.core.tx.coming || e.core.tx.held && e.core.tx.gathered < e.core.tx.length && !e.core.tx.bus.Instant() || e.core.rx.placing && e.core.rx.moves > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

@@ -11,13 +11,13 @@ package engine
 func (e *Engine) Watch(show func(sent bool, frame []byte)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.show != nil && show != nil {
+	if e.core.show != nil && show != nil {
 		return false
 	}
-	e.show = show
-	if e.hooks &^= watching; show != nil {
-		e.hooks |= watching
+	e.core.show = show
+	if e.core.hooks &^= watching; show != nil {
+		e.core.hooks |= watching
 	}
-	e.welcome()
+	e.core.welcome()
 	return true
 }

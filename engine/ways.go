@@ -45,7 +45,7 @@ func (f *flight) push(m flying) {
 func (f *flight) clear() { f.messages, f.first = f.messages[:0], 0 }
 
 // clear forgets the wires.
-func (w *ways) clear() { *w = ways{} }
+func (k *transport) clear() { *k.wires = ways{} }
 
 // use has one more connection use a wire, whose number is seen.
 func (w *ways) use(wire Lossless, seen uint32) *way {
