@@ -1,78 +1,81 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // demultiplex gives a sound frame to whom it is for. Of data frames it looks at
 // the header only.
-func (e *Engine) demultiplex(h *datasheet.Header, payload []byte) verdict {
+func (e *Engine) demultiplex(h *datasheet.Header, payload []byte) core.Verdict {
 	switch h.Type {
 	case datasheet.FrameConnectRequest:
-		return e.core.setups.onRequest(h, payload)
+		return e.core.Setups.OnRequest(h, payload)
 	case datasheet.FrameConnectAccept:
-		return e.core.setups.onAccept(h, payload)
+		return e.core.Setups.OnAccept(h, payload)
 	case datasheet.FrameConnectReject:
-		return e.core.setups.onReject(h)
+		return e.core.Setups.OnReject(h)
 	case datasheet.FrameDisconnect:
 		return e.onDisconnect(h)
 	}
-	ep := e.core.endpoint(h.DestinationEndpoint)
-	if ep == nil || !ep.from(h) {
+	ep := e.core.Endpoint(h.DestinationEndpoint)
+	if ep == nil || !ep.From(h) {
 		switch h.Type {
 		case datasheet.FrameData, datasheet.FrameWrite, datasheet.FrameReadRequest, datasheet.FrameReadResponse,
 			datasheet.FrameCells:
-			e.core.rx.unanswered = !e.core.conns.answerUnknown(ep, h)
+			e.core.Rx.Unanswered = !e.core.Conns.AnswerUnknown(ep, h)
 		case datasheet.FrameProbe:
-			e.core.conns.answerUnknown(ep, h)
+			e.core.Conns.AnswerUnknown(ep, h)
 		}
-		return refused
+		return core.Refused
 	}
-	if ep.state == datasheet.StateConnectPending && ep.setup != nil && ep.setup.accepting {
-		e.core.setups.confirmed(ep)
+	if ep.State == datasheet.StateConnectPending && ep.Setup != nil && ep.Setup.Accepting {
+		e.core.Setups.Confirmed(ep)
 	}
-	if ep.state != datasheet.StateConnected {
-		return refused
+	if ep.State != datasheet.StateConnected {
+		return core.Refused
 	}
-	return ep.delivery.take(ep, h, payload)
+	return ep.Delivery.Take(ep, h, payload)
 }
 
 // onDisconnect handles the news that a connection has ended at the other side.
-func (e *Engine) onDisconnect(h *datasheet.Header) verdict {
+func (e *Engine) onDisconnect(h *datasheet.Header) core.Verdict {
 	if h.DestinationEndpoint == 0 {
 		if h.Flags&datasheet.FrameEcho != 0 {
-			return e.vis.onShortEcho(h)
+			return e.vis.OnShortEcho(h)
 		}
-		return e.core.setups.onWithdrawal(h)
+		return e.core.Setups.OnWithdrawal(h)
 	}
-	ep := e.core.endpoint(h.DestinationEndpoint)
-	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.remote.endpoint || h.Source != ep.remote.mac {
-		return refused
+	ep := e.core.Endpoint(h.DestinationEndpoint)
+	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.Remote.Endpoint || h.Source != ep.Remote.MAC {
+		return core.Refused
 	}
-	want := ep.remote.ourKey
+	want := ep.Remote.OurKey
 	if h.Flags&datasheet.FrameEcho != 0 {
-		want = ep.remote.theirKey
+		want = ep.Remote.TheirKey
 	}
 	if h.Key != want {
-		return refused
+		return core.Refused
 	}
-	if ep.state == datasheet.StateConnectPending {
-		e.core.setups.end(ep, datasheet.ResultWithdrawn) // the client knows nothing of it
-		return taken
+	if ep.State == datasheet.StateConnectPending {
+		e.core.Setups.End(ep, datasheet.ResultWithdrawn) // the client knows nothing of it
+		return core.Taken
 	}
 	reason := datasheet.Result(h.Immediate)
 	if h.Flags&datasheet.FrameEcho != 0 {
 		reason = datasheet.ResultConnectionLost // its sender knows nothing of the connection
-	} else if ok := false; ep.flow != nil {
-		if reason, ok = e.vis.lastWords(ep, h, reason); !ok {
-			return refused
+	} else if ok := false; ep.Flow != nil {
+		if reason, ok = e.vis.LastWords(ep, h, reason); !ok {
+			return core.Refused
 		}
 	}
 	first := datasheet.StatusTransportError
 	switch {
-	case reason == datasheet.ResultRemoteDescriptor && ep.flow != nil:
+	case reason == datasheet.ResultRemoteDescriptor && ep.Flow != nil:
 		first = datasheet.StatusRemoteDescriptor
 	case reason == datasheet.ResultSuccess, reason == datasheet.ResultAborted, reason == datasheet.ResultRDMAProtection:
 		first = datasheet.StatusFlushed
 	}
-	e.core.conns.fail(ep, first, reason, false)
-	return taken
+	e.core.Conns.Fail(ep, first, reason, false)
+	return core.Taken
 }

@@ -1,9 +1,14 @@
 package engine
 
 import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/channel"
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/ring"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
-	"sync/atomic"
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
@@ -14,47 +19,47 @@ type Engine struct {
 	sleep sleeper
 
 	// What follows is protected by mu.
-	core  core
-	vis   *transport
-	cells *cellMover
+	core  core.Core
+	vis   *vi.Transport
+	cells *channel.Mover
 }
 
 // New makes an engine. Errors wrap ErrConfig.
-func New(c Config) (*Engine, error) {
+func New(c core.Config) (*Engine, error) {
 	e := &Engine{sleep: sleeper{wake: make(chan struct{}, 1)}}
-	if err := e.core.assemble(&c, e.rang, e.demultiplex); err != nil {
+	if err := e.core.Assemble(&c, e.rang, e.demultiplex); err != nil {
 		return nil, err
 	}
-	e.vis = newTransport(&e.core)
-	newRings(e.vis)
-	e.cells = newCells(e.vis, c.Cells)
+	e.vis = vi.New(&e.core)
+	ring.Register(e.vis)
+	e.cells = channel.New(e.vis, c.Cells)
 	e.clear()
 	return e, nil
 }
 
 // clear puts everything but the configuration into the power-on state.
 func (e *Engine) clear() {
-	e.core.clear()
-	e.vis.clear()
-	e.cells.clear()
-	e.core.welcome()
+	e.core.Clear()
+	e.vis.Clear()
+	e.cells.Clear()
+	e.core.Welcome()
 }
 
 // Limits returns the engine's limits.
-func (e *Engine) Limits() Limits { return e.core.limits }
+func (e *Engine) Limits() core.Limits { return e.core.Limits }
 
 // MAC returns the engine's station address.
-func (e *Engine) MAC() datasheet.MAC { return e.core.mac }
+func (e *Engine) MAC() datasheet.MAC { return e.core.MAC }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
 	f := datasheet.FeatureReliableDelivery | datasheet.FeatureReliableReception |
 		datasheet.FeatureFrame | datasheet.FeaturePayloadTable | datasheet.FeatureInline |
 		datasheet.FeatureRDMAWrite | datasheet.FeatureRDMARead | datasheet.FeatureReceiveQueue
-	if e.core.regions.sram.bytes != nil {
+	if e.core.Regions.SRAM.Bytes != nil {
 		f |= datasheet.FeatureRing | datasheet.FeatureEager | datasheet.FeatureChannel
 	}
-	if e.core.bells.bar != nil {
+	if e.core.Bells.Bar != nil {
 		f |= datasheet.FeatureDoorbellMarks
 	}
 	return f
@@ -66,7 +71,7 @@ func (e *Engine) Exclusive(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
-	e.core.regions.renew()
+	e.core.Regions.Renew()
 }
 
 // Reset puts the engine into its power-on state. Peers are not told that their
@@ -74,7 +79,7 @@ func (e *Engine) Exclusive(f func()) {
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.revoke(0)
+	e.core.Revoke(0)
 	e.clear()
 }
 
@@ -85,14 +90,14 @@ func (e *Engine) Counter(c datasheet.Counter) uint64 {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.own[c] + e.core.others[c].Load()
+	return e.core.Own[c] + e.core.Others[c].Load()
 }
 
 // AddCounter counts something that happened outside the engine. It may be
 // called from any goroutine.
 func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 	if c >= 0 && c < datasheet.CounterCount {
-		e.core.others[c].Add(n)
+		e.core.Others[c].Add(n)
 	}
 }
 
@@ -100,26 +105,26 @@ func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 // offset from is not the engine's. Call it before the first endpoint or region exists, or
 // within Exclusive right after Reset. Without it the engine has no device memory.
 func (e *Engine) MapSRAM(memory []byte, from uint32) {
-	e.core.regions.sram.bytes, e.core.regions.sram.from = memory, uint64(from)
-	e.core.regions.sram.clear()
+	e.core.Regions.SRAM.Bytes, e.core.Regions.SRAM.From = memory, uint64(from)
+	e.core.Regions.SRAM.Clear()
 }
 
 // FreeSRAM is how many bytes of device memory are not in use. It waits for a step to end.
 func (e *Engine) FreeSRAM() uint32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return uint32(e.core.regions.sram.free())
+	return uint32(e.core.Regions.SRAM.Free())
 }
 
 // CellLevels returns the levels of now. It waits for a step to end.
 func (e *Engine) CellLevels() CellLevels {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l := e.cells.levels
-	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.cells.received.n, e.cells.received.highest, e.cells.received.config.FIFO
-	l.Stopped = e.cells.holding
-	for _, link := range e.cells.links {
-		if link.stopped {
+	l := e.cells.Levels
+	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.cells.Received.N, e.cells.Received.Highest, e.cells.Received.Config.FIFO
+	l.Stopped = e.cells.Holding
+	for _, link := range e.cells.Links {
+		if link.Stopped {
 			l.StoppedBy++
 		}
 	}

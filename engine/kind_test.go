@@ -3,6 +3,10 @@ package engine
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/engine/internal/channel"
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/ring"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -10,21 +14,21 @@ import (
 // are refused without.
 func TestKinds(t *testing.T) {
 	e := &Engine{}
-	e.vis = newTransport(&e.core)
-	newRings(e.vis)
-	e.cells = newCells(e.vis, Cells{})
+	e.vis = vi.New(&e.core)
+	ring.Register(e.vis)
+	e.cells = channel.New(e.vis, core.Cells{})
 	for _, sram := range [][]byte{nil, make([]byte, datasheet.PageSize)} {
-		e.core.regions.sram.bytes = sram
-		for id := range datasheet.Kind(len(e.core.kinds) + 1) {
-			want := refusal{datasheet.ResultInvalidParameter, fieldKind}
+		e.core.Regions.SRAM.Bytes = sram
+		for id := range datasheet.Kind(len(e.core.Kinds) + 1) {
+			want := core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldKind}
 			switch id {
 			case datasheet.KindRing, datasheet.KindChannel:
-				want = refusal{datasheet.ResultNotSupported, fieldKind}
+				want = core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
 				if sram != nil { // its own check is asked
-					want = refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
+					want = core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
 				}
 				if sram != nil && id == datasheet.KindChannel {
-					want = refusal{datasheet.ResultInvalidParameter, fieldSendLog2}
+					want = core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
 				}
 			case datasheet.KindVI, datasheet.KindFrame, datasheet.KindReceiveQueue:
 				continue
@@ -35,10 +39,10 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	for _, id := range []datasheet.Kind{datasheet.KindVI, datasheet.KindRing} {
-		if _, ok := e.core.kinds[id].deliver(datasheet.Unreliable).(unreliableVI); !ok {
+		if _, ok := e.core.Kinds[id].Deliver(datasheet.Unreliable).(vi.Unreliable); !ok {
 			t.Errorf("%v: what is not acknowledged is delivered otherwise", id)
 		}
-		if _, ok := e.core.kinds[id].deliver(datasheet.ReliableDelivery).(reliableVI); !ok {
+		if _, ok := e.core.Kinds[id].Deliver(datasheet.ReliableDelivery).(vi.Reliable); !ok {
 			t.Errorf("%v: what is acknowledged is delivered otherwise", id)
 		}
 	}

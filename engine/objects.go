@@ -3,92 +3,93 @@ package engine
 import (
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // checkEndpoint names what is wrong with a new endpoint that has queues.
-func (e *Engine) checkEndpoint(k *kind, b *datasheet.CreateEndpointBody) refusal {
+func (e *Engine) checkEndpoint(k *core.Kind, b *datasheet.CreateEndpointBody) core.Refusal {
 	badCQ := func(cq uint32) bool {
-		q := e.core.cqs.queue(cq)
-		return cq != datasheet.NoCQ && (q == nil || q.dead)
+		q := e.core.CQs.Queue(cq)
+		return cq != datasheet.NoCQ && (q == nil || q.Dead)
 	}
-	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.core.limits.QueueLog2 }
+	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.core.Limits.QueueLog2 }
 	switch {
 	case b.Reliability != datasheet.Unreliable && b.Reliability != datasheet.ReliableDelivery && b.Reliability != datasheet.ReliableReception:
-		return refusal{datasheet.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer == 0 || b.MaxTransfer > e.core.limits.Transfer:
-		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
-	case e.core.regions.ptag(b.Ptag) == nil:
-		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
-	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.rights:
-		return refusal{datasheet.ResultInvalidParameter, fieldRights}
+		return core.Refusal{Result: datasheet.ResultInvalidReliability, Field: core.FieldReliability}
+	case b.MaxTransfer == 0 || b.MaxTransfer > e.core.Limits.Transfer:
+		return core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
+	case e.core.Regions.Ptag(b.Ptag) == nil:
+		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
+	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.Rights:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRights}
 	case b.Rights&datasheet.AccessRDMARead != 0 && b.Reliability == datasheet.Unreliable:
-		return refusal{datasheet.ResultInvalidRDMARead, fieldRights}
+		return core.Refusal{Result: datasheet.ResultInvalidRDMARead, Field: core.FieldRights}
 	case badLog2(b.SendLog2):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendLog2}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
 	case badLog2(b.RecvLog2):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvLog2}
-	case k.tokens && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendIOVA}
-	case k.tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvLog2}
+	case k.Tokens && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendIOVA}
+	case k.Tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
 	case badCQ(b.SendCQ):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendCQ}
 	case badCQ(b.RecvCQ):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
-	case !e.core.limits.hasVector(b.SendVector):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendVector}
-	case !e.core.limits.hasVector(b.RecvVector):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvVector}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
+	case !e.core.Limits.HasVector(b.SendVector):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendVector}
+	case !e.core.Limits.HasVector(b.RecvVector):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvVector}
 	case b.Options&datasheet.EndpointShares != 0:
 		return e.checkSource(b)
 	}
-	return refusal{}
+	return core.Refusal{}
 }
 
-func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why refusal) {
+func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
 	k, why := e.kindOf(b)
-	if why != (refusal{}) {
+	if why != (core.Refusal{}) {
 		return reply, why
 	}
 	n, ok := uint32(0), false
-	if k.number != nil {
-		n, ok = k.number(b)
+	if k.Number != nil {
+		n, ok = k.Number(b)
 	} else {
-		n = e.core.free(e.core.limits.Endpoints)
+		n = e.core.Free(e.core.Limits.Endpoints)
 		ok = n != 0
 	}
 	if !ok {
-		return reply, refusal{datasheet.ResultResource, 0}
+		return reply, core.Refusal{Result: datasheet.ResultResource, Field: 0}
 	}
-	ep := &endpoint{id: n, kind: k, connects: k.connects, delivery: k.deliver(b.Reliability), kindID: b.Kind, options: b.Options,
-		reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer}
-	if k.queues {
-		ep.send = workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.core.cqs.queue(b.SendCQ)}
-		ep.recv = workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.core.cqs.queue(b.RecvCQ), receive: true}
+	ep := &core.Endpoint{ID: n, Kind: k, Connects: k.Connects, Delivery: k.Deliver(b.Reliability), KindID: b.Kind, Options: b.Options,
+		Reliability: b.Reliability, Rights: b.Rights, Ptag: b.Ptag, MaxTransfer: b.MaxTransfer}
+	if k.Queues {
+		ep.Send = core.WorkQueue{IOVA: b.SendIOVA, Mask: 1<<b.SendLog2 - 1, Vector: b.SendVector, CQ: e.core.CQs.Queue(b.SendCQ)}
+		ep.Recv = core.WorkQueue{IOVA: b.RecvIOVA, Mask: 1<<b.RecvLog2 - 1, Vector: b.RecvVector, CQ: e.core.CQs.Queue(b.RecvCQ), Receive: true}
 	}
-	if k.create != nil {
-		if reply, why = k.create(ep, b); why != (refusal{}) {
+	if k.Create != nil {
+		if reply, why = k.Create(ep, b); why != (core.Refusal{}) {
 			return reply, why
 		}
 	}
 	e.countUser(ep, 1)
-	e.core.enter(ep)
-	e.core.bells.open(n, ep.bells, true)
+	e.core.Enter(ep)
+	e.core.Bells.Open(n, ep.Bells, true)
 	reply.Endpoint = n
-	return reply, refusal{}
+	return reply, core.Refusal{}
 }
 
 // kindOf finds the kind of a new endpoint, of which nothing is wrong.
-func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *kind, why refusal) {
+func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *core.Kind, why core.Refusal) {
 	switch {
-	case int(b.Kind) >= len(e.core.kinds) || e.core.kinds[b.Kind] == nil:
-		return nil, refusal{datasheet.ResultInvalidParameter, fieldKind}
-	case e.core.kinds[b.Kind].sram && e.core.regions.sram.bytes == nil:
-		return nil, refusal{datasheet.ResultNotSupported, fieldKind}
+	case int(b.Kind) >= len(e.core.Kinds) || e.core.Kinds[b.Kind] == nil:
+		return nil, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldKind}
+	case e.core.Kinds[b.Kind].SRAM && e.core.Regions.SRAM.Bytes == nil:
+		return nil, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
 	}
-	k = e.core.kinds[b.Kind]
-	if why = k.check(b); why == (refusal{}) && k.queues {
+	k = e.core.Kinds[b.Kind]
+	if why = k.Check(b); why == (core.Refusal{}) && k.Queues {
 		why = e.checkEndpoint(k, b)
 	}
 	return k, why
@@ -96,107 +97,107 @@ func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *kind, why refusal) 
 
 // countUser counts ep among the users of its completion queues and its protection tag, or,
 // with -1, no longer.
-func (e *Engine) countUser(ep *endpoint, n int) {
-	for _, q := range []*workQueue{&ep.send, &ep.recv} {
-		if q.cq != nil {
-			q.cq.users += n
+func (e *Engine) countUser(ep *core.Endpoint, n int) {
+	for _, q := range []*core.WorkQueue{&ep.Send, &ep.Recv} {
+		if q.CQ != nil {
+			q.CQ.Users += n
 		}
 	}
-	if ep.recv.source != nil {
-		ep.recv.source.sharers += n
+	if ep.Recv.Source != nil {
+		ep.Recv.Source.Sharers += n
 	}
-	e.core.regions.ptag(ep.ptag).users += n
+	e.core.Regions.Ptag(ep.Ptag).Users += n
 }
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
 // nothing queued can go.
-func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) refusal {
-	ep := e.core.subject(b.Endpoint)
+func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) core.Refusal {
+	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
-	case ep.state == datasheet.StateConnected || ep.state == datasheet.StateConnectPending:
-		return refusal{datasheet.ResultInvalidState, fieldEndpoint}
-	case ep.sharers > 0, ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
-		return refusal{datasheet.ResultResource, fieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+	case ep.State == datasheet.StateConnected || ep.State == datasheet.StateConnectPending:
+		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.FieldEndpoint}
+	case ep.Sharers > 0, ep.Send.Completed != ep.Send.Producer || ep.Recv.Completed != ep.Recv.Producer:
+		return core.Refusal{Result: datasheet.ResultResource, Field: core.FieldEndpoint}
 	}
-	if ep.kind.destroy != nil {
-		ep.kind.destroy(ep)
+	if ep.Kind.Destroy != nil {
+		ep.Kind.Destroy(ep)
 	}
 	e.countUser(ep, -1)
-	e.core.conns.depart(ep)
-	e.core.all[ep.id] = nil
-	e.core.living = slices.DeleteFunc(e.core.living, func(other *endpoint) bool { return other == ep })
-	e.core.bells.close(ep.id)
-	return refusal{}
+	e.core.Conns.Depart(ep)
+	e.core.All[ep.ID] = nil
+	e.core.Living = slices.DeleteFunc(e.core.Living, func(other *core.Endpoint) bool { return other == ep })
+	e.core.Bells.Close(ep.ID)
+	return core.Refusal{}
 }
 
-func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why refusal) {
-	ep := e.core.subject(b.Endpoint)
+func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why core.Refusal) {
+	ep := e.core.Subject(b.Endpoint)
 	if ep == nil {
-		return reply, refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
+		return reply, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
 	}
 	return datasheet.EndpointReply{
-		SendProducer: ep.send.producer, SendCompleted: ep.send.completed,
-		RecvProducer: ep.recv.producer, RecvCompleted: ep.recv.completed,
-		RemoteEndpoint: ep.remote.endpoint, State: ep.state, RemoteMAC: ep.remote.mac,
-	}, refusal{}
+		SendProducer: ep.Send.Producer, SendCompleted: ep.Send.Completed,
+		RecvProducer: ep.Recv.Producer, RecvCompleted: ep.Recv.Completed,
+		RemoteEndpoint: ep.Remote.Endpoint, State: ep.State, RemoteMAC: ep.Remote.MAC,
+	}, core.Refusal{}
 }
 
 // deregisterMemory takes back what has been lent of the region, too.
-func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) refusal {
-	if _, why := e.core.regions.hosts(b.Handle); why != (refusal{}) {
+func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) core.Refusal {
+	if _, why := e.core.Regions.Hosts(b.Handle); why != (core.Refusal{}) {
 		return why
 	}
-	e.core.regions.deregister(b.Handle)
-	e.vis.revoke(b.Handle)
-	return refusal{}
+	e.core.Regions.Deregister(b.Handle)
+	e.vis.Revoke(b.Handle)
+	return core.Refusal{}
 }
 
 // setPayload writes an entry of an endpoint's payload table.
-func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
-	ep := e.core.subject(b.Endpoint)
+func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
+	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableEndpoint}
 	case b.Entry >= datasheet.PayloadEntries:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableEntry}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableEntry}
 	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableLength}
-	case ep.kind.setPayload == nil && b.Tag != 0, ep.kind.setPayload != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableTag}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableLength}
+	case ep.Kind.SetPayload == nil && b.Tag != 0, ep.Kind.SetPayload != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableTag}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.core.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
-			return refusal{datasheet.ResultInvalidParameter, fieldTableHandle}
+		if r, _ := e.core.Regions.Reach(b.Handle, ep.Ptag, b.Address, uint64(b.Length), true); r == nil {
+			return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableHandle}
 		}
-		if ep.payloads == nil && ep.kind.setPayload == nil {
-			ep.payloads = make([]segment, datasheet.PayloadEntries)
+		if ep.Payloads == nil && ep.Kind.SetPayload == nil {
+			ep.Payloads = make([]core.Segment, datasheet.PayloadEntries)
 		}
 	}
-	if ep.kind.setPayload != nil {
-		ep.kind.setPayload(ep, b)
-		return refusal{}
+	if ep.Kind.SetPayload != nil {
+		ep.Kind.SetPayload(ep, b)
+		return core.Refusal{}
 	}
-	if ep.payloads != nil {
-		ep.payloads[b.Entry] = segment{b.Address, b.Handle, b.Length}
+	if ep.Payloads != nil {
+		ep.Payloads[b.Entry] = core.Segment{Address: b.Address, Handle: b.Handle, Length: b.Length}
 	}
-	return refusal{}
+	return core.Refusal{}
 }
 
 // checkSource names what is wrong with the receive queue that a new VI is to share.
-func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) refusal {
-	if b.RecvIOVA >= uint64(len(e.core.all)) || e.core.all[b.RecvIOVA] == nil {
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
+func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) core.Refusal {
+	if b.RecvIOVA >= uint64(len(e.core.All)) || e.core.All[b.RecvIOVA] == nil {
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
 	}
-	from := e.core.all[b.RecvIOVA]
+	from := e.core.All[b.RecvIOVA]
 	switch {
-	case !from.recv.named || from.recv.source != nil: // it is no receive queue
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
-	case from.ptag != b.Ptag:
-		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
+	case !from.Recv.Named || from.Recv.Source != nil: // it is no receive queue
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
+	case from.Ptag != b.Ptag:
+		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
 	case b.RecvCQ != datasheet.NoCQ:
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
 	}
-	return refusal{}
+	return core.Refusal{}
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // Step does one round of work: it takes frames, doorbells and timers as they
 // come and sends what can be sent. It reports whether there was anything to do.
@@ -16,44 +19,44 @@ func (e *Engine) Step() bool {
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
-const afterFrames = onUnsettled | onAcks | brokenQueue | unflushed | interrupts
+const afterFrames = core.OnUnsettled | core.OnAcks | core.BrokenQueue | core.Unflushed | core.Interrupts
 
 // round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
 func (e *Engine) round() (worked bool) {
-	e.core.carried = 0
-	if e.core.step++; e.core.step >= e.core.nextLook {
-		e.core.look()
+	e.core.Carried = 0
+	if e.core.Step++; e.core.Step >= e.core.NextLook {
+		e.core.Look()
 	}
 	// Doorbells come first: a receive that was posted before a message was sent
 	// must be there for it.
-	if e.core.bells.last.Load() != 0 || len(e.core.bells.mapped) != 0 {
-		worked = e.core.bells.take()
+	if e.core.Bells.Last.Load() != 0 || len(e.core.Bells.Mapped) != 0 {
+		worked = e.core.Bells.Take()
 	}
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
-	if e.core.events&suspended != 0 {
+	if e.core.Events&core.Suspended != 0 {
 		e.checkSuspension()
 	}
-	if e.core.events&(onReady|leaving) != 0 {
-		worked = e.core.tx.transmit() || worked
+	if e.core.Events&(core.OnReady|core.Leaving) != 0 {
+		worked = e.core.Tx.Transmit() || worked
 	}
-	if e.core.events&onUnsettled != 0 {
-		e.vis.settleAll()
+	if e.core.Events&core.OnUnsettled != 0 {
+		e.vis.SettleAll()
 	}
-	if e.core.events&onCells != 0 {
-		worked = e.cells.run() || worked
+	if e.core.Events&core.OnCells != 0 {
+		worked = e.cells.Run() || worked
 	}
-	e.core.handed = false
-	worked = e.core.rx.receive() || worked
-	if e.core.events&onCells != 0 {
-		worked = e.cells.runUpTo(0) || worked // bulk has had its turn in this round
+	e.core.Handed = false
+	worked = e.core.Rx.Receive() || worked
+	if e.core.Events&core.OnCells != 0 {
+		worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
 	}
-	if e.core.events&inFlight != 0 && !e.core.rx.behind {
+	if e.core.Events&core.InFlight != 0 && !e.core.Rx.Behind {
 		// What the peer had to say before it took frames, or left, has been heard.
-		e.vis.takeFlights()
+		e.vis.TakeFlights()
 	}
-	if e.core.events&afterFrames != 0 || e.core.now >= e.core.nextTick {
+	if e.core.Events&afterFrames != 0 || e.core.Now >= e.core.NextTick {
 		worked = e.finish() || worked
 	}
 	return worked
@@ -61,66 +64,66 @@ func (e *Engine) round() (worked bool) {
 
 // finish ends a round: what was only gathered goes out.
 func (e *Engine) finish() (worked bool) {
-	if e.core.events&onUnsettled != 0 && !e.core.handed {
-		e.vis.settleAll()
+	if e.core.Events&core.OnUnsettled != 0 && !e.core.Handed {
+		e.vis.SettleAll()
 	}
-	if e.core.events&onAcks != 0 {
-		worked = e.core.conns.sendAcks()
+	if e.core.Events&core.OnAcks != 0 {
+		worked = e.core.Conns.SendAcks()
 	}
-	if e.core.waiting == 0 && e.core.due(&e.core.nextTick, tickEvery) {
+	if e.core.Waiting == 0 && e.core.Due(&e.core.NextTick, core.TickEvery) {
 		e.tick()
 	}
-	if e.core.events&brokenQueue != 0 {
+	if e.core.Events&core.BrokenQueue != 0 {
 		e.failQueues()
 	}
-	e.core.tx.flush()
-	if e.core.events&interrupts != 0 {
-		e.core.interrupt()
+	e.core.Tx.Flush()
+	if e.core.Events&core.Interrupts != 0 {
+		e.core.Interrupt()
 	}
 	return worked
 }
 
 // tick looks at the timers that may have run out.
 func (e *Engine) tick() {
-	e.vis.tick()
-	e.core.requests.tick()
-	e.core.setups.tick()
-	e.cells.tick()
-	if e.core.due(&e.core.nextIdle, idleEvery) {
-		if !e.core.rx.behind {
-			e.vis.checkWires()
+	e.vis.Tick()
+	e.core.Requests.Tick()
+	e.core.Setups.Tick()
+	e.cells.Tick()
+	if e.core.Due(&e.core.NextIdle, core.IdleEvery) {
+		if !e.core.Rx.Behind {
+			e.vis.CheckWires()
 		}
-		for _, ep := range e.core.living {
-			l := ep.alive
-			if l == nil || ep.listed&onBusy != 0 {
+		for _, ep := range e.core.Living {
+			l := ep.Alive
+			if l == nil || ep.Listed&core.OnBusy != 0 {
 				continue // there is nobody, or timeouts looks after the peer
 			}
-			if e.core.now-l.heard > e.core.timing.Probe {
-				e.core.conns.probe(ep, l)
+			if e.core.Now-l.Heard > e.core.Timing.Probe {
+				e.core.Conns.Probe(ep, l)
 			}
-			e.core.conns.expire(ep, l)
+			e.core.Conns.Expire(ep, l)
 		}
 	}
 }
 
 // failQueues ends the endpoints whose completion queue has lost an entry.
 func (e *Engine) failQueues() {
-	for ; len(e.core.cqs.failed) > 0; e.core.cqs.failed = e.core.cqs.failed[1:] {
-		cq := e.core.cqs.failed[0]
-		for _, ep := range e.core.living {
-			if ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
+	for ; len(e.core.CQs.Failed) > 0; e.core.CQs.Failed = e.core.CQs.Failed[1:] {
+		cq := e.core.CQs.Failed[0]
+		for _, ep := range e.core.Living {
+			if ep.Send.CQ != cq && (ep.Recv.CQ != cq || ep.Recv.Named && ep.Recv.Source == nil) {
 				continue
 			}
-			switch ep.state {
+			switch ep.State {
 			case datasheet.StateConnected:
-				e.core.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
+				e.core.Conns.Fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
 			case datasheet.StateConnectPending:
-				e.core.setups.end(ep, datasheet.ResultResource)
-				e.core.conns.enterError(ep, datasheet.StatusFlushed)
+				e.core.Setups.End(ep, datasheet.ResultResource)
+				e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
 			case datasheet.StateIdle:
-				e.core.conns.enterError(ep, datasheet.StatusFlushed)
+				e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
 			}
 		}
 	}
-	e.core.events &^= brokenQueue
+	e.core.Events &^= core.BrokenQueue
 }

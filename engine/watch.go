@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/trapeze-nic/trapeze/engine/internal/core"
+
 // Watch has show see each whole frame that is sent or has come, until it is called with nil. A
 // reset does not end that. It reports whether it does: two cannot watch. Meanwhile payloads are
 // copied into frames that are sent, in place of references. What comes in parts is taken when it
@@ -11,13 +13,13 @@ package engine
 func (e *Engine) Watch(show func(sent bool, frame []byte)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.core.show != nil && show != nil {
+	if e.core.Show != nil && show != nil {
 		return false
 	}
-	e.core.show = show
-	if e.core.hooks &^= watching; show != nil {
-		e.core.hooks |= watching
+	e.core.Show = show
+	if e.core.Hooks &^= core.Watching; show != nil {
+		e.core.Hooks |= core.Watching
 	}
-	e.core.welcome()
+	e.core.Welcome()
 	return true
 }
