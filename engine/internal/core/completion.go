@@ -18,24 +18,6 @@ func (c *completions) clear() {
 	c.queues, c.last, c.Failed = make([]*completionQueue, n), n-1, nil
 }
 
-// completionQueue is a ring of entries in host memory.
-type completionQueue struct {
-	id        uint32
-	iova      uint64
-	indexIOVA uint64
-	log2      uint8
-	vector    uint16
-	Users     int
-	Dead      bool
-	armed     bool
-	armWord   uint32
-	producer  uint32                 // free-running
-	consumer  uint32                 // our last copy of the host's index
-	entries   []datasheet.Completion // nil where they are not contiguous for us
-	index     *uint32
-	epoch     uint64
-}
-
 // Queue finds a completion queue.
 func (c *completions) Queue(id uint32) *completionQueue {
 	if id >= uint32(len(c.queues)) {

@@ -81,3 +81,21 @@ func (m *Regions) operation(t datasheet.Token, tag uint32) datasheet.Control {
 // Target is the memory that the address segment of an RDMA descriptor names. It stands
 // behind the data segments, where it makes the layouts of sends no larger.
 func (l *Layout) Target() *Segment { return &l.Segments[:len(l.Segments)+1][len(l.Segments)] }
+
+// completionQueue is a ring of entries in host memory.
+type completionQueue struct {
+	id        uint32
+	iova      uint64
+	indexIOVA uint64
+	log2      uint8
+	vector    uint16
+	Users     int
+	Dead      bool
+	armed     bool
+	armWord   uint32
+	producer  uint32                 // free-running
+	consumer  uint32                 // our last copy of the host's index
+	entries   []datasheet.Completion // nil where they are not contiguous for us
+	index     *uint32
+	epoch     uint64
+}

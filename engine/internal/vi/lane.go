@@ -76,3 +76,113 @@ func (r *lanes) arrived(ep *core.Endpoint, rel *reliable, in *core.Receipt, n, a
 	rel.nic.Complete(ep, &ep.Recv, &in.Layout, n, immediate, flags)
 	r.Port.Release()
 }
+
+// short takes a short frame.
+func (r *lanes) short(payload []byte, h datasheet.ShortHeader, lent bool) {
+	if !r.shortLane(payload, h, lent) {
+		r.TakeFrame(r.lengthen(payload, h, lent))
+	}
+}
+
+// shortLane does for a short frame what lane does for others.
+func (r *lanes) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bool {
+	ep := r.Endpoint(uint32(h.Endpoint))
+	if ep == nil || ep.State != datasheet.StateConnected || r.Hooks&core.ArriveWhole != 0 {
+		return false
+	}
+	rel, n := rel(ep), uint32(len(payload))
+	if rel == nil || !rel.shorts {
+		return false
+	}
+	ack, credit := ahead(rel.heardAck, h.Ack), ahead(rel.heardCredit, h.Credit)
+	if h.Tag != uint16(ep.Remote.OurKey) || h.PSN != uint16(rel.Expect) || int32(ack-rel.Nxt) > 0 {
+		return false
+	}
+	var at datasheet.Reference
+	if lent {
+		if n != datasheet.ReferenceSize || r.Lender == nil {
+			return false
+		}
+		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
+		n = at.Length
+	}
+	in := r.await(ep, rel, n)
+	if in == nil || n == 0 {
+		return false
+	}
+	from := payload
+	if lent {
+		if from = r.Lender.Borrow(at.Region, at.Offset, uint64(n)); len(from) != int(n) {
+			return false
+		}
+	}
+	if !r.DMA.Movers[core.Receive].Whole(int(n), 0) {
+		return false
+	}
+	if in.Pushed != nil {
+		in.Pushed.Void(in.PushedAt, uint64(n))
+	}
+	copy(in.Memory, from)
+	if lent && !r.Lender.Return() {
+		// Its sender has taken the memory back meanwhile.
+		frame := r.lengthen(payload, h, lent)
+		r.Header, r.Unanswered = *datasheet.HeaderAt(frame), false
+		r.Refuse()
+		r.Release(frame)
+		return true
+	}
+	r.arrived(ep, rel, in, n, ack, credit, 0, 0)
+	return true
+}
+
+// ahead is the number at or behind known, by less than 2^16, of which bits 15:0 are low.
+func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
+
+// lengthen makes a whole frame of a short one, in memory of the engine.
+func (r *lanes) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []byte {
+	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
+	copy(frame[datasheet.HeaderSize:], payload)
+	length := uint32(len(payload))
+	flags := datasheet.FrameFirst | datasheet.FrameLast
+	if lent {
+		flags |= datasheet.FrameReference
+		length = 0
+		for _, at := range datasheet.ReferencesAt(frame[datasheet.HeaderSize:]) {
+			length += min(at.Length, datasheet.MaxMTU) // too much is refused
+		}
+	}
+	h := r.wholeHeader(s)
+	h.Flags, h.Length, h.Extent = flags, uint16(length), length
+	*datasheet.HeaderAt(frame) = h
+	return frame
+}
+
+// wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
+// its tag is remembered, Source is zero, and Key the tag.
+func (r *lanes) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
+	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
+		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
+	ep := r.Endpoint(h.DestinationEndpoint)
+	if ep != nil && ep.Remote.Is(s.Tag) {
+		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, s.PSN), ahead(ep.Remote.OurKey, s.Ack), uint32(s.Credit)
+		if rel := rel(ep); rel != nil {
+			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, s.PSN), ahead(rel.heardAck, s.Ack), ahead(rel.heardCredit, s.Credit), rel.Done
+		}
+		h.Source, h.SourceEndpoint, h.Key = ep.Remote.MAC, ep.Remote.Endpoint, ep.Remote.OurKey
+	} else if p := r.Conns.LastWith(ep, s); p != nil {
+		h.Source, h.SourceEndpoint, h.Key = p.MAC, p.Endpoint, p.OurKey
+	}
+	return h
+}
+
+// OnShortEcho handles the news that the other side knows nothing of a connection on which this one has
+// sent a short frame.
+func (k *Transport) OnShortEcho(h *datasheet.Header) core.Verdict {
+	for _, ep := range k.Living {
+		if to, r := &ep.Remote, rel(ep); r != nil && r.shorts && to.Endpoint == h.SourceEndpoint && to.MAC == h.Source && uint32(uint16(to.TheirKey)) == h.Key {
+			k.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
+			return core.Taken
+		}
+	}
+	return core.Refused
+}

@@ -37,36 +37,6 @@ func receiveQueues(k *Transport) *core.Kind {
 		Deliver: func(datasheet.Reliability) core.Delivery { return receiveQueue{Unreliable{k}} }}
 }
 
-// sharing is the receive side of a VI that shares the receives of from. It holds as many
-// as messages can be in work.
-func sharing(from *core.Endpoint) core.WorkQueue {
-	return core.WorkQueue{Source: from, Named: true, Receive: true, CQ: from.Recv.CQ, Vector: datasheet.NoVector,
-		Mask: core.WindowFrames - 1, Tokens: make([]datasheet.Token, core.WindowFrames)}
-}
-
-// share moves the next token of the queue that q shares to q. It returns false if there is
-// none.
-func (c *Transport) share(q *core.WorkQueue) bool {
-	if q.Source == nil || q.Producer-q.Completed > q.Mask {
-		return false
-	}
-	from := &q.Source.Recv
-	if from.Posted() == 0 {
-		// As in takeReceive.
-		if c.Bells.TakePage(q.Source.ID); from.Posted() == 0 {
-			return false
-		}
-	}
-	t, st := c.Regions.Token(from, from.Fetched)
-	if st != 0 {
-		t = datasheet.Token{} // no region has handle 0: it ends with a protection error
-	}
-	from.Fetched++
-	q.Tokens[q.Producer&q.Mask] = t
-	q.Producer++
-	return true
-}
-
 // shareUpTo has the VI take what it needs from the queue that it shares for a message,
 // ahead of the oldest that is not complete. If there is too little the message is dropped;
 // the peer, which will send it again, learns that this end lives.

@@ -310,3 +310,9 @@ func (r *reliable) delivered(m *core.Sending) {
 	r.nic.Count(datasheet.CounterMessagesSent, 1)
 	r.nic.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
 }
+
+// rel is the state of a reliable connection, nil if the endpoint has none.
+func rel(ep *core.Endpoint) *reliable {
+	r, _ := ep.Conn.(*reliable)
+	return r
+}

@@ -27,19 +27,6 @@ type format interface {
 	Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status
 }
 
-// New makes the transport of an engine, and registers the kinds that it has itself: VIs,
-// receive queues that VIs share, and endpoints for raw frames.
-func New(c *core.Core) *Transport {
-	k := &Transport{Core: c, wires: &ways{}}
-	in := &lanes{&c.Rx}
-	c.Rx.Lane, c.Rx.Short, c.Rx.Raw = in.lane, in.short, in.takeRaw
-	c.Kinds[datasheet.KindVI] = &core.Kind{Connects: true, Queues: true, Tokens: true, Rights: true,
-		Check: k.check, Create: k.create, Destroy: c.Regions.ForgetRings, Deliver: k.Deliver}
-	c.Kinds[datasheet.KindReceiveQueue] = receiveQueues(k)
-	c.Kinds[datasheet.KindFrame] = rawFrames(k)
-	return k
-}
-
 // With is the transport of a kind with a format of its own.
 func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f} }
 
@@ -140,26 +127,32 @@ func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datashee
 	return 0
 }
 
-// rel is the state of a reliable connection, nil if the endpoint has none.
-func rel(ep *core.Endpoint) *reliable {
-	r, _ := ep.Conn.(*reliable)
-	return r
+// sharing is the receive side of a VI that shares the receives of from. It holds as many
+// as messages can be in work.
+func sharing(from *core.Endpoint) core.WorkQueue {
+	return core.WorkQueue{Source: from, Named: true, Receive: true, CQ: from.Recv.CQ, Vector: datasheet.NoVector,
+		Mask: core.WindowFrames - 1, Tokens: make([]datasheet.Token, core.WindowFrames)}
 }
 
-// unrel is the state of an endpoint whose messages are not acknowledged, nil if it has none.
-func unrel(ep *core.Endpoint) *unreliable {
-	u, _ := ep.Conn.(*unreliable)
-	return u
-}
-
-// Receipts calls do for each message of the endpoint that is on its way in.
-func (k *Transport) Receipts(ep *core.Endpoint, do func(in *core.Receipt)) {
-	if r := rel(ep); r != nil {
-		for i := range r.receipts {
-			do(&r.receipts[i])
+// share moves the next token of the queue that q shares to q. It returns false if there is
+// none.
+func (c *Transport) share(q *core.WorkQueue) bool {
+	if q.Source == nil || q.Producer-q.Completed > q.Mask {
+		return false
+	}
+	from := &q.Source.Recv
+	if from.Posted() == 0 {
+		// As in takeReceive.
+		if c.Bells.TakePage(q.Source.ID); from.Posted() == 0 {
+			return false
 		}
 	}
-	if u := unrel(ep); u != nil {
-		do(&u.in)
+	t, st := c.Regions.Token(from, from.Fetched)
+	if st != 0 {
+		t = datasheet.Token{} // no region has handle 0: it ends with a protection error
 	}
+	from.Fetched++
+	q.Tokens[q.Producer&q.Mask] = t
+	q.Producer++
+	return true
 }

@@ -176,3 +176,9 @@ func (k Unreliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 		k.Failed(ep, &u.out, false, first)
 	}
 }
+
+// unrel is the state of an endpoint whose messages are not acknowledged, nil if it has none.
+func unrel(ep *core.Endpoint) *unreliable {
+	u, _ := ep.Conn.(*unreliable)
+	return u
+}

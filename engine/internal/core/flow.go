@@ -88,27 +88,3 @@ func (r *Flow) AcknowledgeData(h *datasheet.Header, ahead uint32) {
 func (r *Flow) holdsAck() bool {
 	return r.ackStep == r.C.Step || r.C.Now < r.ackAfter && r.Expect-r.Told < ackFrames
 }
-
-// SendAcks sends the acknowledgements that are due, and what the peers of connections
-// that have ended are still to be told. It reports whether any went out.
-func (c *Connections) SendAcks() bool {
-	any := false
-	c.acks.Keep(func(ep *Endpoint) (due bool) {
-		switch r := ep.Flow; {
-		case r == nil && ep.ended.due:
-			due = !c.sendDisconnect(&ep.ended)
-			ep.ended.due = due
-		case r == nil || !r.ackDue && r.Have == 0:
-			// A data frame has taken the acknowledgement along, and nothing has
-			// arrived out of order that it could not tell.
-			return false
-		case !r.ackNow && r.holdsAck():
-			return true
-		default:
-			due = !c.tx.SendAck(ep, datasheet.FrameAck)
-		}
-		any = any || !due
-		return due
-	})
-	return any
-}
