@@ -36,21 +36,13 @@ type (
 // Hooks, actions and directions; DefaultQueue stands for the built-in rule, and DefaultMinPulse is the
 // least that the default policies move, in bytes.
 const (
-	HookPulseTransmit  = core.HookPulseTransmit
-	HookPulseReceive   = core.HookPulseReceive
-	HookDemultiplex    = core.HookDemultiplex
-	HookFilterTransmit = core.HookFilterTransmit
-	HookFilterReceive  = core.HookFilterReceive
-
-	FramePass     = core.FramePass
-	FrameDrop     = core.FrameDrop
-	FrameRedirect = core.FrameRedirect
-
-	Transmit = core.Transmit
-	Receive  = core.Receive
-
-	DefaultQueue    = core.DefaultQueue
-	DefaultMinPulse = core.DefaultMinPulse
+	HookPulseTransmit, HookPulseReceive   = core.HookPulseTransmit, core.HookPulseReceive
+	HookFilterTransmit, HookFilterReceive = core.HookFilterTransmit, core.HookFilterReceive
+	HookDemultiplex                       = core.HookDemultiplex
+	FramePass, FrameDrop, FrameRedirect   = core.FramePass, core.FrameDrop, core.FrameRedirect
+	Transmit, Receive                     = core.Transmit, core.Receive
+	DefaultQueue                          = core.DefaultQueue
+	DefaultMinPulse                       = core.DefaultMinPulse
 )
 
 // ErrConfig is wrapped by the errors of New.

@@ -34,9 +34,9 @@ internal/vi:
 internal/ring:
 	ring.go
 internal/channel:
-	channelstate.go channelkernel.go channelsend.go cellflow.go channelreceive.go cellwire.go channel.go
+	channelstate.go channelsend.go cellflow.go channelreceive.go cellwire.go channel.go
 engine:
-	doc.go types.go engine.go processor.go step.go run.go movers.go watch.go objects.go modify.go dispatch.go
+	doc.go types.go engine.go processor.go step.go run.go movers.go objects.go dispatch.go
 	admin.go ringer.go
 `
 

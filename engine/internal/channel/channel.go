@@ -1,3 +1,4 @@
+// Package channel is the kind of MINI's channels (SPEC.md 16), and carries their cells.
 package channel
 
 import (
@@ -8,7 +9,7 @@ import (
 )
 
 // channels is the delivery of MINI's channels (SPEC.md 16). Connecting, probes and their answers
-// are those of an unreliable VI; messages are cells, which cellMover carries.
+// are those of an unreliable VI; messages are cells, which Mover carries.
 type channels struct {
 	vi.Unreliable
 	cells *Mover
@@ -121,7 +122,7 @@ func (k channels) destroy(ep *core.Endpoint) {
 	k.cells.Levels.Channels--
 }
 
-// Open implements kind.
+// Open implements core.Delivery.
 func (k channels) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	k.Unreliable.Open(ep, peer)
 	ch := channelOf(ep)
@@ -134,7 +135,7 @@ func (k channels) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	k.cells.join(ep)
 }
 
-// Close implements kind: what has not been sent never is.
+// Close implements core.Delivery: what has not been sent never is.
 func (k channels) Close(ep *core.Endpoint) {
 	ch := channelOf(ep)
 	if ch.link == nil {
@@ -150,10 +151,10 @@ func (k channels) Close(ep *core.Endpoint) {
 	ch.showReceived()
 }
 
-// Transmit implements kind: cellMover sends.
+// Transmit implements core.Delivery: Mover sends.
 func (channels) Transmit(*core.Endpoint, int) bool { return false }
 
-// Take implements kind.
+// Take implements core.Delivery.
 func (k channels) Take(ep *core.Endpoint, h *datasheet.Header, payload []byte) core.Verdict {
 	switch h.Type {
 	case datasheet.FrameCells:

@@ -123,7 +123,7 @@ type cellHead struct {
 type cellLink struct {
 	fifos   [datasheet.ChannelPriorities]channelFIFO
 	members []*core.Endpoint // channels that are connected to the peer
-	busy    bool             // on cellMover.busy
+	busy    bool             // on Mover.busy
 
 	Stopped bool          // the peer has said so
 	waiting time.Duration // clock.present since which cells wait for its start; zero: none do

@@ -1,8 +1,10 @@
+// Package core has what endpoints of all kinds need of a NIC: queues, regions, doorbells,
+// completions, both ways of the wire, connections, the clock and DMA. Kinds register with it.
 package core
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// Core is the parts that all others need.
+// Core joins the parts that all kinds need.
 type Core struct {
 	Limits Limits
 	Timing Timing

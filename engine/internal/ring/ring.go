@@ -1,3 +1,4 @@
+// Package ring is the kind of Trapeze rings (SPEC.md 15).
 package ring
 
 import (
@@ -95,7 +96,7 @@ func (k ring) destroy(ep *core.Endpoint) {
 	k.nic.Regions.SRAM.Release(r.Span)
 }
 
-// Fetch implements format. The slot's descriptor is copied once; what is wrong with it, or with
+// Fetch implements vi.Format. The slot's descriptor is copied once; what is wrong with it, or with
 // what is attached, shows in l.status.
 func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
 	m, slot := &k.nic.Regions, memoryOf(ep).slot(q, q.Fetched)
@@ -140,7 +141,7 @@ func (r *ringMemory) slot(q *core.WorkQueue, i uint32) *datasheet.RingSlot {
 // attached is the memory that is attached to a receive.
 func attached(l *core.Layout) core.Segment { return l.Segments[:2][1] }
 
-// Destination implements format: the message goes to its slot and the payload to what is
+// Destination implements vi.Format: the message goes to its slot and the payload to what is
 // attached there, or where the payload table says. If neither has room for it the payload is
 // discarded whole.
 func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
@@ -181,7 +182,7 @@ func setPlace(k *vi.Transport, ep *core.Endpoint, b *datasheet.SetPayloadBody) {
 	})
 }
 
-// Complete implements format: of a receive the slot also says what has become of the payload.
+// Complete implements vi.Format: of a receive the slot also says what has become of the payload.
 func (k ring) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status) {
 	sent := max(length, datasheet.RingMessage) - datasheet.RingMessage
 	there := sent

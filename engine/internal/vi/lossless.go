@@ -93,7 +93,7 @@ func (c *Transport) AskFlight() {
 	}
 }
 
-// Sent implements kind.
+// Sent implements core.Delivery.
 func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit uint32, _ bool) {
 	r := rel(ep)
 	if k.Tx.Dropped {
@@ -116,7 +116,7 @@ func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit u
 	r.Tell(credit)
 }
 
-// Take implements kind. Data frames come one after the other; any other order says that
+// Take implements core.Delivery. Data frames come one after the other; any other order says that
 // one has been lost, which is the end of the connection.
 func (k losslessVI) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.Verdict {
 	r := rel(ep)
@@ -135,7 +135,7 @@ func (k losslessVI) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 	return core.Placing
 }
 
-// Posted implements kind: the peer finds in a word how much credit it has.
+// Posted implements core.Delivery: the peer finds in a word how much credit it has.
 func (k losslessVI) Posted(ep *core.Endpoint) {
 	if rel(ep) != nil {
 		rel(ep).fetchAhead()
@@ -158,7 +158,7 @@ func (r *reliable) arrivedUpTo(psn uint32) {
 	}
 }
 
-// Placed implements kind.
+// Placed implements core.Delivery.
 func (k losslessVI) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	r := rel(ep)
 	if h.Type != datasheet.FrameData {

@@ -45,7 +45,7 @@ type reliable struct {
 // Reliable is the kind of VIs whose messages are acknowledged.
 type Reliable struct{ *Transport }
 
-// Open implements kind. What the peer states of its wire decides whether anything can
+// Open implements core.Delivery. What the peer states of its wire decides whether anything can
 // be lost on the way.
 func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	sends := min(core.WindowFrames, int(ep.Send.Mask)+1)
@@ -81,7 +81,7 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 func (r *reliable) message(n uint32) *core.Sending { return &r.messages[n&uint32(len(r.messages)-1)] }
 func (r *reliable) receipt(n uint32) *core.Receipt { return &r.receipts[n&uint32(len(r.receipts)-1)] }
 
-// Transmit implements kind: lost frames go first.
+// Transmit implements core.Delivery: lost frames go first.
 func (k Reliable) Transmit(ep *core.Endpoint, budget int) bool {
 	r := rel(ep)
 	windowed := r.window != nil

@@ -49,7 +49,7 @@ func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool
 	return 0, false
 }
 
-// Flush implements kind.
+// Flush implements core.Delivery.
 func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {

@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Take implements kind, in whatever order frames come. Until a data frame is placed
+// Take implements core.Delivery, in whatever order frames come. Until a data frame is placed
 // nothing says that it has come, so it may still be dropped.
 func (k Reliable) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.Verdict {
 	r := rel(ep)
@@ -54,7 +54,7 @@ func (r *reliable) takeControl(h *datasheet.Header) core.Verdict {
 	return core.Placing
 }
 
-// Placed implements kind: the messages that are whole are completed, in order.
+// Placed implements core.Delivery: the messages that are whole are completed, in order.
 func (k Reliable) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	r := rel(ep)
 	ahead := h.PSN - r.Expect
@@ -174,7 +174,7 @@ func (r *reliable) finishReceipts() {
 	}
 }
 
-// Posted implements kind: it tells the peer about newly posted receives once they at
+// Posted implements core.Delivery: it tells the peer about newly posted receives once they at
 // least double what it has left: often enough that it never waits long, seldom
 // enough that the news costs little.
 func (k Reliable) Posted(ep *core.Endpoint) {

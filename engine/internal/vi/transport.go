@@ -1,3 +1,5 @@
+// Package vi has the kinds whose messages cross in data frames: VIs, receive queues that VIs
+// share, and raw frames. Other kinds with such messages use its Transport.
 package vi
 
 import (

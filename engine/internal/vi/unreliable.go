@@ -36,7 +36,7 @@ func (Unreliable) Close(*core.Endpoint)                      {}
 func (Unreliable) Outstanding(*core.Endpoint) (uint32, bool) { return 0, false }
 func (Unreliable) Posted(*core.Endpoint)                     {}
 
-// Transmit implements kind, for raw frames too.
+// Transmit implements core.Delivery, for raw frames too.
 func (k Unreliable) Transmit(ep *core.Endpoint, budget int) bool {
 	u, q := unrel(ep), &ep.Send
 	m := &u.out
@@ -79,7 +79,7 @@ func (k Unreliable) Failed(ep *core.Endpoint, m *core.Sending, _ bool, st datash
 	k.Complete(ep, &ep.Send, &m.Layout, 0, 0, st)
 }
 
-// Take implements kind. Messages are taken whole, in order of their frames and of their
+// Take implements core.Delivery. Messages are taken whole, in order of their frames and of their
 // numbers, or not at all.
 func (k Unreliable) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.Verdict {
 	u := unrel(ep)
@@ -145,7 +145,7 @@ func (k Unreliable) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 	return core.Placing
 }
 
-// Placed implements kind: the message is complete if it is whole.
+// Placed implements core.Delivery: the message is complete if it is whole.
 func (k Unreliable) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	u := unrel(ep)
 	in := &u.in
@@ -170,7 +170,7 @@ func (k Unreliable) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	k.Complete(ep, &ep.Recv, &in.Layout, length, in.Immediate, in.Status|in.Flags)
 }
 
-// Flush implements kind.
+// Flush implements core.Delivery.
 func (k Unreliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	if u := unrel(ep); u != nil && u.out.Begun {
 		k.Failed(ep, &u.out, false, first)
