@@ -10,9 +10,9 @@ type Receiver struct {
 	// Lane takes a frame of a message that is as most are, and reports whether it has; short takes
 	// a short frame, raw one of another protocol. They are the transport's, as values: so they cost
 	// a message no more than a call.
-	Lane  func(frame []byte) bool
-	Short func(payload []byte, h datasheet.ShortHeader, lent bool)
-	Raw   func(frame []byte)
+	Lane  func(r *Receiver, frame []byte) bool
+	Short func(r *Receiver, payload []byte, h datasheet.ShortHeader, lent bool)
+	Raw   func(r *Receiver, frame []byte)
 	Conns *Connections
 
 	incoming
@@ -63,7 +63,7 @@ func (r *Receiver) Receive() bool {
 		any = true
 		if r.Slots != nil {
 			if h, lent, ok := r.Slots.Short(); ok {
-				r.Short(buf, h, lent)
+				r.Short(r, buf, h, lent)
 				continue
 			}
 		}
@@ -73,7 +73,7 @@ func (r *Receiver) Receive() bool {
 				continue
 			}
 		}
-		if !r.Lane(buf) {
+		if !r.Lane(r, buf) {
 			r.TakeFrame(buf)
 		}
 	}
@@ -93,7 +93,7 @@ func (r *Receiver) TakeFrame(buf []byte) {
 		r.Show(false, buf)
 	}
 	if !ok && IsRaw(buf) {
-		r.Raw(buf)
+		r.Raw(r, buf)
 		return
 	}
 	v := Refused

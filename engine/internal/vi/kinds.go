@@ -9,8 +9,7 @@ import (
 // receive queues that VIs share, and endpoints for raw frames.
 func New(c *core.Core) *Transport {
 	k := &Transport{Core: c, wires: &ways{}}
-	in := &lanes{&c.Rx}
-	c.Rx.Lane, c.Rx.Short, c.Rx.Raw = in.lane, in.short, in.takeRaw
+	c.Rx.Lane, c.Rx.Short, c.Rx.Raw = lane, short, takeRaw
 	c.Kinds[datasheet.KindVI] = &core.Kind{Connects: true, Queues: true, Tokens: true, Rights: true,
 		Check: k.check, Create: k.create, Destroy: c.Regions.ForgetRings, Deliver: k.Deliver}
 	c.Kinds[datasheet.KindReceiveQueue] = receiveQueues(k)

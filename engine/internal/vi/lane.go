@@ -5,15 +5,12 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// lanes take messages of one frame past what others need.
-type lanes struct{ *core.Receiver }
-
 // lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
 // connection is over a wire that loses nothing, the frame is its next, nobody but the
 // policy has a say, and the receive that was fetched ahead is as it was then. Otherwise
 // it returns false, and nothing has happened: the frame takes the way from takeFrame on,
 // which ends the same.
-func (r *lanes) lane(buf []byte) bool {
+func lane(r *core.Receiver, buf []byte) bool {
 	on := datasheet.HeaderAt(buf)
 	if on == nil || r.Hooks&core.ArriveWhole != 0 {
 		return false
@@ -34,7 +31,7 @@ func (r *lanes) lane(buf []byte) bool {
 		int(h.Length) > len(buf)-datasheet.HeaderSize || int32(h.Ack-rel.Nxt) > 0 {
 		return false
 	}
-	in := r.await(ep, rel, h.Extent)
+	in := await(r, ep, rel, h.Extent)
 	if in == nil || h.Length != 0 && !r.DMA.Movers[core.Receive].Whole(int(h.Length), 0) {
 		return false
 	}
@@ -46,13 +43,13 @@ func (r *lanes) lane(buf []byte) bool {
 		in.Pushed.Void(in.PushedAt, uint64(h.Length))
 	}
 	copy(in.Memory, buf[datasheet.HeaderSize:datasheet.HeaderSize+int(h.Length)])
-	r.arrived(ep, rel, in, h.Extent, h.Ack, h.Credit, h.Immediate, flags)
+	arrived(r, ep, rel, in, h.Extent, h.Ack, h.Credit, h.Immediate, flags)
 	return true
 }
 
 // await returns the receive of the endpoint's next message, which has n bytes in one frame. It is nil
 // unless that was fetched ahead, is as it was then, and takes so much in one piece.
-func (r *lanes) await(ep *core.Endpoint, rel *reliable, n uint32) *core.Receipt {
+func await(r *core.Receiver, ep *core.Endpoint, rel *reliable, n uint32) *core.Receipt {
 	in, q := rel.receipt(rel.Done), &ep.Recv
 	if n > ep.MaxTransfer || n < ep.Shortest || q.Fetched == q.Completed || in.Open || in.Status != 0 ||
 		!r.Regions.InOnePiece(&in.Layout) || n > in.Total {
@@ -62,7 +59,7 @@ func (r *lanes) await(ep *core.Endpoint, rel *reliable, n uint32) *core.Receipt 
 }
 
 // arrived completes the message of n bytes that has been copied to its place, and gives its frame back.
-func (r *lanes) arrived(ep *core.Endpoint, rel *reliable, in *core.Receipt, n, ack, credit, immediate uint32, flags datasheet.Status) {
+func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receipt, n, ack, credit, immediate uint32, flags datasheet.Status) {
 	r.CountReceived(int(n))
 	rel.Hear(&r.Clock)
 	rel.acknowledged(ack, credit)
@@ -73,19 +70,23 @@ func (r *lanes) arrived(ep *core.Endpoint, rel *reliable, in *core.Receipt, n, a
 	}
 	rel.nic.Handed = true
 	r.Count(datasheet.CounterMessagesReceived, 1)
-	rel.nic.Complete(ep, &ep.Recv, &in.Layout, n, immediate, flags)
+	if k := rel.nic; k.format == nil {
+		k.CQs.Complete(ep, &ep.Recv, &in.Layout, n, immediate, flags)
+	} else {
+		k.format.Complete(ep, &ep.Recv, &in.Layout, n, immediate, flags)
+	}
 	r.Port.Release()
 }
 
 // short takes a short frame.
-func (r *lanes) short(payload []byte, h datasheet.ShortHeader, lent bool) {
-	if !r.shortLane(payload, h, lent) {
-		r.TakeFrame(r.lengthen(payload, h, lent))
+func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent bool) {
+	if !shortLane(r, payload, h, lent) {
+		r.TakeFrame(lengthen(r, payload, h, lent))
 	}
 }
 
 // shortLane does for a short frame what lane does for others.
-func (r *lanes) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bool {
+func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent bool) bool {
 	ep := r.Endpoint(uint32(h.Endpoint))
 	if ep == nil || ep.State != datasheet.StateConnected || r.Hooks&core.ArriveWhole != 0 {
 		return false
@@ -106,7 +107,7 @@ func (r *lanes) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bo
 		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
 		n = at.Length
 	}
-	in := r.await(ep, rel, n)
+	in := await(r, ep, rel, n)
 	if in == nil || n == 0 {
 		return false
 	}
@@ -125,13 +126,13 @@ func (r *lanes) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bo
 	copy(in.Memory, from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
-		frame := r.lengthen(payload, h, lent)
+		frame := lengthen(r, payload, h, lent)
 		r.Header, r.Unanswered = *datasheet.HeaderAt(frame), false
 		r.Refuse()
 		r.Release(frame)
 		return true
 	}
-	r.arrived(ep, rel, in, n, ack, credit, 0, 0)
+	arrived(r, ep, rel, in, n, ack, credit, 0, 0)
 	return true
 }
 
@@ -139,7 +140,7 @@ func (r *lanes) shortLane(payload []byte, h datasheet.ShortHeader, lent bool) bo
 func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
-func (r *lanes) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []byte {
+func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, lent bool) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
 	copy(frame[datasheet.HeaderSize:], payload)
 	length := uint32(len(payload))
@@ -151,7 +152,7 @@ func (r *lanes) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []b
 			length += min(at.Length, datasheet.MaxMTU) // too much is refused
 		}
 	}
-	h := r.wholeHeader(s)
+	h := wholeHeader(r, s)
 	h.Flags, h.Length, h.Extent = flags, uint16(length), length
 	*datasheet.HeaderAt(frame) = h
 	return frame
@@ -159,7 +160,7 @@ func (r *lanes) lengthen(payload []byte, s datasheet.ShortHeader, lent bool) []b
 
 // wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
 // its tag is remembered, Source is zero, and Key the tag.
-func (r *lanes) wholeHeader(s datasheet.ShortHeader) datasheet.Header {
+func wholeHeader(r *core.Receiver, s datasheet.ShortHeader) datasheet.Header {
 	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
 		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
 	ep := r.Endpoint(h.DestinationEndpoint)

@@ -137,9 +137,9 @@ func (k losslessVI) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 
 // Posted implements core.Delivery: the peer finds in a word how much credit it has.
 func (k losslessVI) Posted(ep *core.Endpoint) {
-	if rel(ep) != nil {
-		rel(ep).fetchAhead()
-		rel(ep).giveCredit()
+	if r := rel(ep); r != nil {
+		r.fetchAhead()
+		r.giveCredit()
 	}
 }
 

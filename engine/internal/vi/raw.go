@@ -80,16 +80,16 @@ func (k *Transport) sendRaw(ep *core.Endpoint, m *core.Sending) core.Outcome {
 }
 
 // takeRaw handles a raw frame that has arrived.
-func (r *lanes) takeRaw(buf []byte) {
+func takeRaw(r *core.Receiver, buf []byte) {
 	frame := buf
-	ep := r.taker(frame)
+	ep := taker(r, frame)
 	if ep == nil || len(frame) > r.Port.MTU() {
 		r.Deliver(buf, nil, core.Refused)
 		return
 	}
 	r.CountReceived(len(frame))
 	if r.Hooks&core.WholeFrames != 0 {
-		if frame, ep = r.steerRaw(frame, ep); ep == nil {
+		if frame, ep = steerRaw(r, frame, ep); ep == nil {
 			r.Deliver(buf, nil, core.Refused)
 			return
 		}
@@ -104,7 +104,7 @@ func (r *lanes) takeRaw(buf []byte) {
 
 // taker is the endpoint that takes a raw frame by the built-in rule: the oldest
 // that would, nil if none does.
-func (r *lanes) taker(frame []byte) *core.Endpoint {
+func taker(r *core.Receiver, frame []byte) *core.Endpoint {
 	to := datasheet.MAC(frame)
 	for _, ep := range r.Takers {
 		if to == r.MAC || to.IsMulticast() || ep.Options&datasheet.EndpointPromiscuous != 0 {
@@ -116,17 +116,17 @@ func (r *lanes) taker(frame []byte) *core.Endpoint {
 
 // steerRaw is steer for a raw frame that ep is to take. It returns the frame and
 // the endpoint that takes it, nil if it is dropped.
-func (r *lanes) steerRaw(frame []byte, ep *core.Endpoint) ([]byte, *core.Endpoint) {
+func steerRaw(r *core.Receiver, frame []byte, ep *core.Endpoint) ([]byte, *core.Endpoint) {
 	if r.Asks(core.HookFilterReceive) {
 		shown, to, ok := r.FilterReceive(frame, ep.ID)
 		if !ok || !core.IsRaw(shown) {
 			return nil, nil
 		}
-		frame, ep = shown, r.redirect(core.HookFilterReceive, ep, to)
+		frame, ep = shown, redirect(r, core.HookFilterReceive, ep, to)
 	}
 	if r.Asks(core.HookDemultiplex) {
 		to, entry := r.AskDemultiplex(frame, ep.ID)
-		ep = r.redirect(core.HookDemultiplex, ep, to)
+		ep = redirect(r, core.HookDemultiplex, ep, to)
 		r.Choose(ep, entry)
 	}
 	return frame, ep
@@ -134,7 +134,7 @@ func (r *lanes) steerRaw(frame []byte, ep *core.Endpoint) ([]byte, *core.Endpoin
 
 // redirect gives a raw frame that is for ep to another endpoint, if that can take
 // it.
-func (r *lanes) redirect(h core.Hook, ep *core.Endpoint, to uint32) *core.Endpoint {
+func redirect(r *core.Receiver, h core.Hook, ep *core.Endpoint, to uint32) *core.Endpoint {
 	if other := r.Endpoint(to); slices.Contains(r.Takers, other) {
 		return other
 	}

@@ -273,10 +273,11 @@ func (r *reliable) sample(rtt time.Duration) {
 // that much sooner, and its answer is sent first.
 func (k *Transport) SettleAll() {
 	k.Unsettled.Keep(func(ep *core.Endpoint) bool {
-		if rel(ep) != nil {
-			rel(ep).settle()
+		r := rel(ep)
+		if r == nil {
+			return false
 		}
-		if r := rel(ep); r != nil && (ep.Send.Posted() > 0 || r.next != r.head && !r.message(r.next-1).AllCut || r.serving != nil && r.serving.due()) {
+		if r.settle(); ep.Flow != nil && (ep.Send.Posted() > 0 || r.next != r.head && !r.message(r.next-1).AllCut || r.serving != nil && r.serving.due()) {
 			k.Ready.Add(ep)
 		}
 		return false
@@ -308,7 +309,11 @@ func (r *reliable) arrived(m *core.Sending) bool {
 func (r *reliable) delivered(m *core.Sending) {
 	r.head++
 	r.nic.Count(datasheet.CounterMessagesSent, 1)
-	r.nic.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
+	if k := r.nic; k.format == nil {
+		k.CQs.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
+	} else {
+		k.format.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
+	}
 }
 
 // rel is the state of a reliable connection, nil if the endpoint has none.
