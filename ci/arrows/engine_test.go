@@ -29,7 +29,7 @@ internal/core:
 	outgoing.go sram.go eager.go transmit.go ending.go receive.go path.go connect.go incoming.go steer.go
 	completion.go lend.go borrow.go
 internal/vi:
-	window.go descriptor.go unreliable.go reliable.go transport.go receivequeue.go rdma.go reliable_receive.go
+	window.go unreliable.go reliable.go transport.go receivequeue.go rdma.go reliable_receive.go
 	rdma_receive.go lossless.go lane.go sendlane.go reliable_ending.go raw.go kinds.go recovery.go
 internal/ring:
 	ring.go

@@ -32,9 +32,6 @@ func Register(k *vi.Transport) {
 		SetPayload: func(ep *core.Endpoint, b *datasheet.SetPayloadBody) { setPlace(own, ep, b) }}
 }
 
-// memoryOf is the device memory of a ring.
-func memoryOf(ep *core.Endpoint) *ringMemory { return ep.Own.(*ringMemory) }
-
 // check names what is wrong with a new ring, besides what is with any endpoint.
 func (ring) check(b *datasheet.CreateEndpointBody) core.Refusal {
 	switch {
@@ -91,7 +88,7 @@ func slotTokens(at uint64, handle uint32, n uint64) []datasheet.Token {
 
 // destroy gives back what create took.
 func (k ring) destroy(ep *core.Endpoint) {
-	r := memoryOf(ep)
+	r := ep.Own.(*ringMemory)
 	k.nic.Regions.Deregister(r.handle)
 	k.nic.Regions.SRAM.Release(r.Span)
 }
@@ -99,7 +96,7 @@ func (k ring) destroy(ep *core.Endpoint) {
 // Fetch implements vi.Format. The slot's descriptor is copied once; what is wrong with it, or with
 // what is attached, shows in l.status.
 func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
-	m, slot := &k.nic.Regions, memoryOf(ep).slot(q, q.Fetched)
+	m, slot := &k.nic.Regions, ep.Own.(*ringMemory).slot(q, q.Fetched)
 	l.Token = q.Tokens[q.Fetched&q.Mask]
 	q.Fetched++
 	bits, segments, reserved, tag, length := slot.Control, slot.Segments, slot.Reserved, slot.Tag, slot.Length
@@ -152,7 +149,7 @@ func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Stat
 	to := attached(&in.Layout)
 	if h.Flags&datasheet.FrameImmediate != 0 {
 		var named datasheet.RingPlace
-		if n := h.Immediate % datasheet.PayloadEntries; memoryOf(ep).table[n].Load(&named) && named.Tag == h.Immediate {
+		if n := h.Immediate % datasheet.PayloadEntries; ep.Own.(*ringMemory).table[n].Load(&named) && named.Tag == h.Immediate {
 			to, in.Place = core.Segment{Address: named.Address, Handle: named.Handle, Length: named.Length}, n+1
 		}
 	}
@@ -174,7 +171,7 @@ func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Stat
 // setPlace writes an entry of the payload table of a ring. What is still to come of payloads
 // that go where the entry said before is discarded: that memory is the host's again.
 func setPlace(k *vi.Transport, ep *core.Endpoint, b *datasheet.SetPayloadBody) {
-	memoryOf(ep).table[b.Entry].Store(&datasheet.RingPlace{Address: b.Address, Handle: b.Handle, Length: b.Length, Tag: b.Tag})
+	ep.Own.(*ringMemory).table[b.Entry].Store(&datasheet.RingPlace{Address: b.Address, Handle: b.Handle, Length: b.Length, Tag: b.Tag})
 	k.Receipts(ep, func(in *core.Receipt) {
 		if in.Place == b.Entry+1 {
 			in.Withdraw()
@@ -187,7 +184,7 @@ func (k ring) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, len
 	sent := max(length, datasheet.RingMessage) - datasheet.RingMessage
 	there := sent
 	if q.Receive {
-		slot := memoryOf(ep).slot(q, q.Completed)
+		slot := ep.Own.(*ringMemory).slot(q, q.Completed)
 		slot.Sent, slot.Place = sent, 0
 		switch {
 		case sent == 0:
