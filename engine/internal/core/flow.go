@@ -13,7 +13,7 @@ const (
 	ackDelay  = 64 * time.Microsecond
 )
 
-// Flow is what the headers of an acknowledged connection's frames say of it, in both directions.
+// Flow has the numbers that the headers of an acknowledged connection's frames carry, both ways.
 type Flow struct {
 	C  *Core
 	Ep *Endpoint

@@ -2,14 +2,14 @@ package core
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// Kind is what a kind of endpoints registers: what the core asks of it when an endpoint is
-// created, changed and destroyed. Functions may be nil but for check and deliver.
+// Kind is a registered kind of endpoints. The core asks it when one is created, changed or
+// destroyed. Functions may be nil, but for Check and Deliver.
 type Kind struct {
-	Connects bool // endpoints connect to another one; others are open to all, or to nobody
-	Queues   bool // they have work queues, whose sizes are checked
-	Tokens   bool // in those stand tokens, in host memory
-	SRAM     bool // they need device memory
-	Rights   bool // peers may have RDMA rights, and attributes may change
+	Connects bool // endpoints connect to another one; others are open to all, or closed.
+	Queues   bool // they have work queues, whose sizes are checked.
+	Tokens   bool // in those stand tokens, in host memory.
+	SRAM     bool // they need device memory.
+	Rights   bool // peers may have RDMA rights, and attributes may change.
 
 	// Check names what is wrong with a new endpoint, besides what is with any.
 	Check func(b *datasheet.CreateEndpointBody) Refusal
@@ -20,7 +20,7 @@ type Kind struct {
 	Create func(ep *Endpoint, b *datasheet.CreateEndpointBody) (datasheet.EndpointCreated, Refusal)
 	// Destroy gives back what create took.
 	Destroy func(ep *Endpoint)
-	// Deliver is how messages of an endpoint are delivered, until it is connected.
+	// Deliver chooses the delivery of an endpoint, until it is connected.
 	Deliver func(datasheet.Reliability) Delivery
 	// SetPayload writes an entry of the endpoint's payload table, in its place.
 	SetPayload func(ep *Endpoint, b *datasheet.SetPayloadBody)
