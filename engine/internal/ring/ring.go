@@ -135,9 +135,6 @@ func (r *ringMemory) slot(q *core.WorkQueue, i uint32) *datasheet.RingSlot {
 	return &r.send[i&q.Mask]
 }
 
-// attached is the memory that is attached to a receive.
-func attached(l *core.Layout) core.Segment { return l.Segments[:2][1] }
-
 // Destination implements vi.Format: the message goes to its slot and the payload to what is
 // attached there, or where the payload table says. If neither has room for it the payload is
 // discarded whole.
@@ -146,7 +143,7 @@ func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Stat
 	if st != 0 || h.Extent == datasheet.RingMessage {
 		return st
 	}
-	to := attached(&in.Layout)
+	to := in.Segments[:2][1] // what is attached to the receive
 	if h.Flags&datasheet.FrameImmediate != 0 {
 		var named datasheet.RingPlace
 		if n := h.Immediate % datasheet.PayloadEntries; ep.Own.(*ringMemory).table[n].Load(&named) && named.Tag == h.Immediate {

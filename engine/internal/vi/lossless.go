@@ -37,7 +37,7 @@ func (w *way) takeFlight() bool {
 		if int32(taken-m.mark) < 0 {
 			return false
 		}
-		if r := rel(m.ep); m.ep.Era == m.era && r != nil {
+		if r := m.r; r.Ep.Era == m.era {
 			r.arrivedUpTo(m.psn)
 		}
 	}
@@ -82,9 +82,9 @@ func (c *Transport) failOld() {
 func (c *Transport) AskFlight() {
 	for _, w := range c.wires.aloft {
 		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {
-			if r := rel(m.ep); r != nil && m.ep.Era == m.era {
+			if r := m.r; r.Ep.Era == m.era {
 				if r.Pending == 0 && int32(m.psn-r.Una) > 0 {
-					c.Conns.Probe(m.ep, &r.Liveness)
+					c.Conns.Probe(r.Ep, &r.Liveness)
 					c.Tx.Flush()
 				}
 				break
@@ -106,7 +106,7 @@ func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit u
 	if m.Cut == m.Total {
 		m.AllCut, m.LastPSN = true, psn
 		w := r.way
-		w.flight.push(flying{ep, ep.Era, r.Nxt, w.Mark()})
+		w.flight.push(flying{r, ep.Era, r.Nxt, w.Mark()})
 		k.Events |= core.InFlight
 		if !w.aloft {
 			w.aloft = true
@@ -200,10 +200,10 @@ type flight struct {
 
 // flying is a message that has left.
 type flying struct {
-	ep   *core.Endpoint
-	era  uint32 // of ep when it left
-	psn  uint32 // behind its last frame
-	mark uint32 // of the wire behind its last frame
+	r    *reliable // its connection
+	era  uint32    // of the endpoint when it left
+	psn  uint32    // behind its last frame
+	mark uint32    // of the wire behind its last frame
 }
 
 // push appends a message. There are about as many as the wire has room for frames, for

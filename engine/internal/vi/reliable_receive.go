@@ -172,7 +172,11 @@ func (r *reliable) finishReceipts() {
 			r.answerCredit()
 		}
 		e.Count(datasheet.CounterMessagesReceived, 1)
-		e.Complete(ep, &ep.Recv, &in.Layout, in.Received, in.Immediate, in.Flags)
+		if e.format == nil {
+			e.CQs.Complete(ep, &ep.Recv, &in.Layout, in.Received, in.Immediate, in.Flags)
+		} else {
+			e.format.Complete(ep, &ep.Recv, &in.Layout, in.Received, in.Immediate, in.Flags)
+		}
 	}
 }
 
