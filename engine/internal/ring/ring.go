@@ -96,7 +96,12 @@ func (k ring) destroy(ep *core.Endpoint) {
 // Fetch implements vi.Format. The slot's descriptor is copied once; what is wrong with it, or with
 // what is attached, shows in l.status.
 func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
-	m, slot := &k.nic.Regions, ep.Own.(*ringMemory).slot(q, q.Fetched)
+	m, memory := &k.nic.Regions, ep.Own.(*ringMemory)
+	slots := memory.send
+	if q.Receive {
+		slots = memory.recv
+	}
+	slot := &slots[q.Fetched&q.Mask]
 	l.Token = q.Tokens[q.Fetched&q.Mask]
 	q.Fetched++
 	bits, segments, reserved, tag, length := slot.Control, slot.Segments, slot.Reserved, slot.Tag, slot.Length
@@ -125,14 +130,6 @@ func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
 		l.Total += length
 		l.Status = m.Check(l, ep.Ptag, false)
 	}
-}
-
-// slot is that of number i of a queue.
-func (r *ringMemory) slot(q *core.WorkQueue, i uint32) *datasheet.RingSlot {
-	if q.Receive {
-		return &r.recv[i&q.Mask]
-	}
-	return &r.send[i&q.Mask]
 }
 
 // Destination implements vi.Format: the message goes to its slot and the payload to what is
@@ -181,7 +178,7 @@ func (k ring) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, len
 	sent := max(length, datasheet.RingMessage) - datasheet.RingMessage
 	there := sent
 	if q.Receive {
-		slot := ep.Own.(*ringMemory).slot(q, q.Completed)
+		slot := &ep.Own.(*ringMemory).recv[q.Completed&q.Mask]
 		slot.Sent, slot.Place = sent, 0
 		switch {
 		case sent == 0:
