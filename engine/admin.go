@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // Execute carries out an admin command. Its reply goes to Host.AdminEntry:
 // before Execute returns, or later for the commands that wait for the network.
@@ -10,7 +13,7 @@ func (e *Engine) Execute(cmd *datasheet.Command) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.look()
+	e.core.Look()
 	e.execute(&c)
 	e.finish()
 }
@@ -18,19 +21,19 @@ func (e *Engine) Execute(cmd *datasheet.Command) {
 func (e *Engine) execute(c *datasheet.Command) {
 	switch c.Opcode {
 	case datasheet.OpNop:
-		e.answer(c.ID, refusal{})
+		e.core.Answer(c.ID, core.Refusal{})
 	case datasheet.OpCreatePtag:
-		doWithReply(e, c, e.regions.createPtag)
+		doWithReply(e, c, e.core.Regions.CreatePtag)
 	case datasheet.OpDestroyPtag:
-		do(e, c, e.regions.destroyPtag)
+		do(e, c, e.core.Regions.DestroyPtag)
 	case datasheet.OpRegisterMemory:
-		doWithReply(e, c, e.regions.register)
+		doWithReply(e, c, e.core.Regions.Register)
 	case datasheet.OpDeregisterMemory:
 		do(e, c, e.deregisterMemory)
 	case datasheet.OpCreateCQ:
-		doWithReply(e, c, e.cqs.create)
+		doWithReply(e, c, e.core.CQs.Create)
 	case datasheet.OpDestroyCQ:
-		do(e, c, e.cqs.destroy)
+		do(e, c, e.core.CQs.Destroy)
 	case datasheet.OpCreateEndpoint:
 		doWithReply(e, c, e.createEndpoint)
 	case datasheet.OpDestroyEndpoint:
@@ -38,13 +41,13 @@ func (e *Engine) execute(c *datasheet.Command) {
 	case datasheet.OpQueryEndpoint:
 		doWithReply(e, c, e.queryEndpoint)
 	case datasheet.OpConnectWait:
-		doLater(e, c, e.requests.wait)
+		doLater(e, c, e.core.Requests.Wait)
 	case datasheet.OpConnectAccept:
-		doLater(e, c, e.setups.accept)
+		doLater(e, c, e.core.Setups.Accept)
 	case datasheet.OpConnectReject:
-		do(e, c, e.setups.reject)
+		do(e, c, e.core.Setups.Reject)
 	case datasheet.OpConnectRequest:
-		doLater(e, c, e.setups.request)
+		doLater(e, c, e.core.Setups.Request)
 	case datasheet.OpDisconnect:
 		do(e, c, e.disconnect)
 	case datasheet.OpAbort:
@@ -54,64 +57,64 @@ func (e *Engine) execute(c *datasheet.Command) {
 	case datasheet.OpModifyEndpoint:
 		do(e, c, e.modifyEndpoint)
 	case datasheet.OpModifyMemory:
-		do(e, c, e.regions.modify)
+		do(e, c, e.core.Regions.Modify)
 	case datasheet.OpResizeCQ:
-		doWithReply(e, c, e.cqs.resize)
+		doWithReply(e, c, e.core.CQs.Resize)
 	default:
-		e.answer(c.ID, refusal{datasheet.ResultBadOpcode, fieldOpcode})
+		e.core.Answer(c.ID, core.Refusal{Result: datasheet.ResultBadOpcode, Field: core.FieldOpcode})
 	}
 }
 
 // do carries out a command whose reply has no body, doWithReply one whose reply has one.
-func do[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(*B) refusal) {
-	e.answer(c.ID, f(datasheet.Body[B](c)))
+func do[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(*B) core.Refusal) {
+	e.core.Answer(c.ID, f(datasheet.Body[B](c)))
 }
 
-func doWithReply[B datasheet.CommandBody, R datasheet.ReplyBody](e *Engine, c *datasheet.Command, f func(*B) (R, refusal)) {
+func doWithReply[B datasheet.CommandBody, R datasheet.ReplyBody](e *Engine, c *datasheet.Command, f func(*B) (R, core.Refusal)) {
 	reply, why := f(datasheet.Body[B](c))
-	if why != (refusal{}) {
-		e.answer(c.ID, why)
+	if why != (core.Refusal{}) {
+		e.core.Answer(c.ID, why)
 		return
 	}
-	answerWith(&e.reports, c.ID, reply)
+	core.AnswerWith(&e.core.Reports, c.ID, reply)
 }
 
 // doLater begins with a command that waits for the network, and is answered when it ends.
-func doLater[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(uint16, *B) refusal) {
-	if why := f(c.ID, datasheet.Body[B](c)); why != (refusal{}) {
-		e.answer(c.ID, why)
+func doLater[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(uint16, *B) core.Refusal) {
+	if why := f(c.ID, datasheet.Body[B](c)); why != (core.Refusal{}) {
+		e.core.Answer(c.ID, why)
 	}
 }
 
 // disconnect ends a connection, or an attempt at one, and takes an endpoint out
 // of the error state. Whatever is posted is flushed.
-func (e *Engine) disconnect(b *datasheet.EndpointBody) refusal {
-	ep := e.subject(b.Endpoint)
+func (e *Engine) disconnect(b *datasheet.EndpointBody) core.Refusal {
+	ep := e.core.Subject(b.Endpoint)
 	if ep == nil {
-		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
 	}
-	if ep.sharers > 0 {
-		return refusal{datasheet.ResultResource, fieldEndpoint} // its receives may be in work for them
+	if ep.Sharers > 0 {
+		return core.Refusal{Result: datasheet.ResultResource, Field: core.FieldEndpoint} // its receives may be in work for them
 	}
-	switch ep.state {
+	switch ep.State {
 	case datasheet.StateConnectPending:
-		e.setups.end(ep, datasheet.ResultAborted)
+		e.core.Setups.End(ep, datasheet.ResultAborted)
 	case datasheet.StateConnected:
 		reason := datasheet.ResultSuccess
-		if ep.rel.unfinished() {
+		if _, unfinished := ep.Delivery.Outstanding(ep); unfinished {
 			reason = datasheet.ResultAborted
 		}
-		e.conns.end(ep, reason, true)
+		e.core.Conns.End(ep, reason, true)
 	}
-	e.conns.enterError(ep, datasheet.StatusFlushed)
-	ep.state = datasheet.StateIdle
-	return refusal{}
+	e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
+	ep.State = datasheet.StateIdle
+	return core.Refusal{}
 }
 
 // abort ends a command that waits for the network.
-func (e *Engine) abort(b *datasheet.AbortBody) refusal {
-	if e.requests.abort(b.ID) || e.setups.abort(b.ID) {
-		return refusal{}
+func (e *Engine) abort(b *datasheet.AbortBody) core.Refusal {
+	if e.core.Requests.Abort(b.ID) || e.core.Setups.Abort(b.ID) {
+		return core.Refusal{}
 	}
-	return refusal{datasheet.ResultInvalidParameter, fieldAbortID}
+	return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldAbortID}
 }

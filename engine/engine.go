@@ -1,9 +1,14 @@
 package engine
 
 import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/channel"
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/ring"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
-	"sync/atomic"
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
@@ -14,77 +19,47 @@ type Engine struct {
 	sleep sleeper
 
 	// What follows is protected by mu.
-	core
-	setups setups
-	cells  cellMover
+	core  core.Core
+	vis   *vi.Transport
+	cells *channel.Mover
 }
 
 // New makes an engine. Errors wrap ErrConfig.
-func New(c Config) (*Engine, error) {
-	c.setDefaults()
-	if err := c.validate(); err != nil {
+func New(c core.Config) (*Engine, error) {
+	e := &Engine{sleep: sleeper{wake: make(chan struct{}, 1)}}
+	if err := e.core.Assemble(&c, e.rang, e.demultiplex); err != nil {
 		return nil, err
 	}
-	e := &Engine{sleep: sleeper{wake: make(chan struct{}, 1)}, core: core{limits: c.Limits, timing: c.Timing,
-		link: newLink(c.Port, c.MAC, c.Pipeline), reports: reports{host: c.Host},
-		clock: clock{read: c.Clock, gap: c.Timing.Dead / deadLooks}}}
-	p := &e.core
-	p.reports.todo = &p.events
-	p.bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, e.rang)
-	p.bells.rangChannel = e.rangChannel
-	p.received.config = c.Cells
-	p.program.clock = &p.clock
-	p.regions = regions{counters: &p.counters, bus: c.Memory, limits: c.Limits, direct: newDirect(&p.link)}
-	p.cqs = completions{counters: &p.counters, reports: &p.reports, memory: &p.regions, bells: &p.bells}
-	p.dma = dma{clock: &p.clock, program: &p.program, regions: &p.regions, config: c.Pipeline, timed: p.timed}
-	e.tx = transmitter{core: p, pace: pace{bus: c.Pipeline.bus()}}
-	e.rx = receiver{core: p, demultiplex: e.demultiplex, conns: &e.conns, placement: placement{bus: c.Pipeline.bus()}}
-	e.conns = connections{core: p, tx: &e.tx}
-	e.setups = setups{core: p, random: c.Rand, tx: &e.tx, conns: &e.conns}
-	e.cells = cellMover{core: p, tx: &e.tx, conns: &e.conns, config: c.Cells}
-	p.requests = requests{clock: &p.clock, reports: &p.reports}
-	if err := e.dma.clear(); err != nil {
-		return nil, err
-	}
+	e.vis = vi.New(&e.core)
+	ring.Register(e.vis)
+	e.cells = channel.New(e.vis, c.Cells)
 	e.clear()
 	return e, nil
 }
 
 // clear puts everything but the configuration into the power-on state.
 func (e *Engine) clear() {
-	e.counters.clear()
-	e.regions.clear()
-	e.cqs.clear()
-	e.clock.clear()
-	e.vectors, e.setups.underWay = 0, nil
-	e.tx.clear()
-	e.rx.clear()
-	e.cells.clear()
-	e.program.clear()
-	_ = e.dma.clear() // its policies were good when the engine was made
-	e.endpoints.clear(e.limits.Endpoints)
-	e.ways = ways{}
-	e.bells.clear()
-	e.requests.clear()
-	e.conns.departed, e.conns.departedAt = [rememberedEnds]ended{}, 0
-	e.welcome()
+	e.core.Clear()
+	e.vis.Clear()
+	e.cells.Clear()
+	e.core.Welcome()
 }
 
 // Limits returns the engine's limits.
-func (e *Engine) Limits() Limits { return e.limits }
+func (e *Engine) Limits() core.Limits { return e.core.Limits }
 
 // MAC returns the engine's station address.
-func (e *Engine) MAC() datasheet.MAC { return e.mac }
+func (e *Engine) MAC() datasheet.MAC { return e.core.MAC }
 
 // Features returns the feature bits of what the engine can do.
 func (e *Engine) Features() uint64 {
 	f := datasheet.FeatureReliableDelivery | datasheet.FeatureReliableReception |
 		datasheet.FeatureFrame | datasheet.FeaturePayloadTable | datasheet.FeatureInline |
 		datasheet.FeatureRDMAWrite | datasheet.FeatureRDMARead | datasheet.FeatureReceiveQueue
-	if e.regions.sram.bytes != nil {
+	if e.core.Regions.SRAM.Bytes != nil {
 		f |= datasheet.FeatureRing | datasheet.FeatureEager | datasheet.FeatureChannel
 	}
-	if e.bells.bar != nil {
+	if e.core.Bells.Bar != nil {
 		f |= datasheet.FeatureDoorbellMarks
 	}
 	return f
@@ -96,7 +71,7 @@ func (e *Engine) Exclusive(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
-	e.regions.renew()
+	e.core.Regions.Renew()
 }
 
 // Reset puts the engine into its power-on state. Peers are not told that their
@@ -104,7 +79,7 @@ func (e *Engine) Exclusive(f func()) {
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.revoke(0)
+	e.core.Revoke(0)
 	e.clear()
 }
 
@@ -115,14 +90,14 @@ func (e *Engine) Counter(c datasheet.Counter) uint64 {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.own[c] + e.others[c].Load()
+	return e.core.Own[c] + e.core.Others[c].Load()
 }
 
 // AddCounter counts something that happened outside the engine. It may be
 // called from any goroutine.
 func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 	if c >= 0 && c < datasheet.CounterCount {
-		e.others[c].Add(n)
+		e.core.Others[c].Add(n)
 	}
 }
 
@@ -130,26 +105,26 @@ func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 // offset from is not the engine's. Call it before the first endpoint or region exists, or
 // within Exclusive right after Reset. Without it the engine has no device memory.
 func (e *Engine) MapSRAM(memory []byte, from uint32) {
-	e.regions.sram.bytes, e.regions.sram.from = memory, uint64(from)
-	e.regions.sram.clear()
+	e.core.Regions.SRAM.Bytes, e.core.Regions.SRAM.From = memory, uint64(from)
+	e.core.Regions.SRAM.Clear()
 }
 
 // FreeSRAM is how many bytes of device memory are not in use. It waits for a step to end.
 func (e *Engine) FreeSRAM() uint32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return uint32(e.regions.sram.free())
+	return uint32(e.core.Regions.SRAM.Free())
 }
 
 // CellLevels returns the levels of now. It waits for a step to end.
 func (e *Engine) CellLevels() CellLevels {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l := e.cells.levels
-	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.received.n, e.received.highest, e.received.config.FIFO
-	l.Stopped = e.cells.holding
-	for _, link := range e.cells.links {
-		if link.stopped {
+	l := e.cells.Levels
+	l.Receive, l.ReceiveHighest, l.ReceiveSize = e.cells.Received.N, e.cells.Received.Highest, e.cells.Received.Config.FIFO
+	l.Stopped = e.cells.Holding
+	for _, link := range e.cells.Links {
+		if link.Stopped {
 			l.StoppedBy++
 		}
 	}

@@ -3,44 +3,47 @@ package engine
 import (
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/engine/internal/channel"
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/ring"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-func TestNewKind(t *testing.T) {
+// TestKinds: each kind that the data sheet knows has registered, and those that need device memory
+// are refused without.
+func TestKinds(t *testing.T) {
 	e := &Engine{}
-	reliable, unreliable := reliableVI{vi{&e.core}}, unreliableVI{vi{&e.core}}
-	for _, c := range []struct {
-		body datasheet.CreateEndpointBody
-		want kind
-		why  refusal
-	}{
-		{datasheet.CreateEndpointBody{Kind: datasheet.KindVI, Reliability: datasheet.ReliableDelivery}, reliable, refusal{}},
-		{datasheet.CreateEndpointBody{Kind: datasheet.KindVI, Reliability: datasheet.Unreliable}, unreliable, refusal{}},
-		{datasheet.CreateEndpointBody{Kind: datasheet.KindFrame}, frames{unreliable}, refusal{}},
-		{datasheet.CreateEndpointBody{Kind: datasheet.KindReceiveQueue}, receiveQueue{unreliable}, refusal{}},
-		{datasheet.CreateEndpointBody{Kind: datasheet.KindRing}, nil, refusal{datasheet.ResultNotSupported, fieldKind}},
-		{datasheet.CreateEndpointBody{Kind: datasheet.KindChannel}, nil, refusal{datasheet.ResultNotSupported, fieldKind}},
-		{datasheet.CreateEndpointBody{Kind: 200}, nil, refusal{datasheet.ResultInvalidParameter, fieldKind}},
-	} {
-		if got, why := newKind(e, &c.body); got != c.want || why != c.why {
-			t.Errorf("kind %d, reliability %d: %T, %+v", c.body.Kind, c.body.Reliability, got, why)
+	e.vis = vi.New(&e.core)
+	ring.Register(e.vis)
+	e.cells = channel.New(e.vis, core.Cells{})
+	for _, sram := range [][]byte{nil, make([]byte, datasheet.PageSize)} {
+		e.core.Regions.SRAM.Bytes = sram
+		for id := range datasheet.Kind(len(e.core.Kinds) + 1) {
+			want := core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldKind}
+			switch id {
+			case datasheet.KindRing, datasheet.KindChannel:
+				want = core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
+				if sram != nil { // its own check is asked
+					want = core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
+				}
+				if sram != nil && id == datasheet.KindChannel {
+					want = core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
+				}
+			case datasheet.KindVI, datasheet.KindFrame, datasheet.KindReceiveQueue:
+				continue
+			}
+			if _, why := e.kindOf(&datasheet.CreateEndpointBody{Kind: id, Reliability: datasheet.Unreliable}); why != want {
+				t.Errorf("kind %v, %d bytes of device memory: %+v, not %+v", id, len(sram), why, want)
+			}
 		}
 	}
-}
-
-// TestTakeRefusesUnknownTypes: a frame of a type that a connection does not have says
-// nothing about the connection.
-func TestTakeRefusesUnknownTypes(t *testing.T) {
-	c, _ := newTestClock()
-	e := &Engine{core: core{clock: *c}}
-	for _, frame := range []datasheet.FrameType{0, datasheet.FrameConnectRequest, 200} {
-		ep := &endpoint{rel: &reliable{nic: &e.core, window: &window{}, nxt: 1}, unrel: &unreliable{}}
-		h := &datasheet.Header{Type: frame, Ack: 1, Credit: 5}
-		if (reliableVI{vi{&e.core}}).take(ep, h, nil) != refused || (unreliableVI{vi{&e.core}}).take(ep, h, nil) != refused {
-			t.Errorf("a frame of type %d was taken", frame)
+	for _, id := range []datasheet.Kind{datasheet.KindVI, datasheet.KindRing} {
+		if _, ok := e.core.Kinds[id].Deliver(datasheet.Unreliable).(vi.Unreliable); !ok {
+			t.Errorf("%v: what is not acknowledged is delivered otherwise", id)
 		}
-		if ep.rel.una != 0 || ep.rel.limit != 0 {
-			t.Errorf("a frame of type %d acknowledged something", frame)
+		if _, ok := e.core.Kinds[id].Deliver(datasheet.ReliableDelivery).(vi.Reliable); !ok {
+			t.Errorf("%v: what is acknowledged is delivered otherwise", id)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/pipeline"
@@ -29,9 +30,9 @@ type DMAState struct {
 func (e *Engine) DMA() DMAState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := DMAState{Pulses: e.dma.pulses, Timeouts: e.dma.timeouts, Refused: e.dma.refused, Log: e.dma.log.on,
-		LogProducer: e.dma.log.producer, LogConsumer: e.dma.log.consumer, LogLost: e.dma.log.lost}
-	for d, m := range e.dma.movers {
+	s := DMAState{Pulses: e.core.DMA.Pulses, Timeouts: e.core.DMA.Timeouts, Refused: e.core.DMA.Refused, Log: e.core.DMA.Log.On,
+		LogProducer: e.core.DMA.Log.Producer, LogConsumer: e.core.DMA.Log.Consumer, LogLost: e.core.DMA.Log.Lost}
+	for d, m := range e.core.DMA.Movers {
 		s.Movers[d] = m.State()
 	}
 	return s
@@ -39,12 +40,12 @@ func (e *Engine) DMA() DMAState {
 
 // SetPulses has the host's pulses decide in direction d, instead of the policy,
 // from the next frame on. Switching them off frees the frame that is held.
-func (e *Engine) SetPulses(d Direction, on bool) {
+func (e *Engine) SetPulses(d core.Direction, on bool) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.setPulses(d, on)
-	e.welcome()
+	e.core.DMA.SetPulses(d, on)
+	e.core.Welcome()
 }
 
 // SetPulseDeadline bounds the time for which a frame waits for the host.
@@ -52,7 +53,7 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.deadline = t
+	e.core.DMA.Deadline = t
 }
 
 // SetProgressArea has the progress counters of directions in which the host
@@ -61,42 +62,42 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 func (e *Engine) SetProgressArea(iova uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.area = iova
+	e.core.DMA.Area = iova
 }
 
 // Pulse lets n bytes more of the frame that is in progress in direction d move;
 // frame is the low 8 bits of its number. A pulse that makes no sense changes
 // nothing and is counted: Pulse returns false.
-func (e *Engine) Pulse(d Direction, frame uint8, n uint32) bool {
+func (e *Engine) Pulse(d core.Direction, frame uint8, n uint32) bool {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.dma.movers[d].Pulse(frame, int(n)) {
-		e.dma.refused++
+	if !e.core.DMA.Movers[d].Pulse(frame, int(n)) {
+		e.core.DMA.Refused++
 		return false
 	}
 	return true
 }
 
 // Policy returns the delivery policy of a direction, where no program decides.
-func (e *Engine) Policy(d Direction) pipeline.Policy {
+func (e *Engine) Policy(d core.Direction) pipeline.Policy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.dma.policies[d]
+	return e.core.DMA.Policies[d]
 }
 
 // SetPolicy has p decide in direction d from the next frame on, until Reset;
 // where a program decides, once it does no longer. Errors are
 // *pipeline.ParameterError and change nothing.
-func (e *Engine) SetPolicy(d Direction, p pipeline.Policy) error {
+func (e *Engine) SetPolicy(d core.Direction, p pipeline.Policy) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, err := pipeline.NewDevice(p, 1); err != nil {
 		return err
 	}
-	e.dma.policies[d], e.dma.chosen = p, true
-	e.welcome()
-	e.dma.choosePolicy(d)
+	e.core.DMA.Policies[d], e.core.DMA.Chosen = p, true
+	e.core.Welcome()
+	e.core.DMA.ChoosePolicy(d)
 	return nil
 }
 
@@ -110,13 +111,13 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := &e.dma.log
-	*g = transferLog{on: true, iova: iova, log2: log2, sides: g.sides}
-	for d, m := range e.dma.movers {
-		g.sides[d].first = m.Started()
-		m.SetLog(&g.sides[d])
+	g := &e.core.DMA.Log
+	*g = core.TransferLog{On: true, IOVA: iova, Log2: log2, Sides: g.Sides}
+	for d, m := range e.core.DMA.Movers {
+		g.Sides[d].First = m.Started()
+		m.SetLog(&g.Sides[d])
 	}
-	e.welcome()
+	e.core.Welcome()
 	return true
 }
 
@@ -124,8 +125,8 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 func (e *Engine) StopLog() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dma.stopLog()
-	e.welcome()
+	e.core.DMA.StopLog()
+	e.core.Welcome()
 }
 
 // TakeLog tells how many records of the log the host has taken, free-running. It
@@ -134,10 +135,10 @@ func (e *Engine) StopLog() {
 func (e *Engine) TakeLog(taken uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := &e.dma.log
-	if !g.on || taken-g.consumer > g.producer-g.consumer {
+	g := &e.core.DMA.Log
+	if !g.On || taken-g.Consumer > g.Producer-g.Consumer {
 		return false
 	}
-	g.consumer = taken
+	g.Consumer = taken
 	return true
 }

@@ -3,286 +3,231 @@ package engine
 import (
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/internal/cells"
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// checkEndpoint names what is wrong with a new endpoint, of whatever kind.
-func (e *Engine) checkEndpoint(b *datasheet.CreateEndpointBody) refusal {
+// checkEndpoint names what is wrong with a new endpoint that has queues.
+func (e *Engine) checkEndpoint(k *core.Kind, b *datasheet.CreateEndpointBody) core.Refusal {
 	badCQ := func(cq uint32) bool {
-		q := e.cqs.queue(cq)
-		return cq != datasheet.NoCQ && (q == nil || q.dead)
+		q := e.core.CQs.Queue(cq)
+		return cq != datasheet.NoCQ && (q == nil || q.Dead)
 	}
-	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.limits.QueueLog2 }
+	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.core.Limits.QueueLog2 }
 	switch {
 	case b.Reliability != datasheet.Unreliable && b.Reliability != datasheet.ReliableDelivery && b.Reliability != datasheet.ReliableReception:
-		return refusal{datasheet.ResultInvalidReliability, fieldReliability}
-	case b.MaxTransfer == 0 || b.MaxTransfer > e.limits.Transfer:
-		return refusal{datasheet.ResultInvalidMTU, fieldMaxTransfer}
-	case e.regions.ptag(b.Ptag) == nil:
-		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
-	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && b.Kind != datasheet.KindVI:
-		return refusal{datasheet.ResultInvalidParameter, fieldRights}
+		return core.Refusal{Result: datasheet.ResultInvalidReliability, Field: core.FieldReliability}
+	case b.MaxTransfer == 0 || b.MaxTransfer > e.core.Limits.Transfer:
+		return core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
+	case e.core.Regions.Ptag(b.Ptag) == nil:
+		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
+	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.Rights:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRights}
 	case b.Rights&datasheet.AccessRDMARead != 0 && b.Reliability == datasheet.Unreliable:
-		return refusal{datasheet.ResultInvalidRDMARead, fieldRights}
+		return core.Refusal{Result: datasheet.ResultInvalidRDMARead, Field: core.FieldRights}
 	case badLog2(b.SendLog2):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendLog2}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
 	case badLog2(b.RecvLog2):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvLog2}
-	case b.Kind != datasheet.KindRing && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendIOVA}
-	case b.Kind != datasheet.KindRing && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvLog2}
+	case k.Tokens && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendIOVA}
+	case k.Tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
 	case badCQ(b.SendCQ):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendCQ}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendCQ}
 	case badCQ(b.RecvCQ):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
-	case !e.limits.hasVector(b.SendVector):
-		return refusal{datasheet.ResultInvalidParameter, fieldSendVector}
-	case !e.limits.hasVector(b.RecvVector):
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvVector}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
+	case !e.core.Limits.HasVector(b.SendVector):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendVector}
+	case !e.core.Limits.HasVector(b.RecvVector):
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvVector}
 	case b.Options&datasheet.EndpointShares != 0:
 		return e.checkSource(b)
 	}
-	return refusal{}
+	return core.Refusal{}
 }
 
-func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why refusal) {
-	if b.Kind == datasheet.KindChannel {
-		return e.createChannel(b)
-	}
-	kind, why := newKind(e, b)
-	if why == (refusal{}) {
-		why = kind.check(b)
-	}
-	if why == (refusal{}) {
-		why = e.checkEndpoint(b)
-	}
-	if why != (refusal{}) {
+func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
+	k, why := e.kindOf(b)
+	if why != (core.Refusal{}) {
 		return reply, why
 	}
-	n := e.free(e.limits.Endpoints)
-	if n == 0 {
-		return reply, refusal{datasheet.ResultResource, 0}
+	n, ok := uint32(0), false
+	if k.Number != nil {
+		n, ok = k.Number(b)
+	} else {
+		n = e.core.Free(e.core.Limits.Endpoints)
+		ok = n != 0
 	}
-	ep := &endpoint{
-		id: n, kind: kind, kindID: b.Kind, plain: true, options: b.Options, reliability: b.Reliability, rights: b.Rights, ptag: b.Ptag, maxTransfer: b.MaxTransfer,
-		send: workQueue{iova: b.SendIOVA, mask: 1<<b.SendLog2 - 1, vector: b.SendVector, cq: e.cqs.queue(b.SendCQ)},
-		recv: workQueue{iova: b.RecvIOVA, mask: 1<<b.RecvLog2 - 1, vector: b.RecvVector, cq: e.cqs.queue(b.RecvCQ), receive: true,
-			named: b.Kind == datasheet.KindReceiveQueue},
+	if !ok {
+		return reply, core.Refusal{Result: datasheet.ResultResource, Field: 0}
 	}
-	if b.Options&datasheet.EndpointShares != 0 {
-		ep.recv = sharing(e.all[b.RecvIOVA])
+	ep := &core.Endpoint{ID: n, Kind: k, Connects: k.Connects, Delivery: k.Deliver(b.Reliability), KindID: b.Kind, Options: b.Options,
+		Reliability: b.Reliability, Rights: b.Rights, Ptag: b.Ptag, MaxTransfer: b.MaxTransfer}
+	if k.Queues {
+		ep.Send = core.WorkQueue{IOVA: b.SendIOVA, Mask: 1<<b.SendLog2 - 1, Vector: b.SendVector, CQ: e.core.CQs.Queue(b.SendCQ)}
+		ep.Recv = core.WorkQueue{IOVA: b.RecvIOVA, Mask: 1<<b.RecvLog2 - 1, Vector: b.RecvVector, CQ: e.core.CQs.Queue(b.RecvCQ), Receive: true}
 	}
-	if reply, why = kind.create(ep); why != (refusal{}) {
-		return reply, why
+	if k.Create != nil {
+		if reply, why = k.Create(ep, b); why != (core.Refusal{}) {
+			return reply, why
+		}
 	}
 	e.countUser(ep, 1)
-	e.enter(ep)
-	e.bells.open(n, ep.bells, true)
-	if !kind.connects() {
-		kind.open(ep, nil)
-	}
+	e.core.Enter(ep)
+	e.core.Bells.Open(n, ep.Bells, true)
 	reply.Endpoint = n
-	return reply, refusal{}
+	return reply, core.Refusal{}
+}
+
+// kindOf finds the kind of a new endpoint, of which nothing is wrong.
+func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *core.Kind, why core.Refusal) {
+	switch {
+	case int(b.Kind) >= len(e.core.Kinds) || e.core.Kinds[b.Kind] == nil:
+		return nil, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldKind}
+	case e.core.Kinds[b.Kind].SRAM && e.core.Regions.SRAM.Bytes == nil:
+		return nil, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
+	}
+	k = e.core.Kinds[b.Kind]
+	if why = k.Check(b); why == (core.Refusal{}) && k.Queues {
+		why = e.checkEndpoint(k, b)
+	}
+	return k, why
 }
 
 // countUser counts ep among the users of its completion queues and its protection tag, or,
 // with -1, no longer.
-func (e *Engine) countUser(ep *endpoint, n int) {
-	for _, q := range []*workQueue{&ep.send, &ep.recv} {
-		if q.cq != nil {
-			q.cq.users += n
+func (e *Engine) countUser(ep *core.Endpoint, n int) {
+	for _, q := range []*core.WorkQueue{&ep.Send, &ep.Recv} {
+		if q.CQ != nil {
+			q.CQ.Users += n
 		}
 	}
-	if ep.recv.source != nil {
-		ep.recv.source.sharers += n
+	if ep.Recv.Source != nil {
+		ep.Recv.Source.Sharers += n
 	}
-	e.regions.ptag(ep.ptag).users += n
+	e.core.Regions.Ptag(ep.Ptag).Users += n
 }
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
 // nothing queued can go.
-func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) refusal {
-	ep := e.subject(b.Endpoint)
+func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) core.Refusal {
+	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
-	case ep.state == datasheet.StateConnected || ep.state == datasheet.StateConnectPending:
-		return refusal{datasheet.ResultInvalidState, fieldEndpoint}
-	case ep.sharers > 0, ep.send.completed != ep.send.producer || ep.recv.completed != ep.recv.producer:
-		return refusal{datasheet.ResultResource, fieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+	case ep.State == datasheet.StateConnected || ep.State == datasheet.StateConnectPending:
+		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.FieldEndpoint}
+	case ep.Sharers > 0, ep.Send.Completed != ep.Send.Producer || ep.Recv.Completed != ep.Recv.Producer:
+		return core.Refusal{Result: datasheet.ResultResource, Field: core.FieldEndpoint}
 	}
-	ep.kind.destroy(ep)
+	if ep.Kind.Destroy != nil {
+		ep.Kind.Destroy(ep)
+	}
 	e.countUser(ep, -1)
-	e.conns.depart(ep)
-	e.all[ep.id] = nil
-	e.living = slices.DeleteFunc(e.living, func(other *endpoint) bool { return other == ep })
-	e.bells.close(ep.id)
-	return refusal{}
+	e.core.Conns.Depart(ep)
+	e.core.All[ep.ID] = nil
+	e.core.Living = slices.DeleteFunc(e.core.Living, func(other *core.Endpoint) bool { return other == ep })
+	e.core.Bells.Close(ep.ID)
+	return core.Refusal{}
 }
 
-func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why refusal) {
-	ep := e.subject(b.Endpoint)
+func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why core.Refusal) {
+	ep := e.core.Subject(b.Endpoint)
 	if ep == nil {
-		return reply, refusal{datasheet.ResultInvalidParameter, fieldEndpoint}
+		return reply, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
 	}
 	return datasheet.EndpointReply{
-		SendProducer: ep.send.producer, SendCompleted: ep.send.completed,
-		RecvProducer: ep.recv.producer, RecvCompleted: ep.recv.completed,
-		RemoteEndpoint: ep.remote.endpoint, State: ep.state, RemoteMAC: ep.remote.mac,
-	}, refusal{}
+		SendProducer: ep.Send.Producer, SendCompleted: ep.Send.Completed,
+		RecvProducer: ep.Recv.Producer, RecvCompleted: ep.Recv.Completed,
+		RemoteEndpoint: ep.Remote.Endpoint, State: ep.State, RemoteMAC: ep.Remote.MAC,
+	}, core.Refusal{}
 }
 
 // deregisterMemory takes back what has been lent of the region, too.
-func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) refusal {
-	if _, why := e.regions.hosts(b.Handle); why != (refusal{}) {
+func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) core.Refusal {
+	if _, why := e.core.Regions.Hosts(b.Handle); why != (core.Refusal{}) {
 		return why
 	}
-	e.regions.deregister(b.Handle)
-	inRegion := func(s segment) bool { return s.handle == b.Handle }
-	for _, ep := range e.living {
-		if !ep.rel.lending() {
-			continue
-		}
-		for r, n := ep.rel, ep.rel.head; int32(r.next-n) > 0; n++ {
-			m := r.message(n)
-			if m.frames == datasheet.FrameReadRequest || !slices.ContainsFunc(m.segments, inRegion) || r.arrived(m) {
-				continue
-			}
-			if r.wire == 0 {
-				e.tx.revoke(ep.id)
-			} else {
-				// It cannot be sent again, and nothing is wrong with those before it.
-				m.status, r.broken = datasheet.StatusProtectionError, true
-				e.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
-			}
-			break
-		}
-	}
-	return refusal{}
+	e.core.Regions.Deregister(b.Handle)
+	e.vis.Revoke(b.Handle)
+	return core.Refusal{}
 }
 
 // setPayload writes an entry of an endpoint's payload table.
-func (e *Engine) setPayload(b *datasheet.SetPayloadBody) refusal {
-	ep := e.subject(b.Endpoint)
+func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
+	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableEndpoint}
 	case b.Entry >= datasheet.PayloadEntries:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableEntry}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableEntry}
 	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableLength}
-	case ep.ring == nil && b.Tag != 0, ep.ring != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
-		return refusal{datasheet.ResultInvalidParameter, fieldTableTag}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableLength}
+	case ep.Kind.SetPayload == nil && b.Tag != 0, ep.Kind.SetPayload != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableTag}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.regions.reach(b.Handle, ep.ptag, b.Address, uint64(b.Length), true); r == nil {
-			return refusal{datasheet.ResultInvalidParameter, fieldTableHandle}
+		if r, _ := e.core.Regions.Reach(b.Handle, ep.Ptag, b.Address, uint64(b.Length), true); r == nil {
+			return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableHandle}
 		}
-		if ep.payloads == nil && ep.ring == nil {
-			ep.payloads = make([]segment, datasheet.PayloadEntries)
-		}
-	}
-	if ep.ring != nil {
-		ep.setPlace(b)
-		return refusal{}
-	}
-	if ep.payloads != nil {
-		ep.payloads[b.Entry] = segment{b.Address, b.Handle, b.Length}
-	}
-	return refusal{}
-}
-
-// newKind finds the kind of a new endpoint.
-func newKind(e *Engine, b *datasheet.CreateEndpointBody) (kind, refusal) {
-	switch b.Kind {
-	case datasheet.KindVI:
-		if b.Reliability == datasheet.Unreliable {
-			return unreliableVI{vi{&e.core}}, refusal{}
-		}
-		return reliableVI{vi{&e.core}}, refusal{}
-	case datasheet.KindFrame:
-		return frames{unreliableVI{vi{&e.core}}}, refusal{}
-	case datasheet.KindReceiveQueue:
-		return receiveQueue{unreliableVI{vi{&e.core}}}, refusal{}
-	case datasheet.KindRing:
-		switch {
-		case e.regions.sram.bytes == nil:
-			return nil, refusal{datasheet.ResultNotSupported, fieldKind}
-		case b.Reliability == datasheet.Unreliable:
-			return unreliableRing{unreliableVI{vi{&e.core}}, ring{&e.core}}, refusal{}
-		}
-		return reliableRing{reliableVI{vi{&e.core}}, ring{&e.core}}, refusal{}
-	case datasheet.KindChannel:
-		switch all := (channels{unreliableVI{vi{&e.core}}, &e.cells}); {
-		case e.regions.sram.bytes == nil:
-			return nil, refusal{datasheet.ResultNotSupported, fieldKind}
-		case b.Options == datasheet.EndpointKernel:
-			return kernelChannel{all}, refusal{}
-		default:
-			return all, refusal{}
+		if ep.Payloads == nil && ep.Kind.SetPayload == nil {
+			ep.Payloads = make([]core.Segment, datasheet.PayloadEntries)
 		}
 	}
-	return nil, refusal{datasheet.ResultInvalidParameter, fieldKind}
+	if ep.Kind.SetPayload != nil {
+		ep.Kind.SetPayload(ep, b)
+		return core.Refusal{}
+	}
+	if ep.Payloads != nil {
+		ep.Payloads[b.Entry] = core.Segment{Address: b.Address, Handle: b.Handle, Length: b.Length}
+	}
+	return core.Refusal{}
 }
 
 // checkSource names what is wrong with the receive queue that a new VI is to share.
-func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) refusal {
-	if b.RecvIOVA >= uint64(len(e.all)) || e.all[b.RecvIOVA] == nil {
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
+func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) core.Refusal {
+	if b.RecvIOVA >= uint64(len(e.core.All)) || e.core.All[b.RecvIOVA] == nil {
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
 	}
-	from := e.all[b.RecvIOVA]
-	switch _, ok := from.kind.(receiveQueue); {
-	case !ok:
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvIOVA}
-	case from.ptag != b.Ptag:
-		return refusal{datasheet.ResultInvalidPtag, fieldVIPtag}
+	from := e.core.All[b.RecvIOVA]
+	switch {
+	case !from.Recv.Named || from.Recv.Source != nil: // it is no receive queue
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
+	case from.Ptag != b.Ptag:
+		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
 	case b.RecvCQ != datasheet.NoCQ:
-		return refusal{datasheet.ResultInvalidParameter, fieldRecvCQ}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
 	}
-	return refusal{}
+	return core.Refusal{}
 }
 
-// createChannel creates an endpoint of kind Channel.
-func (e *Engine) createChannel(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why refusal) {
-	kind, why := newKind(e, b)
-	if why == (refusal{}) {
-		why = kind.check(b)
+// modifyEndpoint gives an idle VI other attributes, which are checked as those of a new
+// one are. What is posted stays posted.
+func (e *Engine) modifyEndpoint(b *datasheet.ModifyEndpointBody) core.Refusal {
+	ep := e.core.Subject(b.Endpoint)
+	switch {
+	case ep == nil:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+	case ep.State != datasheet.StateIdle || !ep.Kind.Rights:
+		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.FieldEndpoint}
+	case (b.Options^ep.Options)&(datasheet.EndpointShares|datasheet.EndpointEager) != 0:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
 	}
-	if why != (refusal{}) {
-		return reply, why
+	as := datasheet.CreateEndpointBody{Ptag: b.Ptag, MaxTransfer: b.MaxTransfer, Reliability: b.Reliability, Rights: b.Rights, Options: b.Options,
+		Kind: ep.KindID, SendIOVA: ep.Send.IOVA, RecvIOVA: ep.Recv.IOVA, SendLog2: datasheet.MinQueueLog2, RecvLog2: datasheet.MinQueueLog2,
+		SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ, SendVector: ep.Send.Vector, RecvVector: ep.Recv.Vector}
+	if ep.Recv.Source != nil {
+		as.RecvIOVA = uint64(ep.Recv.Source.ID)
 	}
-	page := datasheet.ChannelPage(b.SendLog2)
-	kernel := b.Options == datasheet.EndpointKernel
-	n := uint32(0)
-	if !kernel {
-		n = e.free(min(page.Channels(), e.limits.Endpoints))
+	k, why := e.kindOf(&as)
+	if why != (core.Refusal{}) {
+		return why
 	}
-	if e.all[n] != nil || n == 0 && !kernel {
-		return reply, refusal{datasheet.ResultResource, 0}
-	}
-	at, ok := e.regions.sram.alloc(datasheet.PageSize, datasheet.PageSize)
-	if !ok {
-		return reply, refusal{datasheet.ResultResource, 0}
-	}
-	memory := e.regions.sram.memory(at)
-	ch := &channel{page: page, mask: page.Words() - 1, span: at, tag: b.Ptag, kernel: kernel,
-		control: datasheet.ChannelControlAt(memory), ends: datasheet.ChannelEndsAt(memory),
-		send: doublePage{b.SendCQ, b.SendIOVA}, recv: doublePage{b.RecvCQ, b.RecvIOVA}}
-	ch.transmit.Pointer, ch.receive.Pointer = uint16(2*n), uint16(2*n+1)
-	if b.Options&datasheet.EndpointSpaced != 0 {
-		ch.receive.Status = datasheet.ChannelSpaced
-	}
-	ch.crc = cells.StartCRC
-	ch.showSent()
-	ch.showReceived()
-	ep := &endpoint{id: n, kind: kind, kindID: b.Kind, options: b.Options, reliability: b.Reliability, ptag: b.Ptag,
-		maxTransfer: b.MaxTransfer, channel: ch, bells: bells}
-	e.countUser(ep, 1)
-	e.enter(ep)
-	e.bells.open(n, ep.bells, true)
-	ch.bells = e.bells.openChannel(n)
-	e.cells.levels.Channels++
-	return datasheet.EndpointCreated{Endpoint: n, Send: uint32(at.at)}, refusal{}
+	e.core.Regions.Ptag(ep.Ptag).Users--
+	e.core.Regions.Ptag(b.Ptag).Users++
+	ep.Delivery, ep.Options, ep.Reliability = k.Deliver(b.Reliability), b.Options, b.Reliability
+	ep.Rights, ep.Ptag, ep.MaxTransfer = b.Rights, b.Ptag, b.MaxTransfer
+	e.core.Regions.Stamp++ // what receives were found to reach is as the old tag has it
+	return core.Refusal{}
 }

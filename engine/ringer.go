@@ -1,21 +1,25 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // Doorbell takes a 32-bit store at an offset in BAR2 that was trapped. Stores
 // where there is no doorbell are counted and ignored. It may be called from any
 // goroutine and takes no lock.
 func (e *Engine) Doorbell(offset uint64, value uint32) {
-	page, b, ok := e.bells.find(offset)
+	page, b, ok := e.core.Bells.Find(offset)
 	if !ok {
-		if !e.bells.ringChannel(offset, value) {
+		if !e.core.Bells.RingChannel(offset, value) {
 			e.AddCounter(datasheet.CounterBadDoorbells, 1)
 			return
 		}
 		e.Wake()
 		return
 	}
-	e.bells.ring(page, b, value)
+	e.core.Bells.Ring(page, b, value)
 	e.Wake()
 }
 
@@ -24,34 +28,35 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 // next step need not look for it. It is for hosts that step the engine themselves, with
 // doorbells that are not in shared memory.
 func (e *Engine) Ringer(offset uint64) func(value uint32) {
-	page, b, ok := e.bells.find(offset)
+	page, b, ok := e.core.Bells.Find(offset)
 	if !ok {
 		return e.channelRinger(offset)
 	}
+	lane := vi.SendLane{Transmitter: &e.core.Tx}
 	return func(value uint32) {
 		if !e.mu.TryLock() {
-			e.bells.ring(page, b, value)
+			e.core.Bells.Ring(page, b, value)
 			e.Wake()
 			return
 		}
-		if e.bells.cells[page].rung.Load() != 0 {
-			e.bells.takeCell(page) // what was stored before
+		if e.core.Bells.Cells[page].Rung.Load() != 0 {
+			e.core.Bells.TakeCell(page) // what was stored before
 		}
-		if ep := e.endpoint(page); b == bellSend && ep != nil && ep.plain && ep.state == datasheet.StateConnected {
-			if e.advance(ep, &ep.send, value) {
-				for n := transmitQuantum; n > 0 && e.tx.lane(ep); n-- {
+		if ep := e.core.Endpoint(page); b == core.BellSend && ep != nil && ep.Bells == core.BellSend && ep.State == datasheet.StateConnected {
+			if e.advance(ep, &ep.Send, value) {
+				for n := core.TransmitQuantum; n > 0 && lane.Lane(ep); n-- {
 				}
-				if e.tx.flush(); ep.send.posted() > 0 {
-					e.ready.add(ep)
+				if e.core.Tx.Flush(); ep.Send.Posted() > 0 {
+					e.core.Ready.Add(ep)
 				}
 			}
 		} else {
 			e.rang(page, b, value)
 		}
-		if e.events&(onReady|suspended) == onReady {
-			e.tx.transmit() // at once, as the peer waits
-			e.tx.flush()
-			if e.carried >= carriedPerRound {
+		if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
+			e.core.Tx.Transmit() // at once, as the peer waits
+			e.core.Tx.Flush()
+			if e.core.Carried >= vi.CarriedPerRound {
 				e.round() // a host that finds all complete at once does not step the engine
 			}
 		}
@@ -62,61 +67,61 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 // MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
 // for doorbells. Call it before the first endpoint exists. It returns false if
 // bar is too small or not aligned to a page.
-func (e *Engine) MapDoorbells(bar []byte) bool { return e.bells.share(bar) }
+func (e *Engine) MapDoorbells(bar []byte) bool { return e.core.Bells.Share(bar) }
 
 // rang takes what was stored to a doorbell.
-func (e *Engine) rang(page uint32, b bell, value uint32) {
-	ep := e.endpoint(page)
+func (e *Engine) rang(page uint32, b core.Bell, value uint32) {
+	ep := e.core.Endpoint(page)
 	sound := true
 	switch {
-	case page >= e.limits.Endpoints:
-		sound = b == bellSend && e.cqs.armCQ(page-e.limits.Endpoints, value)
-	case ep == nil, uint8(b-ep.bells) >= uint8(bellRing):
+	case page >= e.core.Limits.Endpoints:
+		sound = b == core.BellSend && e.core.CQs.ArmCQ(page-e.core.Limits.Endpoints, value)
+	case ep == nil, uint8(b-ep.Bells) >= uint8(core.BellRing):
 		sound = false
-	case b%bellRing == bellSend:
-		if e.advance(ep, &ep.send, value) {
-			if ep.state == datasheet.StateConnected {
-				e.ready.add(ep)
+	case b%core.BellRing == core.BellSend:
+		if e.advance(ep, &ep.Send, value) {
+			if ep.State == datasheet.StateConnected {
+				e.core.Ready.Add(ep)
 			} else {
-				e.conns.flushSends(ep, datasheet.StatusFlushed)
+				e.core.Conns.FlushSends(ep, datasheet.StatusFlushed)
 			}
 		}
-	case b%bellRing == bellRecv && ep.recv.source != nil:
+	case b%core.BellRing == core.BellRecv && ep.Recv.Source != nil:
 		sound = false // it has no receive queue of its own
-	case b%bellRing == bellRecv:
-		if e.advance(ep, &ep.recv, value) {
-			if ep.state == datasheet.StateError {
-				e.conns.flushPosted(ep, &ep.recv)
+	case b%core.BellRing == core.BellRecv:
+		if e.advance(ep, &ep.Recv, value) {
+			if ep.State == datasheet.StateError {
+				e.core.Conns.FlushPosted(ep, &ep.Recv)
 			} else {
-				ep.kind.posted(ep)
+				ep.Delivery.Posted(ep)
 			}
 		}
-	case b%bellRing == bellSendArm:
-		sound = e.cqs.arm(&ep.send, value)
+	case b%core.BellRing == core.BellSendArm:
+		sound = e.core.CQs.Arm(&ep.Send, value)
 	default:
-		sound = e.cqs.arm(&ep.recv, value)
+		sound = e.core.CQs.Arm(&ep.Recv, value)
 	}
 	if !sound {
-		e.count(datasheet.CounterBadDoorbells, 1)
+		e.core.Count(datasheet.CounterBadDoorbells, 1)
 	}
 }
 
 // advance takes a producer index that the host stored, if it can be.
-func (e *Engine) advance(ep *endpoint, q *workQueue, value uint32) bool {
+func (e *Engine) advance(ep *core.Endpoint, q *core.WorkQueue, value uint32) bool {
 	// Going backwards would take posted descriptors back.
-	if value-q.completed > q.mask+1 || int32(value-q.producer) < 0 {
-		e.count(datasheet.CounterBadDoorbells, 1)
-		e.event(datasheet.Event{Code: datasheet.EventVIOverrun, Endpoint: ep.id, CQ: datasheet.NoCQ, Detail: value})
+	if value-q.Completed > q.Mask+1 || int32(value-q.Producer) < 0 {
+		e.core.Count(datasheet.CounterBadDoorbells, 1)
+		e.core.Event(datasheet.Event{Code: datasheet.EventVIOverrun, Endpoint: ep.ID, CQ: datasheet.NoCQ, Detail: value})
 		return false
 	}
-	q.producer = value
+	q.Producer = value
 	return true
 }
 
 // channelRinger is Ringer for the doorbells of a channel. All words of a priority ring the
 // same: the first is as good as any.
 func (e *Engine) channelRinger(offset uint64) func(value uint32) {
-	page, which, slot, ok := e.bells.findChannel(offset)
+	page, which, slot, ok := e.core.Bells.FindChannel(offset)
 	if !ok {
 		return nil
 	}
@@ -124,48 +129,33 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 	// The caller rings one at a time. What cannot be taken at once goes where the engine
 	// looks next: nobody else stores there.
 	return func(value uint32) {
-		b := e.bells.cells[page].channel.Load()
+		b := e.core.Bells.Cells[page].Channel.Load()
 		if b == nil || value&datasheet.ChannelRung == 0 {
 			e.AddCounter(datasheet.CounterBadDoorbells, 1)
 			return
 		}
 		if !e.mu.TryLock() {
-			e.bells.ringChannel(base+4*uint64(slot), value)
-			if which != bellReceive {
+			e.core.Bells.RingChannel(base+4*uint64(slot), value)
+			if which != core.BellReceive {
 				slot = (slot + 1) % datasheet.ChannelDepth
 			}
 			e.Wake()
 			return
 		}
-		e.bells.takeChannel(page, b) // what was stored before
-		if which != bellReceive {
-			slot = b.next[which]
+		e.core.Bells.TakeChannel(page, b) // what was stored before
+		if which != core.BellReceive {
+			slot = b.Next[which]
 		}
-		e.rangChannel(page, which, value)
-		if e.events&onCells != 0 {
+		e.cells.Rang(page, which, value)
+		if e.core.Events&core.OnCells != 0 {
 			// At once, as the peer waits; what is urgent does not wait for bulk that does.
-			if which == channelBell(datasheet.PriorityLow) {
-				e.cells.run()
+			if which == core.ChannelBell(datasheet.PriorityLow) {
+				e.cells.Run()
 			} else {
-				e.cells.runUpTo(0)
+				e.cells.RunUpTo(0)
 			}
-			e.tx.flush()
+			e.core.Tx.Flush()
 		}
 		e.mu.Unlock()
-	}
-}
-
-// rangChannel takes what was stored to a channel's doorbell.
-func (e *Engine) rangChannel(page uint32, which channelBell, value uint32) {
-	ep := e.all[page]
-	switch {
-	case ep == nil || ep.channel == nil:
-		e.count(datasheet.CounterBadDoorbells, 1)
-	case which == bellReceive:
-		if ep.channel.kernel || !ep.channel.allow(value) {
-			e.count(datasheet.CounterBadDoorbells, 1)
-		}
-	default:
-		e.cells.post(ep, datasheet.ChannelPriority(which), value)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
 )
 
 // These say how Run waits. Spinning costs a core but answers at once; the numbers keep it
@@ -87,9 +89,9 @@ func (e *Engine) Rest() { e.rest() }
 func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.askFlight()
-	e.nextLook = 0
-	return len(e.bells.mapped) > 0
+	e.vis.AskFlight()
+	e.core.NextLook = 0
+	return len(e.core.Bells.Mapped) > 0
 }
 
 // shortly sleeps for a short time, after n sleeps that nothing ended. It is a call of
@@ -110,37 +112,37 @@ func (e *Engine) sleepTime() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.pending() {
-		return tickEvery
+		return core.TickEvery
 	}
 	// Who is away for longer does not count time against a peer, see look.
-	d := min(longestSleep, e.timing.Dead/(2*deadLooks))
-	for _, ep := range e.living {
-		l := ep.liveness()
+	d := min(longestSleep, e.core.Timing.Dead/(2*core.DeadLooks))
+	for _, ep := range e.core.Living {
+		l := ep.Alive
 		if l == nil {
 			continue
 		}
-		if l.pending != 0 {
-			return idleEvery
+		if l.Pending != 0 {
+			return core.IdleEvery
 		}
-		d = min(d, l.heard+e.timing.Probe-e.now)
+		d = min(d, l.Heard+e.core.Timing.Probe-e.core.Now)
 	}
-	return max(d, idleEvery)
+	return max(d, core.IdleEvery)
 }
 
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
-	return e.events != 0 || e.rx.held || len(e.setups.underWay) > 0
+	return e.core.Events != 0 || e.core.Rx.Held || len(e.core.Setups.UnderWay) > 0
 }
 
 // Moving reports whether transfers go on, whose ends nobody is told of: who runs the engine
 // steps it again at once. Its answer is false if transfers take no time.
 func (e *Engine) Moving() bool {
-	if !e.timed {
+	if !e.core.Timed {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.tx.coming || e.tx.held && e.tx.gathered < e.tx.length && !e.tx.bus.Instant() || e.rx.placing && e.rx.moves > 0
+	return e.core.Tx.Coming || e.core.Tx.Held && e.core.Tx.Gathered < e.core.Tx.Length && !e.core.Tx.Bus.Instant() || e.core.Rx.Placing && e.core.Rx.Moves > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

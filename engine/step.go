@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/trapeze-nic/trapeze/internal/datasheet"
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
 
 // Step does one round of work: it takes frames, doorbells and timers as they
 // come and sends what can be sent. It reports whether there was anything to do.
@@ -16,44 +19,44 @@ func (e *Engine) Step() bool {
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
-const afterFrames = onUnsettled | onAcks | brokenQueue | unflushed | interrupts
+const afterFrames = core.OnUnsettled | core.OnAcks | core.BrokenQueue | core.Unflushed | core.Interrupts
 
 // round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
 func (e *Engine) round() (worked bool) {
-	e.carried = 0
-	if e.step++; e.step >= e.nextLook {
-		e.look()
+	e.core.Carried = 0
+	if e.core.Step++; e.core.Step >= e.core.NextLook {
+		e.core.Look()
 	}
 	// Doorbells come first: a receive that was posted before a message was sent
 	// must be there for it.
-	if e.bells.last.Load() != 0 || len(e.bells.mapped) != 0 {
-		worked = e.bells.take()
+	if e.core.Bells.Last.Load() != 0 || len(e.core.Bells.Mapped) != 0 {
+		worked = e.core.Bells.Take()
 	}
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
-	if e.events&suspended != 0 {
+	if e.core.Events&core.Suspended != 0 {
 		e.checkSuspension()
 	}
-	if e.events&(onReady|leaving) != 0 {
-		worked = e.tx.transmit() || worked
+	if e.core.Events&(core.OnReady|core.Leaving) != 0 {
+		worked = e.core.Tx.Transmit() || worked
 	}
-	if e.events&onUnsettled != 0 {
-		e.settleAll()
+	if e.core.Events&core.OnUnsettled != 0 {
+		e.vis.SettleAll()
 	}
-	if e.events&onCells != 0 {
-		worked = e.cells.run() || worked
+	if e.core.Events&core.OnCells != 0 {
+		worked = e.cells.Run() || worked
 	}
-	e.handed = false
-	worked = e.rx.receive() || worked
-	if e.events&onCells != 0 {
-		worked = e.cells.runUpTo(0) || worked // bulk has had its turn in this round
+	e.core.Handed = false
+	worked = e.core.Rx.Receive() || worked
+	if e.core.Events&core.OnCells != 0 {
+		worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
 	}
-	if e.events&inFlight != 0 && !e.rx.behind {
+	if e.core.Events&core.InFlight != 0 && !e.core.Rx.Behind {
 		// What the peer had to say before it took frames, or left, has been heard.
-		e.takeFlights()
+		e.vis.TakeFlights()
 	}
-	if e.events&afterFrames != 0 || e.now >= e.nextTick {
+	if e.core.Events&afterFrames != 0 || e.core.Now >= e.core.NextTick {
 		worked = e.finish() || worked
 	}
 	return worked
@@ -61,84 +64,66 @@ func (e *Engine) round() (worked bool) {
 
 // finish ends a round: what was only gathered goes out.
 func (e *Engine) finish() (worked bool) {
-	if e.events&onUnsettled != 0 && !e.handed {
-		e.settleAll()
+	if e.core.Events&core.OnUnsettled != 0 && !e.core.Handed {
+		e.vis.SettleAll()
 	}
-	if e.events&onAcks != 0 {
-		worked = e.conns.sendAcks()
+	if e.core.Events&core.OnAcks != 0 {
+		worked = e.core.Conns.SendAcks()
 	}
-	if e.waiting == 0 && e.due(&e.nextTick, tickEvery) {
+	if e.core.Waiting == 0 && e.core.Due(&e.core.NextTick, core.TickEvery) {
 		e.tick()
 	}
-	if e.events&brokenQueue != 0 {
+	if e.core.Events&core.BrokenQueue != 0 {
 		e.failQueues()
 	}
-	e.tx.flush()
-	if e.events&interrupts != 0 {
-		e.interrupt()
+	e.core.Tx.Flush()
+	if e.core.Events&core.Interrupts != 0 {
+		e.core.Interrupt()
 	}
 	return worked
 }
 
 // tick looks at the timers that may have run out.
 func (e *Engine) tick() {
-	e.busy.keep(func(ep *endpoint) bool {
-		r := ep.rel
-		if r == nil || r.una == r.nxt && !r.stalled {
-			return false
+	e.vis.Tick()
+	e.core.Requests.Tick()
+	e.core.Setups.Tick()
+	e.cells.Tick()
+	if e.core.Due(&e.core.NextIdle, core.IdleEvery) {
+		if !e.core.Rx.Behind {
+			e.vis.CheckWires()
 		}
-		r.timeouts()
-		return true
-	})
-	e.requests.tick()
-	e.setups.tick()
-	e.cells.tick()
-	if e.due(&e.nextIdle, idleEvery) {
-		if !e.rx.behind {
-			e.checkWires()
-		}
-		for _, ep := range e.living {
-			l := ep.liveness()
-			if l == nil || ep.listed&onBusy != 0 {
+		for _, ep := range e.core.Living {
+			l := ep.Alive
+			if l == nil || ep.Listed&core.OnBusy != 0 {
 				continue // there is nobody, or timeouts looks after the peer
 			}
-			if e.now-l.heard > e.timing.Probe {
-				e.conns.probe(ep, l)
+			if e.core.Now-l.Heard > e.core.Timing.Probe {
+				e.core.Conns.Probe(ep, l)
 			}
-			e.conns.expire(ep, l)
+			e.core.Conns.Expire(ep, l)
 		}
 	}
 }
 
 // failQueues ends the endpoints whose completion queue has lost an entry.
 func (e *Engine) failQueues() {
-	for ; len(e.cqs.failed) > 0; e.cqs.failed = e.cqs.failed[1:] {
-		cq := e.cqs.failed[0]
-		for _, ep := range e.living {
-			if ep.send.cq != cq && (ep.recv.cq != cq || ep.recv.named && ep.recv.source == nil) {
+	for ; len(e.core.CQs.Failed) > 0; e.core.CQs.Failed = e.core.CQs.Failed[1:] {
+		cq := e.core.CQs.Failed[0]
+		for _, ep := range e.core.Living {
+			if ep.Send.CQ != cq && (ep.Recv.CQ != cq || ep.Recv.Named && ep.Recv.Source == nil) {
 				continue
 			}
-			switch ep.state {
+			switch ep.State {
 			case datasheet.StateConnected:
-				e.conns.fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
+				e.core.Conns.Fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
 			case datasheet.StateConnectPending:
-				e.setups.end(ep, datasheet.ResultResource)
-				e.conns.enterError(ep, datasheet.StatusFlushed)
+				e.core.Setups.End(ep, datasheet.ResultResource)
+				e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
 			case datasheet.StateIdle:
-				e.conns.enterError(ep, datasheet.StatusFlushed)
+				e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
 			}
 		}
 	}
-	e.events &^= brokenQueue
-}
-
-// liveness is that of the connection's peer, nil if there is none that answers probes.
-func (ep *endpoint) liveness() *liveness {
-	switch {
-	case ep.rel != nil:
-		return &ep.rel.liveness
-	case ep.unrel != nil && ep.unrel.probes:
-		return &ep.unrel.liveness
-	}
-	return nil
+	e.core.Events &^= core.BrokenQueue
 }

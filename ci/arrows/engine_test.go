@@ -10,36 +10,54 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// engineOrder lists the files of the engine from the bottom up. An arrow is a file that uses
-// an identifier which another file declares: a method, a field and an embedded type count.
+// engineOrder lists the packages of the engine from the bottom up, and the files of each. An arrow is
+// a file that uses an identifier which another file declares: a method, a field and an embedded type
+// count. The kinds stand above the core, which asks for none of them; the engine joins them all.
 const engineOrder = `
-channelbell.go pace.go clock.go fields_unsafe.go internal/memory/mover.go liveness.go interfaces.go
-celllevels.go doorbell.go endpoint.go reports.go pipeline.go config.go program.go frame.go direct.go ways.go
-requests.go cellfifo.go regions.go queue.go completion.go sram.go receipt.go dma.go
-transmit.go core.go eager.go place.go transferlog.go kind.go ending.go borrow.go doc.go
-channelstate.go channelreceive.go window.go cellflow.go rdma.go channelsend.go
-channelkernel.go reliable.go acks.go receive.go receivequeue.go rdma_receive.go reliable_receive.go
-lossless.go lend.go shortsend.go sendlane.go cellwire.go connect.go engine.go watch.go unreliable.go processor.go movers.go
-path.go steer.go raw.go ring.go dispatch.go recovery.go step.go ringer.go channel.go objects.go
-modify.go lane.go short.go run.go admin.go
+internal/memory:
+	mover.go
+internal/core:
+	clock.go doorbell.go endpoint.go interfaces.go pipeline.go frame.go reports.go fields_unsafe.go requests.go
+	config.go direct.go regions.go layout.go queue.go program.go channelbell.go kind.go dma.go core.go flow.go
+	outgoing.go sram.go eager.go transmit.go ending.go receive.go path.go connect.go incoming.go steer.go
+	completion.go lend.go borrow.go
+internal/vi:
+	window.go unreliable.go reliable.go transport.go receivequeue.go rdma.go reliable_receive.go
+	rdma_receive.go lossless.go lane.go sendlane.go reliable_ending.go raw.go kinds.go recovery.go
+internal/ring:
+	ring.go
+internal/channel:
+	channelstate.go channelsend.go cellflow.go channelreceive.go cellwire.go channel.go
+engine:
+	doc.go types.go engine.go processor.go step.go run.go movers.go objects.go dispatch.go
+	admin.go ringer.go
 `
 
 // engineBackUp limits the arrows of the engine that run against that order. Lower it when
 // there are fewer.
-const engineBackUp = 40
+const engineBackUp = 38
 
 type fileArrow struct{ from, to string }
 
 // TestEngineOrder checks that the files of the engine use those below them.
 func TestEngineOrder(t *testing.T) {
 	arrows, files := engineArrows(t)
-	order := strings.Fields(engineOrder)
+	var order []string
+	folder := ""
+	for _, f := range strings.Fields(engineOrder) {
+		if name, ok := strings.CutSuffix(f, ":"); ok {
+			folder = strings.TrimPrefix(name, "engine")
+		} else {
+			order = append(order, path.Join(folder, f))
+		}
+	}
 	for _, f := range files {
 		if !slices.Contains(order, f) {
 			t.Errorf("engine/%s has no place in engineOrder", f)
@@ -53,7 +71,9 @@ func TestEngineOrder(t *testing.T) {
 	var up []fileArrow
 	for a := range arrows {
 		if slices.Index(order, a.to) > slices.Index(order, a.from) {
-			up = append(up, a)
+			if up = append(up, a); path.Dir(a.from) != path.Dir(a.to) {
+				t.Errorf("engine/%s uses engine/%s, of a package above it", a.from, a.to)
+			}
 		}
 	}
 	t.Logf("%d files, %d arrows, %d back up", len(files), len(arrows), len(up))
@@ -88,11 +108,11 @@ func engineArrows(t *testing.T) (map[fileArrow]bool, []string) {
 		t.Fatal(err)
 	}
 	place := func(at token.Pos) string {
-		path, err := filepath.Rel(root, fset.Position(at).Filename)
-		if err != nil || !filepath.IsLocal(path) {
+		name, err := filepath.Rel(root, fset.Position(at).Filename)
+		if err != nil || !filepath.IsLocal(name) {
 			return "" // not of the engine
 		}
-		return filepath.ToSlash(path)
+		return filepath.ToSlash(name)
 	}
 	arrows := map[fileArrow]bool{}
 	var names []string

@@ -40,7 +40,7 @@ var measured = []string{"descriptors", "internal/datasheet", "driver/...", "emul
 
 // clocks are the files of functions that read the clock. How often that happens is a
 // question of the time between two polls.
-var clocks = []string{"engine/clock.go", "emulator/options.go"}
+var clocks = []string{"engine/internal/core/clock.go", "emulator/options.go"}
 
 // function is a function or method, "Type.Method", in a file of this module.
 type function struct{ file, name string }

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/trapeze-nic/trapeze/engine/internal/memory"
 	"github.com/trapeze-nic/trapeze/pipeline"
-	"pgregory.net/rapid"
 )
 
 // owner moves frames through a mover as a NIC would, in fits and starts, and

@@ -1,0 +1,126 @@
+// Package core has what endpoints of all kinds need of a NIC: queues, regions, doorbells,
+// completions, both ways of the wire, connections, the clock and DMA. Kinds register with it.
+package core
+
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
+
+// Core joins the parts that all kinds need.
+type Core struct {
+	Limits Limits
+	Timing Timing
+	link
+	counters
+	Reports
+	Clock
+	Program
+	endpoints
+	Bells    doorbells
+	Regions  Regions
+	CQs      completions
+	DMA      dma
+	Requests requests
+	Kinds    [datasheet.KindReceiveQueue + 1]*Kind // by number, nil where there is none
+	Tx       Transmitter
+	Rx       Receiver
+	Conns    Connections
+	Setups   setups
+	Handed   bool // a message to the host in this round
+	Carried  uint // operations since the last round that took no frame
+}
+
+// Assemble puts the parts together, as c says, whose zero values it replaces. It gives rang what
+// was stored to doorbells, and demultiplex sound frames. Errors wrap ErrConfig.
+func (p *Core) Assemble(c *Config, rang func(page uint32, b Bell, value uint32), demultiplex func(h *datasheet.Header, payload []byte) Verdict) error {
+	c.setDefaults()
+	if err := c.validate(); err != nil {
+		return err
+	}
+	p.Limits, p.Timing, p.link = c.Limits, c.Timing, newLink(c.Port, c.MAC, c.Pipeline)
+	p.Reports = Reports{host: c.Host, todo: &p.Events}
+	p.Clock = Clock{Read: c.Clock, gap: c.Timing.Dead / DeadLooks}
+	p.Program.Clock = &p.Clock
+	p.Bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, rang)
+	p.Regions = Regions{counters: &p.counters, bus: c.Memory, Limits: c.Limits, Direct: newDirect(&p.link)}
+	p.CQs = completions{counters: &p.counters, Reports: &p.Reports, memory: &p.Regions, bells: &p.Bells}
+	p.DMA = dma{clock: &p.Clock, program: &p.Program, regions: &p.Regions, config: c.Pipeline, timed: p.Timed}
+	p.Tx = Transmitter{Core: p, pace: pace{Bus: c.Pipeline.bus()}}
+	p.Rx = Receiver{Core: p, demultiplex: demultiplex, Conns: &p.Conns, placement: placement{bus: c.Pipeline.bus()}}
+	p.Conns = Connections{Core: p, tx: &p.Tx}
+	p.Setups = setups{Core: p, random: c.Rand, tx: &p.Tx, conns: &p.Conns}
+	p.Requests = requests{Clock: &p.Clock, Reports: &p.Reports}
+	return p.DMA.clear()
+}
+
+// Clear puts everything but the configuration into the power-on state.
+func (p *Core) Clear() {
+	p.counters.clear()
+	p.Regions.clear()
+	p.CQs.clear()
+	p.Clock.clear()
+	p.vectors, p.Setups.UnderWay = 0, nil
+	p.Tx.clear()
+	p.Rx.clear()
+	p.Program.clear()
+	_ = p.DMA.clear() // its policies were good when the engine was made
+	p.endpoints.clear(p.Limits.Endpoints)
+	p.Bells.clear()
+	p.Requests.clear()
+	p.Conns.departed, p.Conns.departedAt = [rememberedEnds]ended{}, 0
+}
+
+// Subject finds the endpoint that a command is about. What was posted to it before
+// the command counts as posted.
+func (c *Core) Subject(id uint32) *Endpoint {
+	ep := c.Endpoint(id)
+	if id == 0 {
+		ep = c.All[0]
+	}
+	if ep != nil {
+		c.Bells.TakePage(ep.ID)
+	}
+	return ep
+}
+
+// These are the budgets of one step. A step is short, so that no part of the engine
+// waits long for another.
+const (
+	receiveBudget   = WindowFrames     // frames that are received: what one peer may have under way
+	TransmitQuantum = WindowFrames / 4 // frames that an endpoint may send in its turn
+)
+
+// Connections ends connections: when a side disconnects, when something fails, and
+// when the peer is dead (SPEC.md 8.7).
+type Connections struct {
+	*Core
+	tx *Transmitter
+
+	// departed are the last connections whose endpoints are gone, or connected anew: a
+	// peer that missed the end is told of it all the same.
+	departed   [rememberedEnds]ended
+	departedAt int
+}
+
+// rememberedEnds bounds departed. Peers learn of an end within a probe time or so
+// (SPEC.md 8.5), so this covers an application that ends a hundred connections at once.
+const rememberedEnds = 128
+
+// Welcome lets the peer carry out operations, unless a program, the host or a viewer has a say
+// in them. Each change of that calls it.
+func (c *Core) Welcome() {
+	d := &c.Regions.Direct
+	if d.Port == nil {
+		return
+	}
+	d.Open = c.Hooks == 0 && !c.Timed && !c.DMA.Chosen && !c.DMA.Log.On && c.DMA.Pulses == [Directions]bool{}
+	d.Port.Welcome(d.Open)
+}
+
+// offered is the number of the wire to a station if nothing is lost on it, else zero: a
+// program that may drop frames counts as part of it. Once both sides have agreed, what such
+// a program drops ends the connection.
+func (c *Core) offered(station datasheet.MAC) uint32 {
+	if c.Hooks&dropping != 0 {
+		return 0
+	}
+	return c.Wire(station)
+}

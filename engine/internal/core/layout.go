@@ -1,0 +1,148 @@
+package core
+
+import "github.com/trapeze-nic/trapeze/internal/datasheet"
+
+// Layout is the descriptor of one message and its local memory: the segments and where in
+// them the last access ended, since most accesses go on from there.
+type Layout struct {
+	Token    datasheet.Token
+	Control  Control
+	Status   datasheet.Status // non-zero: the message has failed on this side
+	Peer     bool             // the peer has named the memory
+	Discards bool             // the payload of a ring's message, or its rest, goes nowhere
+	Segments []Segment
+	Total    uint32
+	Place    uint32 // where the payload of a ring's message goes: RingSlot.Place
+	Eager    parts
+	Front    uint32 // of a receive: bytes from the front of the message that have landed
+	At       int    // segment of the last access
+	Base     uint32 // message offset at which that segment starts
+
+	// What was found when the descriptor was fetched, good as long as stamp is that of
+	// the regions: the descriptor, and the memory of the message if it is in one piece.
+	Stamp      uint64
+	Descriptor *datasheet.ControlSegment
+	Memory     []byte
+	// Of an eager region, whose memory stands in memory: what the host has pushed of it, and
+	// the offset there of the first byte of the message. And the same of the descriptor.
+	Pushed      *eager
+	PushedAt    uint64
+	Described   *eager
+	describedAt uint64
+}
+
+// InOnePiece reports whether the memory of the message is known and may be used.
+func (m *Regions) InOnePiece(l *Layout) bool { return l.Stamp == m.Stamp && l.Memory != nil }
+
+// Check looks at every segment before any byte moves.
+func (m *Regions) Check(l *Layout, tag uint32, write bool) datasheet.Status {
+	if l.Memory, l.Pushed = nil, nil; l.Stamp != m.Stamp {
+		l.Stamp, l.Descriptor, l.Described = m.Stamp, nil, nil
+	}
+	l.Eager &^= eagerData
+	for i := range l.Segments {
+		s := &l.Segments[i]
+		r, off := m.Reach(s.Handle, tag, s.Address, uint64(s.Length), write)
+		if r == nil || l.Peer && !r.grants(write) {
+			m.Count(datasheet.CounterProtectionErrors, 1)
+			return datasheet.StatusProtectionError
+		}
+		if r.Eager != nil {
+			l.Eager |= eagerData
+			if l.Peer {
+				continue // what a peer reads is always host memory
+			}
+		}
+		if len(l.Segments) == 1 && r.Epoch == m.Epoch && r.Whole != nil {
+			l.Memory, l.Pushed, l.PushedAt = r.Whole[off:off+uint64(s.Length)], r.Eager, off
+		}
+	}
+	return 0
+}
+
+// Permit looks at one segment on behalf of protection tag tag.
+func (m *Regions) Permit(s *Segment, tag uint32, write bool) datasheet.Status {
+	if r, _ := m.Reach(s.Handle, tag, s.Address, uint64(s.Length), write); r == nil {
+		m.Count(datasheet.CounterProtectionErrors, 1)
+		return datasheet.StatusProtectionError
+	}
+	return 0
+}
+
+// next returns the memory of a message from offset on: n bytes, or as many as are
+// contiguous. It checks them again: what check saw may have been deregistered.
+func (m *Regions) next(l *Layout, offset uint32, n int, tag uint32, write bool) ([]byte, datasheet.Status) {
+	if offset < l.Base {
+		l.At, l.Base = 0, 0
+	}
+	for l.At < len(l.Segments) && offset-l.Base >= l.Segments[l.At].Length {
+		l.Base += l.Segments[l.At].Length
+		l.At++
+	}
+	if l.At >= len(l.Segments) {
+		return nil, datasheet.StatusLengthError
+	}
+	s, skip := &l.Segments[l.At], uint64(offset-l.Base)
+	at, size := s.Address+skip, min(uint64(s.Length)-skip, uint64(n))
+	if l.Peer {
+		if m.Check(l, tag, write) != 0 {
+			return nil, datasheet.StatusProtectionError
+		}
+		if !write {
+			return m.lookedAt(s.Handle, tag, at, size)
+		}
+	}
+	w := m.At(s.Handle, tag, at, size, write)
+	if len(w) == 0 {
+		return nil, datasheet.StatusProtectionError
+	}
+	return w, 0
+}
+
+// Gather copies len(dst) bytes of a message from host memory, from offset on.
+func (m *Regions) Gather(dst []byte, l *Layout, offset uint32, tag uint32) datasheet.Status {
+	if m.InOnePiece(l) {
+		if l.Pushed == nil {
+			copy(dst, l.Memory[offset:])
+		} else {
+			m.gatherEager(dst, l, offset)
+		}
+		return 0
+	}
+	for len(dst) > 0 {
+		w, st := m.next(l, offset, len(dst), tag, false)
+		if st != 0 {
+			return st
+		}
+		copy(dst, w)
+		dst, offset = dst[len(w):], offset+uint32(len(w))
+	}
+	return 0
+}
+
+// Scatter copies src into a message's host memory, from offset on. landed says
+// whether any byte of it was written.
+func (m *Regions) Scatter(src []byte, l *Layout, offset uint32, tag uint32) (landed bool, st datasheet.Status) {
+	if m.InOnePiece(l) {
+		if l.Pushed != nil {
+			l.Pushed.Void(l.PushedAt+uint64(offset), uint64(min(len(src), len(l.Memory)-int(offset))))
+		}
+		return copy(l.Memory[offset:], src) > 0, 0
+	}
+	for len(src) > 0 {
+		w, st := m.next(l, offset, len(src), tag, true)
+		if st != 0 {
+			return landed, st
+		}
+		copy(w, src)
+		landed = true
+		src, offset = src[len(w):], offset+uint32(len(w))
+	}
+	return landed, 0
+}
+
+// Control is what we keep of a control segment.
+type Control struct {
+	Bits      datasheet.Control
+	Immediate uint32
+}

@@ -1,0 +1,189 @@
+package vi
+
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
+// connection is over a wire that loses nothing, the frame is its next, nobody but the
+// policy has a say, and the receive that was fetched ahead is as it was then. Otherwise
+// it returns false, and nothing has happened: the frame takes the way from takeFrame on,
+// which ends the same.
+func lane(r *core.Receiver, buf []byte) bool {
+	on := datasheet.HeaderAt(buf)
+	if on == nil || r.Hooks&core.ArriveWhole != 0 {
+		return false
+	}
+	h := &r.Header
+	*h = *on
+	ep := r.Endpoint(h.DestinationEndpoint)
+	if ep == nil || ep.State != datasheet.StateConnected {
+		return false
+	}
+	rel := rel(ep)
+	if rel == nil || rel.Wire == 0 {
+		return false
+	}
+	const alone = datasheet.FrameFirst | datasheet.FrameLast
+	if !h.SamePath(&rel.inbound) || h.Flags&^datasheet.FrameImmediate != alone ||
+		h.PSN != rel.Expect || h.Message != rel.Done || h.Offset != 0 || h.Extent != uint32(h.Length) ||
+		int(h.Length) > len(buf)-datasheet.HeaderSize || int32(h.Ack-rel.Nxt) > 0 {
+		return false
+	}
+	in := await(r, ep, rel, h.Extent)
+	if in == nil || h.Length != 0 && !r.DMA.Movers[core.Receive].Whole(int(h.Length), 0) {
+		return false
+	}
+	var flags datasheet.Status
+	if h.Flags&datasheet.FrameImmediate != 0 {
+		flags = datasheet.StatusImmediate
+	}
+	if in.Pushed != nil {
+		in.Pushed.Void(in.PushedAt, uint64(h.Length))
+	}
+	copy(in.Memory, buf[datasheet.HeaderSize:datasheet.HeaderSize+int(h.Length)])
+	arrived(r, ep, rel, in, h.Extent, h.Ack, h.Credit, h.Immediate, flags)
+	return true
+}
+
+// await returns the receive of the endpoint's next message, which has n bytes in one frame. It is nil
+// unless that was fetched ahead, is as it was then, and takes so much in one piece.
+func await(r *core.Receiver, ep *core.Endpoint, rel *reliable, n uint32) *core.Receipt {
+	in, q := rel.receipt(rel.Done), &ep.Recv
+	if n > ep.MaxTransfer || n < ep.Shortest || q.Fetched == q.Completed || in.Open || in.Status != 0 ||
+		!r.Regions.InOnePiece(&in.Layout) || n > in.Total {
+		return nil
+	}
+	return in
+}
+
+// arrived completes the message of n bytes that has been copied to its place, and gives its frame back.
+func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receipt, n, ack, credit, immediate uint32, flags datasheet.Status) {
+	r.CountReceived(int(n))
+	rel.Hear(&r.Clock)
+	rel.acknowledged(ack, credit)
+	rel.Expect++
+	rel.Done++
+	if rel.wants {
+		rel.answerCredit()
+	}
+	rel.nic.Handed = true
+	r.Count(datasheet.CounterMessagesReceived, 1)
+	if k := rel.nic; k.format == nil {
+		k.CQs.Complete(ep, &ep.Recv, &in.Layout, n, immediate, flags)
+	} else {
+		k.format.Complete(ep, &ep.Recv, &in.Layout, n, immediate, flags)
+	}
+	r.Port.Release()
+}
+
+// short takes a short frame.
+func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent bool) {
+	if !shortLane(r, payload, h, lent) {
+		r.TakeFrame(lengthen(r, payload, h, lent))
+	}
+}
+
+// shortLane does for a short frame what lane does for others.
+func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent bool) bool {
+	ep := r.Endpoint(uint32(h.Endpoint))
+	if ep == nil || ep.State != datasheet.StateConnected || r.Hooks&core.ArriveWhole != 0 {
+		return false
+	}
+	rel, n := rel(ep), uint32(len(payload))
+	if rel == nil || !rel.shorts {
+		return false
+	}
+	ack, credit := ahead(rel.heardAck, h.Ack), ahead(rel.heardCredit, h.Credit)
+	if h.Tag != uint16(ep.Remote.OurKey) || h.PSN != uint16(rel.Expect) || int32(ack-rel.Nxt) > 0 {
+		return false
+	}
+	var at datasheet.Reference
+	if lent {
+		if n != datasheet.ReferenceSize || r.Lender == nil {
+			return false
+		}
+		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
+		n = at.Length
+	}
+	in := await(r, ep, rel, n)
+	if in == nil || n == 0 {
+		return false
+	}
+	from := payload
+	if lent {
+		if from = r.Lender.Borrow(at.Region, at.Offset, uint64(n)); len(from) != int(n) {
+			return false
+		}
+	}
+	if !r.DMA.Movers[core.Receive].Whole(int(n), 0) {
+		return false
+	}
+	if in.Pushed != nil {
+		in.Pushed.Void(in.PushedAt, uint64(n))
+	}
+	copy(in.Memory, from)
+	if lent && !r.Lender.Return() {
+		// Its sender has taken the memory back meanwhile.
+		frame := lengthen(r, payload, h, lent)
+		r.Header, r.Unanswered = *datasheet.HeaderAt(frame), false
+		r.Refuse()
+		r.Release(frame)
+		return true
+	}
+	arrived(r, ep, rel, in, n, ack, credit, 0, 0)
+	return true
+}
+
+// ahead is the number at or behind known, by less than 2^16, of which bits 15:0 are low.
+func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
+
+// lengthen makes a whole frame of a short one, in memory of the engine.
+func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, lent bool) []byte {
+	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
+	copy(frame[datasheet.HeaderSize:], payload)
+	length := uint32(len(payload))
+	flags := datasheet.FrameFirst | datasheet.FrameLast
+	if lent {
+		flags |= datasheet.FrameReference
+		length = 0
+		for _, at := range datasheet.ReferencesAt(frame[datasheet.HeaderSize:]) {
+			length += min(at.Length, datasheet.MaxMTU) // too much is refused
+		}
+	}
+	h := wholeHeader(r, s)
+	h.Flags, h.Length, h.Extent = flags, uint16(length), length
+	*datasheet.HeaderAt(frame) = h
+	return frame
+}
+
+// wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
+// its tag is remembered, Source is zero, and Key the tag.
+func wholeHeader(r *core.Receiver, s datasheet.ShortHeader) datasheet.Header {
+	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
+		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
+	ep := r.Endpoint(h.DestinationEndpoint)
+	if ep != nil && ep.Remote.Is(s.Tag) {
+		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, s.PSN), ahead(ep.Remote.OurKey, s.Ack), uint32(s.Credit)
+		if rel := rel(ep); rel != nil {
+			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, s.PSN), ahead(rel.heardAck, s.Ack), ahead(rel.heardCredit, s.Credit), rel.Done
+		}
+		h.Source, h.SourceEndpoint, h.Key = ep.Remote.MAC, ep.Remote.Endpoint, ep.Remote.OurKey
+	} else if p := r.Conns.LastWith(ep, s); p != nil {
+		h.Source, h.SourceEndpoint, h.Key = p.MAC, p.Endpoint, p.OurKey
+	}
+	return h
+}
+
+// OnShortEcho handles the news that the other side knows nothing of a connection on which this one has
+// sent a short frame.
+func (k *Transport) OnShortEcho(h *datasheet.Header) core.Verdict {
+	for _, ep := range k.Living {
+		if to, r := &ep.Remote, rel(ep); r != nil && r.shorts && to.Endpoint == h.SourceEndpoint && to.MAC == h.Source && uint32(uint16(to.TheirKey)) == h.Key {
+			k.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
+			return core.Taken
+		}
+	}
+	return core.Refused
+}

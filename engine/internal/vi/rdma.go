@@ -1,0 +1,194 @@
+package vi
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// mayBegin reports whether m, the next message, may begin: it has credit or needs none,
+// its fence is open, and there are not too many reads.
+func (r *reliable) mayBegin(m *core.Sending) bool {
+	bits, stalled := m.Control.Bits, r.stalled
+	r.stalled = false
+	switch {
+	case m.Status != 0 && bits.Op() != datasheet.OpSend:
+		return true // it fails
+	case bits&datasheet.ControlQueueFence != 0 && r.reading > 0:
+		return false
+	case bits.Op() == datasheet.OpRDMARead:
+		if r.reading == datasheet.MaxReads {
+			return m.Total == 0
+		}
+		if m.Total > 0 {
+			r.reading++
+		}
+		return true
+	case stalled && r.eager:
+		r.limit = r.numbered + 1<<30
+		return true
+	}
+	r.stalled = stalled && m.TakesReceive()
+	return !r.stalled
+}
+
+// serving are the reads of a peer, oldest first. Counts are free-running.
+type serving struct {
+	answers [datasheet.MaxReads]core.Sending
+	head    uint32 // the oldest that has not been acknowledged
+	sent    uint32 // the oldest that has not been sent
+	next    uint32
+	turn    bool // a message of the host goes first
+}
+
+func (s *serving) answer(n uint32) *core.Sending { return &s.answers[n%datasheet.MaxReads] }
+
+// due reports whether there is something to send.
+func (s *serving) due() bool {
+	for s.sent != s.next && s.answer(s.sent).AllCut {
+		s.sent++
+	}
+	return s.sent != s.next
+}
+
+// answerOrNext is the message that is to send a frame when there are answers: they and
+// messages of the host take turns, one at a time.
+func (r *reliable) answerOrNext() *core.Sending {
+	s := r.serving
+	m := s.answer(s.sent)
+	begun := r.head != r.next && !r.message(r.next-1).AllCut
+	if m.Cut == 0 && (begun || s.turn) {
+		s.turn = false
+		if own := r.upNext(); own != nil || r.broken {
+			return own
+		}
+	}
+	if r.broken {
+		return nil
+	}
+	if m.Cut == 0 {
+		m.Number = r.numbered
+	}
+	s.turn = true
+	return m
+}
+
+// serve takes note of a read that the peer asks for. It returns false if that is one too
+// many.
+func (r *reliable) serve(h *datasheet.Header, from *core.Layout) bool {
+	s := r.serving
+	for s.head != s.next && r.arrived(s.answer(s.head)) {
+		s.head++
+	}
+	if s.next-s.head == datasheet.MaxReads {
+		return false
+	}
+	m := s.answer(s.next)
+	segments := append(m.Segments[:0], from.Segments...)
+	*m = core.Sending{Layout: *from, Frames: datasheet.FrameReadResponse, Request: h.PSN, Begun: true}
+	m.Segments = segments
+	s.next++
+	r.nic.Ready.Add(r.Ep)
+	return true
+}
+
+// refusedAt takes note that the peer has refused the frame psn: what was sent before has
+// arrived, and the operation that it belongs to has failed. It returns false if it has not
+// been sent.
+func (r *reliable) refusedAt(psn uint32) bool {
+	if int32(r.Nxt-psn) <= 0 {
+		return false
+	}
+	for n := r.head; n != r.next; n++ {
+		m := r.message(n)
+		if m.AllCut && int32(m.LastPSN-psn) < 0 {
+			continue
+		}
+		if m.Frames != datasheet.FrameData && !r.arrived(m) {
+			m.Status = datasheet.StatusRDMAProtection
+		} // else it is a read of which the peer does not know that it has it all
+		break
+	}
+	if int32(psn-r.Una) > 0 {
+		r.Una = psn
+	}
+	return true
+}
+
+// refuse breaks a connection whose peer was not allowed what the frame psn wants: to
+// write to what, or to read it.
+func (k *Transport) refuse(ep *core.Endpoint, psn uint32, code datasheet.EventCode, what *core.Segment) {
+	ep.Flow.Refused = psn
+	k.refused(ep, code, what)
+	k.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultRDMAProtection, true)
+}
+
+// refused reports that the peer was not allowed what it wanted.
+func (k *Transport) refused(ep *core.Endpoint, code datasheet.EventCode, what *core.Segment) {
+	k.Event(datasheet.Event{Code: code, Endpoint: ep.ID, CQ: datasheet.NoCQ, Detail: what.Handle, Descriptor: what.Address})
+}
+
+// CarriedPerRound is after how many operations without a frame the doorbell does a round: the
+// peer is to be heard, and told that this end lives.
+const CarriedPerRound = 32
+
+// carry carries out m, an operation that has begun, if nothing before it is under way and the
+// peer lets this end copy. It returns false if m has to go in frames.
+func (r *reliable) carry(m *core.Sending) bool {
+	d := &r.nic.Regions.Direct
+	if !d.Open || r.Wire == 0 || r.next-r.head != 1 || m.Cut != 0 && m.Frames != datasheet.FrameReadRequest ||
+		m.AllCut || m.Total == 0 || m.TakesReceive() {
+		return false
+	}
+	table := d.Port.Begin(r.Wire)
+	if table == nil {
+		return false
+	}
+	done := r.copy(table, m)
+	d.Port.End()
+	if !done {
+		return false
+	}
+	if m.Frames == datasheet.FrameReadRequest {
+		r.reading--
+		m.Awaits = 0
+	}
+	m.AllCut = true
+	r.nic.Carried++
+	r.delivered(m)
+	return true
+}
+
+// copy does so, after the checks that the peer's engine makes.
+func (r *reliable) copy(table *datasheet.DirectTable, m *core.Sending) bool {
+	to, at, ep := &r.Ep.Remote, m.Target(), r.Ep
+	i := at.Handle & core.RegionIndexMask
+	if to.Endpoint >= datasheet.DirectEndpoints || i >= datasheet.DirectRegions || at.Handle == 0 {
+		return false
+	}
+	word := atomic.LoadUint64(&table.Endpoints[to.Endpoint])
+	entry := &table.Regions[i]
+	var e datasheet.DirectRegion
+	if uint32(word>>32) != to.TheirKey || !entry.Load(at.Handle, &e) || e.Ptag != uint32(word) {
+		return false
+	}
+	write := m.Frames == datasheet.FrameWrite
+	right := datasheet.AccessRDMARead
+	if write {
+		right = datasheet.AccessRDMAWrite
+	}
+	off, n := at.Address-e.Address, uint64(m.Total)
+	if e.Access&right == 0 || off > e.Length || n > e.Length-off || e.Offset+off < off {
+		return false
+	}
+	theirs := r.nic.Regions.Direct.Port.Reach(e.Memory, e.Offset+off, n, write)
+	if theirs == nil {
+		return false
+	}
+	if write {
+		return r.nic.Regions.Gather(theirs, &m.Layout, 0, ep.Ptag) == 0
+	}
+	_, st := r.nic.Regions.Scatter(theirs, &m.Layout, 0, ep.Ptag)
+	return st == 0 && entry.Load(at.Handle, &e)
+}

@@ -1,0 +1,134 @@
+package vi
+
+import (
+	"slices"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// deliveredUpTo takes the messages below number, which the peer says it has taken, and
+// the operations before them for arrived. It returns false, and takes none, if they were
+// not sent, or if the peer has acknowledged more.
+func (r *reliable) deliveredUpTo(number uint32) bool {
+	oldest, una := r.numbered, r.Una
+	if r.head != r.next {
+		oldest = r.message(r.head).Number
+	}
+	if number-oldest > r.numbered-oldest {
+		return false
+	}
+	for n := r.head; n != r.next; n++ {
+		m := r.message(n)
+		if int32(number-m.Number) <= 0 {
+			break
+		}
+		if !m.AllCut {
+			return false
+		}
+		if int32(m.LastPSN-una) >= 0 {
+			una = m.LastPSN + 1
+		}
+	}
+	r.Una = una
+	return true
+}
+
+// Close implements delivery.
+func (k Reliable) Close(ep *core.Endpoint) {
+	if r := rel(ep); r != nil && r.way != nil {
+		k.wires.leave(r.way)
+	}
+}
+
+// Outstanding implements delivery.
+func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool) {
+	if r := rel(ep); r != nil {
+		return r.posted(), r.unfinished()
+	}
+	return 0, false
+}
+
+// Flush implements core.Delivery.
+func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
+	failed := false // behind the first that has failed no other is done, not even a read that has come
+	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {
+		m := r.message(r.head)
+		switch {
+		case m.Status != 0:
+			first = m.Status
+		case !failed && r.arrived(m): // it has not been settled yet
+			r.delivered(m)
+			continue
+		}
+		r.head++
+		k.Complete(ep, &ep.Send, &m.Layout, 0, 0, first)
+		first, failed = datasheet.StatusFlushed, true
+	}
+}
+
+// unfinished reports whether messages are posted that are not known to have
+// arrived.
+func (r *reliable) unfinished() bool {
+	return r != nil && (r.Ep.Send.Posted() > 0 || r.underWay() > 0)
+}
+
+// underWay is how many messages have begun and are not known to have arrived.
+func (r *reliable) underWay() (count uint32) {
+	for n := r.head; n != r.next; n++ {
+		if !r.arrived(r.message(n)) {
+			count++
+		}
+	}
+	return count
+}
+
+// posted is the number behind the last message that the host has posted. Of operations
+// that have not arrived, and of what has not been fetched, each counts as one.
+func (r *reliable) posted() uint32 {
+	n := r.numbered + r.Ep.Send.Posted()
+	for i := r.head; i != r.next; i++ {
+		if m := r.message(i); !m.TakesReceive() && !r.arrived(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// Revoke takes back what has been lent of a region that is no more.
+func (k *Transport) Revoke(handle uint32) {
+	inRegion := func(s core.Segment) bool { return s.Handle == handle }
+	for _, ep := range k.Living {
+		if !ep.Flow.Lending() {
+			continue
+		}
+		for r, n := rel(ep), rel(ep).head; int32(r.next-n) > 0; n++ {
+			m := r.message(n)
+			if m.Frames == datasheet.FrameReadRequest || !slices.ContainsFunc(m.Segments, inRegion) || r.arrived(m) {
+				continue
+			}
+			if r.Wire == 0 {
+				k.Tx.Revoke(ep.ID)
+			} else {
+				// It cannot be sent again, and nothing is wrong with those before it.
+				m.Status, r.broken = datasheet.StatusProtectionError, true
+				k.Conns.Fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
+			}
+			break
+		}
+	}
+}
+
+// LastWords takes what the peer says of a connection that it has ended, and why it did. It returns
+// false if that cannot be.
+func (k *Transport) LastWords(ep *core.Endpoint, h *datasheet.Header, reason datasheet.Result) (datasheet.Result, bool) {
+	switch r := rel(ep); {
+	case !r.deliveredUpTo(h.Message):
+		return reason, false
+	case reason == datasheet.ResultAborted && h.Extent == r.Done:
+		return datasheet.ResultSuccess, true // all that it may have cut off is here
+	case reason == datasheet.ResultRDMAProtection && !r.refusedAt(h.PSN):
+		return reason, false
+	}
+	return reason, true
+}

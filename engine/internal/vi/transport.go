@@ -1,0 +1,341 @@
+// Package vi has the kinds whose messages cross in data frames: VIs, receive queues that VIs
+// share, and raw frames. Other kinds with such messages use its Transport.
+package vi
+
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// Transport carries messages in data frames: those of VIs, and of other kinds whose queues and
+// messages look otherwise.
+type Transport struct {
+	*core.Core
+	wires  *ways
+	format format // nil: descriptors of VIs
+}
+
+// Format describes the queues and messages of another kind. VIs, where every message
+// passes, are past this interface: four such calls cost a message 20 ns of 470
+// (BenchmarkEcho/inline/64).
+type format interface {
+	// Fetch takes the next message of a queue and copies what the host says of it into l.
+	// What is wrong with that shows in l.status.
+	Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
+	// Complete is that of delivery.
+	Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status)
+	// Destination decides where a message goes of which h is the first frame that has come.
+	// It returns st, the status of the receive, or what is wrong with that memory.
+	Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status
+}
+
+// With is the transport of a kind with a format of its own.
+func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f} }
+
+// Deliver is the delivery of an endpoint before it is connected.
+func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
+	if r == datasheet.Unreliable {
+		return Unreliable{k}
+	}
+	return Reliable{k}
+}
+
+func (k *Transport) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
+	if ep.Options&datasheet.EndpointShares != 0 {
+		ep.Recv = sharing(k.All[b.RecvIOVA])
+	}
+	if ep.Options&datasheet.EndpointEager != 0 {
+		var ok bool
+		if reply, ok = k.Regions.PushRings(ep); !ok {
+			return datasheet.EndpointCreated{}, core.Refusal{Result: datasheet.ResultResource, Field: core.FieldOptions}
+		}
+	}
+	return reply, why
+}
+
+func (k *Transport) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status) {
+	if k.format == nil {
+		k.CQs.Complete(ep, q, l, length, immediate, st)
+	} else {
+		k.format.Complete(ep, q, l, length, immediate, st)
+	}
+}
+
+func (k *Transport) check(b *datasheet.CreateEndpointBody) core.Refusal {
+	switch {
+	case b.Options&^(datasheet.EndpointBreaks|datasheet.EndpointShares|datasheet.EndpointEager) != 0,
+		b.Options&datasheet.EndpointBreaks != 0 && b.Reliability == datasheet.Unreliable:
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
+	case b.Options&datasheet.EndpointEager != 0 && k.Regions.SRAM.Bytes == nil:
+		return core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldOptions}
+	}
+	return core.Refusal{}
+}
+
+// begin starts the message that the endpoint's next token names.
+func (k *Transport) begin(ep *core.Endpoint, m *core.Sending, number uint32) {
+	m.Number, m.Cut, m.Begun, m.AllCut, m.LastPSN = number, 0, true, false, 0
+	m.Frames, m.Awaits = datasheet.FrameData, 0
+	if k.format == nil {
+		descriptors{&k.Regions}.fetch(ep, &ep.Send, &m.Layout)
+	} else {
+		k.format.Fetch(ep, &ep.Send, &m.Layout)
+	}
+	if m.Control.Bits&core.UnlikeSends != 0 && m.Status == 0 {
+		m.BeginRDMA()
+	}
+}
+
+// takeReceive fetches the next receive descriptor into in, unless none is
+// posted. A bad one shows in in.status.
+func (k *Transport) takeReceive(ep *core.Endpoint, in *core.Receipt) bool {
+	q := &ep.Recv
+	if q.Posted() == 0 {
+		// The host may have rung since this round looked: what it had posted
+		// before the message was sent must be there for it.
+		if k.Bells.TakePage(ep.ID); q.Posted() == 0 && !k.share(q) {
+			return false
+		}
+	}
+	if k.format == nil {
+		descriptors{&k.Regions}.fetch(ep, q, &in.Layout)
+	} else {
+		k.format.Fetch(ep, q, &in.Layout)
+	}
+	return true
+}
+
+// destination is that of format. A message of a VI goes to the memory of its receive descriptor,
+// or where an entry of the payload table says, which a program has chosen.
+func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
+	if k.format != nil {
+		return k.format.Destination(ep, in, st, h)
+	}
+	room, entry := in.Total, k.Rx.Entry
+	if in.Tabled = entry != nil; in.Tabled {
+		l := &in.Entry
+		l.Segments = append(l.Segments[:0], *entry)
+		l.Total, l.At, l.Base, l.Memory, l.Peer = entry.Length, 0, 0, nil, false
+		room = l.Total
+	}
+	switch {
+	case st != 0:
+		return st
+	case h.Extent > room:
+		return datasheet.StatusLengthError
+	case in.Tabled:
+		return k.Regions.Check(&in.Entry, ep.Ptag, true)
+	}
+	return 0
+}
+
+// sharing is the receive side of a VI that shares the receives of from. It holds as many
+// as messages can be in work.
+func sharing(from *core.Endpoint) core.WorkQueue {
+	return core.WorkQueue{Source: from, Named: true, Receive: true, CQ: from.Recv.CQ, Vector: datasheet.NoVector,
+		Mask: core.WindowFrames - 1, Tokens: make([]datasheet.Token, core.WindowFrames)}
+}
+
+// share moves the next token of the queue that q shares to q. It returns false if there is
+// none.
+func (c *Transport) share(q *core.WorkQueue) bool {
+	if q.Source == nil || q.Producer-q.Completed > q.Mask {
+		return false
+	}
+	from := &q.Source.Recv
+	if from.Posted() == 0 {
+		// As in takeReceive.
+		if c.Bells.TakePage(q.Source.ID); from.Posted() == 0 {
+			return false
+		}
+	}
+	t, st := c.Regions.Token(from, from.Fetched)
+	if st != 0 {
+		t = datasheet.Token{} // no region has handle 0: it ends with a protection error
+	}
+	from.Fetched++
+	q.Tokens[q.Producer&q.Mask] = t
+	q.Producer++
+	return true
+}
+
+// descriptors fetches the messages of VIs from host memory.
+type descriptors struct{ *core.Regions }
+
+// fetch takes the next token of a queue, and copies the descriptor that it names into l. What most
+// tokens name is a send or a receive of one piece of memory; fetchAny begins anew with the others.
+func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
+	if q.Pushed != nil || q.Epoch != m.Epoch {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	t := q.Tokens[q.Fetched&q.Mask] // once: the host may be writing
+	// Each message has a data segment at least, or as many bytes in its place.
+	host := m.Near(&q.Described, t.Handle, ep.Ptag, t.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true)
+	seg := datasheet.ControlAt(host)
+	if seg == nil || t.Address%datasheet.DescriptorAlign != 0 || t.Flags != 0 && !q.Named || seg.Front != 0 {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
+	from, at, limit := core.Segment{Address: t.Address + datasheet.ControlSegmentSize, Handle: t.Handle, Length: n}, &q.Described, ep.MaxTransfer
+	inline := bits&^datasheet.ControlImmediate == datasheet.OpSend|datasheet.ControlInline && !q.Receive
+	if !inline {
+		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
+		if from, at = (core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}), &q.Paid; q.Receive {
+			limit = m.Limits.Transfer
+		}
+	}
+	memory := m.Near(at, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
+	if memory == nil || n > limit || inline && ((n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize != count || count > uint32(m.Limits.Segments)) ||
+		!inline && (bits&^datasheet.ControlImmediate != datasheet.OpSend || from.Length != n || count != 1) {
+		m.fetchAny(ep, q, l)
+		return
+	}
+	q.Fetched++
+	l.Token, l.Control, l.Status, l.Total = t, core.Control{Bits: bits, Immediate: immediate}, 0, n
+	l.Segments, l.At, l.Base, l.Eager, l.Front, l.Described, l.Pushed = append(l.Segments[:0], from), 0, 0, 0, 0, nil, nil
+	l.Memory, l.Descriptor, l.Stamp = memory, seg, m.Stamp
+}
+
+// fetchAny is fetch for any token. What is wrong with it, with the descriptor or with a segment
+// shows in l.status.
+func (m descriptors) fetchAny(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
+	l.Segments, l.Total, l.At, l.Base, l.Descriptor, l.Control = l.Segments[:0], 0, 0, 0, nil, core.Control{}
+	l.Eager, l.Front, l.Described = 0, 0, nil
+	l.Token, l.Status = m.Token(q, q.Fetched)
+	q.Fetched++
+	if l.Token.Flags != 0 && !q.Named {
+		l.Status |= datasheet.StatusFormatError
+	}
+	if l.Status == 0 {
+		l.Status = m.copyDescriptor(l, ep.Ptag)
+	}
+	inline, op := l.Control.Bits&datasheet.ControlInline != 0, l.Control.Bits.Op()
+	switch {
+	case l.Status != 0:
+	case q.Receive && (inline || op != datasheet.OpSend): // a receive is neither
+		l.Status = datasheet.StatusFormatError
+	case !q.Receive && l.Total > ep.MaxTransfer:
+		l.Status = datasheet.StatusLengthError
+	case !inline:
+		l.Status = m.Check(l, ep.Ptag, q.Receive || op == datasheet.OpRDMARead)
+	}
+	if op != datasheet.OpSend {
+		if q.Receive {
+			l.Control.Bits &^= datasheet.ControlOpMask // it is a receive all the same
+		} else if l.Status == 0 {
+			l.Status = allows(ep, op)
+		}
+	}
+}
+
+// copyDescriptor copies the descriptor that l.token names, of an endpoint with protection
+// tag tag. With status zero it is sound, and so is inline data.
+func (m descriptors) copyDescriptor(l *core.Layout, tag uint32) datasheet.Status {
+	t := l.Token
+	if t.Address%datasheet.DescriptorAlign != 0 {
+		return datasheet.StatusFormatError
+	}
+	// The status word will be written, so the region must allow writing.
+	r, off := m.Reach(t.Handle, tag, t.Address, datasheet.ControlSegmentSize, true)
+	if r == nil {
+		m.Count(datasheet.CounterProtectionErrors, 1)
+		return datasheet.StatusProtectionError
+	}
+	host := datasheet.ControlAt(m.Window(r, off, datasheet.ControlSegmentSize, true))
+	seg := host
+	if host != nil && r.Eager != nil {
+		seg = m.Control(l, r, off)
+	}
+	if seg == nil {
+		return datasheet.StatusProtectionError
+	}
+	l.Descriptor, l.Stamp = host, m.Stamp
+	l.Control = core.Control{Bits: seg.Control, Immediate: seg.Immediate}
+	bits, length, count := l.Control.Bits, seg.Length, uint64(seg.SegCount)
+	address := t.Address + datasheet.ControlSegmentSize
+	if seg.Front != 0 || bits&datasheet.ControlReserved != 0 {
+		return datasheet.StatusFormatError
+	}
+	var target core.Segment
+	if bits.Op() != datasheet.OpSend {
+		if st := m.copyTarget(l, count, tag); st != 0 {
+			return st
+		}
+		target = *l.Target()
+		address, count = address+datasheet.AddressSegmentSize, count-1
+	}
+	if count > uint64(m.Limits.Segments) {
+		return datasheet.StatusFormatError
+	}
+	n := count * datasheet.DataSegmentSize
+	if bits&datasheet.ControlInline != 0 {
+		// The data is as one segment, in the descriptor's own region.
+		if (uint64(length)+datasheet.DataSegmentSize-1)&^(datasheet.DataSegmentSize-1) != n {
+			return datasheet.StatusFormatError
+		}
+		l.Segments = append(l.Segments, core.Segment{Address: address, Handle: t.Handle, Length: length})
+		l.Total = length
+		return m.Check(l, tag, false)
+	}
+	var total uint64
+	for n > 0 {
+		segs := datasheet.DataSegmentsAt(m.At(t.Handle, tag, address, n, false))
+		if segs == nil {
+			return datasheet.StatusProtectionError
+		}
+		for i := range segs {
+			s := core.Segment{Address: segs[i].Address, Handle: segs[i].Handle, Length: segs[i].Length}
+			total += uint64(s.Length)
+			l.Segments = append(l.Segments, s)
+		}
+		moved := uint64(len(segs)) * datasheet.DataSegmentSize
+		address, n = address+moved, n-moved
+	}
+	if total != uint64(length) || total > uint64(m.Limits.Transfer) {
+		return datasheet.StatusLengthError
+	}
+	l.Total = length
+	if bits.Op() != datasheet.OpSend {
+		l.Segments = append(l.Segments, target)[:len(l.Segments)]
+	}
+	return 0
+}
+
+// copyTarget copies the address segment of an RDMA descriptor with count segments in all.
+func (m descriptors) copyTarget(l *core.Layout, count uint64, tag uint32) datasheet.Status {
+	bits := l.Control.Bits
+	switch {
+	case bits.Op() == datasheet.ControlOpMask:
+		l.Control.Bits &^= datasheet.ControlOpMask
+		return datasheet.StatusFormatError
+	case count == 0, bits&datasheet.ControlInline != 0,
+		bits.Op() == datasheet.OpRDMARead && bits&datasheet.ControlImmediate != 0:
+		return datasheet.StatusFormatError
+	}
+	s := datasheet.AddressSegmentAt(m.At(l.Token.Handle, tag, l.Token.Address+datasheet.ControlSegmentSize, datasheet.AddressSegmentSize, false))
+	if s == nil {
+		return datasheet.StatusProtectionError
+	}
+	if s.Reserved != 0 {
+		return datasheet.StatusFormatError
+	}
+	l.Segments = append(l.Segments, core.Segment{Address: s.Address, Handle: s.Handle})[:0]
+	return 0
+}
+
+// allows says what is wrong with an RDMA operation of the endpoint that is sound.
+func allows(ep *core.Endpoint, op datasheet.Control) datasheet.Status {
+	right := datasheet.AccessRDMAWrite
+	if op == datasheet.OpRDMARead {
+		right = datasheet.AccessRDMARead
+	}
+	switch {
+	case !ep.Connects, right == datasheet.AccessRDMARead && ep.Flow == nil:
+		return datasheet.StatusFormatError
+	case ep.Allowed&right == 0:
+		return datasheet.StatusRDMAProtection
+	}
+	return 0
+}
