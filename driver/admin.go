@@ -108,7 +108,7 @@ func (a *admin) take(s *slot) (datasheet.AdminEntry, bool) {
 	return reply, true
 }
 
-// abandon is called instead of take by whoever waits no longer. The slot is
+// abandon is called instead of take by a call that waits no longer. The slot is
 // not used again until the reply has come after all.
 func (a *admin) abandon(s *slot) {
 	a.mu.Lock()

@@ -20,7 +20,7 @@ type Block struct {
 // Name returns the block's type in words.
 func (b Block) Name() string { return blockName(b.Type) }
 
-// knownBlock is what this driver needs to know of a block type.
+// knownBlock holds this driver's knowledge of a block type.
 type knownBlock struct {
 	name    string
 	version uint32 // the major half counts

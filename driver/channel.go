@@ -22,7 +22,7 @@ type ChannelAttributes struct {
 	Send, Recv datasheet.DataSegment
 	// Spaced has the CRC so far and the clock stored behind each cell that is received.
 	Spaced bool
-	// Kernel makes it channel 0, of which there is one: it connects with nobody and receives
+	// Kernel makes it channel 0, of which there is one: it has no connection and receives
 	// nothing, so Recv is zero. The first word of each of its messages is the number of the
 	// channel that the others go on (SPEC.md 16.6).
 	Kernel bool
@@ -135,7 +135,7 @@ func (c *Channel) Words() uint32 { return c.attributes.Page.Words() }
 
 // Send has the words of the sending double page from start on up to stop, which is the word
 // behind the last, sent at a priority: they may run over the end of the double page to its
-// start. It is one store, and waits for nobody. The words must not change until the message
+// start. It is one store, and does not wait. The words must not change until the message
 // has left, see Sent. It fails with ErrQueueFull (bare, and without an allocation) if
 // ChannelDepth messages of that priority are under way, with ErrInvalidParameter for offsets
 // that are not in the double page, or the same, with ErrClosed, and with the reason why a
@@ -306,7 +306,7 @@ func (c *Channel) load(offset uint64, field func(*datasheet.ChannelControl) *uin
 }
 
 // Poll returns the receive word, and steps the device if it says no more PDUs than seen and
-// somebody has to step it. It fails with ErrClosed, with how the connection ended
+// it needs to be stepped. It fails with ErrClosed, with how the connection ended
 // (ErrDisconnected, ErrPeerLost, ErrConnectionBroken) once nothing more can come, and with
 // what is wrong with the device.
 func (c *Channel) Poll(seen uint8) (datasheet.ReceiveWord, error) {

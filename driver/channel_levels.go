@@ -9,9 +9,9 @@ import (
 // ones are those since the device was reset. Counters has what was sent, received and dropped.
 type ChannelLevels struct {
 	Channels int // there are, connected or not
-	// Transmit is how many messages wait or are being sent, to all stations, by priority.
+	// Transmit is the number of messages that wait or are being sent, to all stations, by priority.
 	Transmit, TransmitHighest [datasheet.ChannelPriorities]int
-	// Receive is how many cells are in the receive FIFO, which holds ReceiveSize.
+	// Receive is the number of cells in the receive FIFO, which holds ReceiveSize.
 	Receive, ReceiveHighest, ReceiveSize int
 	StoppedBy                            int // stations that have told the device to stop sending cells
 	Stopped                              int // stations that the device has told so

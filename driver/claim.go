@@ -2,7 +2,7 @@ package driver
 
 import "github.com/trapeze-nic/trapeze/descriptors"
 
-// A descriptor is posted to one queue at a time, whoever posts it where. The queue to
+// A descriptor is posted to one queue at a time. The queue to
 // which it was posted last holds it, and under that queue's lock it is noted whether
 // it is posted: who posts to the same queue again and again needs no further lock and
 // no locked instruction. Another queue first has the holder let go.

@@ -14,7 +14,7 @@ import (
 // completion queues and memory; the device is reset, so that it touches no
 // memory any more, before the memory is unmapped; then it is closed. It works
 // in every state, also on a device that has failed or gone, and takes at most
-// about three times the command timeout. Whoever waits gets ErrClosed, as does every
+// about three times the command timeout. A call that waits gets ErrClosed, as does every
 // later call. Memory and descriptors in it must not be used any more.
 //
 // An error means that something could not be given back. Closing again does
@@ -48,7 +48,7 @@ func (n *NIC) shutdown() {
 	n.events.lines.Close()
 }
 
-// closeTimeouts is how many command timeouts Close may take, about.
+// closeTimeouts is the number of command timeouts that Close may take, about.
 const closeTimeouts = 3
 
 // takeDown gives everything back. ops is held.
@@ -169,7 +169,7 @@ func (n *NIC) closeVectors() error {
 }
 
 // closeBuffer takes memory from the device and frees it. Memory that the device
-// cannot be kept from is not freed: it would be somebody else's next.
+// cannot be kept from is not freed: another program could get it next.
 func (n *NIC) closeBuffer(b *dmaBuffer) error {
 	if err := n.unlessGone(n.dev.UnmapDMA(b.iova, b.mem.Size())); err != nil {
 		return err

@@ -152,7 +152,7 @@ func (n *NIC) await(w *waiter, s *slot, op datasheet.Opcode) (*datasheet.AdminEn
 	}
 }
 
-// timeoutMS is what is left of a context in the unit of the commands, rounded
+// timeoutMS returns the rest of a context's time in the unit of the commands, rounded
 // up; the largest value if it has no deadline.
 func timeoutMS(ctx context.Context) uint32 {
 	d, ok := ctx.Deadline()

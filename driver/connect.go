@@ -61,7 +61,7 @@ func remote(mac datasheet.MAC, vi, maxTransfer uint32, level datasheet.Reliabili
 type Connection struct {
 	// Remote is who asks, and the attributes of the VI there.
 	Remote Remote
-	// Discriminator is what the other side calls its own end.
+	// Discriminator is the other side's name for its own end.
 	Discriminator string
 
 	n      *NIC
@@ -82,7 +82,7 @@ func (n *NIC) discriminator(op, name string) (datasheet.Discriminator, error) {
 	return d, nil
 }
 
-// ConnectRequest connects the endpoint, which is idle, to whoever waits at remote;
+// ConnectRequest connects the endpoint, which is idle, to the one that waits at remote;
 // local is this end's own discriminator. It waits for the answer until ctx
 // ends. It fails with ErrNoMatch, ErrReject, ErrTimeout, ErrNotReachable,
 // ErrInvalidState, ErrInvalidReliability, ErrInvalidMTU or the context's error,
@@ -145,7 +145,7 @@ func (e *endpoint) Disconnect(ctx context.Context) error {
 	return e.n.error(op, err)
 }
 
-// ConnectWait waits at the discriminator local until somebody asks to connect
+// ConnectWait waits at the discriminator local until a peer asks to connect
 // or ctx ends.
 func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error) {
 	const op = "wait for a connection"
@@ -214,7 +214,7 @@ func (c *Connection) Reject(ctx context.Context) error {
 	return c.n.error(op, err)
 }
 
-// claim keeps two goroutines from answering one request, and anybody from answering
+// claim keeps two goroutines from answering one request, and any from answering
 // it again; settle ends the claim.
 func (c *Connection) claim(op string) error {
 	c.n.mu.Lock()

@@ -50,7 +50,7 @@ type Completion struct {
 	Receive bool // of the receive queue, not of the send queue
 	// User is the word of the application's own in the descriptor, as it was posted.
 	User uint64
-	// Descriptor, of a receive queue that VIs share, has been taken back with this: Err is
+	// Descriptor, of a receive queue that VIs share, has been taken back with this: Err equals
 	// what RecvDone would say of it. VI is the one that took it, which may be destroyed by
 	// now. It is nil of other queues.
 	Descriptor *descriptors.Descriptor

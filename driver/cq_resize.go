@@ -33,7 +33,7 @@ func (n *NIC) newCQRing(ctx context.Context, entries int) (r cqRing, err error) 
 	return r, err
 }
 
-// use has the CQ read entries from r, from the first on. mu is held, or nobody else
+// use has the CQ read entries from r, from the first on. mu is held, or no other call
 // knows the CQ.
 func (c *CQ) use(r cqRing) {
 	b := r.buf.mem.Bytes()
@@ -72,7 +72,7 @@ func (c *CQ) Resize(ctx context.Context, entries int) error {
 	}))
 	if err != nil {
 		if outcomeUnknown(err) {
-			c.end(n.error(op, err)) // nobody knows where the next entry comes
+			c.end(n.error(op, err)) // the place of the next entry is not known
 		}
 		n.setEntries(c, before)
 		return n.error(op, n.release(r.buf, err))

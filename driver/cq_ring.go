@@ -190,7 +190,7 @@ func (e *entry) tookBack() bool {
 	return e.quiet || e.by == nil && int32(e.index-datasheet.LoadIndex(&e.q.taken)) < 0
 }
 
-// sort takes what is in the ring out of it, and drops the entries that nobody needs
+// sort takes what is in the ring out of it, and drops the entries that are not needed
 // any more: those of the queue gone, which may be nil, and those of descriptors that
 // have been taken back, which make room in their queues. mu is held.
 func (c *CQ) sort(gone *workQueue) {
@@ -229,7 +229,7 @@ func (c *CQ) forget(q *workQueue) {
 	c.sort(q)
 }
 
-// entryLooks is how often makeRoom looks for an entry. A device writes it right after
+// entryLooks is the number of makeRoom's looks for an entry. A device writes it right after
 // the status of the descriptor, which was seen.
 const entryLooks = 1000
 

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// DialTimeout is how long Dial tries if its context has no deadline: longer than a program
+// DialTimeout limits Dial if its context has no deadline: longer than a program
 // takes to start.
 const DialTimeout = 30 * time.Second
 

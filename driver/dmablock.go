@@ -8,11 +8,11 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// dmaBlock is what the driver knows of the device's DMA block (SPEC.md 2.9).
+// dmaBlock is the driver's state of the device's DMA block (SPEC.md 2.9).
 // mu guards it and the block's registers but for the pulses.
 type dmaBlock struct {
 	mu sync.Mutex
-	// own is how the device was configured, known once it was asked.
+	// own is the device's configuration, known once it was asked.
 	own   *builtInPolicies
 	area  *dmaBuffer // progress counters, nil until the host first decides
 	host  Policy     // that the pump runs

@@ -11,8 +11,8 @@
 //
 // How the bytes of a frame cross the NIC while it is still arriving is up to a
 // delivery policy, see SetPolicy: one that the device has built in, or one of
-// package pipeline that runs here. Then whoever polls or waits on the NIC takes
-// part in moving frames, or a goroutine does while nobody polls; a step of that
+// package pipeline that runs here. Then a call that polls or waits on the NIC takes
+// part in moving frames, or a goroutine does between such calls; a step of that
 // allocates nothing and makes no system call if register accesses make none.
 //
 // Everything that the device writes is treated as untrusted.

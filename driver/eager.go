@@ -91,7 +91,7 @@ func (e *Eager) WriteAt(p []byte, offset int64) (int, error) {
 	return e.wrote(len(p), err)
 }
 
-// wrote is what a call that was to store n bytes returns.
+// wrote returns the results of a call that was to store n bytes.
 func (e *Eager) wrote(n int, err error) (int, error) {
 	if err != nil {
 		return 0, e.n.error(opWrite, err)
@@ -178,7 +178,7 @@ func (e *Eager) push(offset, n uint64) {
 }
 
 // pushBlocks copies the blocks from first to end to the device, and then says that they are
-// good. Somebody who rings a doorbell flushes once more. mu is held.
+// good. A doorbell flushes once more. mu is held.
 func (e *Eager) pushBlocks(first, end uint64) {
 	if end-first == 1 && first >= e.whole.first && end <= e.whole.end && e.Log2 == datasheet.EagerLog2 {
 		// Most messages are short: all of it in one call.
@@ -200,7 +200,7 @@ func (e *Eager) note(first, end uint64) {
 	}
 }
 
-// unit is what is written to a block at a time, in bytes.
+// unit is the unit of writing to a block, in bytes.
 const unit = 1 << datasheet.EagerLog2
 
 // copyBlocks is the only function that writes to blocks: those from first to end, of which
@@ -290,7 +290,7 @@ func (e *Eager) reopen() {
 	e.closed = false
 }
 
-// counted is what has been counted since the writer was made or reopened.
+// counted returns the counts since the writer was made or reopened.
 func (e *Eager) counted() EagerStats {
 	if e == nil {
 		return EagerStats{}

@@ -5,7 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// eagerAtPost is how many bytes of one segment are pushed at a post. From there on the
+// eagerAtPost is the number of bytes of one segment that are pushed at a post. From there on the
 // processor's stores take longer than the device's reads.
 const eagerAtPost = 4096
 

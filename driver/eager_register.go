@@ -76,7 +76,7 @@ func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a Memor
 }
 
 // eagerly calls make, which asks the device for something that takes memory for blocks, until
-// there is room, or as room says. Without, make has to make something ordinary. field is what
+// there is room, or as room says. Without, make has to make something ordinary. field is the one that
 // the device refuses for want of room.
 func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make func(eager bool) (T, error)) (none T, _ error) {
 	supported := n.identity.Features&datasheet.FeatureEager != 0 && n.bar4.mapped.Window(0, 1) != nil
@@ -86,7 +86,7 @@ func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make
 		case !lacksRoom(err, field) || room == NoRoomFails:
 			return made, err
 		case room == NoRoomWaits:
-			// Whoever deregisters makes room, here or in another program's part of the device.
+			// A deregistration makes room, here or in another program's part of the device.
 			if err := n.nap(ctx, pause); err != nil {
 				return none, err
 			}
@@ -185,7 +185,7 @@ func (n *NIC) EagerStats() EagerStats {
 	return s
 }
 
-// counted is what has been counted of memory.
+// counted returns the counts of memory.
 func (t *regionTable) counted() EagerStats {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -23,7 +23,7 @@ func ConnectionEnd(detail uint32) descriptors.Code {
 	return descriptors.ErrConnectionBroken
 }
 
-// ending is what is known of how the last connection of an endpoint ended.
+// ending says how the last connection of an endpoint ended, as far as that is known.
 type ending struct{ what atomic.Uint64 }
 
 // Values of ending.what.
@@ -73,7 +73,7 @@ func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) d
 		// command after the event: with the answer the event is there too.
 		switch s, err := e.Query(context.Background()); {
 		case err != nil:
-			e.ending.local() // nobody can tell
+			e.ending.local() // it cannot be told
 		case s.State == datasheet.StateError:
 			e.ending.what.CompareAndSwap(endingOpen, endingLost)
 		}

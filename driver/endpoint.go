@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// endpoint is what VIs and rings have in common: a number on the device, and how they are
+// endpoint is the common part of VIs and rings: a number on the device, and how they are
 // connected, looked at and destroyed.
 type endpoint struct {
 	n       *NIC
@@ -42,11 +42,11 @@ type queues interface {
 
 // Endpoint is a VI or a ring.
 type Endpoint interface {
-	// end is what the two have in common, nil for neither.
+	// end returns the common part of the two, nil for neither.
 	end() *endpoint
 }
 
-// EndpointState is what the device knows of an endpoint. Counts are free-running.
+// EndpointState is the device's state of an endpoint. Counts are free-running.
 type EndpointState struct {
 	State          datasheet.State
 	SendProducer   uint32 // descriptors posted, as far as the device has seen

@@ -13,7 +13,7 @@ import (
 const maxEvents = 1024
 
 // eventQueue holds events until the handler has taken them. The handler runs
-// on a goroutine of its own, which lives as long as there are events: whoever
+// on a goroutine of its own, which lives as long as there are events: the call that
 // found the event goes on, and the handler may call anything.
 type eventQueue struct {
 	mu         sync.Mutex

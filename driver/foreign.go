@@ -42,7 +42,7 @@ type piece struct {
 
 func (p *piece) end() uint64 { return p.first + p.mem.Size() }
 
-// shares is how many windows fit into the largest range of bus addresses. Few are in
+// shares is the number of windows that fit into the largest range of bus addresses. Few are in
 // use: a program's heap and its mappings are each in one part of its addresses. A range
 // that crosses the border of two has a window of its own.
 const shares = 64
@@ -170,7 +170,7 @@ func (n *NIC) dropForeign(w *window, held []*piece) error {
 	return n.trim(w, held)
 }
 
-// trim unmaps what nobody needs any more of some pieces, and gives back a window that
+// trim unmaps the unused parts of some pieces, and gives back a window that
 // is empty. foreign.mu is held.
 func (n *NIC) trim(w *window, pieces []*piece) error {
 	var errs []error

@@ -110,10 +110,10 @@ func (n *NIC) Clock() (time.Duration, error) {
 	return time.Duration(ns), nil
 }
 
-// healthInterval is how often, at most, waits look whether the device lives.
+// healthInterval is the least time between two looks of waits whether the device lives.
 const healthInterval = 2 * time.Millisecond
 
-// polled is alive for whoever polls: it costs no message.
+// polled is alive for callers that poll: it costs no message.
 func (n *NIC) polled() error {
 	if n.remote == nil {
 		return n.alive()
@@ -139,7 +139,7 @@ func (n *NIC) alive() error {
 	if n.remote == nil {
 		return n.check()
 	}
-	// It may not answer, and whoever waits here has a context: what is found is
+	// It may not answer, and the call that waits here has a context: what is found is
 	// seen by the next look.
 	if n.checking.CompareAndSwap(0, now) {
 		go func() {

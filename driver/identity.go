@@ -11,7 +11,7 @@ type PCIID struct{ Vendor, Device uint16 }
 
 func (i PCIID) String() string { return fmt.Sprintf("%04x:%04x", i.Vendor, i.Device) }
 
-// Identity is what a device says about itself. Limits are those that hold:
+// Identity is a device's own description. Limits are those that hold:
 // the device's own, or the formats' where a device claims more than they allow.
 type Identity struct {
 	PCI PCIID

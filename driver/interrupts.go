@@ -7,12 +7,12 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// maxVectors is how many interrupt vectors the driver takes: one for the admin
+// maxVectors is the number of interrupt vectors that the driver takes: one for the admin
 // queue, the others are shared by the completion and work queues.
 const maxVectors = 8
 
 // vector is one interrupt vector. A goroutine reads its eventfd from the first
-// time that somebody waits for it, unless the device calls wake itself.
+// wait on, unless the device calls wake itself.
 type vector struct {
 	number uint16
 	fd     *vfio.Eventfd // nil if the device calls wake
@@ -21,7 +21,7 @@ type vector struct {
 
 	mu      sync.Mutex
 	calls   []*func()     // of programs that share the NIC, see OnInterrupt
-	next    chan struct{} // closed by the next interrupt; nil if nobody waits
+	next    chan struct{} // closed by the next interrupt; nil if no call waits
 	started bool
 	stopped bool
 }
@@ -116,7 +116,7 @@ func (v *vector) run(n *NIC) {
 	}
 }
 
-// wake wakes everybody who waits. A device may call it with its locks held.
+// wake wakes all that wait. A device may call it with its locks held.
 func (v *vector) wake() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -129,7 +129,7 @@ func (v *vector) wake() {
 	}
 }
 
-// close wakes everybody and ends the goroutine.
+// close wakes all and ends the goroutine.
 func (v *vector) close() error {
 	v.mu.Lock()
 	v.stopped = true

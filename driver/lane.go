@@ -119,7 +119,7 @@ func (l *lane) follow(now *datasheet.Progress, same bool) {
 	l.decide(now.Frame)
 }
 
-// queued is how many frames wait behind, as far as one can believe it.
+// queued returns the number of frames that wait behind, as far as it can be believed.
 func queued(now *datasheet.Progress) int { return int(min(now.Queued, pipeline.MaxFrame)) }
 
 // begin starts a frame.

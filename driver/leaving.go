@@ -1,6 +1,6 @@
 package driver
 
-// leaving is how far the closing of a VI or CQ has come.
+// leaving says how far the closing of a VI or CQ has come.
 type leaving struct {
 	// ended is nil while no call closes the object, and closed when that is over.
 	// Guarded by NIC.mu.

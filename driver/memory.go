@@ -149,7 +149,7 @@ func (n *NIC) hold(address, size uint64) (*dmaBuffer, error) {
 	return nil, nil
 }
 
-// drop undoes hold, and frees the buffer if nobody else holds it.
+// drop undoes hold, and frees the buffer if that was the last hold.
 func (n *NIC) drop(b *dmaBuffer) error {
 	n.mu.Lock()
 	b.refs--

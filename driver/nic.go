@@ -20,7 +20,7 @@ type Options struct {
 	// Logger takes asynchronous events that no handler takes, and what goes
 	// wrong in the background; nil for slog.Default.
 	Logger *slog.Logger
-	// CommandTimeout is how long the device may take to answer an admin command,
+	// CommandTimeout is the time that the device may take to answer an admin command,
 	// to come out of reset, and how long Close may take; 0 for 2 s. Time in which this
 	// program is not run does not count.
 	CommandTimeout time.Duration
@@ -167,7 +167,7 @@ func (n *NIC) Identity() Identity {
 	return id
 }
 
-// Poll steps a device that makes progress only when somebody does, and takes
+// Poll steps a device that makes no progress by itself, and takes
 // what it has written to the admin queue. It reports whether anything was done.
 func (n *NIC) Poll() bool {
 	if n.closing.Load() {
@@ -182,7 +182,7 @@ func (n *NIC) step() bool {
 	return n.admin.tryDrain() || did
 }
 
-// progress steps what makes progress only when somebody steps it: a device
+// progress steps what makes no progress by itself: a device
 // without a thread, and the host's part in moving frames. It reports whether
 // anything was done.
 func (n *NIC) progress() bool {
@@ -216,7 +216,7 @@ func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
 	return n.accessSRAM(op, offset, p, n.bar4.write)
 }
 
-// FreeSRAM is how many bytes of the memory that the device gives out are not in use, and how
+// FreeSRAM returns the bytes of the memory that the device gives out which are not in use, and how
 // many it has to give out in all; zeros for a device that gives out none.
 func (n *NIC) FreeSRAM() (free, all uint32, err error) {
 	const op = "ask for free SRAM"

@@ -62,7 +62,7 @@ func (s *notices[T]) wait(n *NIC, next func(*waiter) (T, error)) {
 	}
 }
 
-// wanted reports whether somebody still waits.
+// wanted reports whether a call still waits.
 func (s *notices[T]) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *CQ) await(w *waiter) (done Completion, err error) {
 }
 
 // FD returns a file descriptor for epoll and its like, the same each time. It becomes
-// readable when there is a completion, if Arm has been called before; whoever reads it
+// readable when there is a completion, if Arm has been called before; a program that reads it
 // takes its 8 bytes, calls Done until there is nothing, and Arm again. It belongs to the
 // CQ, and is closed by Destroy and by closing the NIC.
 func (c *CQ) FD() (int, error) {
@@ -187,7 +187,7 @@ func (c *CQ) Arm() error {
 	ready := c.ready
 	return c.n.error(op, c.arms.add(c.n, func(struct{}, error) {
 		c.armed.Store(false)
-		_ = ready.Signal() // fails once it is closed: then nobody looks at it
+		_ = ready.Signal() // fails once it is closed: then it is not looked at
 	}, c.awaitAny))
 }
 
@@ -216,7 +216,7 @@ func (c *CQ) any() (bool, error) {
 }
 
 // endNotices forgets who waits for a notice, and closes the descriptor of FD. change is
-// held, or nobody else uses the CQ any more.
+// held, or the CQ is not in use any more.
 func (c *CQ) endNotices() error {
 	c.notices.end()
 	c.arms.end()

@@ -17,7 +17,7 @@ type Waiting struct {
 // SetWaiting has waits that begin from now on go on as w says.
 func (n *NIC) SetWaiting(w Waiting) { n.waiting.Store(&w) }
 
-// pace is what a waiter does between two looks.
+// pace says what a waiter does between two looks.
 type pace uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 	sleeping
 )
 
-// looksPerTime is how often a waiter that spins for a time looks between two looks at the
+// looksPerTime is the number of looks of a waiter that spins for a time between two looks at the
 // clock.
 const looksPerTime = 16
 

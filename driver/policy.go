@@ -22,7 +22,7 @@ const (
 	AtNIC Placement = iota
 	// AtHost: a policy of package pipeline decides in this process. The driver
 	// watches progress counters that the device writes to host memory and answers
-	// through registers, one access for each transfer: while somebody polls or
+	// through registers, one access for each transfer: while a call polls or
 	// waits on the NIC as part of that, else on a goroutine of its own.
 	AtHost
 )
@@ -37,10 +37,10 @@ func (p Placement) String() string {
 	return fmt.Sprintf("placement %d", int(p))
 }
 
-// Policy is a delivery policy for both directions of a NIC. The zero value is
+// Policy is a delivery policy for both directions of a NIC. The zero value stands for
 // what the device was configured with.
 type Policy struct {
-	// Name is one of NICPolicies or, at the host, HostPolicies. Empty is what the
+	// Name is one of NICPolicies or, at the host, HostPolicies. Empty is the one that the
 	// device was configured with at the NIC, and "amp" at the host.
 	Name string
 	At   Placement
@@ -51,16 +51,16 @@ type Policy struct {
 	// Plan, if not nil, is used at the host instead of a policy that has a name.
 	// Its functions and what they return must not block: a frame waits for them.
 	Plan *pipeline.Plan
-	// Deadline is how long the device waits for the host's part in moving one
+	// Deadline limits the device's wait for the host's part in moving one
 	// frame before it goes on by its own policy: 1 us to 4294 s, in whole
 	// microseconds; zero leaves it as it is, 10 ms after a reset.
 	Deadline time.Duration
 }
 
-// DefaultHostPolicy is what runs at the host if no policy is named.
+// DefaultHostPolicy runs at the host if no policy is named.
 const DefaultHostPolicy = "amp"
 
-// maxDeadline is what the register can express.
+// maxDeadline is the longest that the register can express.
 const maxDeadline = (1<<32 - 1) * time.Microsecond
 
 // sized are the policies that MinPulseSend and MinPulseReceive belong to.
@@ -131,7 +131,7 @@ func (p Policy) plan() (plan pipeline.Plan, err error) {
 	return plan, nil
 }
 
-// ownPlan checks a plan that somebody has made.
+// ownPlan checks a plan of the caller's.
 func (p Policy) ownPlan() (plan pipeline.Plan, err error) {
 	switch {
 	case p.At != AtHost:

@@ -17,12 +17,12 @@ type DirectionPolicy struct {
 type PolicyState struct {
 	At            Placement
 	Send, Receive DirectionPolicy
-	// Deadline is how long the device waits for the host.
+	// Deadline limits the device's wait for the host.
 	Deadline time.Duration
 	// Timeouts counts frames that the device has finished for a host that was
 	// late, Refused pulses that made no sense to it. Both wrap.
 	Timeouts, Refused uint32
-	// Pump is what the host has done since the policy was set.
+	// Pump counts the host's work since the policy was set.
 	Pump PumpStats
 	// Fallback says why the host gave up and the NIC decides, although the policy
 	// was set to run at the host; nil if it did not.

@@ -23,7 +23,7 @@ type PumpStats struct {
 
 // pump runs a delivery policy at the host: it reads the progress counters that
 // the device writes to host memory, asks, and writes pulse registers. It is
-// stepped by whoever polls or waits on the NIC, and by a goroutine of its own.
+// stepped by calls that poll or wait on the NIC, and by a goroutine of its own.
 // A step allocates nothing and makes no system call on a device whose registers
 // take none.
 type pump struct {
@@ -65,11 +65,11 @@ func (n *NIC) newPump(plan pipeline.Plan) (*pump, error) {
 // picoseconds is the clock of policies that learn.
 func (n *NIC) picoseconds() int64 { return time.Since(n.opened).Nanoseconds() * 1000 }
 
-// step is look by somebody who polls.
+// step is look by a call that polls.
 func (p *pump) step() bool { return p.look(1) }
 
 // look reads the progress counters once and answers. It reports whether they
-// had changed. If somebody else is at it, it returns false at once.
+// had changed. If another call is at it, it returns false at once.
 func (p *pump) look(visit uint32) bool {
 	if !p.mu.TryLock() {
 		return false
@@ -92,7 +92,7 @@ func (p *pump) look(visit uint32) bool {
 	return did
 }
 
-// maxStrikes is how much nonsense in a row the pump takes from the device.
+// maxStrikes is the number of bad reports in a row that the pump takes from the device.
 const maxStrikes = 16
 
 // judge gives up on a device that keeps on telling nonsense.
@@ -118,12 +118,12 @@ func (p *pump) kick() {
 	}
 }
 
-// shortNap is how long the goroutine sleeps at most without being woken by posts:
+// shortNap is the longest sleep of the goroutine without being woken by posts:
 // waking it costs the poster a system call.
 const shortNap = 200 * time.Microsecond
 
-// run steps the pump while nobody else does, until it is stopped or gives up. It
-// keeps away while somebody polls, and else spins, yields and sleeps; short, if
+// run steps the pump while no call does, until it is stopped or gives up. It
+// keeps away while a call polls, and else spins, yields and sleeps; short, if
 // a frame is under way.
 func (p *pump) run() {
 	timer := time.NewTimer(longestStep)
@@ -172,12 +172,12 @@ const (
 	sleepStopped
 )
 
-// sleep sleeps until the time is over or somebody kicks or stops the pump.
+// sleep sleeps until the time is over or the pump is kicked or stopped.
 func (p *pump) sleep(timer *time.Timer, d time.Duration) sleepEnd {
 	if d > shortNap {
 		p.asleep.Store(true)
 		defer p.asleep.Store(false)
-		// What came before asleep was set kicks nobody.
+		// What came before asleep was set does not kick.
 		if p.broken.Load() != nil || p.look(0) {
 			return sleepKicked
 		}

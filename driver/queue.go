@@ -61,7 +61,7 @@ type posting struct {
 	found  bool   // of a shared queue: its CQ has found the completion
 }
 
-// note is what the application has noted of a posted descriptor, for the CQ, which reads
+// note is the application's note of a posted descriptor, for the CQ, which reads
 // it when the device has completed the descriptor.
 type note struct{ word, quiet uint64 }
 
@@ -204,7 +204,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	return n, nil
 }
 
-// room is how many descriptors may be posted, as far as the CQ has been read.
+// room returns the number of descriptors that may be posted, as far as the CQ has been read.
 func (q *workQueue) room() uint32 {
 	used := q.next - q.taken
 	if q.cq != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
-// queue is what work queues, those of rings and completion queues have in common: indices,
+// queue is the part that work queues, those of rings and completion queues have in common: indices,
 // doorbells and the end. Indices are free-running: those from taken to next are posted.
 type queue struct {
 	n        *NIC
@@ -26,7 +26,7 @@ type queue struct {
 	refuses bool // closed for posting, while the endpoint is being destroyed
 }
 
-// missesPerCheck is how many looks in vain there are between two looks at the
+// missesPerCheck is the number of looks in vain between two looks at the
 // device's health.
 const missesPerCheck = 1 << 16
 

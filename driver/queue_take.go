@@ -39,7 +39,7 @@ func (q *workQueue) passQuiet() (any bool) {
 	return any
 }
 
-// badCompletion is what take says of a descriptor with an error: what became of the VI is
+// badCompletion is take's answer for a descriptor with an error: what became of the VI is
 // asked without the queue's lock, see completedBadly.
 type badCompletion struct {
 	status  datasheet.Status

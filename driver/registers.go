@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// allOnes is what a read returns when no device answers on the bus.
+// allOnes is returned by a read when no device answers on the bus.
 const allOnes uint32 = 0xffffffff
 
 // registers is BAR0 with its blocks found.
@@ -15,7 +15,7 @@ type registers struct {
 	bar    *region
 	blocks map[uint32]Block
 	// latch keeps the two halves of a 64-bit read together: reading the low half
-	// latches the high half for whoever reads it next.
+	// latches the high half for the next read of it.
 	latch sync.Mutex
 }
 

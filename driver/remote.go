@@ -10,16 +10,16 @@ import (
 // no context. Its back end gives it up after the first request that it has not
 // answered in time; what follows is for callers whose context ends before.
 
-// patience is how long a remote device may take for what it is doing when the
-// caller's context ends, and what nobody can leave half done.
+// patience is the time that a remote device may take for what it is doing when the
+// caller's context ends, and what cannot be left half done.
 const patience = 100 * time.Millisecond
 
-// unansweredFor is how long a remote device has not answered when callers who are
+// unansweredFor is the time that a remote device has not answered when callers who are
 // about to leave ask it for nothing more.
 const unansweredFor = 500 * time.Millisecond
 
 // unanswering reports whether a remote device has not answered for that long to
-// somebody who waits.
+// a call that waits.
 func (n *NIC) unanswering() bool {
 	since := n.checking.Load()
 	return since != 0 && time.Since(n.opened)-time.Duration(since) > unansweredFor

@@ -9,11 +9,11 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// RingSend is what an entry of a send ring says beside its message.
+// RingSend is the part of an entry of a send ring beside its message.
 type RingSend struct {
 	// Payload is attached to the entry: its handle is 0 for none.
 	Payload datasheet.DataSegment
-	// Length is how many bytes of it travel, at most Payload.Length.
+	// Length is the number of its bytes that travel, at most Payload.Length.
 	Length uint32
 	// Tag names an entry of the receiver's payload table, if Tagged.
 	Tag    uint32
@@ -28,7 +28,7 @@ type RingCompletion struct {
 	// Of a receive: the message's tag, and whether it has one.
 	Tag    uint32
 	Tagged bool
-	// Length is how many bytes of payload are in place: those that the message had, Sent,
+	// Length is the number of bytes of payload in place: those that the message had, Sent,
 	// or none if they were discarded.
 	Length, Sent uint32
 	// Place is the entry of the payload table that says where they are, -1 if they are in

@@ -21,7 +21,7 @@ func (s *Signal) Set() {
 	}
 }
 
-// C has something to receive once the signal has been set; nil of a nil Signal. Whoever
+// C has something to receive once the signal has been set; nil of a nil Signal. A call that
 // receives from it outside a wait calls Clear.
 func (s *Signal) C() <-chan struct{} {
 	if s == nil {

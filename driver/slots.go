@@ -3,7 +3,7 @@ package driver
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // Commands differ in whom they wait for, so each class has slots of its own:
-// servers that wait for clients must not keep anybody from accepting, nor must
+// servers that wait for clients must not keep others from accepting, nor must
 // clients of hosts that are dead, and nothing may keep an ABORT from being sent.
 type class int
 
@@ -14,8 +14,8 @@ const (
 	classWait                 // answered when a client comes
 )
 
-// classSlots is how many commands of a class may be outstanding. Whoever has one
-// more waits until another has ended, or his context.
+// classSlots is the number of commands of a class that may be outstanding. A caller with one
+// more waits until another has ended, or its context.
 var classSlots = [...]int{classShort: 128, classRequest: 512, classAccept: 512, classWait: 512}
 
 // Ring sizes. The submission queue holds as many commands as there are slots, so
@@ -43,7 +43,7 @@ const (
 	slotFree slotState = iota
 	slotSent
 	slotDone
-	slotLost // nobody waits for the reply any more
+	slotLost // no call waits for the reply any more
 )
 
 // slots are all slots that have been needed so far.

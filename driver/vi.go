@@ -28,7 +28,7 @@ type VIAttributes struct {
 	// NeedReceives, of a reliable VI: a message of the peer that finds no receive breaks
 	// the connection, as VIA has it, instead of waiting for one.
 	NeedReceives bool
-	// SendDepth and RecvDepth are how many descriptors may be posted and not yet
+	// SendDepth and RecvDepth are the numbers of descriptors that may be posted and not yet
 	// taken back, 1 to the device's limit.
 	SendDepth, RecvDepth int
 	// ReceiveQueue is an endpoint of KindReceiveQueue whose receives the VI takes; nil
@@ -57,7 +57,7 @@ type VI struct {
 // A CQ must have room for all that its queues can complete: else ErrCQTooSmall.
 //
 // With KindFrame each send is one Ethernet frame, from its destination address on,
-// and each receive takes one. Such an endpoint is connected to nobody and open at
+// and each receive takes one. Such an endpoint has no connection and is open at
 // once; its Reliability is Unreliable. It never sees frames of VIs. The oldest one
 // takes the frames that come for this station or a group, unless a control program
 // names another (SPEC.md 8.9). Devices without raw frames are ErrNotSupported.

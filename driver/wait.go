@@ -12,7 +12,7 @@ import (
 
 // How a wait goes on while nothing happens, unless SetWaiting says otherwise: it spins,
 // then lets others run, then arms an interrupt and sleeps. Sleeps are short where the
-// device makes progress only when somebody steps it, and never long: an interrupt may be
+// device makes no progress by itself, and never long: an interrupt may be
 // lost, and a device may be pulled out.
 const (
 	spins        = 100
@@ -32,7 +32,7 @@ const (
 	rarestSleep   = 50 * time.Millisecond
 )
 
-// patiently is how long to sleep instead of d, after so many sleeps in vain.
+// patiently returns the time to sleep instead of d, after so many sleeps in vain.
 func patiently(d, rarest time.Duration, vain int) time.Duration {
 	for n := patientSleeps; n <= vain && d < rarest; n += slowerAfter {
 		d *= 2
@@ -40,7 +40,7 @@ func patiently(d, rarest time.Duration, vain int) time.Duration {
 	return min(d, rarest)
 }
 
-// errDeadline is what pause returns when the waiter's time is over.
+// errDeadline is returned by pause when the waiter's time is over.
 var errDeadline = errors.New("deadline")
 
 // timeLeft is the time that a device has left. Between two looks no more than rarestSleep
@@ -95,7 +95,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 		return err
 	}
 	moved := w.n.progress()
-	// The admin queue is everybody's: who waits for his own queue looks there
+	// The admin queue is common to all: a waiter for its own queue looks there
 	// only when nothing else is to be done.
 	if w.pace > spinning {
 		moved = w.n.admin.tryDrain() || moved

@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// watchInterval is how often the device is looked after if nobody waits for it: what
+// watchInterval is the time between two looks at a device that no call waits for: what
 // a program that is idle hears of its end it hears that late. A look is two register
 // accesses, so it is rarer where these are messages: that the other end of the
 // connection is gone is known without one.

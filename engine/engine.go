@@ -109,7 +109,7 @@ func (e *Engine) MapSRAM(memory []byte, from uint32) {
 	e.core.Regions.SRAM.Clear()
 }
 
-// FreeSRAM is how many bytes of device memory are not in use. It waits for a step to end.
+// FreeSRAM returns the bytes of device memory that are not in use. It waits for a step to end.
 func (e *Engine) FreeSRAM() uint32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// DMAState is what the registers of the DMA block tell.
+// DMAState holds the registers of the DMA block.
 type DMAState struct {
 	// Movers are the progress counters of each direction.
 	Movers [2]memory.State

@@ -24,7 +24,7 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 }
 
 // Ringer returns a function that does what Doorbell does for the offset, nil if there is
-// no doorbell. If nobody is in the engine, the store is taken during the call, and the
+// no doorbell. If no step is under way, the store is taken during the call, and the
 // next step need not look for it. It is for hosts that step the engine themselves, with
 // doorbells that are not in shared memory.
 func (e *Engine) Ringer(offset uint64) func(value uint32) {
@@ -127,7 +127,7 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 	}
 	base := offset - 4*uint64(slot)
 	// The caller rings one at a time. What cannot be taken at once goes where the engine
-	// looks next: nobody else stores there.
+	// looks next: there is no other writer.
 	return func(value uint32) {
 		b := e.core.Bells.Cells[page].Channel.Load()
 		if b == nil || value&datasheet.ChannelRung == 0 {

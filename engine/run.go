@@ -19,7 +19,7 @@ const (
 	longestSleep = 200 * time.Millisecond
 )
 
-// Where doorbells are in shared memory a store wakes nobody: Run looks again and
+// Where doorbells are in shared memory a store wakes no thread: Run looks again and
 // again, the less often the longer nothing has come. With the 50 us that Linux
 // adds to a short sleep (prctl(2), PR_SET_TIMERSLACK), that is an answer within
 // some 100 us for the first 10 ms, and half a percent of a core in the end.
@@ -58,14 +58,14 @@ func (e *Engine) Run(ctx context.Context) {
 			continue
 		}
 		e.sleep.asleep.Store(true)
-		// Work that came before asleep was set wakes nobody: look once more, even
-		// if somebody else is in the engine, who may not look.
+		// Work that came before asleep was set wakes no thread: look once more, even
+		// if another thread is in the engine, which may not look.
 		if !e.stepWaiting() {
 			timer.Reset(e.sleepTime())
 			select {
 			case <-e.sleep.wake:
 			case <-timer.C:
-				// Nobody has come: one look is enough.
+				// Nothing has come: one look is enough.
 				idle = spinSteps - 1
 			case <-ctx.Done():
 			}
@@ -74,18 +74,18 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// stepWaiting does what Step does, after it has waited for whoever is in the engine.
+// stepWaiting does what Step does, after it has waited for a step under way.
 func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.round()
 }
 
-// Rest says that nobody will step the engine for a while: the next step looks at
+// Rest says that the engine will not be stepped for a while: the next step looks at
 // the clock, and what the peer has taken by then it says without being looked at.
 func (e *Engine) Rest() { e.rest() }
 
-// rest also reports whether there are doorbells that nobody is told of.
+// rest also reports whether there are doorbells that wake no thread.
 func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,7 +107,7 @@ func shortly(n int) {
 	_ = unix.Nanosleep(&t, nil)
 }
 
-// sleepTime is how long Run may sleep if nobody wakes it.
+// sleepTime returns the time that Run may sleep if it is not woken.
 func (e *Engine) sleepTime() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +134,7 @@ func (e *Engine) pending() bool {
 	return e.core.Events != 0 || e.core.Rx.Held || len(e.core.Setups.UnderWay) > 0
 }
 
-// Moving reports whether transfers go on, whose ends nobody is told of: who runs the engine
+// Moving reports whether transfers go on, whose ends wake no thread: the runner of the engine
 // steps it again at once. Its answer is false if transfers take no time.
 func (e *Engine) Moving() bool {
 	if !e.core.Timed {

@@ -96,7 +96,7 @@ func (e *Engine) tick() {
 		for _, ep := range e.core.Living {
 			l := ep.Alive
 			if l == nil || ep.Listed&core.OnBusy != 0 {
-				continue // there is nobody, or timeouts looks after the peer
+				continue // there is no peer, or timeouts looks after it
 			}
 			if e.core.Now-l.Heard > e.core.Timing.Probe {
 				e.core.Conns.Probe(ep, l)

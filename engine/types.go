@@ -5,7 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
 )
 
-// These are what an engine is made of, and what it tells. The parts inside share them.
+// These are the parts of an engine, and its reports. The parts inside share them.
 type (
 	Config   = core.Config   // Port, Memory and Host are needed.
 	Limits   = core.Limits   // the resources of a device.

@@ -13,7 +13,7 @@ const (
 	MinFrame = 60
 )
 
-// Frame says where a frame is and what is known about it. It is a value: whoever has it
+// Frame says where a frame is and what is known about it. It is a value: its holder
 // has the buffer, until it is passed to Send or Free.
 type Frame struct {
 	// Buffer of the pool, counted from 0.

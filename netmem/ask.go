@@ -10,13 +10,13 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// ServerInfo is what a server lends, and what it has counted.
+// ServerInfo describes the memory that a server lends, and has its counts.
 type ServerInfo struct {
 	// Page is the size of a page, Span how far the addresses reach, and Capacity how much
 	// can be stored, in bytes.
 	Page           int
 	Span, Capacity int64
-	// ReadOnly: nobody may write. Lasting: it lends a file.
+	// ReadOnly: clients may not write. Lasting: it lends a file.
 	ReadOnly, Lasting bool
 	// Incarnation tells it from itself before a restart, and Pool is the number that it
 	// shares with the servers that it was first used with; zero if it has not been.

@@ -10,7 +10,7 @@ const (
 	loading       // its page is on the way, or is being written whole
 	partial       // a part of it is there, the rest on the way
 	valid
-	writing // valid, and on its way to the servers: nobody changes it
+	writing // valid, and on its way to the servers: it does not change
 )
 
 // frame is a place for a page in the cache.
@@ -18,7 +18,7 @@ type frame struct {
 	number int32
 	chain  int32 // the next frame of its bucket, or -1
 	state  state
-	// used since the hand of the clock was here; ahead: fetched before anybody wanted it.
+	// used since the hand of the clock was here; ahead: fetched before it was wanted.
 	used, ahead bool
 	// dirty: it has been written here, and not yet on the servers. queued: a worker is
 	// about to write it back.
@@ -92,7 +92,7 @@ func (c *cache) enter(f *frame, owner, page uint64, s state) {
 	f.chain, *b = *b, f.number
 }
 
-// remove frees a frame that nobody uses.
+// remove frees a frame that is not in use.
 func (c *cache) remove(f *frame) {
 	if f.owner != 0 {
 		c.guests--

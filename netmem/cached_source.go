@@ -18,7 +18,7 @@ type cachedSource struct {
 // io.Closer, which frees the memory of Alloc; the client stays open.
 func (c *Client) Source() PageSource { return &cachedSource{client: c} }
 
-// Size is how far the addresses reach, in bytes.
+// Size returns the end of the addresses, in bytes.
 func (s *cachedSource) Size() int64 { return s.client.Size() }
 
 // PageSize is the size of a page in bytes.
@@ -80,7 +80,7 @@ func (s *cachedSource) ReadPage(ctx context.Context, page uint64, at int) (uint6
 
 // WritePage writes a page from offset at of the memory, if its version still is the one that is given.
 // It returns the new one once the servers have it. A ConflictError says that it is not. If it fails
-// otherwise the page is what it was, or what was to be written, and may be written again.
+// otherwise the page is as it was, or as it was to be written, and may be written again.
 func (s *cachedSource) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
 	from, err := s.part("write", page, at)
 	if err != nil {

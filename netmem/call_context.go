@@ -9,7 +9,7 @@ import (
 
 // callContext is a context that ends after a time, or with its parent. Unlike those of
 // package context it is used again, so that a deadline for each call allocates nothing; and
-// it has no timer until somebody sleeps: who polls looks at the clock now and then.
+// it has no timer until a caller sleeps: one that polls looks at the clock now and then.
 type callContext struct {
 	parent   context.Context
 	deadline time.Time
@@ -25,7 +25,7 @@ type callContext struct {
 	home  *sync.Pool  // of those that are used again
 }
 
-// looksPerClock is how often who polls asks whether the time is over, for each look at the
+// looksPerClock is the number of questions whether the time is over to each look at the
 // clock, which costs as much as a few of these.
 const looksPerClock = 32
 
@@ -55,7 +55,7 @@ func (p *callContext) end(err error) {
 	}
 }
 
-// release gives the context back. Whoever was given it does not look at it any more.
+// release gives the context back. The call that had it does not look at it any more.
 func (p *callContext) release() {
 	again := true
 	if p.until != nil {

@@ -143,7 +143,7 @@ func (c *Client) start(ctx context.Context) error {
 	return nil
 }
 
-// Size is how far the addresses reach, in bytes.
+// Size returns the end of the addresses, in bytes.
 func (c *Client) Size() int64 { return int64(c.pool.pages) * int64(c.page) }
 
 // Page is the size of a page in bytes.
@@ -156,7 +156,7 @@ func (c *Client) frameOf(f *frame) ring.Frame {
 
 func (c *Client) bytes(f *frame) []byte { return c.memory.Bytes()[int(f.number)*c.page:][:c.page] }
 
-// ReadAt reads len(p) bytes at off. What nobody has written is zeros. It returns io.EOF at the
+// ReadAt reads len(p) bytes at off. Bytes that were never written are zeros. It returns io.EOF at the
 // end of what is lent. It returns an *Error if a page cannot be fetched by the deadline of
 // SetDeadline, or within the timeout of its servers; p then has what came before it.
 func (c *Client) ReadAt(p []byte, off int64) (n int, err error) {
@@ -207,7 +207,7 @@ func (c *Client) readPage(ctx context.Context, page uint64, within int, into []b
 }
 
 // WriteAt writes p at off, into the cache. It fails, and writes nothing, if p does not fit
-// into what is lent (ErrOutside) or nobody may write (ErrReadOnly); and with an *Error,
+// into what is lent (ErrOutside) or is read-only (ErrReadOnly); and with an *Error,
 // having written what came before, if a page that it writes a part of cannot be fetched,
 // or there is no place in the cache because others cannot be written back.
 func (c *Client) WriteAt(p []byte, off int64) (int, error) {

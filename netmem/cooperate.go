@@ -24,7 +24,7 @@ type Cooperation struct {
 	// Name is the discriminator at which this client lends; if it is empty it lends nothing. Hosts
 	// then has this client's address, too.
 	Name string
-	// Lend is how many bytes of Options.Cache others may use; zero is all of it. What this
+	// Lend is the part of Options.Cache that others may use, in bytes; zero is all of it. What this
 	// client needs itself it takes back at once.
 	Lend int64
 

@@ -17,8 +17,8 @@ func (c *Client) Fetch(ctx context.Context, page uint64, into ring.Frame) (Versi
 }
 
 // Store writes a page, past the cache, if its version still is base, and returns the new
-// one. A ConflictError says that it is not. If it fails otherwise the page is what it was,
-// or what was to be written, as a whole.
+// one. A ConflictError says that it is not. If it fails otherwise the page is as it was,
+// or as it was to be written, as a whole.
 func (c *Client) Store(ctx context.Context, page uint64, base Version, from ring.Frame) (Version, error) {
 	if page >= c.pool.pages || from.Length != c.page {
 		return 0, &Error{Op: onPage("store", page), Err: ErrOutside}

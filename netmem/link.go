@@ -137,7 +137,7 @@ func (k *link) keep(ctx context.Context) {
 	}
 }
 
-// dial connects again, and checks that the server still is what it was.
+// dial connects again, and checks that the server is the same.
 func (k *link) dial(ctx context.Context) error {
 	p, at := k.pool, k.at.Load()
 	if at == nil {
@@ -154,7 +154,7 @@ func (k *link) dial(ctx context.Context) error {
 		return err
 	}
 	if l.blank() && p.alone() && p.lasting {
-		// A file is what it was, but old versions must not be met again. It gets new ones
+		// A file is as it was, but old versions must not be met again. It gets new ones
 		// before it is read or written.
 		r := p.record()
 		r.Base = uint64(time.Now().UnixNano())

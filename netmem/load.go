@@ -173,7 +173,7 @@ func (c *Client) rest(ctx context.Context, f *frame) {
 		if err == nil && v == f.change.base {
 			continue
 		}
-		f.from, f.to = 0, 0 // nobody else begins to read it
+		f.from, f.to = 0, 0 // no other call begins to read it
 		for f.pins > 0 {
 			c.wait()
 		}
@@ -201,7 +201,7 @@ func (c *Client) readAhead(page uint64, missed bool) {
 	}
 }
 
-// fetchAhead fetches a page that nobody waits for yet, if there is a place for it.
+// fetchAhead fetches a page that no call waits for yet, if there is a place for it.
 func (c *Client) fetchAhead(page uint64) {
 	if c.find(own, page) != nil || c.closed {
 		return

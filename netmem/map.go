@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// defaultMapDeadline is how long a pager waits for its source, if MapOptions do not say.
+	// defaultMapDeadline limits a pager's wait for its source, if MapOptions do not say.
 	defaultMapDeadline = 5 * time.Second
-	// defaultMapAhead is how many bytes are read ahead, if MapOptions do not say.
+	// defaultMapAhead is the number of bytes that are read ahead, if MapOptions do not say.
 	defaultMapAhead = 2 << 20
 )
 
@@ -26,10 +26,10 @@ type MapOptions struct {
 	// Command is a program and its arguments that calls RunPager. It is started twice: as
 	// the pager and as its guard.
 	Command []string
-	// Local is how many bytes of the memory may be on this machine at a time, at least
+	// Local is the part of the memory, in bytes, that may be on this machine at a time, at least
 	// 16 pages of the source.
 	Local int64
-	// Ahead is how many bytes are read ahead of who reads in sequence, at most; 0 for
+	// Ahead is the most that is read ahead of a sequential reader, in bytes; 0 for
 	// 2 MiB, negative for none.
 	Ahead int64
 	// Deadline for each page to be read or written; 0 for 5 s.
@@ -155,7 +155,7 @@ func (m *Mapping) reserve(size int64, page int) error {
 	if err != nil {
 		return &Error{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}
 	}
-	// In a process that is forked nobody would be told of faults: missing pages would be
+	// In a process that is forked faults would not be reported: missing pages would be
 	// zeros, there and, as the file is shared, here. And a core dump would fetch everything.
 	for _, advice := range []int{unix.MADV_DONTFORK, unix.MADV_DONTDUMP} {
 		if err := unix.Madvise(m.bytes, advice); err != nil {

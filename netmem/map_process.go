@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 )
 
-// processTimeout is how long the mapper waits for what its processes do at once.
+// processTimeout limits the mapper's wait for what its processes do at once.
 const processTimeout = 10 * time.Second
 
 // mapProcess is a pager or a guard.
@@ -53,7 +53,7 @@ func (p *mapProcess) ask(ctx context.Context, m pager.Message, kind pager.Kind, 
 	if err := p.link.Send(m, time.Now().Add(processTimeout), fds...); err != nil {
 		return pager.Message{}, p.lost(err)
 	}
-	// The mapping fails then, and nobody needs the link any more.
+	// The mapping fails then, and the link is not needed any more.
 	defer context.AfterFunc(ctx, func() { p.link.Close() })()
 	answer, passed, err := p.link.Receive(time.Time{})
 	_ = passedfd.Close(passed...) // none is expected

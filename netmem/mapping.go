@@ -43,7 +43,7 @@ type Mapping struct {
 // UserModeOnly) system calls such as read(2) into missing pages fail with EFAULT.
 func (m *Mapping) Bytes() []byte { return m.bytes }
 
-// PageSize is how many bytes are fetched and written back together.
+// PageSize returns the unit of fetching and writing back, in bytes.
 func (m *Mapping) PageSize() int { return m.page }
 
 // UserModeOnly says that faults of the kernel are not reported, because this process has not
@@ -181,7 +181,7 @@ func (m *Mapping) watchGuard() {
 	m.end(fmt.Errorf("%w: %w", ErrPagerDied, reason))
 }
 
-// wakes is how often who waits is woken after the end, and how many times: see
+// wakes are the pause between two wake-ups of waiting threads after the end, and their number: see
 // pager.Memory.End. The guard does the same for longer.
 const (
 	wakes     = 10 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
-// reconcileEvery is how often a client compares the copies of all pages, besides when it is opened
+// reconcileEvery is the time between two comparisons of the copies of all pages, besides when a client is opened
 // and when it meets two that differ: a writer may have been killed between them.
 const reconcileEvery = time.Minute
 

@@ -12,17 +12,17 @@ type Options struct {
 	// Copies is on how many servers each page is, 1 to 8 and to as many as there are
 	// servers; zero is 1. All clients of the same servers have the same.
 	Copies int
-	// Cache is how many bytes of pages are kept here, at least 8 pages; zero is
+	// Cache is the room for pages here, in bytes, at least 8 pages; zero is
 	// 32 MiB.
 	Cache int64
-	// ReadAhead is how many bytes are fetched ahead of a reader who reads in sequence;
+	// ReadAhead is the number of bytes that are fetched ahead of a sequential reader;
 	// zero is 256 KiB, and none is less than zero. It is bounded by a quarter
 	// of the cache.
 	ReadAhead int
-	// Part is what is fetched first of a missed page, in bytes, a power of two from 512;
+	// Part is the first part that is fetched of a missed page, in bytes, a power of two from 512;
 	// the rest of the page comes behind it. Zero is the whole page at once.
 	Part int
-	// Timeout is how long a server may take for an answer; zero is DefaultTimeout.
+	// Timeout is the time that a server may take for an answer; zero is DefaultTimeout.
 	// One that takes longer is taken for dead, and calls without a deadline of their own
 	// wait no longer than this for one that is connecting again.
 	Timeout time.Duration
@@ -31,9 +31,9 @@ type Options struct {
 	Witness Witness
 	// Cooperation, if it is not nil, has clients use each other's idle memory.
 	Cooperation *Cooperation
-	// Depth is how many calls can be under way with a server; zero is DefaultDepth.
+	// Depth is the number of calls that can be under way with a server; zero is DefaultDepth.
 	Depth int
-	// Workers is how many pages are fetched ahead, or written back, at the same time;
+	// Workers is the number of pages that are fetched ahead, or written back, at the same time;
 	// zero is 8.
 	Workers int
 }

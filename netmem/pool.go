@@ -110,7 +110,7 @@ func unavailable(op string, page uint64, last error) error {
 	return &Error{Op: onPage(op, page), Err: err, Hint: "start the server again; with copies and a witness the others go on without it"}
 }
 
-// othersLater is how much later than the first server of a pool the others may answer a new client.
+// othersLater is the time after the first server of a pool by which others may answer a new client.
 // Their keepers connect with those that are later.
 const othersLater = time.Second
 

@@ -23,11 +23,11 @@ const (
 	DefaultPage = 8 << 10
 	// DefaultName is the name under which servers and clients meet.
 	DefaultName = "netmem"
-	// DefaultDepth is how many requests of one client can be under way.
+	// DefaultDepth is the number of requests of one client that can be under way.
 	DefaultDepth = 64
-	// defaultReplyTimeout is how long a client may leave replies that it has asked for.
+	// defaultReplyTimeout is the time that a client may leave replies that it has asked for.
 	defaultReplyTimeout = 5 * time.Second
-	// defaultStrangers is how many clients may be connected that have never asked for a page.
+	// defaultStrangers is the number of clients that may be connected and have never asked for a page.
 	defaultStrangers = 16
 )
 
@@ -38,10 +38,10 @@ type ServerOptions struct {
 	Name string
 	// Page is the size of a page in bytes, a power of two from MinPage to MaxPage.
 	Page int
-	// Size is how much memory is lent, in bytes; it is rounded up to whole pages. With
+	// Size is the memory that is lent, in bytes; it is rounded up to whole pages. With
 	// File, zero is the file's.
 	Size int64
-	// Span is how far the addresses reach, in bytes; zero is Size. Servers that share a
+	// Span is the end of the addresses, in bytes; zero is Size. Servers that share a
 	// range between them have the same span, each with less memory than that.
 	Span int64
 	// File is lent instead of memory. It stays open when the server is closed. Beside it
@@ -52,13 +52,13 @@ type ServerOptions struct {
 	File *os.File
 	// ReadOnly refuses writes.
 	ReadOnly bool
-	// Depth is how many requests of one client can be under way.
+	// Depth is the number of requests of one client that can be under way.
 	Depth int
-	// Timeout is how long a client may leave replies that it has asked for; then its
-	// connection is ended, as nobody writes to pages that are being sent. Zero is
+	// Timeout is the time that a client may leave replies that it has asked for; then its
+	// connection is ended, as pages that are being sent must not change. Zero is
 	// 5 s.
 	Timeout time.Duration
-	// Strangers is how many clients may be connected that have never asked for a page, as each
+	// Strangers is the number of clients that may be connected and have never asked for a page, as each
 	// takes memory: one more ends the connection of the oldest. Zero is 16.
 	Strangers int
 }
@@ -358,5 +358,5 @@ func (s *Server) Close() error {
 // Page is the size of a page in bytes.
 func (s *Server) Page() int { return s.options.Page }
 
-// Span is how far the addresses reach, in bytes.
+// Span returns the end of the addresses, in bytes.
 func (s *Server) Span() int64 { return s.options.Span }

@@ -28,7 +28,7 @@ type session struct {
 	host       int
 }
 
-// mostLent is how many loans a client may have: one that does not take what it asked for
+// mostLent is the most loans of a client: one that does not take what it asked for
 // keeps no more frames from being used for others.
 const mostLent = spareFrames / 2
 

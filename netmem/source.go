@@ -29,7 +29,7 @@ func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) 
 	return &poolSource{pool: p}, nil
 }
 
-// Size is how far the addresses reach, in bytes.
+// Size returns the end of the addresses, in bytes.
 func (s *poolSource) Size() int64 { return int64(s.pool.pages) * int64(s.pool.page) }
 
 // PageSize is the size of a page in bytes.
@@ -69,7 +69,7 @@ func (s *poolSource) ReadPage(ctx context.Context, page uint64, at int) (uint64,
 
 // WritePage writes a page from offset at of the memory, if its version still is the one
 // that is given, and returns the new one. A ConflictError says that it is not. If it fails
-// otherwise the page is what it was, or what was to be written, and may be written again.
+// otherwise the page is as it was, or as it was to be written, and may be written again.
 func (s *poolSource) WritePage(ctx context.Context, page uint64, at int, version uint64) (uint64, error) {
 	f, err := s.frame("write", page, at)
 	if err != nil {

@@ -52,7 +52,7 @@ func (s *stamps) flags(p stamp) uint32 {
 // join is the number of the join, as far as a state has room for it.
 func (s *stamps) join() uint32 { return s.joins << joinShift >> joinShift }
 
-// version is what clients take for the version of a page.
+// version returns the version of a page as clients see it.
 func (s *stamps) version(p stamp) uint64 {
 	if p.state&written == 0 || p.version == 0 { // a damaged stamp has lost its version
 		return s.base

@@ -6,7 +6,7 @@ import (
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
-// Stats are what a client has counted since it was opened.
+// Stats has the counts of a client since it was opened.
 type Stats struct {
 	Hits        uint64 `json:"hits" help:"Reads and writes of a page that found it in the cache." unit:"accesses"`
 	Misses      uint64 `json:"misses" help:"Reads and writes of a page that had to fetch it." unit:"accesses"`
@@ -40,7 +40,7 @@ type Stats struct {
 	Servers []ServerState `json:"-"`
 }
 
-// ServerState is how a client sees a server.
+// ServerState describes a server as a client sees it.
 type ServerState struct {
 	Address string
 	// Connected, and Complete: it has all pages that it should have.

@@ -26,12 +26,12 @@ type storage interface {
 	window() *protocol.Window
 	// withhold has them find none, or find them again.
 	withhold(bool)
-	// stored is how many bytes of pages there are.
+	// stored returns the bytes of pages that there are.
 	stored() uint64
 	close() error
 }
 
-// loan is a frame that the NIC sends from. Nobody writes to it until it is returned.
+// loan is a frame that the NIC sends from. It is not written to until it is returned.
 type loan struct {
 	frame   ring.Frame
 	place   uint32 // of the frame, in the storage

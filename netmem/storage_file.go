@@ -12,7 +12,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// fileFrames is how many parts of a file can be under way to clients at a time.
+// fileFrames is the number of parts of a file that can be under way to clients at a time.
 const fileFrames = 256
 
 // fileStorage lends a file. It is read for each fetch and not mapped: a file that

@@ -27,13 +27,13 @@ type memoryStorage struct {
 	epoch  uint64   // by which pages are given out to those who read the memory; 0: they are not
 	fenced bool     // they are not, whatever the epoch
 	frames []uint32 // of each page: its frame, none if it has not been written
-	lent   []int32  // of each frame: loans; plus dropped when it is nobody's page any more
+	lent   []int32  // of each frame: loans; plus dropped when it belongs to no page any more
 	free   []uint32
 	used   int // pages that have been written
 	most   int
 }
 
-// zeros is the frame of zeros, which all pages share that nobody has written.
+// zeros is the frame of zeros, which all pages share that were never written.
 const zeros = 0
 
 // dropped is added to the loans of a frame that is free when they are returned.
@@ -78,7 +78,7 @@ func (s *memoryStorage) returned(f uint32) {
 func (s *memoryStorage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
 	f, result := s.take(q)
 	if r.Result = result; result == protocol.OK {
-		copy(s.memory.Bytes()[int(f)*s.page:], from) // nobody else knows the frame
+		copy(s.memory.Bytes()[int(f)*s.page:], from) // the frame is known nowhere else
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

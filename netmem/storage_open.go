@@ -19,7 +19,7 @@ import (
 // ErrInUse: another server lends the file.
 var ErrInUse = errors.New("another server lends the file")
 
-// lockWait is how long a server that is about to end may keep the file.
+// lockWait is the time that a server that is about to end may keep the file.
 const lockWait = time.Second
 
 // openPages opens the sidecar of a file, and makes one if there is none. Each page that has

@@ -49,7 +49,7 @@ var (
 
 func sumOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// sideLayout is what the header says.
+// sideLayout holds the header's fields.
 type sideLayout struct{ page, count uint64 }
 
 func (l sideLayout) tableAt(page uint64) int64 {
@@ -91,7 +91,7 @@ func (l sideLayout) check(b []byte, size int64) error {
 	return nil
 }
 
-// sideState is what a server keeps beside the stamps.
+// sideState is a server's state beside the stamps.
 type sideState struct {
 	turn  uint64 // which of two states is the newer one; its slot is turn%2
 	base  uint64
@@ -174,7 +174,7 @@ type journal struct {
 	data []byte
 }
 
-// journalSummed is how many bytes of its header the sum of a journal is over. The stamp's own sum
+// journalSummed is the number of bytes of its header under the sum of a journal. The stamp's own sum
 // is not among them: a CRC over data and the CRC of the data is the same for all data.
 const journalSummed = 16 + entrySize - 4
 

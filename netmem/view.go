@@ -15,7 +15,7 @@ import (
 // sent. A client that goes on without a server waits for as long, once all others know of it.
 const lease = time.Second
 
-// heartbeat is how often a client asks each server for its record.
+// heartbeat is the time between two requests for a server's record.
 const heartbeat = lease / 3
 
 // view is a record as a client uses it.
@@ -233,7 +233,7 @@ func (p *pool) waitsFor() string {
 // have said is older than a lease.
 func (p *pool) confirmed(ctx context.Context, v *view, from *link) bool {
 	if p.options.Witness == nil || p.outside(v.Record) == p.options.Copies-1 {
-		return true // nobody goes on without one more server
+		return true // no client goes on without one more server
 	}
 	for _, k := range p.links {
 		if l := k.now.Load(); l != nil && k != from && v.State(k.number) == protocol.Member && *l.record.Load() == v.Record &&
@@ -251,7 +251,7 @@ func (p *pool) confirmed(ctx context.Context, v *view, from *link) bool {
 	return false
 }
 
-// outside is how many servers of a record are no members. One that joins a pool with a name has no
+// outside returns the number of servers of a record that are no members. One that joins a pool with a name has no
 // pages of it yet.
 func (p *pool) outside(r protocol.Record) (n int) {
 	for i := range p.links {

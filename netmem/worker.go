@@ -2,7 +2,7 @@ package netmem
 
 import "context"
 
-// job is what a worker does: fetch what nobody waits for yet, and write back.
+// job is a piece of a worker's work: to fetch a page ahead, or to write one back.
 type job struct {
 	what  task
 	page  uint64 // of fetchAhead
@@ -55,7 +55,7 @@ func (c *Client) work() {
 	}
 }
 
-// writeQueued writes a frame back that was queued for it. Nobody waits for the outcome:
+// writeQueued writes a frame back that was queued for it. No call waits for the outcome:
 // an error with which a page has left the cache is kept for Sync.
 func (c *Client) writeQueued(f *frame) {
 	for f.pins > 0 || f.state == writing || f.state == loading {
@@ -71,7 +71,7 @@ func (c *Client) writeQueued(f *frame) {
 	c.tell()
 }
 
-// quiet waits until nobody uses a frame any more.
+// quiet waits until no frame is in use any more.
 func (c *Client) quiet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

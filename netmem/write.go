@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
-// change is what is to be written: a page, from a frame.
+// change is a page to be written, from a frame.
 type change struct {
 	page uint64
 	from ring.Frame

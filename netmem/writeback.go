@@ -44,7 +44,7 @@ func (c *Client) anyDirty() *frame {
 
 // leave has a worker write a frame back and free it. It reports whether one will.
 func (c *Client) leave(f *frame) bool {
-	if f.err != nil { // it has failed before: whoever needs the place shall hear of it
+	if f.err != nil { // it has failed before: the call that needs the place shall hear of it
 		return false
 	}
 	f.queued = c.ask(job{what: writeAndFree, frame: f})

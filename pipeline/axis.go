@@ -13,7 +13,7 @@ const (
 	axisGain = 0.005
 )
 
-// axisLevels is how often steps shrink, by number of the cut.
+// axisLevels counts how often steps shrink, by number of the cut.
 var axisLevels = [...]int{2, 2, 1}
 
 // axis is a pattern search along one number of a cut: steps in one direction while they

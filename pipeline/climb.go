@@ -10,12 +10,12 @@ const (
 	// climbAlong is the share of the bytes that come during a decision on which a last
 	// transfer counts at first.
 	climbAlong = 0.98
-	// climbPerTransfer is what a transfer on the bus is held to cost beside its time:
+	// climbPerTransfer is the assumed cost of a transfer on the bus beside its time:
 	// of thresholds that are equally good, the one with fewer transfers is taken.
 	climbPerTransfer = 0.02
-	// climbTooMany is what it costs to take more transfers than AMP.
+	// climbTooMany is the cost of more transfers than AMP's.
 	climbTooMany = 10
-	// climbRival is how far the second-best number of transfers may be behind for its
+	// climbRival is the distance that the second-best number of transfers may be behind for its
 	// thresholds to be improved, too.
 	climbRival = 0.3
 	// climbLooks is the number of frames that are sent as AMP sends them where outcomes
@@ -24,7 +24,7 @@ const (
 	climbSame  = 0.005
 )
 
-// cut is how a frame is cut: bytes that must be there for its first and second
+// cut says how a frame is cut: bytes that must be there for its first and second
 // transfer, and bytes that its last one counts on although they are not there yet.
 type cut [3]int
 
@@ -34,7 +34,7 @@ const (
 	lastTransfer
 )
 
-// outcome is what a cut was worth.
+// outcome is the worth of a cut.
 type outcome struct {
 	cut       cut
 	score     float64 // picoseconds, less is better

@@ -18,5 +18,5 @@
 // of time or of memory: a mover carries the transfers out and reports progress.
 // Package engine/internal/memory moves real bytes, package lab/internal/virtual moves
 // virtual ones under a virtual clock. Both use the same Device and the same
-// policies, so what reproduces the published figures is what moves the data.
+// policies, so the code that reproduces the published figures also moves the data.
 package pipeline

@@ -3,7 +3,7 @@ package pipeline
 // maxChain bounds the chains of transfers that are considered.
 const maxChain = 32
 
-// planner is what has been learned about an engine and its source, and what follows
+// planner holds what has been learned about an engine and its source, and what follows
 // from it if bytes arrive at a steady rate. Times are in picoseconds.
 type planner struct {
 	arrival float64 // bytes per picosecond

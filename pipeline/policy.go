@@ -4,7 +4,7 @@ package pipeline
 // message of the device's data sheet).
 const MaxFrame = 16 << 20
 
-// View is what a policy may look at: the oldest frame that has not left, and how
+// View holds what a policy may look at: the oldest frame that has not left, and how
 // much waits behind it. All sizes are in bytes.
 type View struct {
 	Length  int // of the whole frame, 1 to MaxFrame
@@ -37,7 +37,7 @@ type waiter interface {
 	Wait(v View) int
 }
 
-// Observation is what one outgoing transfer cost. Times are in picoseconds.
+// Observation is the cost of one outgoing transfer. Times are in picoseconds.
 type Observation struct {
 	Bytes    int   // moved
 	Elapsed  int64 // from the decision to the end of the transfer

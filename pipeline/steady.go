@@ -7,23 +7,23 @@ import (
 
 // Constants of what is usual. Scores are shares of a transfer's set-up time.
 const (
-	// steadyArrival is how little the time in which a frame arrives may differ from that
+	// steadyArrival bounds how much the time in which a frame arrives may differ from that
 	// of the frame before for the outcomes of the two to be compared.
 	steadyArrival = 0.001
 	// steadyPatience bounds how many frames are passed over because they did differ.
 	steadyPatience = 24
 	// steadyOthers is the number of frames that the stage before has for its own search.
 	steadyOthers = 12
-	// steadyNoise is how much the outcomes of the same cut may differ for a search to
+	// steadyNoise bounds how much the outcomes of the same cut may differ for a search to
 	// begin: beyond it a guess is the best that can be had.
 	steadyNoise = 0.1
-	// usualOff is how far the score of a settled cut may go from what it was.
+	// usualOff bounds how far the score of a settled cut may go from its former value.
 	usualOff = 0.02
-	// usualFar is how far it goes when the platform has changed, and usualArrival how far
+	// usualFar is the distance that it goes when the platform has changed, and usualArrival that of
 	// the time in which frames arrive, as a share of it.
 	usualFar     = 0.5
 	usualArrival = 0.05
-	// usualSpread is how many mean deviations are usual.
+	// usualSpread is the usual distance in mean deviations.
 	usualSpread = 4
 )
 
@@ -72,7 +72,7 @@ func (s *steadiness) ready(begins, early bool, unit float64) bool {
 // spread returns how far the scores of the last frames are apart.
 func (s *steadiness) spread() float64 { return slices.Max(s.scores[:]) - slices.Min(s.scores[:]) }
 
-// usual is what frames have been like since a search has settled.
+// usual describes the frames since a search has settled.
 type usual struct {
 	score, spread   float64 // mean and mean deviation, picoseconds
 	arrival, jitter float64 // of the time in which frames arrive

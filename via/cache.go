@@ -11,11 +11,11 @@ import (
 
 // CacheOptions bound a RegistrationCache.
 type CacheOptions struct {
-	// Entries and Bytes are how many registrations, and of how many bytes in all, it
+	// Entries and Bytes are the registrations, and their bytes in all, that it
 	// keeps at most; zero is 1024 and 1 GiB.
 	Entries int
 	Bytes   uint64
-	// EagerBytes is how many bytes of registrations may be eager at a time, if Attributes or
+	// EagerBytes is the number of registered bytes that may be eager at a time, if Attributes or
 	// Options.Eager make them so; zero is a quarter of what the NIC has free when the cache is
 	// made. For more the least recently used go, and what does not fit even then is ordinary.
 	EagerBytes uint64
@@ -54,18 +54,18 @@ type CacheStats struct {
 	// Evicted registrations went because there was no room, Invalidated ones because
 	// Invalidate said so.
 	Evicted, Invalidated uint64
-	// Entries and Bytes are what is registered now.
+	// Entries and Bytes count the registrations of now.
 	Entries int
 	Bytes   uint64
 	// EagerBytes of these are eager.
 	EagerBytes uint64
 }
 
-// cached is what a cache notes of a registration. Its range does not change.
+// cached is a registration in a cache. Its range does not change.
 type cached struct {
 	first, end uint64
-	// state has the number of those who use it, a bit that says that nobody may begin
-	// to, and how often somebody has.
+	// state has the number of its users, a bit that lets no new one
+	// begin, and the number of uses so far.
 	state  atomic.Uint64
 	used   atomic.Uint64 // tick of the last use
 	sorted uint64        // tick by which it is sorted in byUse
@@ -117,7 +117,7 @@ func (c *RegistrationCache) slot(address uint64) uint64 {
 	return (address >> pageShift * spread) >> c.shift &^ 1
 }
 
-// Acquire returns a registration that b, which is not empty, lies in, for whoever posts
+// Acquire returns a registration that b, which is not empty, lies in, to post
 // descriptors that name it; Release ends the use. The registration has all pages of b, and
 // perhaps more. It fails as NIC.Register does, and with ErrResource if b is larger than
 // the cache, or so much is in use that nothing can go.
@@ -136,7 +136,7 @@ func (c *RegistrationCache) Acquire(ctx context.Context, b []byte) (*Memory, err
 
 // use counts one more user, unless e is retired.
 func (e *cached) use() bool {
-	// Nobody is counted who then has no use of it: the last user may have to end it.
+	// A call that has no use of it is not counted: the last user may have to end it.
 	for s := e.state.Load(); ; s = e.state.Load() {
 		if s&retired != 0 {
 			return false

@@ -62,12 +62,12 @@ type ConnOptions struct {
 	// SendDepth and RecvDepth are the numbers of messages, of MaxMessage bytes each,
 	// for which there are buffers in either direction; zero is DefaultConnDepth.
 	SendDepth, RecvDepth int
-	// Local is what the side that dials calls its own end, 0 to MaxDiscriminator bytes; the
+	// Local is the name that the dialing side gives its own end, 0 to MaxDiscriminator bytes; the
 	// other side sees it.
 	Local string
 }
 
-// DefaultConnDepth is how many messages a Conn holds in each direction if nothing
+// DefaultConnDepth is the number of messages that a Conn holds in each direction if nothing
 // else is said.
 const DefaultConnDepth = 32
 
@@ -245,7 +245,7 @@ func (c *Conn) shut(ctx context.Context) error {
 }
 
 // settled reports whether the other side has ended, and taken all messages: only the word
-// that we end too may not have come there, and nobody waits for that.
+// that we end too may not have come there, and neither side waits for that.
 func (c *Conn) settled() bool {
 	c.in.mu.Lock()
 	finished := c.in.finished
@@ -256,7 +256,7 @@ func (c *Conn) settled() bool {
 }
 
 // free takes back the descriptors of a VI that is not connected, and destroys it, once
-// nobody uses them or the buffers any more.
+// they and the buffers are not in use any more.
 func (c *Conn) free() error {
 	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
@@ -322,8 +322,8 @@ func (c *Conn) bar() {
 
 func (c *Conn) closedError() error { return c.vi.nic.refuse("use connection", ErrClosed, "", "") }
 
-// lose ends the connection, unless it has ended. Whoever waits in the NIC finds out
-// when that ends his descriptors.
+// lose ends the connection, unless it has ended. A call that waits in the NIC finds out
+// when that ends its descriptors.
 func (c *Conn) lose(err error) error {
 	c.lost.CompareAndSwap(nil, &err)
 	return c.broken()

@@ -42,12 +42,12 @@ func (c *Conn) word(kind uint32) uint32 {
 	return kind | datasheet.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
 }
 
-// owed is how many receives the other side does not know of.
+// owed is the number of receives that the other side does not know of.
 func (c *Conn) owed() uint32 {
 	return uint32(c.window) + datasheet.LoadIndex(&c.in.reposted) - datasheet.LoadIndex(&c.out.granted)
 }
 
-// unnoticed is how many grants the other side has not taken note of, as far as it has
+// unnoticed is the number of grants that the other side has not taken note of, as far as it has
 // said.
 func (c *Conn) unnoticed(said uint32) uint32 {
 	return (datasheet.LoadIndex(&c.out.grants) - said) & noticedMask

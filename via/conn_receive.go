@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// recvSide is what a Conn knows of its receive queue, guarded by mu if nothing else
+// recvSide is a Conn's state of its receive queue, guarded by mu if nothing else
 // is said. Counters are free-running.
 type recvSide struct {
 	turns
@@ -329,7 +329,7 @@ func (c *Conn) keep(d *Descriptor) error {
 	return nil
 }
 
-// breach is what a side does that does not keep to the protocol of this package.
+// breach returns the error about a peer that breaks the protocol of this package.
 func (c *Conn) breach(what string) error {
 	return c.vi.nic.refuse("receive", ErrProtocol, "both ends must be a via.Conn", "%s", what)
 }

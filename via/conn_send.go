@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// sendSide is what a Conn knows of its send queue. Counters are free-running.
+// sendSide is a Conn's state of its send queue. Counters are free-running.
 type sendSide struct {
 	turns
 	// Of the goroutine that posts: how many messages there have been, the slot of the
@@ -97,7 +97,7 @@ func (c *Conn) credit() uint32 { return datasheet.LoadIndex(&c.in.limit) - c.out
 
 // awaitRoom waits for what buffer lacks.
 func (c *Conn) awaitRoom(ctx context.Context) error {
-	if err := c.PostBatch(); err != nil { // these are what it may wait for
+	if err := c.PostBatch(); err != nil { // it may wait for these
 		return err
 	}
 	if c.full() {

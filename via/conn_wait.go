@@ -10,12 +10,12 @@ import (
 // the NIC, the others for what it finds.
 type turns struct {
 	mu      driver.Held   // the queue and its lock, never held while waiting
-	busy    bool          // somebody waits in the NIC
-	changed chan struct{} // closed when he has looked; nil if nobody waits for that
+	busy    bool          // a call waits in the NIC
+	changed chan struct{} // closed when it has looked; nil if no call waits for that
 }
 
 // take is called with mu held, which it gives back. It reports whether it is the
-// caller's turn to wait in the NIC; otherwise it has waited for somebody else.
+// caller's turn to wait in the NIC; otherwise it has waited for another call.
 func (t *turns) take(ctx context.Context) (bool, error) {
 	if !t.busy {
 		t.busy = true
@@ -44,7 +44,7 @@ func (t *turns) end() {
 	}
 }
 
-// wait waits until a send has completed or somebody else has looked, and takes note
+// wait waits until a send has completed or another call has looked, and takes note
 // of it. It is called with the lock held, which it lets go meanwhile.
 func (s *sendSide) wait(ctx context.Context, c *Conn) error {
 	mine, err := s.turns.take(ctx)

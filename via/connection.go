@@ -12,7 +12,7 @@ type Connection struct {
 	// Remote is who asks, and the attributes of the VI there. A VI that is to
 	// accept must have the same reliability level and maximum transfer size.
 	Remote Remote
-	// Discriminator is what the other side calls its own end.
+	// Discriminator is the other side's name for its own end.
 	Discriminator string
 
 	nic *NIC
@@ -20,7 +20,7 @@ type Connection struct {
 }
 
 // ConnectRequest connects an idle VI with one at the remote address, where
-// somebody must wait in ConnectWait. local is what this side calls its own end,
+// a program must wait in ConnectWait. local is this side's name for its own end,
 // 0 to MaxDiscriminator bytes; the other side sees it. Errors: ErrTimeout,
 // ErrReject, ErrNoMatch, ErrNotReachable, ErrInvalidState; and
 // ErrInvalidParameter if no time is left at the start, as VIA asks for.

@@ -22,7 +22,7 @@ type Completion struct {
 	// posted: see Descriptor.User.
 	User uint64
 	// Descriptor, of a ReceiveQueue, is the receive itself: there is nothing more to
-	// take. Err is what RecvDone would say of it: nil, or an error that holds a
+	// take. Err is RecvDone's error: nil, or one that holds a
 	// *StatusError. VI is the VI that took the receive, which may be destroyed by now.
 	// Descriptor is nil of other queues.
 	Descriptor *Descriptor
@@ -48,7 +48,7 @@ type CQStats = driver.CQStats
 // Stats returns the counters of the CQ. It fails with ErrClosed once the CQ is closed.
 func (c *CQ) Stats() (CQStats, error) { return c.d.Stats() }
 
-// Entries is how many completions the queue holds.
+// Entries returns the number of completions that the queue holds.
 func (c *CQ) Entries() int { return c.d.Entries() }
 
 // Resize gives the queue room for at least the given number of entries, more or fewer.

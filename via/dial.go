@@ -12,7 +12,7 @@ import (
 // was given, be it one of this package, of ring or of channel.
 var ErrAddressInUse = driver.ErrAddressInUse
 
-// DialTimeout is how long Dial tries if its context has no deadline. It holds for package
+// DialTimeout limits Dial if its context has no deadline. It holds for package
 // ring and package channel too.
 const DialTimeout = driver.DialTimeout
 

@@ -65,7 +65,7 @@ type EagerStats struct {
 	Read  uint64 `json:"blocks_read"`
 	// Refused registrations found no room, whatever became of them then.
 	Refused uint64 `json:"registrations_refused"`
-	// FreeSRAM is how many bytes of the NIC's memory nobody has.
+	// FreeSRAM is the number of free bytes of the NIC's memory.
 	FreeSRAM uint32 `json:"sram_free_bytes"`
 }
 

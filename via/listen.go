@@ -17,12 +17,12 @@ type ListenOptions struct {
 	// DefaultConnDepth messages in each direction, or as many as 8 MiB hold. It may be
 	// called from several goroutines, and may wait: only its own client waits for it.
 	Conn func(Remote) (ConnOptions, error)
-	// Backlog is how many connections may be set up or wait for Accept; zero is
-	// DefaultBacklog. While there are so many, others are told that nobody listens,
+	// Backlog is the number of connections that may be set up or wait for Accept; zero is
+	// DefaultBacklog. While there are so many, others are told that there is no listener,
 	// and Dial tries again.
 	Backlog int
-	// Limit, if not zero, is how many connections are taken in all. Those that come
-	// later are told that nobody listens.
+	// Limit, if not zero, is the number of connections that are taken in all. Those that come
+	// later are told that there is no listener.
 	Limit int
 	// Refused, if not nil, is told of requests that came to nothing.
 	Refused func(Remote, error)
@@ -31,7 +31,7 @@ type ListenOptions struct {
 // DefaultBacklog is the backlog of a Listener if nothing else is said.
 const DefaultBacklog = listening.DefaultBacklog
 
-// mostBuffered is how many bytes of buffers a connection has for each direction if the
+// mostBuffered is the size of a connection's buffers in bytes, for each direction, if the
 // listener does not say.
 const mostBuffered = 8 << 20
 

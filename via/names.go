@@ -88,7 +88,7 @@ func (n *NIC) CloseNames() {
 	n.names.table = nil
 }
 
-// table is what has been read, or HostsFile.
+// table returns the table that has been read, or that of HostsFile.
 func (n *NIC) table(op string) (*hosts.Table, error) {
 	n.names.mu.Lock()
 	t := n.names.table
@@ -175,9 +175,9 @@ func (n *NIC) HostByAddress(a Address) (string, error) {
 	return name, nil
 }
 
-// Discovery is how a program finds others, see NIC.Discovery.
+// Discovery says how a program finds others, see NIC.Discovery.
 type Discovery struct {
-	// HopLimit is how many networks a request may cross: 1, as frames are not routed.
+	// HopLimit is the number of networks that a request may cross: 1, as frames are not routed.
 	HopLimit int
 	// Addresses at which others may be found: the broadcast address, to which a
 	// ConnectRequest may go, and the hosts in the file of names.

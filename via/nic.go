@@ -35,7 +35,7 @@ type Options struct {
 	Logger *slog.Logger
 	// OnError is the handler of asynchronous errors from the start, see NIC.OnError.
 	OnError func(AsyncError)
-	// Policy is the delivery policy, see NIC.SetPolicy; its zero value is what the device
+	// Policy is the delivery policy, see NIC.SetPolicy; its zero value is the one that the device
 	// was configured with. A NIC that cannot have it is not opened.
 	Policy Policy
 	// Waiting says how the calls of the NIC that wait go on while nothing happens. By
@@ -110,7 +110,7 @@ func newNIC(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
 // providerVersion is 0.1.0.
 const providerVersion = 1 << 8
 
-// attributes are what d says about itself.
+// attributes returns the NIC's own description.
 func attributes(d *driver.NIC) NICAttributes {
 	id := d.Identity()
 	levels := Unreliable

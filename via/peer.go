@@ -10,7 +10,7 @@ import (
 
 // Peers are connected with what connects clients and servers: of two that ask for each
 // other one is the client, which one their addresses say. They meet at a discriminator
-// that is made of both addresses, so that nobody else does, and no client that asks for
+// that is made of both addresses, so that no other program does, and no client that asks for
 // one of theirs.
 
 // peer is a request for a connection between peers.
@@ -34,7 +34,7 @@ func (p *peer) pending() bool {
 	}
 }
 
-// peerRetry is how long a client waits after it was told that nobody waits: its peer has
+// peerRetry is a client's pause after it was told that no program waits: its peer has
 // not asked yet.
 const peerRetry = 5 * time.Millisecond
 

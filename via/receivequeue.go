@@ -20,7 +20,7 @@ type ReceiveQueueAttributes struct {
 	// Ptag that the descriptors, their memory and the VIs must have; nil is the NIC's
 	// default.
 	Ptag *Ptag
-	// Depth is how many descriptors the queue holds, 1 to the NIC's limit; zero is
+	// Depth is the number of descriptors that the queue holds, 1 to the NIC's limit; zero is
 	// DefaultDepth.
 	Depth int
 }
@@ -67,10 +67,10 @@ func (q *ReceiveQueue) leave() {
 // Ptag that the queue's descriptors have.
 func (q *ReceiveQueue) Ptag() *Ptag { return q.v.Attributes().Ptag }
 
-// Depth is how many descriptors the queue holds.
+// Depth returns the number of descriptors that the queue holds.
 func (q *ReceiveQueue) Depth() int { return q.v.Attributes().RecvDepth }
 
-// Queued is how many descriptors are posted and were not given out by the CQ.
+// Queued returns the number of descriptors that are posted and were not given out by the CQ.
 func (q *ReceiveQueue) Queued() int {
 	_, n := q.v.d.Queued()
 	return n

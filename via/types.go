@@ -99,14 +99,14 @@ type NICAttributes struct {
 	MaxTransfer uint32
 	// MaxSegments is the most data segments a descriptor may have.
 	MaxSegments int
-	// MaxInline is how many bytes a send may carry in its descriptor, see
+	// MaxInline is the most bytes that a send may carry in its descriptor, see
 	// Descriptor.SetInline; zero if the NIC takes none.
 	MaxInline int
 	// MaxDiscriminator is the longest discriminator in bytes.
 	MaxDiscriminator int
 	// MaxVIs, MaxCQs, MaxRegions and MaxPtags count what can exist at a time.
 	MaxVIs, MaxCQs, MaxRegions, MaxPtags int
-	// MaxRegistered is how many bytes can be registered at a time, each page counted
+	// MaxRegistered is the most bytes that can be registered at a time, each page counted
 	// once, and MaxRegion how many in one registration, as far as the bus addresses of
 	// the NIC go. The limits of the process, such as on locked memory, may be lower.
 	MaxRegistered, MaxRegion uint64
@@ -142,7 +142,7 @@ type VIAttributes struct {
 	// receive, as VIA has it: AsyncReceiveQueueEmpty here, StatusRemoteDescriptor at the
 	// other end. Without it the other end's NIC keeps the message until there is one.
 	NeedReceives bool
-	// SendDepth and RecvDepth are how many descriptors the queues hold, 2 to the
+	// SendDepth and RecvDepth are the numbers of descriptors that the queues hold, 2 to the
 	// NIC's limit; zero is DefaultDepth. The NIC may round up.
 	SendDepth, RecvDepth int
 	// ReceiveQueue is one that several VIs share, from NIC.CreateReceiveQueue, in place of
@@ -178,7 +178,7 @@ const (
 
 // Limits and defaults.
 const (
-	// DefaultMaxTransfer in bytes is what VIA asks every NIC to handle, so that any
+	// DefaultMaxTransfer in bytes must be handled by every NIC of VIA, so that any
 	// two ends agree on it.
 	DefaultMaxTransfer = 32 << 10
 	// DefaultDepth is the number of descriptors a work queue holds if nothing else
@@ -227,7 +227,7 @@ func rights(write, read bool) datasheet.Access {
 // Remote describes the other end of a connection or of a request for one.
 type Remote = driver.Remote
 
-// VIState is what VI.Query returns.
+// VIState is returned by VI.Query.
 type VIState struct {
 	State      State
 	Attributes VIAttributes
@@ -235,7 +235,7 @@ type VIState struct {
 	// posted and not been taken back with Done or Wait, whether completed or
 	// not. VIA's two "queue empty" flags say that they are zero.
 	SendQueued, RecvQueued int
-	// RemoteMAC and RemoteVI are who is at the other end, zero if nobody is.
+	// RemoteMAC and RemoteVI name the other end, zero if there is none.
 	RemoteMAC MAC
 	RemoteVI  uint32
 }

@@ -102,7 +102,7 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 	return a, nil
 }
 
-// driver is what the driver is to make of a, which has no zeroes left.
+// driver returns the driver's form of a, which has no zeroes left.
 func (a VIAttributes) driver() driver.VIAttributes {
 	kind := datasheet.KindVI
 	if a.Frames != NoFrames {

@@ -11,7 +11,7 @@ const (
 	// until they are answered. Clients repeat a request every 20 ms (SPEC.md 8.3),
 	// so one that has made place for others comes again.
 	maxGrants = 1024
-	// maxOffers is the number of servers that may accept one request that went to everybody.
+	// maxOffers is the number of servers that may accept one broadcast request.
 	maxOffers = 8
 	// maxConnections is more endpoints than a device has.
 	maxConnections = 1 << 16

@@ -98,7 +98,7 @@ func (r *ring) reserve(n int) []byte {
 	return r.space()
 }
 
-// space is what reserve returned last.
+// space returns the room that reserve returned last.
 func (r *ring) space() []byte {
 	at := r.start & uint32(len(r.buf)-1)
 	return r.buf[at : at+r.room : at+r.room]

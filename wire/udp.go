@@ -24,7 +24,7 @@ const (
 	// maxDatagram holds any UDP payload, so that a peer with a larger MTU is
 	// heard too: RFC 768 has a 16-bit length.
 	maxDatagram = 1 << 16
-	// udpWindow is how many of the largest frames the receive ring holds at
+	// udpWindow is the number of the largest frames that the receive ring holds at
 	// least: twice the 64 that a sender may have unacknowledged.
 	udpWindow = 128
 	// minUDPRing holds some hundred frames of default size, for several peers.

@@ -3,7 +3,7 @@ package main
 import "regexp"
 
 // assembly ends the symbols of functions written in assembly; the symbol
-// without it is what Go code calls, which passes the arguments on.
+// without it is called by Go code, and passes the arguments on.
 const assembly = ".abi0"
 
 // rule gives the whole code of a function, in GNU notation, with ADDRESS for where a

@@ -25,7 +25,7 @@ func main() {
 func talk(ctx context.Context, near, far *via.NIC) {
 	listener := must(channel.Listen(far, "greetings", channel.Options{}))
 	out := must(channel.Dial(ctx, near, listener.Address().String(), channel.Options{}))
-	in := must(listener.Accept(ctx)) // from here on nobody is called
+	in := must(listener.Accept(ctx)) // from here on no system call is made
 
 	stop := out.SendPages().Put(0, []byte("hello, channels!")) // words of 8 bytes
 	must(0, out.Send(channel.High, 0, stop))                   // one store

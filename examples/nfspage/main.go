@@ -1,6 +1,6 @@
 // Nfspage reads a file by NFS version 3 over a pair of MINI's channels: READ requests go one way,
 // replies the other. Each reply is re-ordered so that the page of the file in it lands aligned to
-// a page of the reader's memory, where the reader takes it: nobody copies it. Counters show that.
+// a page of the reader's memory, where the reader takes it, without a copy. Counters show that.
 //
 // To check it all, the program compares each page with the file where it has landed, and puts each
 // reply together again as the server made it, which copies it. Both NICs are emulated, in this process; on hardware the addresses

@@ -8,7 +8,7 @@ import (
 )
 
 // What this example says of NFS version 3, as an XDR library encodes it (RFC 5531, 9; RFC 1813,
-// 2.5 and 3.3.6). A pointer is what XDR calls optional.
+// 2.5 and 3.3.6). A pointer stands for XDR's optional data.
 type (
 	auth struct {
 		Flavor uint32
@@ -58,7 +58,7 @@ const (
 	statusNoCall = 10004 // NFS3ERR_NOTSUPP
 )
 
-// headersSize is what IP and UDP put before a message.
+// headersSize is the length of IP's and UDP's headers before a message.
 const headersSize = 28
 
 // packet encodes the parts of a message and puts headers of IP and UDP before it, for data of so

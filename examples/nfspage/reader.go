@@ -30,7 +30,7 @@ func newReader(c *channel.Channel, handle []byte) *reader {
 	return &reader{channel: c, handle: handle, sum: sha256.New()}
 }
 
-// answerTime is how long the server may take.
+// answerTime is the time that the server may take.
 const answerTime = 10 * time.Second
 
 // read asks for the page at an offset and returns it where it has landed, which holds until the
@@ -92,7 +92,7 @@ func (r *reader) ask(offset uint64) error {
 	return r.channel.Send(channel.High, 0, pages.Put(0, p))
 }
 
-// check makes the reply whole again and reads it as anybody would who knows nothing of channels.
+// check makes the reply whole again and reads it without channels.
 func (r *reader) check(parts *nfs.Parts) (end bool, err error) {
 	if r.reply, err = nfs.Restore(nfs.ReadReply, parts, r.reply[:0]); err != nil {
 		return false, err

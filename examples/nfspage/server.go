@@ -136,7 +136,7 @@ func (s *server) fill(page []byte, call *readCall) (n int, end bool, status uint
 	return n, err == io.EOF, statusOK
 }
 
-// attributesOf is what NFS says of a regular file.
+// attributesOf returns NFS's attributes of a regular file.
 func attributesOf(info os.FileInfo) *attributes {
 	when := func(t time.Time) [2]uint32 { return [2]uint32{uint32(t.Unix()), uint32(t.Nanosecond())} }
 	return &attributes{Type: 1, Mode: uint32(info.Mode().Perm()), Links: 1, Size: uint64(info.Size()), Used: uint64(info.Size()),

@@ -1,4 +1,4 @@
-// Package bounded reads files that somebody else may have put there.
+// Package bounded reads files that another user may have put there.
 package bounded
 
 import (

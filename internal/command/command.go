@@ -17,7 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/progress"
 )
 
-// Env is what commands need from the program that they are part of. The program
+// Env is the part of the program that its commands need. The program
 // sets JSON and Progress from its flags before a command runs.
 type Env struct {
 	Stdin io.Reader
@@ -139,7 +139,7 @@ func (e *Env) Steps(what string, total int) *progress.Meter {
 	return progress.NewSteps(e.Stderr, style, what, total)
 }
 
-// fit makes a bar that nobody asked for fit the terminal.
+// fit makes a bar that was not asked for fit the terminal.
 func (e *Env) fit(what string) (progress.Style, string) {
 	style, err := e.Style()
 	if err != nil { // the program refuses it before any command runs

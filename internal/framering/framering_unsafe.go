@@ -2,5 +2,5 @@ package framering
 
 import "unsafe"
 
-// headOf is what stands before the ring in memory of at least headerSize bytes.
+// headOf returns the head before the ring, in memory of at least headerSize bytes.
 func headOf(memory []byte) *head { return (*head)(unsafe.Pointer(unsafe.SliceData(memory))) }

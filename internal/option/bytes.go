@@ -47,5 +47,5 @@ func (b *Bytes) Set(s string) error {
 	return err
 }
 
-// Type is what help calls the value.
+// Type is the value's name in help.
 func (*Bytes) Type() string { return "bytes" }

@@ -26,7 +26,7 @@ type File struct {
 }
 
 // ErrNotRegular says that a device, a pipe, a socket or a symbolic link stands
-// there. It could only be replaced by removing it, which nobody who names one
+// there. It could only be replaced by removing it, which no user who names one
 // wants: root would lose /dev/null.
 var ErrNotRegular = errors.New("not a regular file")
 
@@ -123,7 +123,7 @@ var nameless = func(path string, mode fs.FileMode) *os.File {
 // the only one by which a nameless file can be linked.
 func procName(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
-// hiddenName is a name that nobody else uses, beside path.
+// hiddenName returns a name that is not in use, beside path.
 func hiddenName(path string) string {
 	dir, base := split(path)
 	// Shortened, so that it is not too long for a name.

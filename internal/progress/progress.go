@@ -1,5 +1,5 @@
 // Package progress shows how far something is, if it takes long enough for
-// anybody to wonder.
+// a user to wonder.
 package progress
 
 import (
@@ -22,14 +22,14 @@ const (
 	Plain
 )
 
-// patience is how long something may take before its progress is shown, and
+// patience is the time that something may take before its progress is shown, and
 // the time between two lines.
 const patience = time.Second
 
 const (
 	// barWidth is the width of the bar itself in columns.
 	barWidth = 16
-	// barColumns is what a bar line takes at most beside the name of what it is
+	// barColumns is the most that a bar line takes beside the name of what it is
 	// about: percentage, bar, amounts, rate, times of hours.
 	barColumns = barWidth + 54
 	// shortestName is the least that a name is cut to.

@@ -80,7 +80,7 @@ type DMA struct {
 // DMALog is the state of the DMA log.
 type DMALog struct {
 	Enabled bool `json:"enabled"`
-	// Records is how many records the log has room for; zero if it is off.
+	// Records is the number of records that the log has room for; zero if it is off.
 	Records int `json:"records"`
 	// Lost counts records for which there was no room; it wraps.
 	Lost uint32 `json:"lost"`

@@ -143,7 +143,7 @@ func (l *Listener) Close() error {
 }
 
 // RemoveDead removes the sockets of a network in a folder whose name begins with prefix and
-// that nobody listens at. Others are left, and so are errors: those sockets stay. It waits for
+// that have no listener. Others are left, and so are errors: those sockets stay. It waits for
 // others that are in Listen, for two seconds at most.
 func RemoveDead(ctx context.Context, network, folder, prefix string) error {
 	unlock, err := lockFolder(ctx, folder)

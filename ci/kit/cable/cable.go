@@ -15,7 +15,7 @@ import (
 )
 
 // Scheme begins the addresses of ports. Those that are opened as "cable:NAME" are the ends
-// of the cable NAME: whoever comes third is refused.
+// of the cable NAME: a third one is refused.
 const Scheme = "cable"
 
 func init() { ethernet.RegisterScheme(Scheme, open) }
@@ -38,10 +38,10 @@ type Port struct {
 	pool   *ethernet.Pool
 	queue  queue
 
-	// failure is what everything answers, nil as long as the port works.
+	// failure is returned by all calls, nil as long as the port works.
 	failure atomic.Pointer[error]
 	down    atomic.Bool
-	// repairs is how many calls of Restart still fail.
+	// repairs is the number of calls of Restart that still fail.
 	repairs  atomic.Int32
 	restarts atomic.Uint64
 	full     atomic.Bool
@@ -113,7 +113,7 @@ func (p *Port) Fail(err error, tries int) {
 }
 
 // SetLink takes the link of this end down, or up again. What it sends is lost meanwhile,
-// and so is what the other end sends.
+// and so are the frames of the other end.
 func (p *Port) SetLink(up bool) { p.down.Store(!up) }
 
 // SetFull has Send take nothing, or end that.

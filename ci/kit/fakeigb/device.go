@@ -1,8 +1,8 @@
 // Package fakeigb is an igb for tests: a vfio.Device that does what the driver relies on,
 // and through its hooks what no device should.
 //
-// It keeps registers, answers resets, semaphores, NVM and PHY at once, takes frames out of
-// send rings and puts frames into receive rings, raises vectors, and plays the driver of
+// It keeps registers, and answers resets, semaphores, NVM and PHY at once. It takes frames out of
+// send rings, puts frames into receive rings and raises vectors. It plays the driver of
 // the physical function if it is a virtual one. What it reads and writes in memory it
 // looks up among what is mapped: anything else it counts as stray, and tests fail.
 package fakeigb
@@ -68,14 +68,14 @@ type Device struct {
 	vf       mailbox
 }
 
-// Log is what a device has seen.
+// Log counts what a device has seen.
 type Log struct {
 	fakepci.Log
 	Resets   int // by CTRL
 	Messages []uint32
 }
 
-// ring is what the device knows of a queue besides its registers.
+// ring is the device's state of a queue besides its registers.
 type ring struct {
 	receive, send fakepci.Window
 	contexts      [2][2]uint64

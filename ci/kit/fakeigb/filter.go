@@ -23,7 +23,7 @@ func (d *Device) Arrive(frame []byte) bool {
 
 func isTagged(frame []byte) bool { return len(frame) >= 18 && frame[12] == 0x81 && frame[13] == 0 }
 
-// accepts is what RCTL, the address, the table of groups and the one of VLANs say.
+// accepts decides by RCTL, the address, the table of groups and the one of VLANs.
 func (d *Device) accepts(frame []byte) bool {
 	rctl := d.Get(RCTL)
 	to := frame[:6]

@@ -52,7 +52,7 @@ func (d *Device) mail(v uint32) {
 	d.vf.bits |= mailAcked | mailArrived
 }
 
-// answer is what a sound driver of the physical function says: yes, but for promiscuous
+// answer is that of a sound driver of the physical function: yes, but for promiscuous
 // mode of stations' addresses, as Linux's.
 func (d *Device) answer(message [16]uint32) (answer [16]uint32) {
 	const good, bad, clear = 1 << 31, 1 << 30, 1 << 29

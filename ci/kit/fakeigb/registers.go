@@ -18,7 +18,7 @@ func (d *Device) ReadRegister(offset uint64) uint32 {
 	return v
 }
 
-// Write is what a sound device does when a register is written, inside With.
+// Write acts as a sound device when a register is written, inside With.
 func (d *Device) Write(offset uint64, v uint32) {
 	offset = d.Place(offset)
 	old := d.Get(offset)

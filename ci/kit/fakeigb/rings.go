@@ -19,7 +19,7 @@ type Sent struct {
 	Descriptor, Context [2]uint64
 }
 
-// sendAll takes what a send ring holds. mu is held, or nobody else has the device.
+// sendAll takes what a send ring holds. mu is held, or the caller alone has the device.
 func (d *Device) sendAll(queue int) {
 	o, r := 0x40*uint64(queue), &d.rings[queue]
 	slots := d.Get(TDLEN+o) / 16
@@ -196,7 +196,7 @@ func (d *Device) Drain(queue int) {
 	}
 }
 
-// Refill is what the driver does to a receive ring, at its least: the tail follows the
+// Refill does the least of a driver's work on a receive ring: the tail follows the
 // head. It is for measuring what Fill takes.
 func (d *Device) Refill(queue int) {
 	o := 0x40 * uint64(queue)

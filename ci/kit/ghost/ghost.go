@@ -34,7 +34,7 @@ func Ask(t testing.TB, server string, discriminator []byte, n int, level datashe
 			if accepted[i] {
 				continue
 			}
-			// Nobody may be at the port yet.
+			// There may be no listener at the port yet.
 			_, _ = c.Write(request(station, i, discriminator, level, size))
 		}
 		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {

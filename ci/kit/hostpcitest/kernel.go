@@ -38,7 +38,7 @@ func (k *Kernel) Writes() []string {
 	return append([]string(nil), k.writes...)
 }
 
-// Write is what hostpci.Options.Write can be.
+// Write serves as hostpci.Options.Write.
 func (k *Kernel) Write(name, value string) error {
 	relative, err := filepath.Rel(string(k.tree.Root()), name)
 	if err != nil {

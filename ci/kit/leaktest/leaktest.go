@@ -26,7 +26,7 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long Check waits for what a goroutine closes last.
+// patience limits Check's wait for what a goroutine closes last.
 const patience = 10 * time.Second
 
 // Check fails the test if it ends with other descriptors, or other mappings that Mappings

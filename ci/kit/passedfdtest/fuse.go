@@ -28,7 +28,7 @@ const (
 )
 
 // Unanswered makes a file of a FUSE file system that answers nothing once the
-// file is open: neither what is asked of the file nor its close. Whoever calls it
+// file is open: neither what is asked of the file nor its close. The caller
 // closes the file after the test's end only, or not as the last one. release has
 // the kernel give up the file system; the test's end does it too. The test is
 // skipped where file systems cannot be mounted.

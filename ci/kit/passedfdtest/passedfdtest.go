@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lingerSeconds is how long closing a lingering socket waits: longer than any test.
+// lingerSeconds is the wait of a lingering socket's close: longer than any test.
 const lingerSeconds = 600
 
-// Lingering makes a TCP socket with data that nobody reads: its last close waits.
-// Whoever calls it closes the socket, but not as the last one.
+// Lingering makes a TCP socket with data that is never read: its last close waits.
+// The caller closes the socket, but not as the last one.
 func Lingering(t testing.TB) int {
 	t.Helper()
 	listener, fd := socket(t), socket(t)
@@ -61,7 +61,7 @@ func socket(t testing.TB) int {
 	return fd
 }
 
-// Parcel makes a UNIX socket of a type such as unix.SOCK_STREAM that nobody has
+// Parcel makes a UNIX socket of a type such as unix.SOCK_STREAM that was never
 // read, with descriptors in it: closing it closes them. The caller closes it, and
 // can close them at once.
 func Parcel(t testing.TB, kind int, fds ...int) int {

@@ -109,7 +109,7 @@ const (
 	slotIndicatorOff = 3 << 8
 )
 
-// Unplug takes device n out of its slot, as somebody pulls a card without a word: all
+// Unplug takes device n out of its slot, as a card is pulled without a word: all
 // that is read from it is all ones from then on, and what is written is lost.
 func (m *Machine) Unplug(ctx context.Context, n int) error {
 	const op = "unplug"

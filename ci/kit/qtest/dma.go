@@ -36,7 +36,7 @@ func (d *Device) IOVARanges() ([]vfio.IOVARange, error) {
 type place struct {
 	at     uint64
 	users  int
-	direct bool // nobody has chosen at but the driver
+	direct bool // the driver alone has chosen at
 }
 
 // putAt moves memory to a place in RAM.

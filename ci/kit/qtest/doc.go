@@ -1,7 +1,7 @@
 // Package qtest gives tests real drivers' devices without hardware: QEMU's models of
 // NICs, such as igb, e1000e, virtio-net-pci and vmxnet3, each a [vfio.Device] of its
 // own. No guest runs. QEMU's processor sleeps from its first instruction on, and the
-// test is what programs the device: registers and configuration space over QEMU's
+// test programs the device: registers and configuration space over QEMU's
 // qtest protocol, DMA through memory that both processes map.
 //
 // [Start] starts a [Machine] with one or several devices, [Machine.Open] takes one as

@@ -36,7 +36,7 @@ type interrupts struct {
 	state   *watched
 }
 
-// watched is what the watcher shares.
+// watched is the state that the watcher shares.
 type watched struct {
 	mu      sync.Mutex
 	vectors map[int]vector

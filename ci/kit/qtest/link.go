@@ -18,7 +18,7 @@ type link struct {
 	in       *bufio.Reader
 	patience time.Duration
 	explain  func(error) error // finds the cause of an error of conn
-	// turn is held by whoever writes and reads. What follows belongs to it.
+	// turn is held by the call that writes and reads. What follows belongs to it.
 	turn    chan struct{}
 	line    []byte // the beginning of a line of which the rest has not come yet
 	pending int    // answers that have not come yet, to requests that were given up too
@@ -75,7 +75,7 @@ func (l *link) ask(ctx context.Context, format string, args ...any) (string, err
 	return l.collect(ctx)
 }
 
-// allow gives whoever has the turn its time.
+// allow gives the call that has the turn its time.
 func (l *link) allow() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

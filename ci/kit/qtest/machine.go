@@ -17,20 +17,20 @@ import (
 
 // Options are choices of Start.
 type Options struct {
-	// Devices are what QEMU's option -device takes, such as "igb" or
+	// Devices are arguments of QEMU's option -device, such as "igb" or
 	// "virtio-net-pci,packed=on,mac=02:00:00:00:00:01": 1 to MaxDevices network
 	// devices for PCI Express. Properties id, bus, addr, netdev and romfile are taken. Of
 	// virtio, one with disable-legacy=off or iommu_platform=off goes around the IOMMU: it
 	// shares no memory with others.
 	Devices []string
-	// QEMU is how QEMU's command line begins: the program, and arguments if it needs
+	// QEMU begins QEMU's command line: the program, and arguments if it needs
 	// any. The default is qemu-system-x86_64. Models differ by version: igb is there
 	// from 8.0 on.
 	QEMU []string
-	// RAM is how much memory the devices can have mapped, together, and each one that
+	// RAM is the memory that the devices can have mapped, together, and each one that
 	// goes around the IOMMU: a multiple of 2 MiB up to 192 MiB, 64 MiB if it is 0.
 	RAM uint64
-	// Patience is how long QEMU may take to answer, 10 seconds if it is 0. One that
+	// Patience is the time that QEMU may take to answer, 10 seconds if it is 0. One that
 	// takes longer is lost.
 	Patience time.Duration
 }
@@ -149,7 +149,7 @@ func (m *Machine) PID() int { return m.process.cmd.Process.Pid }
 func (m *Machine) Devices() int { return len(m.names) }
 
 // Open takes the device with number n, as Options.Devices counts from 0, and resets
-// it. It fails with ErrBusy while somebody else has it.
+// it. It fails with ErrBusy while it is open.
 func (m *Machine) Open(ctx context.Context, n int) (*Device, error) {
 	if n < 0 || n >= len(m.names) {
 		return nil, m.fail("open", n, fmt.Errorf("there are %d devices", len(m.names)))
@@ -172,7 +172,7 @@ func (m *Machine) Open(ctx context.Context, n int) (*Device, error) {
 	return d, nil
 }
 
-// ErrBusy: somebody has the device already.
+// ErrBusy: the device is open already.
 var ErrBusy = errors.New("the device is open")
 
 func (m *Machine) release(d *Device) {

@@ -23,7 +23,7 @@ func (m *Machine) NetAddr(n int) netip.AddrPort {
 
 // Connect says where the frames go that device n sends: to a UDP address on the
 // loopback interface, such as that of a UDP wire, or NetAddr of another device. From
-// then on frames are taken from there only. Until then it takes frames from everybody,
+// then on frames are taken from there only. Until then it takes frames from all,
 // and those that it sends are lost.
 func (m *Machine) Connect(n int, peer netip.AddrPort) error {
 	op := fmt.Sprintf("connect to %v the network side of", peer)

@@ -20,7 +20,7 @@ import (
 
 // ExitError says that QEMU's process has ended.
 type ExitError struct {
-	// Err is how: an *exec.ExitError, or nil for an end without an error.
+	// Err is its error: an *exec.ExitError, or nil for an end without an error.
 	Err error
 	// Stderr is the beginning of what QEMU complained about.
 	Stderr string

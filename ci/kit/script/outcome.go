@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// outcome is what some combinations of values print.
+// outcome is the output of some combinations of values.
 type outcome struct {
 	out    string
 	chosen [][]string

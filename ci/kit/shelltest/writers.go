@@ -15,7 +15,7 @@ var writes = regexp.MustCompile(`^file for|\b(write|store the file)\b`)
 // Writer is a command with a flag that names a file to write.
 type Writer struct {
 	Command, Flag string
-	// Args are what else it needs.
+	// Args are its other arguments.
 	Args []string
 	// Quick says that it ends by itself, and soon.
 	Quick bool

@@ -4,7 +4,7 @@ package soak
 
 import "os"
 
-// Variable is what is set in the environment of a long run.
+// Variable is set in the environment of a long run.
 const Variable = "TRAPEZE_SOAK"
 
 // Wanted says whether the cases that go test ./... leaves out are to run, however long they take.

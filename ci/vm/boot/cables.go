@@ -78,7 +78,7 @@ func startFarEnds(ctx context.Context, p places, s *scenario, out io.Writer) (f 
 	return f, nil
 }
 
-// freePorts finds two UDP ports that nobody has.
+// freePorts finds two free UDP ports.
 func freePorts() (a, b int, err error) {
 	for _, port := range []*int{&a, &b} {
 		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return ctx.Err()
 }
 
-// result is how a scenario ended.
+// result is the end of a scenario.
 type result struct {
 	name string
 	took time.Duration

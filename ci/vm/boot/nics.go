@@ -25,7 +25,7 @@ func sockets(p places, s scenario) (list []string) {
 	return list
 }
 
-// replyLimit is how long QEMU waits for a NIC's answer (x-msg-timeout, in ms). With its own 5
+// replyLimit limits QEMU's wait for a NIC's answer (x-msg-timeout, in ms). With its own 5
 // s it gives a NIC up for good where this machine runs neither for so long: then it finds that
 // the time is up before the answer has come. A guest has a time limit of its own.
 const replyLimit = 2 * time.Minute

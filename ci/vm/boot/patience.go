@@ -34,7 +34,7 @@ func work() uint64 {
 	return x
 }
 
-// patience is how much of its time a guest has used.
+// patience measures the part of its time that a guest has used.
 type patience struct {
 	limit   time.Duration // on an idle machine
 	used    time.Duration

@@ -105,7 +105,7 @@ func boot(ctx context.Context, p places, s scenario, image string, limit time.Du
 	ended()
 	<-watched
 	if rerr != nil {
-		cancel(nil) // nobody reads the console any more
+		cancel(nil) // the console is not read any more
 		return errors.Join(fmt.Errorf("console: %w", rerr), cmd.Wait())
 	}
 	werr := cmd.Wait()
@@ -157,7 +157,7 @@ func follow(console io.Reader, prefix string, out io.Writer, order func(string) 
 	}
 }
 
-// monitorLimit is how long QEMU may take to answer.
+// monitorLimit is the time that QEMU may take to answer.
 const monitorLimit = 5 * time.Second
 
 // order gives QEMU's monitor a command for people, over the protocol for
@@ -175,7 +175,7 @@ func order(ctx context.Context, monitor, command string) (string, error) {
 	return string(answer), err
 }
 
-// terminal is what firmware and kernel send to terminals: escape sequences (ECMA-48,
+// terminal matches what firmware and kernel send to terminals: escape sequences (ECMA-48,
 // 5.3 and 5.4).
 var terminal = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\\\-~])")
 

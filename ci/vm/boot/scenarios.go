@@ -19,7 +19,7 @@ type scenario struct {
 	append string
 	// devices are QEMU's -device arguments, netdevs its -netdev arguments.
 	devices, netdevs []string
-	// nics is how many of our NICs the guest has: they run outside of it, behind
+	// nics is the number of our NICs that the guest has: they run outside of it, behind
 	// vfio-user, each behind a port of its own, so that its bus can be reset.
 	nics int
 	// cables lead out of the guest: each is a netdev of its own, cable0 and so on, and at
@@ -49,7 +49,7 @@ func (s scenario) only(pattern string) scenario {
 	return s
 }
 
-// hardware is what all guests have: devices that nobody here wrote.
+// hardware is common to all guests: devices of other authors.
 var hardware = []string{
 	// On the root bus, alone in its IOMMU group: no reset of any kind.
 	"edu,addr=3",

@@ -25,7 +25,7 @@ const (
 	// runs is the number of times that an operation runs, so that what only some of them pass, such as a
 	// look at the timers, can be told from what all do.
 	runs = 32
-	// idlePolls is how often both NICs are polled without work before each run, so that
+	// idlePolls is the number of polls of both NICs without work before each run, so that
 	// nothing is left of the one before.
 	idlePolls = 256
 )

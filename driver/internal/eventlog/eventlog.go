@@ -1,5 +1,5 @@
 // Package eventlog keeps peers from filling a log: events that they can cause with
-// each message, such as messages that nobody takes, get a line at once, and then one a
+// each message, such as messages that are not taken, get a line at once, and then one a
 // second at most, with a count.
 package eventlog
 
@@ -21,7 +21,7 @@ type Limiter struct {
 	closed bool
 }
 
-// about is what the events that share a line have in common.
+// about is the common part of the events that share a line.
 type about struct {
 	code     datasheet.EventCode
 	endpoint uint32

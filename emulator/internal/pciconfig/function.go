@@ -106,7 +106,7 @@ func (s *Space) power() {
 	s.allow16(powerCap+pmControl, pmStateMask)
 }
 
-// express describes a link of eight lanes at 8 GT/s. No data crosses it; it is
+// express describes a link of eight lanes at 8 GT/s. No data crosses it; it equals
 // what FPGA boards that could hold this device usually have.
 func (s *Space) express() {
 	const c = expressCap

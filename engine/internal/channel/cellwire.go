@@ -170,7 +170,7 @@ func (w *Mover) rotate() {
 // full reports whether the frame has no room for another cell.
 func (w *Mover) full() bool { return len(w.filled) == len(w.payloads) }
 
-// cellRun is how many cells are cut before the next look at the doorbells.
+// cellRun is the number of cells that are cut before the next look at the doorbells.
 const cellRun = 8
 
 // fill puts cells into the frame: those of the oldest message of a priority. If that is of a

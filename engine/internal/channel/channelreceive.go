@@ -74,7 +74,7 @@ func (ch *channel) store(m *core.Regions, view []byte, run [][cells.PayloadSize]
 	return n, reached
 }
 
-// room is how many bytes may be written before Stop is reached.
+// room returns the number of bytes that may be written before Stop is reached.
 func (ch *channel) room() uint32 {
 	return (uint32(ch.receive.Stop) - uint32(ch.receive.Current)) & ch.mask * datasheet.ChannelWord
 }
@@ -100,7 +100,7 @@ func (ch *channel) end(t cells.Trailer, err error) {
 }
 
 // scatter writes words from Current on, up to Stop. It returns false if the double page is
-// out of reach; what is written is what could be.
+// out of reach, after it has written what could be.
 func (ch *channel) scatter(m *core.Regions, from []byte) bool {
 	r := &ch.receive
 	if room := ch.room(); room < uint32(len(from)) {

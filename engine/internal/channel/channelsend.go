@@ -31,7 +31,7 @@ func (ch *channel) connect(number uint32, to *core.Remote) {
 	ch.frames = 0
 }
 
-// cellTag is what the cells of a connection carry of the key that their receiver drew.
+// cellTag is the part of their receiver's key that the cells of a connection carry.
 func cellTag(key uint32) [3]byte { return [3]byte{byte(key), byte(key >> 8), byte(key >> 16)} }
 
 // refusal says why a doorbell's word is not a message, or ChannelTaken.
@@ -202,6 +202,6 @@ func (w *Mover) withdraw(ch *channel) {
 			}
 		}
 	}
-	// What is still to be told of it nobody reads.
+	// What is still to be told of it is not read.
 	ch.gone, ch.control = true, new(datasheet.ChannelControl)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// channel is what an endpoint of kind Channel has besides its connection. What stands in
+// channel is the state of an endpoint of kind Channel besides its connection. What stands in
 // device memory is a copy: the host may store to that, and the engine never reads it.
 type channel struct {
 	page       datasheet.ChannelPage
@@ -171,7 +171,7 @@ type Mover struct {
 	Received cellFIFO
 	Links    map[datasheet.MAC]*cellLink
 	busy     []*cellLink // have messages to send; the first one's turn it is
-	// Holding is how many links this end has told to stop.
+	// Holding is the number of links that this end has told to stop.
 	Holding int
 	Levels  Levels // but for those of the receive FIFO, and of stops
 
@@ -288,9 +288,9 @@ func (f *cellFIFO) pop(n int) {
 // since Reset.
 type Levels struct {
 	Channels int // endpoints of that kind
-	// Transmit is how many messages have been taken and have not ended, by priority.
+	// Transmit is the number of messages that have been taken and have not ended, by priority.
 	Transmit, TransmitHighest [datasheet.ChannelPriorities]int
-	// Receive is how many cells are in the receive FIFO, which holds ReceiveSize.
+	// Receive is the number of cells in the receive FIFO, which holds ReceiveSize.
 	Receive, ReceiveHighest, ReceiveSize int
 	StoppedBy                            int // peer stations that have said stop
 	Stopped                              int // peer stations that were told to stop

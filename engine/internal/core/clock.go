@@ -7,10 +7,10 @@ import "time"
 // well enough, and the next look can wait for more of them.
 type Clock struct {
 	Read func() time.Duration
-	gap  time.Duration // between two looks: longer, and nobody ran the engine
+	gap  time.Duration // between two looks: longer, and the engine did not run
 
 	Now       time.Duration // as of the last look
-	away      time.Duration // of it, how long nobody ran the engine
+	away      time.Duration // of it, how long the engine did not run
 	Step      uint64        // number of the step
 	looked    uint64        // step of the last look
 	NextLook  uint64        // step of the next one, lookEvery later
@@ -24,7 +24,7 @@ const (
 	Closely    = 2 * time.Microsecond  // from one step to the next: more, and each looks at the clock
 	TickEvery  = time.Millisecond      // between two looks at timers that are running
 	IdleEvery  = 50 * time.Millisecond // between two looks at idle connections
-	// DeadLooks is how often the engine must at least have looked for an answer
+	// DeadLooks is the least number of looks of the engine for an answer
 	// before it takes a peer for dead.
 	DeadLooks = 8
 )
@@ -35,7 +35,7 @@ func (c *Clock) clear() {
 	c.NextTick = c.Now + TickEvery
 }
 
-// Look reads the clock. An engine that nobody ran for long, because its host
+// Look reads the clock. An engine that did not run for long, because its host
 // was suspended or did not poll, cannot know that its peers have sent nothing: it
 // may be on the wire.
 func (c *Clock) Look() {
@@ -65,11 +65,11 @@ func (c *Clock) Due(next *time.Duration, every time.Duration) bool {
 	return true
 }
 
-// DeadProbes is how often a peer that does not answer is asked before it is given up: with
+// DeadProbes is the number of probes to a silent peer before it is given up: with
 // half of all frames lost each way, one connection in 10,000 is given up wrongly.
 const DeadProbes = 32
 
-// Liveness is what is known of a peer's life (SPEC.md 8.5).
+// Liveness holds the signs of a peer's life (SPEC.md 8.5).
 type Liveness struct {
 	Heard   time.Duration // when the peer was heard last
 	Pending time.Duration // clock.present since which a probe is unanswered; zero: none is

@@ -70,7 +70,7 @@ func (c *completions) Destroy(b *datasheet.CQBody) Refusal {
 	return Refusal{}
 }
 
-// operations is what completed descriptors say of their operation, by that; the last one
+// operations are the operation bits of completed descriptors, by operation; the last one
 // there is not.
 var operations = [datasheet.ControlOpMask + 1]datasheet.Status{datasheet.OpSend: datasheet.StatusOpSend,
 	datasheet.OpRDMAWrite: datasheet.StatusOpRDMAWrite, datasheet.OpRDMARead: datasheet.StatusOpRDMARead}

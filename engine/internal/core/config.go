@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Config is what an engine is made of. Port, Memory and Host are needed; zero
+// Config holds the parts of an engine. Port, Memory and Host are needed; zero
 // values elsewhere mean the defaults.
 type Config struct {
 	Port   Port
@@ -94,12 +94,12 @@ func (c *Config) validate() error {
 // Cells says how cells cross the NIC. Zero values mean the defaults, which keep what an
 // urgent cell may meet in front of it short.
 type Cells struct {
-	// FIFO is how many cells the receive FIFO holds: 1024.
+	// FIFO is the number of cells that the receive FIFO holds: 1024.
 	FIFO int
-	// Stop is how many may be in it before peers are told to stop: 128; Start is at how
+	// Stop is the number that may be in it before peers are told to stop: 128; Start is at how
 	// many they may go on: 32.
 	Stop, Start int
-	// PerFrame is how many cells a frame has at most: 16.
+	// PerFrame is the most cells of a frame: 16.
 	PerFrame int
 	// NeverStop has no peer told to stop: what finds the FIFO full is dropped.
 	NeverStop bool
@@ -160,10 +160,10 @@ type Timing struct {
 	// follows the measured round trip in between (RFC 6298).
 	Retransmit    time.Duration
 	RetransmitMax time.Duration
-	// Probe is how long nothing may come from the peer before it is asked
+	// Probe limits the peer's silence before it is asked
 	// whether it lives.
 	Probe time.Duration
-	// Dead is how long a peer may leave probes unanswered.
+	// Dead limits the time for which a peer may leave probes unanswered.
 	Dead time.Duration
 }
 

@@ -297,7 +297,7 @@ func (c *setups) OnReject(h *datasheet.Header) Verdict {
 	}
 	why := datasheet.Result(h.Immediate)
 	if why == datasheet.ResultNoMatch && ep.Setup.to == datasheet.Broadcast {
-		// Somebody else may be meant.
+		// Another station may be meant.
 		ep.Setup.noMatch = true
 		return Taken
 	}

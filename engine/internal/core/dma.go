@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// dma is what the host sees and decides of the data movement devices: its
+// dma is the host's part in the data movement devices: its
 // pulses, the progress counters in its memory, the log (SPEC.md 2.9).
 type dma struct {
 	clock   *Clock

@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// scanSlice is how many doorbell pages in shared memory are looked at in one
+// scanSlice is the number of doorbell pages in shared memory that are looked at in one
 // step. If the host marks the pages that it stores to, only those are looked at. If
 // it does not, a step looks at all pages if there are no more than this; else a new
 // doorbell waits for its turn, so that a step costs the same for any number.
@@ -72,8 +72,8 @@ type cell struct {
 	Channel atomic.Pointer[ChannelBells]
 }
 
-// linked says that a cell can be reached from doorbells.last. Whoever sets it links the
-// cell, and next is his until then.
+// linked says that a cell can be reached from doorbells.last. The call that sets it links the
+// cell, and next is its own until then.
 const linked = 1 << Bells
 
 // mappedPage is a doorbell page in shared memory: by doorbell, from the first that it has on,

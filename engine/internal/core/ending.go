@@ -10,7 +10,7 @@ func (c *Connections) Depart(ep *Endpoint) {
 	}
 }
 
-// lastOf finds the connection that h belonged to, nil if nobody remembers it.
+// lastOf finds the connection that h belonged to, nil if it is forgotten.
 func (c *Connections) lastOf(ep *Endpoint, h *datasheet.Header) *ended {
 	if h.Key == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (c *Connections) End(ep *Endpoint, reason datasheet.Result, tell bool) {
 		c.tx.drop()
 	}
 	if !ep.Connects {
-		return // nobody is at the other end
+		return // there is no other end
 	}
 	c.Regions.Direct.disconnected(ep)
 	ep.ended = ended{Remote: ep.Remote, id: ep.ID, reason: reason}

@@ -52,7 +52,7 @@ type Remote struct {
 	TheirKey, OurKey uint32
 }
 
-// ended is what is left of a connection that has ended, so that a peer that missed
+// ended is the rest of a connection that has ended, so that a peer that missed
 // the end can be told.
 type ended struct {
 	Remote

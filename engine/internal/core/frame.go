@@ -15,7 +15,7 @@ type link struct {
 	Peers       Peers       // the port, if it is one
 	Slots       Slots       // the port, if it is one
 	mtu         uint32      // of the port
-	// MaxPayload is what fits a frame, in bytes; oneBurst is the largest that is
+	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
 	MaxPayload, OneBurst uint32
 	// Timed says that transfers take their time, by the wire or by the bus.

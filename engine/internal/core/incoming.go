@@ -39,7 +39,7 @@ type incoming struct {
 }
 
 // clear forgets the frame in progress. What is left of it is still waited for; on a wire
-// that loses nothing its sender is told that nobody wants it.
+// that loses nothing its sender is told that it is refused.
 func (r *Receiver) clear() {
 	r.incoming = incoming{Held: r.Held, buf: r.buf, seen: r.seen, judged: r.Lossless == nil && r.Peers == nil, grew: r.Present()}
 }
@@ -106,7 +106,7 @@ func (r *Receiver) Aim(ep *Endpoint, in *Receipt, st datasheet.Status) {
 	}
 }
 
-// queued is how many frames are known to wait behind this one: the rest of its
+// queued returns the number of frames that are known to wait behind this one: the rest of its
 // message.
 func (in *incoming) queued() int {
 	h := &in.Header

@@ -34,7 +34,7 @@ type Port interface {
 	Receive() []byte
 	// Release gives back the frame that Receive returned last.
 	Release()
-	// LinkUp reports whether there is anybody at the other end, as far as the
+	// LinkUp reports whether there is a port at the other end, as far as the
 	// wire can tell.
 	LinkUp() bool
 }
@@ -192,7 +192,7 @@ type Memory interface {
 	Generation() uint64
 }
 
-// Host is how the engine reaches its host other than through memory. Both
+// Host is the engine's way to its host other than through memory. Both
 // methods are called by the goroutine that steps the engine or runs Execute.
 type Host interface {
 	// Interrupt raises an interrupt vector.

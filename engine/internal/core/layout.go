@@ -141,7 +141,7 @@ func (m *Regions) Scatter(src []byte, l *Layout, offset uint32, tag uint32) (lan
 	return landed, 0
 }
 
-// Control is what we keep of a control segment.
+// Control is the part that we keep of a control segment.
 type Control struct {
 	Bits      datasheet.Control
 	Immediate uint32

@@ -2,7 +2,7 @@ package core
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// LendFrom is how many bytes a frame must stand for at least before they are lent
+// LendFrom is the least number of bytes of a frame that are lent
 // instead of copied. To copy 1 KiB twice takes as long as to borrow it, and from 3
 // KiB on borrowing wins in every run, between two processes on two cores: "trapeze
 // bench --tests latency --wires shm,shm-share --sizes 256,512,1K,1536,2K,3K" with
@@ -10,7 +10,7 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 const LendFrom = 2048
 
 // Lends reports whether the payload of the endpoint's next frame may be lent: its
-// buffers stay the NIC's until the peer has read them, and nobody wants to see
+// buffers stay the NIC's until the peer has read them, and no program or log wants to see
 // the bytes, or to decide piece by piece when they go.
 func (t *Transmitter) Lends(ep *Endpoint) bool {
 	return t.Lender != nil && ep.Flow != nil && !t.Checksum && t.Hooks&(filterTransmit|Watching) == 0 && t.DMA.Movers[Transmit].Plain()

@@ -150,7 +150,7 @@ func (t *Transmitter) beginGather() {
 	}
 }
 
-// fetched is how much of the burst of n bytes, at which hostTx is, has been moved: all or
+// fetched returns the part of hostTx's burst of n bytes that has been moved: all or
 // nothing. The next one has at most rest bytes.
 func (t *Transmitter) fetched(n, rest uint32) uint32 {
 	if t.Bus.Instant() || n == 0 {

@@ -2,7 +2,7 @@ package core
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// path is what is known, while a connection is set up, of the way to the peer: which
+// path is the knowledge, while a connection is set up, of the way to the peer: which
 // frames it carries (SPEC.md 8.3, Path).
 type path struct {
 	mtu    uint32 // of the peer; zero: it has not said, or is a device that does not
@@ -13,7 +13,7 @@ type path struct {
 	vain   int    // accepts of the server that prove too little
 }
 
-// pathTries is how many padded frames get lost, while as many small ones arrive, before
+// pathTries is the number of padded frames that get lost, while as many small ones arrive, before
 // the path is taken for one that does not carry them: with half of all frames lost at
 // random that happens to one connection in 60,000.
 const pathTries = 16

@@ -16,7 +16,7 @@ const (
 	// Transmit: hostTx gathers from host memory into the wire's buffer, netTx
 	// lets the wire have it.
 	Transmit Direction = iota
-	// Receive: netRcv is what has arrived on the wire, hostRcv scatters it into
+	// Receive: netRcv counts what has arrived on the wire, hostRcv scatters it into
 	// host memory.
 	Receive
 	Directions
@@ -42,7 +42,7 @@ type Pipeline struct {
 	// (Progressive, and no checksum), else store and forward. A policy that
 	// learns belongs to one direction of one engine.
 	Send, Receive pipeline.Policy
-	// Burst is how many bytes hostTx gathers before netTx is asked, 64 to 65536;
+	// Burst is the number of bytes that hostTx gathers before netTx is asked, 64 to 65536;
 	// speed.DefaultBurst if zero.
 	Burst int
 	// Bus is the speed of hostTx and hostRcv, 10^6 to 64*10^9 bytes per second. Zero: as

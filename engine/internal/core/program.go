@@ -47,7 +47,7 @@ const (
 // pulseHooks are those of each direction.
 var pulseHooks = [Directions]Hook{HookPulseTransmit, HookPulseReceive}
 
-// Action is what becomes of a frame.
+// Action is a program's decision about a frame.
 type Action uint8
 
 // Actions.
@@ -97,7 +97,7 @@ type Program struct {
 	Copies [Directions][]byte
 }
 
-// Resume ends a suspension. Its time does not count against peers: nobody listened.
+// Resume ends a suspension. Its time does not count against peers: the engine did not listen.
 func (p *Program) Resume() {
 	if p.Waiting != 0 {
 		p.Waiting = 0

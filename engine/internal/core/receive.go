@@ -32,7 +32,7 @@ type Receiver struct {
 type Verdict int
 
 const (
-	Refused Verdict = iota // nobody wants it
+	Refused Verdict = iota // no endpoint wants it
 	Taken                  // there is nothing else to do
 	Placing                // its payload is to be placed: the kind has called receiver.aim
 )

@@ -2,7 +2,7 @@ package core
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// restingSlots is how many free slots of the region table rest before one is
+// restingSlots is the number of free slots of the region table that rest before one is
 // used again. With 12 bits of generation a handle comes back after a million
 // registrations at the earliest, as long as the table is not full.
 const restingSlots = 256

@@ -7,10 +7,10 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// counters are what the device has counted.
+// counters are the device's counters.
 type counters struct {
 	Own    [datasheet.CounterCount]uint64
-	Others [datasheet.CounterCount]atomic.Uint64 // outside the engine, by anybody
+	Others [datasheet.CounterCount]atomic.Uint64 // outside the engine
 	// Progress grows with each frame that has left and each descriptor that is complete.
 	Progress uint64
 }
@@ -24,7 +24,7 @@ func (c *counters) clear() {
 	}
 }
 
-// Reports is what the host is told other than through its queues: replies to
+// Reports are those to the host other than through its queues: replies to
 // commands, events, interrupts.
 type Reports struct {
 	host    Host

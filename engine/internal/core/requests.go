@@ -10,7 +10,7 @@ import (
 const (
 	// maxRequests bounds the requests that wait for the host to answer them.
 	maxRequests = 256
-	// rememberedRequests is how many requests are remembered after their end, so
+	// rememberedRequests is the number of requests that are remembered after their end, so
 	// that a late copy is not taken for a new one.
 	rememberedRequests = 1024
 )
@@ -34,7 +34,7 @@ type request struct {
 	longest  uint32    // of the client's frames with this request, in bytes
 }
 
-// requestState is what has become of a request.
+// requestState is the state of a request.
 type requestState int
 
 const (
@@ -153,7 +153,7 @@ func (q *requests) dismiss(r *request, s requestState) {
 	q.end(r)
 }
 
-// Tick ends what nobody waits for any more.
+// Tick ends the requests that no call waits for any more.
 func (q *requests) Tick() {
 	q.waiters = slices.DeleteFunc(q.waiters, func(w waiter) bool {
 		over := q.Now >= w.deadline

@@ -28,7 +28,7 @@ func (s *sram) Clear() {
 	}
 }
 
-// Free is how many bytes are not given out; they need not be in one piece.
+// Free returns the number of bytes that are not given out; they need not be in one piece.
 func (s *sram) Free() (n uint64) {
 	for _, h := range s.holes {
 		n += h.size

@@ -76,7 +76,7 @@ func (t *Transmitter) Transmit() bool {
 		t.Progress++
 	}
 	if t.Held {
-		// Nobody else can send until this frame has left.
+		// No other endpoint can send until this frame has left.
 		if moved := t.resume(); t.Held {
 			return moved
 		}

@@ -52,8 +52,8 @@ type Mover struct {
 	pulses  bool
 	changed bool
 
-	// plain says of the frame in progress that nobody but its policy decides
-	// and that nobody wants to know the time.
+	// plain says of the frame in progress that its policy alone decides
+	// and that the time is not wanted.
 	plain   bool
 	timed   bool
 	number  uint32 // frames started
@@ -154,12 +154,12 @@ func (m *Mover) Start(length, queued int) error {
 	return nil
 }
 
-// Plain reports whether nobody but the policy decides about the next frame, and
-// nobody wants to know when what happens to it.
+// Plain reports whether the policy alone decides about the next frame, and
+// no log or counter wants to know when what happens to it.
 func (m *Mover) Plain() bool { return m.plain && !m.changed }
 
 // Whole takes a frame that is all there through the mover at once, if the next
-// frame is Plain and the policy lets all of it go: one question, which is what a
+// frame is Plain and the policy lets all of it go: one question, which a
 // small message costs. Otherwise it answers false and nothing has happened; the
 // frame then takes the way from Start to Done. No frame may be in progress.
 func (m *Mover) Whole(length, queued int) bool {
@@ -294,7 +294,7 @@ func (m *Mover) Cancel() {
 		return
 	}
 	m.missing, m.moving = v.Length-v.Sent, 0
-	// The device is emptied as if the rest had come and gone. Nobody is told.
+	// The device is emptied as if the rest had come and gone, without a word.
 	m.gate.open = true
 	if m.device.Filling() {
 		_ = m.device.Arrived(v.Length)
@@ -352,7 +352,7 @@ func (m *Mover) Asked() uint32 {
 // It wraps.
 func (m *Mover) Started() uint32 { return m.number }
 
-// State is what the progress counters say of the frame in progress or, if none
+// State has the progress counters of the frame in progress or, if none
 // is, of the last one. A frame is in progress until its last transfer has ended, and bytes
 // count as sent once their transfer has.
 type State struct {

@@ -6,7 +6,7 @@ import (
 )
 
 // lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
-// connection is over a wire that loses nothing, the frame is its next, nobody but the
+// connection is over a wire that loses nothing, the frame is its next, only the
 // policy has a say, and the receive that was fetched ahead is as it was then. Otherwise
 // it returns false, and nothing has happened: the frame takes the way from takeFrame on,
 // which ends the same.

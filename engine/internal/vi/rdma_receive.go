@@ -163,7 +163,7 @@ func (r *reliable) refuseWrite(h *datasheet.Header, in *core.Receipt, ahead uint
 	}
 }
 
-// refusal is what is reported of a write that is not allowed, from the frame on.
+// refusal returns the event for a write that is not allowed, from the frame on.
 func refusalOf(r *core.Receiver, h *datasheet.Header) datasheet.EventCode {
 	if h.Offset > 0 || r.Landed {
 		return datasheet.EventRDMAWriteAbort

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// duplicateThreshold is how many later frames must have arrived before a missing
+	// duplicateThreshold is the number of later frames that must have arrived before a missing
 	// one is lost without delay, on a wire that has not reordered any (RFC 8985, 6.2,
 	// step 4; RFC 5681, 3.2).
 	duplicateThreshold = 3
 	// widenFor is for how many recoveries the reordering window stays wider (RFC 8985,
 	// 6.2, step 4).
 	widenFor = 16
-	// maxProbes is how many probes are sent before all frames are sent again. RFC 8985
+	// maxProbes is the number of probes before all frames are sent again. RFC 8985
 	// has one; if half of all frames are lost, three of four probes stay unanswered.
 	maxProbes = 4
-	// clockError is how late the engine's clock may be while it works: see clock.look.
+	// clockError bounds how late the engine's clock may be while it works: see clock.look.
 	clockError = core.ClockSteps * core.Closely
 )
 
@@ -101,7 +101,7 @@ func (r *reliable) findLost() {
 	}
 }
 
-// reorderingWindow is how late a frame may be without being lost (RFC 8985, 6.2, step
+// reorderingWindow bounds how late a frame may be without being lost (RFC 8985, 6.2, step
 // 4): nothing, as long as no frame has overtaken another one and enough later ones have
 // arrived, else a quarter of the shortest round trip and, with evidence that this is
 // too little, more, up to the mean round trip.
@@ -131,7 +131,7 @@ func (r *reliable) takeDuplicates(count uint32) {
 // probeTimeout is for how long nothing new must have been heard before one frame is sent
 // as a probe (RFC 8985, 7.2): two round trips, or as long as the peer may be busy with
 // something else: a fifth of the least time-out, 1 ms unless the timing is another.
-// Before the first round trip nobody knows.
+// It is not known before the first round trip.
 func (r *reliable) probeTimeout() time.Duration {
 	if r.srtt == 0 {
 		return r.rto

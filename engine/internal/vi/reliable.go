@@ -34,7 +34,7 @@ type reliable struct {
 	way     *way             // the wire that loses nothing, nil if window is there
 	inbound datasheet.Header // what the peer's data frames over it have in common
 	shorts  bool             // both ends know short frames
-	// heardAck and heardCredit are what the last frame of the peer said.
+	// heardAck and heardCredit are those of the peer's last frame.
 	heardAck, heardCredit uint32
 	*window
 

@@ -73,7 +73,7 @@ func (r *reliable) unfinished() bool {
 	return r != nil && (r.Ep.Send.Posted() > 0 || r.underWay() > 0)
 }
 
-// underWay is how many messages have begun and are not known to have arrived.
+// underWay returns the number of messages that have begun and are not known to have arrived.
 func (r *reliable) underWay() (count uint32) {
 	for n := r.head; n != r.next; n++ {
 		if !r.arrived(r.message(n)) {

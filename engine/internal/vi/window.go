@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// window is what it takes to send again what a wire has lost: selective repeat within
+// window is the state for sending again what a wire has lost: selective repeat within
 // windowFrames frames (SPEC.md 8.4). Bit i of acked, resend and resent stands for PSN
 // una+i.
 type window struct {
@@ -45,7 +45,7 @@ type timers struct {
 	asked             bool          // for credit, and none has come
 }
 
-// recovery is what a sender knows about how its frames get lost, and overtake each
+// recovery is a sender's knowledge of how its frames get lost, and overtake each
 // other: RACK-TLP (RFC 8985) with frames in place of segments, SPEC.md 8.4.
 type recovery struct {
 	duplicates uint32 // frames that the peer has had twice, as it says

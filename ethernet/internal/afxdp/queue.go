@@ -87,7 +87,7 @@ func (q *queue) fill(rings *xskring.Rings) {
 	}
 }
 
-// stop closes the socket, and takes back the buffers that the kernel had, once nobody
+// stop closes the socket, and takes back the buffers that the kernel had, once no process
 // writes to them any more.
 func (q *queue) stop() error {
 	q.lock.Lock()

@@ -13,7 +13,7 @@ import (
 
 // quiesce waits until a device writes to no buffer of a socket any more that was closed
 // and copied nothing: the kernel takes the queue back from it in the background, and lets
-// nobody else have the queue until then (Linux, net/xdp/xsk_buff_pool.c: xp_clear_dev). So
+// no other socket have the queue until then (Linux, net/xdp/xsk_buff_pool.c: xp_clear_dev). So
 // it is over when another socket, which copies, can be bound to the queue. It fails with
 // ethernet.ErrNotStopped, also if the process has given up CAP_NET_RAW.
 func (d *device) quiesce(number int) error {
@@ -22,7 +22,7 @@ func (d *device) quiesce(number int) error {
 	})
 	switch {
 	case err == nil, errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.EINVAL):
-		return nil // nobody has it, or there is no such queue any more
+		return nil // it is free, or there is no such queue any more
 	}
 	d.unstopped = true
 	return fmt.Errorf("%w: queue %d: %w", ethernet.ErrNotStopped, number, err)

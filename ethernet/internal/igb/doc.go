@@ -1,5 +1,5 @@
 // Package igb drives Intel's gigabit NICs 82576, 82580, I350, I354, I210 and I211 as
-// ports of package ethernet, and the virtual functions of the 82576 and the I350, which
+// ports of package ethernet. So it does the virtual functions of the 82576 and the I350, which
 // can be used while the kernel's own driver has the physical one. Importing it makes them
 // known to ethernet.Open.
 //

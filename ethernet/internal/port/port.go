@@ -29,7 +29,7 @@ type NIC interface {
 	Link(ctx context.Context) (ethernet.Link, error)
 	// Look runs at least each 100 ms. It says whether the link is up. An error fails the port.
 	Look(ctx context.Context) (up bool, err error)
-	// Filter has the device receive what to selects. from is what it receives now, which holds if
+	// Filter has the device receive what to selects. from is the filter of now, which holds if
 	// Filter fails.
 	Filter(ctx context.Context, to, from Filter) error
 	// Count returns the counters of the device since Setup, nil if it has none.

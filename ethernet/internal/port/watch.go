@@ -80,7 +80,7 @@ func (p *Port) lookOnce(ctx context.Context) {
 	}
 }
 
-// maxRenewals is how often in a row a queue gets new rings.
+// maxRenewals is the most times in a row that a queue gets new rings.
 const maxRenewals = 4
 
 // renew gives a queue new rings, or restarts the device if it cannot do that. A queue whose device

@@ -2,7 +2,7 @@
 // UDP over IPv4) so that a page of a file lies where a page must lie.
 //
 // In a packet, parts of variable length stand before a file's data: credentials, verifiers,
-// file handles, attributes. So nobody knows where the data will be before the packet has
+// file handles, attributes. So the place of the data is not known before the packet has
 // come, and it is copied once more. Here a packet goes in three parts, as the paper on MINI
 // has it: what has a fixed size of IP, UDP, RPC and NFS, then the data, then what varies. If
 // a channel's offset is so that the first part ends with page 0 of its double page, the data

@@ -1,6 +1,6 @@
 package nfs
 
-// Kind is what sort of packet is re-ordered. A reply does not say which procedure it is of:
+// Kind is the sort of a packet that is re-ordered. A reply does not say which procedure it is of:
 // who has the call knows.
 type Kind uint8
 
@@ -11,7 +11,7 @@ const (
 	kinds
 )
 
-// form is how a field stands in a packet, and where its bytes go.
+// form says how a field stands in a packet, and where its bytes go.
 type form uint8
 
 const (

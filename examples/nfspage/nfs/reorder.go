@@ -9,7 +9,7 @@ const MaxPacket = 1<<16 - 1
 type Parts struct {
 	Fixed []byte // Kind.FixedSize bytes: headers of IP and UDP, the words of the message, zeros
 	Data  []byte // of the file, at most MaxPacket bytes less what is around them
-	// Attributes is what varies, in the order of the packet, and the padding of the data: of a
+	// Attributes are the fields that vary, in the order of the packet, and the padding of the data: of a
 	// reply at most 400 bytes of verifier, 84 of attributes and 3, of a request twice 400 of
 	// credentials and verifier, 64 of file handle and 3.
 	Attributes []byte
@@ -19,7 +19,7 @@ type Parts struct {
 // UDP. Data is then the packet's own memory; Fixed and Attributes are written to p's, which
 // is used again: so nothing is allocated once they are large enough. It fails with an *Error that
 // names the field, and p is then of no use: ErrOther if the packet is to be sent as it is, ErrShort
-// and ErrLength if nobody should take it.
+// and ErrLength if no reader should take it.
 func Reorder(k Kind, packet []byte, p *Parts) error {
 	if k >= kinds {
 		return &Error{"kind", uint64(k), ErrOther}

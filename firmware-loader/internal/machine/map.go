@@ -216,6 +216,6 @@ func (m *Map) remove(key []byte) Errno {
 	return 0
 }
 
-// seed makes the places of keys in tables unpredictable: nobody who chooses the
+// seed makes the places of keys in tables unpredictable: no program that chooses the
 // keys, such as the sender of frames, can have them collide.
 var seed = maphash.MakeSeed()

@@ -32,7 +32,7 @@ const (
 //
 // A loop that spins keeps its core until its time slice is over. If other programs
 // want the cores too, each end of a connection is made to wait while the other one
-// spins, and a message takes a whole round of everybody's slices. So who has spun for
+// spins, and a message takes a whole round of all slices. So one that has spun for
 // far longer than a message takes between two that run lets others have the core, and
 // is back soon when it is free: then both ends are there at the same time again.
 //

@@ -96,7 +96,7 @@ func (f *transfer) copyOut(t Time, r Region) Time {
 
 // enqueue writes the message into the cacheable queue, which the NIC follows. The blocks'
 // valid bits tell it that there is a message, so there is neither descriptor nor doorbell;
-// their sense is reversed in each pass, so nobody clears them. A queue is strictly first
+// their sense is reversed in each pass, so they are never cleared. A queue is strictly first
 // in, first out: what is not written in order is copied.
 func (f *transfer) enqueue() {
 	m := f.tx

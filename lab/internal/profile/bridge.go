@@ -62,7 +62,7 @@ func parseBridge(l Library[*MemorySystem], title, file string, text []byte) (*Me
 	return r.whole(m)
 }
 
-// resolve makes a bridge of the texts; block is what goes over the memory bus at a time.
+// resolve makes a bridge of the texts; block is the unit of the memory bus.
 func (w *rawBridge) resolve(r *resolver, block int) *Bridge {
 	b := &Bridge{
 		PCI: SystemBus{Cycle: r.cycle("bridge.clock", w.Clock), Width: r.bytes("bridge.width", w.Width, 1, 64),

@@ -141,7 +141,7 @@ func (f *figure) steadySize() float64 {
 	return float64(bytes) / float64(max(n, 1))
 }
 
-// transferCount is how many transfers an engine makes of a lone packet, its control message included.
+// transferCount returns the number of transfers that an engine makes of a lone packet, its control message included.
 func (f *figure) transferCount(e dmalog.Engine) float64 {
 	r := f.result(key{platform: f.name, policy: f.Policy, send: f.Send, receive: f.Receive, payload: f.Payload, count: 1, counted: true})
 	return float64(len(transfersOf(r.Log, e, 0)) + len(transfersOf(r.Control, e, 0)))

@@ -33,7 +33,7 @@ type Goal struct {
 	Bus       float64      `json:"bus_over_amp,omitempty"`                  // time on the buses at light load
 }
 
-// gap is how far a latency is from the best one, in percent of that.
+// gap is the distance of a latency from the best one, in percent of that.
 func (g *Goal) gap(latency profile.Time) float64 {
 	return 100 * (float64(latency)/float64(g.Best) - 1)
 }

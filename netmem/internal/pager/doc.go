@@ -29,8 +29,8 @@
 // the clock goes by faults: each mapped page has a few chances, the hand takes one at each
 // turn, and a page without any goes into the pool, its place in the file is punched out, and
 // if it is dirty it is written back from there. A fault that finds its page in the pool has
-// shown that the page is in use, and gives it more chances than it had. That is what the
-// segmented FIFO of VMS did for want of such marks (Turner and Levy, "Segmented FIFO page
+// shown that the page is in use, and gives it more chances than it had. The
+// segmented FIFO of VMS did that for want of such marks (Turner and Levy, "Segmented FIFO page
 // replacement", SIGMETRICS 1981), with a clock in place of its first queue. Pages that were
 // read ahead and never missed have no chance, and leave without passing through the pool.
 //
@@ -38,7 +38,7 @@
 //
 // Pages that are read ahead of a reader in sequence are asked for by runs of up to 256 KiB,
 // eight of which are under way at a time: one request to the source, buffers that follow
-// each other, and one UFFDIO_COPY for all that nobody waits for yet. Pages beside each other
+// each other, and one UFFDIO_COPY for all that no thread waits for yet. Pages beside each other
 // that leave at the same time are punched out together. What a page of its own costs for
 // that is more than its bytes do, for pages of 4 KiB by far.
 //

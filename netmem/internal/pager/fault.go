@@ -9,7 +9,7 @@ import (
 )
 
 // fault does what a report asks for. A report may be older than what the pager has done
-// since, and a thread that a signal has woken reports once more: it tells only that somebody
+// since, and a thread that a signal has woken reports once more: it tells only that a thread
 // may wait at that page, and what the page needs is found in its frame.
 func (p *Pager) fault(e *userfault.Event, now int64) {
 	offset := int64(e.Address - p.memory.Base)
@@ -67,7 +67,7 @@ func (p *Pager) miss(page uint64, part int64, write bool, now int64) {
 	}
 }
 
-// fetch begins to fetch a page that somebody waits for, if there is a buffer.
+// fetch begins to fetch a page that a thread waits for, if there is a buffer.
 func (p *Pager) fetch(page uint64, part int64, write bool, missed int64) bool {
 	b := p.takeBuffer()
 	if b == none {

@@ -15,7 +15,7 @@ const (
 	// mapped: it is in the file, and the mapper sees it. It has a buffer too while it is
 	// written back for Sync.
 	mapped
-	// leaving: it is being punched out of the file, and is what the source has. It counts as
+	// leaving: it is being punched out of the file, and equals the source's. It counts as
 	// mapped until then.
 	leaving
 )
@@ -44,8 +44,8 @@ type frame struct {
 	// wanted: a thread waits until it is fetched, written back, moved or gone; wantedWrite:
 	// to write.
 	wanted, wantedWrite bool
-	// ahead: it was read ahead, and nobody has missed it since. marker: it stays in the
-	// pool until somebody does, which tells that the reader has come so far.
+	// ahead: it was read ahead, and was not missed since. marker: it stays in the
+	// pool until it is missed, which tells that the reader has come so far.
 	ahead, marker bool
 	version       uint64
 	// ticket of the write-back under way.

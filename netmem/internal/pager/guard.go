@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// hungAfter is how many deadlines a pager may say nothing; it says that it is alive several
+// hungAfter is the number of deadlines for which a pager may be silent; it says that it is alive several
 // times in each.
 const hungAfter = 2
 
-// wakes is how often the guard wakes who may wait, after the end. See Memory.End.
+// wakes is the time between two wake-ups of threads that may wait, after the end. See Memory.End.
 const wakes = 50 * time.Millisecond
 
 var (
@@ -23,7 +23,7 @@ var (
 )
 
 // guard ends the memory when the pager has died, of which it learns by the end of a pipe
-// that nobody else writes to, or says nothing for too long. It returns when the mapper has closed
+// that it alone writes to, or by too long a silence. It returns when the mapper has closed
 // the link, with what it could not tell it.
 func guard(ctx context.Context, l *Link, m *Memory, life *os.File, deadline time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)

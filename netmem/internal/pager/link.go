@@ -21,7 +21,7 @@ import (
 // were built at different times.
 const LinkVersion = 2
 
-// maxMessage is how long a message can be in bytes.
+// maxMessage is the greatest length of a message, in bytes.
 const maxMessage = 32 << 10
 
 // maxText, maxCauses and maxCause, two of them in bytes, bound what is told of an error, so that

@@ -9,10 +9,10 @@ import (
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
 
-// ErrCut: the file of the memory is shorter than it was. Somebody has ended it.
+// ErrCut: the file of the memory is shorter than it was. A process of the mapping has ended it.
 var ErrCut = errors.New("the file of the mapped memory was cut")
 
-// Memory is what mapper, pager and guard share.
+// Memory is the memory that mapper, pager and guard share.
 type Memory struct {
 	// File is the descriptor of the file that the mapper has mapped.
 	File int
@@ -27,7 +27,7 @@ type Memory struct {
 // and the queue of those who wait (mm/shmem.c, shmem_get_folio_gfp; fs/userfaultfd.c).
 func (m *Memory) End() error {
 	err := unix.Ftruncate(m.File, 0)
-	// The mapper may be gone, and then nobody waits.
+	// The mapper may be gone, and then no thread waits.
 	_ = m.Object.Wake(m.Base, m.Size)
 	if err != nil {
 		return fmt.Errorf("cut the file of the mapped memory: %w", err)

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// LeastPages is how many pages must fit into the local memory. One instruction of x86 can
+	// LeastPages is the number of pages that must fit into the local memory. One instruction of x86 can
 	// need four at the same time, and there are several threads.
 	LeastPages = 16
 	// leastBuffers and mostBuffered bound the pool: a quarter of the local memory.
 	leastBuffers = 4
 	mostBuffered = 64 << 20
-	// leastBlocks is how many runs the pool has room for at least, where there are runs.
+	// leastBlocks is the least number of runs in the pool, where there are runs.
 	leastBlocks = 8
 	// workers of each kind: how many requests of the kind are under way at a time.
 	workers = 8
@@ -42,12 +42,12 @@ var (
 
 // Config of a pager.
 type Config struct {
-	// Local is how many bytes of the mapped memory may be local: in their place, or in the
+	// Local is the part of the mapped memory, in bytes, that may be local: in its place, or in the
 	// pool. At least LeastPages pages.
 	Local int64
-	// Ahead is how many bytes are read ahead of a sequential reader at most; 0 for none.
+	// Ahead is the most that is read ahead of a sequential reader, in bytes; 0 for none.
 	Ahead int64
-	// Deadline for each request to the source, and for a page that nobody has a buffer for.
+	// Deadline for each request to the source, and for a page that waits for a buffer.
 	Deadline time.Duration
 	// Failed is told the reason, once, before the memory is ended.
 	Failed func(error)
@@ -160,8 +160,8 @@ func (e *LimitError) Error() string {
 func (e *LimitError) Unwrap() error { return ErrLimit }
 
 // Run handles the faults of a mapping until ctx ends, and returns its cause, or until the
-// pager fails, and returns why. The memory has been ended then: nobody handles its faults.
-// Whoever wants what was written calls Sync before.
+// pager fails, and returns why. The memory has been ended then: its faults are not handled.
+// To keep what was written, call Sync before.
 func (p *Pager) Run(ctx context.Context, m *Memory) error {
 	p.mu.Lock()
 	p.memory = m
@@ -203,7 +203,7 @@ func (p *Pager) listen() {
 }
 
 // watch ends a pager whose source does not answer. It takes the lock, so that Alive also
-// says that nobody holds that for ever.
+// says that it is not held for ever.
 func (p *Pager) watch() {
 	tick := time.NewTicker(max(p.config.Deadline/ticks, time.Millisecond))
 	defer tick.Stop()

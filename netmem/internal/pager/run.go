@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// runBytes is how much is read ahead by one request, at most: so much that what a request, a
+// runBytes is the most that one request reads ahead: so much that the cost of a request, a
 // call of the kernel, and the loss of what other processors know of the page tables cost is
 // shared by many pages, and so little that several requests are under way in a window.
 const runBytes = 256 << 10
@@ -69,7 +69,7 @@ func (p *Pager) readPages(ctx context.Context, j *job) (n int, err error) {
 }
 
 // finishRun goes on with a run of which count pages have come. Who waits for its first page is a
-// reader who has come so far, and gets all of it at once; a page in its midst for which somebody
+// reader who has come so far, and gets all of it at once; a page in its midst for which a thread
 // waits goes before the others.
 func (p *Pager) finishRun(r *run, count int, err error, called, answered int64) {
 	for i, f := range r.frames {

@@ -12,10 +12,10 @@ import (
 // LinkFD is the descriptor under which pager and guard find their link.
 const LinkFD = 3
 
-// linkTimeout is how long a process waits for what the mapper does at once.
+// linkTimeout limits a process's wait for what the mapper does at once.
 const linkTimeout = 10 * time.Second
 
-// Serve is what the pager's process and the guard's do: which of them it is the mapper says
+// Serve does the work of the pager's process or the guard's: which of them it is the mapper says
 // first. It returns when the mapper needs it no more, or when the memory has ended, with the
 // reason if the mapper could not be told. open makes the source, and is not called in the guard.
 func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, error)) error {
@@ -36,7 +36,7 @@ func Serve(ctx context.Context, l *Link, open func(context.Context) (Source, err
 		s := session{link: l}
 		if err := s.run(ctx, m, open); err != nil {
 			if l.Send(Message{Kind: KindFailed, Failure: NewFailure(err)}, time.Now().Add(linkTimeout)) != nil {
-				return err // nobody else says it
+				return err // it is not said elsewhere
 			}
 		}
 		return nil

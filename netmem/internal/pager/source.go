@@ -14,7 +14,7 @@ type Source interface {
 	// to and from without a copy. It is called once, before them.
 	Alloc(bytes int) ([]byte, error)
 	// ReadPage reads a page to an offset in the memory of Alloc, and returns its version.
-	// With an error, nobody looks at what it has left there.
+	// With an error, what it has left there is not looked at.
 	ReadPage(ctx context.Context, page uint64, at int) (version uint64, err error)
 	// WritePage writes a page from an offset in the memory of Alloc, whole or not at all. The
 	// version is that which the page had when it was read or written last; it returns the

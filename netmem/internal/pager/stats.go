@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stats is what a pager has counted.
+// Stats has the counts of a pager.
 type Stats struct {
 	Missed   uint64 `json:"missed" help:"Faults that had to wait for the source." unit:"faults"`
 	Returned uint64 `json:"returned" help:"Faults that found their page in the pool." unit:"faults"`

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// points is how many places on the circle a server has. Shares of the pages then
+// points is the number of a server's places on the circle. Shares of the pages then
 // differ by some 10 % (the deviation goes with the root of their number).
 const points = 128
 
@@ -56,7 +56,7 @@ func New(names []string, copies int) (*Placement, error) {
 	return p, nil
 }
 
-// Copies is how many servers hold each page.
+// Copies returns the number of servers that hold each page.
 func (p *Placement) Copies() int { return p.copies }
 
 // Of puts the servers that hold a page into into, of length Copies: their numbers in

@@ -2,7 +2,7 @@ package protocol
 
 import "encoding/binary"
 
-// MaxServers is how many servers a pool has at most.
+// MaxServers is the most servers that a pool has.
 const MaxServers = 16
 
 // State of a server in the record of its pool.
@@ -35,7 +35,7 @@ func (s State) String() string {
 // time; a newer one has a larger Epoch. The zero Record is that of no pool.
 type Record struct {
 	Pool, Epoch uint64
-	// Base is the version of pages that nobody has written.
+	// Base is the version of pages that were never written.
 	Base uint64
 	// Members stands for the names of the servers and the witness (Digest in package netmem):
 	// clients that name others do not use the pool. In a pool with a name the upper half stands for

@@ -18,7 +18,7 @@ const (
 	OtherIncarnation Result = 5  // the server is not the one that the client takes it for
 	VersionConflict  Result = 6  // the page has another version; the reply has it
 	Full             Result = 7  // all that is lent is in use
-	ReadOnly         Result = 8  // nobody may write
+	ReadOnly         Result = 8  // clients may not write
 	Busy             Result = 9  // too much is under way: ask again
 	StorageError     Result = 10 // the file behind the page cannot be read or written
 	OtherPool        Result = 11 // the server belongs to another pool; the reply has its number
@@ -46,7 +46,7 @@ func (r Result) String() string {
 
 // Flags of a reply.
 const (
-	// Unwritten: nobody has written the page since the server was started.
+	// Unwritten: the page was not written since the server was started.
 	Unwritten = 1 << 0
 	// Fresh: the page was written since the server began to join its pool again.
 	Fresh = 1 << 1
@@ -58,7 +58,7 @@ const (
 	Left = 1 << 4
 )
 
-// Reply is what all replies begin with.
+// Reply begins all replies.
 type Reply struct {
 	Operation Operation // of the request
 	Result    Result
@@ -106,11 +106,11 @@ func ParseReply(o Operation, b []byte) (Reply, error) {
 	return r, nil
 }
 
-// Description is what a server lends. It follows the Reply to Describe and Join.
+// Description describes the memory that a server lends. It follows the Reply to Describe and Join.
 type Description struct {
 	// Record of the pool that the server belongs to; zero if none.
 	Record
-	// Span is how far the addresses reach, and Capacity how much can be stored, in
+	// Span is the end of the addresses, and Capacity the room for pages, in
 	// bytes.
 	Span, Capacity uint64
 	// Page is the size of a page in bytes.

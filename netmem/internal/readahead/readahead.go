@@ -2,11 +2,11 @@
 // time, and says which pages to fetch ahead of them.
 package readahead
 
-// streams is how many sequences are followed at a time. A merge of as many runs reads
+// streams is the number of sequences that are followed at a time. A merge of as many runs reads
 // each of them in sequence.
 const streams = 32
 
-// firstWindow is how many pages a new sequence is given ahead.
+// firstWindow is the number of pages that a new sequence is given ahead.
 const firstWindow = 2
 
 // Detector follows sequences. Its zero value fetches nothing ahead; Window says how much.
@@ -16,7 +16,7 @@ const firstWindow = 2
 // it, the next window is advised, which comes while the reader uses up the last one. Pages
 // before the marker need not be seen: a pager maps them when they come, and gets no fault.
 type Detector struct {
-	// Window is how many pages are advised at a time, at most. So many can also lie between a
+	// Window is the most pages that are advised at a time. So many can also lie between a
 	// reader and what is advised.
 	Window int
 

@@ -1,5 +1,5 @@
 // Package userfault is Linux's userfaultfd (userfaultfd(2), ioctl_userfaultfd(2) and
-// include/uapi/linux/userfaultfd.h): a process registers a range of its memory, and whoever
+// include/uapi/linux/userfaultfd.h): a process registers a range of its memory, and the one that
 // has the descriptor is told of the faults there, puts pages in place and wakes the threads
 // that wait. That may be another process: addresses in this package are those of the process
 // that has made the object, and so are numbers, not pointers.

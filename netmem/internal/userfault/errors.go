@@ -19,7 +19,7 @@ var (
 	ErrTooOld = errors.New("the kernel's userfaultfd cannot protect files in memory against writing")
 	// ErrGone: the process whose memory it is has ended, or has unmapped the range.
 	ErrGone = errors.New("the memory is gone")
-	// ErrPresent: there is a page already where one was to be put. Somebody else has
+	// ErrPresent: there is a page already where one was to be put. Another process has
 	// written to the file.
 	ErrPresent = errors.New("there is a page already")
 	// ErrNoMemory: the machine, or the control group, has no memory for the page.
@@ -42,7 +42,7 @@ func failed(op string, err error) error {
 	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.ENOENT):
 		cause = ErrGone
 	case errors.Is(err, unix.EFAULT):
-		// The file is shorter than the page's place in it: whoever ends a mapping cuts it.
+		// The file is shorter than the page's place in it: it is cut to end a mapping.
 		cause = ErrGone
 	case errors.Is(err, unix.EEXIST):
 		cause = ErrPresent

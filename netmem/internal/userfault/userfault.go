@@ -22,7 +22,7 @@ type Object struct {
 	UserModeOnly bool
 }
 
-// maxEvents is how many events Read takes at once.
+// maxEvents is the most events that Read takes at once.
 const maxEvents = 64
 
 // Event is a fault: a thread waits.

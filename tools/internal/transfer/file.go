@@ -23,7 +23,7 @@ type Source struct {
 	Reader io.Reader
 }
 
-// blocks is how many blocks may lie between the link and the file: enough to
+// blocks may lie between the link and the file at a time: enough to
 // overlap their work.
 const blocks = 4
 

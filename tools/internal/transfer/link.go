@@ -110,7 +110,7 @@ func explain(ctx context.Context, l Link, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	m := Message{Kind: KindAbort, Reason: reasonOf(err)}
-	// Paths of this machine are nobody else's business; what the system said
+	// Paths of this machine do not go to the peer; what the system said
 	// about them is useful.
 	var path *fs.PathError
 	switch {

@@ -14,7 +14,7 @@ const Version = 1
 
 // Sizes in bytes and bounds of the messages.
 const (
-	// PrefixSize is what every message starts with: the letters TZFT, version,
+	// PrefixSize is the length of the start of every message: the letters TZFT, version,
 	// kind, two zero bytes, and a 64-bit number whose meaning depends on kind.
 	// All numbers are little-endian.
 	PrefixSize = 16

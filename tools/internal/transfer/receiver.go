@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Offer is what a sender has to give.
+// Offer describes the file that a sender offers.
 type Offer struct {
 	Name string // a checked base name
 	Size uint64 // bytes, or UnknownSize
@@ -80,7 +80,7 @@ func (r *receiver) run(ctx context.Context, open func(Offer) (Sink, error)) (Res
 	return res, nil
 }
 
-// store accepts the offer, stores the content and commits it if it is what the
+// store accepts the offer, stores the content and commits it if it equals what the
 // sender sent.
 func (r *receiver) store(ctx context.Context, sink Sink) (digest [DigestSize]byte, err error) {
 	if err := post(ctx, r.link, &Message{Kind: KindAccept}); err != nil {

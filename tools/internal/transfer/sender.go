@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is what a transfer came to.
+// Result describes a transfer that has ended.
 type Result struct {
 	Bytes   uint64
 	Digest  [DigestSize]byte // SHA-256
@@ -26,7 +26,7 @@ func (r Result) MBPerSecond() float64 {
 	return float64(r.Bytes) / 1e6 / r.Elapsed.Seconds()
 }
 
-// glance is how often a sender that waits for its file looks at the link.
+// glance is the time between two looks at the link of a sender that waits for its file.
 const glance = 50 * time.Millisecond
 
 // linger bounds how long a sender that has its receipt stays to repeat the

@@ -151,7 +151,7 @@ func (p *Port) note(err error) {
 }
 
 // reconnect pauses, and connects once more. A port that may do either listens if
-// nobody does.
+// no port does.
 func (p *Port) reconnect(retry *time.Duration) (*session, error) {
 	if err := pause(p.ctx, *retry); err != nil {
 		return nil, err

@@ -248,7 +248,7 @@ func (p *Port) Break() {
 	}
 }
 
-// takenEvery is how many calls of Receive there are to each look at what the peer has
+// takenEvery is the number of calls of Receive to each look at what the peer has
 // taken, since the word that says it is on a cache line that the peer writes: about as
 // many rounds of an engine as that takes from core to core.
 const takenEvery = 16

@@ -131,8 +131,8 @@ func (p *Port) lose(s *session) {
 	}
 }
 
-// SetWake is described at wire.Port. Frames that came before it returns wake
-// nobody: look once more after it. f is called for the first frame that comes
+// SetWake is described at wire.Port. Frames that came before it returns do not
+// wake: look once more after it. f is called for the first frame that comes
 // then, and for the first after 64 looks in vain, in a row, so that a thread that
 // looks for a while before it sleeps need not say so. Any other caller calls SetWake
 // again, even if there was nothing: f may be called late for a frame before.
@@ -176,7 +176,7 @@ func (p *Port) SetLink(up bool) {
 }
 
 // Close is described at wire.Port. The memory in which the data path may be
-// working stays until its next Reserve and, after that, Receive; or until nobody
+// working stays until its next Reserve and, after that, Receive; or until no call
 // can reach the port any more.
 func (p *Port) Close() error {
 	p.closing.Do(func() {

@@ -24,7 +24,7 @@ const firstFD = 3
 // notifyTime bounds the wait for a service manager that does not read.
 const notifyTime = 5 * time.Second
 
-// maxSockets is more than anybody hands over.
+// maxSockets is more than a service manager hands over.
 const maxSockets = 1024
 
 // Socket is a listening socket that was handed over.

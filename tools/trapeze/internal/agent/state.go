@@ -20,7 +20,7 @@ const stateVersion = 1
 // maxNICs bounds the NICs that one agent gives to the next.
 const maxNICs = 256
 
-// state is what an agent has, but for its clients.
+// state holds an agent's NIC and settings, but for its clients.
 type state struct {
 	Version int        `json:"version"`
 	NICs    []nicState `json:"nics"`

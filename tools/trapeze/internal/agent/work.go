@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
-// work is what an agent does between two take-overs. It ends with ctx, and closes nothing then.
+// work serves clients between two take-overs. It ends with ctx, and closes nothing then.
 type work struct {
 	ctx   context.Context
 	stop  context.CancelFunc

@@ -45,10 +45,10 @@ const (
 	numberMask = 1<<40 - 1
 )
 
-// Counts is what has come of a stream at its receiving end.
+// Counts describes a stream as its receiving end sees it.
 type Counts struct {
 	// Next is behind the highest number that has come, Over behind the highest that can have:
-	// it also counts messages that came damaged, whose numbers nobody knows.
+	// it also counts damaged messages, whose numbers are not known.
 	Next uint64 `json:"-"`
 	Over uint64 `json:"-"`
 	// Messages that came whole, and what they held, in bytes.
@@ -59,7 +59,7 @@ type Counts struct {
 	Damaged uint64 `json:"damaged" help:"messages"`
 	// Drops are cells for the channel that its NIC had no room for.
 	Drops uint64 `json:"drops" help:"cells that there was no room for"`
-	// Stops is how often the NIC has told its peers to stop, for whatever channel.
+	// Stops counts how often the NIC has told its peers to stop, for any channel.
 	Stops uint64 `json:"stops" help:"times that a sender was told to stop"`
 }
 
@@ -73,7 +73,7 @@ func (c *Counts) put(b *[reportSize]byte) {
 	}
 }
 
-// parseCounts reads a report of somebody who was sent so many messages. No field goes back, and
+// parseCounts reads a report of a peer that was sent so many messages. No field goes back, and
 // none says more than there was to say.
 func parseCounts(b *[reportSize]byte, before *Counts, sent uint64, size int) (c Counts, err error) {
 	fields := []*uint64{&c.Next, &c.Over, &c.Messages, &c.Bytes, &c.Damaged, &c.Drops, &c.Stops}
@@ -94,23 +94,23 @@ func parseCounts(b *[reportSize]byte, before *Counts, sent uint64, size int) (c 
 	return c, nil
 }
 
-// Cells is how many cells a message of size bytes has.
+// Cells returns the number of cells of a message of size bytes.
 func Cells(size int) int { return cells.Count(size) }
 
-// window is how many messages of a size may be under way: the double page has room for them, and
+// window returns the number of messages of a size that may be under way: the double page has room for them, and
 // the receive word can tell them apart.
 func window(size int) int {
 	words := 2*PageSize/channel.Word - 2*cost(MinSize) // for the end, which may be said twice
 	return max(1, min((words-1)/cost(size), maxWindow))
 }
 
-// cost is how many words of the double page a message of a size takes.
+// cost returns the number of words of the double page that a message of a size takes.
 func cost(size int) int { return Cells(size)*cells.PayloadSize/channel.Word + 2 }
 
 // maxWindow is half of the PDUs that the receive word counts.
 const maxWindow = 128
 
-// spins is how often who waits looks before it sleeps between looks.
+// spins counts the looks of a waiter before it sleeps between looks.
 const spins = 1 << 11
 
 // next returns the next message. It looks again and again for a while, and sleeps more and more

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// reportSlots is how many places in the sending double page reports take turns in:
+	// reportSlots is the number of places for reports in the sending double page:
 	// no more of them are under way at a time.
 	reportSlots = 2 * channel.Depth
-	// repeat is how often the receiver says again how far it is while nothing comes: a report
+	// repeat is the time between two reports of the receiver while nothing comes: a report
 	// may get lost, and the sender learns so that messages were.
 	repeat = 10 * time.Millisecond
-	// recount is how often the NIC's counters are read, which takes a while.
+	// recount is the time between two reads of the NIC's counters, which take a while.
 	recount = 100 * time.Millisecond
 )
 

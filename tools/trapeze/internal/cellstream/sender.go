@@ -22,20 +22,20 @@ type Options struct {
 	Duration        time.Duration
 	// Rate is the most bytes that are sent a second.
 	Rate float64
-	// Patience is how long the other end may say nothing.
+	// Patience limits the silence of the other end.
 	Patience time.Duration
 	// Progress, if not nil, is told of bytes that have arrived.
 	Progress func(bytes int)
 }
 
-// Totals is what became of a stream.
+// Totals describes a stream that has ended.
 type Totals struct {
 	Sent uint64 // messages
 	Counts
 	Elapsed time.Duration
-	// Stalls is how often what was under way was given up.
+	// Stalls counts how often the messages under way were given up.
 	Stalls uint64
-	// Pace is what the flow control allowed at the end, in bytes per second.
+	// Pace is the rate that the flow control allowed at the end, in bytes per second.
 	Pace float64
 }
 
@@ -46,11 +46,11 @@ const (
 	// 2) it follows the times from messages to their reports.
 	firstStall = time.Second
 	leastStall = 200 * time.Millisecond
-	// again is how often the end is said until that is reported.
+	// again is the time between two messages that say the end, until it is reported.
 	again = 40 * time.Millisecond
-	// parting is how long the last report is waited for.
+	// parting limits the wait for the last report.
 	parting = 2 * time.Second
-	// adjust is how often the pace is looked at.
+	// adjust is the time between two looks at the pace.
 	adjust = time.Millisecond
 	// slowest is the least pace, as a part of the greatest: what channel.Rate adds at a time.
 	slowest = 1.0 / 16

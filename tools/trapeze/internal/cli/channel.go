@@ -19,7 +19,7 @@ import (
 // channelName is where 'channel listen' answers.
 const channelName = "trapeze-channel"
 
-// channelReport is what channel ping and channel barrier print with --json. Times are of round
+// channelReport is the JSON output of channel ping and channel barrier. Times are of round
 // trips, or of rounds.
 type channelReport struct {
 	Peer         string  `json:"peer,omitempty" help:"MAC, of ping"`

@@ -23,7 +23,7 @@ type captureFlag struct {
 	cmdtable.Force
 }
 
-// captureReport is what became of the capture, in JSON.
+// captureReport describes the capture at its end, in JSON.
 type captureReport struct {
 	File    string `json:"file"`
 	PDUs    uint64 `json:"pdus"`
@@ -43,7 +43,7 @@ type cellCapture struct {
 }
 
 // open starts the file, so that one that cannot be written is refused before anything else is
-// done. device is what is captured.
+// done. device is captured.
 func (f *captureFlag) open(device string) (*cellCapture, error) {
 	if !f.Given("capture") {
 		return nil, nil

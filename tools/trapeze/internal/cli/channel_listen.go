@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// listenReport is what channel listen prints with --json when it ends.
+// listenReport is the JSON output of channel listen when it ends.
 type listenReport struct {
 	Clients uint64 `json:"clients" help:"pings and streams"`
 	Streams uint64 `json:"streams"`

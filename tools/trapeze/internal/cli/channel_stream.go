@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// streamReport is what channel stream prints with --json.
+// streamReport is the JSON output of channel stream.
 type streamReport struct {
 	Peer      string  `json:"peer" help:"MAC"`
 	Priority  string  `json:"priority"`

@@ -67,7 +67,7 @@ func (at channelPeer) dial(ctx context.Context, name string, o channel.Options) 
 }
 
 // with opens the NIC, and without --device a second one in this process where serve answers,
-// and closes all of that when use is done. command is what errors begin with.
+// and closes all of that when use is done. Errors begin with command.
 func (f *channelTarget) with(ctx context.Context, command string, serve func(context.Context, *via.NIC) error, use func(channelPeer) error) (err error) {
 	taken, err := f.Capture.open(f.Device)
 	if err != nil {

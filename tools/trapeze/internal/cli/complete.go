@@ -110,7 +110,7 @@ func sockets(before, prefix string) (list []cobra.Completion) {
 		entries, err = os.ReadDir(dir)
 	}
 	if err != nil {
-		return nil // there is nobody to tell
+		return nil // a completion has no place for an error
 	}
 	for _, e := range entries {
 		switch {

@@ -26,7 +26,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// conformReport is what conform --json prints.
+// conformReport is the JSON output of conform.
 type conformReport struct {
 	Device  string         `json:"device"`
 	Peer    string         `json:"peer"`

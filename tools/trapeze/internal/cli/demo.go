@@ -21,7 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// demoReport is what demo --json prints.
+// demoReport is the JSON output of demo.
 type demoReport struct {
 	File      demoFile         `json:"file"`
 	Reverse   demoFile         `json:"reverse"`

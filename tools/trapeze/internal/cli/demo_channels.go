@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// channelsReport is what demo --channels prints with --json. Latencies are from the store that
+// channelsReport is the JSON output of demo --channels. Latencies are from the store that
 // sends a message to when it is found.
 type channelsReport struct {
 	Idle      demoLatency     `json:"idle"`
@@ -49,7 +49,7 @@ type timedPair struct {
 	took     []time.Duration
 }
 
-// bulkUnderWay is how many messages the receiving double page has room for, beside one that is
+// bulkUnderWay is the number of messages that fit the receiving double page, beside one that is
 // being looked at.
 const bulkUnderWay = 3
 
@@ -173,7 +173,7 @@ func histogramOf(idle, urgent, bulk []time.Duration) []latencyBucket {
 	return all
 }
 
-// barWidth is how long the longest bar of a column of the histogram is.
+// barWidth is the length of the longest bar of a column of the histogram.
 const barWidth = 20
 
 // bar is as long as n is of most. Few are a dot, so that they can be seen.

@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// programReport is what demo --json prints about the control program. NICs are a
+// programReport is the part about the control program in the JSON output of demo. NICs are a
 // and b, in this order.
 type programReport struct {
 	Image string      `json:"image"`

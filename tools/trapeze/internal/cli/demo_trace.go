@@ -12,8 +12,8 @@ import (
 // What demo --dma-log logs: a picture of it can still be read.
 const (
 	tracedBytes, tracedBurst = 64 << 10, 2
-	// tracedTries is how often it is repeated because the machine was too busy: a
-	// NIC that nobody runs for some milliseconds takes its frames for lost.
+	// tracedTries bounds the repetitions on a machine that was too busy: a
+	// NIC that does not run for some milliseconds takes its frames for lost.
 	tracedTries = 10
 )
 

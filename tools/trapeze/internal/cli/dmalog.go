@@ -22,7 +22,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// maxLogged is how many transfers a log holds: about what one picture can show
+// maxLogged is the most transfers that a log holds: about what one picture can show
 // (20,000). A NIC that has logged its share of them logs no more.
 const maxLogged = 16384
 
@@ -33,7 +33,7 @@ type logFlag struct {
 	cmdtable.Force
 }
 
-// logReport is what became of the log, in JSON.
+// logReport describes the log at its end, in JSON.
 type logReport struct {
 	File      string `json:"file"`
 	Transfers int    `json:"transfers"`

@@ -18,7 +18,7 @@ func (f eagerFlag) options(opts via.Options) via.Options {
 	return opts
 }
 
-// report is what became of the NIC's eager memory, nil without --eager.
+// report returns the counts of the NIC's eager memory, nil without --eager.
 func (f eagerFlag) report(nic *via.NIC) (*via.EagerStats, error) {
 	if !f.Eager {
 		return nil, nil

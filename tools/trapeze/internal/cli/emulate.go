@@ -21,13 +21,13 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// emulateReport is what emulate --json prints when it is ready.
+// emulateReport is the JSON output of emulate when it is ready.
 type emulateReport struct {
 	NICs []emulatedNIC `json:"nics"`
 }
 
 type emulatedNIC struct {
-	// Address is what a program opens, Socket what QEMU takes.
+	// A program opens Address; QEMU takes Socket.
 	Address string `json:"address"`
 	Socket  string `json:"socket"`
 	MAC     string `json:"mac"`
@@ -139,7 +139,7 @@ func (p *program) serve(ctx context.Context, f *emulateFlags, sockets []listenin
 		level = slog.LevelInfo
 	}
 	log := command.Logger(ctx, level)
-	stop := ctx // its end is how the command is meant to end
+	stop := ctx // the command is meant to end with it
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var serving sync.WaitGroup
@@ -190,7 +190,7 @@ func watchWires(ctx context.Context, log *slog.Logger, nics []*emulator.Device) 
 	}
 }
 
-// ready tells whoever waits that clients may come.
+// ready tells the caller's output and supervisor that clients may come.
 func (p *program) ready(r emulateReport) error {
 	if p.JSON {
 		if err := p.PrintJSON(r); err != nil {

@@ -40,7 +40,7 @@ func acceptOptions(r via.Remote) (via.ConnOptions, error) {
 	return fileOptions(int(r.MaxTransfer)), nil
 }
 
-// dial connects with whoever listens at an address, within timeout.
+// dial connects with the listener at an address, within timeout.
 func dial(ctx context.Context, nic *via.NIC, remote via.Address, o via.ConnOptions, timeout time.Duration) (*via.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -52,7 +52,7 @@ func dial(ctx context.Context, nic *via.NIC, remote via.Address, o via.ConnOptio
 	return c, err
 }
 
-// dialFile connects to whoever waits for a file at mac.
+// dialFile connects to the receiver of a file at mac.
 func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Duration) (*via.Conn, error) {
 	o := fileOptions(min(chunk, int(nic.Query().MaxTransfer)))
 	return dial(ctx, nic, via.Address{MAC: mac, Discriminator: fileDiscriminator}, o, timeout)

@@ -19,7 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// infoReport is what info --json prints.
+// infoReport is the JSON output of info.
 type infoReport struct {
 	telemetry.Report
 	Owner *telemetrycmd.Owner `json:"owner" help:"the process that was asked, null if the NIC was opened for this"`

@@ -15,7 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// pingReport is what ping --json prints. Times are of round trips; they are
+// pingReport is the JSON output of ping. Times are of round trips; they are
 // null if nothing came back.
 type pingReport struct {
 	Peer        string   `json:"peer" help:"MAC"`
@@ -38,7 +38,7 @@ type pingReport struct {
 	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
 
-// serveReport is what ping --serve --json prints when it ends.
+// serveReport is the JSON output of ping --serve when it ends.
 type serveReport struct {
 	Clients uint64 `json:"clients"`
 	Echoed  uint64 `json:"echoed"`
@@ -173,7 +173,7 @@ func (p *program) pingServe(ctx context.Context, nic *via.NIC, device string, lo
 	return err
 }
 
-// pingPeer pings somebody who serves.
+// pingPeer pings a server.
 func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f *pingFlags, log *recorder) error {
 	o := ping.ConnOptions(f.level(), f.Bytes)
 	e, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: ping.Discriminator}, o, f.Timeout)

@@ -22,7 +22,7 @@ type policyFlags struct {
 	Given   cmdtable.Given
 }
 
-// options are what the flags mean for opening a NIC.
+// options turns the flags into options for opening a NIC.
 func (f *policyFlags) options() (via.Options, error) {
 	sized := false
 	for _, s := range []struct {

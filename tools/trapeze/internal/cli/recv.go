@@ -17,7 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// recvReport is what recv --json prints.
+// recvReport is the JSON output of recv.
 type recvReport struct {
 	Name      string  `json:"name" help:"the sender's"`
 	Output    string  `json:"output"`
@@ -90,7 +90,7 @@ func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error
 	return errors.Join(p.printReceived(r), err)
 }
 
-// awaitSender waits for somebody to connect.
+// awaitSender waits for a sender to connect.
 func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (*via.Conn, error) {
 	if to := peer.Hint(f.Device); to != "" {
 		p.Note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)

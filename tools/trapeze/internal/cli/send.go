@@ -18,7 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// sendReport is what send --json prints.
+// sendReport is the JSON output of send.
 type sendReport struct {
 	Name    string  `json:"name"`
 	Peer    string  `json:"peer" help:"MAC"`

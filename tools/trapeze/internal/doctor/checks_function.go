@@ -103,7 +103,7 @@ func checkInUse(h *Host) Finding {
 		fix = append(fix, endOf(u))
 	}
 	if slices.ContainsFunc(uses, hostpci.Use.CutsOff) {
-		// No line that somebody may run over this NIC.
+		// No command that the user may run over this very NIC.
 		return found(Warning, strings.Join(s, "; "), "this host is reached over it: who takes it away from the network loses the host. trapeze bind refuses; "+
 			"use another NIC, or give this host another way first")
 	}
@@ -113,7 +113,7 @@ func checkInUse(h *Host) Finding {
 	return found(Warning, strings.Join(s, "; "), "binding it takes that away: trapeze bind refuses", slices.Compact(fix)...)
 }
 
-// endOf is what ends a use.
+// endOf returns the command that ends a use.
 func endOf(u hostpci.Use) string {
 	last := u.Detail[strings.LastIndexByte(u.Detail, ' ')+1:]
 	switch u.Kind {

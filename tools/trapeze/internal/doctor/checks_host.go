@@ -71,7 +71,7 @@ func checkContainer(h *Host) Finding {
 		"Kubernetes: a device plugin that hands out /dev/vfio/GROUP, and a LimitMEMLOCK of the container runtime's service that suffices")
 }
 
-// grub is how a word gets onto the kernel's command line.
+// grub returns the steps that put words onto the kernel's command line.
 func grub(words string) []string {
 	return []string{
 		`/etc/default/grub: GRUB_CMDLINE_LINUX="… ` + words + `"`,
@@ -80,7 +80,7 @@ func grub(words string) []string {
 	}
 }
 
-// table is what firmware calls the description of an IOMMU, and people the
+// table returns the firmware's name for the description of an IOMMU, and that of the
 // switch for it.
 type table struct{ acpi, option, flag, setting string }
 

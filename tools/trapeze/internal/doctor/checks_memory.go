@@ -23,7 +23,7 @@ var memoryChecks = []Check{
 const (
 	// leastMemlock is one huge page: less does not even hold a queue or two.
 	leastMemlock = 2 << 20
-	// usualMemlock is what a modest program maps, if it does not say.
+	// usualMemlock is the memory that a modest program maps, if it does not say.
 	usualMemlock = 64 << 20
 )
 
@@ -54,7 +54,7 @@ func checkMemlock(h *Host) Finding {
 	return fine("%s may be locked", units.Size(limit))
 }
 
-// defaultEntries is how many mappings a container has if nobody says otherwise
+// defaultEntries is the default limit of a container's mappings
 // (drivers/vfio/vfio_iommu_type1.c).
 const defaultEntries = 65535
 
@@ -135,7 +135,7 @@ func sum(list []pool) (total, free uint64) {
 
 const whyHuge = "an IOMMU with 4 KiB pages is slow; without an IOMMU, memory for devices must be huge pages"
 
-// pagesFor is how many pages of 2 MiB to reserve.
+// pagesFor returns the number of pages of 2 MiB to reserve.
 func (h *Host) pagesFor() uint64 {
 	return max((h.Memory+leastMemlock-1)/leastMemlock, 256)
 }

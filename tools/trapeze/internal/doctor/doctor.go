@@ -42,7 +42,7 @@ func (s Severity) String() string {
 // MarshalText writes the word.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding is what a check found.
+// Finding is a result of a check.
 type Finding struct {
 	// Check is the name of the check that found it.
 	Check    string   `json:"check"`
@@ -56,7 +56,7 @@ type Finding struct {
 
 // Check looks at one thing.
 type Check struct {
-	// Name is what it is called in findings.
+	// Name stands in findings.
 	Name string
 	// Traps are the numbers of the known traps that it finds, as the list of the tests has them.
 	Traps []int
@@ -68,7 +68,7 @@ type Check struct {
 
 // Options say what for.
 type Options struct {
-	// Memory is how many bytes a driver will map for DMA; 0 if that is not known.
+	// Memory is the number of bytes that a driver will map for DMA; 0 if that is not known.
 	Memory uint64
 	// Drivers of ours, to say which functions they fit.
 	Drivers []hostpci.Driver
@@ -85,7 +85,7 @@ type Report struct {
 	Functions []FunctionReport `json:"functions"`
 }
 
-// FunctionReport is what was found about one function.
+// FunctionReport has the findings about one function.
 type FunctionReport struct {
 	Address    string    `json:"address"`
 	Name       string    `json:"name"`

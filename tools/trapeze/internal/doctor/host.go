@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 )
 
-// Host is what checks look at.
+// Host is the machine that checks look at.
 type Host struct {
 	Root hostpci.Root
 	Options
@@ -34,7 +34,7 @@ type Host struct {
 	Container string
 	// Process is who asks.
 	Process process
-	// Function is what to look at, nil in checks of the host.
+	// Function is the one to look at, nil in checks of the host.
 	Function *hostpci.Function
 	config   []byte
 	// configErr is why there is no config.
@@ -158,7 +158,7 @@ func containerOf(r hostpci.Root) string {
 }
 
 // readProcess reads who asks. A tree without that is one of a host where
-// nobody does: user 0 without a limit.
+// no process does: user 0 without a limit.
 func readProcess(r hostpci.Root) (process, error) {
 	p := process{memlock: unlimited}
 	text := r.Optional("proc/self/status")

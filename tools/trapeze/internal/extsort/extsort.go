@@ -22,16 +22,16 @@ type Store interface {
 	io.WriterAt
 }
 
-// Block is what is read and written at a time, in bytes.
+// Block is the unit of reading and writing, in bytes.
 const Block = 256 << 10
 
-// LeastMemory is what Sort needs at least, in bytes.
+// LeastMemory is the least memory that Sort works with, in bytes.
 const LeastMemory = 8 * Block
 
 // ErrSize: there is too little memory for so many records, or a part of a record.
 var ErrSize = errors.New("records cannot be sorted in so much memory")
 
-// Passes is how often Fill, Sort and Check together move all records. They tell tick of each
+// Passes counts how often Fill, Sort and Check together move all records. They tell tick of each
 // block, so that a job can show its progress.
 const Passes = 6
 

@@ -18,7 +18,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
 
-// dumpReport is what dump --json prints.
+// dumpReport is the JSON output of dump.
 type dumpReport struct {
 	totals
 	Matched uint64       `json:"matched" help:"frames that the filter let pass"`
@@ -27,7 +27,7 @@ type dumpReport struct {
 	Cells   *cellReport  `json:"cells,omitempty" help:"without --output and --check"`
 }
 
-// cellReport is what frames had of cells.
+// cellReport counts the cells in frames.
 type cellReport struct {
 	dissect.Totals
 	First []dissect.Frame `json:"first" help:"frames about cells, 256 at most"`
@@ -36,7 +36,7 @@ type cellReport struct {
 // mostCellFrames bounds what --json has of frames of cells.
 const mostCellFrames = 256
 
-// checkReport is what became of numbered frames.
+// checkReport counts numbered frames by their fate.
 type checkReport struct {
 	numbered.Totals
 	// Explained are lost frames of which a counter of this port says where they went.
@@ -179,7 +179,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 	return func() error { return d.file.Finish(d.written) }, nil
 }
 
-// checkPatience is how long frames may come behind the end of their stream.
+// checkPatience is the time for which frames may come behind the end of their stream.
 const checkPatience = time.Second
 
 // work takes what comes into a queue until ctx ends or there is no need for more.

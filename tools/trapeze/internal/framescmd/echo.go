@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/responder"
 )
 
-// echoReport is what echo --json prints.
+// echoReport is the JSON output of echo.
 type echoReport struct {
 	totals
 	Answers echoAnswers `json:"answers"`

@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 )
 
-// relayReport is what forward --json and bridge --json print.
+// relayReport is the JSON output of forward and bridge.
 type relayReport struct {
 	totals
 	// Dropped frames had no room in a send ring, or were too long for a port.

@@ -22,7 +22,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
 
-// genReport is what gen --json prints.
+// genReport is the JSON output of gen.
 type genReport struct {
 	totals
 	Generated uint64 `json:"generated"`
@@ -224,7 +224,7 @@ func (p *pacer) due(ctx context.Context, most int) int {
 	}
 }
 
-// ends is how many frames say that a stream has ended, endGap how far they are apart: some
+// ends is the number of frames that say the end of a stream, endGap the time between them: some
 // may be lost, as behind a burst that was too much for the receiver.
 const (
 	ends   = 5
@@ -305,10 +305,10 @@ func (g *gen) sendAll(ctx context.Context, q ethernet.Queue, frames []ethernet.F
 	return nil
 }
 
-// sendNap is how long gen sleeps while the send ring is full.
+// sendNap is the sleep of gen while the send ring is full.
 const sendNap = 20 * time.Microsecond
 
-// settlePatience is how long frames in the send ring may take at the end.
+// settlePatience is the time that frames in the send ring may take at the end.
 const settlePatience = 2 * time.Second
 
 // settle waits until all frames have left the ring, and returns how many have not when ctx

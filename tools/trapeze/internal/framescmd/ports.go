@@ -35,7 +35,7 @@ type pollFlag struct {
 	Poll bool `flag:"poll" help:"look for frames again and again instead of sleeping until an interrupt"`
 }
 
-// check refuses what needs no port to know; devices is how many are wanted, at least and
+// check refuses what needs no port to know; devices is their number, at least and
 // at most.
 func (f *portFlags) check(least, most int) error {
 	const example = "the address of a port or NIC, see 'trapeze list'"
@@ -74,7 +74,7 @@ type openPort struct {
 	nic *driver.NIC
 }
 
-// rings is how many descriptors each ring of a queue has.
+// rings is the number of descriptors of each ring of a queue.
 const rings = 512
 
 // open opens the ports of f.

@@ -33,7 +33,7 @@ type outbox struct {
 	dropped *atomic.Uint64
 }
 
-// outboxSize is how many frames may wait for a queue.
+// outboxSize is the number of frames that may wait for a queue.
 const outboxSize = 4 * burst
 
 // flush sends what it can, and reports whether that was anything. A ring that stays full
@@ -111,7 +111,7 @@ func (r *relay) work(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// worker is what one goroutine of a relay has.
+// worker is the state of one goroutine of a relay.
 type worker struct {
 	pool   *ethernet.Pool
 	route  router

@@ -11,13 +11,13 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 )
 
-// totals is what all commands print with --json, besides what is their own.
+// totals is the part that the JSON outputs of all commands share.
 type totals struct {
 	Seconds float64      `json:"seconds"`
 	Ports   []portReport `json:"ports"`
 }
 
-// portReport is what a port has done.
+// portReport counts the work of a port.
 type portReport struct {
 	Device string `json:"device"`
 	Driver string `json:"driver"`
@@ -25,7 +25,7 @@ type portReport struct {
 	MAC    string `json:"mac"`
 	MTU    int    `json:"mtu"`
 	Queues int    `json:"queues"`
-	// Vectors is how many interrupts were in use.
+	// Vectors is the number of interrupts in use.
 	Vectors        int    `json:"vectors" help:"interrupts in use"`
 	LinkUp         bool   `json:"link_up"`
 	ReceivedFrames uint64 `json:"received_frames"`

@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/progress"
 )
 
-// burst is how many frames are received and sent at a time.
+// burst is the number of frames that are received and sent at a time.
 const burst = 64
 
 // run has workers work until the first of them ends, ctx or --duration does, and shows
@@ -134,7 +134,7 @@ func frameRate(v float64) string {
 	return fmt.Sprintf("%.0f frames/s", v)
 }
 
-// sendPatience is how long frames wait for room in a send ring before they are dropped.
+// sendPatience is the time that frames wait for room in a send ring before they are dropped.
 const sendPatience = 20 * time.Millisecond
 
 // send sends frames, all of which are given away: what cannot be sent is freed. It

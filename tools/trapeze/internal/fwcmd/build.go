@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
-// built is what build --json prints.
+// built is the JSON output of build.
 type built struct {
 	File    string `json:"file"`
 	Name    string `json:"name"`
@@ -91,7 +91,7 @@ func source(from, shipped string, meta firmware.Meta) (*firmware.Spec, error) {
 	return nil, &option.Error{Option: "--from", Value: "", Allowed: "an object file, or --image with the name of an image"}
 }
 
-// meta is what the flags say of the image.
+// meta returns the image's note as the flags have it.
 func (f *buildFlags) meta() (firmware.Meta, error) {
 	m := firmware.Meta{Name: f.Name, Version: f.Version}
 	id, err := hex.DecodeString(f.BuildID)

@@ -9,7 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
-// checked is what check --json prints.
+// checked is the JSON output of check.
 type checked struct {
 	File     string        `json:"file"`
 	Accepted bool          `json:"accepted"`

@@ -21,7 +21,7 @@ type ProgramFlags struct {
 // Chosen is the control program that the flags name, read and checked.
 type Chosen struct {
 	*Image
-	// Name is what --image says.
+	// Name is the value of --image.
 	Name string
 	fill []Setting
 	show []string
@@ -100,7 +100,7 @@ func (c *Chosen) DecidesTransfers() bool {
 	return c != nil && (c.Has(abi.PulseTx) || c.Has(abi.PulseRx))
 }
 
-// Ran is what a NIC says about the program that was chosen, in JSON, with the maps that
+// Ran is a NIC's report about the program that was chosen, in JSON, with the maps that
 // were to be shown.
 type Ran struct {
 	telemetry.Program

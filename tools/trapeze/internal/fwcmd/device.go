@@ -67,7 +67,7 @@ func (x *commands) with(ctx context.Context, f *deviceFlags, look func(vfio.Devi
 	return use(ctx, nic)
 }
 
-// identity reads PCI vendor<<16 | device of a device that nobody has taken yet.
+// identity reads PCI vendor<<16 | device of a device that is not taken yet.
 func identity(dev vfio.Device) (uint32, error) {
 	config, err := vfio.ReadConfig(dev)
 	if err != nil {
@@ -76,7 +76,7 @@ func identity(dev vfio.Device) (uint32, error) {
 	return uint32(config.Vendor)<<16 | uint32(config.Device), nil
 }
 
-// statusReport is what status, rollback and unload print with --json.
+// statusReport is the JSON output of status, rollback and unload.
 type statusReport struct {
 	Device  string            `json:"device"`
 	Backend string            `json:"backend"`

@@ -8,7 +8,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
-// listing is what disasm --json prints.
+// listing is the JSON output of disasm.
 type listing struct {
 	File string   `json:"file"`
 	Text []string `json:"lines"`

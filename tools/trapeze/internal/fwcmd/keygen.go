@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
-// generated is what keygen --json prints.
+// generated is the JSON output of keygen.
 type generated struct {
 	Private string `json:"private" help:"file"`
 	Public  string `json:"public" help:"file"`

@@ -13,7 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// loaded is what load --json prints.
+// loaded is the JSON output of load.
 type loaded struct {
 	Device    string            `json:"device"`
 	Backend   string            `json:"backend"`

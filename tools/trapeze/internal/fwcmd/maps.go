@@ -49,7 +49,7 @@ func OpenMap(nic mapOpener, img *Image, name string, s load.Status) (*driver.Pro
 	return nil, &option.Error{Option: "map", Value: name, Allowed: strings.Join(names, ", ")}
 }
 
-// operation is what is done with a map.
+// operation is something to do with a map.
 type operation struct {
 	name       string
 	key, value []byte
@@ -147,7 +147,7 @@ func (s Setting) Apply(m *driver.ProgramMap) error {
 	return err
 }
 
-// mapReport is what map --json prints.
+// mapReport is the JSON output of map.
 type mapReport struct {
 	Device  string      `json:"device"`
 	Image   string      `json:"image"`

@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
-// shown is what show --json prints.
+// shown is the JSON output of show.
 type shown struct {
 	File      string         `json:"file"`
 	Kind      string         `json:"kind" help:"program or opaque"`

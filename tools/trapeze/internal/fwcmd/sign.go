@@ -24,7 +24,7 @@ func (f *ringFlags) ring() (dir string, asked bool) {
 	return cmp.Or(f.Keys, firmware.DefaultKeyRing()), f.Keys != ""
 }
 
-// signed is what sign --json and verify --json print.
+// signed is the JSON output of sign and verify.
 type signed struct {
 	File   string `json:"file"`
 	Digest string `json:"digest"`

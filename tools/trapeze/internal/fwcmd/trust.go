@@ -8,7 +8,7 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
 
-// signatureState is how far a signature can be trusted.
+// signatureState says how far a signature can be trusted.
 type signatureState struct {
 	// State is unsigned, valid, unknown key, revoked key, wrong or not verified.
 	State string `json:"state"`
@@ -61,10 +61,10 @@ func (img *Image) state(dir string, asked bool) (s signatureState, refused, err 
 }
 
 // trusting are the back ends, and the schemes of their addresses, that run what
-// nobody has signed: what their NICs do, they do as the user who started them.
+// is not signed: their NICs act as the user who started them.
 var trusting = map[string]bool{"emulator": true, "emu": true, "eth": true, "vfio-user": true}
 
-// Trusting says whether NICs of a back end run what nobody has signed.
+// Trusting says whether NICs of a back end run images without a signature.
 func Trusting(backend string) bool { return trusting[backend] }
 
 // trust refuses an image that its device must not run. allowed says that the user,

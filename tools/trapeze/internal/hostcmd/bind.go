@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
-// bindReport is what bind --json and unbind --json print.
+// bindReport is the JSON output of bind and unbind.
 type bindReport struct {
 	DryRun     bool             `json:"dry_run"`
 	Changes    []hostpci.Change `json:"changes"`

@@ -18,7 +18,7 @@ type NotReadyError struct {
 	Address string
 	// What could not be, if no function was asked about.
 	What string
-	// Errors is how many findings stand in the way.
+	// Errors is the number of findings that stand in the way.
 	Errors int
 }
 

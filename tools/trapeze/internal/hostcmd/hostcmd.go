@@ -28,7 +28,7 @@ var drivers = append([]hostpci.Driver{{Name: ours, Vendor: datasheet.PCIVendorID
 // commands share what they need.
 type commands struct {
 	*command.Env
-	// write is what bind and unbind use for sysfs; nil but in tests.
+	// write replaces writing to sysfs in bind and unbind; nil but in tests.
 	write func(name, value string) error
 }
 

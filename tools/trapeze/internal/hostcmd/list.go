@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// listReport is what list --json prints.
+// listReport is the JSON output of list.
 type listReport struct {
 	Functions []listFunction `json:"functions"`
 	Emulated  []listEmulated `json:"emulated"`
@@ -150,7 +150,7 @@ func (x *commands) printList(r listReport) error {
 	return w.Flush()
 }
 
-// nameOf is what a function is, in words where there are any.
+// nameOf returns the name of a function, in words where there are any.
 func nameOf(f listFunction) string {
 	what := strings.TrimSpace(f.VendorName + " " + cmp.Or(f.DeviceName, f.ClassName))
 	return strings.TrimSpace(fmt.Sprintf("%s [%s:%s]", what, f.Vendor, f.Device))

@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// benchReport is what bench --json prints.
+// benchReport is the JSON output of bench.
 type benchReport struct {
 	Page    int        `json:"page_bytes"`
 	Fetches int64      `json:"fetches"`
@@ -50,7 +50,7 @@ type benchFlags struct {
 	Write     bool          `flag:"write" help:"overwrite what is lent (default if the server is in this process)"`
 }
 
-// benchSize is what a server in this process lends, and benchCache the cache, in bytes.
+// benchSize is the memory that a server in this process lends, and benchCache the cache, in bytes.
 const (
 	benchSize  = 64 << 20
 	benchCache = 8 << 20

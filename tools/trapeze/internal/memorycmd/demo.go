@@ -16,7 +16,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// demoReport is what demo --json prints.
+// demoReport is the JSON output of demo.
 type demoReport struct {
 	Bytes int64 `json:"bytes"`
 	// Records and Digest are known once the records were sorted and checked.
@@ -37,7 +37,7 @@ type demoJob struct {
 	Sorted  bool    `json:"sorted"`
 }
 
-// demoUse is what the client of the servers has counted.
+// demoUse has the counts of the servers' client.
 type demoUse struct {
 	Bytes       int64   `json:"cache_bytes"`
 	Hits        uint64  `json:"hits"`

@@ -19,7 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// mapReport is what map --json prints.
+// mapReport is the JSON output of map.
 type mapReport struct {
 	Bytes      int64     `json:"bytes"`
 	Page       int       `json:"page_bytes"`
@@ -33,7 +33,7 @@ type mapReport struct {
 	Faults     mapFaults `json:"faults"`
 }
 
-// mapFaults is what the pager has counted.
+// mapFaults has the counts of the pager.
 type mapFaults struct {
 	Missed   uint64  `json:"missed" help:"they waited for a server"`
 	Returned uint64  `json:"returned" help:"the page was still here"`
@@ -227,7 +227,7 @@ func runPager(ctx context.Context, f *pagerFlags, _ []string) error {
 	return netmem.RunPager(ctx, func(ctx context.Context) (netmem.PageSource, error) { return f.source(ctx) })
 }
 
-// command is how this program is started as pager with the same flags.
+// command starts this program as pager with the same flags.
 func (f *pagerFlags) command() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -252,7 +252,7 @@ func (f *pagerFlags) command() ([]string, error) {
 	return list, nil
 }
 
-// source is what servers lend together with the NIC by which it comes.
+// source is the memory that servers lend together, with the NIC by which it comes.
 type source struct {
 	netmem.PageSource
 	close func() error

@@ -15,7 +15,7 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// serveReport is what serve --json prints when it ends.
+// serveReport is the JSON output of serve when it ends.
 type serveReport struct {
 	Server string             `json:"server" help:"MAC/NAME"`
 	Lent   lent               `json:"lent"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// deviceForm is how a kind of NIC is written.
+// deviceForm describes the text for a kind of NIC.
 const deviceForm = `"vendor:device", four hexadecimal digits each`
 
 // DeviceName writes PCI vendor<<16 | device as manifests and flags do.

@@ -17,23 +17,23 @@ import (
 
 // Image is an image of a vendor.
 type Image struct {
-	// Name and Version are what the NIC must report.
+	// The NIC must report Name and Version.
 	Name, Version string
 	// Devices are PCI vendor<<16 | device of the NICs that it is for; nil for
 	// any.
 	Devices []uint32
 	// Entry is the offset in the slot where the processor starts.
 	Entry uint32
-	// Ready is what the processor's ready word reads once the image runs.
+	// Ready is the value of the processor's ready word once the image runs.
 	Ready uint32
-	// SRAM is how many bytes of the slot it needs; at least where its segments
+	// SRAM is the number of bytes of the slot that it needs; at least where its segments
 	// end.
 	SRAM uint32
 	// Segments in the order of the manifest. They do not overlap.
 	Segments []Segment
 	// Digest is the SHA-256 of all of the above.
 	Digest [sha256.Size]byte
-	// Signature is nil if nobody has signed the image. It is not known to be
+	// Signature is nil if the image is not signed. It is not known to be
 	// valid.
 	Signature *firmware.Signature
 }

@@ -114,7 +114,7 @@ func decode(file string, text []byte, into *manifest) error {
 }
 
 // printable escapes what would not be text on a terminal, and cuts off what
-// nobody would read.
+// is too long to read.
 func printable(s string) string {
 	quoted := strconv.Quote(cut(s))
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)

@@ -46,13 +46,13 @@ var (
 	errIdle = errors.New("nothing heard from it any more")
 )
 
-// depthFor is how many buffers a connection with messages of n bytes gets.
+// depthFor returns the number of buffers of a connection with messages of n bytes.
 func depthFor(n int) int { return max(2, min(Depth, maxBuffers/max(n, 1)/2)) }
 
-// memoryFor is what such a connection takes, in bytes.
+// memoryFor returns the memory that such a connection takes, in bytes.
 func memoryFor(n int) int64 { return 2 * int64(depthFor(n)) * int64(max(n, 1)) }
 
-// ConnOptions are what a client uses to send n bytes.
+// ConnOptions returns a client's options for messages of n bytes.
 func ConnOptions(level via.Reliability, n int) via.ConnOptions {
 	if level == via.Unreliable {
 		n += Prefix
@@ -60,13 +60,13 @@ func ConnOptions(level via.Reliability, n int) via.ConnOptions {
 	return optionsFor(level, n)
 }
 
-// optionsFor are what both sides use for messages of up to n bytes.
+// optionsFor returns both sides' options for messages of up to n bytes.
 func optionsFor(level via.Reliability, n int) via.ConnOptions {
 	d := depthFor(n)
 	return via.ConnOptions{Reliability: level, MaxMessage: max(n, 1), SendDepth: d, RecvDepth: d}
 }
 
-// Client is told to whoever watches a server.
+// Client describes a client to the callbacks of a server.
 type Client struct {
 	Remote via.Remote
 	// Echoed counts messages returned; Err is why the connection ended, nil if
@@ -78,7 +78,7 @@ type Client struct {
 // Server returns whatever clients send.
 type Server struct {
 	NIC *via.NIC
-	// IdleTimeout is how long nothing may come from an unreliable client before its
+	// IdleTimeout limits the silence of an unreliable client before its
 	// connection is closed; zero is the constant of that name.
 	IdleTimeout time.Duration
 	// Memory bounds what the buffers of all clients take, in bytes; zero is the

@@ -32,7 +32,7 @@ func (s *Stats) record(d time.Duration) {
 	_ = s.times.RecordValue(int64(min(max(d, 1), longest)))
 }
 
-// Lost is how many answers did not come in time.
+// Lost returns the number of answers that did not come in time.
 func (s *Stats) Lost() uint64 { return s.Sent - s.Received }
 
 // Loss is the part of them, 0 to 1.

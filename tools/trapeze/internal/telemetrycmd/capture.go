@@ -42,7 +42,7 @@ const (
 	// capturePause is the time from one look at an empty ring to the next, captureBatch bounds
 	// the frames between two looks at the clock.
 	capturePause, captureBatch = 2 * time.Millisecond, 256
-	// filteredHeaders is how many bytes of a frame a filter looks at.
+	// filteredHeaders is the number of bytes of a frame that a filter looks at.
 	filteredHeaders = 256
 	// captureAlive is the time from one question whether the owner lives to the next.
 	captureAlive = time.Second

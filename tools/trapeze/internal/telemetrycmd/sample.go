@@ -20,13 +20,13 @@ type sample struct {
 	// latency is the worst of the NIC's endpoints, nil if none is measured.
 	latency *telemetry.Latency
 	rows    []endpointRow
-	// policy is that of the chosen NIC, nil if it says none; decisions are how often it decides
+	// policy is that of the chosen NIC, nil if it says none; decisions are the times that it decides
 	// in a second.
 	policy    *policy
 	decisions map[string]float64
 }
 
-// policy is what a NIC says of its delivery policy.
+// policy is a NIC's report about its delivery policy.
 type policy struct {
 	telemetry.Policy
 	Counters map[string]uint64 `json:"counters"`

@@ -14,7 +14,7 @@ import (
 const (
 	// maxViewers bounds the browsers that are served at a time.
 	maxViewers = 32
-	// lingering is how long the NICs are still asked when the last browser has gone: one that
+	// lingering is the time for which NICs are asked after the last browser has gone: one that
 	// shows another NIC comes back at once.
 	lingering = time.Second
 )
@@ -149,7 +149,7 @@ func event(name string, value any) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
 }
 
-// shownNIC is what all browsers get of a NIC.
+// shownNIC is the part about a NIC that all browsers get.
 type shownNIC struct {
 	psNIC
 	Name     string  `json:"name"`

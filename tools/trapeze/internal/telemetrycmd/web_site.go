@@ -48,7 +48,7 @@ func (l listener) Accept() (net.Conn, error) {
 // site serves the page and its events.
 type site struct {
 	feed *feed
-	// token is what requests must have; empty for none.
+	// token must come with each request; empty for none.
 	token string
 	// name is the host that --listen names.
 	name string

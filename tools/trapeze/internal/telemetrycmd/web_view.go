@@ -37,7 +37,7 @@ type shownDetails struct {
 	Histograms []shownHistogram       `json:"histograms"`
 }
 
-// policyReport is what the policy has decided.
+// policyReport counts the decisions of the policy.
 type policyReport struct {
 	Counters map[string]uint64 `json:"counters"`
 }

@@ -57,7 +57,7 @@ const (
 )
 
 // DMAUnmap is both the request and the reply of DMA_UNMAP. In the reply Size is
-// how many bytes were mapped.
+// the number of bytes that were mapped.
 type DMAUnmap struct {
 	Argsz uint32
 	// All mappings, and not those in the range, which is empty.

@@ -130,8 +130,8 @@ const areaAlign = 128
 // begins, in bytes. Its elements, of 8 bytes, come after 4 bytes, so it puts each of them at a
 // multiple of 8: none crosses the end of a page. virtio asks for a multiple of 4 ("Split
 // Virtqueues"), but behind an IOMMU QEMU 11.1 finds only the page in which an element
-// begins, and writes the rest of it to what follows that page in physical memory, whoever's
-// that is (system/physmem.c, address_space_write_cached_slow).
+// begins, and writes the rest of it to the physical memory behind that page, which may be in other
+// use (system/physmem.c, address_space_write_cached_slow).
 const usedShift = 8 - splitRing
 
 // Layout returns the layout of a queue. It fails with ErrOptions.

@@ -16,9 +16,9 @@ const Flood = -1
 const Refused = -2
 
 const (
-	// DefaultAge is how long a station is remembered that sends nothing (802.1D, table 7-5).
+	// DefaultAge is the time for which a silent station is remembered (802.1D, table 7-5).
 	DefaultAge = 300 * time.Second
-	// HoldDown is how long a station must have been quiet at one port before it is believed
+	// HoldDown is the time that a station must have been quiet at one port before it is believed
 	// at another: less, and the frame is the bridge's own, come back by a loop.
 	HoldDown = time.Second
 )
@@ -39,7 +39,7 @@ type station struct {
 	seen time.Duration
 }
 
-// Counts is what a table has done.
+// Counts describes the work of a table.
 type Counts struct {
 	// Stations that it knows now, those that are too old and not yet removed included.
 	Stations int `json:"stations" help:"known at the end"`
@@ -53,7 +53,7 @@ type Counts struct {
 	Local      uint64 `json:"local" help:"receiver and sender behind one port"`
 	// Loops are frames from a station that was just at another port.
 	Loops uint64 `json:"loops"`
-	// Full is how often a station could not be remembered for lack of room.
+	// Full counts the stations that could not be remembered for lack of room.
 	Full uint64 `json:"full"`
 }
 

@@ -49,7 +49,7 @@ type Writer struct {
 	snaplen int
 }
 
-// Source is what frames of a file come from.
+// Source is the origin of the frames of a file.
 type Source struct {
 	// Name is an address, Filter the expression that they match; empty for all.
 	Name, Filter string

@@ -101,7 +101,7 @@ func (c *CellWriter) Frame(at time.Time, d Direction, frame []byte) error {
 }
 
 // Cell takes a cell that came or went at a time. Cells that carry no users' data are left
-// out, and so is what a PDU has behind the length that any can have. Its errors are those
+// out, and so are the bytes of a PDU behind the greatest length. Its errors are those
 // of the file.
 func (c *CellWriter) Cell(at time.Time, d Direction, h cells.Header, payload *[cells.PayloadSize]byte) error {
 	return c.add(at, channel{direction: d, vpi: h.VPI, vci: h.VCI}, h, payload)

@@ -22,7 +22,7 @@ type Frame struct {
 	SourceEndpoint      uint32 `json:"source_endpoint"`
 	DestinationEndpoint uint32 `json:"destination_endpoint"`
 	PSN                 uint32 `json:"psn"`
-	// Malformed is what no device takes the frame for; the cells that are whole are there.
+	// Malformed says why no device takes the frame; the cells that are whole are there.
 	Malformed string `json:"malformed,omitempty"`
 	Cells     []Cell `json:"cells,omitempty"`
 }
@@ -38,7 +38,7 @@ type Cell struct {
 	PDU     *PDU   `json:"pdu,omitempty"` // behind the last cell
 }
 
-// PDU is what the trailer of AAL5 says, and how far that is so.
+// PDU holds the trailer of AAL5, and how far it is right.
 type PDU struct {
 	UU     uint8  `json:"uu"`
 	CPI    uint8  `json:"cpi"`
@@ -211,7 +211,7 @@ func (d *Dissector) count(s State) {
 	}
 }
 
-// String is what stands behind addresses and length in the line of a frame, and a line more
+// String returns the text behind addresses and length in the line of a frame, and a line more
 // for each cell, without a newline at the end.
 func (f Frame) String() string {
 	var w strings.Builder

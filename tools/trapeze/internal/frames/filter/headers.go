@@ -2,8 +2,8 @@ package filter
 
 import "encoding/binary"
 
-// headers is what a filter looks at in a frame. IPv4 addresses are there as IPv6 has
-// them, ::ffff:a.b.c.d. What is cut off or makes no sense is as if it were not there.
+// headers are the fields of a frame that a filter looks at. IPv4 addresses are there as IPv6 has
+// them, ::ffff:a.b.c.d. A field that is cut off or makes no sense is absent.
 type headers struct {
 	length              int
 	destination, source [6]byte

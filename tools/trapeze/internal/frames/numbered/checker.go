@@ -2,7 +2,7 @@ package numbered
 
 import "encoding/binary"
 
-// Totals is what a Checker has found.
+// Totals has the findings of a Checker.
 type Totals struct {
 	// Frames with a number that had not come before.
 	Frames uint64 `json:"frames"`
@@ -28,9 +28,9 @@ type Totals struct {
 func (t Totals) Complete() bool { return t.Streams > 0 && t.Ended == t.Streams && t.Lost == 0 }
 
 const (
-	// window is how many numbers below the highest are remembered, in bits.
+	// window is the number of sequence numbers below the highest that are remembered, in bits.
 	window = 1 << 16
-	// maxStreams bounds what somebody who sends nonsense can have us remember.
+	// maxStreams bounds the memory that a sender of nonsense can take.
 	maxStreams = 256
 )
 
@@ -40,7 +40,7 @@ type Checker struct {
 	streams map[uint32]*stream
 }
 
-// stream is what is known of one.
+// stream is the state of one stream.
 type stream struct {
 	next     int64 // one above the highest number
 	frames   int64 // different ones

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// recordSize is how long the beginning of a payload is.
+	// recordSize is the length of the beginning of a payload.
 	recordSize  = 16
 	magicNumber = 0x544e
 	magicEnd    = 0x5445

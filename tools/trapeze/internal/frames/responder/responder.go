@@ -1,6 +1,6 @@
 // Package responder answers for IP addresses on an Ethernet: ARP and ICMP echo requests
 // (RFC 826, RFC 792), and neighbour solicitations and echo requests of IPv6 (RFC 4861,
-// RFC 4443). An answer is made in the place of the request, goes to whoever has sent
+// RFC 4443). An answer is made in the place of the request, goes to the station that has sent
 // that, and is never longer.
 package responder
 
@@ -26,7 +26,7 @@ const (
 	Neighbour
 	Echo6
 
-	// Verdicts is how many there are.
+	// Verdicts is their number.
 	Verdicts
 )
 
@@ -78,7 +78,7 @@ const (
 	typeService = 0x88a8
 )
 
-// maxTags is how many VLAN tags are looked through. Answers have the same ones.
+// maxTags is the number of VLAN tags that are looked through. Answers have the same ones.
 const maxTags = 2
 
 // Answer makes an answer of a frame, in its place, and returns the length of the answer
@@ -126,7 +126,7 @@ const (
 	arpSize      = 28
 )
 
-// arpEthernet is how every ARP message begins that is about IPv4 on Ethernet: hardware 1,
+// arpEthernet begins every ARP message about IPv4 on Ethernet: hardware 1,
 // protocol 0x800, addresses of 6 and 4 bytes.
 var arpEthernet = [6]byte{0, 1, 8, 0, 6, 4}
 
@@ -141,8 +141,8 @@ func (r *Responder) arp(b []byte, to, from ethernet.MAC) (int, Verdict) {
 	if _, ours := r.v4[target]; !ours || binary.BigEndian.Uint16(b[arpOperation:]) != 1 {
 		return 0, Other
 	}
-	// Who asks for an address that it has itself announces it, or has ours. Nobody gets an
-	// answer that somebody else has asked for.
+	// A station that asks for its own address announces it, or has ours. No station gets an
+	// answer that another one has asked for.
 	if sender == target || ethernet.MAC(b[arpSender:]) != from {
 		return 0, Invalid
 	}
@@ -250,7 +250,7 @@ func (r *Responder) ipv6(b []byte, to, from ethernet.MAC) (int, Verdict) {
 		return ipv6Size + length, Echo6
 	}
 	if b[7] != 255 || !asksFor(target, destination, to) || !honest(icmp[solicitationSize:], from) {
-		return 0, Invalid // from beyond a router, for another group, or about somebody else
+		return 0, Invalid // from beyond a router, for another group, or about another station
 	}
 	return r.advertise(b, icmp, target, source), Neighbour
 }
@@ -288,7 +288,7 @@ func honest(options []byte, from ethernet.MAC) bool {
 
 // advertise makes a neighbour advertisement of a solicitation (RFC 4861, 4.4). It has our
 // station's address where the solicitation had room for an option; without, it came to
-// us alone from somebody who has the address.
+// us alone from a station that has the address.
 func (r *Responder) advertise(b, icmp []byte, target, source [16]byte) int {
 	const solicited, override = 0x40, 0x20
 	copy(b[8:], target[:])

@@ -54,10 +54,9 @@ func (c *Conn) FD() int { return c.fd }
 func (c *Conn) Close() { passedfd.CloseSocket(c.fd) }
 
 // Receive returns the next message, and the file descriptor that came with it,
-// or -1; the caller closes it, see passedfd.Close. It fails with ErrAgain if there is none, io.EOF
-// if the peer has gone, an *Error if the message has not the right size, is of
-// no type that exists, or has more or fewer file descriptors than its type, or
-// else with the error of recvmsg(2).
+// or -1; the caller closes it, see passedfd.Close. It fails with ErrAgain if there is none, with io.EOF
+// if the peer has gone, and else with the error of recvmsg(2). It fails with an *Error if the
+// message has not the right size, a type that exists, or its type's number of file descriptors.
 func (c *Conn) Receive() (Body, int, error) {
 	n, rights, flags, _, err := unix.Recvmsg(c.fd, c.in[:], c.rights, unix.MSG_CMSG_CLOEXEC)
 	switch {
