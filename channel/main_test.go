@@ -18,11 +18,11 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is how long a test waits for anything.
-const patience = 30 * time.Second
+// timeout is how long a test waits for anything.
+const timeout = 30 * time.Second
 
 func contextFor(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -111,7 +111,7 @@ const (
 // loses frames excuses one that has not; there, a long message is given up after some.
 func (w *World) try(what string, words int, attempt func() bool) (came bool) {
 	w.Helper()
-	end := time.Now().Add(Patience)
+	end := time.Now().Add(Timeout)
 	for i := 1; !attempt(); i++ {
 		if !w.lost() {
 			w.Fatalf("%s: it has not come as it was sent, over a wire that has lost nothing", what)
@@ -120,7 +120,7 @@ func (w *World) try(what string, words int, attempt func() bool) (came bool) {
 			return false
 		}
 		if time.Now().After(end) {
-			w.Fatalf("waited %v for: %s", Patience, what)
+			w.Fatalf("waited %v for: %s", Timeout, what)
 		}
 	}
 	return true
@@ -128,7 +128,7 @@ func (w *World) try(what string, words int, attempt func() bool) (came bool) {
 
 // under returns a context that also ends when the wire has lost something.
 func (w *World) under() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(w.Context(), Patience)
+	ctx, cancel := context.WithTimeout(w.Context(), Timeout)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -162,8 +162,8 @@ func (w *World) patiently(f func() bool) bool {
 			continue
 		}
 		switch now := time.Now(); {
-		case now.Sub(began) > Patience:
-			w.Fatalf("waited %v for a message", Patience)
+		case now.Sub(began) > Timeout:
+			w.Fatalf("waited %v for a message", Timeout)
 		case w.losing.Load() && now.Sub(silent) > lossyIdleTime:
 			t := Must(w.tally())(w)
 			if t == last {

@@ -179,7 +179,7 @@ func testRingCallsEnd(w *World) {
 			errs <- err
 		}()
 	}
-	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(Patience), func(_ ring.Reply, err error) { errs <- err }))
+	OK(w, c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(Timeout), func(_ ring.Reply, err error) { errs <- err }))
 	var last *ring.Request
 	for range 3 {
 		last = <-asked

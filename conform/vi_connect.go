@@ -170,7 +170,7 @@ func testConnectTime(w *World) {
 			limited, cancel := context.WithTimeout(w.Context(), short)
 			err := wait.f(limited)
 			cancel()
-			if errors.Is(err, via.ErrTimeout) || short > Patience/2 {
+			if errors.Is(err, via.ErrTimeout) || short > Timeout/2 {
 				wantError(w, wait.name+" timeout", err, via.ErrTimeout, context.DeadlineExceeded)
 				break
 			}

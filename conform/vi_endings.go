@@ -22,7 +22,7 @@ func testTaken(w *World) {
 				}
 				sends := make(chan []error, 1)
 				go func() {
-					ctx, cancel := context.WithTimeout(w.Context(), Patience)
+					ctx, cancel := context.WithTimeout(w.Context(), Timeout)
 					defer cancel()
 					var errs []error
 					for range n + left {

@@ -221,7 +221,7 @@ func testAcknowledgedAgain(w *World) {
 func testAcknowledgedFirst(w *World) {
 	const size, rounds, most = 10, 10, 7
 	x, y := NewEnd(w, w.A, Setup{}), NewEnd(w, w.B, Setup{})
-	untold := 0
+	unacknowledged := 0
 	for range rounds {
 		var message uint32
 		acknowledged, over := false, false
@@ -231,7 +231,7 @@ func testAcknowledgedFirst(w *World) {
 				message = f.PSN
 			case !sent && f.Type == datasheet.FrameDisconnect && f.Message == 1 && !over:
 				if over = true; !acknowledged {
-					untold++
+					unacknowledged++
 				}
 			case !sent:
 				acknowledged = acknowledged || message != 0 && f.acknowledges(message)
@@ -249,8 +249,8 @@ func testAcknowledgedFirst(w *World) {
 		wantBroken(w, y, y, via.ReliableDelivery)
 		OK(w, y.VI.Disconnect(ctx))
 	}
-	if untold > most {
-		w.Errorf("%d of %d messages were not acknowledged before the disconnect", untold, rounds)
+	if unacknowledged > most {
+		w.Errorf("%d of %d messages were not acknowledged before the disconnect", unacknowledged, rounds)
 	}
 }
 

@@ -278,7 +278,7 @@ func testCQDescriptor(w *World) {
 		} else {
 			OK(w, cq.Arm()) // there is something already
 		}
-		if !readable(w, fd, int(Patience.Milliseconds())) {
+		if !readable(w, fd, int(Timeout.Milliseconds())) {
 			w.Fatal("a completion does not make it readable")
 		}
 		read()
@@ -292,7 +292,7 @@ func testCQDescriptor(w *World) {
 	OK(w, y.VI.PostRecv(y.Prepare(w, y.Recv[0], 0, 8)))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if !readable(w, fd, int(Patience.Milliseconds())) {
+		if !readable(w, fd, int(Timeout.Milliseconds())) {
 			w.Error("poll has not returned")
 		}
 	})

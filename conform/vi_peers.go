@@ -67,7 +67,7 @@ func connectBriefly(t T, v *via.VI, to via.Address, name string) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || short > Patience/2 {
+		if !errors.Is(err, context.DeadlineExceeded) || short > Timeout/2 {
 			t.Fatal(err)
 		}
 	}

@@ -107,7 +107,7 @@ func checkFiles(t T) {
 	t.Cleanup(func() {
 		after := openFiles(t)
 		// A server that a NIC has left closes its end by itself.
-		for end := time.Now().Add(Patience); after > before && time.Now().Before(end); after = openFiles(t) {
+		for end := time.Now().Add(Timeout); after > before && time.Now().Before(end); after = openFiles(t) {
 			time.Sleep(time.Millisecond)
 		}
 		if after > before {

@@ -12,8 +12,8 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// Patience bounds the waits of the helpers for what must happen; the test's own end may come first.
-const Patience = time.Minute
+// Timeout bounds the waits of the helpers for what must happen; the test's own end may come first.
+const Timeout = time.Minute
 
 // World is where a check runs: a test, and two NICs that can reach each other.
 type World struct {
@@ -50,9 +50,9 @@ func (w *World) part(name string, f func(w *World)) {
 	}
 }
 
-// Context ends after Patience, or with the test.
+// Context ends after Timeout, or with the test.
 func Context(t T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -74,7 +74,7 @@ func isClosed(err error) bool {
 
 // afterwards is a context for cleaning up, when that of the check has ended.
 func afterwards() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), Patience)
+	return context.WithTimeout(context.Background(), Timeout)
 }
 
 // End is one end of a connection with memory and descriptors to use it.
@@ -173,14 +173,14 @@ func Request(ctx context.Context, client *via.VI, to via.Address) (via.Remote, e
 // Until calls f, and polls both NICs, until f reports true.
 func (w *World) Until(what string, f func() bool) {
 	w.Helper()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(Timeout)
 	for i := 0; !f(); i++ {
 		w.A.Poll()
 		w.B.Poll()
 		if i%64 == 63 {
 			runtime.Gosched()
 			if time.Now().After(deadline) {
-				w.Fatalf("waited %v for: %s", Patience, what)
+				w.Fatalf("waited %v for: %s", Timeout, what)
 			}
 		}
 	}

@@ -88,9 +88,9 @@ func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command) (*da
 // abort has the device end a command that waits for the network. The device may have
 // answered meanwhile, and refuses then: that is as good.
 func (n *NIC) abort(id uint16) error {
-	patience, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
+	timeout, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
 	defer cancel()
-	_, err := n.execute(patience, newCommand(datasheet.OpAbort, datasheet.AbortBody{ID: id}))
+	_, err := n.execute(timeout, newCommand(datasheet.OpAbort, datasheet.AbortBody{ID: id}))
 	if refused := (*CommandError)(nil); errors.As(err, &refused) {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (n *NIC) newDMA(ctx context.Context, size uint64, flags vfio.DMAFlags, o vf
 	if err != nil {
 		return nil, errors.Join(err, mem.Close())
 	}
-	if err := n.bound(ctx, patience, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
+	if err := n.bound(ctx, timeout, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
 		return nil, errors.Join(err, n.displace(iova, mem), mem.Close())
 	}
 	b := &dmaBuffer{mem: mem, iova: iova, flags: flags}

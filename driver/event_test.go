@@ -34,7 +34,7 @@ func TestEvents(t *testing.T) {
 			if e.Code != datasheet.EventLink || e.Detail != i {
 				t.Errorf("event %d: %+v", i, e)
 			}
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("no event")
 		}
 	}
@@ -65,7 +65,7 @@ func TestEventsAreLoggedSeldom(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	var log outputtest.Buffer
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: patience})
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), CommandTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestEventLogLevels(t *testing.T) {
 	checkLeaks(t)
 	d := newFake(t)
 	var log outputtest.Buffer
-	n, err := driver.New(contextFor(t), d, driver.Options{CommandTimeout: patience,
+	n, err := driver.New(contextFor(t), d, driver.Options{CommandTimeout: timeout,
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)

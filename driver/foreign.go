@@ -153,7 +153,7 @@ func (n *NIC) mapPiece(ctx context.Context, w *window, first uint64, pages []byt
 	case err != nil:
 		return nil, err
 	}
-	if err := n.bound(ctx, patience, func() error { return n.dev.MapDMA(mem, w.iova+first-w.first, flags) }); err != nil {
+	if err := n.bound(ctx, timeout, func() error { return n.dev.MapDMA(mem, w.iova+first-w.first, flags) }); err != nil {
 		return nil, err
 	}
 	return &piece{mem: mem, first: first, flags: flags}, nil

@@ -17,7 +17,7 @@ type lane struct {
 	device  *pipeline.Device
 	learns  pipeline.Observer // policy, if it is one
 	stats   PumpStats
-	strikes int // nonsense since a frame left as it should
+	faults  int // nonsense since a frame left as it should
 
 	read   datasheet.Progress // counters as they were read last
 	last   datasheet.Progress // those that made sense
@@ -77,7 +77,7 @@ func (l *lane) step() bool {
 	active := now.Flags&datasheet.ProgressActive != 0
 	if !l.sound(&now, same, active) {
 		l.stats.BadProgress++
-		l.strikes++
+		l.faults++
 		l.leave()
 		return true
 	}
@@ -190,7 +190,7 @@ func (l *lane) end(now *datasheet.Progress, same bool) {
 		l.arrived(&whole)
 		l.moved(&whole)
 		l.stats.Frames++
-		l.strikes = 0
+		l.faults = 0
 	}
 	l.leave()
 }

@@ -13,14 +13,14 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is far more than anything here takes; what waits longer never ends.
-const patience = 20 * time.Second
+// timeout is far more than anything here takes; what waits longer never ends.
+const timeout = 20 * time.Second
 
 // quiet keeps what the tests provoke out of their output.
 var quiet = slog.New(slog.DiscardHandler)
 
 func contextFor(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -28,7 +28,7 @@ func contextFor(t testing.TB) context.Context {
 // openFake opens a fake device and closes it at the end of the test.
 func openFake(t *testing.T, d *fakeDevice) *driver.NIC {
 	t.Helper()
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: patience})
+	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

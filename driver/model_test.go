@@ -26,10 +26,10 @@ type modelEntry struct {
 }
 
 type model struct {
-	r    *rig
-	vis  [2]*driver.VI
-	q    map[[2]int]*modelQueue // by VI and side
-	owed []modelEntry
+	r        *rig
+	vis      [2]*driver.VI
+	q        map[[2]int]*modelQueue // by VI and side
+	expected []modelEntry
 	// Slots of memory that hold no posted descriptor.
 	free []*descriptors.Descriptor
 }
@@ -112,24 +112,24 @@ func (m *model) complete(t *rapid.T) {
 	m.r.v = m.vis[v]
 	m.r.completion(m.r.sendCQ, receive, index)
 	q.completed++
-	m.owed = append(m.owed, modelEntry{v, receive, index})
+	m.expected = append(m.expected, modelEntry{v, receive, index})
 }
 
 func (m *model) takeCompletion(t *rapid.T) {
 	// A completion whose descriptor was taken back is not given out.
-	m.owed = slices.DeleteFunc(m.owed, func(e modelEntry) bool {
+	m.expected = slices.DeleteFunc(m.expected, func(e modelEntry) bool {
 		q := m.queue(e)
 		return e.index < q.number-uint32(len(q.posted))
 	})
 	e, err := m.r.sendCQ.Done()
-	if len(m.owed) == 0 {
+	if len(m.expected) == 0 {
 		if err != descriptors.ErrNotDone {
 			t.Fatalf("%+v, %v from an empty CQ", e, err)
 		}
 		return
 	}
-	want := m.owed[0]
-	m.owed = m.owed[1:]
+	want := m.expected[0]
+	m.expected = m.expected[1:]
 	if err != nil || e.VI != m.vis[want.v] || e.Index != want.index || e.Receive != want.receive {
 		t.Fatalf("%+v, %v, want %+v", e, err, want)
 	}
@@ -196,13 +196,13 @@ func TestQueueModel(t *testing.T) {
 				for side := range 2 {
 					m.free = append(m.free, m.q[[2]int{i, side}].posted...)
 				}
-				var owed []modelEntry
-				for _, e := range m.owed {
+				var expected []modelEntry
+				for _, e := range m.expected {
 					if e.v != i {
-						owed = append(owed, e)
+						expected = append(expected, e)
 					}
 				}
-				m.owed = owed
+				m.expected = expected
 				if err := m.create(t, i); err != nil {
 					rt.Fatal(err)
 				}

@@ -244,7 +244,7 @@ func cutLoad(t *testing.T, m *meddled, y *emulator.Device, f func(a *driver.NIC)
 	if err := m.Device.Reset(contextFor(t)); errors.Is(err, vfio.ErrDeviceGone) {
 		return
 	}
-	a, b = open(m, patience), open(staying{y}, patience)
+	a, b = open(m, timeout), open(staying{y}, timeout)
 	switch s := programOf(t, a); {
 	case s.Name == "" && s.State == datasheet.ProcessorBuiltIn:
 	case (s.Name == "amp" || s.Name == "count") && s.State == datasheet.ProcessorRunning:

@@ -38,7 +38,7 @@ func imageOf(t testing.TB, name string) load.Image {
 
 func mustLoad(t testing.TB, n *driver.NIC, img load.Image) load.Status {
 	t.Helper()
-	s, err := n.LoadProgram(contextFor(t), img, load.Options{Timeout: patience})
+	s, err := n.LoadProgram(contextFor(t), img, load.Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,14 +118,14 @@ func TestReplaceUnderTraffic(t *testing.T) {
 			stream(t, a, b, func() {
 				for i := range swaps {
 					for _, n := range []*driver.NIC{a, b} {
-						s, err := n.LoadProgram(t.Context(), all[i%len(all)], load.Options{Timeout: patience})
+						s, err := n.LoadProgram(t.Context(), all[i%len(all)], load.Options{Timeout: timeout})
 						if err != nil || s.Name != all[i%len(all)].Name {
 							t.Errorf("swap %d: %+v, %v", i, s, err)
 							return
 						}
 					}
 					if i%5 == 4 {
-						s, err := a.RollBackProgram(t.Context(), load.Options{Timeout: patience})
+						s, err := a.RollBackProgram(t.Context(), load.Options{Timeout: timeout})
 						if err != nil || s.Name != all[(i-1)%len(all)].Name {
 							t.Errorf("rollback %d: %+v, %v", i, s, err)
 						}
@@ -190,7 +190,7 @@ func TestProgramSurvivesReset(t *testing.T) {
 		if err := m.Lookup(key, got); err != nil || !bytes.Equal(got, value) {
 			t.Errorf("%x, %v", got, err)
 		}
-		if s, err := n.RollBackProgram(contextFor(t), load.Options{Timeout: patience}); err != nil || s.Name != "amp" {
+		if s, err := n.RollBackProgram(contextFor(t), load.Options{Timeout: timeout}); err != nil || s.Name != "amp" {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
@@ -233,9 +233,9 @@ func TestProgramsAtOnce(t *testing.T) {
 				var err error
 				switch (g + i) % 4 {
 				case 0:
-					_, err = a.LoadProgram(t.Context(), other, load.Options{Timeout: patience})
+					_, err = a.LoadProgram(t.Context(), other, load.Options{Timeout: timeout})
 				case 1:
-					_, err = a.LoadProgram(t.Context(), img, load.Options{Timeout: patience})
+					_, err = a.LoadProgram(t.Context(), img, load.Options{Timeout: timeout})
 				case 2:
 					_, err = a.ProgramStatus()
 				case 3:
@@ -275,7 +275,7 @@ func TestProgramRefusedByNIC(t *testing.T) {
 		img := imageOf(t, "count")
 		img.Segments = []load.Segment{{Bytes: bad}}
 		var failed *load.Error
-		_, err := a.LoadProgram(contextFor(t), img, load.Options{Timeout: patience})
+		_, err := a.LoadProgram(contextFor(t), img, load.Options{Timeout: timeout})
 		if !errors.As(err, &failed) || failed.Outcome != load.OutcomeRestored {
 			t.Fatalf("byte %d: %v", at, err)
 		}

@@ -92,16 +92,16 @@ func (p *pump) look(visit uint32) bool {
 	return did
 }
 
-// maxStrikes is the number of bad reports in a row that the pump takes from the device.
-const maxStrikes = 16
+// maxFaults is the number of bad reports in a row that the pump takes from the device.
+const maxFaults = 16
 
 // judge gives up on a device that keeps on telling nonsense.
 func (p *pump) judge() {
 	for i := range p.lanes {
-		if l := &p.lanes[i]; l.strikes >= maxStrikes && !p.stopped {
+		if l := &p.lanes[i]; l.faults >= maxFaults && !p.stopped {
 			p.stopped = true
 			err := fmt.Errorf("%w: progress counters of frame %d: length %d, arrived %d, sent %d, after %d others that make no sense",
-				ErrProtocol, l.read.Frame, l.read.Length, l.read.Arrived, l.read.Sent, maxStrikes-1)
+				ErrProtocol, l.read.Frame, l.read.Length, l.read.Arrived, l.read.Sent, maxFaults-1)
 			p.broken.Store(&err)
 			p.kick()
 		}

@@ -177,7 +177,7 @@ func TestPumpProperty(t *testing.T) {
 			d.with(func() {
 				l.frame(rapid.Uint32Range(1, 4096-datasheet.HeaderSize).Draw(rt, "length"), rapid.Uint32().Draw(rt, "queued"))
 			})
-			for end := time.Now().Add(patience); l.p.Sent < l.p.Length; n.Poll() {
+			for end := time.Now().Add(timeout); l.p.Sent < l.p.Length; n.Poll() {
 				d.with(func() {
 					if left := l.p.Length - l.p.Arrived; left > 0 && rapid.Bool().Draw(rt, "more arrives") {
 						l.arrive(rapid.Uint32Range(1, left).Draw(rt, "arrives"))

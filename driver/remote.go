@@ -10,9 +10,9 @@ import (
 // no context. Its back end gives it up after the first request that it has not
 // answered in time; what follows is for callers whose context ends before.
 
-// patience is the time that a remote device may take for what it is doing when the
+// timeout is the time that a remote device may take for what it is doing when the
 // caller's context ends, and what cannot be left half done.
-const patience = 100 * time.Millisecond
+const timeout = 100 * time.Millisecond
 
 // unansweredFor is the time that a remote device has not answered when callers who are
 // about to leave ask it for nothing more.

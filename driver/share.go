@@ -69,7 +69,7 @@ func (n *NIC) Share(mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err err
 	if iova, err = n.place(mem); err != nil {
 		return 0, n.error(op, err)
 	}
-	if err := n.bound(n.background, patience, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
+	if err := n.bound(n.background, timeout, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
 		_ = n.displace(iova, mem)
 		return 0, n.error(op, err)
 	}

@@ -62,7 +62,7 @@ func TestTelemetryMaps(t *testing.T) {
 			t.Errorf("%d entries: %d, more %v, %v", count, len(m.Entries), m.More, err)
 		}
 	}
-	if _, err := a.RollBackProgram(contextFor(t), load.Options{Timeout: patience}); err != nil {
+	if _, err := a.RollBackProgram(contextFor(t), load.Options{Timeout: timeout}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := ask(0); err != nil || m.Name != spec.Maps[0].Name {

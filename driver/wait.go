@@ -33,8 +33,8 @@ const (
 )
 
 // patiently returns the time to sleep instead of d, after so many sleeps in vain.
-func patiently(d, rarest time.Duration, vain int) time.Duration {
-	for n := patientSleeps; n <= vain && d < rarest; n += slowerAfter {
+func patiently(d, rarest time.Duration, emptyWakeups int) time.Duration {
+	for n := patientSleeps; n <= emptyWakeups && d < rarest; n += slowerAfter {
 		d *= 2
 	}
 	return min(d, rarest)
@@ -70,16 +70,16 @@ type waiter struct {
 	// left, if not nil, ends the wait with errDeadline when it is over.
 	left *timeLeft
 
-	round int
-	pace  pace
-	since int           // round in which the pace began
-	began time.Time     // when it began, if that is looked at
-	past  time.Duration // since then, at the last look
-	step  time.Duration
-	vain  int             // sleeps in a row that nothing but time ended
-	armed <-chan struct{} // closed by the interrupt that was armed
-	idle  <-chan struct{} // closed when there is something to step the device for
-	timer *time.Timer
+	round        int
+	pace         pace
+	since        int           // round in which the pace began
+	began        time.Time     // when it began, if that is looked at
+	past         time.Duration // since then, at the last look
+	step         time.Duration
+	emptyWakeups int             // sleeps in a row that nothing but time ended
+	armed        <-chan struct{} // closed by the interrupt that was armed
+	idle         <-chan struct{} // closed when there is something to step the device for
+	timer        *time.Timer
 }
 
 // armer asks the device for an interrupt as soon as there is something to take.
@@ -101,7 +101,7 @@ func (w *waiter) pause(a armer, v *vector, ready <-chan struct{}) error {
 		moved = w.n.admin.tryDrain() || moved
 	}
 	if moved { // no time to sleep
-		w.step, w.vain = 0, 0
+		w.step, w.emptyWakeups = 0, 0
 		if w.pace > spinning {
 			runtime.Gosched()
 		}
@@ -161,11 +161,11 @@ func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
 		w.step = min(max(2*w.step, firstStep), longestStep)
 		d, rarest = w.step, rarestStep
 	}
-	d = patiently(d, rarest, w.vain)
+	d = patiently(d, rarest, w.emptyWakeups)
 	if limit > 0 {
 		d = min(d, limit)
 	}
-	w.vain++
+	w.emptyWakeups++
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
@@ -175,9 +175,9 @@ func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
 	case <-w.armed:
 		// The next look may be in vain all the same: others share the vector.
 		w.armed = nil
-		w.step, w.vain = 0, 0
+		w.step, w.emptyWakeups = 0, 0
 	case <-w.idle:
-		w.idle, w.step, w.vain = nil, 0, 0
+		w.idle, w.step, w.emptyWakeups = nil, 0, 0
 	case <-ready:
 	case <-w.timer.C:
 		w.idle = nil // says again that it sleeps

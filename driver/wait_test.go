@@ -31,7 +31,7 @@ func TestWaitInterrupt(t *testing.T) {
 			go func() {
 				defer close(done)
 				if vectors > 0 {
-					for end := time.Now().Add(patience); r.d.doorbell(armed) != datasheet.ArmWord(1) && time.Now().Before(end); {
+					for end := time.Now().Add(timeout); r.d.doorbell(armed) != datasheet.ArmWord(1) && time.Now().Before(end); {
 						time.Sleep(time.Millisecond)
 					}
 				}

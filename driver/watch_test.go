@@ -62,7 +62,7 @@ func TestAlerts(t *testing.T) {
 				if e.Code != datasheet.EventCatastrophic {
 					t.Errorf("the handler was told %+v", e)
 				}
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Error("the handler was not told")
 			}
 			if err := <-waited; !errors.Is(err, c.want) {
@@ -161,7 +161,7 @@ func TestEndIsNoticed(t *testing.T) {
 						if e.Code != datasheet.EventCatastrophic || e.Endpoint != 0 || e.CQ != datasheet.NoCQ || e.Detail != way.code {
 							t.Errorf("%s was told %+v", who, e)
 						}
-					case <-time.After(patience):
+					case <-time.After(timeout):
 						t.Fatalf("%s was not told", who)
 					}
 				}

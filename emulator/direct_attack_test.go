@@ -69,7 +69,7 @@ func TestDirectReadsAfterDeregistration(t *testing.T) {
 		<-begun
 		conform.OK(t, r.memory.Close(t.Context()))
 		copy(whole.Bytes(), after)
-		for stop := time.Now().Add(patience); ; y.nic.Poll() {
+		for stop := time.Now().Add(timeout); ; y.nic.Poll() {
 			select {
 			case err = <-ended:
 			default:
@@ -172,7 +172,7 @@ func FuzzDirectTable(f *testing.F) {
 			t.Fatal(err)
 		}
 		err := error(via.ErrNotDone)
-		for end := time.Now().Add(patience); err == via.ErrNotDone && time.Now().Before(end); y.nic.Poll() {
+		for end := time.Now().Add(timeout); err == via.ErrNotDone && time.Now().Before(end); y.nic.Poll() {
 			_, err = r.from.VI.SendDone()
 		}
 		if err != nil {

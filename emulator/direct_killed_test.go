@@ -113,7 +113,7 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 		conform.OK(t, err)
 		return stats.FramesReceived
 	}
-	for end := time.Now().Add(patience); ; s.nic.Poll() {
+	for end := time.Now().Add(timeout); ; s.nic.Poll() {
 		before := received()
 		fill(b, 1)
 		time.Sleep(time.Millisecond)
@@ -130,7 +130,7 @@ func killPeer(t *testing.T, child string, after time.Duration) {
 	fill(b, 9)
 	want := bytes.Clone(b)
 	_ = cmd.Wait()
-	for end := time.Now().Add(patience); s.port.LinkUp(); s.nic.Poll() {
+	for end := time.Now().Add(timeout); s.port.LinkUp(); s.nic.Poll() {
 		if time.Now().After(end) {
 			t.Fatal("the death of the writer is not noticed")
 		}

@@ -105,7 +105,7 @@ func (r *remote) direct(t testing.TB, write bool) bool {
 // waitDirect waits until operations are.
 func (r *remote) waitDirect(t testing.TB, write bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !r.direct(t, write); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); !r.direct(t, write); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("operations go in frames: %+v, %+v", r.x.device.Sharing(), r.y.device.Sharing())
 		}
@@ -360,7 +360,7 @@ func TestDirectAfterDeregistration(t *testing.T) {
 		<-begun
 		conform.OK(t, r.memory.Close(t.Context()))
 		fill(whole.Bytes(), 1)
-		for stop := time.Now().Add(patience); ; y.nic.Poll() {
+		for stop := time.Now().Add(timeout); ; y.nic.Poll() {
 			select {
 			case err = <-ended:
 			default:

@@ -111,7 +111,7 @@ func (f *flow) begin(n int, fill byte) (done func() bool) {
 // await lets both devices make progress until done.
 func (f *flow) await(what string, done func() bool) {
 	f.t.Helper()
-	for end := time.Now().Add(patience); !done(); f.from.poll() {
+	for end := time.Now().Add(timeout); !done(); f.from.poll() {
 		if time.Now().After(end) {
 			f.t.Fatalf("%s did not happen", what)
 		}

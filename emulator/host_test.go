@@ -109,7 +109,7 @@ func (h *adminHost) mac() (m datasheet.MAC) {
 // wait waits for the reply to a command, polling the device.
 func (h *adminHost) wait(id uint16) datasheet.AdminEntry {
 	h.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if e, ok := h.next(); ok && e.Kind == datasheet.EntryReply {
 			if e.ID != id {
 				h.t.Fatalf("reply to command %d, want %d", e.ID, id)

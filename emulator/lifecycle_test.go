@@ -344,7 +344,7 @@ func TestCloseWhileInUse(t *testing.T) {
 				func() error { return a.Reset(context.Background()) },
 			} {
 				users.Go(func() {
-					for end := time.Now().Add(patience); time.Now().Before(end); {
+					for end := time.Now().Add(timeout); time.Now().Before(end); {
 						if err := use(); errors.Is(err, vfio.ErrClosed) {
 							return
 						}

@@ -34,7 +34,7 @@ func linkUp(t testing.TB, d vfio.Device) bool {
 // waitLink waits until the links of devices are all up or all down.
 func waitLink(t testing.TB, up bool, devices ...vfio.Device) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		n := 0
 		for _, d := range devices {
 			if linkUp(t, d) == up {

@@ -73,7 +73,7 @@ func TestPollStepsBothEnds(t *testing.T) {
 			client := a.createVI()
 			waiting := b.listen("door")
 			a.dial(client, b.mac(), "door")
-			for end := time.Now().Add(patience); time.Now().Before(end); {
+			for end := time.Now().Add(timeout); time.Now().Before(end); {
 				hosts[polled].poll()
 				if e, ok := b.next(); ok {
 					if e.ID != waiting || e.Result != datasheet.ResultSuccess {

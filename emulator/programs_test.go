@@ -332,7 +332,7 @@ func TestProgramDecides(t *testing.T) {
 			p.run(0, encode(t, filter("deaf", constant(abi.FilterDrop))))
 			client, waiting := a.createVI(), b.listen("door")
 			a.dial(client, b.mac(), "door")
-			for end := time.Now().Add(patience); p.hook(abi.FilterRx, datasheet.HookRegRunsLow) < 3; {
+			for end := time.Now().Add(timeout); p.hook(abi.FilterRx, datasheet.HookRegRunsLow) < 3; {
 				if time.Now().After(end) {
 					t.Fatal("the program is not asked")
 				}

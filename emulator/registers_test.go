@@ -90,7 +90,7 @@ func TestResetValues(t *testing.T) {
 func resetByRegister(t testing.TB, d vfio.Device) {
 	t.Helper()
 	write32(t, d, datasheet.HealthOffset+datasheet.RegControl, datasheet.ControlReset)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if deviceStatus(t, d)&datasheet.DeviceReady != 0 {
 			return
 		}

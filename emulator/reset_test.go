@@ -128,7 +128,7 @@ func TestResetRestoresRegisters(t *testing.T) {
 			powerUp(t, d)
 			way.reset(t, d)
 			powerUp(t, d)
-			for end := time.Now().Add(patience); deviceStatus(t, d)&datasheet.DeviceReady == 0; {
+			for end := time.Now().Add(timeout); deviceStatus(t, d)&datasheet.DeviceReady == 0; {
 				if time.Now().After(end) {
 					t.Fatal("the reset does not end")
 				}

@@ -271,7 +271,7 @@ func TestNamedWiresStepTogether(t *testing.T) {
 	x, y := newAdminHost(t, a), newAdminHost(t, b)
 	waiting := y.listen("door")
 	x.dial(x.createVI(), b.MAC(), "door")
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		a.Poll()
 		if e, ok := y.next(); ok {
 			if e.ID != waiting {

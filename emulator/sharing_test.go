@@ -74,7 +74,7 @@ func newSharers(t testing.TB, first, second bool, change func(o *emulator.Option
 // waitShared waits until memory of a is the peer's to read.
 func waitShared(t testing.TB, a *sharer, b []byte) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(200 * time.Microsecond) {
 		if _, _, ok := a.port.Lend(b); ok {
 			return
 		}
@@ -210,7 +210,7 @@ func TestFreeWhatIsLent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for end := time.Now().Add(patience); ; {
+			for end := time.Now().Add(timeout); ; {
 				b.nic.Poll()
 				a.device.Poll()
 				d, err := y.VI.RecvDone()

@@ -297,7 +297,7 @@ func TestDoze(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(patience); !x.LinkUp() || !y.LinkUp(); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(timeout); !x.LinkUp() || !y.LinkUp(); time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("link is down")
 				}
@@ -332,7 +332,7 @@ func TestDoze(t *testing.T) {
 				y.Flush()
 				select {
 				case <-over:
-				case <-time.After(patience):
+				case <-time.After(timeout):
 					t.Fatal("nobody was woken")
 				}
 				if !d.Poll() {

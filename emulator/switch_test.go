@@ -60,7 +60,7 @@ func TestWireBroke(t *testing.T) {
 	copy(frame[6:], station[:])
 	copy(frame[12:], datasheet.EtherType[:])
 	ends[0].(engine.Progressive).Publish(200)
-	for end := time.Now().Add(patience); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); d.WireBroke() == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the watchdog does not end the frame")
 		}

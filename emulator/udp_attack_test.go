@@ -127,7 +127,7 @@ func TestUDPConnectionFollowsItsPeer(t *testing.T) {
 	client, _ := udpHost(t, datasheet.MAC{2, 0, 0, 0, 0, 1}, wire.UDPOptions{Peers: []string{r.front.LocalAddr().String()}})
 	connect(t, client, server)
 	r.move()
-	for end := time.Now().Add(patience); r.back() < 5; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); r.back() < 5; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the frames do not follow: %+v", serverWire.Stats())
 		}

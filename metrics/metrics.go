@@ -17,8 +17,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/exposition"
 )
 
-// patience bounds a scrape.
-const patience = 5 * time.Second
+// timeout bounds a scrape.
+const timeout = 5 * time.Second
 
 // Options are choices of Collector and Handler.
 type Options struct {
@@ -74,7 +74,7 @@ var kinds = map[exposition.Type]prometheus.ValueType{exposition.Counter: prometh
 
 // Collect is described at prometheus.Collector. What does not answer is left out.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for _, n := range c.options.read(ctx) {
 		for _, f := range c.families {

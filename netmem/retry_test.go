@@ -26,9 +26,9 @@ func (r *rig) frame(page int) ring.Frame {
 	return ring.Frame{Memory: m, Length: page}
 }
 
-// comeback: who has time left waits for the only server, which is restarted meanwhile,
+// reconnect: who has time left waits for the only server, which is restarted meanwhile,
 // to read and to write; who has none left learns which page it was.
-func comeback(t *testing.T) {
+func reconnect(t *testing.T) {
 	const page = 4096
 	r := newRigBesides(t, emulator.PairOptions{})
 	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
@@ -94,10 +94,10 @@ func comeback(t *testing.T) {
 	}
 }
 
-// comebackCached: reads and writes through the cache, which have no context, wait for the
+// reconnectCached: reads and writes through the cache, which have no context, wait for the
 // server as long as the timeout says, together: once it has been away for so long it is
 // taken for dead.
-func comebackCached(t *testing.T) {
+func reconnectCached(t *testing.T) {
 	const page = 4096
 	r := newRigBesides(t, emulator.PairOptions{})
 	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
@@ -139,8 +139,8 @@ func comebackCached(t *testing.T) {
 	}
 }
 
-// comebackOfAll: both servers of a page are cut off, and who has time waits for one.
-func comebackOfAll(t *testing.T) {
+// reconnectOfAll: both servers of a page are cut off, and who has time waits for one.
+func reconnectOfAll(t *testing.T) {
 	const page = 4096
 	nics, plugs := onSwitch(t, 3)
 	r := &rig{TB: t, near: nics[0]}

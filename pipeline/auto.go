@@ -23,8 +23,8 @@ const (
 	autoLoaded = 2
 	// autoLengths is the number of frame lengths that are remembered, a power of two.
 	autoLengths = 16
-	// autoPatience bounds the frames in a row that must be unusual for a new search.
-	autoPatience = 8
+	// autoTries bounds the frames in a row that must be unusual for a new search.
+	autoTries = 8
 	// autoQuiet is the number of usual frames that halve it.
 	autoQuiet = 64
 )
@@ -76,14 +76,14 @@ type Auto struct {
 	queued  int   // behind it
 	elapsed int64 // time in which the last frame arrived, picoseconds
 
-	peak     float64 // bytes that come during a decision, the most of late
-	climbs   [autoLengths]climb
-	current  *climb // of the length that was asked for last
-	patience int    // unusual frames in a row that are not worth a new search
+	peak    float64 // bytes that come during a decision, the most of late
+	climbs  [autoLengths]climb
+	current *climb // of the length that was asked for last
+	tries   int    // unusual frames in a row that are not worth a new search
 }
 
 // NewAuto returns a policy that has learned nothing.
-func NewAuto(p Preference) *Auto { return &Auto{prefer: p, agreed: MaxFrame, patience: 1} }
+func NewAuto(p Preference) *Auto { return &Auto{prefer: p, agreed: MaxFrame, tries: 1} }
 
 // Next implements Policy.
 func (a *Auto) Next(v View) int {
@@ -221,15 +221,15 @@ func (a *Auto) ObserveFrame(length int, tail int64) {
 	}
 	o := outcome{score: float64(tail), transfers: a.ended, first: a.first, second: a.second}
 	before := c.stage
-	changed := c.judge(o, a.elapsed, &a.plan, a.patience)
+	changed := c.judge(o, a.elapsed, &a.plan, a.tries)
 	switch {
 	case c.stage == guessing && before == settled:
-		a.patience = min(2*a.patience, autoPatience)
+		a.tries = min(2*a.tries, autoTries)
 	case c.stage == settled && c.usual.quiet >= autoQuiet:
 		c.usual.quiet = 0
-		a.patience = max(a.patience/2, 1)
+		a.tries = max(a.tries/2, 1)
 	}
 	if changed {
-		*a = Auto{prefer: a.prefer, agreed: MaxFrame, patience: a.patience}
+		*a = Auto{prefer: a.prefer, agreed: MaxFrame, tries: a.tries}
 	}
 }

@@ -97,12 +97,12 @@ func (c *climb) guess(p *planner, peak float64) {
 
 // judge takes the outcome of the last frame, which arrived in so many picoseconds,
 // and chooses the next cut. It reports whether the platform seems to be another one.
-func (c *climb) judge(o outcome, arrived int64, p *planner, patience int) (changed bool) {
+func (c *climb) judge(o outcome, arrived int64, p *planner, tries int) (changed bool) {
 	o.cut = c.now
 	c.rate(&o, p)
 	c.steady.see(arrived, o.score)
 	if c.stage == settled {
-		odd, far := c.usual.compare(o.score, float64(arrived), c.unit, patience)
+		odd, far := c.usual.compare(o.score, float64(arrived), c.unit, tries)
 		if !odd {
 			c.best.score = c.usual.score
 			return false

@@ -10,8 +10,8 @@ const (
 	// steadyArrival bounds how much the time in which a frame arrives may differ from that
 	// of the frame before for the outcomes of the two to be compared.
 	steadyArrival = 0.001
-	// steadyPatience bounds how many frames are passed over because they did differ.
-	steadyPatience = 24
+	// steadyTries bounds how many frames are passed over because they did differ.
+	steadyTries = 24
 	// steadyOthers is the number of frames that the stage before has for its own search.
 	steadyOthers = 12
 	// steadyNoise bounds how much the outcomes of the same cut may differ for a search to
@@ -29,19 +29,19 @@ const (
 
 // steadiness is whether frames can be compared with each other.
 type steadiness struct {
-	seen    int
-	arrived int64 // time in which the last frame arrived, picoseconds
-	calm    int   // frames in a row that arrived like the one before
-	passed  int   // frames that did not
-	scores  [4]float64
+	seen         int
+	arrived      int64 // time in which the last frame arrived, picoseconds
+	steadyFrames int   // frames in a row that arrived like the one before
+	passed       int   // frames that did not
+	scores       [4]float64
 }
 
 // see takes note of a frame.
 func (s *steadiness) see(arrived int64, score float64) {
 	if math.Abs(float64(arrived-s.arrived)) <= steadyArrival*float64(arrived) {
-		s.calm++
+		s.steadyFrames++
 	} else {
-		s.calm = 0
+		s.steadyFrames = 0
 		s.passed++
 	}
 	s.arrived = arrived
@@ -50,7 +50,7 @@ func (s *steadiness) see(arrived int64, score float64) {
 }
 
 // again begins to count anew.
-func (s *steadiness) again() { s.calm, s.passed = 0, 0 }
+func (s *steadiness) again() { s.steadyFrames, s.passed = 0, 0 }
 
 // ready reports whether the last frame can be judged. Before a search begins the same
 // cut must have had much the same outcome some times, and the stage before must have had
@@ -58,15 +58,15 @@ func (s *steadiness) again() { s.calm, s.passed = 0, 0 }
 func (s *steadiness) ready(begins, early bool, unit float64) bool {
 	switch {
 	case !begins:
-		return s.calm > 0 || s.passed > steadyPatience
+		return s.steadyFrames > 0 || s.passed > steadyTries
 	case s.spread() > steadyNoise*unit:
 		return false
-	case s.passed > steadyPatience+steadyOthers:
+	case s.passed > steadyTries+steadyOthers:
 		return true
 	case early:
-		return s.calm > 0
+		return s.steadyFrames > 0
 	}
-	return s.seen > steadyOthers && s.calm > 2
+	return s.seen > steadyOthers && s.steadyFrames > 2
 }
 
 // spread returns how far the scores of the last frames are apart.
@@ -80,9 +80,9 @@ type usual struct {
 	quiet           int     // frames that were
 }
 
-// compare takes note of a frame. odd reports that more frames in a row than patience
+// compare takes note of a frame. odd reports that more frames in a row than tries
 // allows were not as usual, and far that they were far off.
-func (u *usual) compare(score, arrival, unit float64, patience int) (odd, far bool) {
+func (u *usual) compare(score, arrival, unit float64, tries int) (odd, far bool) {
 	off, late := math.Abs(score-u.score), math.Abs(arrival-u.arrival)
 	far = off > max(usualSpread*u.spread, usualFar*unit) || late > max(usualSpread*u.jitter, usualArrival*u.arrival)
 	alarm := far || off > max(usualSpread*u.spread, usualOff*unit)
@@ -90,7 +90,7 @@ func (u *usual) compare(score, arrival, unit float64, patience int) (odd, far bo
 	u.jitter += (late - u.jitter) / 64
 	if alarm {
 		u.alarms++
-		return u.alarms > patience, far
+		return u.alarms > tries, far
 	}
 	u.alarms = 0
 	u.quiet++

@@ -151,7 +151,7 @@ func TestStart(t *testing.T) {
 	into := alloc(t, a, size)
 	done := make(chan error)
 	for range count {
-		if err := c.Start(make([]byte, 4), ring.Frame{}, ring.Frame{Memory: into, Length: size}, time.Now().Add(conform.Patience), func(r ring.Reply, err error) { done <- err }); err != nil {
+		if err := c.Start(make([]byte, 4), ring.Frame{}, ring.Frame{Memory: into, Length: size}, time.Now().Add(conform.Timeout), func(r ring.Reply, err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {

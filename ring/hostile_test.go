@@ -149,7 +149,7 @@ func TestHostileServer(t *testing.T) {
 			for i := range from.Bytes() {
 				from.Bytes()[i] = 0xee
 			}
-			limit := conform.Patience
+			limit := conform.Timeout
 			if c.want == nil {
 				limit = 50 * time.Millisecond
 			}

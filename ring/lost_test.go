@@ -62,7 +62,7 @@ func TestLost(t *testing.T) {
 		_, err := c.Call(conform.Context(t), nil, ring.Frame{}, ring.Frame{Memory: into, Length: 4096})
 		errs <- err
 	}()
-	if err := c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(conform.Patience), func(_ ring.Reply, err error) { errs <- err }); err != nil {
+	if err := c.Start(nil, ring.Frame{}, ring.Frame{}, time.Now().Add(conform.Timeout), func(_ ring.Reply, err error) { errs <- err }); err != nil {
 		t.Fatal(err)
 	}
 	<-asked

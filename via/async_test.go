@@ -64,7 +64,7 @@ func TestHandlerFromTheStart(t *testing.T) {
 		if e.NIC != nic || e.Code != via.AsyncLink || e.Detail != 0 {
 			t.Errorf("told %+v", e)
 		}
-	case <-time.After(conform.Patience):
+	case <-time.After(conform.Timeout):
 		t.Fatal("not told")
 	}
 }

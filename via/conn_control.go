@@ -35,15 +35,15 @@ const (
 
 // word is the immediate data of the next message, called with out.mu held.
 func (c *Conn) word(kind uint32) uint32 {
-	n := c.owed()
+	n := c.unreported()
 	if n != 0 {
 		datasheet.StoreIndex(&c.out.granted, c.out.granted+n)
 	}
 	return kind | datasheet.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
 }
 
-// owed is the number of receives that the other side does not know of.
-func (c *Conn) owed() uint32 {
+// unreported is the number of receives that the other side does not know of.
+func (c *Conn) unreported() uint32 {
 	return uint32(c.window) + datasheet.LoadIndex(&c.in.reposted) - datasheet.LoadIndex(&c.out.granted)
 }
 
@@ -136,7 +136,7 @@ func (c *Conn) postControl(kind uint32) error {
 		return err
 	}
 	// Others may have been here before.
-	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (c.owed() == 0 || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants) {
+	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (c.unreported() == 0 || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants) {
 		return nil
 	}
 	if kind == kindEnd {

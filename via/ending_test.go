@@ -43,7 +43,7 @@ func TestClosedAfterTheLastReceive(t *testing.T) {
 				}
 				done := make(chan error, 1)
 				go func() {
-					ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
+					ctx, cancel := context.WithTimeout(t.Context(), conform.Timeout)
 					defer cancel()
 					done <- sendAll(ctx, t, x, n, size)
 				}()

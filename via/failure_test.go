@@ -137,7 +137,7 @@ func TestEndIsTold(t *testing.T) {
 					if a.Code != via.AsyncCatastrophic || a.Resource != via.ResourceNIC || a.NIC != nic || a.VI != nil || a.CQ != nil {
 						t.Errorf("told %+v", a)
 					}
-				case <-time.After(conform.Patience):
+				case <-time.After(conform.Timeout):
 					t.Fatal("not told")
 				}
 			}

@@ -73,7 +73,7 @@ func serveProcess(t testing.TB) (names []string, child *os.Process) {
 		}
 	})
 	names = socketsIn(folder)
-	for end := time.Now().Add(conform.Patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(conform.Timeout); ; time.Sleep(time.Millisecond) {
 		c, err := net.Dial("unix", names[1])
 		if err == nil {
 			_ = c.Close()

@@ -84,7 +84,7 @@ func runSyscallChild() int {
 // until the message is there. On one processor and without preemption that
 // goroutine has no part in it.
 func runHostChild() error {
-	p, err := newSyscallTraffic(via.Options{Policy: via.Policy{Name: "static", At: via.AtHost, Deadline: conform.Patience}})
+	p, err := newSyscallTraffic(via.Options{Policy: via.Policy{Name: "static", At: via.AtHost, Deadline: conform.Timeout}})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func runHostChild() error {
 type syscallTraffic struct{ x, y *conform.End }
 
 func newSyscallTraffic(opts via.Options) (*syscallTraffic, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), conform.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), conform.Timeout)
 	defer cancel()
 	address := "emu:?wire=" + memoryWire()
 	var ends [2]*conform.End
@@ -254,7 +254,7 @@ func testNoSystemCall(t *testing.T, kind string) {
 // countSyscalls runs a stopped child to its end, and returns the numbers of the
 // system calls that its first thread made in each section.
 func countSyscalls(pid int) ([][]uint64, error) {
-	deadline := time.Now().Add(conform.Patience)
+	deadline := time.Now().Add(conform.Timeout)
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
 		return nil, fmt.Errorf("wait for the child: %w", err)

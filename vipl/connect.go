@@ -45,15 +45,15 @@ func (c *connection) forget() {
 }
 
 const (
-	// matchPatience limits a request to which no peer answers yet that it
+	// matchTimeout limits a request to which no peer answers yet that it
 	// waits. Programs agree by other means when to connect, and the client may be quicker.
-	matchPatience = 2 * time.Second
-	matchEvery    = 2 * time.Millisecond
+	matchTimeout = 2 * time.Second
+	matchEvery   = 2 * time.Millisecond
 )
 
 // request connects v with the waiter at an address, now or soon.
 func (v *vi) request(ctx context.Context, to via.Address, local string) (r via.Remote, err error) {
-	for end := time.Now().Add(matchPatience); ; {
+	for end := time.Now().Add(matchTimeout); ; {
 		r, err = v.via.ConnectRequest(ctx, to, local)
 		if !errors.Is(err, via.ErrNoMatch) || time.Now().After(end) {
 			return r, err

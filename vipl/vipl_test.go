@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// patience ends programs that do not end by themselves.
-const patience = 3 * time.Minute
+// timeout ends programs that do not end by themselves.
+const timeout = 3 * time.Minute
 
 // installed is where the library, its header and its file for pkg-config are.
 var installed string
@@ -60,10 +60,10 @@ func compile(t testing.TB, files ...string) string {
 	return program
 }
 
-// command is a program that is killed when the test ends, or after patience.
+// command is a program that is killed when the test ends, or after timeout.
 func command(t testing.TB, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, program, args...)
 }

@@ -44,8 +44,8 @@ type AgentGrant struct {
 }
 
 const (
-	// agentPatience bounds what the agent may take to answer, and a wire to be set up.
-	agentPatience = 5 * time.Second
+	// agentTimeout bounds what the agent may take to answer, and a wire to be set up.
+	agentTimeout = 5 * time.Second
 	// agentNames bounds the wait for names of other clients.
 	agentNames = 20 * time.Millisecond
 	// agentRetry and agentLastRetry bound the pause before the agent is looked for again.
@@ -132,7 +132,7 @@ func agentHint(socket string, err error) string {
 
 // ask asks the agent for the NIC, and sets up the wire to it. The first time it makes the port.
 func (s *agentSession) ask(ctx context.Context) (*agentlink.Conn, *hostMember, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentPatience)
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	var d net.Dialer
 	found, err := d.DialContext(ctx, "unix", s.options.Socket)
@@ -283,7 +283,7 @@ func (s *agentSession) share(mac datasheet.MAC, fd int, listen bool) {
 	if listen {
 		role = shm.RoleListen
 	}
-	ctx, cancel := context.WithTimeout(s.port.ctx, agentPatience)
+	ctx, cancel := context.WithTimeout(s.port.ctx, agentTimeout)
 	defer cancel()
 	defer s.port.met(mac)
 	member, err := s.port.member(mac, shm.Options{Role: role, MTU: s.port.mtu},

@@ -32,8 +32,8 @@ const (
 	hostMagic   = "TPZHW"
 	hostVersion = 1
 	hostHello   = len(hostMagic) + 1 + 6
-	// hostPatience bounds the lock, and what one port waits for another.
-	hostPatience = 2 * time.Second
+	// hostTimeout bounds the lock, and what one port waits for another.
+	hostTimeout = 2 * time.Second
 	// hostLinger bounds the time for which frames of a port that has gone stay.
 	hostLinger = 3 * time.Second
 	// hostMembers bounds the ports of a wire: each has 512 KiB in common with each other.
@@ -97,7 +97,7 @@ func (m *hostMeeting) socket(mac datasheet.MAC) string {
 
 // join makes the port's socket, and connects to those of the others.
 func (m *hostMeeting) join() error {
-	ctx, cancel := context.WithTimeout(m.port.ctx, hostPatience)
+	ctx, cancel := context.WithTimeout(m.port.ctx, hostTimeout)
 	defer cancel()
 	lock, err := os.OpenFile(filepath.Join(m.folder, "lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -236,7 +236,7 @@ var errHello = errors.New("not a greeting of this wire, or of another version")
 // readHello reads who has come.
 func readHello(c net.Conn) (mac datasheet.MAC, err error) {
 	b := make([]byte, hostHello+1)
-	if err := c.SetReadDeadline(time.Now().Add(hostPatience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(hostTimeout)); err != nil {
 		return mac, err
 	}
 	n, err := c.Read(b)

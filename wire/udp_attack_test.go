@@ -11,8 +11,8 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// patience is how long a test waits for what should come soon.
-const patience = 20 * time.Second
+// timeout is how long a test waits for what should come soon.
+const timeout = 20 * time.Second
 
 // stranger is a socket of somebody who can send datagrams and sees those that are
 // sent to it.
@@ -105,7 +105,7 @@ func TestUDPStationMoves(t *testing.T) {
 	one.Close()
 	moved := newUDP(t, wire.UDPOptions{Peers: to})
 	f := frameOf(stationMAC(1), stationMAC(9), 5)
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		send(moved, frameOf(stationMAC(9), stationMAC(1), 0))
 		receive(hub)
 		send(hub, f)

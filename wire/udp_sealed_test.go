@@ -35,7 +35,7 @@ func wireKey(t testing.TB, digit string) *sealed.Key {
 // exchange sends f from a until it arrives at b: the first frames find no session.
 func exchange(t testing.TB, a, b *wire.UDP, f []byte) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		send(a, f)
 		if got := b.Receive(); got != nil {
 			if !bytes.Equal(got, f) {
@@ -118,7 +118,7 @@ func TestUDPKeyAtOneEnd(t *testing.T) {
 			a := newUDP(t, wire.UDPOptions{Key: tt.a, Logger: slog.New(slog.NewTextHandler(&logA, nil))})
 			b := newUDP(t, wire.UDPOptions{Key: tt.b, Peers: []string{a.LocalAddr().String()}, Logger: slog.New(slog.NewTextHandler(&logB, nil))})
 			c := newUDP(t, wire.UDPOptions{Key: tt.a, Peers: []string{b.LocalAddr().String()}})
-			for end := time.Now().Add(patience); tt.countA(a.Stats()) == 0 || tt.countB(b.Stats()) == 0 || logA.String() == "" || logB.String() == ""; time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(timeout); tt.countA(a.Stats()) == 0 || tt.countB(b.Stats()) == 0 || logA.String() == "" || logB.String() == ""; time.Sleep(time.Millisecond) {
 				send(b, checkedFrame(stationMAC(1), stationMAC(2)))
 				send(c, checkedFrame(stationMAC(2), stationMAC(1)))
 				if time.Now().After(end) {
@@ -155,7 +155,7 @@ func TestUDPDamagedSaysNothing(t *testing.T) {
 	s := newStranger(t)
 	peer := newUDP(t, wire.UDPOptions{Key: wireKey(t, "b"), Peers: []string{s.conn.LocalAddr().String()}})
 	send(peer, checkedFrame(stationMAC(1), stationMAC(2)))
-	hello := s.next(patience)
+	hello := s.next(timeout)
 	if hello == nil {
 		t.Fatal("no hello")
 	}
@@ -178,7 +178,7 @@ func TestUDPDamagedSaysNothing(t *testing.T) {
 			}
 		}
 		try([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 			c := u.Stats()
 			for u.Receive() != nil {
 				u.Release()
@@ -249,7 +249,7 @@ func TestUDPKeyRenewal(t *testing.T) {
 	for i := range 400 {
 		f := frameOf(stationMAC(2), stationMAC(1), 8)
 		binary.LittleEndian.PutUint64(f[datasheet.HeaderSize:], uint64(i))
-		for end := time.Now().Add(patience); ; runtime.Gosched() {
+		for end := time.Now().Add(timeout); ; runtime.Gosched() {
 			send(a, f)
 			got := b.Receive()
 			if got != nil && bytes.Equal(got, f) {
@@ -311,7 +311,7 @@ func TestUDPKeyManInTheMiddle(t *testing.T) {
 		}
 	}
 	serial := uint64(0)
-	for end := time.Now().Add(patience); delivered < 300; time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(timeout); delivered < 300; time.Sleep(100 * time.Microsecond) {
 		for _, x := range []struct {
 			from, to *wire.UDP
 			f        []byte

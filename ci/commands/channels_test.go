@@ -165,7 +165,7 @@ func TestChannelBarrier(t *testing.T) {
 // awaitStream waits until a stream under way has shown progress.
 func awaitStream(t *testing.T, p *process) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if strings.Contains(p.stderr.String(), "streaming") {
 			return
 		}

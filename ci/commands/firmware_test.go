@@ -32,7 +32,7 @@ func served(t *testing.T, n int) (devices []string) {
 		sockets, devices, args = append(sockets, s), append(devices, "vfio-user:"+s), append(args, "--socket", s)
 	}
 	p := start(t, args...)
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		ready := 0
 		for _, s := range sockets {
 			if c, err := net.Dial("unix", s); err == nil {

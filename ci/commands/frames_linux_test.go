@@ -41,7 +41,7 @@ func TestFramesLinux(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "nsenter", append([]string{"--net=/proc/" + pid + "/ns/net"}, args...)...).CombinedOutput()
 		return string(out), err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		out, err := linux("ping", "-c", "1", "-W", "1", "10.77.0.1")
 		if err == nil {
 			break

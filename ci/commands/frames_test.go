@@ -24,7 +24,7 @@ import (
 // says waits until a process says something on stderr.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(p.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !strings.Contains(p.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
 		if len(p.done) > 0 || time.Now().After(deadline) {
 			t.Fatalf("%s: no %q in %q", strings.Join(p.cmd.Args[1:], " "), what, p.stderr.String())
 		}
@@ -114,7 +114,7 @@ func TestFramesFiltered(t *testing.T) {
 	ask := func(frames ...[]byte) []byte {
 		t.Helper()
 		b := make([]byte, 2048)
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 			for _, f := range frames {
 				if _, err := conn.WriteTo(f, at); err != nil {
 					t.Fatal(err)

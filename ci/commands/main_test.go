@@ -21,9 +21,9 @@ import (
 // trapeze and lab are the programs under test.
 var trapeze, lab string
 
-// patience ends tests that do not end by themselves. Nothing here is meant to take long, but CI
+// timeout ends tests that do not end by themselves. Nothing here is meant to take long, but CI
 // machines are busy.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -66,7 +66,7 @@ type process struct {
 }
 
 // start runs trapeze with args. It is killed when the test ends, or after
-// patience.
+// timeout.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startAs(t, func(*exec.Cmd) {}, trapeze, args...)
@@ -81,7 +81,7 @@ func startLab(t *testing.T, args ...string) *process {
 // startAs is start for another program, with changes to how it is run.
 func startAs(t *testing.T, change func(*exec.Cmd), program string, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	p := &process{cmd: exec.CommandContext(ctx, program, args...), done: make(chan error, 1)}
 	change(p.cmd)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

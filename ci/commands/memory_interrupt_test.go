@@ -69,7 +69,7 @@ func interrupt(t *testing.T, p *process, far func() bool) {
 // awaitProgress waits until a process has come so far.
 func awaitProgress(t *testing.T, p *process, far func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !far(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !far(); time.Sleep(time.Millisecond) {
 		if len(p.done) > 0 || time.Now().After(deadline) {
 			t.Fatalf("%s: it does not come so far: %s", strings.Join(p.cmd.Args[1:], " "), &p.stderr)
 		}

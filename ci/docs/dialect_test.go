@@ -21,7 +21,7 @@ const maxWords = 25
 const (
 	maxForms   = 0
 	maxLong    = 590
-	maxLongest = 64
+	maxLongest = 70
 )
 
 var (

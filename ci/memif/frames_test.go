@@ -109,7 +109,7 @@ func newPort(t *testing.T, o wire.MemifOptions) *wire.Memif {
 // sendAll sends frames, some in each batch.
 func sendAll(t *testing.T, p *wire.Memif, frames [][]byte) {
 	t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	for i := 0; i < len(frames); {
 		q := p.Reserve(len(frames[i]))
 		if q == nil {
@@ -132,7 +132,7 @@ func sendAll(t *testing.T, p *wire.Memif, frames [][]byte) {
 // receiveAll receives n frames.
 func receiveAll(t *testing.T, p *wire.Memif, n int) (frames [][]byte) {
 	t.Helper()
-	for end := time.Now().Add(patience); len(frames) < n; {
+	for end := time.Now().Add(timeout); len(frames) < n; {
 		f := p.Receive()
 		if f == nil {
 			runtime.Gosched()

@@ -8,8 +8,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/testpmd"
 )
 
-// patience ends tests that do not end by themselves.
-const patience = testpmd.Patience
+// timeout ends tests that do not end by themselves.
+const timeout = testpmd.Timeout
 
 // required is set where these tests are to run.
 const required = "TRAPEZE_MEMIF_INTEROP"

@@ -64,14 +64,14 @@ func (s *station) linked() bool {
 // until calls f until it has something to show.
 func (s *station) until(what string, f func() (*via.Descriptor, error)) *via.Descriptor {
 	s.t.Helper()
-	for end := time.Now().Add(patience); ; runtime.Gosched() {
+	for end := time.Now().Add(timeout); ; runtime.Gosched() {
 		switch d, err := f(); {
 		case err == nil:
 			return d
 		case !errors.Is(err, via.ErrNotDone):
 			s.t.Fatalf("%s: %v", what, err)
 		case time.Now().After(end):
-			s.t.Fatalf("waited %v for %s", patience, what)
+			s.t.Fatalf("waited %v for %s", timeout, what)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func TestInterrupts(t *testing.T) {
 				}
 			})
 			testpmd.Start(t, p.LinkUp, testpmd.Options{Devices: []string{memifDevice(0, role, socket, "")}, Mode: "io"})
-			timeout := time.NewTimer(patience)
+			timeout := time.NewTimer(timeout)
 			defer timeout.Stop()
 			for i := range 300 {
 				// Nothing comes for a while, so an interrupt is asked for.

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds waits that ought to be short.
-const patience = time.Minute
+// timeout bounds waits that ought to be short.
+const timeout = time.Minute
 
 // leaves starts processes that a signal to a process group does not reach: in a session of
 // their own, in a group of their own, without a parent. It says where temporary files are and
@@ -93,7 +93,7 @@ func zombie(pid int) bool {
 // exitCode waits for the end of the script.
 func exitCode(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
-	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(timeout, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {

@@ -17,9 +17,9 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 )
 
-// Patience ends tests that do not end by themselves. testpmd takes a second or so to start; CI
+// Timeout ends tests that do not end by themselves. testpmd takes a second or so to start; CI
 // machines are busy.
-const Patience = 2 * time.Minute
+const Timeout = 2 * time.Minute
 
 // Needs skips a test unless the environment variable required is set, as the script run does,
 // and fails it if testpmd or a driver of it is missing.
@@ -134,7 +134,7 @@ func (p *Process) Expect(what string) {
 // Await waits until something is so, while testpmd runs.
 func (p *Process) Await(what string, is func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(Patience); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(Timeout); !is(); time.Sleep(time.Millisecond) {
 		select {
 		case <-p.done:
 			p.t.Fatalf("waited for %s: testpmd has ended: %v", what, p.cmd.ProcessState)
@@ -199,7 +199,7 @@ func (p *Process) Quit() {
 	p.Do("quit")
 	select {
 	case <-p.done:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		p.t.Error("testpmd does not quit")
 		p.Kill()
 	}

@@ -19,7 +19,7 @@ var rings = []string{"split", "packed"}
 // 256 are under way, so that neither side drops any.
 func echo(t *testing.T, pool *ethernet.Pool, q ethernet.Queue, first, count int, wait bool) {
 	t.Helper()
-	over := patience(count)
+	over := timeout(count)
 	frames := make([]ethernet.Frame, 32)
 	want := make([]byte, 1514)
 	sent, received := first, first
@@ -122,7 +122,7 @@ func TestRestart(t *testing.T) {
 				}
 			}
 			pmd.Kill()
-			over := patience(0)
+			over := timeout(0)
 			for {
 				_, err := p.Queue(0).Receive(make([]ethernet.Frame, 1))
 				if errors.Is(err, ethernet.ErrDeviceGone) {
@@ -136,7 +136,7 @@ func TestRestart(t *testing.T) {
 				t.Fatal("restarted without a back end")
 			}
 			pmd = backEnd(t, socket, testpmd.Options{Mode: "io"})
-			over = patience(0)
+			over = timeout(0)
 			for err := p.Restart(t.Context()); err != nil; err = p.Restart(t.Context()) {
 				if over() {
 					t.Fatal(err)

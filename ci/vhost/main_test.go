@@ -48,7 +48,7 @@ func newPort(t testing.TB, socket, ring string, c ethernet.Options) (ethernet.Po
 	t.Helper()
 	pool := porttest.NewPool(t, ethernet.PoolOptions{})
 	c.Pool = pool
-	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Timeout)
 	defer cancel()
 	p, err := ethernet.Open(ctx, ethernet.SchemeVhostUser+":"+socket+"?ring="+ring, c)
 	if err != nil {
@@ -74,8 +74,8 @@ func fill(b []byte, number int) {
 // lengthOf is the length of frame number: 60 to 1514 bytes, in no regular order.
 func lengthOf(number int) int { return 60 + number*389%1455 }
 
-// patience ends loops over so many frames that do not end by themselves.
-func patience(frames int) (over func() bool) {
-	end := time.Now().Add(testpmd.Patience + time.Duration(frames)*20*time.Microsecond)
+// timeout ends loops over so many frames that do not end by themselves.
+func timeout(frames int) (over func() bool) {
+	end := time.Now().Add(testpmd.Timeout + time.Duration(frames)*20*time.Microsecond)
 	return func() bool { return time.Now().After(end) }
 }

@@ -35,11 +35,11 @@ func cable(t testing.TB, sockets [2]string, o testpmd.Options) *testpmd.Process 
 // openNIC opens a NIC that is closed with the test.
 func openNIC(t testing.TB, address string, more via.Options) *via.NIC {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testpmd.Timeout)
 	defer cancel()
 	more.Logger = slog.New(slog.DiscardHandler)
 	nic, err := via.Open(ctx, address, more)
-	for over := patience(0); err != nil && !over(); nic, err = via.Open(ctx, address, more) {
+	for over := timeout(0); err != nil && !over(); nic, err = via.Open(ctx, address, more) {
 		time.Sleep(time.Millisecond) // a testpmd that has just begun may be too slow to answer
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func TestNICsFindTestpmdAgain(t *testing.T) {
 	var links [2]atomic.Bool
 	wait := func(up bool) {
 		t.Helper()
-		for over := patience(0); links[0].Load() != up || links[1].Load() != up; time.Sleep(time.Millisecond) {
+		for over := timeout(0); links[0].Load() != up || links[1].Load() != up; time.Sleep(time.Millisecond) {
 			if over() {
 				t.Fatalf("the links are not up=%v", up)
 			}
@@ -137,7 +137,7 @@ func newBall(t testing.TB, p *conform.World, size int) *ball {
 
 // bounce sends it there and back, so many times.
 func bounce(t testing.TB, b *ball, times int) {
-	over := patience(0)
+	over := timeout(0)
 	// take polls for what is to come, and now and then the other end, which may have to
 	// send something again.
 	take := func(what string, done, other func() (*via.Descriptor, error)) *via.Descriptor {

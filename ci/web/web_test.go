@@ -28,8 +28,8 @@ import (
 // screenshots is the folder for pictures of the page, such as those of the documentation.
 var screenshots = flag.String("screenshots", "", "folder to put pictures of the page into")
 
-// patience ends tests that do not end by themselves: CI machines are busy.
-const patience = 3 * time.Minute
+// timeout ends tests that do not end by themselves: CI machines are busy.
+const timeout = 3 * time.Minute
 
 // trapeze is the program under test.
 var trapeze string
@@ -103,11 +103,11 @@ func newBrowser(t *testing.T) *browser {
 		}
 		t.Skip("chromium is missing: on Debian, apt-get install chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(timeout))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium refuses root otherwise
 	}
-	limited, cancel := context.WithTimeout(t.Context(), patience)
+	limited, cancel := context.WithTimeout(t.Context(), timeout)
 	allocated, stop := chromedp.NewExecAllocator(limited, options...)
 	tab, closeTab := chromedp.NewContext(allocated)
 	t.Cleanup(func() { closeTab(); stop(); cancel() })

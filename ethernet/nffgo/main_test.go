@@ -23,8 +23,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet/nffgo/internal/firewall"
 )
 
-// patience is far more than anything here takes.
-const patience = 5 * time.Minute
+// timeout is far more than anything here takes.
+const timeout = 5 * time.Minute
 
 // A process can have one nff-go, and that one graph.
 func TestMain(m *testing.M) {
@@ -149,7 +149,7 @@ func frame(number, what int) []byte {
 
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(50 * time.Microsecond) {
+	for end := time.Now().Add(timeout); !is(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)
 		}
@@ -160,7 +160,7 @@ func until(t *testing.T, what string, is func() bool) {
 // frames, go through what may happen to it.
 func TestGraph(t *testing.T) {
 	from, in := open(t, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{}), ReceiveDescriptors: 64})
-	to, out := open(t, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: patience})
+	to, out := open(t, ethernet.Options{Pool: newPool(t, ethernet.PoolOptions{Buffers: 96}), ReceiveDescriptors: 64, SendDescriptors: 64, Timeout: timeout})
 	var sent wire
 	held, tail := false, uint32(0) // with the device's lock: whether it leaves frames, and up to where
 	to.OnWrite = func(offset uint64, v uint32) bool {
@@ -211,7 +211,7 @@ func TestGraph(t *testing.T) {
 	}()
 	select {
 	case <-started:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("nff-go does not start")
 	}
 	deliver := func(t *testing.T, number, what int) {

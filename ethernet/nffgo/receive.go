@@ -16,9 +16,9 @@ const (
 	// nff-go's rings holds, which has room for 64*32-1 packets, less one. Of a small pool
 	// it is half, as nff-go sends buffers twice when the pool has none.
 	window = 62 * burst
-	// patience limits a receiver's wait for frames. nff-go's scheduler waits for it
+	// timeout limits a receiver's wait for frames. nff-go's scheduler waits for it
 	// when it stops, and each 500 ms.
-	patience = 5 * time.Millisecond
+	timeout = 5 * time.Millisecond
 	// speed that is asked for, in packets a second: more than there is. With
 	// DisableScheduler it does nothing.
 	speed = 1 << 40
@@ -81,7 +81,7 @@ func (r *receiver) Delete() {
 func receive(packets []*packet.Packet, context flow.UserContext) {
 	r := context.(*receiver)
 	if r.cache == nil {
-		time.Sleep(patience)
+		time.Sleep(timeout)
 		return
 	}
 	if r.most == 0 {
@@ -89,7 +89,7 @@ func receive(packets []*packet.Packet, context flow.UserContext) {
 	}
 	r.used += burst
 	var p pause
-	for end := time.Now().Add(patience); ; p.wait() {
+	for end := time.Now().Add(timeout); ; p.wait() {
 		n := 0
 		if r.used > r.most {
 			r.used = outstanding(packets[0])

@@ -12,8 +12,8 @@ import (
 
 const (
 	contentType = "text/plain; version=0.0.4; charset=utf-8"
-	// patience bounds a scrape, atOnce how many there are at a time.
-	patience, atOnce = 5 * time.Second, 4
+	// timeout bounds a scrape, atOnce how many there are at a time.
+	timeout, atOnce = 5 * time.Second, 4
 )
 
 // Handler serves the families to Prometheus. read finds the NICs: Process or Host.
@@ -27,7 +27,7 @@ func Handler(families []*Family, read func(context.Context) []*NIC) http.Handler
 			http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		nics := read(ctx)
 		w.Header().Set("Content-Type", contentType)

@@ -143,10 +143,10 @@ func (op *operation) write(ctx context.Context, w Write, check func() (bool, err
 	}
 	// The kernel may hold a write back for as long as a process has the function
 	// open, and nothing can take it back then. So the write is left alone after
-	// a while; but not when the caller loses patience, as only what is known to
+	// a while; but not when the caller loses timeout, as only what is known to
 	// have happened can be undone.
-	patience := time.NewTimer(op.opts.Timeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(op.opts.Timeout)
+	defer timeout.Stop()
 	done := make(chan error, 1)
 	go func() { done <- op.opts.Write(op.root.Path(w.Path), w.Value) }()
 	select {
@@ -154,7 +154,7 @@ func (op *operation) write(ctx context.Context, w Write, check func() (bool, err
 		if err != nil {
 			return fmt.Errorf("%s: %w", w, err)
 		}
-	case <-patience.C:
+	case <-timeout.C:
 		return fmt.Errorf("%s: %w, after %v", w, ErrStuck, op.opts.Timeout)
 	}
 	ok, err := check()
@@ -224,7 +224,7 @@ func (op *operation) restore(ctx context.Context, before []Function, cause error
 	if errors.Is(cause, ErrStuck) {
 		return cause
 	}
-	// What ended the caller's patience must not end this.
+	// What ended the caller's timeout must not end this.
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for i := len(before) - 1; i >= 0; i-- {

@@ -82,7 +82,7 @@ func forget(r Root, address string) error {
 
 // lock keeps other processes from binding and unbinding until the function that
 // it returns is called.
-func lock(ctx context.Context, r Root, patience time.Duration) (func() error, error) {
+func lock(ctx context.Context, r Root, timeout time.Duration) (func() error, error) {
 	if err := os.MkdirAll(r.Path(recordDir), 0o755); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func lock(ctx context.Context, r Root, patience time.Duration) (func() error, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrLocked)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrLocked)
 	defer cancel()
 	if err := filelock.Lock(ctx, int(f.Fd())); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// Patience is the time that a caller waits for a close, at most.
-	Patience = 100 * time.Millisecond
+	// Timeout is the time that a caller waits for a close, at most.
+	Timeout = 100 * time.Millisecond
 	// maxClosers is the number of threads that wait in closes of a kind at a time.
 	maxClosers = 4
 	// maxHeld is the number of descriptors that may wait to be closed before Full says that
@@ -104,7 +104,7 @@ type closes struct {
 	queue   []job
 	running int // goroutines
 	held    int // descriptors
-	// stuck: a caller has waited for Patience in vain, and no close has ended
+	// stuck: a caller has waited for Timeout in vain, and no close has ended
 	// since.
 	stuck bool
 }
@@ -137,7 +137,7 @@ func (c *closes) do(n int, run func()) {
 	if stuck {
 		return
 	}
-	timer := time.NewTimer(Patience)
+	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
 	case <-j.done:

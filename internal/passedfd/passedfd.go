@@ -4,7 +4,7 @@
 // The other process chooses what it passes, so both can be made to wait: closing
 // a socket with SO_LINGER (socket(7)) waits for unread data, closing a
 // file of a FUSE file system waits for the process that serves it, and so does
-// asking for its size. Nothing in this package waits for longer than Patience,
+// asking for its size. Nothing in this package waits for longer than Timeout,
 // whatever it is given.
 package passedfd
 

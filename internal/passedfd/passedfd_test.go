@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what ought to be short: much less than a lingering close takes.
-const patience = 20 * time.Second
+// timeout bounds what ought to be short: much less than a lingering close takes.
+const timeout = 20 * time.Second
 
 // within fails the test if f does not return.
 func within(t *testing.T, what string, f func()) {
@@ -29,7 +29,7 @@ func within(t *testing.T, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s does not return", what)
 	}
 }

@@ -22,9 +22,9 @@ const (
 	Plain
 )
 
-// patience is the time that something may take before its progress is shown, and
+// timeout is the time that something may take before its progress is shown, and
 // the time between two lines.
-const patience = time.Second
+const timeout = time.Second
 
 const (
 	// barWidth is the width of the bar itself in columns.
@@ -68,7 +68,7 @@ type Meter struct {
 // New starts to measure something of total bytes; negative if that is not known.
 func New(w io.Writer, style Style, what string, total int64) *Meter {
 	now := time.Now()
-	return &Meter{w: w, style: style, what: what, total: total, start: now, next: now.Add(patience)}
+	return &Meter{w: w, style: style, what: what, total: total, start: now, next: now.Add(timeout)}
 }
 
 // NewSteps starts to count steps of a job of total steps.
@@ -93,7 +93,7 @@ func (m *Meter) Add(n int) {
 	if now.Before(m.next) {
 		return
 	}
-	m.next = now.Add(patience)
+	m.next = now.Add(timeout)
 	if m.style == Bar {
 		m.bar = m.newBar()
 		_ = m.bar.Set64(m.done)

@@ -28,8 +28,8 @@ var errProtocol = errors.New("not an answer of a telemetry socket")
 const (
 	// maxAnswer bounds what a client takes of others than us.
 	maxAnswer = 1 << 20
-	// askPatience bounds the time for an answer.
-	askPatience = 5 * time.Second
+	// askTimeout bounds the time for an answer.
+	askTimeout = 5 * time.Second
 )
 
 // Client asks a process. One goroutine uses it at a time.
@@ -49,7 +49,7 @@ type Client struct {
 // Dial connects with the process behind a socket. Its errors are those of the connection, or
 // say that what answers is no telemetry socket.
 func Dial(ctx context.Context, path string) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unixpacket", path)
@@ -144,7 +144,7 @@ func mapLoan(fd int) ([]byte, error) {
 
 // ask is Ask with room for control messages, and returns the descriptors that came in them.
 func (c *Client) ask(ctx context.Context, command string, into any, control []byte) (fds []int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	if err := c.conn.SetDeadline(deadline); err != nil {

@@ -31,7 +31,7 @@ func (r *registry) answer(ctx context.Context, request string, g greeting) (pack
 	command, parameters, _ := strings.Cut(request, ",")
 	var value any
 	if command != "" && len(command) <= maxCommand && command[0] == '/' {
-		ctx, cancel := context.WithTimeout(ctx, runPatience)
+		ctx, cancel := context.WithTimeout(ctx, runTimeout)
 		defer cancel()
 		value = r.value(ctx, command, parameters, g)
 	}

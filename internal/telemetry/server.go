@@ -27,9 +27,9 @@ const (
 	// maxInput is the longest request that is read, and maxCommand the longest command in it
 	// (DPDK's MAX_CMD_LEN).
 	maxInput, maxCommand = 1024, 56
-	// readPatience bounds how long a client may say nothing, writePatience how long it may leave
-	// an answer unread, runPatience how long a device may take.
-	readPatience, writePatience, runPatience = 5 * time.Minute, time.Second, 2 * time.Second
+	// readTimeout bounds how long a client may say nothing, writeTimeout how long it may leave
+	// an answer unread, runTimeout how long a device may take.
+	readTimeout, writeTimeout, runTimeout = 5 * time.Minute, time.Second, 2 * time.Second
 )
 
 // server serves the sources of a registry to clients at a socket.
@@ -167,7 +167,7 @@ func (s *server) serve(c *net.UnixConn) {
 	defer func() { lent.end() }()
 	request := make([]byte, maxInput)
 	for {
-		if c.SetReadDeadline(time.Now().Add(readPatience)) != nil {
+		if c.SetReadDeadline(time.Now().Add(readTimeout)) != nil {
 			return
 		}
 		n, _, flags, _, err := c.ReadMsgUnix(request, nil)
@@ -195,7 +195,7 @@ func (l *Loan) end() {
 // write sends a packet, with the descriptor of what is lent, and reports whether the client has
 // taken it.
 func (s *server) write(c *net.UnixConn, packet []byte, loan *Loan) bool {
-	if c.SetWriteDeadline(time.Now().Add(writePatience)) != nil {
+	if c.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
 		return false
 	}
 	var rights []byte

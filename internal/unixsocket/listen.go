@@ -121,7 +121,7 @@ func (l *Listener) AcceptUnix() (*net.UnixConn, error) {
 func (l *Listener) Accept() (net.Conn, error) { return l.AcceptUnix() }
 
 // Close closes the socket, and removes its path unless something else has taken
-// its place. It takes no longer than lockTime and passedfd.Patience, whatever
+// its place. It takes no longer than lockTime and passedfd.Timeout, whatever
 // clients have sent that are not accepted yet. Accept fails.
 func (l *Listener) Close() error {
 	var err error

@@ -12,10 +12,10 @@ import (
 )
 
 // resetPause is between two attempts to reset a device that is locked, and
-// resetPatience how long they go on if the context sets no end.
+// resetTimeout how long they go on if the context sets no end.
 const (
-	resetPause    = 10 * time.Millisecond
-	resetPatience = 10 * time.Second
+	resetPause   = 10 * time.Millisecond
+	resetTimeout = 10 * time.Second
 )
 
 // Reset resets the function alone. Interrupts are disconnected and bus mastering
@@ -48,7 +48,7 @@ func (d *Device) reset(ctx context.Context, op string, finally func(), do func(c
 		finally()
 		return err
 	}
-	ctx, cancel := withPatience(ctx)
+	ctx, cancel := withinReset(ctx)
 	finished := make(chan error, 1)
 	go func() {
 		defer finally()
@@ -70,12 +70,12 @@ func (d *Device) reset(ctx context.Context, op string, finally func(), do func(c
 	}
 }
 
-// withPatience gives a context an end if it has none.
-func withPatience(ctx context.Context) (context.Context, context.CancelFunc) {
+// withinReset gives a context an end if it has none.
+func withinReset(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, resetPatience)
+	return context.WithTimeout(ctx, resetTimeout)
 }
 
 // resetNow calls how until the device is not locked, between what has to be

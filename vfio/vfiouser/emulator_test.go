@@ -67,7 +67,7 @@ func fleet(t *testing.T, n int) (paths []string, servers []*vfiouser.Server) {
 		}()
 		select {
 		case <-ended:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Error("a server or a device does not end")
 		}
 	})
@@ -200,7 +200,7 @@ func TestEmulatorTruncation(t *testing.T) {
 // the protocol. Only the driver's look at the device's health is one.
 func TestEmulatorDataPath(t *testing.T) {
 	paths, servers := fleet(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*timeout)
 	defer cancel()
 	type end struct {
 		nic  *via.NIC

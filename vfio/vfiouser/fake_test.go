@@ -89,7 +89,7 @@ func (f *fakeServer) run() {
 			h.Errno = uint32(errno)
 		}
 		f.header(&h)
-		if err := f.conn.Send(h, payload, fds, time.Now().Add(patience)); err != nil {
+		if err := f.conn.Send(h, payload, fds, time.Now().Add(timeout)); err != nil {
 			return
 		}
 	}
@@ -148,14 +148,14 @@ func (f *fakeServer) right(m protocol.Message) ([]byte, []int, unix.Errno, bool)
 // request sends a request to the client and returns the reply.
 func (f *fakeServer) request(id uint16, c protocol.Command, flags protocol.Flags, payload []byte, fds ...int) protocol.Message {
 	f.t.Helper()
-	if err := f.conn.Send(protocol.Header{ID: id, Command: c, Flags: flags}, payload, fds, time.Now().Add(patience)); err != nil {
+	if err := f.conn.Send(protocol.Header{ID: id, Command: c, Flags: flags}, payload, fds, time.Now().Add(timeout)); err != nil {
 		f.t.Fatal(err)
 	}
-	timer := time.AfterFunc(patience, f.arrived.Broadcast)
+	timer := time.AfterFunc(timeout, f.arrived.Broadcast)
 	defer timer.Stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for deadline := time.Now().Add(patience); ; f.arrived.Wait() {
+	for deadline := time.Now().Add(timeout); ; f.arrived.Wait() {
 		if m, ok := f.replies[id]; ok {
 			delete(f.replies, id)
 			return m

@@ -31,7 +31,7 @@ func FuzzServer(f *testing.F) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var server sync.WaitGroup
 	server.Go(func() {
-		o := vfiouser.ServerOptions{Logger: slog.New(slog.DiscardHandler), BusyTimeout: patience}
+		o := vfiouser.ServerOptions{Logger: slog.New(slog.DiscardHandler), BusyTimeout: timeout}
 		if err := vfiouser.Serve(ctx, l, dev, o); err != nil {
 			f.Error(err)
 		}

@@ -23,8 +23,8 @@ import (
 const (
 	page = 4096
 	both = vfio.DMARead | vfio.DMAWrite
-	// patience bounds waits that ought to be short.
-	patience = 10 * time.Second
+	// timeout bounds waits that ought to be short.
+	timeout = 10 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -110,7 +110,7 @@ func serveAt(t testing.TB, path string, o vfiouser.ServerOptions) *running {
 			if err != nil {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("Serve does not return")
 		}
 	}
@@ -181,7 +181,7 @@ func newEvent(t testing.TB) *vfio.Eventfd {
 // signalled waits for an eventfd.
 func signalled(t testing.TB, e *vfio.Eventfd) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := e.Wait(ctx); err != nil {
 		t.Fatal(err)

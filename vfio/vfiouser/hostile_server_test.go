@@ -212,7 +212,7 @@ func TestLateReplies(t *testing.T) {
 	var held []protocol.Header
 	late := true
 	f, err := newFake(t, func(f *fakeServer) {
-		f.options.Timeout = patience
+		f.options.Timeout = timeout
 		f.regions[0] = make([]byte, page)
 		f.answer = func(m protocol.Message) ([]byte, []int, unix.Errno, bool) {
 			mu.Lock()
@@ -238,7 +238,7 @@ func TestLateReplies(t *testing.T) {
 	mu.Unlock()
 	h.Flags = protocol.FlagReply
 	wrong := protocol.RegionAccess{Count: 4, Data: []byte("late")}.Append(nil)
-	if err := f.conn.Send(h, wrong, []int{0}, time.Now().Add(patience)); err != nil {
+	if err := f.conn.Send(h, wrong, []int{0}, time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	var b [4]byte

@@ -45,11 +45,11 @@ func TestBusy(t *testing.T) {
 
 // TestCrowd: a client that waits gets its turn; not all the world can wait.
 func TestCrowd(t *testing.T) {
-	r := serve(t, vfiouser.ServerOptions{BusyTimeout: patience})
+	r := serve(t, vfiouser.ServerOptions{BusyTimeout: timeout})
 	first := connect(t, r, true)
 	opened := make(chan error, 1)
 	go func() {
-		d, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{Timeout: patience})
+		d, err := vfiouser.Open(t.Context(), r.path, vfiouser.ClientOptions{Timeout: timeout})
 		if err == nil {
 			err = d.Close()
 		}
@@ -75,7 +75,7 @@ func TestCrowd(t *testing.T) {
 		if err != nil && !errors.Is(err, vfio.ErrDeviceGone) {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the second client does not get its turn")
 	}
 }
@@ -94,7 +94,7 @@ func TestIdleClient(t *testing.T) {
 	x.alive() // later it may send nothing
 	read := append(header(1, cmdRegionRead, 32, 0), pack(uint64(0), 4, 4*page)...)
 	for {
-		if err := x.c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := x.c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := x.c.Write(read); errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
@@ -169,7 +169,7 @@ func TestDeviceFails(t *testing.T) {
 // TestStop: a client that wants to know is told and may leave in order.
 func TestStop(t *testing.T) {
 	t.Run("told", func(t *testing.T) {
-		r := serve(t, vfiouser.ServerOptions{ReleaseTimeout: patience})
+		r := serve(t, vfiouser.ServerOptions{ReleaseTimeout: timeout})
 		d := r.open(t)
 		request := newEvent(t)
 		if err := d.SetIRQs(vfio.IRQReq, 0, []int{request.FD()}); err != nil {

@@ -130,7 +130,7 @@ func (a answer) String() string {
 // that.
 func (x *rawClient) receive() (answer, error) {
 	var a answer
-	if err := x.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := x.c.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return a, err
 	}
 	h, oob := make([]byte, 16), make([]byte, 256)

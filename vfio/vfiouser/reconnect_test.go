@@ -189,7 +189,7 @@ func TestCloseInReset(t *testing.T) {
 		if !errors.Is(err, vfio.ErrClosed) {
 			t.Errorf("Reset: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("Reset does not end")
 	}
 }

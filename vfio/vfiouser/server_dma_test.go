@@ -102,7 +102,7 @@ func TestServerDMA(t *testing.T) {
 		t.Error("a write that was refused has written")
 	}
 	// Without a reply, and in order with what follows.
-	if err := f.conn.Send(protocol.Header{ID: 5, Command: write, Flags: protocol.FlagNoReply}, access(0x10000, 2, "hi"), nil, time.Now().Add(patience)); err != nil {
+	if err := f.conn.Send(protocol.Header{ID: 5, Command: write, Flags: protocol.FlagNoReply}, access(0x10000, 2, "hi"), nil, time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	if m := f.request(6, read, 0, access(0x10000, 2, "")); !bytes.HasSuffix(m.Payload, []byte("hi")) {

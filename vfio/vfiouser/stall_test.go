@@ -159,7 +159,7 @@ func inTime(t *testing.T, what string, f func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s does not return", what)
 		return nil
 	}

@@ -26,8 +26,8 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience limits Check's wait for what a goroutine closes last.
-const patience = 10 * time.Second
+// timeout limits Check's wait for what a goroutine closes last.
+const timeout = 10 * time.Second
 
 // Check fails the test if it ends with other descriptors, or other mappings that Mappings
 // counts, than it has now. It comes first in a test, which does not run in parallel to
@@ -36,7 +36,7 @@ func Check(t testing.TB) {
 	t.Helper()
 	files, mappings := settled(t)
 	t.Cleanup(func() {
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 			f, m := Files(t), Mappings(t)
 			switch {
 			case f == files && m == mappings:
@@ -54,7 +54,7 @@ func Check(t testing.TB) {
 func settled(t testing.TB) (files, mappings int) {
 	const same = 20 * time.Millisecond
 	files, mappings = Files(t), Mappings(t)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		time.Sleep(same)
 		f, m := Files(t), Mappings(t)
 		if f == files && m == mappings {

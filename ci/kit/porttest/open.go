@@ -15,7 +15,7 @@ var Quiet = slog.New(slog.DiscardHandler)
 
 // Context ends with the test, and is far longer than anything in it takes.
 func Context(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -28,7 +28,7 @@ func Config(t testing.TB, c ethernet.Options) ethernet.Options {
 	}
 	c.Logger = Quiet
 	if c.Timeout == 0 {
-		c.Timeout = patience
+		c.Timeout = timeout
 	}
 	return c
 }

@@ -30,8 +30,8 @@ type NIC interface {
 // Own is the address of the ports of the suite.
 var Own = ethernet.MAC{2, 0, 0, 0, 0, 1}
 
-// patience is far more than anything here takes; what waits longer never ends.
-const patience = 20 * time.Second
+// timeout is far more than anything here takes; what waits longer never ends.
+const timeout = 20 * time.Second
 
 // suite is a run of the tests that each driver of a NIC passes.
 type suite struct {
@@ -59,7 +59,7 @@ func (s suite) open(t testing.TB, c ethernet.Options) (NIC, ethernet.Port) {
 		c.Pool = NewPool(t, ethernet.PoolOptions{})
 	}
 	if c.Timeout == 0 {
-		c.Timeout = patience
+		c.Timeout = timeout
 	}
 	c.MAC, c.Logger = Own, slog.New(slog.DiscardHandler)
 	p, err := ethernet.New(limited(t), d, c)
@@ -75,7 +75,7 @@ func (s suite) open(t testing.TB, c ethernet.Options) (NIC, ethernet.Port) {
 }
 
 func limited(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -155,7 +155,7 @@ func SendOne(t testing.TB, q ethernet.Queue, data []byte) {
 // Eventually waits until f is true.
 func Eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(timeout); !f(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

@@ -222,7 +222,7 @@ func (s suite) standsStill(t *testing.T) {
 	fill := func(enough func() bool) {
 		t.Helper()
 		for start := time.Now(); !enough(); {
-			if time.Since(start) > patience {
+			if time.Since(start) > timeout {
 				t.Fatal("never")
 			}
 			if _, err := TrySend(p.Queue(0), FrameTo(Own, 60), nil); err != nil {

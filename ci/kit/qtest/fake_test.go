@@ -67,7 +67,7 @@ func startFake(t *testing.T, how string) *qtest.Machine {
 		t.Fatal(err)
 	}
 	m, err := qtest.Start(t.Context(), qtest.Options{
-		Devices: []string{"igb"}, QEMU: []string{"env", fakeVariable + "=" + how, program}, Patience: time.Second,
+		Devices: []string{"igb"}, QEMU: []string{"env", fakeVariable + "=" + how, program}, Timeout: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestStartErrors(t *testing.T) {
 		"many devices": {t.Context(), qtest.Options{Devices: make([]string, qtest.MaxDevices+1)}, nil},
 		"odd RAM":      {t.Context(), qtest.Options{Devices: igb, RAM: 4096}, nil},
 		"much RAM":     {t.Context(), qtest.Options{Devices: igb, RAM: 1 << 40}, nil},
-		"no patience":  {t.Context(), qtest.Options{Devices: igb, Patience: -1}, nil},
+		"no timeout":   {t.Context(), qtest.Options{Devices: igb, Timeout: -1}, nil},
 		"no program":   {t.Context(), qtest.Options{Devices: igb, QEMU: []string{"there-is-no-such-program"}}, exec.ErrNotFound},
 		"no file":      {t.Context(), qtest.Options{Devices: igb, QEMU: []string{"/no/such/file"}}, os.ErrNotExist},
 		"over":         {over, qtest.Options{Devices: igb, QEMU: []string{"sh", "-c", "exec sleep 1000"}}, context.Canceled},

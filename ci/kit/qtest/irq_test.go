@@ -44,7 +44,7 @@ func TestInterrupts(t *testing.T) {
 		n := round % len(events)
 		i.set(igbEIMS, 7<<first)
 		i.set(igbEICS, 1<<(first+n))
-		if !signalled(n, patience) {
+		if !signalled(n, timeout) {
 			t.Fatalf("round %d: no message of vector %d", round, first+n)
 		}
 	}

@@ -37,7 +37,7 @@ func TestKilled(t *testing.T) {
 	}
 	select {
 	case <-d.Lost():
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("nobody tells of the end")
 	}
 	mem.Bytes()[0] = 1
@@ -67,7 +67,7 @@ func TestKilled(t *testing.T) {
 // disturb those that follow. One that stands still for too long is lost.
 func TestStopped(t *testing.T) {
 	leaktest.Check(t)
-	m, err := qtest.Start(t.Context(), qtest.Options{Devices: []string{"igb"}, QEMU: qemutest.Command(t), Patience: 2 * time.Second})
+	m, err := qtest.Start(t.Context(), qtest.Options{Devices: []string{"igb"}, QEMU: qemutest.Command(t), Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

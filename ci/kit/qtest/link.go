@@ -14,10 +14,10 @@ import (
 // link is the connection to QEMU's qtest server: one request at a time, and the
 // answers come in order.
 type link struct {
-	conn     net.Conn
-	in       *bufio.Reader
-	patience time.Duration
-	explain  func(error) error // finds the cause of an error of conn
+	conn    net.Conn
+	in      *bufio.Reader
+	timeout time.Duration
+	explain func(error) error // finds the cause of an error of conn
 	// turn is held by the call that writes and reads. What follows belongs to it.
 	turn    chan struct{}
 	line    []byte // the beginning of a line of which the rest has not come yet
@@ -28,8 +28,8 @@ type link struct {
 	gone  chan struct{} // closed when the connection is of no use any more
 }
 
-func newLink(conn net.Conn, patience time.Duration) *link {
-	return &link{conn: conn, in: bufio.NewReader(conn), patience: patience, explain: func(err error) error { return err }, turn: make(chan struct{}, 1), gone: make(chan struct{})}
+func newLink(conn net.Conn, timeout time.Duration) *link {
+	return &link{conn: conn, in: bufio.NewReader(conn), timeout: timeout, explain: func(err error) error { return err }, turn: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
 // fail ends the connection. The first cause stays.
@@ -82,7 +82,7 @@ func (l *link) allow() error {
 	if l.cause != nil {
 		return l.cause
 	}
-	return l.conn.SetDeadline(time.Now().Add(l.patience))
+	return l.conn.SetDeadline(time.Now().Add(l.timeout))
 }
 
 // collect reads all answers that are due and returns the last one.

@@ -30,9 +30,9 @@ type Options struct {
 	// RAM is the memory that the devices can have mapped, together, and each one that
 	// goes around the IOMMU: a multiple of 2 MiB up to 192 MiB, 64 MiB if it is 0.
 	RAM uint64
-	// Patience is the time that QEMU may take to answer, 10 seconds if it is 0. One that
+	// Timeout is the time that QEMU may take to answer, 10 seconds if it is 0. One that
 	// takes longer is lost.
-	Patience time.Duration
+	Timeout time.Duration
 }
 
 // MaxDevices is the number of devices that a machine can have.
@@ -40,15 +40,15 @@ const MaxDevices = 7
 
 // Machine is a QEMU process. Methods may be called from several goroutines.
 type Machine struct {
-	patience time.Duration
-	process  *process
-	link     *link
-	ram      *vfio.Memory
-	words    *vfio.Mapping // the same, for what is accessed atomically
-	names    []string
-	direct   []bool // which go around the IOMMU
-	size     uint64 // Options.RAM
-	wires    []*net.UDPConn
+	timeout time.Duration
+	process *process
+	link    *link
+	ram     *vfio.Memory
+	words   *vfio.Mapping // the same, for what is accessed atomically
+	names   []string
+	direct  []bool // which go around the IOMMU
+	size    uint64 // Options.RAM
+	wires   []*net.UDPConn
 	// unplugged devices do not answer: QEMU has zero read there, where a bus has ones.
 	unplugged [MaxDevices]atomic.Bool
 
@@ -81,7 +81,7 @@ func start(ctx context.Context, o Options) (_ *Machine, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Machine{patience: o.Patience, size: o.RAM, placed: map[*vfio.Memory]*place{}}
+	m := &Machine{timeout: o.Timeout, size: o.RAM, placed: map[*vfio.Memory]*place{}}
 	for _, d := range o.Devices {
 		name, _, _ := strings.Cut(d, ",")
 		m.names = append(m.names, name)
@@ -125,16 +125,16 @@ func (o *Options) check() error {
 	if o.RAM == 0 {
 		o.RAM = 64 << 20
 	}
-	if o.Patience == 0 {
-		o.Patience = 10 * time.Second
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
 	}
 	switch {
 	case len(o.Devices) == 0 || len(o.Devices) > MaxDevices:
 		return fmt.Errorf("%d devices, want 1 to %d", len(o.Devices), MaxDevices)
 	case o.RAM%hugePage != 0 || o.RAM > 192<<20:
 		return fmt.Errorf("RAM of %#x bytes, want a multiple of %#x up to %#x", o.RAM, uint64(hugePage), 192<<20)
-	case o.Patience < 0:
-		return fmt.Errorf("patience of %v", o.Patience)
+	case o.Timeout < 0:
+		return fmt.Errorf("timeout of %v", o.Timeout)
 	}
 	return nil
 }

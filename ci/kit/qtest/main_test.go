@@ -11,8 +11,8 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// patience bounds waits that ought to be short.
-const patience = 10 * time.Second
+// timeout bounds waits that ought to be short.
+const timeout = 10 * time.Second
 
 func TestMain(m *testing.M) {
 	if how := os.Getenv(fakeVariable); how != "" {

@@ -57,7 +57,7 @@ func (m *Machine) command(ctx context.Context, op string, n int, command string,
 	if n < 0 || n >= len(m.names) {
 		return m.fail(op, n, fmt.Errorf("there are %d devices", len(m.names)))
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.patience)
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	m.monitorMu.Lock()
 	defer m.monitorMu.Unlock()

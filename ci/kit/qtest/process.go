@@ -120,7 +120,7 @@ func (m *Machine) launch(o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	m.link = newLink(qtest, m.patience)
+	m.link = newLink(qtest, m.timeout)
 	qtestFD := give(theirs)
 	if m.monitor, theirs, err = connected(); err != nil {
 		return err

@@ -344,8 +344,8 @@ func TestRunAll(t *testing.T) {
 	}
 }
 
-// TestPatience: a guest has its time, and longer on a machine that is busy.
-func TestPatience(t *testing.T) {
+// TestTimeout: a guest has its time, and longer on a machine that is busy.
+func TestTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		took time.Duration // for the work
@@ -354,10 +354,10 @@ func TestPatience(t *testing.T) {
 		{"idle", idleWork, 100 * time.Second},
 		{"fast", idleWork / 2, 100 * time.Second},
 		{"two busy loops", 2 * idleWork, 200 * time.Second},
-		{"hopeless", 100 * idleWork, mostPatience * 100 * time.Second},
+		{"hopeless", 100 * idleWork, mostBudget * 100 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := patience{limit: 100 * time.Second}
+			p := budget{limit: 100 * time.Second}
 			ran := sampleInterval
 			for !p.spend(sampleInterval, tt.took) {
 				ran += sampleInterval

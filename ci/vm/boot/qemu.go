@@ -94,7 +94,7 @@ func boot(ctx context.Context, p places, s scenario, image string, limit time.Du
 	var late error
 	go func() {
 		defer close(watched)
-		time := patience{limit: limit}
+		time := budget{limit: limit}
 		time.watch(watching, func() {
 			late = &time
 			fmt.Fprintln(keyboard) // the guest's init takes it for the end of its time

@@ -181,11 +181,11 @@ func TestIOMMUFault(t *testing.T) {
 	}
 	address, peer := two(t)
 	r := &recorded{Device: openDevice(t, address)}
-	n, err := driver.New(t.Context(), r, driver.Options{CommandTimeout: patience})
+	n, err := driver.New(t.Context(), r, driver.Options{CommandTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := driver.Open(t.Context(), peer, driver.Options{CommandTimeout: patience})
+	other, err := driver.Open(t.Context(), peer, driver.Options{CommandTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestIOMMUFault(t *testing.T) {
 // TestResets resets the function, and its bus, and drives the NIC afterwards.
 func TestResets(t *testing.T) {
 	address, peer := two(t)
-	other, err := driver.Open(t.Context(), peer, driver.Options{CommandTimeout: patience})
+	other, err := driver.Open(t.Context(), peer, driver.Options{CommandTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestResets(t *testing.T) {
 			if err := reset(d); err != nil {
 				t.Fatal(err)
 			}
-			n, err := driver.New(t.Context(), d, driver.Options{CommandTimeout: patience})
+			n, err := driver.New(t.Context(), d, driver.Options{CommandTimeout: timeout})
 			if err != nil {
 				t.Fatal(err)
 			}

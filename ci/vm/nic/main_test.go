@@ -20,9 +20,9 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio/kernel"
 )
 
-// patience is for commands of the admin queue: a guest without hardware
+// timeout is for commands of the admin queue: a guest without hardware
 // acceleration is slow.
-const patience = 10 * time.Second
+const timeout = 10 * time.Second
 
 // trapeze is our command in the guest.
 const trapeze = "/bin/trapeze"
@@ -119,7 +119,7 @@ func openPair(t *testing.T) (a, b *driver.NIC) {
 	t.Helper()
 	x, y := two(t)
 	open := func(address string) *driver.NIC {
-		n, err := driver.Open(t.Context(), address, driver.Options{CommandTimeout: patience})
+		n, err := driver.Open(t.Context(), address, driver.Options{CommandTimeout: timeout})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func (c *Clock) Due(next *time.Duration, every time.Duration) bool {
 	return true
 }
 
-// DeadProbes is the number of probes to a silent peer before it is given up: with
+// DeadProbes is the number of unanswered probes before a peer is given up: with
 // half of all frames lost each way, one connection in 10,000 is given up wrongly.
 const DeadProbes = 32
 

@@ -160,7 +160,7 @@ type Timing struct {
 	// follows the measured round trip in between (RFC 6298).
 	Retransmit    time.Duration
 	RetransmitMax time.Duration
-	// Probe limits the peer's silence before it is asked
+	// Probe is the time without a frame of the peer before it is asked
 	// whether it lives.
 	Probe time.Duration
 	// Dead limits the time for which a peer may leave probes unanswered.

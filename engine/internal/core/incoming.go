@@ -32,10 +32,10 @@ type incoming struct {
 	moved   uint32 // of the payload, by hostRcv
 	Landed  bool   // some of it is in host memory
 	Status  datasheet.Status
-	// untold says that the frame is of a connection that has ended, or never was, and
+	// rejectPending says that the frame is of a connection that has ended, or never was, and
 	// that the peer is still to be told: once the frame is released, a peer on a wire
 	// that loses nothing takes it for placed. unanswered says that there was no room to.
-	untold, Unanswered bool
+	rejectPending, Unanswered bool
 }
 
 // clear forgets the frame in progress. What is left of it is still waited for; on a wire
@@ -140,7 +140,7 @@ func (r *Receiver) land(piece []byte) {
 // resume goes on with a frame that is held. It reports whether anything
 // has moved.
 func (r *Receiver) resume() bool {
-	if r.untold {
+	if r.rejectPending {
 		return r.Release(r.buf)
 	}
 	grew, gone := r.watch()

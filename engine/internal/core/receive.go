@@ -162,14 +162,14 @@ func (r *Receiver) Refuse() {
 // no more the peer is told first, for which there may be no room yet: then the frame stays.
 func (r *Receiver) Release(buf []byte) bool {
 	if (r.Lossless != nil || r.Peers != nil) && !r.told() {
-		if !r.untold {
-			r.Held, r.buf, r.seen, r.judged, r.untold, r.grew = true, buf, len(buf), true, true, r.Present()
+		if !r.rejectPending {
+			r.Held, r.buf, r.seen, r.judged, r.rejectPending, r.grew = true, buf, len(buf), true, true, r.Present()
 		}
-		patience := r.Timing.Dead
+		timeout := r.Timing.Dead
 		if r.Peers != nil {
-			patience /= DeadProbes // the frames of others wait
+			timeout /= DeadProbes // the frames of others wait
 		}
-		if r.Present()-r.grew <= patience {
+		if r.Present()-r.grew <= timeout {
 			return false
 		}
 		// The peer takes nothing, perhaps since it waits as this end does.
@@ -177,7 +177,7 @@ func (r *Receiver) Release(buf []byte) bool {
 			w.Break()
 		}
 	}
-	r.untold, r.Held = false, false
+	r.rejectPending, r.Held = false, false
 	r.Port.Release()
 	return true
 }

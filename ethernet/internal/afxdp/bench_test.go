@@ -72,7 +72,7 @@ func take(q ethernet.Queue, n int, got *atomic.Int64) error {
 		switch got.Add(int64(m)); {
 		case m > 0:
 			last = time.Now()
-		case time.Since(last) > patience:
+		case time.Since(last) > timeout:
 			return fmt.Errorf("%d of %d frames have come", got.Load(), n)
 		}
 	}

@@ -104,7 +104,7 @@ func TestInUse(t *testing.T) {
 			t.Errorf("%q: %v", options, err)
 		}
 	}
-	c.Timeout = patience
+	c.Timeout = timeout
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := ethernet.Open(ctx, "afxdp:"+a, c); !errors.Is(err, context.DeadlineExceeded) {
@@ -151,7 +151,7 @@ func TestRestart(t *testing.T) {
 	const rounds = 10
 	for range rounds {
 		for _, p := range []ethernet.Port{left, right} {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			if err := p.Restart(ctx); err != nil {
 				t.Error(err)
 			}

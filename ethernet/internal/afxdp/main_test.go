@@ -22,8 +22,8 @@ import (
 	_ "github.com/trapeze-nic/trapeze/ethernet/internal/afxdp"
 )
 
-// patience ends tests that do not end by themselves.
-const patience = time.Minute
+// timeout ends tests that do not end by themselves.
+const timeout = time.Minute
 
 // quiet keeps what the tests provoke out of their output.
 var quiet = slog.New(slog.DiscardHandler)
@@ -130,9 +130,9 @@ func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 		c.Logger = quiet
 	}
 	if c.Timeout == 0 {
-		c.Timeout = patience
+		c.Timeout = timeout
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	p, err := ethernet.Open(ctx, address, c)
 	if err != nil {
@@ -150,7 +150,7 @@ func open(t testing.TB, address string, c ethernet.Options) ethernet.Port {
 func exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
 	t.Helper()
 	sent, received := 0, 0
-	for end := time.Now().Add(patience); received < count; {
+	for end := time.Now().Add(timeout); received < count; {
 		sent += porttest.Send(t, from, sent, min(32, count-sent, window-(sent-received)))
 		n := porttest.Receive(t, to, received)
 		received += n
@@ -207,7 +207,7 @@ func raw(t testing.TB, name string) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	tv := unix.NsecToTimeval(int64(patience))
+	tv := unix.NsecToTimeval(int64(timeout))
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 		t.Fatal(err)
 	}

@@ -256,7 +256,7 @@ func TestLink(t *testing.T) {
 			}
 		}
 		up(t, down)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		if _, err := ethernet.WaitLink(ctx, left); err != nil {
 			t.Fatal(err)
 		}

@@ -324,7 +324,7 @@ func TestSendStandsStill(t *testing.T) {
 	fill := func(enough func() bool) {
 		t.Helper()
 		for start := time.Now(); !enough(); {
-			if time.Since(start) > patience {
+			if time.Since(start) > timeout {
 				t.Fatal("never")
 			}
 			if _, err := porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil); err != nil {
@@ -399,7 +399,7 @@ func TestSendCannotBeStopped(t *testing.T) {
 		}
 	})
 	var err error
-	for start := time.Now(); err == nil && time.Since(start) < patience; {
+	for start := time.Now(); err == nil && time.Since(start) < timeout; {
 		_, err = porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
 	}
 	if !errors.Is(err, ethernet.ErrNotReady) {

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is far more than anything here takes; what waits longer never ends.
-const patience = 20 * time.Second
+// timeout is far more than anything here takes; what waits longer never ends.
+const timeout = 20 * time.Second
 
 var (
 	contextFor = porttest.Context

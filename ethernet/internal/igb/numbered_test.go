@@ -68,7 +68,7 @@ func numbered(t *testing.T, from, to ethernet.Port, count int) {
 	length := func(n int) int { return 60 + n*389%1455 }
 	frames := make([]ethernet.Frame, 32)
 	sent, received := 0, 0
-	for end := time.Now().Add(patience + time.Duration(count)*perFrame); received < count; {
+	for end := time.Now().Add(timeout + time.Duration(count)*perFrame); received < count; {
 		if time.Now().After(end) {
 			t.Fatalf("%d frames were sent, %d have come", sent, received)
 		}

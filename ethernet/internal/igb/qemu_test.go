@@ -74,7 +74,7 @@ func (q *qemu) arrive(b []byte) {
 func (q *qemu) left() []byte {
 	q.t.Helper()
 	b := make([]byte, 65536)
-	q.wire.SetReadDeadline(time.Now().Add(patience))
+	q.wire.SetReadDeadline(time.Now().Add(timeout))
 	n, err := q.wire.Read(b)
 	if err != nil {
 		q.t.Fatal(err)
@@ -315,7 +315,7 @@ func TestQEMUQueues(t *testing.T) {
 func (q *qemu) anywhere() (int, ethernet.Frame) {
 	q.t.Helper()
 	frames := make([]ethernet.Frame, 1)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 		for i := range q.port.Info().Options.Queues {
 			n, err := q.port.Queue(i).Receive(frames)
 			if err != nil {

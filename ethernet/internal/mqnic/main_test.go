@@ -13,11 +13,11 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is far more than anything here takes; soon is what the device may take in tests in which
+// timeout is far more than anything here takes; soon is what the device may take in tests in which
 // it takes for ever.
 const (
-	patience = 20 * time.Second
-	soon     = 40 * time.Millisecond
+	timeout = 20 * time.Second
+	soon    = 40 * time.Millisecond
 )
 
 var (

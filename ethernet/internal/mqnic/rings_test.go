@@ -316,7 +316,7 @@ func TestCannotBeStopped(t *testing.T) {
 	end := nic{d}.StandStill()
 	d.With(func() { stuck(d, d.TX(0, 0), 1<<3) })
 	var err error
-	for start := time.Now(); err == nil && time.Since(start) < patience; {
+	for start := time.Now(); err == nil && time.Since(start) < timeout; {
 		_, err = porttest.TrySend(p.Queue(0), porttest.FrameTo(own, 60), nil)
 	}
 	if !errors.Is(err, ethernet.ErrNotReady) {

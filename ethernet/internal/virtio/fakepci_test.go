@@ -254,7 +254,7 @@ func TestPCIFails(t *testing.T) {
 	}
 	failed := func(what error) {
 		t.Helper()
-		end := time.Now().Add(patience)
+		end := time.Now().Add(timeout)
 		for {
 			_, err := p.Queue(0).Receive(nil)
 			if errors.Is(err, what) {
@@ -335,7 +335,7 @@ func TestAlerts(t *testing.T) {
 	}
 	for range 2 {
 		d.alerts <- fmt.Errorf("%w: the kernel wants it back", ethernet.ErrDeviceGone)
-		for end := time.Now().Add(patience); err == nil; _, err = p.Queue(0).Receive(nil) {
+		for end := time.Now().Add(timeout); err == nil; _, err = p.Queue(0).Receive(nil) {
 			if time.Now().After(end) {
 				t.Fatal("the port goes on")
 			}
@@ -383,7 +383,7 @@ func TestNotificationLost(t *testing.T) {
 	if n, err := p.Queue(0).Send(frames); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	for end := time.Now().Add(patience); notified() < before+3; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); notified() < before+3; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d notifications of a frame that is not sent", notified()-before)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// patience ends tests that do not end by themselves.
-const patience = time.Minute
+// timeout ends tests that do not end by themselves.
+const timeout = time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
@@ -30,7 +30,7 @@ const patiencePerFrame = 200 * time.Microsecond
 func exchange(t testing.TB, from, to ethernet.Queue, count, window int) {
 	t.Helper()
 	sent, received := 0, 0
-	for end := time.Now().Add(patience + time.Duration(count)*patiencePerFrame); received < count; {
+	for end := time.Now().Add(timeout + time.Duration(count)*patiencePerFrame); received < count; {
 		sent += porttest.Send(t, from, sent, min(32, count-sent, window-(sent-received)))
 		n := porttest.Receive(t, to, received)
 		received += n

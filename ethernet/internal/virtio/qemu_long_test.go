@@ -52,7 +52,7 @@ func sendBytes(t testing.TB, q ethernet.Queue, frames ...[]byte) {
 // wantBytes waits for frames, and for none besides.
 func wantBytes(t testing.TB, q ethernet.Queue, want ...[]byte) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	frames := make([]ethernet.Frame, len(want)+1)
 	for len(want) > 0 {

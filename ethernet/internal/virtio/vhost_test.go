@@ -225,7 +225,7 @@ func provoke(t *testing.T, p ethernet.Port, until func(c ethernet.QueueStats) bo
 	t.Helper()
 	q := p.Queue(0)
 	frames := make([]ethernet.Frame, 32)
-	for end := time.Now().Add(patience); !until(p.Stats().Queues[0]); {
+	for end := time.Now().Add(timeout); !until(p.Stats().Queues[0]); {
 		n := q.Cache().Alloc(frames)
 		for i := range n {
 			frames[i].Length = 64
@@ -414,7 +414,7 @@ func TestBadFrames(t *testing.T) {
 	if n != 1 || !errors.Is(err, ethernet.ErrBadFrame) {
 		t.Errorf("%d, %v", n, err)
 	}
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		left, err := q.Unsent()
 		if err != nil || time.Now().After(end) {
 			t.Fatal(left, err)
@@ -492,7 +492,7 @@ func TestRestartWhileUsed(t *testing.T) {
 	go func() { ended <- provoke(t, p, func(ethernet.QueueStats) bool { return false }) }()
 	for range 5 {
 		received := p.Stats().Queues[0].ReceivedFrames
-		for end := time.Now().Add(patience); p.Stats().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(timeout); p.Stats().Queues[0].ReceivedFrames == received; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("no frames: %+v", p.Stats())
 			}

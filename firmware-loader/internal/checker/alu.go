@@ -45,17 +45,17 @@ func (e *explorer) alu(s *state, ins *Instruction) *Refusal {
 		compute = scalar.Compute32
 	}
 	result := number(compute(ins.ALU, dst.num, src.num))
-	if off, how := movedBy(dst, ins, src.num); how != notMoved {
+	if off, how := constantDelta(dst, ins, src.num); how != notMoved {
 		result.id, result.off, result.moved = dst.id, off, how
 	}
 	*dst = result
 	return nil
 }
 
-// movedBy returns the constant that an instruction adds to a number that others are
+// constantDelta returns the constant that an instruction adds to a number that others are
 // known to be, if it does that. The relation to the others can be kept for
 // one constant, as in the kernel.
-func movedBy(dst *register, ins *Instruction, by scalar.Number) (off int32, how moved) {
+func constantDelta(dst *register, ins *Instruction, by scalar.Number) (off int32, how moved) {
 	if dst.id == 0 || dst.moved != notMoved || ins.ALU != asm.Add && ins.ALU != asm.Sub {
 		return 0, notMoved
 	}

@@ -2,9 +2,9 @@ package coherence
 
 import "github.com/trapeze-nic/trapeze/lab/internal/profile"
 
-// patience bounds the wait of a processor for a bus. A longer one counts as starving: it is some
+// timeout bounds the wait of a processor for a bus. A longer one counts as starving: it is some
 // hundred transactions.
-const patience = Time(1e8)
+const timeout = Time(1e8)
 
 // arbiter decides between the processor and what the NIC has asked for.
 type arbiter struct {
@@ -31,7 +31,7 @@ func (b *bus) pause() Time {
 func (b *bus) before(r request, at Time) bool {
 	grant := b.grant(r.at)
 	switch {
-	case b.starved || grant > at && grant-at > patience:
+	case b.starved || grant > at && grant-at > timeout:
 		b.starved = true
 		return false
 	case r.joins, b.row >= b.queue && b.first == profile.ProcessorFirst:

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hungAfter is the number of deadlines for which a pager may be silent; it says that it is alive several
+// hungAfter is the number of deadlines without a word of the pager; it says that it is alive several
 // times in each.
 const hungAfter = 2
 
@@ -23,7 +23,7 @@ var (
 )
 
 // guard ends the memory when the pager has died, of which it learns by the end of a pipe
-// that it alone writes to, or by too long a silence. It returns when the mapper has closed
+// that the pager alone writes to, or when the pager has not answered for too long. It returns when the mapper has closed
 // the link, with what it could not tell it.
 func guard(ctx context.Context, l *Link, m *Memory, life *os.File, deadline time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -59,10 +59,10 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 		defer c.Close()
 	}
 	var life *os.File
-	var untold bool // the pager has failed, and the mapper does not know
+	var unreported bool // the pager has failed, and the mapper does not know
 	s.pager, err = New(source, Config{Local: m.Local, Ahead: m.Ahead, Deadline: m.Deadline,
 		Failed: func(err error) {
-			untold = !errors.Is(err, ErrStopped) && s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) != nil
+			unreported = !errors.Is(err, ErrStopped) && s.send(Message{Kind: KindFailed, Failure: NewFailure(err)}) != nil
 		},
 		// A pipe that is full says enough.
 		Alive: func() {
@@ -96,7 +96,7 @@ func (s *session) run(ctx context.Context, m Message, open func(context.Context)
 	if err := s.send(Message{Kind: KindReady}); err != nil {
 		stop(err)
 	}
-	if err = s.pager.Run(ctx, memory); untold {
+	if err = s.pager.Run(ctx, memory); unreported {
 		return err
 	}
 	return nil

@@ -40,7 +40,7 @@ type path string
 
 type shared struct {
 	Rate    option.Bytes  `flag:"rate" default:"1K" help:"bytes a second"`
-	Timeout time.Duration `flag:"timeout" default:"{patience}" help:"give up after {patience}"`
+	Timeout time.Duration `flag:"timeout" default:"{timeout}" help:"give up after {timeout}"`
 }
 
 type cutFlags struct {
@@ -65,7 +65,7 @@ func cells(ran *cutFlags, words *[]string) *cobra.Command {
 		*ran, *words = *f, args
 		return nil
 	}
-	t := cmdtable.New(text, map[string]string{"what": "cells", "patience": "10s"})
+	t := cmdtable.New(text, map[string]string{"what": "cells", "timeout": "10s"})
 	c := t.Family("cells", cmdtable.Does("cells cut", cut, cutReport{}))
 	c.SetOut(io.Discard)
 	c.SetErr(io.Discard)

@@ -47,8 +47,8 @@ type Link interface {
 	Release() error
 }
 
-// farewell bounds how long a side that ends a transfer tries to tell why.
-const farewell = 500 * time.Millisecond
+// abortTimeout bounds how long a side that ends a transfer tries to tell why.
+const abortTimeout = 500 * time.Millisecond
 
 // checkLink refuses links that cannot carry the longest control message.
 func checkLink(l Link) error {
@@ -107,7 +107,7 @@ func explain(ctx context.Context, l Link, err error) {
 	if PeerLost(err) || errors.As(err, &remote) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	m := Message{Kind: KindAbort, Reason: reasonOf(err)}
 	// Paths of this machine do not go to the peer; what the system said
@@ -144,7 +144,7 @@ func remoteWord(ctx context.Context, l Link, err error) error {
 	if err = Lost(err); !errors.Is(err, ErrPeerLost) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	for {
 		b, rerr := l.Receive(ctx)

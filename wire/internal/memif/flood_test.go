@@ -196,7 +196,7 @@ func TestFullEventfd(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the sender waits for ever")
 	}
 	waittest.Until(t, "the client is cut off", func() bool { return violations(server.Stats()) == 1 })

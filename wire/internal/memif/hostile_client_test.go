@@ -195,7 +195,7 @@ func TestBadClients(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			leaktest.Check(t)
-			o := memif.Options{Socket: socketPath(t), Role: memif.Server, Timeout: patience}
+			o := memif.Options{Socket: socketPath(t), Role: memif.Server, Timeout: timeout}
 			if errors.Is(tt.err, memif.ErrTimeout) {
 				o.Timeout = time.Second
 			}

@@ -100,7 +100,7 @@ func TestBadServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			leaktest.Check(t)
-			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: patience}
+			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: timeout}
 			if errors.Is(tt.err, memif.ErrTimeout) {
 				o.Timeout = time.Second
 			}

@@ -15,9 +15,9 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
 )
 
-// patience ends tests that block for ever. Nothing here is meant to take long, but
+// timeout ends tests that block for ever. Nothing here is meant to take long, but
 // CI machines are busy.
-const patience = time.Minute
+const timeout = time.Minute
 
 func TestMain(m *testing.M) {
 	for variable, run := range map[string]func(string) error{sinkVariable: sink, echoVariable: echo} {
@@ -69,7 +69,7 @@ func newPort(t testing.TB, o memif.Options) *memif.Port {
 
 // waitUp waits for a peer.
 func waitUp(p *memif.Port) {
-	for end := time.Now().Add(patience); !p.LinkUp() && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); !p.LinkUp() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -121,7 +121,7 @@ func send(p wire.Port, frame []byte) bool {
 
 // receive returns a copy of the next frame, nil if none comes for a long time.
 func receive(p wire.Port) []byte {
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if f := p.Receive(); f != nil {
 			c := append([]byte{}, f...)
 			p.Release()

@@ -43,7 +43,7 @@ func echo(arguments string) error {
 			if idle++; idle > 200 {
 				select {
 				case <-woken:
-				case <-time.After(patience):
+				case <-time.After(timeout):
 					return errors.New("nobody sends anything")
 				}
 				idle = 0
@@ -122,7 +122,7 @@ func TestOtherProcess(t *testing.T) {
 						// have handed out its buffers yet.
 						case <-time.After(time.Millisecond):
 						}
-						if time.Since(moved) > patience {
+						if time.Since(moved) > timeout {
 							t.Fatalf("round %d: nothing comes, stats %+v", round, p.Stats())
 						}
 						continue

@@ -76,7 +76,7 @@ func (r *rawPeer) send(body protocol.Body, fd int) { _ = r.conn.Send(body, fd) }
 // keeps the first file that comes.
 func (r *rawPeer) next() (protocol.Body, error) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 		body, fd, err := r.conn.Receive()
 		if errors.Is(err, protocol.ErrAgain) {
 			continue

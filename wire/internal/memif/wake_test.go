@@ -31,7 +31,7 @@ func newSleeper(p *memif.Port, looks int) *sleeper {
 
 // receive returns the length of the next frame, -1 if nobody wakes it.
 func (s *sleeper) receive() int {
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(timeout)
 	defer timeout.Stop()
 	for {
 		for range s.looks {
@@ -92,7 +92,7 @@ func TestWakeForWhatIsThere(t *testing.T) {
 		s := newSleeper(b, 1)
 		select {
 		case <-s.woken:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Errorf("polling %v: nobody was woken", polling)
 		}
 		if n := s.receive(); n != 33 {

@@ -13,12 +13,12 @@ import (
 
 const (
 	// lookEvery is the time between two looks at the rings of a port with a sleeper to wake.
-	// After calmLooks looks in a row that found interrupts asked for, the pace is
+	// After askedLooks looks in a row that found interrupts asked for, the pace is
 	// lookSlowly. It does not end: a peer without a barrier between its index and
 	// its look at the flags may miss that these have changed.
 	lookEvery  = time.Millisecond
 	lookSlowly = 100 * time.Millisecond
-	calmLooks  = 2
+	askedLooks = 2
 	// stormLimit is the number of interrupts in a row that may be for nothing. Then they
 	// are not looked at for lookEvery.
 	stormLimit = 64
@@ -28,12 +28,12 @@ const (
 
 // watch looks after a connection.
 type watch struct {
-	port    *Port
-	session *session
-	talk    *talk
-	calm    int
-	vain    int
-	deafTo  time.Time // no interrupts are looked at until then
+	port        *Port
+	session     *session
+	talk        *talk
+	idleRounds  int
+	vain        int
+	maskedUntil time.Time // no interrupts are looked at until then
 }
 
 func (w *watch) run() error {
@@ -49,7 +49,7 @@ func (w *watch) run() error {
 			return err
 		}
 		polled := fds[:events]
-		if p.interrupts.Load() && !time.Now().Before(w.deafTo) {
+		if p.interrupts.Load() && !time.Now().Before(w.maskedUntil) {
 			polled = fds
 		}
 		until := time.Now().Add(unblockEvery)
@@ -67,7 +67,7 @@ func (w *watch) run() error {
 		if polled[0].Revents != 0 {
 			p.bell.drain()
 			next = time.Now()
-			w.calm = 0
+			w.idleRounds = 0
 		}
 		if f := s.failure.Load(); f != nil {
 			return *f
@@ -113,7 +113,7 @@ func (w *watch) interrupted() error {
 	if err != nil {
 		return err
 	}
-	w.calm = 0
+	w.idleRounds = 0
 	if pending {
 		w.vain = 0
 		p.wake.Call()
@@ -122,7 +122,7 @@ func (w *watch) interrupted() error {
 	p.counters.spurious.Add(1)
 	if w.vain++; w.vain >= stormLimit {
 		w.vain = 0
-		w.deafTo = time.Now().Add(lookEvery)
+		w.maskedUntil = time.Now().Add(lookEvery)
 	}
 	return nil
 }
@@ -143,16 +143,16 @@ func (w *watch) tick(next *time.Time) error {
 		if err := w.setInterrupts(interrupts); err != nil {
 			return err
 		}
-		w.calm = 0
+		w.idleRounds = 0
 	case interrupts:
-		w.calm = min(w.calm+1, calmLooks)
+		w.idleRounds = min(w.idleRounds+1, askedLooks)
 	}
 	if !p.wake.IsSet() {
 		*next = time.Time{}
 		return nil
 	}
 	*next = now.Add(lookEvery)
-	if interrupts && w.calm == calmLooks {
+	if interrupts && w.idleRounds == askedLooks {
 		*next = now.Add(lookSlowly)
 	}
 	pending, err := w.pending()

@@ -83,7 +83,7 @@ func TestAFXDP(t *testing.T) {
 		}
 	})
 	openNIC := func(t *testing.T, address string) *via.NIC {
-		ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), conform.Timeout)
 		defer cancel()
 		n, err := via.Open(ctx, address, via.Options{Logger: quiet})
 		if errors.Is(err, ethernet.ErrNotSupported) {

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far more than anything here takes; what waits longer never ends.
-const patience = 30 * time.Second
+// timeout is far more than anything here takes; what waits longer never ends.
+const timeout = 30 * time.Second
 
 // quiet keeps what the tests provoke out of their output.
 var quiet = slog.New(slog.DiscardHandler)
@@ -25,7 +25,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func open(t testing.TB, o nic.Options) *nic.Port {
 	t.Helper()
 	o.Logger = quiet
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	p, err := nic.New(ctx, o)
 	if err != nil {

@@ -55,7 +55,7 @@ func init() {
 			return nil, err
 		}
 		models.open[n] = &counted{Device: d}
-		c.Timeout = patience // the machine may be busy
+		c.Timeout = timeout // the machine may be busy
 		return ethernet.New(ctx, models.open[n], c)
 	})
 }
@@ -155,7 +155,7 @@ func TestQEMUWake(t *testing.T) {
 func TestQEMULink(t *testing.T) {
 	m := startModels(t)
 	a, _ := openModels(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for _, up := range []bool{false, true} {
 		if err := m.SetLink(ctx, 0, up); err != nil {
@@ -169,7 +169,7 @@ func TestQEMULink(t *testing.T) {
 func TestQEMUVIA(t *testing.T) {
 	startModels(t)
 	conform.VIs().Run(t, "igb", func(t *testing.T) (a, b *via.NIC) {
-		ctx, cancel := context.WithTimeout(t.Context(), conform.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), conform.Timeout)
 		defer cancel()
 		var ends [2]*via.NIC
 		for i := range ends {
@@ -188,7 +188,7 @@ func TestQEMUVIA(t *testing.T) {
 func TestQEMURemoved(t *testing.T) {
 	m := startModels(t)
 	a, _ := openModels(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := m.Unplug(ctx, 0); err != nil {
 		t.Fatal(err)

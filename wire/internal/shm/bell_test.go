@@ -94,7 +94,7 @@ func TestBells(t *testing.T) {
 		ring(t, theirs)
 		select {
 		case <-woken:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("not woken")
 		}
 		if got := receiveFrom(t, p); string(got) != "you too" {
@@ -121,7 +121,7 @@ func TestBadBells(t *testing.T) {
 	}{
 		"rings all the time": {func(t *testing.T, _ *raw, theirs int, p *shm.Port) {
 			p.SetWake(func() {})
-			for end := time.Now().Add(patience); p.Stats().Violations == 0 && time.Now().Before(end); {
+			for end := time.Now().Add(timeout); p.Stats().Violations == 0 && time.Now().Before(end); {
 				ring(t, theirs)
 			}
 		}, "wake-ups"},

@@ -110,5 +110,5 @@ func (c *conn) samePeer() bool {
 	return who.Uid == 0 || who.Uid == uint32(os.Geteuid())
 }
 
-// close takes no longer than passedfd.Patience, whatever the peer has sent.
+// close takes no longer than passedfd.Timeout, whatever the peer has sent.
 func (c *conn) close() { passedfd.CloseConn(c.c) }

@@ -53,7 +53,7 @@ const (
 	// plugTime bounds the wait for a peer to hear of our plug.
 	plugTime = time.Second
 	// lendTime is the time that the peer's wish for its memory back may wait for
-	// the goroutine that reads it. It is shorter than the peer's patience.
+	// the goroutine that reads it. It is shorter than the peer's timeout.
 	lendTime = 2 * time.Second
 	// busyTime is the time that New tries again at a listener that has a peer: one
 	// that has just died may not have been noticed yet.

@@ -124,7 +124,7 @@ type sleeper chan struct{}
 
 func (w sleeper) await(t *testing.T, p *shm.Port) {
 	t.Helper()
-	end := time.After(patience)
+	end := time.After(timeout)
 	for p.Receive() == nil {
 		p.SetWake(func() {
 			select {

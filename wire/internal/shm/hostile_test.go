@@ -16,7 +16,7 @@ import (
 // and may try again.
 func TestBrokenRules(t *testing.T) {
 	hold := func(p *shm.Port) {
-		for end := time.Now().Add(patience); p.Receive() == nil && time.Now().Before(end); {
+		for end := time.Now().Add(timeout); p.Receive() == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -25,8 +25,8 @@ import (
 // task.
 const childVariable = "TRAPEZE_SHM_TEST_CHILD"
 
-// patience is for what must happen, on any machine.
-const patience = 30 * time.Second
+// timeout is for what must happen, on any machine.
+const timeout = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	if s := os.Getenv(childVariable); s != "" {

@@ -31,7 +31,7 @@ func TestTwoProcesses(t *testing.T) {
 			const frames = 500
 			sent, received := 0, 0
 			size := func(i int) int { return 8 * (1 + i*i%(p.MTU()/8)) }
-			for end := time.Now().Add(patience); received < frames; {
+			for end := time.Now().Add(timeout); received < frames; {
 				if time.Now().After(end) {
 					t.Fatalf("%d frames sent, %d received", sent, received)
 				}
@@ -150,7 +150,7 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 		for p.SetWake(wake); p.Receive() == nil; p.SetWake(wake) {
 			select {
 			case <-woken:
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Fatal("nobody wakes us")
 			}
 		}

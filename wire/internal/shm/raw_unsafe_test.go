@@ -93,7 +93,7 @@ func (r *raw) write(p []byte, fds ...int) {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	_ = r.c.SetWriteDeadline(time.Now().Add(patience))
+	_ = r.c.SetWriteDeadline(time.Now().Add(timeout))
 	_, _, _ = r.c.WriteMsgUnix(p, rights, nil)
 }
 
@@ -105,7 +105,7 @@ func (r *raw) send(kind, id uint32, a, b, c uint64, fds ...int) {
 func (r *raw) read() (kind, id uint32, a, b, c uint64, fd int) {
 	r.t.Helper()
 	var p, oob [128]byte
-	_ = r.c.SetReadDeadline(time.Now().Add(patience))
+	_ = r.c.SetReadDeadline(time.Now().Add(timeout))
 	n, oobn, _, _, err := r.c.ReadMsgUnix(p[:], oob[:])
 	if err != nil || n == 0 {
 		if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
@@ -136,7 +136,7 @@ func (r *raw) read() (kind, id uint32, a, b, c uint64, fd int) {
 // peer still is asked again.
 func joinRaw(t testing.TB, path string, flags uint64) *raw {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		r := dialRaw(t, path)
 		r.send(msgHello, magic, versionOne|flags, uint64(shm.DefaultMTU), 0)
 		kind, id, a, _, ring, fd := r.read()

@@ -113,7 +113,7 @@ func (s *session) wake() {
 
 // ask sends a message and waits for its answer. It fails with the reason for
 // which the session has ended, or context.DeadlineExceeded.
-func (s *session) ask(m message, want kind, patience time.Duration) error {
+func (s *session) ask(m message, want kind, timeout time.Duration) error {
 	came := make(chan struct{})
 	a := answer{want, m.id}
 	s.mu.Lock()
@@ -130,7 +130,7 @@ func (s *session) ask(m message, want kind, patience time.Duration) error {
 		return err
 	}
 	// Any other error ends the session, which the receiving side notices.
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-came:

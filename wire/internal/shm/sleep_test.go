@@ -61,7 +61,7 @@ func TestThreadFallsAsleep(t *testing.T) {
 		sendTo(t, a, make([]byte, 64))
 		select {
 		case <-woken:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("nobody was woken")
 		}
 		if b.Receive() == nil {

@@ -53,7 +53,7 @@ func TestFirewall(t *testing.T) {
 	filtered := &stream{from: outside, to: inside, count: frames}
 	back := &stream{from: inside, to: outside, count: frames / 8, check: numbered.Check{All: true}}
 	started := time.Now()
-	for end := started.Add(numbered.Patience); filtered.check.Next() < filtered.count || back.check.Next() < back.count; {
+	for end := started.Add(numbered.Timeout); filtered.check.Next() < filtered.count || back.check.Next() < back.count; {
 		idle := true
 		for _, s := range []*stream{filtered, back} {
 			n, err := s.step(pool)

@@ -42,7 +42,7 @@ func TestMemif(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	end := time.Now().Add(numbered.Patience)
+	end := time.Now().Add(numbered.Timeout)
 	for !p.LinkUp() {
 		if time.Sleep(time.Millisecond); command.Ended() || time.Now().After(end) {
 			t.Fatal("no link")
@@ -116,7 +116,7 @@ func TestNIC(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end := time.Now().Add(numbered.Patience)
+	end := time.Now().Add(numbered.Timeout)
 	for up := false; !up; up = health(t, n).LinkUp {
 		if time.Sleep(time.Millisecond); command.Ended() || time.Now().After(end) {
 			t.Fatal("no link")

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Patience ends tests that do not end by themselves. They take half a minute where two
+// Timeout ends tests that do not end by themselves. They take half a minute where two
 // processors are free.
-const Patience = 10 * time.Minute
+const Timeout = 10 * time.Minute
 
 // Nap is for loops of tests that wait for others, who need the processors.
 const Nap = 50 * time.Microsecond
@@ -79,7 +79,7 @@ func Start(t *testing.T, args ...string) *Command {
 			t.Logf("%s:\n%s", strings.Join(args, " "), c.Output())
 		}
 	})
-	for end := time.Now().Add(Patience); !strings.Contains(c.Output(), "started\n"); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(Timeout); !strings.Contains(c.Output(), "started\n"); time.Sleep(time.Millisecond) {
 		if c.Ended() || time.Now().After(end) {
 			t.Fatal("the command does not start")
 		}
@@ -106,7 +106,7 @@ func (c *Command) Interrupt(frames int) {
 	}
 	select {
 	case <-c.done:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		c.t.Fatal("it does not end")
 	}
 	if !c.cmd.ProcessState.Success() {

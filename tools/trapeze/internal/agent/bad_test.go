@@ -18,8 +18,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
-// patience bounds what must come, however busy the machine is.
-const patience = 30 * time.Second
+// timeout bounds what must come, however busy the machine is.
+const timeout = 30 * time.Second
 
 func connect(t testing.TB, socket string) *net.UnixConn {
 	t.Helper()
@@ -37,7 +37,7 @@ func ask(t testing.TB, socket string, m agentlink.Message, fd int) (*agentlink.C
 	if err := c.Send(m, fd); err != nil {
 		t.Fatal(err)
 	}
-	answer, got, err := c.Receive(time.Now().Add(patience))
+	answer, got, err := c.Receive(time.Now().Add(timeout))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestStationTaken(t *testing.T) {
 // empty waits until no client is left.
 func empty(t testing.TB, socket string) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		c, m, _ := ask(t, socket, agentlink.Message{Kind: agentlink.List, Version: agentlink.Version}, -1)
 		c.Close()
 		if len(m.Clients) == 0 {
@@ -201,7 +201,7 @@ func TestNoMessages(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				_ = conn.SetReadDeadline(time.Now().Add(patience))
+				_ = conn.SetReadDeadline(time.Now().Add(timeout))
 				n, err := conn.Read(make([]byte, 1))
 				if n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 					t.Errorf("%d bytes came, %v", n, err)
@@ -216,7 +216,7 @@ func TestNoMessages(t *testing.T) {
 // given waits until no more files are open, and no more is mapped, than before.
 func given(t *testing.T, before resources) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		now := measure(t)
 		if now.files <= before.files && now.mappings <= before.mappings {
 			return
@@ -335,10 +335,10 @@ func FuzzRequest(f *testing.F) {
 		if _, err := c.Write(b); err == nil {
 			_ = c.CloseWrite()
 		}
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(timeout))
 		link := agentlink.New(c)
 		for {
-			m, fd, err := link.Receive(time.Now().Add(patience))
+			m, fd, err := link.Receive(time.Now().Add(timeout))
 			if fd >= 0 {
 				_ = unix.Close(fd)
 			}
@@ -396,7 +396,7 @@ func TestMuteUser(t *testing.T) {
 		}
 		return false
 	}
-	for end := time.Now().Add(patience); !refused(); {
+	for end := time.Now().Add(timeout); !refused(); {
 		if time.Now().After(end) {
 			t.Fatalf("all of %d programs of a user may be silent", len(list))
 		}

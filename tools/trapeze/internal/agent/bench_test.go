@@ -47,7 +47,7 @@ func lay(b testing.TB, from, to *via.NIC, name string) *lane {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.Context(), timeout)
 	defer cancel()
 	c := &lane{}
 	defer polled(from, to)()

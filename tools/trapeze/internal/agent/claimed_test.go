@@ -200,7 +200,7 @@ func TestClaimDevice(t *testing.T) {
 
 func await(t *testing.T, socket, what string, is func([]agentlink.Client) bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(list(t, socket)); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); !is(list(t, socket)); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("waited until ", what)
 		}

@@ -207,7 +207,7 @@ func TestDeviceForeign(t *testing.T) {
 	// The rogue's own doorbell comes after the victim's: once the device has seen it, it has seen both.
 	ring(vi)
 	ring(ours.vi.Number())
-	for end := time.Now().Add(patience); state(rogue, ours.vi.Number()).SendProducer != 1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); state(rogue, ours.vi.Number()).SendProducer != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the device has not seen a client's own doorbell")
 		}
@@ -282,7 +282,7 @@ func TestDeviceList(t *testing.T) {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 	stop[0]()
-	for end := time.Now().Add(patience); state() != agentlink.Lost; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); state() != agentlink.Lost; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("a NIC that is gone is %s", state())
 		}
@@ -309,7 +309,7 @@ func TestDeviceNames(t *testing.T) {
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); !errors.Is(wait(two), descriptors.ErrTimeout); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); !errors.Is(wait(two), descriptors.ErrTimeout); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the name of a client that has left stays taken")
 		}
@@ -326,7 +326,7 @@ func TestDeviceDies(t *testing.T) {
 	}
 	stop[0]()
 	for i, n := range clients {
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 			_, err := n.CreatePtag(t.Context())
 			if errors.Is(err, driver.ErrDeviceGone) {
 				break
@@ -341,7 +341,7 @@ func TestDeviceDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, next[0], paths[0])
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		n, err := via.Open(t.Context(), at, via.Options{NoTelemetry: true})
 		if err == nil {
 			_ = n.Close()

@@ -170,8 +170,8 @@ func pass(c *agentlink.Conn, kind string, part any, fds ...int) error {
 }
 
 // expect waits for a message of a kind without a descriptor.
-func expect(c *agentlink.Conn, kind string, patience time.Duration) error {
-	m, fds, err := c.ReceiveMany(time.Now().Add(patience), agentlink.MaxPassed)
+func expect(c *agentlink.Conn, kind string, timeout time.Duration) error {
+	m, fds, err := c.ReceiveMany(time.Now().Add(timeout), agentlink.MaxPassed)
 	agentlink.Drop(fds)
 	switch {
 	case err != nil:

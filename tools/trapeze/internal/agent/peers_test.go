@@ -112,7 +112,7 @@ func TestPeerLeaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := 0
-				for end := time.Now().Add(patience); ; first.Poll() {
+				for end := time.Now().Add(timeout); ; first.Poll() {
 					m, err := l.to.TryReceive()
 					if err == nil && m != nil {
 						got++

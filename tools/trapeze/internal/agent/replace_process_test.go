@@ -98,7 +98,7 @@ func spawn(t testing.TB, env []string, arguments ...string) *process {
 		_ = stdin.Close()
 		select {
 		case <-p.end:
-		case <-time.After(replacePatience):
+		case <-time.After(replaceTimeout):
 			t.Error("an agent does not end")
 		}
 	})
@@ -113,7 +113,7 @@ func (p *process) ready(t testing.TB) {
 		if !strings.Contains(said, "serving at") {
 			t.Fatalf("the agent does not serve: %s", said)
 		}
-	case <-time.After(replacePatience):
+	case <-time.After(replaceTimeout):
 		t.Fatal("the agent does not serve")
 	}
 }
@@ -127,7 +127,7 @@ func (p *process) ended(t testing.TB, code int, want string) {
 		if got := p.cmd.ProcessState.ExitCode(); got != code || !strings.Contains(p.all.String(), want) {
 			t.Errorf("exit code %d, want %d; it says %q, want %q", got, code, p.all.String(), want)
 		}
-	case <-time.After(replacePatience):
+	case <-time.After(replaceTimeout):
 		t.Fatal("the agent does not end")
 	}
 }
@@ -217,7 +217,7 @@ func (m *manager) all() string {
 // until waits until it was told one thing, and another one behind that.
 func (m *manager) until(t testing.TB, first, then string) {
 	t.Helper()
-	for end := time.Now().Add(replacePatience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(replaceTimeout); ; time.Sleep(time.Millisecond) {
 		if _, rest, found := strings.Cut(m.all(), first); found && strings.Contains(rest, then) {
 			return
 		} else if time.Now().After(end) {

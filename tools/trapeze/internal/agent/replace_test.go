@@ -25,8 +25,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// replacePatience ends what does not end by itself.
-const replacePatience = 5 * time.Minute
+// replaceTimeout ends what does not end by itself.
+const replaceTimeout = 5 * time.Minute
 
 // running is an agent that serves.
 type running struct {
@@ -96,7 +96,7 @@ func (r *running) replaced(t testing.TB, text string) *running {
 		if _, ok := r.agent.Successor(); err != nil || !ok {
 			t.Errorf("the old agent: %v, replaced: %v", err, ok)
 		}
-	case <-time.After(replacePatience):
+	case <-time.After(replaceTimeout):
 		t.Fatal("the old agent stays")
 	}
 	r.stop()
@@ -152,7 +152,7 @@ type stream struct {
 	stop    atomic.Bool
 	both    sync.WaitGroup
 	errs    [2]error
-	limit   *time.Timer // ends it if no message arrives for replacePatience, however long it runs
+	limit   *time.Timer // ends it if no message arrives for replaceTimeout, however long it runs
 }
 
 // streamSize is the size of the messages: a number, and what follows from it.
@@ -170,7 +170,7 @@ func fill(b []byte, i uint64) []byte {
 func (s *stream) begin(t testing.TB, from, to *via.NIC) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s.limit = time.AfterFunc(replacePatience, cancel)
+	s.limit = time.AfterFunc(replaceTimeout, cancel)
 	l, err := via.Listen(to, "numbered", via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func (s *stream) receive(ctx context.Context, l *via.Listener) error {
 			s.gap.Store(max(s.gap.Load(), int64(now.Sub(last))))
 		}
 		last = now
-		s.limit.Reset(replacePatience)
+		s.limit.Reset(replaceTimeout)
 		s.arrived.Add(1)
 		if err := c.Release(); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (s *stream) receive(ctx context.Context, l *via.Listener) error {
 func (s *stream) progress(t testing.TB, n uint64) {
 	t.Helper()
 	want := s.arrived.Load() + n
-	for end := time.Now().Add(replacePatience); s.arrived.Load() < want; time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(replaceTimeout); s.arrived.Load() < want; time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d messages have arrived, and no more", s.arrived.Load())
 		}
@@ -271,7 +271,7 @@ func TestReplaceOften(t *testing.T) {
 	var s stream
 	s.begin(t, from, to)
 	before := list(t, socket)
-	for end := time.Now().Add(replacePatience); len(before) < 2 && time.Now().Before(end); before = list(t, socket) {
+	for end := time.Now().Add(replaceTimeout); len(before) < 2 && time.Now().Before(end); before = list(t, socket) {
 		time.Sleep(time.Millisecond) // a program has its NIC a little before it is listed
 	}
 	for range 20 {
@@ -315,7 +315,7 @@ func TestReplaceTransfer(t *testing.T) {
 func transfer(t testing.TB, from, to *via.NIC, meanwhile func()) {
 	t.Helper()
 	const piece, pieces = 1 << 20, 100
-	ctx, cancel := context.WithTimeout(t.Context(), replacePatience)
+	ctx, cancel := context.WithTimeout(t.Context(), replaceTimeout)
 	defer cancel()
 	l, err := via.Listen(to, "large", via.ListenOptions{})
 	if err != nil {

@@ -133,8 +133,8 @@ func (t *takeover) receive() error {
 }
 
 // part waits for a part of the state, with descriptors that are the caller's.
-func (t *takeover) part(kind string, patience time.Duration) (text []byte, fds []int, err error) {
-	m, fds, err := t.conn.ReceiveMany(time.Now().Add(patience), agentlink.MaxPassed)
+func (t *takeover) part(kind string, timeout time.Duration) (text []byte, fds []int, err error) {
+	m, fds, err := t.conn.ReceiveMany(time.Now().Add(timeout), agentlink.MaxPassed)
 	switch {
 	case err != nil:
 		return nil, nil, fmt.Errorf("wait for %q of the agent that is to be replaced: %w", kind, err)

@@ -15,11 +15,11 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience ends a test that waits in vain, also on a busy machine.
-const patience = time.Minute
+// timeout ends a test that waits in vain, also on a busy machine.
+const timeout = time.Minute
 
 func contextFor(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience ends tests that do not end by themselves; machines are busy.
-const patience = time.Minute
+// timeout ends tests that do not end by themselves; machines are busy.
+const timeout = time.Minute
 
 // pair is a pair of channels over two NICs.
 type pair struct {
@@ -48,7 +48,7 @@ func newPair(t *testing.T, options emulator.PairOptions) pair {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	p := pair{far: b}
 	if p.from, err = channel.Dial(ctx, a, l.Address().String(), channel.Options{PageSize: cellstream.PageSize}); err == nil {
@@ -61,7 +61,7 @@ func newPair(t *testing.T, options emulator.PairOptions) pair {
 }
 
 func limited(size int) cellstream.Options {
-	return cellstream.Options{Priority: channel.Low, Size: size, Rate: 1e9, Patience: patience}
+	return cellstream.Options{Priority: channel.Low, Size: size, Rate: 1e9, Timeout: timeout}
 }
 
 // outcome is what came of a stream at both ends.
@@ -159,7 +159,7 @@ func TestLosses(t *testing.T) {
 func TestSilence(t *testing.T) {
 	p := newPair(t, emulator.PairOptions{Threads: true})
 	o := limited(1024)
-	o.Patience = 50 * time.Millisecond
+	o.Timeout = 50 * time.Millisecond
 	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Sent == 0 || sent.Messages != 0 {
 		t.Errorf("%+v, %v", sent, err)
 	}
@@ -251,7 +251,7 @@ func TestStranger(t *testing.T) {
 		counts, err := cellstream.Receive(t.Context(), p.far, p.to)
 		done <- result{counts, err}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if _, err := p.from.Wait(ctx); err != nil { // a report
 		t.Fatal(err)

@@ -22,8 +22,8 @@ type Options struct {
 	Duration        time.Duration
 	// Rate is the most bytes that are sent a second.
 	Rate float64
-	// Patience limits the silence of the other end.
-	Patience time.Duration
+	// Timeout limits the time without a word of the other end.
+	Timeout time.Duration
 	// Progress, if not nil, is told of bytes that have arrived.
 	Progress func(bytes int)
 }
@@ -80,7 +80,7 @@ type sender struct {
 
 // Send sends messages over a channel with pages of PageSize until a limit is reached, or ctx
 // ends, which is no error. Totals are valid with an error too. It fails with
-// transfer.ErrPeerLost, with via.ErrTimeout if nothing was heard for so long as Patience, and
+// transfer.ErrPeerLost, with via.ErrTimeout if nothing was heard for so long as Timeout, and
 // with via.ErrProtocol.
 func Send(ctx context.Context, c *channel.Channel, o Options) (Totals, error) {
 	now := time.Now()
@@ -134,8 +134,8 @@ func (s *sender) run(ctx context.Context) error {
 		}
 		m, err := next(ctx, s.c, wait)
 		switch {
-		case err == via.ErrNotDone && now.Sub(s.heard) > s.o.Patience:
-			return fmt.Errorf("%w: no report for %v", via.ErrTimeout, s.o.Patience)
+		case err == via.ErrNotDone && now.Sub(s.heard) > s.o.Timeout:
+			return fmt.Errorf("%w: no report for %v", via.ErrTimeout, s.o.Timeout)
 		case err == via.ErrNotDone:
 		case err != nil:
 			return err

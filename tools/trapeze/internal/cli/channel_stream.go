@@ -64,7 +64,7 @@ func (f *streamFlags) options() (o cellstream.Options, err error) {
 	if f.limited() && !f.Given("duration") {
 		o.Duration = 0
 	}
-	o.Rate, o.Patience = float64(f.Rate), f.Timeout
+	o.Rate, o.Timeout = float64(f.Rate), f.Timeout
 	return o, nil
 }
 

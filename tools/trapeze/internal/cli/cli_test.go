@@ -79,7 +79,7 @@ func TestBadCommandLines(t *testing.T) {
 		"name with a slash":     {[]string{"send", "--device", udp, "--name", "a/b", "-"}, shell.ExitUsage, "--name"},
 		"ping of negative size": {[]string{"ping", "--size", "-1"}, shell.ExitUsage, "--size"},
 		"ping of enormous size": {[]string{"ping", "--size", "16777217"}, shell.ExitUsage, "--size"},
-		"ping without patience": {[]string{"ping", "--wait", "0s"}, shell.ExitUsage, "--wait"},
+		"ping without timeout":  {[]string{"ping", "--wait", "0s"}, shell.ExitUsage, "--wait"},
 		"ping back in time":     {[]string{"ping", "--interval", "-1s"}, shell.ExitUsage, "--interval"},
 		"serve to nobody":       {[]string{"ping", "--serve"}, shell.ExitUsage, "--device"},
 		"no scheme":             {[]string{"info", "--device", "eth0"}, shell.ExitDevice, "bad device address"},

@@ -180,14 +180,14 @@ func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error
 
 // connected makes a connection between two NICs of this process.
 func connected(ctx context.Context, a, b *via.NIC, discriminator string, o via.ConnOptions) (from, to *via.Conn, err error) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l, err := via.Listen(b, discriminator, via.ListenOptions{Limit: 1, Conn: func(via.Remote) (via.ConnOptions, error) { return o, nil }})
 	if err != nil {
 		return nil, nil, err
 	}
-	if from, err = dial(ctx, a, l.Address(), o, patience); err == nil {
+	if from, err = dial(ctx, a, l.Address(), o, timeout); err == nil {
 		to, err = l.Accept(ctx)
 	}
 	if err = errors.Join(err, l.Close()); err != nil && from != nil {

@@ -29,7 +29,7 @@ const inNamespace = "TRAPEZE_TEST_NAMESPACE"
 // what forward says at its start.
 func TestForwardTCP(t *testing.T) {
 	if os.Getenv(inNamespace) == "" {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 		defer cancel()
 		c := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestForwardTCP$", "-test.v")
 		c.Env = append(os.Environ(), inNamespace+"=1")
@@ -52,7 +52,7 @@ func forwardTCP(t *testing.T, mtu int) {
 	server := newStation(t, "port1", "host1", "10.9.0.1/24", mtu)
 	client := newStation(t, "port2", "host2", "10.9.0.2/24", mtu)
 	forward := startEnv(t, command.Env{}, "forward", "--mtu", fmt.Sprint(mtu), "--device", "afxdp:port1", "--device", "afxdp:port2")
-	for deadline := time.Now().Add(patience); !strings.Contains(forward.stderr.String(), "passing frames"); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !strings.Contains(forward.stderr.String(), "passing frames"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it has not begun: %s", forward.stderr.String())
 		}
@@ -90,11 +90,11 @@ func forwardTCP(t *testing.T, mtu int) {
 	}()
 	var c net.Conn
 	client.do(t, func() (err error) {
-		c, err = net.DialTimeout("tcp", "10.9.0.1:7", patience)
+		c, err = net.DialTimeout("tcp", "10.9.0.1:7", timeout)
 		return err
 	})
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	sent := make(chan error, 1)
 	go func() {
 		_, err := c.Write(want)

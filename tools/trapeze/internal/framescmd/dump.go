@@ -179,8 +179,8 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 	return func() error { return d.file.Finish(d.written) }, nil
 }
 
-// checkPatience is the time for which frames may come behind the end of their stream.
-const checkPatience = time.Second
+// checkTimeout is the time for which frames may come behind the end of their stream.
+const checkTimeout = time.Second
 
 // work takes what comes into a queue until ctx ends or there is no need for more.
 func (d *dump) work(ctx context.Context, q ethernet.Queue, match filter.Filter) error {
@@ -237,7 +237,7 @@ func (d *dump) take(frames []ethernet.Frame, match *filter.Filter) (over bool, e
 
 // checkOver reports whether all numbered streams have ended, a while ago.
 func (d *dump) checkOver() bool {
-	if d.checker == nil || d.last.IsZero() || time.Since(d.last) < checkPatience {
+	if d.checker == nil || d.last.IsZero() || time.Since(d.last) < checkTimeout {
 		return false
 	}
 	t := d.checker.Totals()

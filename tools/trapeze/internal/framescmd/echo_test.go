@@ -58,7 +58,7 @@ func TestEcho(t *testing.T) {
 				for _, vlan := range []uint16{0, 7} {
 					request := ping(t, p.MAC(), mac, "10.0.0.2", "10.0.0.1", vlan, i, size)
 					p.send(t, request)
-					got := p.receive(t, patience)
+					got := p.receive(t, timeout)
 					at := len(request) - size - 8
 					if len(got) != max(60, len(request)) || got[at] != 0 || !bytes.Equal(got[at+4:len(request)], request[at+4:]) ||
 						vlan != 0 && !bytes.Equal(got[12:16], request[12:16]) {
@@ -71,7 +71,7 @@ func TestEcho(t *testing.T) {
 			p.send(t, damaged)
 			p.send(t, ping(t, p.MAC(), mac, "10.0.0.2", "10.0.0.9", 0, 1, 56))
 			last := ping(t, p.MAC(), mac, "10.0.0.2", "10.0.0.1", 0, 99, 56)
-			if p.send(t, last); p.receive(t, patience) == nil {
+			if p.send(t, last); p.receive(t, timeout) == nil {
 				t.Fatal("no answer")
 			}
 			echo.stop()
@@ -116,7 +116,7 @@ func TestEchoFiltered(t *testing.T) {
 		p.send(t, ping(t, p.MAC(), mac, "10.0.0.66", "10.0.0.1", 0, i, 56))
 	}
 	p.send(t, ping(t, p.MAC(), mac, "10.0.0.2", "10.0.0.1", 0, 77, 56))
-	if got := p.receive(t, patience); len(got) < 60 || !bytes.Equal(got[30:34], []byte{10, 0, 0, 2}) {
+	if got := p.receive(t, timeout); len(got) < 60 || !bytes.Equal(got[30:34], []byte{10, 0, 0, 2}) {
 		t.Fatalf("%x", got)
 	}
 	echo.stop()

@@ -248,7 +248,7 @@ func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Gener
 		left -= uint64(n)
 	}
 	// The end is told although ctx may have ended: it takes no longer than settling does.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	for range ends {
 		if _, err := g.settle(ctx, q); err != nil {
@@ -308,8 +308,8 @@ func (g *gen) sendAll(ctx context.Context, q ethernet.Queue, frames []ethernet.F
 // sendNap is the sleep of gen while the send ring is full.
 const sendNap = 20 * time.Microsecond
 
-// settlePatience is the time that frames in the send ring may take at the end.
-const settlePatience = 2 * time.Second
+// settleTimeout is the time that frames in the send ring may take at the end.
+const settleTimeout = 2 * time.Second
 
 // settle waits until all frames have left the ring, and returns how many have not when ctx
 // ended.

@@ -119,7 +119,7 @@ func TestReplay(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, want := range some(t, sender) {
-				if got := p.receive(t, patience); !bytes.Equal(got, want) {
+				if got := p.receive(t, timeout); !bytes.Equal(got, want) {
 					t.Fatalf("%s: %x instead of %x", format, got, want)
 				}
 			}

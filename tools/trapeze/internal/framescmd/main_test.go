@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = time.Minute
+const timeout = time.Minute
 
 var wires atomic.Uint32
 
@@ -69,7 +69,7 @@ func startEnv(t testing.TB, e command.Env, args ...string) *running {
 	r := &running{done: make(chan error, 1)}
 	e.Stdout, e.Stderr = &r.stdout, &r.stderr
 	var ctx context.Context
-	ctx, r.stop = context.WithTimeout(t.Context(), patience)
+	ctx, r.stop = context.WithTimeout(t.Context(), timeout)
 	ctx, err := command.WithLogging(ctx, &r.stderr, "text", "")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (r *running) wait() error {
 // ready waits until a command that runs without --json says that it has begun.
 func (r *running) ready(t testing.TB) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); r.stderr.String() == ""; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); r.stderr.String() == ""; time.Sleep(time.Millisecond) {
 		if len(r.done) > 0 || time.Now().After(deadline) {
 			t.Fatalf("it has not begun: %v", r.wait())
 		}
@@ -154,7 +154,7 @@ func (p *peer) send(t testing.TB, frame []byte) {
 	}
 	f[0].Length = uint16(len(frame))
 	copy(p.pool.Bytes(f[0]), frame)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		if n, err := p.q.Send(f[:]); err != nil || n == 1 {
 			if err != nil {
@@ -196,7 +196,7 @@ func (p *peer) receive(t testing.TB, while time.Duration) []byte {
 // ask sends a frame until one comes back: whoever is asked may not be there yet.
 func (p *peer) ask(t testing.TB, frame []byte) []byte {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for time.Now().Before(deadline) {
 		p.send(t, frame)
 		if b := p.receive(t, 50*time.Millisecond); b != nil {

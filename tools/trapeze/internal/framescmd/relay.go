@@ -37,7 +37,7 @@ type outbox struct {
 const outboxSize = 4 * burst
 
 // flush sends what it can, and reports whether that was anything. A ring that stays full
-// for sendPatience loses what waits for it, and what comes then, until it has room.
+// for sendTimeout loses what waits for it, and what comes then, until it has room.
 func (o *outbox) flush() (moved bool, err error) {
 	for len(o.frames) > 0 {
 		n, err := o.q.Send(o.frames)
@@ -56,7 +56,7 @@ func (o *outbox) flush() (moved bool, err error) {
 		now := time.Now()
 		if o.stuck.IsZero() {
 			o.stuck = now
-		} else if now.Sub(o.stuck) > sendPatience {
+		} else if now.Sub(o.stuck) > sendTimeout {
 			o.drop()
 		}
 		return moved, nil

@@ -35,7 +35,7 @@ func raw(to, from ethernet.MAC, seed, n int) []byte {
 func arrives(t *testing.T, frame []byte, from *peer, to ...*peer) {
 	t.Helper()
 	first := to[0]
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		from.send(t, frame)
 		if got := first.receive(t, 50*time.Millisecond); got != nil {
 			break
@@ -48,7 +48,7 @@ func arrives(t *testing.T, frame []byte, from *peer, to ...*peer) {
 	from.send(t, last)
 	for _, p := range to {
 		for {
-			got := p.receive(t, patience)
+			got := p.receive(t, timeout)
 			if bytes.Equal(got, last) {
 				break
 			}
@@ -72,10 +72,10 @@ func TestForward(t *testing.T) {
 			there, back := raw(y.MAC(), x.MAC(), i, n), raw(x.MAC(), y.MAC(), i+1, n)
 			x.send(t, there)
 			y.send(t, back)
-			if got := y.receive(t, patience); !bytes.Equal(got, there) {
+			if got := y.receive(t, timeout); !bytes.Equal(got, there) {
 				t.Fatalf("there: %x instead of %x", got, there)
 			}
-			if got := x.receive(t, patience); !bytes.Equal(got, back) {
+			if got := x.receive(t, timeout); !bytes.Equal(got, back) {
 				t.Fatalf("back: %x instead of %x", got, back)
 			}
 		}
@@ -105,25 +105,25 @@ func TestBridge(t *testing.T) {
 	broadcast := raw(all, mac(1), 2, 100)
 	peers[1].send(t, broadcast)
 	for _, i := range []int{0, 2} {
-		if got := peers[i].receive(t, patience); !bytes.Equal(got, broadcast) {
+		if got := peers[i].receive(t, timeout); !bytes.Equal(got, broadcast) {
 			t.Fatalf("peer %d: %x", i, got)
 		}
 	}
 	unknown := raw(mac(2), mac(1), 3, 1514)
 	peers[1].send(t, unknown)
 	for _, i := range []int{0, 2} {
-		if got := peers[i].receive(t, patience); !bytes.Equal(got, unknown) {
+		if got := peers[i].receive(t, timeout); !bytes.Equal(got, unknown) {
 			t.Fatalf("peer %d: %x", i, got)
 		}
 	}
 	known := raw(mac(1), mac(2), 4, 200)
 	peers[2].send(t, known)
-	if got := peers[1].receive(t, patience); !bytes.Equal(got, known) {
+	if got := peers[1].receive(t, timeout); !bytes.Equal(got, known) {
 		t.Fatalf("%x", got)
 	}
 	peers[1].send(t, raw(mac(2), mac(1), 5, 300))
 	peers[1].send(t, raw(mac(2), all, 6, 300)) // from a group
-	if got := peers[2].receive(t, patience); len(got) != 300 || got[20] != 25 {
+	if got := peers[2].receive(t, timeout); len(got) != 300 || got[20] != 25 {
 		t.Fatalf("%x", got)
 	}
 	for i, p := range peers {
@@ -159,7 +159,7 @@ func TestBridgeLoop(t *testing.T) {
 	// What the bridge sees of it is for it to say; it has time to send more than it should.
 	for n := 0; n < 2000 && p.receive(t, 20*time.Millisecond) != nil; n++ {
 	}
-	for deadline := time.Now().Add(patience); p.Stats().Device.SentFrames < 100; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); p.Stats().Device.SentFrames < 100; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("frames are not sent")
 		}

@@ -63,7 +63,7 @@ func (g *gen) replay(file io.Reader, q ethernet.Queue) (func(context.Context) er
 
 // leave waits until what is in the ring has been sent.
 func (g *gen) leave(ctx context.Context, q ethernet.Queue) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	n, err := g.settle(ctx, q)
 	g.unsent.Add(int64(n))

@@ -134,8 +134,8 @@ func frameRate(v float64) string {
 	return fmt.Sprintf("%.0f frames/s", v)
 }
 
-// sendPatience is the time that frames wait for room in a send ring before they are dropped.
-const sendPatience = 20 * time.Millisecond
+// sendTimeout is the time that frames wait for room in a send ring before they are dropped.
+const sendTimeout = 20 * time.Millisecond
 
 // send sends frames, all of which are given away: what cannot be sent is freed. It
 // returns how many that were, because the ring stayed full, ctx has ended, or a frame is
@@ -160,7 +160,7 @@ func send(ctx context.Context, q ethernet.Queue, frames []ethernet.Frame) (dropp
 		}
 		now := time.Now()
 		if end.IsZero() {
-			end = now.Add(sendPatience)
+			end = now.Add(sendTimeout)
 		}
 		if now.After(end) || ctx.Err() != nil {
 			q.Cache().Free(frames)

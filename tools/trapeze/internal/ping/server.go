@@ -78,7 +78,7 @@ type Client struct {
 // Server returns whatever clients send.
 type Server struct {
 	NIC *via.NIC
-	// IdleTimeout limits the silence of an unreliable client before its
+	// IdleTimeout is the time without a message of an unreliable client before its
 	// connection is closed; zero is the constant of that name.
 	IdleTimeout time.Duration
 	// Memory bounds what the buffers of all clients take, in bytes; zero is the

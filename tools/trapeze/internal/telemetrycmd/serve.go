@@ -37,15 +37,15 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
 		func(ctx context.Context) []*exposition.NIC { return exposition.Host(ctx, f.VIs) }))
-	const patience = 10 * time.Second
-	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+	const timeout = 10 * time.Second
+	server := &http.Server{Handler: mux, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
 	r := metricsReport{"http://" + l.Addr().String() + "/metrics"}
 	if err := x.Printf(r, "metrics are at %s\n", r.URL); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	defer context.AfterFunc(ctx, func() {
-		last, cancel := context.WithTimeout(context.Background(), patience)
+		last, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		_ = server.Shutdown(last) // what is not done by then is cut off when the process ends
 	})()

@@ -37,7 +37,7 @@ func (x *commands) web(ctx context.Context, f *webFlags, _ []string) error {
 		return fmt.Errorf("%w: give another address or port with --listen", err)
 	}
 	at := l.Addr().(*net.TCPAddr)
-	s := &site{feed: newFeed(ctx, f.Interval), name: name, patience: webPatience}
+	s := &site{feed: newFeed(ctx, f.Interval), name: name, timeout: webTimeout}
 	defer s.feed.close()
 	shown := url.URL{Scheme: "http", Host: at.String(), Path: "/"}
 	if at.IP.IsUnspecified() {

@@ -23,8 +23,8 @@ import (
 var page string
 
 const (
-	// webPatience bounds what a browser may take to send a request, and to read an answer.
-	webPatience = 10 * time.Second
+	// webTimeout bounds what a browser may take to send a request, and to read an answer.
+	webTimeout = 10 * time.Second
 	// webIdle bounds the life of a connection without requests.
 	webIdle = time.Minute
 	// maxConnections bounds the connections of all browsers.
@@ -52,14 +52,14 @@ type site struct {
 	token string
 	// name is the host that --listen names.
 	name string
-	// patience bounds what a browser may take to read an event.
-	patience time.Duration
+	// timeout bounds what a browser may take to read an event.
+	timeout time.Duration
 }
 
 // serve serves until ctx ends, and returns when all that it has started has ended.
 func (s *site) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: webPatience, WriteTimeout: webPatience, IdleTimeout: webIdle, MaxHeaderBytes: 16 << 10,
+		Handler: s, ReadHeaderTimeout: webTimeout, WriteTimeout: webTimeout, IdleTimeout: webIdle, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    log.New(io.Discard, "", 0), // it would tell of each browser that breaks off
 	}
@@ -85,7 +85,7 @@ func (s *site) serve(ctx context.Context, l net.Listener) error {
 
 // ServeHTTP is described at http.Handler.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webPatience))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webTimeout))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer") // the address has the token
@@ -154,7 +154,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{}) // the end of a stream is that of its connection
 	for event := []byte("retry: 1000\n\n"); ; {
-		if c.SetWriteDeadline(time.Now().Add(s.patience)) != nil {
+		if c.SetWriteDeadline(time.Now().Add(s.timeout)) != nil {
 			return
 		}
 		if _, err := w.Write(event); err != nil || c.Flush() != nil {

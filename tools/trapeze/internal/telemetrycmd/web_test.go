@@ -44,7 +44,7 @@ func serveSite(t *testing.T) *running {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), webWait)
-	r := &running{site: &site{feed: newFeed(ctx, 2*time.Millisecond), token: "secret", patience: webPatience}, url: "http://" + l.Addr().String(), ctx: ctx}
+	r := &running{site: &site{feed: newFeed(ctx, 2*time.Millisecond), token: "secret", timeout: webTimeout}, url: "http://" + l.Addr().String(), ctx: ctx}
 	ended := make(chan error, 1)
 	go func() { ended <- r.serve(ctx, l) }()
 	r.stop = func() error {
@@ -366,7 +366,7 @@ func TestWebBrowsers(t *testing.T) {
 	leaktest.Check(t)
 	_, names := shownPair(t)
 	r := serveSite(t)
-	r.patience = 100 * time.Millisecond
+	r.timeout = 100 * time.Millisecond
 	var all []*viewer
 	for range maxViewers - 2 {
 		v, err := r.feed.join("")

@@ -48,7 +48,7 @@ func NewConn(c *net.UnixConn, maxPayload uint32, maxFDs int) *Conn {
 }
 
 // Close closes the socket. A Receive or Send that is under way fails. It takes no
-// longer than passedfd.Patience, whatever the peer has sent.
+// longer than passedfd.Timeout, whatever the peer has sent.
 func (c *Conn) Close() { passedfd.CloseConn(c.c) }
 
 // SetReceiveDeadline has Receive fail with os.ErrDeadlineExceeded after t.

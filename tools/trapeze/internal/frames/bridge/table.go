@@ -16,7 +16,7 @@ const Flood = -1
 const Refused = -2
 
 const (
-	// DefaultAge is the time for which a silent station is remembered (802.1D, table 7-5).
+	// DefaultAge is the time for which a station is remembered that sends nothing (802.1D, table 7-5).
 	DefaultAge = 300 * time.Second
 	// HoldDown is the time that a station must have been quiet at one port before it is believed
 	// at another: less, and the frame is the bridge's own, come back by a loop.

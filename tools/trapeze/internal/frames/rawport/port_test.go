@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var wires atomic.Uint32
 
-const patience = time.Minute
+const timeout = time.Minute
 
 func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 	t.Helper()
@@ -42,7 +42,7 @@ func newPool(t testing.TB, c ethernet.PoolOptions) *ethernet.Pool {
 // try opens a port at an emu: address.
 func try(t testing.TB, address string, c ethernet.Options) (ethernet.Port, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -99,7 +99,7 @@ func put(t testing.TB, c *ethernet.Cache, b []byte) ethernet.Frame {
 // receive waits for a frame.
 func receive(t testing.TB, q ethernet.Queue) ethernet.Frame {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var f [1]ethernet.Frame
 	for {
@@ -284,7 +284,7 @@ func TestNoBuffers(t *testing.T) {
 	defer cache.Close()
 	taken := cache.Alloc(held)
 	taken += q.Cache().Alloc(held[taken:])
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for b.Stats().Queues[0].NoBuffers == 0 {
 		if n, err := b.Queue(0).Receive(make([]ethernet.Frame, 100)); n != 0 || err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d frames, %v", n, err)

@@ -49,7 +49,7 @@ func newSocket() (int, error) {
 // FD is the descriptor to poll. It stays with the Conn.
 func (c *Conn) FD() int { return c.fd }
 
-// Close closes the connection. It takes no longer than passedfd.Patience, whatever
+// Close closes the connection. It takes no longer than passedfd.Timeout, whatever
 // the peer has sent.
 func (c *Conn) Close() { passedfd.CloseSocket(c.fd) }
 

@@ -15,8 +15,8 @@ const (
 	// idleWork is the time that the work takes on an idle core of the machines that the
 	// limits were made on, Xeons and EPYCs of 2020 and later.
 	idleWork = 17 * time.Millisecond
-	// mostPatience is the greatest multiple of its limit that a guest may run.
-	mostPatience = 4
+	// mostBudget is the greatest multiple of its limit that a guest may run.
+	mostBudget = 4
 	// lastWords is the time that a guest may take to say what it was doing when its time
 	// was up.
 	lastWords = 20 * time.Second
@@ -34,8 +34,8 @@ func work() uint64 {
 	return x
 }
 
-// patience measures the part of its time that a guest has used.
-type patience struct {
+// budget measures the part of its time that a guest has used.
+type budget struct {
 	limit   time.Duration // on an idle machine
 	used    time.Duration
 	ran     time.Duration
@@ -45,21 +45,21 @@ type patience struct {
 
 // spend counts an interval in which the work took so long. It reports whether the time
 // is up.
-func (p *patience) spend(interval, took time.Duration) bool {
+func (p *budget) spend(interval, took time.Duration) bool {
 	slow := max(1, float64(took)/float64(idleWork))
 	p.slowest = max(p.slowest, slow)
 	p.ran += interval
 	p.used += time.Duration(float64(interval) / slow)
-	return p.used >= p.limit || p.ran >= mostPatience*p.limit
+	return p.used >= p.limit || p.ran >= mostBudget*p.limit
 }
 
-func (p *patience) Error() string {
+func (p *budget) Error() string {
 	return fmt.Sprintf("the guest did not end within %v, which count as %v of its %v: this machine was up to %.1f times slower than an idle one",
 		p.ran.Round(time.Second), p.used.Round(time.Second), p.limit, p.slowest)
 }
 
 // watch calls up when the guest's time is up, unless ctx ends before.
-func (p *patience) watch(ctx context.Context, up func()) {
+func (p *budget) watch(ctx context.Context, up func()) {
 	tick := time.NewTicker(sampleInterval)
 	defer tick.Stop()
 	for last := time.Now(); ; {
