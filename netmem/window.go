@@ -37,8 +37,8 @@ var errNotAtOnce = errors.New("a read of the server's memory takes frames")
 // openWindow has the line read the server's memory, if that is a copy. The connection comes first, so
 // that it is with the server that answers.
 func (l *line) openWindow(ctx context.Context) error {
-	in := newCallContext(ctx, l.timeout, &l.contexts)
-	defer in.release()
+	in, cancel := context.WithTimeout(ctx, l.timeout) // a callContext would be used again while the driver still has it
+	defer cancel()
 	from, err := l.conn.reader(in, l.timeout)
 	if err != nil {
 		return err
