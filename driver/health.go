@@ -160,7 +160,7 @@ func (n *NIC) failUnlessClosing(err error) error {
 }
 
 // errReset: the device has forgotten all that it was told.
-var errReset = fmt.Errorf("%w: it was reset by somebody else", ErrDeviceFault)
+var errReset = fmt.Errorf("%w: it was reset by another program", ErrDeviceFault)
 
 // check looks at the status register. What it finds wrong stays wrong until the
 // NIC is opened again.

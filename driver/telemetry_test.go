@@ -22,11 +22,12 @@ func beside(t *testing.T, open func()) *telemetry.Client {
 	t.Setenv(telemetry.Variable, "test")
 	t.Setenv("RUNTIME_DIRECTORY", dir)
 	open()
-	i := slices.IndexFunc(telemetry.Find(), func(path string) bool { return strings.HasPrefix(path, dir) })
+	found := telemetry.Find() // other processes come and go
+	i := slices.IndexFunc(found, func(path string) bool { return strings.HasPrefix(path, dir) })
 	if i < 0 {
 		t.Fatal("the NIC is not shown")
 	}
-	c, err := telemetry.Dial(contextFor(t), telemetry.Find()[i])
+	c, err := telemetry.Dial(contextFor(t), found[i])
 	if err != nil {
 		t.Fatal(err)
 	}
