@@ -42,9 +42,6 @@ func newImpostor(t testing.TB, change func(n *node, b *datasheet.CreateEndpointB
 	return x
 }
 
-// unreliableVI is a change for newImpostor.
-func unreliableVI(_ *node, b *datasheet.CreateEndpointBody) { unreliable(b) }
-
 // send has a data frame arrive: number counts PSNs from the connection's first, and
 // is for reliable ones only.
 func (x *impostor) send(number uint32, flags datasheet.FrameFlags, message, extent, offset uint32, payload []byte) {

@@ -240,13 +240,3 @@ func BenchmarkLoss(b *testing.B) {
 		})
 	}
 }
-
-// losing drops frames of the types that are set.
-type losing map[datasheet.FrameType]bool
-
-func (l losing) spoil(f []byte) [][]byte {
-	if l[datasheet.HeaderAt(f).Type] {
-		return nil
-	}
-	return [][]byte{f}
-}

@@ -40,15 +40,6 @@ func (c *cq) arm() {
 	c.n.e.Doorbell(datasheet.CQPage(c.n.e.Limits().Endpoints, c.id)+datasheet.DoorbellCQArm, datasheet.ArmWord(c.taken))
 }
 
-func (c *cq) count() (n int) {
-	for {
-		if _, ok := c.next(); !ok {
-			return n
-		}
-		n++
-	}
-}
-
 // TestNumbersRest makes and destroys objects: a number or handle does not come
 // back soon, and a doorbell for the old queue does not reach the new one.
 func TestNumbersRest(t *testing.T) {

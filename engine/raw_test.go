@@ -50,12 +50,6 @@ func (v *vi) receiver(size int) (*descriptors.Descriptor, []byte) {
 	return d, in[0]
 }
 
-// received is how many receives have completed.
-func (v *vi) received() uint32 {
-	r := do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id})
-	return datasheet.Reply[datasheet.EndpointReply](r).RecvCompleted
-}
-
 // mustTake checks that a receive has completed with a frame.
 func mustTake(t *testing.T, d *descriptors.Descriptor, in, frame []byte) {
 	t.Helper()
