@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// timeout is how long a test waits for anything.
+// timeout bounds the waits of tests.
 const timeout = 30 * time.Second
 
 func contextFor(t testing.TB) context.Context {

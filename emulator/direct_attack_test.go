@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -37,56 +36,20 @@ func TestDirectReadsAfterDeregistration(t *testing.T) {
 		r.memory, err = y.nic.Register(t.Context(), whole.Bytes(), rights)
 		conform.OK(t, err)
 		r.waitDirect(t, false)
-		begun, ended := make(chan struct{}), make(chan error)
 		into := r.from.Memory.Bytes()[:size]
-		go func() {
-			for i := 0; ; i++ {
-				clear(into)
-				if err := r.from.VI.PostSend(r.operation(t, 0, 0, size, false)); err != nil {
-					ended <- nil // the connection has ended
-					return
-				}
-				for {
-					_, err := r.from.VI.SendDone()
-					if err == nil {
-						break
-					}
-					if err != via.ErrNotDone {
-						ended <- err
-						return
-					}
-					runtime.Gosched()
-				}
-				if !bytes.Equal(into, before) {
-					ended <- errors.New("a read has succeeded that returned other bytes")
-					return
-				}
-				if i == round {
-					close(begun)
-				}
+		err = r.closeUnder(t, round, size, false, func() { clear(into) }, func() error {
+			if !bytes.Equal(into, before) {
+				return errors.New("a read has succeeded that returned other bytes")
 			}
-		}()
-		<-begun
-		conform.OK(t, r.memory.Close(t.Context()))
-		copy(whole.Bytes(), after)
-		for stop := time.Now().Add(timeout); ; y.nic.Poll() {
-			select {
-			case err = <-ended:
-			default:
-				if time.Now().After(stop) {
-					t.Fatal("the reader does not notice")
-				}
-				continue
-			}
-			break
-		}
+			return nil
+		}, func() { copy(whole.Bytes(), after) })
 		if err != nil && !errors.Is(err, via.ErrDescriptor) {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
 }
 
-// TestLentFileCutOff: memory whose file somebody could cut off under the peer is not lent, and an operation on
+// TestLentFileCutOff: memory whose file could be cut off under the peer is not lent, and an operation on
 // it goes in frames.
 func TestLentFileCutOff(t *testing.T) {
 	x, y := newWriters(t, both, both)

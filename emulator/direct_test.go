@@ -102,6 +102,56 @@ func (r *remote) direct(t testing.TB, write bool) bool {
 	return frames(t, r.x) == before
 }
 
+// closeUnder ends the registration of the target while the initiator repeats an operation of size bytes:
+// after more of them than round. Each begins with begin and ends with check. When the registration has ended,
+// then is called; after that the operations must end, too. It returns their error, nil if the connection's end ended them.
+func (r *remote) closeUnder(t *testing.T, round, size int, write bool, begin func(), check func() error, then func()) error {
+	t.Helper()
+	begun, ended := make(chan struct{}), make(chan error)
+	go func() {
+		for i := 0; ; i++ {
+			begin()
+			if err := r.from.VI.PostSend(r.operation(t, 0, 0, size, write)); err != nil {
+				ended <- nil // the connection has ended
+				return
+			}
+			err := error(via.ErrNotDone)
+			for err == via.ErrNotDone {
+				if _, err = r.from.VI.SendDone(); err == via.ErrNotDone {
+					runtime.Gosched()
+				}
+			}
+			if err == nil {
+				err = check()
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+			if i == round {
+				close(begun)
+			}
+		}
+	}()
+	select {
+	case <-begun:
+	case err := <-ended:
+		t.Fatalf("the operations end before the registration: %v", err)
+	}
+	conform.OK(t, r.memory.Close(t.Context()))
+	then()
+	for stop := time.Now().Add(timeout); ; r.y.nic.Poll() {
+		select {
+		case err := <-ended:
+			return err
+		default:
+			if time.Now().After(stop) {
+				t.Fatal("the initiator does not notice")
+			}
+		}
+	}
+}
+
 // waitDirect waits until operations are.
 func (r *remote) waitDirect(t testing.TB, write bool) {
 	t.Helper()
@@ -333,44 +383,7 @@ func TestDirectAfterDeregistration(t *testing.T) {
 		conform.OK(t, err)
 		r.waitDirect(t, true)
 		fill(r.from.Memory.Bytes(), 77)
-		begun, ended := make(chan struct{}), make(chan error)
-		go func() {
-			for i := 0; ; i++ {
-				d := r.operation(t, 0, 0, size, true)
-				if err := r.from.VI.PostSend(d); err != nil {
-					ended <- nil // the connection has ended
-					return
-				}
-				for {
-					_, err := r.from.VI.SendDone()
-					if err == nil {
-						break
-					}
-					if err != via.ErrNotDone {
-						ended <- err
-						return
-					}
-					runtime.Gosched()
-				}
-				if i == round {
-					close(begun)
-				}
-			}
-		}()
-		<-begun
-		conform.OK(t, r.memory.Close(t.Context()))
-		fill(whole.Bytes(), 1)
-		for stop := time.Now().Add(timeout); ; y.nic.Poll() {
-			select {
-			case err = <-ended:
-			default:
-				if time.Now().After(stop) {
-					t.Fatal("the writer does not notice")
-				}
-				continue
-			}
-			break
-		}
+		err = r.closeUnder(t, round, size, true, func() {}, func() error { return nil }, func() { fill(whole.Bytes(), 1) })
 		if err != nil && !errors.Is(err, via.ErrDescriptor) {
 			t.Fatal(err)
 		}

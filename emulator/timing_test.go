@@ -5,6 +5,6 @@ import "time"
 const (
 	// brief is how long a test waits for what must not come.
 	brief = 20 * time.Millisecond
-	// timeout is how long a test waits for what must come.
+	// timeout bounds waits for what must come.
 	timeout = 5 * time.Second
 )

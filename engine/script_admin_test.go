@@ -96,7 +96,7 @@ func (n *node) execute(c datasheet.Command) uint16 {
 	return n.nextID
 }
 
-// written is how the script writes a command.
+// written returns a command as the script writes it.
 func written(name string, a *arguments) string {
 	parts := []string{name}
 	for _, c := range a.changes {

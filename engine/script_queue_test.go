@@ -21,7 +21,7 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 	"refuse": (*play).refuse,
 })
 
-// fillByte is what stands in receive buffers before anything arrives.
+// fillByte stands in receive buffers before anything arrives.
 const fillByte = 0xee
 
 // item is a descriptor that a script has made.

@@ -79,7 +79,7 @@ func (p *play) slot(a *arguments) string {
 	return ""
 }
 
-// payload is what a send slot has in its frame.
+// payload returns the part of a frame that a send slot has.
 func (i *item) payload() []byte {
 	if len(i.bufs) == 0 {
 		return nil

@@ -15,7 +15,7 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 	"frame": (*play).frame, "part": (*play).framePart, "serve": (*play).serve, "raw": (*play).raw, "rest": (*play).rest, "plug": (*play).plug, "broken": (*play).broken, "lent": (*play).lent,
 })
 
-// rule is what becomes of some frames that a node sends.
+// rule decides about some frames that a node sends.
 type rule struct {
 	types  []datasheet.FrameType // none for all
 	action string

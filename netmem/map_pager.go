@@ -18,7 +18,7 @@ type PageRunSource = pager.RunSource
 // MapStats are counters of a pager.
 type MapStats = pager.Stats
 
-// The command of MapOptions calls RunPager. The process becomes a pager, with the
+// RunPager is called by the command of MapOptions. The process becomes a pager, with the
 // pages of the source that open gives, or the guard of one, which has no source. It returns
 // when the process that has called Map has closed the mapping, or has ended and what it had
 // written is written back, or when the mapping has failed: with nil if that process knows, else

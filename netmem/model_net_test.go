@@ -377,7 +377,7 @@ type modelReader struct {
 	r *rand.Rand
 }
 
-// noticed is how late a client may learn that a server has died whose memory it reads.
+// noticed bounds how late a client may learn that a server has died whose memory it reads.
 const noticed = 5 * time.Millisecond
 
 func (m *modelReader) read(ctx context.Context, _ uint32, address uint64, into ring.Frame, table uint64, place *[protocol.PlaceSize]byte) (bool, error) {

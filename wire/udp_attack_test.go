@@ -11,7 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// timeout is how long a test waits for what should come soon.
+// timeout bounds waits for what should come soon.
 const timeout = 20 * time.Second
 
 // stranger is a socket of somebody who can send datagrams and sees those that are

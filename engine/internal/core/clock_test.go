@@ -37,7 +37,7 @@ func TestClockLooks(t *testing.T) {
 	}
 }
 
-// TestClockAway: time in which nobody ran the engine does not count against a peer.
+// TestClockAway: time in which the engine did not run does not count against a peer.
 func TestClockAway(t *testing.T) {
 	c, now := NewTestClock()
 	var l Liveness
@@ -50,7 +50,7 @@ func TestClockAway(t *testing.T) {
 		t.Errorf("present for %v of %v", c.Present(), c.Now)
 	}
 	if l.dead(c, time.Second) {
-		t.Error("a peer is dead that nobody listened to")
+		t.Error("a peer is dead that was not listened to")
 	}
 	for range 3 {
 		*now += time.Second
