@@ -328,7 +328,7 @@ func testTooManyReads(w *World) {
 	w.wire.set(rule)
 	w.wire.mu.Lock()
 	w.wire.idle = func() (out [][]byte) {
-		if looks++; request.Header == nil || looks%64 != 1 {
+		if looks++; request.Header == nil || looks%8 != 1 {
 			return nil
 		}
 		for i := range uint32(asked) {

@@ -83,8 +83,12 @@ func (p *Port) Stats() Stats {
 	return s
 }
 
-// note counts and keeps why a connection was not made or has ended.
+// note keeps and counts why a connection was not made or has ended, in this order:
+// Stats that have the count have the error too.
 func (p *Port) note(err *ends.Error) {
+	p.mu.Lock()
+	p.lastError = err
+	p.mu.Unlock()
 	c := &p.counters
 	for _, class := range []struct {
 		err   error
@@ -99,7 +103,4 @@ func (p *Port) note(err *ends.Error) {
 			break
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lastError = err
 }
