@@ -77,7 +77,7 @@ func parseFleet(a vfio.Address, n int) (*settings, error) {
 	case a.Options.Has("mac") && n > 1:
 		return nil, errors.New("option mac: several NICs cannot have one address")
 	case a.Options.Get("engine") == "inline":
-		return nil, errors.New("option engine: a NIC behind a socket runs on a thread, nobody polls it")
+		return nil, errors.New("option engine: a NIC behind a socket runs on a thread, as no driver polls it")
 	}
 	s.device.Thread = true
 	if s.device.Doorbells == DoorbellsDefault {

@@ -332,7 +332,7 @@ func (s *settings) wireHint(err error) string {
 	if unknown := (*net.DNSError)(nil); errors.As(err, &unknown) {
 		return "check the spelling of the host and the name service, or give the address in numbers"
 	}
-	return "check that the address is one of this host and that nobody else uses the port"
+	return "check that the address is one of this host's and that no other program uses the port"
 }
 
 // plug makes a device at the end of a wire, which it owns.

@@ -192,7 +192,7 @@ static void notified(void *context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_BO
 	d->armed = false;
 	took(d, vi, receive);
 	if (d->waiters != 0)
-		(void)notify(d); /* it was for another queue, or nobody is told of it */
+		(void)notify(d); /* it was for another queue, or its completion is suppressed */
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -34,8 +34,8 @@ type inner = Port
 var (
 	// ErrOptions is wrapped by the errors about bad options.
 	ErrOptions = ends.ErrOptions
-	// ErrNobody: there is no listener yet.
-	ErrNobody = ends.ErrNobody
+	// ErrNotListening: there is no listener yet.
+	ErrNotListening = ends.ErrNotListening
 	// ErrGone: the peer's end was closed, or its process ended.
 	ErrGone = ends.ErrGone
 )

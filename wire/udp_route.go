@@ -41,9 +41,9 @@ type route struct {
 type way int
 
 const (
-	nowhere   way = iota
-	everybody     // to all peers
-	direct        // to one address
+	nowhere    way = iota
+	everywhere     // to all peers
+	direct         // to one address
 )
 
 // towards returns the target at an address.
@@ -66,7 +66,7 @@ func (u *UDP) station() (mac datasheet.MAC) {
 // routeOf says where a frame of our engine goes.
 func (u *UDP) routeOf(frame []byte) (target, way) {
 	if len(frame) < ethernetHeader {
-		return target{}, everybody
+		return target{}, everywhere
 	}
 	typ := frameType(frame)
 	f := flowOf(frame)
@@ -144,7 +144,7 @@ func (u *UDP) find(frame []byte, typ datasheet.FrameType) (netip.AddrPort, way) 
 func (u *UDP) findStation(mac datasheet.MAC, use bool) (netip.AddrPort, way) {
 	st := u.stations.known[mac]
 	if mac.IsMulticast() || st == nil || !st.proven && len(u.peers) > 0 && !slices.Contains(u.peers, st.address) {
-		return netip.AddrPort{}, everybody
+		return netip.AddrPort{}, everywhere
 	}
 	st.used = st.used || use
 	return st.address, direct

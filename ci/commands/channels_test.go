@@ -277,7 +277,7 @@ func TestChannelFlags(t *testing.T) {
 		"stream --timeout 0s":                             {2, "--timeout"},
 		"stream --to me":                                  {2, "MAC"},
 		"stream --capture " + dir:                         {1, "directory"},
-		"stream --device emu: --capture " + file:          {3, "nobody else is on it"},
+		"stream --device emu: --capture " + file:          {3, "no other NIC is on it"},
 		"stream --device vfio-user:/no --capture " + file: {3, "cannot be watched"},
 		"listen --priority urgent --device emu:?wire=udp://127.0.0.1:0": {2, "high or low"},
 		"listen":                  {2, "--device"},

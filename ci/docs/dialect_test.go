@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -50,7 +52,23 @@ func (d *dialect) add(text string) {
 	}
 }
 
-// countDialect counts in the documents and in the comments of Go files, tests aside.
+// addTexts counts the forms in a Go file's strings of more than one word: errors, hints and help.
+func (d *dialect) addTexts(source []byte) {
+	var s scanner.Scanner
+	files := token.NewFileSet()
+	s.Init(files.AddFile("", files.Base(), len(source)), source, nil, 0)
+	for {
+		switch _, tok, text := s.Scan(); {
+		case tok == token.EOF:
+			return
+		case tok == token.STRING && strings.ContainsAny(text, " \n"):
+			d.forms += len(forms.FindAllString(text, -1))
+		}
+	}
+}
+
+// countDialect counts in the documents, in the help, and in the comments and strings of Go
+// files, tests aside.
 func countDialect(root fs.FS) (d dialect, err error) {
 	err = fs.WalkDir(root, ".", func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -62,16 +80,20 @@ func countDialect(root fs.FS) (d dialect, err error) {
 			}
 			return nil
 		}
-		if ext := path.Ext(p); ext != ".md" && ext != ".go" || strings.HasSuffix(p, "_test.go") || p == "CHANGELOG.md" {
+		if ext := path.Ext(p); ext != ".md" && ext != ".go" && e.Name() != "help.txt" || strings.HasSuffix(p, "_test.go") || p == "CHANGELOG.md" {
 			return nil
 		}
 		b, err := fs.ReadFile(root, p)
 		if err != nil {
 			return err
 		}
-		if path.Ext(p) == ".md" {
+		switch path.Ext(p) {
+		case ".md":
 			d.add(spans.ReplaceAllString(withoutCode(string(b)), " "))
-		} else {
+		case ".txt":
+			d.forms += len(forms.FindAll(b, -1))
+		default:
+			d.addTexts(b)
 			for _, block := range strings.Split(comments(b), "\x00") {
 				d.add(block)
 			}
@@ -115,6 +137,9 @@ func TestDialectCounts(t *testing.T) {
 		{"code", "docs/x.md", "```\n" + long + "\n```\n", 0, 0, 0},
 		{"a comment of two lines", "via/x.go", "package via\n\n// The caller\n// waits.\nvar x int\n", 0, 0, 3},
 		{"two comments", "via/x.go", "package via\n\n// The caller\nvar x int\n\n// waits\nvar y int\n", 0, 0, 2},
+		{"a string", "via/x.go", "package via\nvar x = \"nobody waits\"\n", 1, 0, 0},
+		{"a name", "via/x.go", "package via\nvar x = \"nobody\"\n", 0, 0, 0},
+		{"help", "tools/help.txt", "Answers go to whoever asked.", 1, 0, 0},
 		{"a test", "via/x_test.go", "package via // whoever\n", 0, 0, 0},
 	} {
 		d, err := countDialect(fstest.MapFS{tt.file: {Data: []byte(tt.text)}})

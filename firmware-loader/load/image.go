@@ -63,7 +63,7 @@ func (img *Image) check() error {
 		return fmt.Errorf("%w: there are no segments", ErrImage)
 	}
 	if img.Ready == allOnes {
-		return fmt.Errorf("%w: a ready word of all ones is what a NIC reads that is not there", ErrImage)
+		return fmt.Errorf("%w: a NIC that is not there reads as a ready word of all ones", ErrImage)
 	}
 	for i, s := range img.Segments {
 		end := uint64(s.Offset) + uint64(len(s.Bytes))

@@ -130,7 +130,7 @@ func (d *Device) watchRequests(fd *vfio.Eventfd) {
 }
 
 func (d *Device) logRevoked(err error) {
-	slog.Warn("the kernel wanted the device back and nobody closed it: it was taken away", "device", d.info.Address, "err", err)
+	slog.Warn("the kernel wanted the device back and it was not closed: it was taken away", "device", d.info.Address, "err", err)
 }
 
 // setRelay keeps an eventfd that is signalled when one of the device's own

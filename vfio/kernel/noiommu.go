@@ -37,7 +37,7 @@ func (at opening) openUnguarded() (_ space, err error) {
 	if err != nil {
 		return nil, errors.Join(err, at.sys.close(pagemap))
 	}
-	slog.Warn("NO IOMMU: this device can read and write ALL memory of this machine, and so can whoever controls it; "+
+	slog.Warn("NO IOMMU: this device can read and write ALL memory of this machine, and so can those who control it; "+
 		"one wrong address corrupts or crashes the system. The kernel is now marked as tainted.", "device", at.text)
 	return &unguardedSpace{groupSpace: g, root: at.root, pagemap: pagemap}, nil
 }

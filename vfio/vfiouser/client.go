@@ -191,7 +191,7 @@ func connectHint(err error) string {
 		hint  string
 	}{
 		{unix.ENOENT, "start the server first: there is no such socket"},
-		{unix.ECONNREFUSED, "nobody listens there, or it is no socket: start the server, or correct the path"},
+		{unix.ECONNREFUSED, "no server listens there, or it is no socket: start the server, or correct the path"},
 		{unix.EPROTOTYPE, "a program of another kind listens there: correct the path"},
 		{unix.EACCES, "the socket's permissions do not allow this user to write"},
 		{unix.EBUSY, "another client has the device"},

@@ -231,7 +231,7 @@ func TestOpenFails(t *testing.T) {
 		{"vfio-user:" + unanswered + "?timeout=20ms&unsealed=on", os.ErrDeadlineExceeded, ""},
 		{"vfio-user:/" + strings.Repeat("x", 107), vfio.ErrBadAddress, "shorter"},
 		{"vfio-user:" + filepath.Join(dir, "none.sock"), os.ErrNotExist, "start the server"},
-		{"vfio-user:" + dead, nil, "nobody listens"},
+		{"vfio-user:" + dead, nil, "no server listens"},
 		{"vfio-user:" + file, nil, "no socket"},
 		{"vfio-user:" + packets, nil, "another kind"},
 		{"vfio-user:" + unanswered + "?timeout=20ms", os.ErrDeadlineExceeded, ""},

@@ -286,7 +286,7 @@ static void selective(void)
 	side_close(&server);
 }
 
-/* A message wakes who waits for it, though an injected one, of which nobody is told, completes before. The NIC works ten
+/* A message wakes who waits for it, though an injected one completes before it without a completion. The NIC works ten
  * times a second without that: one of some waits is to end earlier. */
 static void woken_after_silence(struct side *client, struct side *server)
 {
@@ -345,7 +345,7 @@ static void waiting(void)
 	side_close(&server);
 }
 
-/* Ends with work under way: receives and sends that nobody takes, a request that is not answered. */
+/* Ends with work under way: receives and sends that are never taken, a request that is not answered. */
 static void ends(void)
 {
 	struct side client, server;

@@ -69,7 +69,7 @@ func (d *device) Hint(err error) string {
 	case errors.Is(err, errLarge):
 		return fmt.Sprintf("ip link set dev %s mtu %d, and the same at the other end; mode=generic takes any", d.name, d.config.MTU)
 	case errors.Is(err, errFew):
-		return "ethtool -L " + d.name + " rx N, where N is how many send queues the peer has; or use mode=generic"
+		return "ethtool -L " + d.name + " rx N, where N is the peer's number of send queues; or use mode=generic"
 	case errors.Is(err, ethernet.ErrInUse):
 		return "who has it: ip link show dev " + d.name + ", and ss --xdp"
 	case errors.Is(err, errZero):

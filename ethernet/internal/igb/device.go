@@ -61,7 +61,7 @@ func (d *device) checkConfig() error {
 	c := d.options
 	switch pool := c.Pool.Options(); {
 	case c.Queues > d.family.queues:
-		return &ethernet.ConfigError{Field: "Options.Queues", Value: c.Queues, Want: fmt.Sprintf("at most %d: that is what a %s has", d.family.queues, d.model.Name)}
+		return &ethernet.ConfigError{Field: "Options.Queues", Value: c.Queues, Want: fmt.Sprintf("at most %d, as many as a %s has", d.family.queues, d.model.Name)}
 	case pool.Size&^1023 < c.MaxFrame():
 		return &ethernet.ConfigError{Field: "PoolOptions.Size", Value: pool.Size, Want: fmt.Sprintf("%d: the device fills whole KiB", (c.MaxFrame()+1023)&^1023)}
 	case c.Offloads&^d.family.offloads() != 0:

@@ -109,7 +109,7 @@ func (e *end) look() error {
 	}
 	m, err := e.TryReceive()
 	if m != nil {
-		return fmt.Errorf("a message of %d bytes that nobody has asked for", len(m))
+		return fmt.Errorf("a message of %d bytes that was not asked for", len(m))
 	}
 	return err
 }

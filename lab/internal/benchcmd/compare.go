@@ -87,7 +87,7 @@ why it ended, and in a row that not all rounds were measured.`,
 	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
 	flags.StringSliceVar(&f.tests, "tests", testsOf(bench.DefaultRows()), strings.Join(compareTests(), ", "))
 	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
-	flags.IntVar(&f.rounds, "rounds", 3, "how often everybody has his turn")
+	flags.IntVar(&f.rounds, "rounds", 3, "how many turns each has")
 	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
 	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; "+autoPairs)
 	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")

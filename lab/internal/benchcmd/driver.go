@@ -33,13 +33,13 @@ with its checks, the doorbell, and taking the descriptor back. Of 1 and of 32
 descriptors with one doorbell, found by polling the work queue or told by a
 completion queue, which is asked once for a batch.
 
-How: the device is memory. Its doorbells are stored to and nobody looks at them; the
+How: the device is memory. Its doorbells are stored to and never read; the
 statuses and completion entries are written by the same goroutine before it polls.
 What these stores take by themselves is measured and taken off (mock). Of windows
 of 512 descriptors the quickest counts, beside which stands the median. A cycle is
 what one addition takes that waits for the one before it.
 
-Not in it is what a NIC adds: a store to its doorbell, which is not cached, and the
+A NIC adds to it: a store to its doorbell, which is not cached, and the
 way of the lines that it has written into the processor's cache.
 
 ` + keys.Of(driverReport{}),

@@ -61,7 +61,7 @@ Half of the duration nothing comes. In the other half a message of 8 bytes comes
 after each pause. All times are of one clock, CLOCK_MONOTONIC.
 
 Places:
-  memory-inline  sender and waiter are goroutines of one process, whoever waits or
+  memory-inline  sender and waiter are goroutines of one process, and the one that
                  polls runs the NICs; the processor time is of both
   memory-thread  the same, the NICs have a goroutine each
   shm-inline     sender and waiter are processes, pinned to a core each; the processor

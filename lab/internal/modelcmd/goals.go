@@ -36,7 +36,7 @@ func goalsCommand(e *command.Env) *cobra.Command {
 		Short: "Hold policy auto against the best schedules that search finds",
 		Long: fmt.Sprintf(`Measures how far the latency of policy auto is from that of the best schedules, in
 percent of it: auto knows no costs and has seen %d payloads, the search knows all of
-them. The sender's part is what no receiver could have made up for.
+them. No receiver could have made up for the sender's part.
 
 With --variants, also on platforms whose costs are those of the profiles times random
 factors from a half to two. With --changes, %d payloads after one engine got half or

@@ -36,10 +36,10 @@ func (p *Program) exitCodesTopic() *cobra.Command {
     2  it was called wrongly: unknown command or flag, bad or missing argument
     3  the device address is bad, or the device cannot be opened
     4  the peer is gone, or was lost in the middle
-    5  time ran out before anybody answered
+    5  time ran out before an answer came
   129  hung up (SIGHUP, the terminal was closed)
   130  interrupted (SIGINT, Ctrl-C)
-  141  nobody reads stdout any more (SIGPIPE)
+  141  stdout has no reader any more (SIGPIPE)
   143  terminated (SIGTERM)
 
 With --json a command that fails prints an object with the keys error and

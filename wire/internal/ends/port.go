@@ -40,8 +40,8 @@ type Drainer interface {
 // ErrOptions is wrapped by the errors about bad options.
 var ErrOptions = errors.New("bad wire options")
 
-// ErrNobody: there is no listener yet.
-var ErrNobody = errors.New("nobody listens at the socket")
+// ErrNotListening: there is no listener yet.
+var ErrNotListening = errors.New("no process listens at the socket")
 
 // ErrGone: the peer's end was closed, or its process ended.
 var ErrGone = errors.New("the peer is gone")

@@ -18,7 +18,7 @@ func (p *Port) dial() (*talk, error) {
 	case err == nil:
 		return p.newTalk(conn, ""), nil
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
-		return nil, fmt.Errorf("%w: %w", ends.ErrNobody, err)
+		return nil, fmt.Errorf("%w: %w", ends.ErrNotListening, err)
 	}
 	return nil, err
 }

@@ -369,7 +369,7 @@ func TestStatsCount(t *testing.T) {
 		if s.FramesSent != 100 || s.BytesSent != 10000 || r.FramesReceived != 100 || r.BytesReceived != 10000 {
 			t.Errorf("sent %+v, received %+v", s, r)
 		}
-		if s.Err != nil && !errors.Is(s.Err, wire.ErrNobody) { // a client that was there first
+		if s.Err != nil && !errors.Is(s.Err, wire.ErrNotListening) { // a client that was there first
 			t.Errorf("error %v", s.Err)
 		}
 		if !s.Up || s.Guarded || s.Connections != 1 || s.PeerName != "trapeze" || s.PeerInterface != "trapeze" {

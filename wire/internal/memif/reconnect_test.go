@@ -173,7 +173,7 @@ func TestClientFirst(t *testing.T) {
 	leaktest.Check(t)
 	socket := socketPath(t)
 	client := newPort(t, memif.Options{Socket: socket, Role: memif.Client})
-	waittest.Until(t, "it has tried", func() bool { return errors.Is(client.Stats().Err, wire.ErrNobody) })
+	waittest.Until(t, "it has tried", func() bool { return errors.Is(client.Stats().Err, wire.ErrNotListening) })
 	server := newPort(t, memif.Options{Socket: socket, Role: memif.Server})
 	waittest.Until(t, "link up", func() bool { return client.LinkUp() && server.LinkUp() })
 	exchange(t, client, server)

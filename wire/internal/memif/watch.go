@@ -61,7 +61,7 @@ func (w *watch) run() error {
 		}
 		for _, e := range s.sendEvents {
 			if e.unblock() {
-				return fmt.Errorf("%w: it keeps whoever signals it waiting", ErrViolation)
+				return fmt.Errorf("%w: it keeps those who signal it waiting", ErrViolation)
 			}
 		}
 		if polled[0].Revents != 0 {

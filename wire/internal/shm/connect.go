@@ -41,7 +41,7 @@ func (p *Port) open(ctx context.Context) error {
 				return fail("connect", err)
 			}
 			continue
-		case !errors.Is(err, ends.ErrNobody):
+		case !errors.Is(err, ends.ErrNotListening):
 			return fail("connect", err)
 		case p.options.Role == RoleConnect:
 			p.lastErr = err
@@ -68,7 +68,7 @@ func hint(err error) string {
 	case errors.Is(err, ErrVersion):
 		return "use the same release on both sides"
 	case errors.Is(err, unix.EADDRINUSE):
-		return "somebody listens there, or it is no socket: choose another path, or role connect"
+		return "a process listens there, or it is no socket: choose another path, or role connect"
 	case errors.Is(err, fs.ErrNotExist):
 		return "the folder of the socket must be there"
 	case errors.Is(err, fs.ErrPermission):
@@ -76,7 +76,7 @@ func hint(err error) string {
 	case errors.Is(err, unix.EPROTOTYPE):
 		return "a program of another kind listens there: choose another path"
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "whoever listens there does not answer"
+		return "the process that listens there does not answer"
 	}
 	return ""
 }
@@ -139,13 +139,13 @@ func (p *Port) next(retry *time.Duration) *session {
 // note remembers why there is no session. That there is no peer says less than
 // what was before.
 func (p *Port) note(err error) {
-	nobody := errors.Is(err, ends.ErrNobody)
-	if !nobody {
+	notListening := errors.Is(err, ends.ErrNotListening)
+	if !notListening {
 		p.counts.refused.Add(1)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !nobody || p.lastErr == nil {
+	if !notListening || p.lastErr == nil {
 		p.lastErr = err
 	}
 }
@@ -158,7 +158,7 @@ func (p *Port) reconnect(retry *time.Duration) (*session, error) {
 	}
 	*retry = min(2**retry, lastRetry)
 	s, err := p.dial(p.ctx, false)
-	if errors.Is(err, ends.ErrNobody) && p.options.Role == RoleAuto {
+	if errors.Is(err, ends.ErrNotListening) && p.options.Role == RoleAuto {
 		if lerr := p.listen(p.ctx); lerr != nil {
 			return nil, lerr
 		}
@@ -179,7 +179,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // dial connects and greets. first says that the MTU may still change. It fails
-// with ErrNobody if there is no listener.
+// with ErrNotListening if there is no listener.
 func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
@@ -187,7 +187,7 @@ func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
 	found, err := d.DialContext(ctx, "unixpacket", p.options.Path)
 	if err != nil {
 		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EAGAIN) {
-			return nil, errors.Join(ends.ErrNobody, err)
+			return nil, errors.Join(ends.ErrNotListening, err)
 		}
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	if err != nil {
 		if errors.Is(err, ends.ErrGone) {
 			// It died, or is on its way out: as good as no peer.
-			return nil, errors.Join(ends.ErrNobody, err)
+			return nil, errors.Join(ends.ErrNotListening, err)
 		}
 		return nil, err
 	}

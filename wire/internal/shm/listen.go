@@ -141,7 +141,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 	}
 	m, _, err := c.receive()
 	if errors.Is(err, ends.ErrGone) {
-		return nil, errors.Join(ends.ErrNobody, err) // it only looked whether we are here
+		return nil, errors.Join(ends.ErrNotListening, err) // it only looked whether we are here
 	}
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func TestFramesBeforeThePeer(t *testing.T) {
 			p.Flush()
 			p.Abort()
 		}
-		if p.Receive() != nil || !errors.Is(p.Err(), wire.ErrNobody) && role == shm.RoleConnect {
+		if p.Receive() != nil || !errors.Is(p.Err(), wire.ErrNotListening) && role == shm.RoleConnect {
 			t.Errorf("%v: a frame, or no reason why there is none: %v", role, p.Err())
 		}
 		p.Release()

@@ -15,7 +15,7 @@ import (
 // channelTarget is whom a command reaches over channels, and how.
 type channelTarget struct {
 	Device   string        `flag:"device" help:"address of the NIC to use (default two in this process)"`
-	To       string        `flag:"to" help:"MAC address of the NIC to reach (default whoever listens on the wire)"`
+	To       string        `flag:"to" help:"MAC address of the NIC to reach (default the NIC that listens on the wire)"`
 	Priority string        `flag:"priority" default:"high" help:"high or low"`
 	Timeout  time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach the other end, and how long that may say nothing"`
 	Capture  captureFlag

@@ -156,7 +156,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	o := run(t, "help", "exit-codes")
-	for _, code := range []string{"0  all", "1  it", "2  it", "3  the", "4  the", "5  time", "129  hung", "130  int", "141  nobody", "143  term"} {
+	for _, code := range []string{"0  all", "1  it", "2  it", "3  the", "4  the", "5  time", "129  hung", "130  int", "141  stdout has no reader", "143  term"} {
 		if !strings.Contains(o.stdout, code) {
 			t.Errorf("exit-codes lacks %q: %q", code, o.stdout)
 		}

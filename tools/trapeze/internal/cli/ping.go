@@ -48,7 +48,7 @@ type serveReport struct {
 
 type pingFlags struct {
 	Device     string `flag:"device" help:"address of the NIC to use (default two in this process)"`
-	To         string `flag:"to" help:"MAC address of the NIC to ping (default whoever serves on the wire)"`
+	To         string `flag:"to" help:"MAC address of the NIC to ping (default the NIC that serves on the wire)"`
 	Serve      bool   `flag:"serve" help:"answer others instead"`
 	Unreliable bool   `flag:"unreliable" help:"use unreliable delivery, where messages may get lost"`
 	Quiet      bool   `flag:"quiet,q" help:"print the statistics only"`

@@ -34,7 +34,7 @@ type sendReport struct {
 
 type sendFlags struct {
 	Device  string        `flag:"device" help:"address of the NIC to send through"`
-	To      string        `flag:"to" help:"MAC address of the receiver's NIC (default whoever waits on the wire)"`
+	To      string        `flag:"to" help:"MAC address of the receiver's NIC (default the NIC that waits on the wire)"`
 	Name    string        `flag:"name" help:"name to send the file under (default its own)"`
 	Timeout time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach a receiver"`
 	Policy  policyFlags

@@ -79,7 +79,7 @@ func checkSRIOV(h *Host) Finding {
 	case f.SRIOV.VFs == 0:
 		return fine("no virtual functions are enabled")
 	case hostpci.IsVFIO(f.Driver):
-		return found(Note, fmt.Sprintf("it has %d virtual functions, and belongs to VFIO", f.SRIOV.VFs), "whoever opens one of those has to give its token")
+		return found(Note, fmt.Sprintf("it has %d virtual functions, and belongs to VFIO", f.SRIOV.VFs), "a program that opens one of those has to give its token")
 	}
 	what := fmt.Sprintf("it has %d virtual functions", f.SRIOV.VFs)
 	const why = "VFIO refuses a function with SR-IOV enabled, with EBUSY"
@@ -331,9 +331,9 @@ func checkHolder(h *Host) Finding {
 		return found(Error, strings.Join(s, ", ")+" has it open", "only one process can: opening it fails with EBUSY", fix...)
 	}
 	if h.Process.uid != 0 {
-		return found(OK, "nobody has it open, as far as this user sees", "")
+		return found(OK, "no program has it open, as far as this user sees", "")
 	}
-	return fine("nobody has it open")
+	return fine("no program has it open")
 }
 
 func checkStale(h *Host) Finding {

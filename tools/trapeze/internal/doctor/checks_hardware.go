@@ -53,7 +53,7 @@ func checkBusMaster(h *Host) Finding {
 	case err != nil:
 		return found(Note, err.Error(), "")
 	case len(list) == 0:
-		return fine("bus mastering is off, as nobody has it open: a driver turns it on")
+		return fine("bus mastering is off, as no program has it open: a driver turns it on")
 	}
 	return found(Warning, fmt.Sprintf("%s has it open, and bus mastering is off", list[0]),
 		"the device then does no DMA, and reports no error either: VFIO turns it off when a device is opened, and its driver has to turn it on",
@@ -205,7 +205,7 @@ func checkReset(h *Host) Finding {
 		}
 	}
 	if len(others) == 0 {
-		return fine("it can be reset with its bus, on which nobody else is")
+		return fine("it can be reset with its bus, on which it is alone")
 	}
 	what, why := "it can be reset only with its bus, on which others are: "+strings.Join(others, ", "),
 		"such a hot reset fails with EINVAL or EPERM while a driver of the kernel's has one of them"

@@ -48,8 +48,8 @@ func (h *Host) readLog() ([]string, error) {
 var complaints = []struct{ part, why, fix string }{
 	{"RLIMIT_MEMLOCK", "a process wanted to map more memory than it may lock", "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service"},
 	{"is not sufficient for the mapped address", "a process wanted bus addresses that the IOMMU cannot translate", "choose low IOVAs, within the ranges that VFIO reports"},
-	{"DMAR: [DMA", "a device has used an address that nobody had mapped for it", "look at the address: memory unmapped too early, or a device that cannot address 64 bits"},
-	{"AMD-Vi: Event logged [IO_PAGE_FAULT", "a device has used an address that nobody had mapped for it", "look at the address: memory unmapped too early, or a device that cannot address 64 bits"},
+	{"DMAR: [DMA", "a device has used an address that was not mapped for it", "look at the address: memory unmapped too early, or a device that cannot address 64 bits"},
+	{"AMD-Vi: Event logged [IO_PAGE_FAULT", "a device has used an address that was not mapped for it", "look at the address: memory unmapped too early, or a device that cannot address 64 bits"},
 	{"No device request channel registered", "the kernel wants a device back, and its driver does not listen", "end the process that holds it: fuser -v /dev/vfio/*"},
 	{"blocked until released by user", "the kernel wants a device back, and its driver does not listen", "end the process that holds it: fuser -v /dev/vfio/*"},
 	{"device inaccessible", "a device did not wake up", "/etc/modprobe.d/trapeze.conf: options vfio-pci disable_idle_d3=1"},

@@ -61,7 +61,7 @@ type listEmulated struct {
 var emulatedForms = []listEmulated{
 	{"emu:", "an emulated NIC whose wire ends at itself"},
 	{"emu:?wire=mem:NAME", "two of them with the same NAME in one process are wired to each other"},
-	{"emu:?wire=udp://HOST:PORT", "frames in UDP datagrams; answers whoever sends"},
+	{"emu:?wire=udp://HOST:PORT", "frames in UDP datagrams; answers each sender"},
 	{"emu:?wire=udp://HOST:PORT&peer=HOST:PORT", "the same, and knows whom to send to first"},
 	{"emu:?wire=udp://HOST:PORT&key=FILE", "the same, encrypted; the key in FILE, which is the same at both ends, is from 'openssl rand -hex 32'"},
 	{"emu:?wire=shm:PATH", "frames in memory that two processes share; @NAME for PATH makes no file"},

@@ -32,7 +32,7 @@ func CheckDevice(device string) error {
 		return &command.DeviceError{Err: err}
 	}
 	if wire := a.Options.Get("wire"); a.Scheme == emulator.Scheme && (wire == "" || wire == "loop") {
-		return &command.DeviceError{Err: fmt.Errorf("device %s: its wire ends at itself, nobody else is on it (add wire=udp://HOST:PORT, see 'trapeze list')", device)}
+		return &command.DeviceError{Err: fmt.Errorf("device %s: its wire ends at itself, no other NIC is on it (add wire=udp://HOST:PORT, see 'trapeze list')", device)}
 	}
 	return nil
 }

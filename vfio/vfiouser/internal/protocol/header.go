@@ -78,7 +78,7 @@ func (h Header) check() error {
 	case !h.IsReply() && h.Flags&FlagError != 0:
 		return bad("flags", uint64(h.Flags), "a command has no error")
 	case h.IsReply() && h.Flags&FlagNoReply != 0:
-		return bad("flags", uint64(h.Flags), "nobody replies to a reply")
+		return bad("flags", uint64(h.Flags), "a reply has no reply")
 	}
 	return nil
 }

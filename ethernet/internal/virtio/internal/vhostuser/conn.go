@@ -95,7 +95,7 @@ func (l *conn) receive() error {
 		l.waiting = 0
 		l.mu.Unlock()
 		if r == 0 {
-			return fmt.Errorf("%w: a message that nobody has asked for: % x", ethernet.ErrProtocol, header)
+			return fmt.Errorf("%w: a message without a request: % x", ethernet.ErrProtocol, header)
 		}
 		size, err := checkHeader(&header, r)
 		if err != nil {
