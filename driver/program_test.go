@@ -9,7 +9,6 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
@@ -284,32 +283,6 @@ func TestProgramRefusedByNIC(t *testing.T) {
 		}
 	}
 	traffic(t, a, b, 1)
-}
-
-// TestNoProcessor: a device without a processor says so, and so does a closed one.
-func TestNoProcessor(t *testing.T) {
-	n := openFake(t, newFake(t))
-	calls := map[string]func() error{
-		"load":   func() error { _, err := n.LoadProgram(t.Context(), load.Image{}, load.Options{}); return err },
-		"back":   func() error { _, err := n.RollBackProgram(t.Context(), load.Options{}); return err },
-		"unload": func() error { _, err := n.UnloadProgram(); return err },
-		"status": func() error { _, err := n.ProgramStatus(); return err },
-		"map":    func() error { _, err := n.ProgramMap([]abi.Map{{}}, 0); return err },
-	}
-	for name, call := range calls {
-		var e *driver.Error
-		if err := call(); !errors.Is(err, descriptors.ErrNotSupported) || !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, call := range calls {
-		if err := call(); !errors.Is(err, descriptors.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // large is an image of 64 KiB: two programs of as many instructions as there may

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -49,65 +48,6 @@ func TestWaitInterrupt(t *testing.T) {
 				t.Errorf("armed with %#x", got)
 			}
 		})
-	}
-}
-
-func TestWaitEnds(t *testing.T) {
-	for name, c := range map[string]struct {
-		end  func(*rig, context.CancelFunc)
-		want error
-	}{
-		"canceled": {func(_ *rig, cancel context.CancelFunc) { cancel() }, context.Canceled},
-		"removed":  {func(r *rig, _ context.CancelFunc) { r.d.remove() }, driver.ErrDeviceGone},
-		"fatal": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() {
-				r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady|datasheet.DeviceFatal)
-			})
-		}, driver.ErrDeviceFault},
-		"reset behind our back": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() { r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceResetting) })
-		}, driver.ErrDeviceFault},
-		"VI destroyed": {func(r *rig, _ context.CancelFunc) { _ = r.v.Close(context.Background()) }, descriptors.ErrClosed},
-		"NIC closed":   {func(r *rig, _ context.CancelFunc) { _ = r.n.Close() }, descriptors.ErrClosed},
-		"garbage from the device": {func(r *rig, _ context.CancelFunc) {
-			r.d.with(func() { r.d.post(datasheet.AdminEntry{Kind: 99}) })
-		}, driver.ErrProtocol},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil, 0, 0)
-			if err := r.v.PostSend(r.descriptors(t, 1)[0]); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			time.AfterFunc(10*time.Millisecond, func() { c.end(r, cancel) })
-			if d, err := r.v.SendWait(ctx); d != nil || !errors.Is(err, c.want) {
-				t.Errorf("%v, %v", d, err)
-			}
-			// Close waits for the reset, which this state would never end.
-			r.d.with(func() { r.d.set(datasheet.HealthOffset+datasheet.RegStatus, datasheet.DeviceReady) })
-		})
-	}
-}
-
-// TestDoneNoticesRemoval: also who only polls learns that the device is gone.
-func TestDoneNoticesRemoval(t *testing.T) {
-	r := newRig(t, nil, 8, 0)
-	if err := r.v.PostSend(r.descriptors(t, 1)[0]); err != nil {
-		t.Fatal(err)
-	}
-	r.d.remove()
-	for name, done := range map[string]func() error{
-		"queue": func() error { _, err := r.v.SendDone(); return err },
-		"CQ":    func() error { _, err := r.sendCQ.Done(); return err },
-	} {
-		err := done()
-		for err == descriptors.ErrNotDone {
-			err = done()
-		}
-		if !errors.Is(err, driver.ErrDeviceGone) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
