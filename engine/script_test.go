@@ -76,7 +76,7 @@ func also(more map[string]func(p *play, a *arguments) string) struct{} {
 var _ = also(map[string]func(p *play, a *arguments) string{
 	"world": (*play).world, "settle": (*play).settle, "step": (*play).step, "pass": (*play).pass, "sleep": (*play).sleep,
 	"until": (*play).until, "elapsed": (*play).elapsed, "reset": (*play).reset, "counter": (*play).counter, "irqs": (*play).irqs,
-	"events": (*play).showEvents, "state": (*play).state, "query": (*play).query, "quiet": (*play).quiet, "note": (*play).note, "differ": (*play).differ, "value": (*play).showValue, script.End: (*play).end,
+	"events": (*play).showEvents, "state": (*play).state, "query": (*play).query, "quiet": (*play).quiet, "remember": (*play).remember, "unchanged": (*play).unchanged, "note": (*play).note, "differ": (*play).differ, "value": (*play).showValue, script.End: (*play).end,
 })
 
 func (p *play) do(words []string) string {
@@ -278,11 +278,18 @@ func (p *play) counter(a *arguments) string {
 	return a.Words[0] + ": " + strings.Join(parts, ", ")
 }
 
+// irqs is: irqs NODE [new]. It shows the interrupts of each vector, or those since it did last.
 func (p *play) irqs(a *arguments) string {
 	n := p.node(a.Words[0])
 	var parts []string
 	for _, v := range slices.Sorted(maps.Keys(n.irqs)) {
-		parts = append(parts, fmt.Sprintf("vector %d: %d", v, n.irqs[v]))
+		key := fmt.Sprintf("%s vector %d", a.Words[0], v)
+		count := n.irqs[v]
+		if slices.Contains(a.Words, "new") {
+			count -= int(p.counts[key])
+		}
+		p.counts[key] = uint64(n.irqs[v])
+		parts = append(parts, fmt.Sprintf("vector %d: %d", v, count))
 	}
 	if parts == nil {
 		parts = []string{"none"}
@@ -354,6 +361,30 @@ func (p *play) query(a *arguments) string {
 
 func (p *play) quiet(a *arguments) string {
 	return fmt.Sprintf("%s quiet: %v", a.Words[0], p.node(a.Words[0]).e.Quiet())
+}
+
+// remember is: remember NODE [FROM BYTES]. It keeps what a node's memory holds, or its device memory there.
+func (p *play) remember(a *arguments) string {
+	p.data["of "+a.Words[0]] = slices.Clone(p.memoryOf(a.Words))
+	return ""
+}
+
+// unchanged is: unchanged NODE [FROM BYTES]. It says where memory is not as remembered.
+func (p *play) unchanged(a *arguments) string {
+	for i, b := range p.memoryOf(a.Words) {
+		if old := p.data["of "+a.Words[0]]; old[i] != b {
+			return fmt.Sprintf("memory of %s: byte %d was %#x, it is %#x", a.Words[0], i, old[i], b)
+		}
+	}
+	return "memory of " + a.Words[0] + ": as it was"
+}
+
+func (p *play) memoryOf(words []string) []byte {
+	n := p.node(words[0])
+	if len(words) == 1 {
+		return n.mem
+	}
+	return n.sram[p.value(words[1]):][:p.value(words[2])]
 }
 
 func (p *play) note(a *arguments) string { return strings.Join(a.Words, " ") }

@@ -59,7 +59,7 @@ func (p *play) option(c script.Change) option {
 	p.t.Helper()
 	for i, prefix := range []string{"a.", "b."} {
 		if name, only := strings.CutPrefix(c.Path, prefix); only {
-			o := p.option(script.Change{name, c.Op, c.Value})
+			o := p.option(script.Change{Path: name, Op: c.Op, Value: c.Value})
 			return func(c *engine.Config, port *port) {
 				if int(c.MAC[5]) == i+1 {
 					o(c, port)
