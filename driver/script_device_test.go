@@ -23,7 +23,7 @@ var _ = func() struct{} {
 		"event": (*play).event, "complete": (*play).complete, "completion": (*play).completion, "asked": (*play).showAsked,
 		"mappings": (*play).mappings, "doorbell": (*play).doorbell, "register": (*play).register, "region": (*play).region, "sram": (*play).sram,
 		"refuse": (*play).refuse, "logs": (*play).logs, "show-unanswered": (*play).showUnanswered, "during": (*play).whenAsked, "during-said": (*play).duringSaid,
-		"watch-reset": (*play).watchReset, "at-reset": (*play).atReset, "differ": (*play).differ,
+		"watch-reset": (*play).watchReset, "at-reset": (*play).atReset, "differ": (*play).differ, "interrupt": (*play).interrupt,
 	}
 	for name := range device {
 		ofDevice[name] = true
@@ -46,7 +46,7 @@ var values = map[string]uint64{
 	"Marks": uint64(datasheet.FeatureDoorbellMarks), "Eager": uint64(datasheet.FeatureEager), "Rings": uint64(datasheet.FeatureRing), "ReceiveQueues": uint64(datasheet.FeatureReceiveQueue),
 	"page": datasheet.PageSize, "NoCQ": uint64(datasheet.NoCQ), "all": ^uint64(0), "SRAM": fakeSRAM, "wide": uint64(datasheet.EagerWideLog2),
 	"block": uint64(datasheet.EagerLog2), "done": uint64(datasheet.StatusDone), "flushed": uint64(datasheet.StatusFlushed), "received": uint64(datasheet.StatusOpReceive),
-	"protection": uint64(datasheet.StatusProtectionError), "immediate": uint64(datasheet.StatusImmediate), "Receive": uint64(datasheet.CompletionReceive),
+	"protection": uint64(datasheet.StatusProtectionError), "length": uint64(datasheet.StatusLengthError), "immediate": uint64(datasheet.StatusImmediate), "Receive": uint64(datasheet.CompletionReceive),
 	"ReadOnly": uint64(datasheet.AccessReadOnly), "RDMAWrite": uint64(datasheet.AccessRDMAWrite), "U": uint64(datasheet.Unreliable),
 	"AccessEager": uint64(datasheet.AccessEager),
 	"RD":          uint64(datasheet.ReliableDelivery), "ReceiveQueue": uint64(datasheet.KindReceiveQueue), "VI": uint64(datasheet.KindVI),
@@ -398,6 +398,16 @@ func (p *play) complete(a *script.Arguments) string {
 			})
 		}
 	}
+	return ""
+}
+
+// interrupt is: interrupt VI, for its receives.
+func (p *play) interrupt(a *script.Arguments) string {
+	p.d.with(func() {
+		if v := p.d.admin.endpoints[p.vis[a.Words[0]].Number()].RecvVector; v != datasheet.NoVector {
+			p.d.interrupt(int(v))
+		}
+	})
 	return ""
 }
 

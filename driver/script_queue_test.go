@@ -15,7 +15,7 @@ var _ = also(map[string]func(p *play, a *script.Arguments) string{
 	"descriptor": (*play).lay, "rearm": (*play).rearm, "own": (*play).own, "post": (*play).post, "batch": (*play).batch, "take": (*play).take,
 	"take-wait": (*play).takeWait, "poll": (*play).poll, "poll-wait": (*play).pollWait, "queued": (*play).queued, "run": (*play).poke,
 	"marks": (*play).marks, "token": (*play).token,
-	"put": (*play).put, "post-ring": (*play).postRing, "take-ring": (*play).takeRing, "place": (*play).place, "same": (*play).same, "mapped": (*play).mapped,
+	"put": (*play).put, "post-ring": (*play).postRing, "take-ring": (*play).takeRing, "place": (*play).place, "same": (*play).same, "mapped": (*play).mapped, "wait-ring": (*play).waitRing,
 })
 
 // lay is: descriptor NAME MEMORY OFFSET LENGTH [address=] [handle=] [status=]; descriptor NAME nil or zero.
@@ -147,9 +147,14 @@ func (p *play) taken(what string, d *descriptors.Descriptor, err error) string {
 	return out
 }
 
-// take is: take VI send|recv [COUNT].
+// take is: take VI send|recv [COUNT], or take VI send many, at once.
 func (p *play) take(a *script.Arguments) (lines string) {
 	v, times := p.vis[a.Words[0]], 1
+	if a.Flag("many") {
+		into := make([]*descriptors.Descriptor, 3)
+		n, err := v.SendDoneBatch(into)
+		return fmt.Sprintf("%d taken; %s", n, say(err))
+	}
 	if len(a.Words) > 2 {
 		times, _ = strconv.Atoi(a.Words[2])
 	}
@@ -241,8 +246,11 @@ func (p *play) marks(a *script.Arguments) string {
 
 // token is: token NUMBER QUEUE INDEX. It gives a number the name of a token of a shared receive queue.
 func (p *play) token(a *script.Arguments) string {
-	r := rig{d: p.d}
-	p.numbers[a.Words[0]] = uint64(r.name(p.vis[a.Words[1]], uint32(p.value(a.Words[2]))))
+	p.d.with(func() {
+		b := p.d.admin.endpoints[p.vis[a.Words[1]].Number()]
+		at := b.RecvIOVA + p.value(a.Words[2])&(1<<b.RecvLog2-1)*datasheet.TokenSize
+		p.numbers[a.Words[0]] = uint64(datasheet.TokensAt(p.d.memory(at, datasheet.TokenSize))[0].Flags)
+	})
 	return ""
 }
 
@@ -284,6 +292,19 @@ func (p *play) takeRing(a *script.Arguments) string {
 		out += "; " + say(err)
 	}
 	return out
+}
+
+// waitRing is: wait-ring RING recv|any [early].
+func (p *play) waitRing(a *script.Arguments) string {
+	early := driver.NewSignal()
+	if a.Flag("early") {
+		early.Set()
+	}
+	f := p.rings[a.Words[0]].WaitRecv
+	if a.Words[1] == "any" {
+		f = p.rings[a.Words[0]].WaitAny
+	}
+	return outcome("wait", f(p.context(a), early))
 }
 
 // place is: place RING TAG [FIELD=VALUE...], or place RING TAG clear.

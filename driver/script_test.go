@@ -72,7 +72,7 @@ func also(more map[string]func(p *play, a *script.Arguments) string) struct{} {
 }
 
 var _ = also(map[string]func(p *play, a *script.Arguments) string{
-	"begin": (*play).begin, "join": (*play).join, "until": (*play).until, "note": func(_ *play, a *script.Arguments) string { return strings.Join(a.Words, " ") },
+	"begin": (*play).begin, "ended": func(p *play, a *script.Arguments) string { p.join(a); return "" }, "join": (*play).join, "until": (*play).until, "note": func(_ *play, a *script.Arguments) string { return strings.Join(a.Words, " ") },
 	script.End: (*play).end,
 })
 
