@@ -38,19 +38,18 @@ var values = map[string]uint64{
 	"Type": datasheet.BlockRegType, "Version": datasheet.BlockRegVersion, "Next": datasheet.BlockRegNext, "Size": datasheet.BlockRegSize,
 	"Version1": uint64(datasheet.BlockVersion1), "HealthSize": datasheet.HealthSize, "BAR0": datasheet.BAR0Size, "Clock": uint64(datasheet.BlockClock),
 	"Magic": uint64(datasheet.RegMagic), "MaxEndpoints": uint64(datasheet.RegMaxEndpoints), "MaxCQs": uint64(datasheet.RegMaxCQs), "MaxQueueLog2": uint64(datasheet.RegMaxQueueLog2),
-	"MaxCQLog2": uint64(datasheet.RegMaxCQLog2), "MTU": uint64(datasheet.RegMTU), "PageSizeLog2": datasheet.RegPageSizeLog2, "FeaturesLow": uint64(datasheet.RegFeaturesLow),
+	"MaxCQLog2": uint64(datasheet.RegMaxCQLog2), "MTU": uint64(datasheet.RegMTU), "PageSizeLog2": datasheet.RegPageSizeLog2,
 	"Status": uint64(datasheet.RegStatus), "Control": uint64(datasheet.RegControl), "Fault": uint64(datasheet.RegFault), "ResetCount": uint64(datasheet.RegResetCount),
-	"AdminControl": uint64(datasheet.RegAdminControl), "AdminStatus": uint64(datasheet.RegAdminStatus), "SQProducer": uint64(datasheet.RegSQProducer),
+	"AdminControl": uint64(datasheet.RegAdminControl), "AdminStatus": uint64(datasheet.RegAdminStatus),
 	"Ready": uint64(datasheet.DeviceReady), "Fatal": uint64(datasheet.DeviceFatal), "Resetting": uint64(datasheet.DeviceResetting),
 	"FaultAdminDMA": uint64(datasheet.FaultAdminDMA), "FaultAdminIndex": uint64(datasheet.FaultAdminIndex), "AdminError": uint64(datasheet.AdminError),
-	"Marks": uint64(datasheet.FeatureDoorbellMarks), "Eager": uint64(datasheet.FeatureEager), "Rings": uint64(datasheet.FeatureRing), "ReceiveQueues": uint64(datasheet.FeatureReceiveQueue),
-	"page": datasheet.PageSize, "NoCQ": uint64(datasheet.NoCQ), "all": ^uint64(0), "SRAM": fakeSRAM, "wide": uint64(datasheet.EagerWideLog2),
+	"Marks": uint64(datasheet.FeatureDoorbellMarks), "Eager": uint64(datasheet.FeatureEager), "ReceiveQueues": uint64(datasheet.FeatureReceiveQueue),
+	"page": datasheet.PageSize, "all": ^uint64(0), "SRAM": fakeSRAM, "wide": uint64(datasheet.EagerWideLog2),
 	"block": uint64(datasheet.EagerLog2), "done": uint64(datasheet.StatusDone), "flushed": uint64(datasheet.StatusFlushed), "received": uint64(datasheet.StatusOpReceive),
 	"protection": uint64(datasheet.StatusProtectionError), "length": uint64(datasheet.StatusLengthError), "immediate": uint64(datasheet.StatusImmediate), "Receive": uint64(datasheet.CompletionReceive),
 	"ReadOnly": uint64(datasheet.AccessReadOnly), "RDMAWrite": uint64(datasheet.AccessRDMAWrite), "U": uint64(datasheet.Unreliable),
-	"AccessEager": uint64(datasheet.AccessEager),
-	"RD":          uint64(datasheet.ReliableDelivery), "ReceiveQueue": uint64(datasheet.KindReceiveQueue), "VI": uint64(datasheet.KindVI),
-	"CQOverrun": uint64(datasheet.EventCQOverrun), "ConnectionLost": uint64(datasheet.EventConnectionLost), "Link": uint64(datasheet.EventLink),
+	"RD": uint64(datasheet.ReliableDelivery), "ReceiveQueue": uint64(datasheet.KindReceiveQueue), "VI": uint64(datasheet.KindVI),
+	"CQOverrun": uint64(datasheet.EventCQOverrun), "ConnectionLost": uint64(datasheet.EventConnectionLost),
 	"PostDescriptor": uint64(datasheet.EventPostDescriptor), "Catastrophic": uint64(datasheet.EventCatastrophic),
 	"Idle": uint64(datasheet.StateIdle), "Error": uint64(datasheet.StateError), "slot": datasheet.RingSlotSize,
 	"PolicyTx": uint64(datasheet.RegPolicyTx), "PolicyRx": uint64(datasheet.RegPolicyRx), "MinPulseTx": uint64(datasheet.RegMinPulseTx), "MinPulseRx": uint64(datasheet.RegMinPulseRx),
@@ -61,7 +60,7 @@ var values = map[string]uint64{
 	"Ordinary": uint64(driver.NoRoomOrdinary), "Written": uint64(driver.EagerWritten), "MaxDMALog": driver.MaxDMALog,
 }
 
-// answer is what the device does with a command.
+// answer says how the device answers a command.
 type answer struct {
 	result datasheet.Result
 	none   bool
@@ -289,7 +288,7 @@ func (p *play) reply(a *script.Arguments) string {
 	return ""
 }
 
-// postEntry is: post-entry FIELD=VALUE..., an entry of the admin queue that nobody has asked for.
+// postEntry is: post-entry FIELD=VALUE..., an entry of the admin queue that no command has asked for.
 func (p *play) postEntry(a *script.Arguments) string {
 	var e datasheet.AdminEntry
 	p.change(&e, a.Changes)

@@ -19,7 +19,7 @@ import (
 
 var _ = also(map[string]func(p *play, a *script.Arguments) string{
 	"open": (*play).open, "rig": (*play).rig, "close": (*play).close, "identity": (*play).identity, "health": (*play).health,
-	"call": (*play).call, "wait": (*play).wait, "request": (*play).request, "accept": (*play).accept, "events": (*play).events, "handler": (*play).handler,
+	"call": (*play).call, "wait": (*play).wait, "request": (*play).request, "events": (*play).events, "handler": (*play).handler,
 	"memory": (*play).memory, "bytes": (*play).bytes, "cq": (*play).cq, "vi": (*play).vi, "ring": (*play).ring,
 	"policy": (*play).policy, "log": (*play).log, "write-sram": (*play).writeSRAM, "read-sram": (*play).readSRAM, "stats": (*play).stats,
 })
@@ -204,15 +204,6 @@ func (p *play) request(a *script.Arguments) string {
 	from, _ := a.Option("from")
 	_, err := p.vis[a.Words[0]].ConnectRequest(p.context(a), driver.Address{Discriminator: to}, from)
 	return outcome("request", err)
-}
-
-// accept is: accept VI.
-func (p *play) accept(a *script.Arguments) string {
-	c, err := p.n.ConnectWait(p.context(a), "")
-	if err == nil {
-		_, err = c.Accept(p.context(a), p.vis[a.Words[0]])
-	}
-	return outcome("accept", err)
 }
 
 // handler sets what events are told to.

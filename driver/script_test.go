@@ -59,6 +59,7 @@ type play struct {
 	// What those have said.
 	duringOut string
 	told      chan datasheet.Event
+	lanes     *[2]*fakeLane
 }
 
 // commands are those of scripts, by name. One whose name is among them before is of the device, which
@@ -152,7 +153,7 @@ func (p *play) until(a *script.Arguments) (out string) {
 // end closes the NIC, and prints what that says if it does not succeed.
 func (p *play) end(*script.Arguments) string { return p.close(script.Parse(nil)) }
 
-// numberOf is what a word in an expression stands for.
+// numberOf returns the value of a word in an expression.
 func (p *play) numberOf(word string) uint64 {
 	p.t.Helper()
 	if v, ok := p.numbers[word]; ok {

@@ -60,7 +60,7 @@ func (a *Arguments) Option(path string) (string, bool) {
 	return "", false
 }
 
-// Of is what a change makes of a number, by being the value of its right side.
+// Of returns what a change makes of an old number. The value of its right side is by.
 func (c Change) Of(old, by uint64) uint64 {
 	switch c.Op {
 	case "+=":
