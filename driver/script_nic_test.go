@@ -1,13 +1,17 @@
 package driver_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
@@ -19,15 +23,18 @@ import (
 
 var _ = also(map[string]func(p *play, a *script.Arguments) string{
 	"open": (*play).open, "rig": (*play).rig, "close": (*play).close, "identity": (*play).identity, "health": (*play).health,
-	"call": (*play).call, "wait": (*play).wait, "request": (*play).request, "events": (*play).events, "handler": (*play).handler,
+	"call": (*play).call, "wait": (*play).wait, "request": (*play).request, "events": (*play).events, "handler": (*play).handler, "waiting": (*play).waiting, "logged": (*play).logged,
 	"memory": (*play).memory, "bytes": (*play).bytes, "cq": (*play).cq, "vi": (*play).vi, "ring": (*play).ring,
 	"policy": (*play).policy, "log": (*play).log, "write-sram": (*play).writeSRAM, "read-sram": (*play).readSRAM, "stats": (*play).stats,
 })
 
-// open is: open [timeout=TIME] [vendor=ID]. The NIC opens by itself where it is not opened before.
+// open is: open [timeout=TIME] [vendor=ID] [log]. The NIC opens by itself where it is not opened before.
 func (p *play) open(a *script.Arguments) string {
 	if s, ok := a.Option("timeout"); ok {
 		p.options.CommandTimeout = p.duration(s)
+	}
+	if a.Flag("log") {
+		p.options.Logger = slog.New(slog.NewTextHandler(&p.output, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	if s, ok := a.Option("vendor"); ok {
 		p.options.IDs = []driver.PCIID{{Vendor: uint16(p.value(s)), Device: datasheet.PCIDeviceID}}
@@ -206,12 +213,38 @@ func (p *play) request(a *script.Arguments) string {
 	return outcome("request", err)
 }
 
-// handler sets what events are told to.
+// handler sets what events are told to. It may use the NIC.
 func (p *play) handler(*script.Arguments) string {
 	told := make(chan datasheet.Event, 64)
 	p.told = told
-	p.n.OnEvent(func(e datasheet.Event) { told <- e })
+	p.n.OnEvent(func(e datasheet.Event) {
+		if _, err := p.n.CreatePtag(context.Background()); err != nil && !errors.Is(err, descriptors.ErrDevice) && !errors.Is(err, descriptors.ErrClosed) {
+			p.t.Error(err)
+		}
+		told <- e
+	})
 	return ""
+}
+
+// waiting is: waiting FIELD=VALUE..., how waits pass their time.
+func (p *play) waiting(a *script.Arguments) string {
+	var w driver.Waiting
+	p.change(&w, a.Changes)
+	p.n.SetWaiting(w)
+	return ""
+}
+
+// logged is: logged WORD. It waits for a line with the word, and shows that without its time.
+func (p *play) logged(a *script.Arguments) (out string) {
+	waittest.Until(p.t, "a line with "+wordsOf(a)[0], func() bool {
+		for line := range strings.Lines(p.output.String()) {
+			if strings.Contains(line, wordsOf(a)[0]) {
+				_, out, _ = strings.Cut(line, " ")
+			}
+		}
+		return out != ""
+	})
+	return out
 }
 
 // events is: events COUNT, so many as the handler is told, and no more once the NIC is closed.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -60,6 +61,7 @@ type play struct {
 	duringOut string
 	told      chan datasheet.Event
 	lanes     *[2]*fakeLane
+	output    outputtest.Buffer
 }
 
 // commands are those of scripts, by name. One whose name is among them before is of the device, which
