@@ -43,6 +43,9 @@ func (p *play) answerTo(c *datasheet.Command) (datasheet.Result, bool) {
 		}
 	}
 	p.d.gone = p.d.gone || a.gone
+	if a.none && p.silence != nil {
+		p.silence()
+	}
 	return a.result, !a.none && !a.gone
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,7 @@ type play struct {
 	during  map[datasheet.Opcode]func() string // when it gets a command
 	// What those have said.
 	duringOut string
+	silence   func() // is called when the device does not answer a command
 	told      chan datasheet.Event
 	lanes     *[2]*fakeLane
 	output    outputtest.Buffer
@@ -227,7 +229,21 @@ func (p *play) duration(s string) time.Duration {
 	return d
 }
 
-// context is that of a call: in a command's arguments context=canceled, or a time until its end.
+// overContext is a context whose time is over when it has ended.
+type overContext struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *overContext) Err() error {
+	if c.over.Load() {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// context is that of a call: in a command's arguments context=canceled, or a time until its end. One that
+// ends when-asked does when the device has got a command that it does not answer.
 func (p *play) context(a *script.Arguments) context.Context {
 	s, ok := a.Option("context")
 	if !ok {
@@ -235,6 +251,15 @@ func (p *play) context(a *script.Arguments) context.Context {
 	}
 	ctx, cancel := context.WithCancel(p.t.Context())
 	p.t.Cleanup(cancel)
+	switch s {
+	case "canceled-when-asked":
+		p.d.with(func() { p.silence = cancel })
+		return ctx
+	case "over-when-asked":
+		c := &overContext{Context: ctx}
+		p.d.with(func() { p.silence = func() { c.over.Store(true); cancel() } })
+		return c
+	}
 	if after, later := strings.CutPrefix(s, "canceled"); later {
 		if after == "" {
 			cancel()
