@@ -55,11 +55,6 @@ func (r *rig) descriptors(t *testing.T, n int) []*descriptors.Descriptor {
 	return ds
 }
 
-// complete completes token i of a queue, sound.
-func (r *rig) complete(receive bool, i, length uint32, status datasheet.Status) {
-	r.d.with(func() { r.d.complete(r.v.Number(), receive, i, length, status) })
-}
-
 // completion completes token i of the VI's queue in CQ cq.
 func (r *rig) completion(cq *driver.CQ, receive bool, i uint32) {
 	flags := uint32(0)
