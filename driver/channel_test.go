@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -71,9 +72,13 @@ func TestChannels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
 			_, _, a, b := newPair(t, options)
+			rounds := uint32(datasheet.ChannelDepth + 4)
+			if soak.Wanted() {
+				rounds = 3 * datasheet.ChannelDepth
+			}
 			for page := datasheet.ChannelPage(datasheet.MinChannelPageLog2); page <= datasheet.MaxChannelPageLog2; page++ {
 				x, y := connectedChannels(t, a, b, page)
-				for round := range uint32(3 * datasheet.ChannelDepth) {
+				for round := range rounds {
 					bounceOn(t, x, y, datasheet.ChannelPriority(round%2), round)
 				}
 				for _, c := range []channelOver{x, y} {

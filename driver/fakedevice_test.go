@@ -124,9 +124,6 @@ func (d *fakeDevice) with(f func()) {
 	f()
 }
 
-// remove is surprise removal.
-func (d *fakeDevice) remove() { d.with(func() { d.gone = true }) }
-
 // doorbell returns what was last stored at an offset in BAR2.
 func (d *fakeDevice) doorbell(offset uint64) uint32 {
 	return datasheet.LoadIndex(datasheet.IndexAt(d.bar2.Bytes()[offset:]))

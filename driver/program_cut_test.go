@@ -122,10 +122,10 @@ func TestLoadCutOff(t *testing.T) {
 		for _, first := range []string{"first image", "replacement"} {
 			t.Run(name+", "+first, func(t *testing.T) {
 				checkLeaks(t)
-				total, step := 1, 11
+				total, step := 1, 41
 				switch {
 				case testing.Short():
-					step = 37
+					step = 97
 				case soak.Wanted() && name != "reset": // closing a NIC whose queue is gone takes its time
 					step = 1
 				}

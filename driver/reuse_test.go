@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
@@ -105,48 +104,6 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.D
 	return errors.Join(err, cq.Close(ctx))
 }
 
-// TestPostWhileDestroying posts at the moment that the device is asked to destroy
-// the VI. The doorbell would reach whoever has its number next. When the device
-// refuses, the VI is as it was.
-func TestPostWhileDestroying(t *testing.T) {
-	refuse := true
-	var posted []error
-	var r *rig
-	var d *descriptors.Descriptor
-	r = newRig(t, func(f *fakeDevice) {
-		f.mapBAR2 = true // a trapped doorbell would enter the device from within
-		f.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
-			if cmd.Opcode != datasheet.OpDestroyEndpoint || d == nil {
-				return datasheet.ResultSuccess, true
-			}
-			posted = append(posted, r.v.PostRecv(d), r.v.PostSend(d))
-			if refuse {
-				return datasheet.ResultInvalidParameter, true
-			}
-			return datasheet.ResultSuccess, true
-		}
-	}, 0, 0)
-	d = r.descriptors(t, 1)[0]
-	if err := r.v.Close(contextFor(t)); !errors.Is(err, descriptors.ErrInvalidParameter) {
-		t.Fatalf("Destroy of a device that refuses: %v", err)
-	}
-	if err := r.v.PostRecv(d); err != nil {
-		t.Fatalf("after a refused Destroy: %v", err)
-	}
-	refuse = false
-	if err := r.v.Close(contextFor(t)); err != nil {
-		t.Fatal(err)
-	}
-	if len(posted) != 4 {
-		t.Fatalf("%d posts were tried, not 4", len(posted))
-	}
-	for i, err := range posted {
-		if !errors.Is(err, descriptors.ErrClosed) {
-			t.Errorf("post %d while the VI is being destroyed: %v", i, err)
-		}
-	}
-}
-
 // TestForeignCQ: a completion queue of another NIC, and one of no NIC at all.
 func TestForeignCQ(t *testing.T) {
 	r, other := newRig(t, nil, 8, 0), newRig(t, nil, 8, 0)
@@ -158,36 +115,4 @@ func TestForeignCQ(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestDestroyUnanswered: a device that does not answer is asked once to destroy a VI.
-// That it has failed is no refusal, which a DISCONNECT would help.
-func TestDestroyUnanswered(t *testing.T) {
-	checkLeaks(t)
-	d := newFake(t)
-	n, err := driver.New(contextFor(t), d, driver.Options{Logger: quiet, CommandTimeout: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var asked []datasheet.Opcode
-	d.with(func() {
-		d.answer = func(cmd *datasheet.Command) (datasheet.Result, bool) {
-			asked = append(asked, cmd.Opcode)
-			return datasheet.ResultSuccess, false
-		}
-	})
-	if err := v.Close(contextFor(t)); !errors.Is(err, driver.ErrCommandTimeout) || !errors.Is(err, descriptors.ErrDevice) {
-		t.Errorf("Destroy: %v", err)
-	}
-	d.with(func() {
-		if len(asked) != 1 || asked[0] != datasheet.OpDestroyEndpoint {
-			t.Errorf("the device was asked for %v", asked)
-		}
-		d.answer = nil
-	})
-	_ = n.Close() // the device may still have what it did not answer
 }

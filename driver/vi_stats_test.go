@@ -9,7 +9,6 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/emulator"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 func TestQueueStatsTags(t *testing.T) { statstest.Check(t, driver.VIStats{}, driver.CQStats{}) }
@@ -53,40 +52,6 @@ func TestVIStats(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := x.v.Stats(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("of a closed NIC: %v", err)
-	}
-}
-
-// TestCQStats: entries count once, those of a shared receive queue too, whose receives are its own.
-func TestCQStats(t *testing.T) {
-	r, q, v, cq := sharingRig(t)
-	if n, err := q.PostRecvBatch(r.descriptors(t, 4)); n != 4 || err != nil {
-		t.Fatal(n, err)
-	}
-	for i, status := range []datasheet.Status{datasheet.StatusDone, datasheet.StatusDone | datasheet.StatusLengthError} {
-		r.end(q, v, cq, uint32(i), datasheet.Completion{Index: r.name(q, uint32(i)), Status: uint32(status)})
-		if _, err := cq.Done(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := cq.Done(); err != descriptors.ErrNotDone {
-		t.Fatal(err)
-	}
-	c, err := cq.Stats()
-	if want := (driver.CQStats{Entries: 2, Capacity: 8, Promised: 4}); c != want || err != nil {
-		t.Errorf("%+v, %v, want %+v", c, err, want)
-	}
-	s, err := q.Stats()
-	if want := (driver.VIStats{ReceivesPosted: 4, ReceivesCompleted: 2, ReceivesFailed: 1}); s != want || err != nil {
-		t.Errorf("shared queue: %+v, %v, want %+v", s, err, want)
-	}
-	if s, err = v.Stats(); s != (driver.VIStats{}) || err != nil {
-		t.Errorf("VI that shares it: %+v, %v", s, err)
-	}
-	if err := r.n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := cq.Stats(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("of a closed NIC: %v", err)
 	}
 }

@@ -77,14 +77,14 @@ func (p *play) made(name string, a *arguments) datasheet.Command {
 	c := p.bodies[op]
 	c.Opcode = op
 	if body := bodies[op]; body != nil {
-		p.change(body(&c), a.changes...)
+		p.change(body(&c), a.Changes...)
 	}
 	return c
 }
 
 // template keeps the changes for all later commands of a kind.
 func (p *play) template(a *arguments) string {
-	c := p.made(a.words[0], a)
+	c := p.made(a.Words[0], a)
 	p.bodies[c.Opcode] = c
 	return ""
 }
@@ -99,8 +99,8 @@ func (n *node) execute(c datasheet.Command) uint16 {
 // written returns a command as the script writes it.
 func written(name string, a *arguments) string {
 	parts := []string{name}
-	for _, c := range a.changes {
-		parts = append(parts, c.path+c.op+c.value)
+	for _, c := range a.Changes {
+		parts = append(parts, c.Path+c.Op+c.Value)
 	}
 	return strings.Join(parts, " ")
 }
@@ -111,14 +111,14 @@ func (p *play) command(a *arguments) (lines string) {
 	p.t.Helper()
 	if a.tries != nil {
 		for _, try := range a.tries {
-			lines += p.command(newArguments(p, slices.Concat(a.words, try))) + "\n"
+			lines += p.command(newArguments(p, slices.Concat(a.Words, try))) + "\n"
 		}
 		return lines
 	}
-	n := p.node(a.words[0])
-	as, named := a.option("as")
-	what := written(a.words[1], a)
-	c := p.made(a.words[1], a)
+	n := p.node(a.Words[0])
+	as, named := a.Option("as")
+	what := written(a.Words[1], a)
+	c := p.made(a.Words[1], a)
 	r := n.wait(n.execute(c))
 	p.keep(as, c.Opcode, &r)
 	if named && r.Result == datasheet.ResultSuccess {
@@ -166,9 +166,9 @@ func (p *play) keep(name string, op datasheet.Opcode, r *datasheet.AdminEntry) {
 // begin is: start NODE OPCODE FIELD=VALUE... as=NAME.
 func (p *play) begin(a *arguments) string {
 	p.t.Helper()
-	n := p.node(a.words[0])
-	as, _ := a.option("as")
-	c := p.made(a.words[1], a)
+	n := p.node(a.Words[0])
+	as, _ := a.Option("as")
+	c := p.made(a.Words[1], a)
 	p.ids[as] = pending{n, n.execute(c), c.Opcode}
 	p.numbers[as+".id"] = uint64(p.ids[as].id)
 	return ""
@@ -177,16 +177,16 @@ func (p *play) begin(a *arguments) string {
 // reply is: reply NAME [FIELD...]. It waits for the end of a command, and shows fields of the reply.
 func (p *play) reply(a *arguments) string {
 	p.t.Helper()
-	id, ok := p.ids[a.words[0]]
+	id, ok := p.ids[a.Words[0]]
 	if !ok {
-		p.t.Fatalf("there is no command %q under way", a.words[0])
+		p.t.Fatalf("there is no command %q under way", a.Words[0])
 	}
 	r := id.n.wait(id.id)
-	p.keep(a.words[0], id.op, &r)
-	s := a.words[0] + ": " + r.Result.String()
-	if len(a.words) > 1 {
+	p.keep(a.Words[0], id.op, &r)
+	s := a.Words[0] + ": " + r.Result.String()
+	if len(a.Words) > 1 {
 		v := reflect.ValueOf(replies[id.op](&r)).Elem()
-		for _, f := range a.words[1:] {
+		for _, f := range a.Words[1:] {
 			if text := p.show(p.field(v, f)); f == "RemoteEndpoint" {
 				other := p.w.a
 				if id.n == other {
@@ -203,41 +203,41 @@ func (p *play) reply(a *arguments) string {
 
 // replied shows whether a command has been answered.
 func (p *play) replied(a *arguments) string {
-	_, ok := p.ids[a.words[0]].n.replies[p.ids[a.words[0]].id]
-	return fmt.Sprintf("%s is answered: %v", a.words[0], ok)
+	_, ok := p.ids[a.Words[0]].n.replies[p.ids[a.Words[0]].id]
+	return fmt.Sprintf("%s is answered: %v", a.Words[0], ok)
 }
 
 // waitFor is: wait NAME NODE SERVICE [MILLISECONDS].
 func (p *play) waitFor(a *arguments) string {
 	ms := uint32(forever)
-	if len(a.words) > 3 {
-		ms = uint32(p.value(a.words[3]))
+	if len(a.Words) > 3 {
+		ms = uint32(p.value(a.Words[3]))
 	}
-	n := p.node(a.words[1])
-	p.ids[a.words[0]] = pending{n, waitFor(n, a.words[2], ms), datasheet.OpConnectWait}
-	p.numbers[a.words[0]+".id"] = uint64(p.ids[a.words[0]].id)
+	n := p.node(a.Words[1])
+	p.ids[a.Words[0]] = pending{n, waitFor(n, a.Words[2], ms), datasheet.OpConnectWait}
+	p.numbers[a.Words[0]+".id"] = uint64(p.ids[a.Words[0]].id)
 	return ""
 }
 
 // request is: request NAME VI to=NODE SERVICE [MILLISECONDS].
 func (p *play) request(a *arguments) string {
-	to, _ := a.option("to")
+	to, _ := a.Option("to")
 	ms := uint32(forever)
-	if len(a.words) > 3 {
-		ms = uint32(p.value(a.words[3]))
+	if len(a.Words) > 3 {
+		ms = uint32(p.value(a.Words[3]))
 	}
-	v := p.endpoint(a.words[1])
-	p.ids[a.words[0]] = pending{v.n, request(v, p.mac(to), a.words[2], ms), datasheet.OpConnectRequest}
-	p.numbers[a.words[0]+".id"] = uint64(p.ids[a.words[0]].id)
+	v := p.endpoint(a.Words[1])
+	p.ids[a.Words[0]] = pending{v.n, request(v, p.mac(to), a.Words[2], ms), datasheet.OpConnectRequest}
+	p.numbers[a.Words[0]+".id"] = uint64(p.ids[a.Words[0]].id)
 	return ""
 }
 
 // offer is: offer NAME WAIT [FIELD...]. It waits for a request and gives the connection a name.
 func (p *play) offer(a *arguments) string {
 	p.t.Helper()
-	out := p.reply(&arguments{p: p, words: a.words[1:]})
-	p.numbers[a.words[0]] = p.numbers[a.words[1]]
-	if len(a.words) == 2 && strings.HasSuffix(out, ": success") {
+	out := p.reply(newArguments(p, a.Words[1:]))
+	p.numbers[a.Words[0]] = p.numbers[a.Words[1]]
+	if len(a.Words) == 2 && strings.HasSuffix(out, ": success") {
 		return ""
 	}
 	return out
@@ -246,30 +246,30 @@ func (p *play) offer(a *arguments) string {
 // accept is: accept NAME CONNECTION VI [MILLISECONDS].
 func (p *play) accept(a *arguments) string {
 	ms := uint32(forever)
-	if len(a.words) > 3 {
-		ms = uint32(p.value(a.words[3]))
+	if len(a.Words) > 3 {
+		ms = uint32(p.value(a.Words[3]))
 	}
-	v := p.endpoint(a.words[2])
-	p.ids[a.words[0]] = pending{v.n, accept(v.n, uint32(p.value(a.words[1])), v, ms), datasheet.OpConnectAccept}
+	v := p.endpoint(a.Words[2])
+	p.ids[a.Words[0]] = pending{v.n, accept(v.n, uint32(p.value(a.Words[1])), v, ms), datasheet.OpConnectAccept}
 	return ""
 }
 
 // memory is: memory NODE NAME [FIELD=VALUE...]. It registers all of a node's memory, or a part.
 func (p *play) memory(a *arguments) string {
 	p.t.Helper()
-	n := p.node(a.words[0])
+	n := p.node(a.Words[0])
 	body := datasheet.RegisterMemoryBody{Address: hostBase, Length: uint64(len(n.mem)), IOVA: busBase}
-	p.change(&body, a.changes...)
+	p.change(&body, a.Changes...)
 	r := do(n, datasheet.OpRegisterMemory, body)
-	p.keep(a.words[1], datasheet.OpRegisterMemory, r)
+	p.keep(a.Words[1], datasheet.OpRegisterMemory, r)
 	return ""
 }
 
 // free shows how much device memory has come or gone since it was last shown.
 func (p *play) free(a *arguments) string {
-	n := p.node(a.words[0])
+	n := p.node(a.Words[0])
 	now := uint64(n.e.FreeSRAM())
-	d := int64(now - p.counts[a.words[0]+" free"])
-	p.counts[a.words[0]+" free"] = now
-	return fmt.Sprintf("%s: %+d bytes of device memory are free", a.words[0], d)
+	d := int64(now - p.counts[a.Words[0]+" free"])
+	p.counts[a.Words[0]+" free"] = now
+	return fmt.Sprintf("%s: %+d bytes of device memory are free", a.Words[0], d)
 }

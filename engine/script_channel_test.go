@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -24,27 +25,27 @@ func (p *play) channelSRAM(n *node) []byte {
 // channel is: channel NAME on NODE [handle=HANDLE] [FIELD=VALUE...].
 func (p *play) channel(a *arguments) string {
 	p.t.Helper()
-	n := p.node(a.words[2])
+	n := p.node(a.Words[2])
 	handle := uint32(a.number("handle", uint64(p.handle(n))))
 	c := n.newChannel(handle, p.channelSRAM(n), func(b *datasheet.CreateEndpointBody) {
-		p.change(b, a.changes...)
+		p.change(b, a.Changes...)
 		if pages := b.SendLog2; pages != 12 {
 			b.RecvLog2, b.MaxTransfer = pages, 2<<pages
 		}
 	})
-	p.doubles[a.words[0]] = c
-	p.addEnd(a.words[0], &vi{n: n, id: c.id, handle: handle})
+	p.doubles[a.Words[0]] = c
+	p.addEnd(a.Words[0], &vi{n: n, id: c.id, handle: handle})
 	return ""
 }
 
 // channelPair is: channels [A B] [FIELD=VALUE...]. It connects a channel of node a, v, with one of node b, p.
 func (p *play) channelPair(a *arguments) string {
 	names := [2]string{"v", "p"}
-	if len(a.words) == 2 {
-		names = [2]string(a.words)
+	if len(a.Words) == 2 {
+		names = [2]string(a.Words)
 	}
 	for i, on := range []string{"a", "b"} {
-		p.channel(&arguments{p: p, words: []string{names[i], "on", on}, changes: a.changes})
+		p.channel(&arguments{p: p, Arguments: &script.Arguments{Words: []string{names[i], "on", on}, Changes: a.Changes}})
 	}
 	p.doubles[names[0]].join(p.doubles[names[1]])
 	return ""
@@ -60,21 +61,21 @@ func priority(word string) datasheet.ChannelPriority {
 // put is: put CHANNEL high|low START MESSAGE BYTES [to=NUMBER] [quiet]. It writes a message and posts it. Of channel 0 it begins with the
 // number of another. quiet posts nothing.
 func (p *play) put(a *arguments) string {
-	quiet := a.flag("quiet")
-	c, start := p.doubles[a.words[0]], uint32(p.value(a.words[2]))
-	data := pattern(int(p.value(a.words[4])), p.seed())
-	if old := p.data[a.words[3]]; old != nil {
+	quiet := a.Flag("quiet")
+	c, start := p.doubles[a.Words[0]], uint32(p.value(a.Words[2]))
+	data := pattern(int(p.value(a.Words[4])), p.seed())
+	if old := p.data[a.Words[3]]; old != nil {
 		data = old[:len(data)]
 	}
-	p.data[a.words[3]] = data
+	p.data[a.Words[3]] = data
 	stop := start
-	if to, ok := a.option("to"); ok {
+	if to, ok := a.Option("to"); ok {
 		stop = c.address(start, p.value(to), data)
 	} else {
 		stop = c.put(start, data)
 	}
 	if !quiet {
-		c.post(priority(a.words[1]), start, stop)
+		c.post(priority(a.Words[1]), start, stop)
 	}
 	return ""
 }
@@ -82,15 +83,15 @@ func (p *play) put(a *arguments) string {
 // cellBell is: cellbell CHANNEL high|low START STOP [flags=BITS].
 func (p *play) cellBell(a *arguments) string {
 	flags := uint32(a.number("flags", 0))
-	word := datasheet.ChannelBell(uint32(p.value(a.words[2])), uint32(p.value(a.words[3])))
-	p.doubles[a.words[0]].ring(priority(a.words[1]), word|flags)
+	word := datasheet.ChannelBell(uint32(p.value(a.Words[2])), uint32(p.value(a.Words[3])))
+	p.doubles[a.Words[0]].ring(priority(a.Words[1]), word|flags)
 	return ""
 }
 
 // allow is: allow CHANNEL START STOP [keep].
 func (p *play) allow(a *arguments) string {
-	keep := a.flag("keep")
-	c, word := p.doubles[a.words[0]], datasheet.ChannelBell(uint32(p.value(a.words[1])), uint32(p.value(a.words[2])))
+	keep := a.Flag("keep")
+	c, word := p.doubles[a.Words[0]], datasheet.ChannelBell(uint32(p.value(a.Words[1])), uint32(p.value(a.Words[2])))
 	if keep {
 		word |= datasheet.ChannelKeep
 	}
@@ -100,8 +101,8 @@ func (p *play) allow(a *arguments) string {
 
 // received shows a channel's receive word, and unless it is to be brief, how the PDUs ended that have not been shown.
 func (p *play) received(a *arguments) (lines string) {
-	brief := a.flag("brief")
-	for _, name := range a.words {
+	brief := a.Flag("brief")
+	for _, name := range a.Words {
 		c := p.doubles[name]
 		got := c.received()
 		lines += fmt.Sprintf("%s has received %d PDUs up to word %d of %d", name, got.PDUs, got.Current, got.Stop)
@@ -149,8 +150,8 @@ func endText(e datasheet.ChannelEnd) string {
 
 // sent shows a channel's send status and transmit word, and its CRC if asked.
 func (p *play) sent(a *arguments) (lines string) {
-	crc := a.flag("crc")
-	for _, name := range a.words {
+	crc := a.Flag("crc")
+	for _, name := range a.Words {
 		c := p.doubles[name]
 		s, t := c.status(), c.transmit()
 		lines += fmt.Sprintf("%s has taken %d high and %d low words, %d and %d ended, %v and %v; at word %d of %d\n", name,
@@ -164,14 +165,14 @@ func (p *play) sent(a *arguments) (lines string) {
 
 // holds is: holds CHANNEL WORD MESSAGE [from BYTES]. It says whether the message stands in the receiving double page.
 func (p *play) holds(a *arguments) string {
-	c, data := p.doubles[a.words[0]], p.data[a.words[2]]
-	at := uint32(p.value(a.words[1]))
+	c, data := p.doubles[a.Words[0]], p.data[a.Words[2]]
+	at := uint32(p.value(a.Words[1]))
 	got := c.at(at, len(data))
 	n := 0
 	for n < len(data) && got[n] == data[n] {
 		n++
 	}
-	s := fmt.Sprintf("%s holds %s at word %s", a.words[0], a.words[2], a.words[1])
+	s := fmt.Sprintf("%s holds %s at word %s", a.Words[0], a.Words[2], a.Words[1])
 	if n < len(data) {
 		s += fmt.Sprintf(" up to byte %d of %d", n, len(data))
 		if bytes.Count(got[n:], []byte{got[n]}) == len(got)-n {
@@ -185,8 +186,8 @@ func (p *play) holds(a *arguments) string {
 func (p *play) head(a *arguments) string {
 	n := p.w.a
 	which := int(int64(a.number("cell", ^uint64(0))))
-	r := &rule{action: "head", types: []datasheet.FrameType{datasheet.FrameCells}, left: -1, number: which, set: a.changes}
-	if a.flag("once") {
+	r := &rule{action: "head", types: []datasheet.FrameType{datasheet.FrameCells}, left: -1, number: which, set: a.Changes}
+	if a.Flag("once") {
 		r.left = 1
 	}
 	p.rules[n] = append(p.rules[n], r)
@@ -209,12 +210,12 @@ func (p *play) rehead(r *rule, f []byte) {
 
 // levels shows how full the FIFOs are, and were.
 func (p *play) levels(a *arguments) string {
-	return fmt.Sprintf("%s levels: %+v", a.words[0], p.node(a.words[0]).e.CellLevels())
+	return fmt.Sprintf("%s levels: %+v", a.Words[0], p.node(a.Words[0]).e.CellLevels())
 }
 
 // scribble is: scribble CHANNEL. Its host writes to all of the control page.
 func (p *play) scribble(a *arguments) string {
-	c := p.doubles[a.words[0]]
+	c := p.doubles[a.Words[0]]
 	datasheet.StoreWord(&c.control.Transmit, ^uint64(0))
 	datasheet.StoreWord(&c.control.Receive, ^uint64(0))
 	datasheet.StoreWord(&c.control.SendStatus, ^uint64(0))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -60,10 +61,10 @@ func (p *play) handle(n *node) uint32 {
 // vi is: vi NAME on NODE [FIELD=VALUE...].
 func (p *play) vi(a *arguments) string {
 	p.t.Helper()
-	n := p.node(a.words[2])
+	n := p.node(a.Words[2])
 	handle := uint32(a.number("handle", uint64(p.handle(n))))
-	v := n.newVI(handle, func(b *datasheet.CreateEndpointBody) { p.change(b, a.changes...) })
-	p.addEnd(a.words[0], v)
+	v := n.newVI(handle, func(b *datasheet.CreateEndpointBody) { p.change(b, a.Changes...) })
+	p.addEnd(a.Words[0], v)
 	return ""
 }
 
@@ -74,20 +75,20 @@ func (p *play) addEnd(name string, v *vi) {
 // pair is: pair [FIELD=VALUE...]. It connects a VI v of node a with a VI p of node b.
 func (p *play) pair(a *arguments) string {
 	for name, on := range map[string]string{"v": "a", "p": "b"} {
-		p.vi(&arguments{p: p, words: []string{name, "on", on}, changes: a.changes})
+		p.vi(&arguments{p: p, Arguments: &script.Arguments{Words: []string{name, "on", on}, Changes: a.Changes}})
 	}
 	connect(p.ends["v"], p.ends["p"])
 	return ""
 }
 
 func (p *play) connect(a *arguments) string {
-	connect(p.endpoint(a.words[0]), p.endpoint(a.words[1]))
+	connect(p.endpoint(a.Words[0]), p.endpoint(a.Words[1]))
 	return ""
 }
 
 func (p *play) disconnect(a *arguments) string {
-	v := p.endpoint(a.words[0])
-	if a.flag("only") { // the reply needs no step of the peer
+	v := p.endpoint(a.Words[0])
+	if a.Flag("only") { // the reply needs no step of the peer
 		start(v.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: v.id})
 		return ""
 	}
@@ -96,14 +97,14 @@ func (p *play) disconnect(a *arguments) string {
 }
 
 func (p *play) destroy(a *arguments) string {
-	v := p.endpoint(a.words[0])
+	v := p.endpoint(a.Words[0])
 	do(v.n, datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: v.id})
-	delete(p.ends, a.words[0])
+	delete(p.ends, a.Words[0])
 	return ""
 }
 
 func (p *play) deregister(a *arguments) string {
-	deregister(p.node(a.words[0]), uint32(p.value(a.words[1])))
+	deregister(p.node(a.Words[0]), uint32(p.value(a.Words[1])))
 	return ""
 }
 
@@ -111,7 +112,7 @@ func (p *play) deregister(a *arguments) string {
 func (p *play) alive(a *arguments) string {
 	var ends [2]*vi
 	for i, n := range p.nodes(nil) {
-		ends[i] = n.newVI(p.handle(n), func(b *datasheet.CreateEndpointBody) { p.change(b, a.changes...) })
+		ends[i] = n.newVI(p.handle(n), func(b *datasheet.CreateEndpointBody) { p.change(b, a.Changes...) })
 	}
 	connect(ends[0], ends[1])
 	return p.exchange("another connection", ends[0], ends[1], 5)
@@ -120,10 +121,10 @@ func (p *play) alive(a *arguments) string {
 // message is: message FROM TO SIZE [MORE...]. Each is sent alone, and its buffers are used again.
 func (p *play) message(a *arguments) (lines string) {
 	p.t.Helper()
-	v, w := p.endpoint(a.words[0]), p.endpoint(a.words[1])
+	v, w := p.endpoint(a.Words[0]), p.endpoint(a.Words[1])
 	var arrived []string
-	for _, size := range a.words[2:] {
-		what := fmt.Sprintf("%s to %s, %s bytes", a.words[0], a.words[1], size)
+	for _, size := range a.Words[2:] {
+		what := fmt.Sprintf("%s to %s, %s bytes", a.Words[0], a.Words[1], size)
 		if line := p.exchange(what, v, w, int(p.value(size))); line == what+": arrived" {
 			arrived = append(arrived, size)
 		} else {
@@ -131,7 +132,7 @@ func (p *play) message(a *arguments) (lines string) {
 		}
 	}
 	if len(arrived) > 0 {
-		lines += fmt.Sprintf("%s to %s, %s bytes: arrived", a.words[0], a.words[1], strings.Join(arrived, " "))
+		lines += fmt.Sprintf("%s to %s, %s bytes: arrived", a.Words[0], a.Words[1], strings.Join(arrived, " "))
 	}
 	return lines
 }
@@ -169,7 +170,7 @@ func (p *play) add(i *item) *item {
 
 // finish sets what options say and posts what has been made, unless it is held.
 func (p *play) finish(a *arguments, held, fence bool, made []*item) string {
-	if imm, ok := a.option("imm"); ok {
+	if imm, ok := a.Option("imm"); ok {
 		for _, i := range made {
 			i.d.SetImmediate(uint32(p.value(imm)))
 		}
@@ -180,7 +181,7 @@ func (p *play) finish(a *arguments, held, fence bool, made []*item) string {
 		}
 	}
 	for _, i := range made {
-		p.setOf(i, a.changes)
+		p.setOf(i, a.Changes)
 	}
 	if !held {
 		p.postAll(made)
@@ -192,15 +193,15 @@ func (p *play) finish(a *arguments, held, fence bool, made []*item) string {
 // one doorbell. recv is the same.
 func (p *play) send(a *arguments) string {
 	p.t.Helper()
-	held, fence := a.flag("hold"), a.flag("fence")
-	text, _ := a.option("text")
-	v := p.endpoint(a.words[0])
-	sizes := p.sizes(a.words[2:])
+	held, fence := a.Flag("hold"), a.Flag("fence")
+	text, _ := a.Option("text")
+	v := p.endpoint(a.Words[0])
+	sizes := p.sizes(a.Words[2:])
 	if text != "" {
 		sizes = []int{len(text)}
 	}
 	var made []*item
-	for _, name := range span(a.words[1]) {
+	for _, name := range script.Span(a.Words[1]) {
 		i := p.add(&item{name: name, v: v})
 		i.d, i.bufs = v.descriptor(sizes...)
 		p.fill(i, text)
@@ -232,11 +233,11 @@ func (p *play) fill(i *item, text string) {
 
 func (p *play) recv(a *arguments) string {
 	p.t.Helper()
-	held := a.flag("hold")
-	v := p.endpoint(a.words[0])
-	sizes := p.sizes(a.words[2:])
+	held := a.Flag("hold")
+	v := p.endpoint(a.Words[0])
+	sizes := p.sizes(a.Words[2:])
 	var made []*item
-	for _, name := range span(a.words[1]) {
+	for _, name := range script.Span(a.Words[1]) {
 		i := p.add(&item{name: name, v: v, recv: true, op: datasheet.StatusOpReceive})
 		i.d, i.bufs = v.descriptor(sizes...)
 		for _, b := range i.bufs {
@@ -252,11 +253,11 @@ func (p *play) recv(a *arguments) string {
 // rdma is: write VI NAMES TARGET OFFSET SIZES, and read the same, with options as for send.
 func (p *play) rdma(a *arguments, read bool) string {
 	p.t.Helper()
-	held, fence := a.flag("hold"), a.flag("fence")
-	v, to, offset := p.endpoint(a.words[0]), p.targets[a.words[2]], int(p.value(a.words[3]))
-	sizes := p.sizes(a.words[4:])
+	held, fence := a.Flag("hold"), a.Flag("fence")
+	v, to, offset := p.endpoint(a.Words[0]), p.targets[a.Words[2]], int(p.value(a.Words[3]))
+	sizes := p.sizes(a.Words[4:])
 	var made []*item
-	for _, name := range span(a.words[1]) {
+	for _, name := range script.Span(a.Words[1]) {
 		i := p.add(&item{name: name, v: v, recv: read, op: datasheet.StatusOpRDMAWrite})
 		if read {
 			i.op = datasheet.StatusOpRDMARead
@@ -282,8 +283,8 @@ func (p *play) rdma(a *arguments, read bool) string {
 // inline is: inline VI NAME SIZE.
 func (p *play) inline(a *arguments) string {
 	p.t.Helper()
-	v, size := p.endpoint(a.words[0]), int(p.value(a.words[2]))
-	i := p.add(&item{name: a.words[1], v: v})
+	v, size := p.endpoint(a.Words[0]), int(p.value(a.Words[2]))
+	i := p.add(&item{name: a.Words[1], v: v})
 	mem, address, _ := v.n.alloc(descriptors.DescriptorBytes(datasheet.MaxSegments))
 	var err error
 	if i.d, err = descriptors.NewDescriptor(mem, address, v.handle); err != nil {
@@ -301,7 +302,7 @@ func (p *play) inline(a *arguments) string {
 func (p *play) all(words []string) (items []*item) {
 	p.t.Helper()
 	for _, w := range words {
-		for _, name := range span(w) {
+		for _, name := range script.Span(w) {
 			i := p.items[name]
 			if i == nil {
 				p.t.Fatalf("there is no descriptor %q", name)
@@ -315,25 +316,25 @@ func (p *play) all(words []string) (items []*item) {
 // setItem is: set NAMES FIELD=VALUE... Fields are those of the control segment or of a ring's slot, of
 // segments as seg0.Length, and of the token as token.Handle.
 func (p *play) setItem(a *arguments) string {
-	for _, i := range p.all(a.words) {
-		p.setOf(i, a.changes)
+	for _, i := range p.all(a.Words) {
+		p.setOf(i, a.Changes)
 	}
 	return ""
 }
 
-func (p *play) setOf(i *item, changes []change) {
+func (p *play) setOf(i *item, changes []script.Change) {
 	p.t.Helper()
 	for _, c := range changes {
-		root, rest, _ := strings.Cut(c.path, ".")
+		root, rest, _ := strings.Cut(c.Path, ".")
 		switch segment, isSegment := strings.CutPrefix(root, "seg"); {
 		case root == "token":
 			if i.token == (datasheet.Token{}) {
 				i.token = i.d.Token()
 			}
-			c.path = rest
+			c.Path = rest
 			p.change(&i.token, c)
 		case isSegment:
-			c.path = rest
+			c.Path = rest
 			p.change(&i.d.Segments()[int(p.value(segment))], c)
 		case i.slot != nil:
 			p.change(i.slot, c)
@@ -345,7 +346,7 @@ func (p *play) setOf(i *item, changes []change) {
 
 // post is: post NAMES. One doorbell of each queue tells of them.
 func (p *play) post(a *arguments) string {
-	p.postAll(p.all(a.words))
+	p.postAll(p.all(a.Words))
 	return ""
 }
 
@@ -381,7 +382,7 @@ func (p *play) postAll(items []*item) {
 func (i *item) posts() bool { return i.recv && i.op == datasheet.StatusOpReceive }
 
 func (p *play) rearm(a *arguments) string {
-	for _, i := range p.all(a.words) {
+	for _, i := range p.all(a.Words) {
 		i.d.Rearm()
 		i.shown = ""
 	}
@@ -389,4 +390,4 @@ func (p *play) rearm(a *arguments) string {
 }
 
 // showItems is: show NAMES.
-func (p *play) showItems(a *arguments) string { return p.describe(p.all(a.words)) }
+func (p *play) showItems(a *arguments) string { return p.describe(p.all(a.Words)) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -16,7 +17,7 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 // and local, foreign of another tag, and gone, which is deregistered. Each has 4096 bytes. A read of p, named under, waits for the
 // impostor's response.
 func (p *play) hostile(a *arguments) string {
-	p.hostileRDMA = newHostileRDMAOf(p.t, datasheet.Access(p.value(a.words[0])), p.options(a.words[1:])...)
+	p.hostileRDMA = newHostileRDMAOf(p.t, datasheet.Access(p.value(a.Words[0])), p.options(a.Words[1:])...)
 	x := p.hostileRDMA
 	p.x, p.w = x.impostor, x.w
 	for _, n := range p.nodes(nil) {
@@ -39,22 +40,22 @@ func (p *play) hostile(a *arguments) string {
 func (p *play) rdmaFrame(a *arguments) string {
 	p.t.Helper()
 	var e datasheet.Extension
-	if len(a.words) > 4 {
-		t := p.targets[a.words[4]]
+	if len(a.Words) > 4 {
+		t := p.targets[a.Words[4]]
 		e.Address, e.Handle = t.address, t.handle
 	}
-	if len(a.words) > 5 {
-		e.Address += p.value(a.words[5])
+	if len(a.Words) > 5 {
+		e.Address += p.value(a.Words[5])
 	}
 	e.Address = a.number("address", e.Address)
 	e.Handle = uint32(a.number("handle", uint64(e.Handle)))
 	e.Request = uint32(a.number("request", 0))
 	psn, flags := uint32(a.number("psn", 0)), datasheet.FrameFlags(a.number("flags", 0))
-	n := p.sizes(a.words[1:4])
-	for _, c := range a.changes {
+	n := p.sizes(a.Words[1:4])
+	for _, c := range a.Changes {
 		p.change(&p.x.good, c)
 	}
-	p.hostileRDMA.rdma(frameTypes[a.words[0]], psn, flags, uint32(n[0]), uint32(n[1]), n[2], e)
+	p.hostileRDMA.rdma(frameTypes[a.Words[0]], psn, flags, uint32(n[0]), uint32(n[1]), n[2], e)
 	return ""
 }
 
@@ -62,14 +63,14 @@ func (p *play) rdmaFrame(a *arguments) string {
 // short ones filled up to the shortest frame of an Ethernet.
 func (p *play) sendRaw(a *arguments) string {
 	p.t.Helper()
-	ours := a.flag("ours")
-	to, _ := a.option("to")
+	ours := a.Flag("ours")
+	to, _ := a.Option("to")
 	mac := p.mac(to)
-	v := p.endpoint(a.words[0])
+	v := p.endpoint(a.Words[0])
 	var made []*item
-	for _, name := range span(a.words[1]) {
+	for _, name := range script.Span(a.Words[1]) {
 		i := p.add(&item{name: name, v: v})
-		sizes := p.sizes(a.words[2:])
+		sizes := p.sizes(a.Words[2:])
 		total := 0
 		for _, n := range sizes {
 			total += n
@@ -113,7 +114,7 @@ func (p *play) framesOnly(*arguments) string {
 func (p *play) flushes(a *arguments) string {
 	n := p.w.a.port.flushed - int(p.counts["flushed"])
 	p.counts["flushed"] = uint64(p.w.a.port.flushed)
-	if a.flag("reset") {
+	if a.Flag("reset") {
 		return ""
 	}
 	return fmt.Sprintf("%d publications, %d frames on the wire", n, len(*p.w.a.port.out))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -15,10 +16,10 @@ var _ = also(map[string]func(p *play, a *arguments) string{
 // ring is: ring NAME on NODE [handle=HANDLE] [FIELD=VALUE...].
 func (p *play) ring(a *arguments) string {
 	p.t.Helper()
-	n := p.node(a.words[2])
+	n := p.node(a.Words[2])
 	handle := uint32(a.number("handle", uint64(p.handle(n))))
-	r := n.newRing(handle, func(b *datasheet.CreateEndpointBody) { p.change(b, a.changes...) })
-	p.addRing(a.words[0], r)
+	r := n.newRing(handle, func(b *datasheet.CreateEndpointBody) { p.change(b, a.Changes...) })
+	p.addRing(a.Words[0], r)
 	return ""
 }
 
@@ -34,7 +35,7 @@ func (p *play) addRing(name string, r *ring) {
 // ringPair is: rings [FIELD=VALUE...]. It connects a ring v of node a with a ring p of node b.
 func (p *play) ringPair(a *arguments) string {
 	for name, on := range map[string]string{"v": "a", "p": "b"} {
-		p.ring(&arguments{p: p, words: []string{name, "on", on}, changes: a.changes})
+		p.ring(&arguments{p: p, Arguments: &script.Arguments{Words: []string{name, "on", on}, Changes: a.Changes}})
 	}
 	connect(p.ends["v"], p.ends["p"])
 	return ""
@@ -44,13 +45,13 @@ func (p *play) ringPair(a *arguments) string {
 // What is not said is as it should be.
 func (p *play) slot(a *arguments) string {
 	p.t.Helper()
-	r, recv := p.rings[a.words[0]], a.words[1] == "recv"
+	r, recv := p.rings[a.Words[0]], a.Words[1] == "recv"
 	tag := a.number("tag", 0)
-	for _, name := range span(a.words[2]) {
-		i := p.add(&item{name: name, v: p.ends[a.words[0]], recv: recv})
+	for _, name := range script.Span(a.Words[2]) {
+		i := p.add(&item{name: name, v: p.ends[a.Words[0]], recv: recv})
 		var payload *datasheet.DataSegment
-		if len(a.words) > 3 {
-			mem, s := r.frame(int(p.value(a.words[3])))
+		if len(a.Words) > 3 {
+			mem, s := r.frame(int(p.value(a.Words[3])))
 			i.bufs, payload = [][]byte{mem}, &s
 		}
 		i.data = pattern(ringMessage, p.seed())
@@ -69,7 +70,7 @@ func (p *play) slot(a *arguments) string {
 				i.slot.Control, i.slot.Tag = datasheet.ControlImmediate, uint32(tag)
 			}
 		}
-		p.setOf(i, a.changes)
+		p.setOf(i, a.Changes)
 		if recv {
 			r.postRecv()
 		} else {
@@ -136,31 +137,31 @@ func (p *play) payloadOwner(b []byte) string {
 // place is: place RING NAME TAG SIZE [FIELD=VALUE...]. The payloads of messages with the tag are to go to new memory.
 // landed shows that.
 func (p *play) place(a *arguments) string {
-	r, tag := p.rings[a.words[0]], uint32(p.value(a.words[2]))
-	mem := r.place(tag, int(p.value(a.words[3])))
-	p.targets[a.words[1]] = target{mem: mem}
-	p.change(&r.table[tag%datasheet.PayloadEntries], a.changes...)
+	r, tag := p.rings[a.Words[0]], uint32(p.value(a.Words[2]))
+	mem := r.place(tag, int(p.value(a.Words[3])))
+	p.targets[a.Words[1]] = target{mem: mem}
+	p.change(&r.table[tag%datasheet.PayloadEntries], a.Changes...)
 	return ""
 }
 
 // bell is: bell RING OFFSET VALUE.
 func (p *play) bell(a *arguments) string {
-	r := p.rings[a.words[0]]
-	r.n.e.Doorbell(r.bell(p.value(a.words[1])), uint32(p.value(a.words[2])))
+	r := p.rings[a.Words[0]]
+	r.n.e.Doorbell(r.bell(p.value(a.Words[1])), uint32(p.value(a.Words[2])))
 	return ""
 }
 
 // leave disconnects and destroys a ring.
 func (p *play) leave(a *arguments) string {
-	p.rings[a.words[0]].destroy()
-	delete(p.ends, a.words[0])
+	p.rings[a.Words[0]].destroy()
+	delete(p.ends, a.Words[0])
 	return ""
 }
 
 // zero is: zero NODE FROM BYTES. It says whether device memory there is zero; spoil writes it.
 func (p *play) zero(a *arguments) string {
-	spoil := a.flag("spoil")
-	n, from, size := p.node(a.words[0]), p.value(a.words[1]), p.value(a.words[2])
+	spoil := a.Flag("spoil")
+	n, from, size := p.node(a.Words[0]), p.value(a.Words[1]), p.value(a.Words[2])
 	mem := n.sram[from:][:size]
 	s := fmt.Sprintf("device memory is zero: %v", bytes.Count(mem, []byte{0}) == len(mem))
 	for i := range mem {

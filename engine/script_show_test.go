@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -132,7 +133,7 @@ func (p *play) describe(items []*item) string {
 	}
 	lines := ""
 	for _, g := range groups {
-		lines += fold(g.names) + ": " + g.text + "\n"
+		lines += script.Fold(g.names) + ": " + g.text + "\n"
 	}
 	return lines
 }
@@ -140,25 +141,25 @@ func (p *play) describe(items []*item) string {
 // target is: target VI NAME SIZE [ACCESS]. It registers memory that the peer may reach, as ACCESS says.
 func (p *play) target(a *arguments) string {
 	access := datasheet.Access(0)
-	if len(a.words) > 3 {
-		access = datasheet.Access(p.value(a.words[3]))
+	if len(a.Words) > 3 {
+		access = datasheet.Access(p.value(a.Words[3]))
 	}
-	v, size := p.endpoint(a.words[0]), int(p.value(a.words[2]))
+	v, size := p.endpoint(a.Words[0]), int(p.value(a.Words[2]))
 	ptag := a.number("ptag", 0)
 	mem, address, iova := v.n.alloc(size)
-	if a.flag("filled") {
+	if a.Flag("filled") {
 		copy(mem, pattern(size, 99))
 	}
 	r := do(v.n, datasheet.OpRegisterMemory, datasheet.RegisterMemoryBody{
 		Address: address, Length: uint64(size), IOVA: iova, Access: access, Ptag: uint32(ptag)})
-	p.targets[a.words[1]] = target{mem, address, datasheet.Reply[datasheet.RegionReply](r).Handle}
+	p.targets[a.Words[1]] = target{mem, address, datasheet.Reply[datasheet.RegionReply](r).Handle}
 	return ""
 }
 
 // landed says what has been written to targets, or to the buffers of receives.
 func (p *play) landed(a *arguments) string {
 	var parts []string
-	for _, name := range a.words {
+	for _, name := range a.Words {
 		mem, blank := p.targets[name].mem, byte(0)
 		if i := p.items[name]; i != nil {
 			mem, blank = bytes.Join(i.bufs, nil), fillByte
@@ -199,8 +200,8 @@ func (p *play) pieces(mem []byte, blank byte) string {
 
 // doorbell is: doorbell NODE OFFSET VALUE [call].
 func (p *play) doorbell(a *arguments) string {
-	n := p.node(a.words[0])
-	at, value := p.value(a.words[1]), uint32(p.value(a.words[2]))
+	n := p.node(a.Words[0])
+	at, value := p.value(a.Words[1]), uint32(p.value(a.Words[2]))
 	n.e.Doorbell(at, value)
 	return ""
 }
@@ -208,19 +209,19 @@ func (p *play) doorbell(a *arguments) string {
 // cq is: cq NAME on NODE LOG2 [VECTOR].
 func (p *play) cq(a *arguments) string {
 	vector := uint16(datasheet.NoVector)
-	if len(a.words) > 4 {
-		vector = uint16(p.value(a.words[4]))
+	if len(a.Words) > 4 {
+		vector = uint16(p.value(a.Words[4]))
 	}
-	p.cqs[a.words[0]] = p.node(a.words[2]).newCQ(uint8(p.value(a.words[3])), vector)
+	p.cqs[a.Words[0]] = p.node(a.Words[2]).newCQ(uint8(p.value(a.Words[3])), vector)
 	return ""
 }
 
 // take takes all entries of a completion queue, or so many.
 func (p *play) take(a *arguments) string {
-	c := p.cqs[a.words[0]]
+	c := p.cqs[a.Words[0]]
 	most := uint64(1 << 20)
-	if len(a.words) > 1 {
-		most = p.value(a.words[1])
+	if len(a.Words) > 1 {
+		most = p.value(a.Words[1])
 	}
 	lines, last, times := "", "", 0
 	flush := func() {
@@ -240,9 +241,9 @@ func (p *play) take(a *arguments) string {
 		if e.Flags&datasheet.CompletionReceive != 0 {
 			kind, op = "receive", datasheet.StatusOpReceive
 		}
-		line := a.words[0] + ": " + kind
+		line := a.Words[0] + ": " + kind
 		// Numbers that go up one by one are not shown.
-		key := fmt.Sprint(a.words[0], kind, e.Endpoint)
+		key := fmt.Sprint(a.Words[0], kind, e.Endpoint)
 		if p.counts[key] != uint64(e.Index) {
 			line += fmt.Sprintf(" %d", e.Index)
 		}
@@ -259,20 +260,20 @@ func (p *play) take(a *arguments) string {
 		last, times = line, 1
 	}
 	if flush(); lines == "" {
-		return a.words[0] + ": no entry"
+		return a.Words[0] + ": no entry"
 	}
 	return lines
 }
 
 // arm asks for an interrupt at the next completion: arm CQ, or arm VI send.
 func (p *play) arm(a *arguments) string {
-	if c := p.cqs[a.words[0]]; c != nil {
+	if c := p.cqs[a.Words[0]]; c != nil {
 		c.arm()
 		return ""
 	}
-	v, taken := p.endpoint(a.words[0]), uint32(p.value(a.words[2]))
+	v, taken := p.endpoint(a.Words[0]), uint32(p.value(a.Words[2]))
 	at := uint64(datasheet.DoorbellSendArm)
-	if a.words[1] == "recv" {
+	if a.Words[1] == "recv" {
 		at = datasheet.DoorbellRecvArm
 	}
 	v.n.e.Doorbell(datasheet.EndpointPage(v.id)+at, datasheet.ArmWord(taken))
@@ -282,19 +283,19 @@ func (p *play) arm(a *arguments) string {
 // refuse is: refuse NODE FROM [TO] [reads] [pieces=64]. The bus refuses accesses from an address on, or
 // nothing again.
 func (p *play) refuse(a *arguments) string {
-	n := p.node(a.words[0])
-	pieces, reads := a.number("pieces", 0), a.flag("reads")
+	n := p.node(a.Words[0])
+	pieces, reads := a.number("pieces", 0), a.Flag("reads")
 	n.e.Exclusive(func() {
 		n.gen++
 		n.pieces = pieces
-		if a.words[1] == "nothing" {
+		if a.Words[1] == "nothing" {
 			n.refuse = nil
 			return
 		}
-		from := p.value(a.words[1])
+		from := p.value(a.Words[1])
 		to := from + 1
-		if len(a.words) > 2 {
-			to = p.value(a.words[2])
+		if len(a.Words) > 2 {
+			to = p.value(a.Words[2])
 		}
 		n.refuse = func(iova uint64, write bool) bool { return iova >= from && iova < to && !(reads && write) }
 	})

@@ -76,7 +76,7 @@ func also(more map[string]func(p *play, a *arguments) string) struct{} {
 var _ = also(map[string]func(p *play, a *arguments) string{
 	"world": (*play).world, "settle": (*play).settle, "step": (*play).step, "pass": (*play).pass, "sleep": (*play).sleep,
 	"until": (*play).until, "elapsed": (*play).elapsed, "reset": (*play).reset, "counter": (*play).counter, "irqs": (*play).irqs,
-	"events": (*play).showEvents, "state": (*play).state, "query": (*play).query, "quiet": (*play).quiet, "note": (*play).note, "differ": (*play).differ, "value": (*play).showValue, script.End: (*play).end,
+	"events": (*play).showEvents, "state": (*play).state, "query": (*play).query, "quiet": (*play).quiet, "remember": (*play).remember, "unchanged": (*play).unchanged, "note": (*play).note, "differ": (*play).differ, "value": (*play).showValue, script.End: (*play).end,
 })
 
 func (p *play) do(words []string) string {
@@ -86,7 +86,7 @@ func (p *play) do(words []string) string {
 		p.t.Fatalf("there is no command %q", words[0])
 	}
 	if p.w == nil && words[0] != "world" && words[0] != "impostor" && words[0] != "hostile" && words[0] != script.End {
-		p.world(&arguments{p: p})
+		p.world(newArguments(p, nil))
 	}
 	return f(p, newArguments(p, words[1:]))
 }
@@ -124,7 +124,7 @@ func (p *play) nodes(names []string) []*node {
 }
 
 func (p *play) settle(a *arguments) string {
-	switch nodes := p.nodes(a.words); len(nodes) {
+	switch nodes := p.nodes(a.Words); len(nodes) {
 	case 1:
 		p.w.settleOnly(nodes[0])
 	default:
@@ -136,13 +136,13 @@ func (p *play) settle(a *arguments) string {
 // step steps nodes in turn, so many times.
 func (p *play) step(a *arguments) string {
 	times := 1
-	if n := len(a.words); n > 0 {
-		if i, err := strconv.Atoi(a.words[n-1]); err == nil {
-			times, a.words = i, a.words[:n-1]
+	if n := len(a.Words); n > 0 {
+		if i, err := strconv.Atoi(a.Words[n-1]); err == nil {
+			times, a.Words = i, a.Words[:n-1]
 		}
 	}
 	for range times {
-		for _, n := range p.nodes(a.words) {
+		for _, n := range p.nodes(a.Words) {
 			n.e.Step()
 		}
 	}
@@ -160,16 +160,16 @@ func (p *play) duration(s string) time.Duration {
 
 // pass lets time pass, by steps of a millisecond, in which nodes run.
 func (p *play) pass(a *arguments) string {
-	nodes := p.nodes(a.words[1:])
-	if slices.Contains(a.words[1:], "nobody") {
+	nodes := p.nodes(a.Words[1:])
+	if slices.Contains(a.Words[1:], "nobody") {
 		nodes = nil
 	}
-	p.w.pass(p.duration(a.words[0]), nodes...)
+	p.w.pass(p.duration(a.Words[0]), nodes...)
 	return ""
 }
 
 func (p *play) sleep(a *arguments) string {
-	p.w.now += p.duration(a.words[0])
+	p.w.now += p.duration(a.Words[0])
 	return ""
 }
 
@@ -177,8 +177,8 @@ func (p *play) sleep(a *arguments) string {
 func (p *play) until(a *arguments) string {
 	p.t.Helper()
 	var done func() bool
-	rest := a.words[1:]
-	switch a.words[0] {
+	rest := a.Words[1:]
+	switch a.Words[0] {
 	case "done":
 		items := p.all(rest)
 		done = func() bool {
@@ -218,14 +218,14 @@ func (p *play) until(a *arguments) string {
 		end := p.w.now + p.duration(rest[0])
 		done = func() bool { return p.w.now >= end }
 	default:
-		p.t.Fatalf("nothing is known of %q", a.words[0])
+		p.t.Fatalf("nothing is known of %q", a.Words[0])
 	}
-	if name, one := a.option("alone"); one {
+	if name, one := a.Option("alone"); one {
 		for limit := p.w.now + time.Hour; !done() && p.w.now < limit; p.w.now += time.Millisecond {
 			p.node(name).e.Step()
 		}
 	}
-	p.w.run(strings.Join(a.words, " "), done)
+	p.w.run(strings.Join(a.Words, " "), done)
 	return ""
 }
 
@@ -233,14 +233,14 @@ func (p *play) until(a *arguments) string {
 func (p *play) elapsed(a *arguments) string {
 	d := p.w.now - p.since
 	p.since = p.w.now
-	if a.flag("reset") {
+	if a.Flag("reset") {
 		return ""
 	}
 	return "elapsed: " + d.String()
 }
 
 func (p *play) reset(a *arguments) string {
-	for _, n := range p.nodes(a.words) {
+	for _, n := range p.nodes(a.Words) {
 		n.e.Reset()
 	}
 	return ""
@@ -259,15 +259,15 @@ func (p *play) counterNamed(name string) datasheet.Counter {
 
 // counter says by how much counters of a node have gone up since it did last.
 func (p *play) counter(a *arguments) string {
-	n := p.node(a.words[0])
-	silent := a.flag("reset")
+	n := p.node(a.Words[0])
+	silent := a.Flag("reset")
 	var parts []string
-	for _, name := range a.words[1:] {
+	for _, name := range a.Words[1:] {
 		if silent && name == "reset" {
 			continue
 		}
 		c := p.counterNamed(name)
-		key := a.words[0] + c.String()
+		key := a.Words[0] + c.String()
 		now := n.e.Counter(c)
 		parts = append(parts, fmt.Sprintf("%s %d", name, int64(now-p.counts[key])))
 		p.counts[key] = now
@@ -275,19 +275,26 @@ func (p *play) counter(a *arguments) string {
 	if silent {
 		return ""
 	}
-	return a.words[0] + ": " + strings.Join(parts, ", ")
+	return a.Words[0] + ": " + strings.Join(parts, ", ")
 }
 
+// irqs is: irqs NODE [new]. It shows the interrupts of each vector, or those since it did last.
 func (p *play) irqs(a *arguments) string {
-	n := p.node(a.words[0])
+	n := p.node(a.Words[0])
 	var parts []string
 	for _, v := range slices.Sorted(maps.Keys(n.irqs)) {
-		parts = append(parts, fmt.Sprintf("vector %d: %d", v, n.irqs[v]))
+		key := fmt.Sprintf("%s vector %d", a.Words[0], v)
+		count := n.irqs[v]
+		if slices.Contains(a.Words, "new") {
+			count -= int(p.counts[key])
+		}
+		p.counts[key] = uint64(n.irqs[v])
+		parts = append(parts, fmt.Sprintf("vector %d: %d", v, count))
 	}
 	if parts == nil {
 		parts = []string{"none"}
 	}
-	return a.words[0] + " interrupts: " + strings.Join(parts, ", ")
+	return a.Words[0] + " interrupts: " + strings.Join(parts, ", ")
 }
 
 // endName names an endpoint of a node.
@@ -322,7 +329,7 @@ func (p *play) eventsOf(n *node) (lines string) {
 }
 
 func (p *play) showEvents(a *arguments) (lines string) {
-	for _, n := range p.nodes(a.words) {
+	for _, n := range p.nodes(a.Words) {
 		lines += p.eventsOf(n)
 	}
 	return lines
@@ -330,7 +337,7 @@ func (p *play) showEvents(a *arguments) (lines string) {
 
 func (p *play) state(a *arguments) string {
 	var parts []string
-	for _, name := range a.words {
+	for _, name := range a.Words {
 		parts = append(parts, name+" "+p.stateOf(p.endpoint(name)))
 	}
 	return strings.Join(parts, ", ")
@@ -346,17 +353,41 @@ func (p *play) stateOf(v *vi) string {
 
 // query says what a NIC knows of an endpoint's queues.
 func (p *play) query(a *arguments) string {
-	v := p.endpoint(a.words[0])
+	v := p.endpoint(a.Words[0])
 	q := datasheet.Reply[datasheet.EndpointReply](do(v.n, datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: v.id}))
-	return fmt.Sprintf("%s: %v, %d of %d sends and %d of %d receives completed", a.words[0], q.State,
+	return fmt.Sprintf("%s: %v, %d of %d sends and %d of %d receives completed", a.Words[0], q.State,
 		q.SendCompleted, q.SendProducer, q.RecvCompleted, q.RecvProducer)
 }
 
 func (p *play) quiet(a *arguments) string {
-	return fmt.Sprintf("%s quiet: %v", a.words[0], p.node(a.words[0]).e.Quiet())
+	return fmt.Sprintf("%s quiet: %v", a.Words[0], p.node(a.Words[0]).e.Quiet())
 }
 
-func (p *play) note(a *arguments) string { return strings.Join(a.words, " ") }
+// remember is: remember NODE [FROM BYTES]. It keeps what a node's memory holds, or its device memory there.
+func (p *play) remember(a *arguments) string {
+	p.data["of "+a.Words[0]] = slices.Clone(p.memoryOf(a.Words))
+	return ""
+}
+
+// unchanged is: unchanged NODE [FROM BYTES]. It says where memory is not as remembered.
+func (p *play) unchanged(a *arguments) string {
+	for i, b := range p.memoryOf(a.Words) {
+		if old := p.data["of "+a.Words[0]]; old[i] != b {
+			return fmt.Sprintf("memory of %s: byte %d was %#x, it is %#x", a.Words[0], i, old[i], b)
+		}
+	}
+	return "memory of " + a.Words[0] + ": as it was"
+}
+
+func (p *play) memoryOf(words []string) []byte {
+	n := p.node(words[0])
+	if len(words) == 1 {
+		return n.mem
+	}
+	return n.sram[p.value(words[1]):][:p.value(words[2])]
+}
+
+func (p *play) note(a *arguments) string { return strings.Join(a.Words, " ") }
 
 // end shows what has not been shown: statuses of descriptors, events, and states of VIs.
 func (p *play) end(*arguments) string {
@@ -376,15 +407,15 @@ func (p *play) end(*arguments) string {
 		by[st] = append(by[st], name)
 	}
 	for _, st := range slices.Sorted(maps.Keys(by)) {
-		lines += st + ": " + fold(by[st]) + "\n"
+		lines += st + ": " + script.Fold(by[st]) + "\n"
 	}
 	return lines
 }
 
 // differ checks that numbers are not alike.
 func (p *play) differ(a *arguments) string {
-	for i, x := range a.words {
-		for _, y := range a.words[:i] {
+	for i, x := range a.Words {
+		for _, y := range a.Words[:i] {
 			if p.value(x) == p.value(y) {
 				return x + " and " + y + " are alike"
 			}
@@ -394,5 +425,5 @@ func (p *play) differ(a *arguments) string {
 }
 
 func (p *play) showValue(a *arguments) string {
-	return fmt.Sprintf("%s: %d", a.words[0], p.value(a.words[0]))
+	return fmt.Sprintf("%s: %d", a.Words[0], p.value(a.Words[0]))
 }

@@ -7,74 +7,38 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// arguments are the words behind a command's name: those that change a field, such as Length+=1,
-// and others.
+// arguments are the words behind a command's name.
 type arguments struct {
-	p       *play
-	words   []string
-	changes []change
-	tries   [][]string // words between slashes
+	*script.Arguments
+	p     *play
+	tries [][]string // words between slashes
 }
-
-// change is PATH=VALUE, or another operation in place of =.
-type change struct{ path, op, value string }
-
-var operations = []string{"+=", "-=", "^=", "|=", "&=", "="}
 
 func newArguments(p *play, words []string) *arguments {
 	a := &arguments{p: p}
-	for _, w := range words {
-		if w == "/" {
-			a.tries = append(a.tries, nil)
-			continue
-		}
-		if n := len(a.tries); n > 0 {
-			a.tries[n-1] = append(a.tries[n-1], w)
-			continue
-		}
-		i := strings.IndexByte(w, '=')
-		if i < 1 {
-			a.words = append(a.words, w)
-			continue
-		}
-		op := "="
-		for _, o := range operations[:5] {
-			if strings.HasSuffix(w[:i+1], o) {
-				op = o
+	if i := slices.Index(words, "/"); i >= 0 {
+		for _, w := range words[i:] {
+			if w == "/" {
+				a.tries = append(a.tries, nil)
+				continue
 			}
+			last := &a.tries[len(a.tries)-1]
+			*last = append(*last, w)
 		}
-		a.changes = append(a.changes, change{w[:i+1-len(op)], op, w[i+1:]})
+		words = words[:i]
 	}
+	a.Arguments = script.Parse(words)
 	return a
-}
-
-// flag takes a word out and reports whether it was there.
-func (a *arguments) flag(word string) bool {
-	i := slices.Index(a.words, word)
-	if i >= 0 {
-		a.words = slices.Delete(a.words, i, i+1)
-	}
-	return i >= 0
-}
-
-// option takes a change out and returns its value.
-func (a *arguments) option(path string) (string, bool) {
-	for i, c := range a.changes {
-		if c.path == path && c.op == "=" {
-			a.changes = slices.Delete(a.changes, i, i+1)
-			return c.value, true
-		}
-	}
-	return "", false
 }
 
 // number is option for a number, other if it is not there.
 func (a *arguments) number(path string, other uint64) uint64 {
-	if s, ok := a.option(path); ok {
+	if s, ok := a.Option(path); ok {
 		return a.p.value(s)
 	}
 	return other
@@ -123,44 +87,10 @@ func typeName(t datasheet.FrameType) string {
 	return t.String()
 }
 
-// value is the value of an expression: names and numbers with + - * ^ | & and <<, from left to right.
+// value is the value of an expression.
 func (p *play) value(s string) uint64 {
 	p.t.Helper()
-	total, op, rest := uint64(0), byte('+'), s
-	for {
-		i := strings.IndexAny(rest, "+-*^|&<")
-		word := rest
-		if i >= 0 {
-			word = rest[:i]
-		}
-		v := uint64(0)
-		if word != "" {
-			v = p.atom(word)
-		}
-		switch op {
-		case '+':
-			total += v
-		case '-':
-			total -= v
-		case '*':
-			total *= v
-		case '^':
-			total ^= v
-		case '|':
-			total |= v
-		case '&':
-			total &= v
-		case '<':
-			total <<= v
-		}
-		if i < 0 {
-			return total
-		}
-		op, rest = rest[i], rest[i+1:]
-		if op == '<' {
-			rest = strings.TrimPrefix(rest, "<")
-		}
-	}
+	return script.Number(s, p.atom)
 }
 
 func (p *play) atom(word string) uint64 {
@@ -219,65 +149,45 @@ func (p *play) atom(word string) uint64 {
 	return 0
 }
 
-// field finds what a path such as Payload.Address or RemoteMAC.0 leads to.
+// field finds what a path leads to.
 func (p *play) field(v reflect.Value, path string) reflect.Value {
 	p.t.Helper()
 	if path == "level" {
 		path = "Reliability"
 	}
-	for name := range strings.SplitSeq(path, ".") {
-		if i, err := strconv.Atoi(name); err == nil && (v.Kind() == reflect.Array || v.Kind() == reflect.Slice) && i < v.Len() {
-			v = v.Index(i)
-			continue
-		}
-		of := v
-		if v.Kind() != reflect.Struct || !v.FieldByName(name).IsValid() {
-			p.t.Fatalf("%v has no field %q", of.Type(), name)
-		}
-		v = v.FieldByName(name)
+	f, err := script.Field(v, path)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	return v
+	return f
 }
 
 // change makes a change to what v points to.
-func (p *play) change(to any, changes ...change) {
+func (p *play) change(to any, changes ...script.Change) {
 	p.t.Helper()
 	for _, c := range changes {
-		p.set(p.field(reflect.ValueOf(to).Elem(), c.path), c)
+		p.set(p.field(reflect.ValueOf(to).Elem(), c.Path), c)
 	}
 }
 
-func (p *play) set(v reflect.Value, c change) {
+func (p *play) set(v reflect.Value, c script.Change) {
 	p.t.Helper()
 	switch at := v.Addr().Interface().(type) {
 	case *datasheet.MAC:
-		*at = p.mac(c.value)
+		*at = p.mac(c.Value)
 		return
 	case *datasheet.Discriminator:
-		*at = disc(c.value)
+		*at = disc(c.Value)
 		return
 	}
 	if v.Kind() == reflect.Array && v.Type().Elem().Kind() == reflect.Uint8 {
-		reflect.Copy(v, reflect.ValueOf([]byte(c.value)))
+		reflect.Copy(v, reflect.ValueOf([]byte(c.Value)))
 		return
 	}
 	if v.Kind() < reflect.Uint || v.Kind() > reflect.Uint64 {
-		p.t.Fatalf("%s is no number", c.path)
+		p.t.Fatalf("%s is no number", c.Path)
 	}
-	old, by := v.Uint(), p.value(c.value)
-	switch c.op {
-	case "+=":
-		by = old + by
-	case "-=":
-		by = old - by
-	case "^=":
-		by = old ^ by
-	case "|=":
-		by = old | by
-	case "&=":
-		by = old & by
-	}
-	v.SetUint(by)
+	v.SetUint(c.Of(v.Uint(), p.value(c.Value)))
 }
 
 // mac is the address of a node, that of all stations, or one in hexadecimal digits.
@@ -313,42 +223,4 @@ func (p *play) show(v reflect.Value) string {
 		return typeName(at)
 	}
 	return fmt.Sprint(v.Interface())
-}
-
-// span reads names such as s1..4 or s,t.
-func span(s string) (names []string) {
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, many := strings.Cut(part, "..")
-		i := len(strings.TrimRight(first, "0123456789"))
-		from, err := strconv.Atoi(first[i:])
-		to, err2 := strconv.Atoi(last)
-		if !many || err != nil || err2 != nil {
-			names = append(names, part)
-			continue
-		}
-		for n := from; n <= to; n++ {
-			names = append(names, first[:i]+strconv.Itoa(n))
-		}
-	}
-	return names
-}
-
-// fold is the opposite of span.
-func fold(names []string) string {
-	var parts []string
-	for i := 0; i < len(names); {
-		base := strings.TrimRight(names[i], "0123456789")
-		n, err := strconv.Atoi(names[i][len(base):])
-		j := i + 1
-		for err == nil && j < len(names) && names[j] == base+strconv.Itoa(n+j-i) {
-			j++
-		}
-		if j-i > 2 {
-			parts = append(parts, fmt.Sprintf("%s..%d", names[i], n+j-i-1))
-		} else {
-			parts = append(parts, names[i:j]...)
-		}
-		i = j
-	}
-	return strings.Join(parts, " ")
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -21,9 +22,9 @@ type rule struct {
 	action string
 	left   int // times that it applies; negative for always
 	skip   int // frames that it lets go before
-	when   []change
+	when   []script.Change
 	fields []string
-	set    []change
+	set    []script.Change
 	number int
 	held   [][]byte
 }
@@ -33,29 +34,29 @@ type rule struct {
 // frame has gone, keep until release. cut takes by=N bytes off, trim leaves them. see notes fields, for frames.
 func (p *play) wire(a *arguments) string {
 	p.t.Helper()
-	for _, n := range p.nodes([]string{a.words[0]}) {
-		if a.words[1] == "clear" {
+	for _, n := range p.nodes([]string{a.Words[0]}) {
+		if a.Words[1] == "clear" {
 			p.rules[n] = nil
 			n.port.spoil = nil
 			return ""
 		}
-		r := &rule{action: a.words[1], left: -1}
-		if a.flag("once") {
+		r := &rule{action: a.Words[1], left: -1}
+		if a.Flag("once") {
 			r.left = 1
 		}
 		r.skip = int(a.number("skip", 0))
 		r.left = int(a.number("times", uint64(r.left)))
 		r.number = int(a.number("by", 0))
-		for _, w := range a.words[2:] {
+		for _, w := range a.Words[2:] {
 			if t, ok := frameTypes[w]; ok {
 				r.types = append(r.types, t)
 			} else if w != "any" {
 				r.fields = append(r.fields, w)
 			}
 		}
-		for _, c := range a.changes {
-			if path, isWhen := strings.CutPrefix(c.path, "when."); isWhen {
-				c.path = path
+		for _, c := range a.Changes {
+			if path, isWhen := strings.CutPrefix(c.Path, "when."); isWhen {
+				c.Path = path
 				r.when = append(r.when, c)
 			} else {
 				r.set = append(r.set, c)
@@ -74,14 +75,14 @@ func (p *play) fits(r *rule, f []byte) bool {
 		return false
 	}
 	for _, c := range r.when {
-		if c.path == "longer" {
-			if uint64(len(f)) <= p.value(c.value) {
+		if c.Path == "longer" {
+			if uint64(len(f)) <= p.value(c.Value) {
 				return false
 			}
 			continue
 		}
-		got := p.part(f, c.path).Uint()
-		if want := p.value(c.value); c.op == "=" && got != want || c.op == "&=" && got&want == 0 || c.op == "+=" && got <= want {
+		got := p.part(f, c.Path).Uint()
+		if want := p.value(c.Value); c.Op == "=" && got != want || c.Op == "&=" && got&want == 0 || c.Op == "+=" && got <= want {
 			return false
 		}
 	}
@@ -139,7 +140,7 @@ func (p *play) spoil(n *node, f []byte) (out [][]byte) {
 			p.kept[n] = append(p.kept[n], append(alignedBytes(0), f...))
 		case "set":
 			for _, c := range r.set {
-				p.set(p.part(f, c.path), c)
+				p.set(p.part(f, c.Path), c)
 			}
 		case "head":
 			p.rehead(r, f)
@@ -168,14 +169,14 @@ func (p *play) spoil(n *node, f []byte) (out [][]byte) {
 
 // frames shows what see has seen, and "count" how many of each.
 func (p *play) frames(a *arguments) string {
-	n := p.node(a.words[0])
+	n := p.node(a.Words[0])
 	seen := p.seen[n]
 	p.seen[n] = nil
-	if a.flag("reset") {
+	if a.Flag("reset") {
 		return ""
 	}
 	if len(seen) == 0 {
-		return a.words[0] + " has sent none"
+		return a.Words[0] + " has sent none"
 	}
 	lines := ""
 	for i := 0; i < len(seen); {
@@ -183,7 +184,7 @@ func (p *play) frames(a *arguments) string {
 		for j < len(seen) && seen[j] == seen[i] {
 			j++
 		}
-		lines += a.words[0] + " has sent: " + seen[i]
+		lines += a.Words[0] + " has sent: " + seen[i]
 		if j-i > 1 {
 			lines += fmt.Sprintf(", %d times", j-i)
 		}
@@ -195,15 +196,15 @@ func (p *play) frames(a *arguments) string {
 
 // release lets the frames go that were kept. reverse has the last one go first.
 func (p *play) release(a *arguments) string {
-	n := p.node(a.words[0])
+	n := p.node(a.Words[0])
 	kept := p.kept[n]
 	p.kept[n] = nil
-	if a.flag("reverse") {
+	if a.Flag("reverse") {
 		slices.Reverse(kept)
 	}
 	for _, f := range kept {
-		for _, c := range a.changes {
-			p.set(p.part(f, c.path), c)
+		for _, c := range a.Changes {
+			p.set(p.part(f, c.Path), c)
 		}
 		*n.port.out = append(*n.port.out, f)
 		if p.exacts != nil {
@@ -215,11 +216,11 @@ func (p *play) release(a *arguments) string {
 
 // room is: room NODE N. The node's wire holds so many frames.
 func (p *play) room(a *arguments) string {
-	n, err := strconv.Atoi(a.words[1])
+	n, err := strconv.Atoi(a.Words[1])
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.node(a.words[0]).port.room = n
+	p.node(a.Words[0]).port.room = n
 	return ""
 }
 
@@ -227,15 +228,15 @@ func (p *play) room(a *arguments) string {
 func (p *play) impostor(a *arguments) string {
 	p.x = newImpostor(p.t, func(n *node, b *datasheet.CreateEndpointBody) {
 		p.w = n.w
-		for _, c := range a.changes {
-			if name, only := strings.CutPrefix(c.path, "p."); only {
-				if c.path = name; n == n.w.a {
+		for _, c := range a.Changes {
+			if name, only := strings.CutPrefix(c.Path, "p."); only {
+				if c.Path = name; n == n.w.a {
 					continue
 				}
 			}
 			p.change(b, c)
 		}
-	}, p.options(a.words)...)
+	}, p.options(a.Words)...)
 	p.w = p.x.w
 	for _, n := range p.nodes(nil) {
 		p.numbers[p.nameOf(n)+".mem"] = uint64(map[*node]*vi{p.w.a: p.x.v, p.w.b: p.x.p}[n].handle)
@@ -249,11 +250,11 @@ func (p *play) impostor(a *arguments) string {
 // fields are those of a sound data frame.
 func (p *play) frame(a *arguments) string {
 	p.t.Helper()
-	payload := []byte(strings.Join(a.words, " "))
+	payload := []byte(strings.Join(a.Words, " "))
 	if n, err := strconv.Atoi(string(payload)); err == nil {
 		payload = slices.Repeat([]byte{7}, n)
 	}
-	kind, _ := a.option("Type")
+	kind, _ := a.Option("Type")
 	header := datasheet.HeaderSize
 	h := p.x.good
 	if kind != "" {
@@ -265,8 +266,8 @@ func (p *play) frame(a *arguments) string {
 	copy(b[header:], payload)
 	h.Length = uint16(len(payload))
 	*datasheet.HeaderAt(b) = h
-	for _, c := range a.changes {
-		p.set(p.part(b, c.path), c)
+	for _, c := range a.Changes {
+		p.set(p.part(b, c.Path), c)
 	}
 	p.x.arrive(b)
 	return ""
@@ -275,15 +276,15 @@ func (p *play) frame(a *arguments) string {
 // framePart is: part one|first|last|middle MESSAGE EXTENT OFFSET [TEXT or N] [psn=N]. A data frame of the impostor's arrives.
 func (p *play) framePart(a *arguments) string {
 	p.t.Helper()
-	flags := map[string]datasheet.FrameFlags{"one": one, "first": datasheet.FrameFirst, "last": datasheet.FrameLast, "middle": 0}[a.words[0]]
-	if a.flag("immediate") {
+	flags := map[string]datasheet.FrameFlags{"one": one, "first": datasheet.FrameFirst, "last": datasheet.FrameLast, "middle": 0}[a.Words[0]]
+	if a.Flag("immediate") {
 		flags |= datasheet.FrameImmediate
 	}
-	payload := []byte(strings.Join(a.words[4:], " "))
+	payload := []byte(strings.Join(a.Words[4:], " "))
 	if n, err := strconv.Atoi(string(payload)); err == nil {
 		payload = slices.Repeat([]byte{7}, n)
 	}
-	number := func(i int) uint32 { return uint32(p.value(a.words[i])) }
+	number := func(i int) uint32 { return uint32(p.value(a.Words[i])) }
 	p.x.send(uint32(a.number("psn", 0)), flags, number(1), number(2), number(3), payload)
 	return ""
 }
@@ -298,7 +299,7 @@ func (p *play) serve(*arguments) string {
 
 // raw is: raw NODE N. A frame of N bytes that is no frame of ours arrives at the node.
 func (p *play) raw(a *arguments) string {
-	n, size := p.node(a.words[0]), int(p.value(a.words[1]))
+	n, size := p.node(a.Words[0]), int(p.value(a.Words[1]))
 	f := alignedBytes(size)
 	copy(f, rawFrame(station(n), min(size, 2048), 1))
 	*n.port.in = append(*n.port.in, f)
@@ -306,17 +307,17 @@ func (p *play) raw(a *arguments) string {
 }
 
 func (p *play) rest(a *arguments) string {
-	p.node(a.words[0]).e.Rest()
+	p.node(a.Words[0]).e.Rest()
 	return ""
 }
 
 // plug is: plug NODE out, or in.
 func (p *play) plug(a *arguments) string {
 	i := 0
-	if a.words[0] == "b" {
+	if a.Words[0] == "b" {
 		i = 1
 	}
-	p.exacts[i].pulled = a.words[1] == "out"
+	p.exacts[i].pulled = a.Words[1] == "out"
 	return ""
 }
 

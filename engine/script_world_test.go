@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -12,14 +13,14 @@ import (
 // world is: world [OPTION...].
 func (p *play) world(a *arguments) string {
 	p.t.Helper()
-	p.w = newWorld(p.t, p.options(a.words, a.changes...)...)
-	if a.flag("sram") {
+	p.w = newWorld(p.t, p.options(a.Words, a.Changes...)...)
+	if a.Flag("sram") {
 		for _, n := range p.nodes(nil) {
 			n.sram = alignedBytes(sramSize)
 			n.e.MapSRAM(n.sram, sramFrom)
 		}
 	}
-	if a.flag("calls") {
+	if a.Flag("calls") {
 		p.w.a.calls, p.w.b.calls = true, true
 	}
 	return ""
@@ -28,7 +29,7 @@ func (p *play) world(a *arguments) string {
 // options are those of a world. Words are exact (it loses nothing), slots, checksum, parts and whole. With a number
 // stand lend, burst, room, mtu, memory, cut (through), eager, pulse and the limits by their names. lossy has
 // SEED,LOSS,TWICE,LATE,DAMAGED. Those of one node stand behind a. or b.
-func (p *play) options(words []string, changes ...change) []option {
+func (p *play) options(words []string, changes ...script.Change) []option {
 	options := []option{func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(2 << 20) }}
 	for _, w := range words {
 		switch w {
@@ -54,11 +55,11 @@ func (p *play) options(words []string, changes ...change) []option {
 	return options
 }
 
-func (p *play) option(c change) option {
+func (p *play) option(c script.Change) option {
 	p.t.Helper()
 	for i, prefix := range []string{"a.", "b."} {
-		if name, only := strings.CutPrefix(c.path, prefix); only {
-			o := p.option(change{name, c.op, c.value})
+		if name, only := strings.CutPrefix(c.Path, prefix); only {
+			o := p.option(script.Change{Path: name, Op: c.Op, Value: c.Value})
 			return func(c *engine.Config, port *port) {
 				if int(c.MAC[5]) == i+1 {
 					o(c, port)
@@ -66,9 +67,9 @@ func (p *play) option(c change) option {
 			}
 		}
 	}
-	if c.path == "lossy" {
+	if c.Path == "lossy" {
 		var n [5]float64
-		for i, s := range strings.Split(c.value, ",") {
+		for i, s := range strings.Split(c.Value, ",") {
 			f, err := strconv.ParseFloat(s, 64)
 			if err != nil {
 				p.t.Fatal(err)
@@ -77,12 +78,12 @@ func (p *play) option(c change) option {
 		}
 		return lossy(uint64(n[0]), n[1], n[2], n[3], n[4])
 	}
-	if c.path == "lend" {
+	if c.Path == "lend" {
 		p.lenders = new([2]*lender)
-		return lending(int(p.value(c.value)), p.lenders)
+		return lending(int(p.value(c.Value)), p.lenders)
 	}
-	n := int(int64(p.value(c.value)))
-	switch c.path {
+	n := int(int64(p.value(c.Value)))
+	switch c.Path {
 	case "burst":
 		return bursts(n)
 	case "eager": // receivers place whatever has arrived, by so many bytes at least
@@ -101,7 +102,7 @@ func (p *play) option(c change) option {
 		return func(c *engine.Config, _ *port) { c.Memory.(*node).pieces = uint64(n) }
 	case "FIFO", "Stop", "Start", "PerFrame", "NeverStop":
 		return func(config *engine.Config, _ *port) {
-			if f := reflect.ValueOf(&config.Cells).Elem().FieldByName(c.path); f.Kind() == reflect.Bool {
+			if f := reflect.ValueOf(&config.Cells).Elem().FieldByName(c.Path); f.Kind() == reflect.Bool {
 				f.SetBool(n != 0)
 			} else {
 				f.SetInt(int64(n))

@@ -1,0 +1,325 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/script"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/pipeline"
+	"github.com/trapeze-nic/trapeze/vfio"
+)
+
+// TestScripts runs the cases in testdata/scripts. README.md there has the commands.
+func TestScripts(t *testing.T) {
+	script.Run(t, "testdata/scripts", func(t *testing.T) func(words []string) string {
+		checkLeaks(t)
+		p := &play{t: t, d: newFake(t), options: driver.Options{Logger: quiet, CommandTimeout: timeout}, numbers: map[string]uint64{},
+			vis: map[string]*driver.VI{}, cqs: map[string]*driver.CQ{}, mems: map[string]*driver.Memory{}, rings: map[string]*driver.Ring{},
+			ds: map[string]*descriptors.Descriptor{}, running: map[string]chan string{}, answers: map[datasheet.Opcode]answer{}, during: map[datasheet.Opcode]func() string{}}
+		p.d.answer = p.answerTo
+		p.d.tamper = p.tamperWith
+		t.Cleanup(func() { p.close(nil) }) // of cases that fail
+		return p.do
+	})
+}
+
+// play is one run of a case: a fake device, its NIC once that is open, and what was made with it.
+type play struct {
+	t       *testing.T
+	d       *fakeDevice
+	n       *driver.NIC
+	failed  bool // to open
+	options driver.Options
+	numbers map[string]uint64
+	vis     map[string]*driver.VI
+	cqs     map[string]*driver.CQ
+	mems    map[string]*driver.Memory
+	rings   map[string]*driver.Ring
+	ds      map[string]*descriptors.Descriptor
+	running map[string]chan string
+	// What the device does.
+	answers map[datasheet.Opcode]answer
+	tampers []func(*datasheet.AdminEntry)
+	asked   []datasheet.Opcode
+	last    datasheet.AdminEntry
+	during  map[datasheet.Opcode]func() string // when it gets a command
+	// What those have said.
+	duringOut string
+	silence   func() // is called when the device does not answer a command
+	told      chan datasheet.Event
+	lanes     *[2]*fakeLane
+	output    outputtest.Buffer
+}
+
+// commands are those of scripts, by name. One whose name is among them before is of the device, which
+// needs no NIC.
+var commands, ofDevice = map[string]func(p *play, a *script.Arguments) string{}, map[string]bool{}
+
+// also adds commands.
+func also(more map[string]func(p *play, a *script.Arguments) string) struct{} {
+	maps.Copy(commands, more)
+	return struct{}{}
+}
+
+var _ = also(map[string]func(p *play, a *script.Arguments) string{
+	"begin": (*play).begin, "ended": func(p *play, a *script.Arguments) string { p.join(a); return "" }, "join": (*play).join, "until": (*play).until, "note": func(_ *play, a *script.Arguments) string { return strings.Join(a.Words, " ") },
+	script.End: (*play).end,
+})
+
+func (p *play) do(words []string) (lines string) {
+	p.t.Helper()
+	if i := slices.Index(words, "/"); i >= 0 {
+		for try := range strings.SplitSeq(strings.Join(words[i+1:], " "), "/") {
+			try := strings.Fields(try)
+			out := p.do(slices.Concat(words[:i], try))
+			if out == "" {
+				out = words[0] + ": ok"
+			}
+			lines += strings.Join(try, " ") + ": " + strings.TrimPrefix(out, words[0]+": ") + "\n"
+		}
+		return lines
+	}
+	f, known := commands[words[0]]
+	if !known {
+		p.t.Fatalf("there is no command %q", words[0])
+	}
+	if p.n == nil && !p.failed && !ofDevice[words[0]] && words[0] != "open" && words[0] != script.End {
+		if out := p.open(script.Parse(nil)); p.n == nil {
+			p.t.Fatal(out)
+		}
+	}
+	return f(p, script.Parse(words[1:]))
+}
+
+// begin is: begin NAME COMMAND... It carries a command out meanwhile.
+func (p *play) begin(a *script.Arguments) string {
+	done := make(chan string, 1)
+	p.running[a.Words[0]] = done
+	words := wordsOf(a)[1:]
+	f := commands[words[0]]
+	go func() { done <- f(p, script.Parse(words[1:])) }()
+	return ""
+}
+
+// wordsOf are those that arguments were made of; those that change something come last.
+func wordsOf(a *script.Arguments) []string {
+	all := slices.Clone(a.Words)
+	for _, c := range a.Changes {
+		all = append(all, c.Path+c.Op+c.Value)
+	}
+	return all
+}
+
+// join prints what a command that was begun says at its end.
+func (p *play) join(a *script.Arguments) (lines string) {
+	if len(a.Words) == 0 {
+		a.Words = slices.Sorted(maps.Keys(p.running))
+	}
+	for _, name := range a.Words {
+		select {
+		case out := <-p.running[name]:
+			// Where it was when it ended is not always the same.
+			if text, is, failed := strings.Cut(out, " ["); failed && strings.Contains(text, " on fake:") {
+				out = "[" + is
+			}
+			lines += name + " ends: " + strings.TrimSuffix(out, "\n") + "\n"
+		case <-time.After(2 * timeout):
+			p.t.Fatalf("%s does not end", name)
+		}
+	}
+	return lines
+}
+
+// until is: until WORD COMMAND... It repeats a command until the word is in what that prints.
+func (p *play) until(a *script.Arguments) (out string) {
+	waittest.Until(p.t, a.Words[0], func() bool {
+		out = p.do(wordsOf(a)[1:])
+		return strings.Contains(out, a.Words[0])
+	})
+	return out
+}
+
+// end closes the NIC, and prints what that says if it does not succeed.
+func (p *play) end(*script.Arguments) string { return p.close(script.Parse(nil)) }
+
+// numberOf returns the value of a word in an expression.
+func (p *play) numberOf(word string) uint64 {
+	p.t.Helper()
+	if v, ok := p.numbers[word]; ok {
+		return v
+	}
+	if v, ok := values[word]; ok {
+		return v
+	}
+	if v, err := strconv.ParseUint(word, 0, 64); err == nil {
+		return v
+	}
+	name, field, _ := strings.Cut(word, ".")
+	switch m, v, q := p.mems[name], p.vis[name], p.cqs[name]; {
+	case m != nil && field == "handle":
+		return uint64(m.Handle())
+	case m != nil:
+		return m.Address()
+	case v != nil:
+		return uint64(v.Number())
+	case q != nil:
+		return uint64(q.Number())
+	}
+	p.t.Fatalf("%q has no value", word)
+	return 0
+}
+
+func (p *play) value(s string) uint64 {
+	p.t.Helper()
+	return script.Number(s, p.numberOf)
+}
+
+// change makes changes to the fields of what v points to.
+func (p *play) change(to any, changes []script.Change) {
+	p.t.Helper()
+	for _, c := range changes {
+		f, err := script.Field(reflect.ValueOf(to).Elem(), c.Path)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		switch {
+		case f.Kind() == reflect.String:
+			f.SetString(c.Value)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(c.Value == "true")
+		case f.Type() == reflect.TypeFor[time.Duration]():
+			f.SetInt(int64(p.duration(c.Value)))
+		case f.CanInt():
+			n, err := strconv.ParseInt(c.Value, 0, 64)
+			if err != nil {
+				n = int64(p.value(c.Value))
+			}
+			f.SetInt(n)
+		case f.CanUint():
+			f.SetUint(c.Of(f.Uint(), p.value(c.Value)))
+		case f.Type() == reflect.TypeFor[*driver.VI]():
+			f.Set(reflect.ValueOf(p.vis[c.Value]))
+		default:
+			p.t.Fatalf("nothing can be said of %s", c.Path)
+		}
+	}
+}
+
+func (p *play) duration(s string) time.Duration {
+	p.t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return d
+}
+
+// overContext is a context whose time is over when it has ended.
+type overContext struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *overContext) Err() error {
+	if c.over.Load() {
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// context is that of a call: in a command's arguments context=canceled, or a time until its end. One that
+// ends when-asked does when the device has got a command that it does not answer.
+func (p *play) context(a *script.Arguments) context.Context {
+	s, ok := a.Option("context")
+	if !ok {
+		return contextFor(p.t)
+	}
+	ctx, cancel := context.WithCancel(p.t.Context())
+	p.t.Cleanup(cancel)
+	switch s {
+	case "canceled-when-asked":
+		p.d.with(func() { p.silence = cancel })
+		return ctx
+	case "over-when-asked":
+		c := &overContext{Context: ctx}
+		p.d.with(func() { p.silence = func() { c.over.Store(true); cancel() } })
+		return c
+	}
+	if after, later := strings.CutPrefix(s, "canceled"); later {
+		if after == "" {
+			cancel()
+		} else {
+			time.AfterFunc(p.duration(after[1:]), cancel)
+		}
+		return ctx
+	}
+	ctx, cancel = context.WithTimeout(ctx, p.duration(s))
+	p.t.Cleanup(cancel)
+	return ctx
+}
+
+// errs are the errors that errors.Is finds in others.
+var errs = []struct {
+	name string
+	err  error
+}{
+	{"ErrDeviceGone", driver.ErrDeviceGone}, {"ErrDeviceFault", driver.ErrDeviceFault}, {"ErrProtocol", driver.ErrProtocol},
+	{"ErrUnsupportedDevice", driver.ErrUnsupportedDevice}, {"ErrBadRegisters", driver.ErrBadRegisters}, {"ErrVersion", driver.ErrVersion},
+	{"ErrNotReady", driver.ErrNotReady}, {"ErrCommandTimeout", driver.ErrCommandTimeout}, {"ErrDMAFault", driver.ErrDMAFault},
+	{"ErrBadOpcode", driver.ErrBadOpcode}, {"ErrAborted", driver.ErrAborted}, {"ErrNotRearmed", driver.ErrNotRearmed}, {"ErrPosted", driver.ErrPosted},
+	{"ErrOtherVI", driver.ErrOtherVI}, {"ErrBadHandle", driver.ErrBadHandle}, {"ErrNotDMAMemory", driver.ErrNotDMAMemory}, {"ErrInUse", driver.ErrInUse},
+	{"ErrCQTooSmall", driver.ErrCQTooSmall}, {"ErrCQOverrun", driver.ErrCQOverrun}, {"ErrUnknownPolicy", pipeline.ErrUnknownPolicy},
+	{"invalid parameter", descriptors.ErrInvalidParameter}, {"resource", descriptors.ErrResource}, {"timeout", descriptors.ErrTimeout},
+	{"reject", descriptors.ErrReject}, {"invalid reliability", descriptors.ErrInvalidReliability}, {"invalid MTU", descriptors.ErrInvalidMTU},
+	{"invalid QoS", descriptors.ErrInvalidQoS}, {"invalid ptag", descriptors.ErrInvalidPtag}, {"invalid RDMA read", descriptors.ErrInvalidRDMARead},
+	{"descriptor", descriptors.ErrDescriptor}, {"invalid state", descriptors.ErrInvalidState}, {"no match", descriptors.ErrNoMatch},
+	{"not reachable", descriptors.ErrNotReachable}, {"not supported", descriptors.ErrNotSupported}, {"closed", descriptors.ErrClosed},
+	{"device", descriptors.ErrDevice}, {"canceled", descriptors.ErrCanceled}, {"disconnected", descriptors.ErrDisconnected},
+	{"peer lost", descriptors.ErrPeerLost}, {"broken", descriptors.ErrConnectionBroken}, {"withdrawn", descriptors.ErrWithdrawn},
+	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded}, {"vfio.ErrIOVARange", vfio.ErrIOVARange},
+	{"vfio.ErrBadAddress", vfio.ErrBadAddress}, {"vfio.ErrUnknownScheme", vfio.ErrUnknownScheme},
+}
+
+// addresses are those of this process, and those on the bus that depend on its size of pages.
+var addresses = regexp.MustCompile(`0x[0-9a-f]{9,}|\(low half\) 0x[0-9a-f]+`)
+
+// say prints an error, and behind it what errors.Is finds in it and how many of its fields say something.
+func say(err error) string {
+	if err == nil {
+		return ""
+	}
+	switch err { // bare
+	case descriptors.ErrNotDone, descriptors.ErrQueueEmpty, descriptors.ErrQueueFull:
+		return err.Error()
+	}
+	var is []string
+	for _, e := range errs {
+		if errors.Is(err, e.err) {
+			is = append(is, e.name)
+		}
+	}
+	return addresses.ReplaceAllString(err.Error(), "ADDRESS") + fmt.Sprintf(" [%s]", strings.Join(is, ", "))
+}
+
+// outcome prints an error behind a name, and nothing if there is none.
+func outcome(name string, err error) string {
+	if err == nil {
+		return ""
+	}
+	return name + ": " + say(err)
+}
