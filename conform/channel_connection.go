@@ -40,7 +40,7 @@ func testChannelConnection(w *World) {
 	short, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = channel.Dial(short, w.A, via.Address{MAC: w.B.Query().Address, Discriminator: "nobody"}.String(), channel.Options{})
-	wantError(w, "nobody listens", err, via.ErrTimeout)
+	wantError(w, "no listener", err, via.ErrTimeout)
 
 	// What the client has is good for a server without choices.
 	for _, size := range pageSizes {

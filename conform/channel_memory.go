@@ -182,7 +182,7 @@ func testChannelForeign(w *World) {
 	}
 	for what, spoil := range map[string]func(*driver.ChannelAttributes){
 		"no sending page":      func(a *driver.ChannelAttributes) { a.Send = datasheet.DataSegment{} },
-		"a handle of nobody's": func(a *driver.ChannelAttributes) { a.Recv.Handle = 0xdeadbeef },
+		"a handle without a region": func(a *driver.ChannelAttributes) { a.Recv.Handle = 0xdeadbeef },
 		"not aligned":          func(a *driver.ChannelAttributes) { a.Recv.Address += 8 },
 		"not all registered":   func(a *driver.ChannelAttributes) { a.Send = at(m, 1<<16-1<<12) },
 		"receiving, read only": func(a *driver.ChannelAttributes) { a.Recv = at(readOnly, 0) },

@@ -96,7 +96,7 @@ func testChannelMulticast(w *World) {
 		want := w.words(words)
 		stop := pages.Put(3, want)
 		missing := clients
-		w.try("a message to everybody", words, func() bool {
+		w.try("a message to all", words, func() bool {
 			for to := missing; len(to) > 0; {
 				n, err := channel.Multicast(channel.Low, 3, stop, to...)
 				if err != nil && err != via.ErrQueueFull {
@@ -210,7 +210,7 @@ func testChannelBarrierOf(w *World, priority channel.Priority) {
 	// Who does not come keeps the others until the time is up.
 	short, end := context.WithTimeout(w.Context(), 10*time.Millisecond)
 	defer end()
-	wantError(w, "nobody enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
+	wantError(w, "no other end enters", barrier.Run(short), context.DeadlineExceeded, via.ErrTimeout)
 	over, stop := context.WithCancel(w.Context())
 	stop()
 	wantError(w, "interrupted", barrier.Run(over), context.Canceled)

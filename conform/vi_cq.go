@@ -43,7 +43,7 @@ func testCQ(w *World) {
 	next := func(c via.Completion) {
 		l := links[c.VI]
 		if l == nil {
-			w.Fatalf("completion of a VI that nobody made: %+v", c)
+			w.Fatalf("completion of a VI that was not made: %+v", c)
 		}
 		switch {
 		case c.Queue == via.SendQueue && c.VI == l.from:

@@ -84,7 +84,7 @@ func testProtection(w *World) {
 		{"memory of another ptag", func(_ *End, d *via.Descriptor) error { return foreign.AddTo(d, 0, 100) }, true, true},
 		{"memory of another NIC", func(_ *End, d *via.Descriptor) error { return other.AddTo(d, 0, 100) }, true, true},
 		{"read-only memory", func(_ *End, d *via.Descriptor) error { return readOnly.AddTo(d, 0, 100) }, false, true},
-		{"handle that nobody has", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0xdeadbeef, 100) }, true, true},
+		{"handle without a region", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0xdeadbeef, 100) }, true, true},
 		{"handle 0", func(e *End, d *via.Descriptor) error { return d.AddData(e.Memory.Address(), 0, 100) }, true, true},
 		{"past the end", func(e *End, d *via.Descriptor) error {
 			return d.AddData(e.Memory.Address()+uint64(e.Memory.Size())-99, e.Memory.Handle(), 100)

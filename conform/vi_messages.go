@@ -73,7 +73,7 @@ func exchange(w *World, from, to *End, n int, seed uint64) {
 		w.Fatalf("received %d bytes with descriptor %p, want %d with %p", d.Length(), d, n, to.Recv[0])
 	}
 	if _, ok := d.Immediate(); ok {
-		w.Error("immediate data that nobody sent")
+		w.Error("immediate data that was not sent")
 	}
 	if !bytes.Equal(to.Memory.Bytes()[:n], data) {
 		w.Fatalf("message of %d bytes arrived changed", n)
@@ -96,7 +96,7 @@ func testMessagesUnreliable(w *World) {
 		}
 		v, ok := d.Immediate()
 		if !ok || int(v) >= len(sizes) || int(d.Length()) != sizes[v] {
-			w.Fatalf("message %d of %d bytes arrived, nobody sent it", v, d.Length())
+			w.Fatalf("message %d of %d bytes arrived that was not sent", v, d.Length())
 		}
 		pattern(want[:sizes[v]], uint64(v))
 		if !bytes.Equal(y.Memory.Bytes()[:sizes[v]], want[:sizes[v]]) {

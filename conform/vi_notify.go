@@ -213,7 +213,7 @@ func testCQNotify(w *World) {
 	OK(w, y[0].VI.PostRecv(y[0].Prepare(w, y[0].Recv[0], 0, 8)))
 	OK(w, x[0].VI.PostSend(x[0].Prepare(w, x[0].Send[0], 0, 8)))
 	w.MustTake(x[0].VI.SendDone)
-	w.Until("a completion that nobody was told", func() bool { _, err := cq.Done(); return err == nil })
+	w.Until("a completion without a notification", func() bool { _, err := cq.Done(); return err == nil })
 }
 
 // readable waits until fd is readable, or reports that it is not within ms.

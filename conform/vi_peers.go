@@ -91,7 +91,7 @@ func testPeersFail(w *World) {
 		"long name there":    x.VI.ConnectPeer(ctx, via.Address{MAC: w.B.Query().Address, Discriminator: long}, ""),
 		"long name here":     x.VI.ConnectPeer(ctx, at(w.B, "y"), long),
 		"with itself":        x.VI.ConnectPeer(ctx, at(w.A, "x"), "x"),
-		"with everybody":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, ""),
+		"with all":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, ""),
 		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, ""),
 	} {
 		wantError(w, what, err, via.ErrInvalidParameter)
@@ -104,10 +104,10 @@ func testPeersFail(w *World) {
 		to := at(e.other.NIC, "nobody")
 		connectBriefly(w, e.me.VI, to, "lonely")
 		_, err := e.me.VI.ConnectPeerWait(ctx)
-		wantError(w, "nobody in time", err, via.ErrTimeout, context.DeadlineExceeded)
+		wantError(w, "no peer in time", err, via.ErrTimeout, context.DeadlineExceeded)
 		wantState(w, e.me.VI, via.Idle)
 		_, err = e.me.VI.ConnectPeerDone()
-		wantError(w, "nobody in time, again", err, via.ErrTimeout)
+		wantError(w, "no peer in time, again", err, via.ErrTimeout)
 
 		canceled, stop := context.WithCancel(ctx)
 		OK(w, e.me.VI.ConnectPeer(canceled, to, "lonely"))

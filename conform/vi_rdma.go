@@ -265,7 +265,7 @@ func testRDMARefused(w *World) {
 		{"memory of another ptag", foreign.Address(), foreign.Handle()},
 		{"memory without the right", local.Address(), local.Handle()},
 		{"memory that was deregistered", address, handle},
-		{"handle that nobody has", good.Address(), 0xdeadbeef},
+		{"handle without a region", good.Address(), 0xdeadbeef},
 		{"handle 0", good.Address(), 0},
 		{"past the end", good.Address() + 1, good.Handle()},
 		{"before the start", good.Address() - 1, good.Handle()},
