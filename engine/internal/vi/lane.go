@@ -79,14 +79,14 @@ func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receip
 }
 
 // short takes a short frame.
-func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent bool) {
-	if !shortLane(r, payload, h, lent) {
-		r.TakeFrame(lengthen(r, payload, h, lent))
+func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag uint16, lent bool) {
+	if !shortLane(r, payload, h, tag, lent) {
+		r.TakeFrame(lengthen(r, payload, h, tag, lent))
 	}
 }
 
 // shortLane does for a short frame what lane does for others.
-func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent bool) bool {
+func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag uint16, lent bool) bool {
 	ep := r.Endpoint(uint32(h.Endpoint))
 	if ep == nil || ep.State != datasheet.StateConnected || r.Hooks&core.ArriveWhole != 0 {
 		return false
@@ -96,7 +96,7 @@ func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent b
 		return false
 	}
 	ack, credit := ahead(rel.heardAck, h.Ack), ahead(rel.heardCredit, h.Credit)
-	if h.Tag != uint16(ep.Remote.OurKey) || h.PSN != uint16(rel.Expect) || int32(ack-rel.Nxt) > 0 {
+	if tag != uint16(ep.Remote.OurKey) || h.PSN != uint16(rel.Expect) || int32(ack-rel.Nxt) > 0 {
 		return false
 	}
 	var at datasheet.Reference
@@ -126,7 +126,7 @@ func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent b
 	copy(in.Memory, from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
-		frame := lengthen(r, payload, h, lent)
+		frame := lengthen(r, payload, h, tag, lent)
 		r.Header, r.Unanswered = *datasheet.HeaderAt(frame), false
 		r.Refuse()
 		r.Release(frame)
@@ -140,7 +140,7 @@ func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, lent b
 func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
-func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, lent bool) []byte {
+func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, tag uint16, lent bool) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
 	copy(frame[datasheet.HeaderSize:], payload)
 	length := uint32(len(payload))
@@ -152,7 +152,7 @@ func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, lent bo
 			length += min(at.Length, datasheet.MaxMTU) // too much is refused
 		}
 	}
-	h := wholeHeader(r, s)
+	h := wholeHeader(r, s, tag)
 	h.Flags, h.Length, h.Extent = flags, uint16(length), length
 	*datasheet.HeaderAt(frame) = h
 	return frame
@@ -160,17 +160,17 @@ func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, lent bo
 
 // wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
 // its tag is remembered, Source is zero, and Key the tag.
-func wholeHeader(r *core.Receiver, s datasheet.ShortHeader) datasheet.Header {
+func wholeHeader(r *core.Receiver, s datasheet.ShortHeader, tag uint16) datasheet.Header {
 	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
-		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(s.Tag), PSN: uint32(s.PSN)}
+		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(tag), PSN: uint32(s.PSN)}
 	ep := r.Endpoint(h.DestinationEndpoint)
-	if ep != nil && ep.Remote.Is(s.Tag) {
+	if ep != nil && ep.Remote.Is(tag) {
 		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, s.PSN), ahead(ep.Remote.OurKey, s.Ack), uint32(s.Credit)
 		if rel := rel(ep); rel != nil {
 			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, s.PSN), ahead(rel.heardAck, s.Ack), ahead(rel.heardCredit, s.Credit), rel.Done
 		}
 		h.Source, h.SourceEndpoint, h.Key = ep.Remote.MAC, ep.Remote.Endpoint, ep.Remote.OurKey
-	} else if p := r.Conns.LastWith(ep, s); p != nil {
+	} else if p := r.Conns.LastWith(ep, h.DestinationEndpoint, tag); p != nil {
 		h.Source, h.SourceEndpoint, h.Key = p.MAC, p.Endpoint, p.OurKey
 	}
 	return h

@@ -88,16 +88,18 @@ func (t SendLane) laneRoom(r *reliable, payload []byte, credit uint32, bits data
 
 // sendShort sends payload, or a reference to it, in the room that laneRoom has returned for a short frame.
 func (t SendLane) sendShort(r *reliable, to, payload []byte, how form, credit uint32) {
-	h := datasheet.ShortHeader{Endpoint: uint16(r.Ep.Remote.Endpoint), PSN: uint16(r.Nxt), Ack: uint16(r.Expect),
-		Credit: uint16(credit), Tag: uint16(r.Ep.Remote.TheirKey)}
+	h := datasheet.ShortHeader{Endpoint: uint16(r.Ep.Remote.Endpoint), PSN: uint16(r.Nxt), Ack: uint16(r.Expect), Credit: uint16(credit)}
+	// The peer need not wait for the book-keeping behind the last of a run.
+	tag, last := uint16(r.Ep.Remote.TheirKey), r.Ep.Send.Posted() == 0
 	if how == formShort {
-		copy(to, payload)
-		t.Slots.CommitShort(h, false)
+		t.Slots.CommitShort(h, tag, payload, false, last)
 	} else {
 		copy(datasheet.ReferencesAt(to), t.References[:1])
-		t.Slots.CommitShort(h, true)
+		t.Slots.CommitShort(h, tag, nil, true, false)
 		t.Lender.Lent(r.Ep.ID)
-		r.Lent = r.Nxt + 1
+		r.Lent, last = r.Nxt+1, false
 	}
-	t.Handed(len(payload))
+	if t.Handed(len(payload)); last {
+		t.Events &^= core.Unflushed
+	}
 }
