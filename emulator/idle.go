@@ -55,15 +55,11 @@ func (d *Device) Idle() <-chan struct{} {
 // Wake is described at vfio.Waker. It also wakes those who wait for the device at the
 // other end of the wire, if one Poll steps both.
 func (d *Device) Wake() {
-	d.wake()
-	if p := d.peer.Load(); p != nil {
-		p.wake()
-	}
-}
-
-func (d *Device) wake() {
 	if d.idle.waiting.Load() {
 		d.endIdle(true)
+	}
+	if p := d.peer.Load(); p != nil && p.idle.waiting.Load() {
+		p.endIdle(true)
 	}
 }
 

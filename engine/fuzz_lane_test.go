@@ -189,9 +189,9 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 		return [][]byte{frame}
 	}
 	if x.shorts != nil {
-		x.shorts.seen = func(s datasheet.ShortHeader, payload []byte) {
+		x.shorts.seen = func(f shortFrame, payload []byte) {
 			h := &datasheet.Header{Flags: datasheet.FrameFirst | datasheet.FrameLast, Message: x.numbered,
-				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(s.Credit)}
+				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(f.header.Credit)}
 			x.note(h, payload)
 		}
 	}
@@ -410,8 +410,8 @@ func (x *victim) send(length, extent uint32, how byte) {
 	switch how % 32 {
 	case 0, 2, 3, 4, 12, 13: // a short frame can say so
 		if x.shorts != nil && length == extent && length != 0 {
-			x.shorts.arrive(datasheet.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN), Ack: uint16(h.Ack),
-				Credit: uint16(h.Credit), Tag: uint16(h.Key)}, payload, false)
+			x.shorts.arrive(shortFrame{header: datasheet.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN),
+				Ack: uint16(h.Ack), Credit: uint16(h.Credit)}, tag: uint16(h.Key)}, payload)
 			return
 		}
 	}

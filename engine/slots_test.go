@@ -14,13 +14,14 @@ import (
 // slotted is an end of a wire that loses nothing and carries short frames.
 type slotted struct {
 	*exact
-	seen  func(h datasheet.ShortHeader, payload []byte) // each that is sent
-	short int                                           // frames that were sent short
-	lent  int                                           // of them, of references
+	seen  func(f shortFrame, payload []byte) // each that is sent
+	short int                                // frames that were sent short
+	lent  int                                // of them, of references
 }
 
 type shortFrame struct {
 	header datasheet.ShortHeader
+	tag    uint16
 	lent   bool
 }
 
@@ -45,26 +46,28 @@ func lendsToo(c *engine.Config, _ *port) {
 
 func (s *slotted) ReserveShort(n int) []byte { return s.Reserve(n) }
 
-func (s *slotted) CommitShort(h datasheet.ShortHeader, lent bool) {
-	s.wire.shorts[&s.space[0]] = shortFrame{h, lent}
+func (s *slotted) CommitShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, _ bool) {
+	copy(s.space, payload)
+	f := shortFrame{h, tag, lent}
+	s.wire.shorts[&s.space[0]] = f
 	if s.short++; lent {
 		s.lent++
 	}
 	if s.seen != nil {
-		s.seen(h, s.space)
+		s.seen(f, s.space)
 	}
 	*s.out = append(*s.out, s.space)
 	s.wire.sent[s.out]++
 	s.space = nil
 }
 
-func (s *slotted) Short() (h datasheet.ShortHeader, lent, ok bool) {
+func (s *slotted) Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool) {
 	f := (*s.in)[0]
 	if len(f) == 0 {
-		return h, false, false
+		return h, 0, false, false
 	}
 	short, ok := s.wire.shorts[&f[0]]
-	return short.header, short.lent, ok
+	return short.header, short.tag, short.lent, ok
 }
 
 func (s *slotted) Release() {
@@ -75,10 +78,10 @@ func (s *slotted) Release() {
 }
 
 // arrive has a short frame arrive.
-func (s *slotted) arrive(h datasheet.ShortHeader, payload []byte, lent bool) {
+func (s *slotted) arrive(f shortFrame, payload []byte) {
 	frame := alignedBytes(len(payload))
 	copy(frame, payload)
-	s.wire.shorts[&frame[0]] = shortFrame{h, lent}
+	s.wire.shorts[&frame[0]] = f
 	*s.in = append(*s.in, frame)
 }
 
@@ -210,15 +213,15 @@ func TestLentShort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, v, p := lent(t)
 			mustArrive(t, v, p, 100, 1)
-			var last datasheet.ShortHeader
-			w.a.slots.seen = func(h datasheet.ShortHeader, _ []byte) { last = h }
+			var last shortFrame
+			w.a.slots.seen = func(f shortFrame, _ []byte) { last = f }
 			mustArrive(t, v, p, 4096, 1)
 			r, _ := p.descriptor(4096)
 			p.postRecv(r)
-			last.PSN++
+			last.header.PSN, last.lent = last.header.PSN+1, true
 			bytes := alignedBytes(len(table) * datasheet.ReferenceSize)
 			copy(datasheet.ReferencesAt(bytes), table)
-			w.b.slots.arrive(last, bytes, true)
+			w.b.slots.arrive(last, bytes)
 			w.run("the end", func() bool { return p.state() == datasheet.StateError })
 			if st := r.Status(); st&datasheet.StatusFlushed == 0 {
 				t.Errorf("%v", st)
@@ -274,14 +277,15 @@ func TestScribbledShorts(t *testing.T) {
 	for done := 0; done < rounds; {
 		w, v, p, _ := slotsPair(t, nil, smallMemory)
 		mustArrive(t, v, p, 10, 1)
-		var last datasheet.ShortHeader
-		w.a.slots.seen = func(h datasheet.ShortHeader, _ []byte) { last = h }
+		var last shortFrame
+		w.a.slots.seen = func(f shortFrame, _ []byte) { last = f }
 		mustArrive(t, v, p, 10, 1)
 		r, in := p.descriptor(64)
 		guard := w.b.mem[len(w.b.mem)-4096:]
 		for ; done < rounds && p.state() == datasheet.StateConnected; done++ {
-			last.PSN++
-			h := last
+			last.header.PSN++
+			f := last
+			h := &f.header
 			switch rnd.IntN(200) {
 			case 0:
 				h.PSN = uint16(rnd.Uint32())
@@ -291,10 +295,10 @@ func TestScribbledShorts(t *testing.T) {
 				h.Credit = uint16(rnd.Uint32())
 			case 3, 4, 5, 6:
 				h.Endpoint = uint16(rnd.Uint32())
-				last.PSN--
+				last.header.PSN--
 			case 7, 8, 9, 10:
-				h.Tag = uint16(rnd.Uint32())
-				last.PSN--
+				f.tag = uint16(rnd.Uint32())
+				last.header.PSN--
 			}
 			renew(r, 64)
 			if rnd.IntN(300) != 0 {
@@ -304,7 +308,8 @@ func TestScribbledShorts(t *testing.T) {
 			if rnd.IntN(300) == 0 {
 				n += 100
 			}
-			w.b.slots.arrive(h, pattern(n, uint64(done)), rnd.IntN(300) == 0)
+			f.lent = rnd.IntN(300) == 0
+			w.b.slots.arrive(f, pattern(n, uint64(done)))
 			for range 3 {
 				w.b.e.Step()
 			}

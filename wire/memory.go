@@ -152,8 +152,8 @@ func (m *Memory) Commit() {
 	case m.tx.open:
 		m.tx.finish()
 		m.peer.wake.Call()
-	default:
-		m.tx.commit(int(m.tx.room))
+	case m.tx.reserved:
+		m.tx.append(m.tx.room, m.tx.room)
 	}
 }
 
@@ -203,10 +203,12 @@ func (m *Memory) Receive() []byte {
 			return nil
 		}
 	}
-	freed := m.tx.looked() // before the look for frames
+	if m.tx.freedSeen != m.tx.head { // before the look for frames
+		m.tx.freedSeen = m.tx.freed.Load()
+	}
 	f := m.rx.take()
 	if f == nil {
-		m.taken = freed
+		m.taken = m.tx.freedSeen
 	}
 	return f
 }

@@ -95,21 +95,14 @@ func (r *ring) reserve(n int) []byte {
 		}
 	}
 	r.start, r.room, r.reserved = start, uint32(n), true
-	return r.space()
+	at := start & (size - 1)
+	return r.buf[at : at+r.room : at+r.room]
 }
 
 // space returns the room that reserve returned last.
 func (r *ring) space() []byte {
 	at := r.start & uint32(len(r.buf)-1)
 	return r.buf[at : at+r.room : at+r.room]
-}
-
-// looked is the position up to which the consumer has released what was committed.
-func (r *ring) looked() uint32 {
-	if r.freedSeen != r.head {
-		r.freedSeen = r.freed.Load()
-	}
-	return r.freedSeen
 }
 
 // commit appends a frame that takes the first n of the bytes reserved last.

@@ -37,12 +37,12 @@ func (p *Remote) Is(tag uint16) bool {
 }
 
 // LastWith does for a short frame what lastOf does for others.
-func (c *Connections) LastWith(ep *Endpoint, s datasheet.ShortHeader) *ended {
-	if ep != nil && ep.ended.Is(s.Tag) {
+func (c *Connections) LastWith(ep *Endpoint, endpoint uint32, tag uint16) *ended {
+	if ep != nil && ep.ended.Is(tag) {
 		return &ep.ended
 	}
 	for i := range c.departed {
-		if p := &c.departed[i]; p.id == uint32(s.Endpoint) && p.Is(s.Tag) {
+		if p := &c.departed[i]; p.id == endpoint && p.Is(tag) {
 			return p
 		}
 	}

@@ -122,12 +122,13 @@ type Slots interface {
 	// ReserveShort does what Reserve does, for the payload of a short frame. That is n bytes, at most MTU
 	// without a header, aligned to 8. It returns nil, too, if the peer knows of no short frames.
 	ReserveShort(n int) []byte
-	// CommitShort commits the frame in the space that ReserveShort returned last. lent says that a
-	// table of references (8.10) of at most seven is in the place of its payload.
-	CommitShort(h datasheet.ShortHeader, lent bool)
+	// CommitShort commits the frame in the space that ReserveShort returned last, with that payload;
+	// nil stands for what is in the space. lent says that a table of references (8.10) of at most seven
+	// is in the place of its payload. With last the peer sees all frames at once, as Flush does it.
+	CommitShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool)
 	// Short returns the header of the frame that Receive returned last, of which that was the
 	// payload. ok is false if it is no short one: then its header is in front of it.
-	Short() (h datasheet.ShortHeader, lent, ok bool)
+	Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool)
 }
 
 // Lender is implemented by ports whose peer can read memory of this host, so that

@@ -170,7 +170,9 @@ func (t *Transmitter) mayMove() bool {
 	}
 	if t.out == nil || !t.published {
 		// Other frames may have been sent since.
-		t.toward(&t.Ep.Remote.MAC)
+		if t.Peers != nil {
+			t.Peers.Toward(t.Ep.Remote.MAC)
+		}
 		t.out = t.Port.Reserve(len(t.Buf))
 	}
 	return t.out != nil

@@ -188,15 +188,10 @@ func (t *Transmitter) Reserve(to *datasheet.MAC, n int) []byte {
 	if t.Held && (!t.Timed || t.published) || t.Waiting&filterTransmit != 0 {
 		return nil
 	}
-	t.toward(to)
-	return t.Port.Reserve(n)
-}
-
-// toward says to which station the next frame goes.
-func (t *Transmitter) toward(to *datasheet.MAC) {
 	if t.Peers != nil {
 		t.Peers.Toward(*to)
 	}
+	return t.Port.Reserve(n)
 }
 
 // send sends a frame of no established connection, with a body unless that is nil, and

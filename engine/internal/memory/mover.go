@@ -163,7 +163,7 @@ func (m *Mover) Plain() bool { return m.plain && !m.changed }
 // small message costs. Otherwise it answers false and nothing has happened; the
 // frame then takes the way from Start to Done. No frame may be in progress.
 func (m *Mover) Whole(length, queued int) bool {
-	if !m.Plain() {
+	if !m.plain || m.changed {
 		return false
 	}
 	// The rules of pipeline.Device: of a frame that has finished all goes, unless

@@ -41,7 +41,7 @@ func (w *way) takeFlight() bool {
 			r.arrivedUpTo(m.psn)
 		}
 	}
-	w.flight.clear()
+	w.flight = flight{messages: w.flight.messages[:0]}
 	w.aloft = false
 	return true
 }
@@ -53,7 +53,7 @@ func (w *way) changed() bool {
 		return false
 	}
 	w.seen = now
-	w.flight.clear()
+	w.flight = flight{messages: w.flight.messages[:0]}
 	return true
 }
 
@@ -106,7 +106,10 @@ func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit u
 	if m.Cut == m.Total {
 		m.AllCut, m.LastPSN = true, psn
 		w := r.way
-		w.flight.push(flying{r, ep.Era, r.Nxt, w.Mark()})
+		if f := &w.flight; len(f.messages) == cap(f.messages) && f.first > len(f.messages)/2 {
+			f.messages, f.first = f.messages[:copy(f.messages, f.messages[f.first:])], 0
+		}
+		w.flight.messages = append(w.flight.messages, flying{r, ep.Era, r.Nxt, w.Mark()})
 		k.Events |= core.InFlight
 		if !w.aloft {
 			w.aloft = true
@@ -192,7 +195,8 @@ type ways struct {
 }
 
 // flight are the messages that have left over a wire that loses nothing, oldest first:
-// it takes frames in the order of their marks.
+// it takes frames in the order of their marks. There are about as many as the wire has room for
+// frames, for which memory is made once.
 type flight struct {
 	messages []flying
 	first    int // the oldest of them
@@ -205,18 +209,6 @@ type flying struct {
 	psn  uint32    // behind its last frame
 	mark uint32    // of the wire behind its last frame
 }
-
-// push appends a message. There are about as many as the wire has room for frames, for
-// which memory is made once.
-func (f *flight) push(m flying) {
-	if len(f.messages) == cap(f.messages) && f.first > len(f.messages)/2 {
-		f.messages, f.first = f.messages[:copy(f.messages, f.messages[f.first:])], 0
-	}
-	f.messages = append(f.messages, m)
-}
-
-// clear forgets the messages under way.
-func (f *flight) clear() { f.messages, f.first = f.messages[:0], 0 }
 
 // Clear forgets the wires.
 func (k *Transport) Clear() { *k.wires = ways{} }

@@ -17,19 +17,11 @@ const CreditWords = 2 * creditEndpoints
 // as one end sees them.
 type CreditEnd struct{ Receives, Sends Credits }
 
-// GiveCredit is described at engine.Lossless.
+// GiveCredit is described at engine.Lossless: an endpoint of this end takes the messages below number
+// credit. If the peer waits for more, asked is the credit at which it does. ok is false if the
+// endpoint has no words.
 func (e *CreditEnd) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
-	return e.Receives.Give(endpoint, key, credit)
-}
-
-// TakeCredit is described at engine.Lossless.
-func (e *CreditEnd) TakeCredit(endpoint, key, known uint32) uint32 {
-	return e.Sends.Take(endpoint, key, known)
-}
-
-// Give says that an endpoint of this end takes the messages below number credit. If the peer
-// waits for more, asked is the credit at which it does; ok is false if the endpoint has no words.
-func (c Credits) Give(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
+	c := e.Receives
 	if int64(endpoint) >= int64(len(c)/2) {
 		return 0, false, false
 	}
@@ -40,9 +32,10 @@ func (c Credits) Give(endpoint, key, credit uint32) (asked uint32, asks, ok bool
 	return uint32(w), uint32(w>>32) == key, true
 }
 
-// Take returns the credit that an endpoint of the other end gives, if that is beyond known.
-// Else it returns known, and the peer is told by Give that this end waits.
-func (c Credits) Take(endpoint, key, known uint32) uint32 {
+// TakeCredit is described at engine.Lossless. It returns the credit that an endpoint of the other end
+// gives, if that is beyond known. Else it returns known, and GiveCredit tells the peer that this end waits.
+func (e *CreditEnd) TakeCredit(endpoint, key, known uint32) uint32 {
+	c := e.Sends
 	credit := c.given(endpoint, key, known)
 	if credit == known && int64(endpoint) < int64(len(c)/2) {
 		atomic.StoreUint64(&c[2*endpoint+1], uint64(key)<<32|uint64(known))
@@ -51,6 +44,7 @@ func (c Credits) Take(endpoint, key, known uint32) uint32 {
 	return credit
 }
 
+// given is the credit of an endpoint with a key if that is beyond known, else known.
 func (c Credits) given(endpoint, key, known uint32) uint32 {
 	if int64(endpoint) < int64(len(c)/2) {
 		if w := atomic.LoadUint64(&c[2*endpoint]); uint32(w>>32) == key && int32(uint32(w)-known) > 0 {

@@ -10,13 +10,19 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
+// creditEnd is an end that takes the credit it gives.
+func creditEnd() *ends.CreditEnd {
+	words := make(ends.Credits, ends.CreditWords)
+	return &ends.CreditEnd{Receives: words, Sends: words}
+}
+
 // TestCredits: a credit is found by the connection that it is for, and by no other.
 func TestCredits(t *testing.T) {
-	c := make(ends.Credits, ends.CreditWords)
-	if got := c.Take(7, 1, 3); got != 3 {
+	c := creditEnd()
+	if got := c.TakeCredit(7, 1, 3); got != 3 {
 		t.Errorf("credit %d where none was given", got)
 	}
-	if asked, asks, ok := c.Give(7, 1, 5); asked != 3 || !asks || !ok {
+	if asked, asks, ok := c.GiveCredit(7, 1, 5); asked != 3 || !asks || !ok {
 		t.Errorf("asked at 3, found %d, %v, %v", asked, asks, ok)
 	}
 	for _, tt := range []struct {
@@ -31,27 +37,27 @@ func TestCredits(t *testing.T) {
 		{"no such endpoint", ends.CreditWords / 2, 1, 3, 3},
 		{"the last number", ^uint32(0), 1, 3, 3},
 	} {
-		if got := c.Take(tt.endpoint, tt.key, tt.known); got != tt.want {
+		if got := c.TakeCredit(tt.endpoint, tt.key, tt.known); got != tt.want {
 			t.Errorf("%s: credit %d, want %d", tt.name, got, tt.want)
 		}
 	}
-	if _, asks, ok := c.Give(7, 1, 6); asks || !ok {
+	if _, asks, ok := c.GiveCredit(7, 1, 6); asks || !ok {
 		t.Error("who asked last had another key")
 	}
-	c.Give(7, 1, 0xffffffff)
-	if got := c.Take(7, 1, 0xfffffff0); got != 0xffffffff {
+	c.GiveCredit(7, 1, 0xffffffff)
+	if got := c.TakeCredit(7, 1, 0xfffffff0); got != 0xffffffff {
 		t.Errorf("before numbers wrap: %#x", got)
 	}
-	c.Give(7, 1, 2)
-	if got := c.Take(7, 1, 0xfffffff0); got != 2 {
+	c.GiveCredit(7, 1, 2)
+	if got := c.TakeCredit(7, 1, 0xfffffff0); got != 2 {
 		t.Errorf("after they have: %#x", got)
 	}
 	for _, endpoint := range []uint32{ends.CreditWords / 2, ^uint32(0)} {
-		if _, _, ok := c.Give(endpoint, 1, 1); ok {
+		if _, _, ok := c.GiveCredit(endpoint, 1, 1); ok {
 			t.Errorf("endpoint %d has words", endpoint)
 		}
 	}
-	if _, _, ok := ends.Credits(nil).Give(0, 1, 1); ok {
+	if _, _, ok := new(ends.CreditEnd).GiveCredit(0, 1, 1); ok {
 		t.Error("there are words where there are none")
 	}
 }
@@ -59,14 +65,14 @@ func TestCredits(t *testing.T) {
 // TestCreditsOfARace: of a side that gives and one that asks at the same time, one sees the
 // other.
 func TestCreditsOfARace(t *testing.T) {
-	c := make(ends.Credits, ends.CreditWords)
+	c := creditEnd()
 	const rounds = 20000
 	told := make(chan uint32, rounds)
 	var both sync.WaitGroup
 	both.Go(func() {
 		answered := ^uint32(0)
 		for credit := uint32(1); credit <= rounds; credit++ {
-			if asked, asks, _ := c.Give(1, 9, credit); asks && asked != answered && credit != asked {
+			if asked, asks, _ := c.GiveCredit(1, 9, credit); asks && asked != answered && credit != asked {
 				answered = asked
 				told <- credit
 			}
@@ -77,7 +83,7 @@ func TestCreditsOfARace(t *testing.T) {
 	})
 	both.Go(func() {
 		for known := uint32(0); known < rounds; {
-			credit := c.Take(1, 9, known)
+			credit := c.TakeCredit(1, 9, known)
 			if credit == known {
 				select {
 				case credit = <-told:
@@ -95,7 +101,7 @@ func TestCreditsOfARace(t *testing.T) {
 // TestScribbledCredits: whatever a peer writes, what is taken was given by a word of the
 // connection, and lies ahead.
 func TestScribbledCredits(t *testing.T) {
-	c := make(ends.Credits, ends.CreditWords)
+	c := creditEnd()
 	r := rand.New(rand.NewPCG(3, 1))
 	known := uint32(0)
 	for range 1_000_000 {
@@ -103,15 +109,16 @@ func TestScribbledCredits(t *testing.T) {
 		if r.IntN(2) == 0 {
 			w = 5<<32 | uint64(known+uint32(r.IntN(64))-32)
 		}
-		c[r.IntN(8)] = w
-		word := c[2]
-		got := c.Take(1, 5, known)
+		words := c.Sends
+		words[r.IntN(8)] = w
+		word := words[2]
+		got := c.TakeCredit(1, 5, known)
 		if got != known && (word>>32 != 5 || got != uint32(word) || int32(got-known) < 0) {
 			t.Fatalf("word %#x: from %#x to %#x", word, known, got)
 		}
 		known = got
-		if _, asks, ok := c.Give(1, 5, known); !ok || asks != (c[3]>>32 == 5) {
-			t.Fatalf("asks %v, %v, the word is %#x", asks, ok, c[3])
+		if _, asks, ok := c.GiveCredit(1, 5, known); !ok || asks != (words[3]>>32 == 5) {
+			t.Fatalf("asks %v, %v, the word is %#x", asks, ok, words[3])
 		}
 	}
 }

@@ -63,7 +63,7 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 			atomic.StoreUint32(r.freed(), le.Uint32(take(4)))
 		case opReceive:
 			held = p.Receive()
-			if _, lent, _ := p.Short(); len(held) > shm.DefaultMTU || lent && len(held) > 112 {
+			if _, _, lent, _ := p.Short(); len(held) > shm.DefaultMTU || lent && len(held) > 112 {
 				t.Fatalf("a frame of %d bytes, lent %v", len(held), lent)
 			}
 		case opArrived:
@@ -82,7 +82,7 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 			n := int(le.Uint16(take(2)))
 			if b := p.ReserveShort(n % (shm.DefaultMTU + 1)); n&1 != 0 && b != nil {
 				clear(b)
-				p.CommitShort(shortHeader, n <= 112)
+				p.CommitShort(shortHeader, shortTag, nil, n <= 112, n&2 != 0)
 				p.Flush()
 			} else if b := p.Reserve(n % (shm.DefaultMTU + 1)); b != nil {
 				clear(b)

@@ -21,7 +21,8 @@ const (
 	slotShift   = 4 // words of a slot
 	slotHeader  = 2 * wordSize
 	slotPayload = slotSize - slotHeader
-	perSlot     = 256 // bytes of the ring for each slot
+	firstLine   = lineSize - slotHeader // bytes of it on the line of the word
+	perSlot     = 256                   // bytes of the ring for each slot
 )
 
 // half is one direction as both sides see it.

@@ -204,24 +204,30 @@ func (p *Port) ReserveShort(n int) []byte {
 }
 
 // CommitShort is described at engine.Slots.
-func (p *Port) CommitShort(h datasheet.ShortHeader, lent bool) {
-	switch {
-	case !p.tx.reserved:
-	case p.state.Load()&^statePlugs != 0:
+func (p *Port) CommitShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool) {
+	if !p.tx.reserved {
+		return
+	}
+	if p.state.Load()&^statePlugs != 0 {
 		p.tx.reserved = false
-	case lent:
-		p.tx.commitShort(h, flagLent)
-	default:
-		p.tx.commitShort(h, 0)
+		return
+	}
+	flags := uint64(0)
+	if lent {
+		flags = flagLent
+	}
+	if p.tx.commitShort(packed(h), tag, payload, flags, last); last {
+		p.tx.flush()
+		p.shown()
 	}
 }
 
 // Short is described at engine.Slots.
-func (p *Port) Short() (h datasheet.ShortHeader, lent, ok bool) {
+func (p *Port) Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool) {
 	if !p.rx.short || !p.rx.held {
-		return h, false, false
+		return h, 0, false, false
 	}
-	return p.rx.header, p.rx.lent, true
+	return unpacked(p.rx.header), p.rx.tag, p.rx.lent, true
 }
 
 // Fill returns the memory for frames that the peer has not released: size bytes, of which those from
@@ -256,11 +262,16 @@ const takenEvery = 16
 // Flush is described at engine.Port.
 func (p *Port) Flush() {
 	if p.tx.flush() {
-		if p.tx.heard != p.rx.number {
-			p.tx.answer(p.rx.number)
-		}
-		p.notify()
+		p.shown()
 	}
+}
+
+// shown follows what has shown the peer frames that were committed.
+func (p *Port) shown() {
+	if p.tx.heard != p.rx.number {
+		p.tx.answer(p.rx.number)
+	}
+	p.notify()
 }
 
 // Publish is described at engine.Progressive.

@@ -20,9 +20,10 @@ type receiver struct {
 	freedNumber uint32 // as the sender knows it, with slots
 
 	held    bool
-	short   bool // it has the header that follows
-	lent    bool // and its payload is references
-	header  datasheet.ShortHeader
+	short   bool   // it has the header that follows
+	lent    bool   // and its payload is references
+	header  uint64 // packed
+	tag     uint16
 	ended   bool   // its sender is done with it
 	broken  bool   // it will not become whole
 	start   uint32 // of the frame that is held
@@ -111,7 +112,7 @@ func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
 	}
 	r.short, r.lent = true, flags&flagLent != 0
 	// It is read once: the peer may write it at any time.
-	r.header = unpacked(atomic.LoadUint64(&r.slot(r.number)[slotHeader/wordSize-1]), uint16(w>>shownShift))
+	r.header, r.tag = atomic.LoadUint64(&r.slot(r.number)[slotHeader/wordSize-1]), uint16(w>>shownShift)
 	return r.current(), false
 }
 
@@ -142,7 +143,7 @@ func (r *receiver) none(w uint64) {
 	// processor does so ahead of knowing that the look is in vain: when it is not, a frame of two
 	// lines is under way at the same time as its word.
 	if r.slots() {
-		atomicmem.Fetch(&payloadIn(r.slot(r.number))[lineSize-slotHeader])
+		atomicmem.Fetch(&payloadIn(r.slot(r.number))[firstLine])
 	} else {
 		atomicmem.Fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
 	}

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sender puts frames into one direction. The zero value has no memory.
@@ -133,10 +132,31 @@ func (s *sender) commit() {
 	s.append(wordOf(s.number, s.room, s.room, flagEnded))
 }
 
-// commitShort appends what reserveShort has reserved, with a header.
-func (s *sender) commitShort(h datasheet.ShortHeader, flags uint64) {
-	s.slot(s.number)[slotHeader/wordSize-1] = packed(h)
-	s.append(shortOf(s.number, s.room, h.Tag, flags))
+// commitShort appends what reserveShort has reserved, with a packed header, a tag and payload, if that does
+// not stand there yet. If shown, the receiver sees it at once, unless others before it wait for flush.
+//
+// The receiver looks at the cache line of the word again and again. It takes the line away between two
+// stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
+func (s *sender) commitShort(header uint64, tag uint16, payload []byte, flags uint64, shown bool) {
+	slot, w := s.slot(s.number), shortOf(s.number, s.room, tag, flags)
+	if s.room > slotPayload {
+		copy(s.frame(s.start, s.room), payload)
+	} else {
+		to := payloadIn(slot)
+		if len(payload) > firstLine {
+			copy(to[firstLine:], payload[firstLine:])
+			payload = payload[:firstLine]
+		}
+		copy(to[:], payload)
+	}
+	slot[slotHeader/wordSize-1] = header
+	if !shown || s.batch {
+		s.append(w)
+		return
+	}
+	atomicmem.Store64(&slot[0], w)
+	s.firstNumber = s.number
+	s.pass()
 }
 
 // append appends the reserved frame, of which w is the word.

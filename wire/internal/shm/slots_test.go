@@ -16,7 +16,9 @@ import (
 )
 
 // shortHeader is one of which every field differs.
-var shortHeader = datasheet.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9abc, Credit: 0xdef0, Tag: 0x1357}
+var shortHeader = datasheet.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9abc, Credit: 0xdef0}
+
+const shortTag = 0x1357
 
 // TestShortFrames: a short frame stands where the package's documentation says, up to 112 bytes in its
 // slot, more in the ring. A peer that knows no slots is sent none.
@@ -37,7 +39,7 @@ func TestShortFrames(t *testing.T) {
 				copy(r.frames(), "too")
 				r.put(0, 3, 3, 1)
 				got := p.Receive()
-				if _, _, ok := p.Short(); ok || string(got) != "too" || string(r.theirs[r.framesAt():][:5]) != "whole" {
+				if _, _, _, ok := p.Short(); ok || string(got) != "too" || string(r.theirs[r.framesAt():][:5]) != "whole" {
 					t.Errorf("%q, short %v", got, ok)
 				}
 				p.Release()
@@ -57,7 +59,7 @@ func TestShortFrames(t *testing.T) {
 				if lent {
 					flags = 13
 				}
-				p.CommitShort(shortHeader, lent)
+				p.CommitShort(shortHeader, shortTag, nil, lent, false)
 				p.Flush()
 				if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|flags<<32|uint64(i+1)<<40 {
 					t.Errorf("frame %d: word %#x", i, w)
@@ -80,8 +82,8 @@ func TestShortFrames(t *testing.T) {
 				copy(r.frames()[ring:], want)
 				r.putShort(i, word, want[:min(n, 112)], uint64(n), 0x1357, flags)
 				got := p.Receive()
-				h, lent, ok := p.Short()
-				if !ok || h != shortHeader || lent != (n == 16) || !bytes.Equal(got, want) {
+				h, tag, lent, ok := p.Short()
+				if !ok || h != shortHeader || tag != shortTag || lent != (n == 16) || !bytes.Equal(got, want) {
 					t.Errorf("frame %d: %+v, lent %v, short %v, % x", i, h, lent, ok, got)
 				}
 				if again := p.Receive(); !bytes.Equal(again, want) {
@@ -115,7 +117,7 @@ func TestTwoRooms(t *testing.T) {
 		if p.ReserveShort(112) == nil {
 			return false
 		}
-		p.CommitShort(shortHeader, false)
+		p.CommitShort(shortHeader, shortTag, nil, false, false)
 		p.Flush()
 		return true
 	}
@@ -226,14 +228,14 @@ func TestScribbledSlots(t *testing.T) {
 				r.putShort(next, rnd.Uint64(), nil, uint64(n), rnd.Uint64()&0xffff, flags)
 			default:
 				if p.ReserveShort(rnd.IntN(4032)) != nil {
-					p.CommitShort(shortHeader, false)
+					p.CommitShort(shortHeader, shortTag, nil, false, false)
 					p.Flush()
 				}
 			}
 			if f := p.Receive(); f != nil {
 				next++
 				frames++
-				_, lent, ok := p.Short()
+				_, _, lent, ok := p.Short()
 				if len(f) > shm.DefaultMTU || ok && len(f) > shm.DefaultMTU-64 || lent && len(f) > 112 {
 					t.Fatalf("a frame of %d bytes, short %v, lent %v", len(f), ok, lent)
 				}

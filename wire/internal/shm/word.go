@@ -38,14 +38,14 @@ func shortOf(i, n uint32, tag uint16, flags uint64) uint64 {
 	return wordOf(i, n, uint32(tag), flags|flagShort|flagEnded)
 }
 
-// packed is the header of a short frame as it stands in its slot, without Tag, which the word has.
+// packed is the header of a short frame as it stands in its slot. The tag is in the word.
 func packed(h datasheet.ShortHeader) uint64 {
 	return uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
 }
 
 // unpacked is the opposite of packed.
-func unpacked(w uint64, tag uint16) datasheet.ShortHeader {
-	return datasheet.ShortHeader{Endpoint: uint16(w), PSN: uint16(w >> 16), Ack: uint16(w >> 32), Credit: uint16(w >> 48), Tag: tag}
+func unpacked(w uint64) datasheet.ShortHeader {
+	return datasheet.ShortHeader{Endpoint: uint16(w), PSN: uint16(w >> 16), Ack: uint16(w >> 32), Credit: uint16(w >> 48)}
 }
 
 // Bits of the word that says which loans are void: those of the frames before a
