@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"math"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -56,10 +57,129 @@ func lend(owner interface{ returned(uint32) }, place uint32, f ring.Frame) *loan
 // give returns the loan, once.
 func (l *loan) give() {
 	l.owner.returned(l.place)
-	if l.session != nil {
-		l.session.taken.Add(1)
-		l.session.lent.Add(-1)
-	}
+	l.session.taken.Add(1)
+	l.session.lent.Add(-1)
 	l.owner, l.session, l.frame = nil, nil, ring.Frame{}
 	loans.Put(l)
+}
+
+// stamps are the versions of the pages that a server lends. The storage holds its lock
+// when it calls them, so that page and stamp change together.
+type stamps struct {
+	// base is the version of pages that were never written.
+	base uint64
+	// joins counts how often the server has begun to join a pool, or pages to move; joining: it joins now.
+	joins   uint32
+	joining bool
+	pages   []stamp
+}
+
+// stamp is the version of a page and the client that wrote it. The zero stamp is a page
+// that was never written.
+type stamp struct {
+	version, client uint64
+	sum             uint32 // CRC-32C of the page, in a file only
+	state           uint32 // the bits below; from joinShift on, the join that fresh is about
+}
+
+// State of a page. Unwritten pages are those without the bit written, whatever the version.
+const (
+	written   = 1 << 0
+	damaged   = 1 << 1
+	fresh     = 1 << 2
+	joinShift = 3
+)
+
+// flags are those that the protocol knows. A page is fresh only in the join in which it
+// was written, so that the next join forgets all bits at once.
+func (s *stamps) flags(p stamp) uint32 {
+	var f uint32
+	if p.state&written == 0 {
+		f |= protocol.Unwritten
+	}
+	if p.state&fresh != 0 && p.state>>joinShift == s.join() {
+		f |= protocol.Fresh
+	}
+	if p.state&damaged != 0 {
+		f |= protocol.Damaged
+	}
+	return f
+}
+
+// join is the number of the join, as far as a state has room for it.
+func (s *stamps) join() uint32 { return s.joins << joinShift >> joinShift }
+
+// version returns the version of a page as clients see it.
+func (s *stamps) version(p stamp) uint64 {
+	if p.state&written == 0 || p.version == 0 { // a damaged stamp has lost its version
+		return s.base
+	}
+	return p.version
+}
+
+// of fills in what a reply says about a page.
+func (s *stamps) of(page uint64, r *protocol.Reply) {
+	p := s.pages[page]
+	r.Version, r.Client, r.Flags = s.version(p), p.client, s.flags(p)
+}
+
+// run fills in what is known about the pages from first on. They are all lent.
+func (s *stamps) run(first uint64, into []protocol.Stamp) {
+	for i, p := range s.pages[first:][:len(into)] {
+		into[i] = protocol.Stamp{Version: s.version(p), Client: p.client, Flags: s.flags(p)}
+	}
+}
+
+// become notes what the server is in its pool. While pages move, none is fresh.
+func (s *stamps) become(m *membership) {
+	joins := m.state() == protocol.Joining
+	if s.base = m.Base; joins && !s.joining || m.Moving() {
+		s.joins++
+	}
+	s.joining = joins
+}
+
+// next is the stamp that a page gets by a write, if its condition holds.
+func (s *stamps) next(q *protocol.Request) (stamp, protocol.Result) {
+	p := s.pages[q.Page]
+	now := s.version(p)
+	next := stamp{version: q.Next, client: q.Client, state: written | fresh | s.join()<<joinShift}
+	switch q.Condition {
+	case protocol.Always:
+		if now >= math.MaxUint64-1 {
+			return stamp{}, protocol.VersionLimit
+		}
+		next.version = max(now+1, q.Next)
+	case protocol.IfOlder:
+		// Of a server that joins, only what was written since then counts.
+		if now >= q.Next && (!s.joining || s.flags(p)&protocol.Fresh != 0) {
+			return stamp{}, protocol.VersionConflict
+		}
+	case protocol.IfExpected:
+		if now != q.Expected {
+			return stamp{}, protocol.VersionConflict
+		}
+	case protocol.Exactly:
+		switch {
+		case s.flags(p)&protocol.Fresh == 0, p.state&damaged != 0:
+			next.state = written
+		case now >= q.Next:
+			return stamp{}, protocol.VersionConflict
+		}
+	}
+	return next, protocol.OK
+}
+
+// checkWrite says what is wrong with a write whatever the page holds.
+func checkWrite(q *protocol.Request, page, payload int) protocol.Result {
+	switch {
+	case q.Condition > protocol.Exactly:
+		return protocol.BadOperation
+	case int(q.Length) != page || payload != page, q.Condition == protocol.IfExpected && q.Next <= q.Expected,
+		q.Condition != protocol.Always && q.Next == 0:
+		return protocol.BadLength
+	case q.Next == math.MaxUint64:
+		return protocol.VersionLimit
+	}
+	return protocol.OK
 }
