@@ -189,7 +189,7 @@ func (p *pool) give(ctx context.Context, k *link, l *line, r protocol.Record) {
 	}
 }
 
-// witnessError is what the witness has said last, nil if it agreed.
+// witnessError returns the last error of the witness, nil if it has agreed.
 func (p *pool) witnessError() error {
 	if err := p.witnessErr.Load(); err != nil {
 		return *err

@@ -90,43 +90,33 @@ const (
 	joinShift = 3
 )
 
-// flags are those that the protocol knows. A page is fresh only in the join in which it
-// was written, so that the next join forgets all bits at once.
-func (s *stamps) flags(p stamp) uint32 {
-	var f uint32
+// of is the stamp of a page as clients see it. A page is fresh only in the join in which it was written, so
+// that the next join forgets all bits at once.
+func (s *stamps) of(page uint64) protocol.Stamp {
+	p := s.pages[page]
+	seen := protocol.Stamp{Version: p.version, Client: p.client}
+	if p.state&written == 0 || p.version == 0 { // a damaged stamp has lost its version
+		seen.Version = s.base
+	}
 	if p.state&written == 0 {
-		f |= protocol.Unwritten
+		seen.Flags |= protocol.Unwritten
 	}
 	if p.state&fresh != 0 && p.state>>joinShift == s.join() {
-		f |= protocol.Fresh
+		seen.Flags |= protocol.Fresh
 	}
 	if p.state&damaged != 0 {
-		f |= protocol.Damaged
+		seen.Flags |= protocol.Damaged
 	}
-	return f
+	return seen
 }
 
 // join is the number of the join, as far as a state has room for it.
 func (s *stamps) join() uint32 { return s.joins << joinShift >> joinShift }
 
-// version returns the version of a page as clients see it.
-func (s *stamps) version(p stamp) uint64 {
-	if p.state&written == 0 || p.version == 0 { // a damaged stamp has lost its version
-		return s.base
-	}
-	return p.version
-}
-
-// of fills in what a reply says about a page.
-func (s *stamps) of(page uint64, r *protocol.Reply) {
-	p := s.pages[page]
-	r.Version, r.Client, r.Flags = s.version(p), p.client, s.flags(p)
-}
-
 // run fills in what is known about the pages from first on. They are all lent.
 func (s *stamps) run(first uint64, into []protocol.Stamp) {
-	for i, p := range s.pages[first:][:len(into)] {
-		into[i] = protocol.Stamp{Version: s.version(p), Client: p.client, Flags: s.flags(p)}
+	for i := range into {
+		into[i] = s.of(first + uint64(i))
 	}
 }
 
@@ -141,29 +131,28 @@ func (s *stamps) become(m *membership) {
 
 // next is the stamp that a page gets by a write, if its condition holds.
 func (s *stamps) next(q *protocol.Request) (stamp, protocol.Result) {
-	p := s.pages[q.Page]
-	now := s.version(p)
+	now := s.of(q.Page)
 	next := stamp{version: q.Next, client: q.Client, state: written | fresh | s.join()<<joinShift}
 	switch q.Condition {
 	case protocol.Always:
-		if now >= math.MaxUint64-1 {
+		if now.Version >= math.MaxUint64-1 {
 			return stamp{}, protocol.VersionLimit
 		}
-		next.version = max(now+1, q.Next)
+		next.version = max(now.Version+1, q.Next)
 	case protocol.IfOlder:
 		// Of a server that joins, only what was written since then counts.
-		if now >= q.Next && (!s.joining || s.flags(p)&protocol.Fresh != 0) {
+		if now.Version >= q.Next && (!s.joining || now.Flags&protocol.Fresh != 0) {
 			return stamp{}, protocol.VersionConflict
 		}
 	case protocol.IfExpected:
-		if now != q.Expected {
+		if now.Version != q.Expected {
 			return stamp{}, protocol.VersionConflict
 		}
 	case protocol.Exactly:
 		switch {
-		case s.flags(p)&protocol.Fresh == 0, p.state&damaged != 0:
+		case now.Flags&protocol.Fresh == 0, now.Flags&protocol.Damaged != 0:
 			next.state = written
-		case now >= q.Next:
+		case now.Version >= q.Next:
 			return stamp{}, protocol.VersionConflict
 		}
 	}
