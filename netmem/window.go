@@ -184,6 +184,7 @@ func (c *ringConn) reader(ctx context.Context, timeout time.Duration) (reader, e
 }
 
 func (r *viReader) read(ctx context.Context, handle uint32, address uint64, into ring.Frame, table uint64, place *[protocol.PlaceSize]byte) (bool, error) {
+	// The wire keeps the order of a copy's beginning and of what was loaded before: the page comes first.
 	if (address == 0 || r.vi.ReadDirect(address, handle, into.Memory, into.Offset, into.Length)) &&
 		r.vi.ReadDirect(table, handle, r.memory, 0, protocol.PlaceSize) {
 		copy(place[:], r.memory.Bytes())
