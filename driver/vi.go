@@ -278,6 +278,20 @@ func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (posted int, err error)
 	return v.recv.post(ds)
 }
 
+// ReadDirect reads n bytes at address of the peer's memory handle into the memory into, from address at
+// on, if a device in this process can copy them at once and nothing is posted. Otherwise it returns
+// false, and a descriptor has to be posted. Stats does not count it.
+func (v *VI) ReadDirect(address uint64, handle uint32, at uint64, into, n uint32) bool {
+	q := &v.send
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.refuses || q.bell.call == nil || q.next != q.taken {
+		return false
+	}
+	d, ok := v.n.dev.(vfio.Ringer)
+	return ok && d.ReadDirect(v.number, handle, address, into, at, n)
+}
+
 // SendDone returns the send descriptor that was posted first, if it has
 // completed: with an error that wraps a *StatusError if it completed in error, and
 // with ErrProtocol if the device wrote an impossible completion. It fails with

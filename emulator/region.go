@@ -157,6 +157,11 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
+// ReadDirect is described at vfio.Ringer.
+func (d *Device) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
+	return !d.mapped && !d.thread && d.engine.ReadDirect(endpoint, handle, address, into, at, n)
+}
+
 // storeDoorbell is one store to BAR2.
 func (d *Device) storeDoorbell(offset uint64, p []byte) {
 	if len(p) != 4 || offset%4 != 0 {

@@ -64,6 +64,23 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 	}
 }
 
+// ReadDirect is described at vfio.Ringer.
+func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
+	if !e.mu.TryLock() {
+		return false
+	}
+	defer e.mu.Unlock()
+	ep := e.core.Endpoint(endpoint)
+	if ep == nil || ep.State != datasheet.StateConnected || e.core.Events&core.Suspended != 0 || e.core.Bells.Cells[endpoint].Rung.Load() != 0 ||
+		!e.vis.ReadDirect(ep, core.Segment{Handle: handle, Address: address, Length: n}, core.Segment{Handle: into, Address: at, Length: n}) {
+		return false
+	}
+	if e.core.Carried >= vi.CarriedPerRound {
+		e.round()
+	}
+	return true
+}
+
 // MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
 // for doorbells. Call it before the first endpoint exists. It returns false if
 // bar is too small or not aligned to a page.

@@ -96,11 +96,6 @@ func resolve(ctx context.Context, nic *via.NIC, servers []string) (list []via.Ad
 	return list, nil
 }
 
-func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o Options) (*Client, error) {
-	p, err := openPool(ctx, nic, f, servers, &o)
-	return begin(ctx, p, o, err)
-}
-
 // begin makes the client of a pool, unless opening that has failed.
 func begin(ctx context.Context, p *pool, o Options, err error) (*Client, error) {
 	if err != nil {
@@ -238,6 +233,32 @@ func (c *Client) writePage(ctx context.Context, page uint64, within int, from []
 	}
 	c.unpin(f)
 	return nil
+}
+
+// Version of a page: it grows with each write, and is never that of other bytes.
+type Version uint64
+
+// Fetch fetches a page, past the cache, into a frame of registered memory of the client's
+// NIC that is as large as the page, and returns its version. If it fails the frame holds
+// anything. It allocates nothing, unless ctx can be cancelled.
+func (c *Client) Fetch(ctx context.Context, page uint64, into ring.Frame) (Version, error) {
+	if page >= c.pool.pages || into.Length != c.page {
+		return 0, &Error{Op: onPage("fetch", page), Err: ErrOutside}
+	}
+	r, err := c.pool.read(ctx, page, 0, into, nil)
+	return Version(r.Version), err
+}
+
+// Store writes a page, past the cache, if its version still is base, and returns the new
+// one. A ConflictError says that it is not. If it fails otherwise the page is as it was,
+// or as it was to be written, as a whole.
+func (c *Client) Store(ctx context.Context, page uint64, base Version, from ring.Frame) (Version, error) {
+	if page >= c.pool.pages || from.Length != c.page {
+		return 0, &Error{Op: onPage("store", page), Err: ErrOutside}
+	}
+	ch := change{page: page, from: from, base: base}
+	err := c.pool.write(ctx, &ch)
+	return ch.base, err
 }
 
 // Close writes back what has been written, as Sync does, and ends the client. It ends also

@@ -92,7 +92,7 @@ func newCooperation(p *pool, o *Cooperation, self *via.Address, own func() uint6
 func (x *cooperation) tickOnce() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ended++; x.ended < int(epochTime/tickTime) && !x.epoch.over() {
+	if x.ended++; x.ended < int(epochTime/tickTime) && x.epoch.total < x.epoch.sum { // it ends as well when as many pages were sent as it was for
 		return
 	}
 	var all [protocol.MaxHosts]protocol.Summary
@@ -151,14 +151,14 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 		return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
 	}
 	s, pool := protocol.Stamp{Version: r.Version, Client: r.Client}, x.pool.record().Pool
-	switch h := x.hostAt(k.Host); {
-	case h == nil:
+	switch {
+	case k.Host >= len(x.hosts): // other clients have another list
 	case k.Host == x.self:
 		if self(s, into.Bytes()) && protocol.DigestOf(into.Bytes()) == k.Digest {
-			h.hits.Add(1)
+			x.hosts[x.self].hits.Add(1)
 			return s, time.Since(start), nil
 		}
-	case h.get(ctx, pool, page, s, k.Digest, into):
+	case x.hosts[k.Host].get(ctx, pool, page, s, k.Digest, into):
 		return s, time.Since(start), nil
 	}
 	if ctx.Err() == nil {
@@ -166,14 +166,6 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 	}
 	r, err = x.pool.read(ctx, page, 0, into, nil)
 	return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
-}
-
-// hostAt is a host, nil if there is none of that number: other clients have another list.
-func (x *cooperation) hostAt(number int) *host {
-	if number >= len(x.hosts) {
-		return nil
-	}
-	return x.hosts[number]
 }
 
 // evict sends a page that leaves this client's memory to a host, unless another has it.

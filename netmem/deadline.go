@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/via"
@@ -61,3 +63,99 @@ func late(ctx context.Context, err error) error {
 	}
 	return &Error{Op: "wait until the deadline", Code: via.ErrTimeout, Err: fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)}
 }
+
+// callContext is a context that ends after a time, or with its parent. Unlike those of
+// package context it is used again, so that a deadline for each call allocates nothing; and
+// it has no timer until a caller sleeps: one that polls looks at the clock now and then.
+type callContext struct {
+	parent   context.Context
+	deadline time.Time
+	timer    *time.Timer
+	done     chan struct{}
+	looks    atomic.Uint32 // how often it was asked whether it has ended
+
+	mu    sync.Mutex
+	armed bool // the timer is
+	ended atomic.Bool
+	err   error
+	until func() bool // ends the watch over the parent; nil if that never ends
+	home  *sync.Pool  // of those that are used again
+}
+
+// looksPerClock is the number of questions whether the time is over to each look at the
+// clock, which costs as much as a few of these.
+const looksPerClock = 32
+
+// patient returns a context with d to go, from home if that has one.
+func newCallContext(parent context.Context, d time.Duration, home *sync.Pool) *callContext {
+	p, _ := home.Get().(*callContext)
+	if p == nil {
+		p = &callContext{done: make(chan struct{}), home: home}
+		p.timer = time.AfterFunc(time.Hour, func() { p.end(context.DeadlineExceeded) })
+		p.timer.Stop()
+	}
+	p.parent, p.deadline = parent, time.Now().Add(d)
+	if parent.Done() != nil {
+		p.until = context.AfterFunc(parent, func() { p.end(parent.Err()) })
+	}
+	return p
+}
+
+// end ends the context, with the first reason that there is.
+func (p *callContext) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+		p.ended.Store(true)
+		close(p.done)
+	}
+}
+
+// release gives the context back. The call that had it does not look at it any more.
+func (p *callContext) release() {
+	again := true
+	if p.until != nil {
+		again = p.until()
+		p.until = nil
+	}
+	p.mu.Lock()
+	again = (!p.armed || p.timer.Stop()) && p.err == nil && again
+	p.armed = false
+	p.mu.Unlock()
+	if again { // else it has ended, or is about to
+		p.parent = nil
+		p.home.Put(p)
+	}
+}
+
+func (p *callContext) Deadline() (time.Time, bool) {
+	if d, ok := p.parent.Deadline(); ok && d.Before(p.deadline) {
+		return d, true
+	}
+	return p.deadline, true
+}
+
+func (p *callContext) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.armed {
+		p.armed = true
+		p.timer.Reset(time.Until(p.deadline))
+	}
+	return p.done
+}
+
+func (p *callContext) Err() error {
+	if p.looks.Add(1)%looksPerClock == 0 && time.Now().After(p.deadline) {
+		p.end(context.DeadlineExceeded)
+	}
+	if !p.ended.Load() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *callContext) Value(key any) any { return p.parent.Value(key) }

@@ -101,6 +101,12 @@ func (d *direct) open(ctx context.Context, o Options, names ...string) (*Client,
 	return open(ctx, d.NIC, d, list, o)
 }
 
+// open opens a client of servers that a fabric reaches.
+func open(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address, o Options) (*Client, error) {
+	p, err := openPool(ctx, nic, f, servers, &o)
+	return begin(ctx, p, o, err)
+}
+
 // client is open for a test.
 func (d *direct) client(t *testing.T, o Options, names ...string) *Client {
 	t.Helper()

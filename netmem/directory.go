@@ -101,10 +101,9 @@ func (d *directory) move(page uint64, s protocol.Stamp, from, to int) (held, kno
 	return false, true
 }
 
-// find answers where a page is, or with the page.
-func (x *session) find(q replier, request *protocol.Request, r *protocol.Reply) {
+// find says where a page is, or lends it.
+func (x *session) find(q replier, request *protocol.Request, r *protocol.Reply) (l *loan) {
 	s := x.server
-	var l *loan
 	found := protocol.Found{Host: -1}
 	asks := int(request.Offset) - 1
 	switch {
@@ -126,11 +125,11 @@ func (x *session) find(q replier, request *protocol.Request, r *protocol.Reply) 
 		}
 	}
 	found.Encode(x.buffer[:])
-	x.answer(q, r, protocol.FoundSize, l)
+	return l
 }
 
 // move answers a client that moves a page from one host to another.
-func (x *session) move(q replier, request *protocol.Request, r *protocol.Reply) {
+func (x *session) move(request *protocol.Request, r *protocol.Reply) {
 	stamp, from, to, err := request.Moved()
 	switch {
 	case err != nil:
@@ -144,5 +143,4 @@ func (x *session) move(q replier, request *protocol.Request, r *protocol.Reply) 
 			r.Flags = protocol.Held
 		}
 	}
-	x.answer(q, r, protocol.ReplySize, nil)
 }

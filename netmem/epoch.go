@@ -113,6 +113,3 @@ func (e *epoch) choose(age uint32, among uint16) int {
 	}
 	return best
 }
-
-// over says that as many pages were sent as the epoch was for.
-func (e *epoch) over() bool { return e.total >= e.sum }

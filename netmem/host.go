@@ -69,23 +69,23 @@ func (h *host) keep(ctx context.Context, p *pool) {
 		} else if next, wait = wait, min(2*wait, lastRetry); ctx.Err() == nil {
 			h.setError(useHost, err)
 		}
-		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			if l := h.now.Swap(nil); l != nil {
 				l.close()
 			}
 			return
-		case <-timer.C:
+		case <-time.After(next):
 		case <-h.wake:
-			timer.Stop()
 		}
 	}
 }
 
 func (h *host) dial(ctx context.Context, p *pool) error {
-	if h.lying() {
+	h.mu.Lock()
+	lies := h.lies
+	h.mu.Unlock()
+	if lies {
 		return ErrWrongPage
 	}
 	timeout := min(hostTimeout, p.options.Timeout)
@@ -153,12 +153,6 @@ func (h *host) setError(op string, err error) {
 	if !h.lies {
 		h.err = &Error{Op: op, Device: h.name, Err: err}
 	}
-}
-
-func (h *host) lying() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lies
 }
 
 // mostGave bounds the room that a host is taken to have for what it has given away.

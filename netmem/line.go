@@ -162,15 +162,10 @@ func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ri
 	}
 }
 
-// fetch fetches a part of a page into a frame. Its errors end the line.
-func (l *line) fetch(ctx context.Context, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
-	return l.fill(ctx, &protocol.Request{Operation: protocol.Fetch, Epoch: epoch, Page: page, Offset: uint32(offset)}, into)
-}
-
 // find fetches a page into a frame, or asks which host has it. Its errors end the line.
 func (l *line) find(ctx context.Context, epoch, page uint64, into ring.Frame, k *lookup) (protocol.Reply, error) {
 	if k.Host = -1; l.plain.Load() {
-		return l.fetch(ctx, epoch, page, 0, into)
+		return l.fetch(ctx, protocol.Fetch, epoch, page, 0, into)
 	}
 	q := protocol.Request{Operation: protocol.Find, Epoch: epoch, Page: page, Length: uint32(into.Length), Offset: uint32(k.asks + 1), Next: uint64(k.among)}
 	r, a, err := l.callPages(ctx, &q, ring.Frame{}, into)
@@ -179,7 +174,7 @@ func (l *line) find(ctx context.Context, epoch, page uint64, into ring.Frame, k 
 		return r, err
 	case r.Result == protocol.BadOperation:
 		l.plain.Store(true)
-		return l.fetch(ctx, epoch, page, 0, into)
+		return l.fetch(ctx, protocol.Fetch, epoch, page, 0, into)
 	case r.Result != protocol.OK:
 		return r, nil
 	}
@@ -196,16 +191,11 @@ func (l *line) find(ctx context.Context, epoch, page uint64, into ring.Frame, k 
 	return r, nil
 }
 
-// stamps fetches the stamps of n pages into a frame. Its errors end the line.
-func (l *line) stamps(ctx context.Context, epoch, first uint64, n int, into ring.Frame) (protocol.Reply, error) {
-	into.Length = n * protocol.StampSize
-	return l.fill(ctx, &protocol.Request{Operation: protocol.Stamps, Epoch: epoch, Page: first}, into)
-}
-
-// fill is callPages for a request that fetches as much as a frame has room for.
-func (l *line) fill(ctx context.Context, q *protocol.Request, into ring.Frame) (protocol.Reply, error) {
-	q.Length = uint32(into.Length)
-	r, _, err := l.callPages(ctx, q, ring.Frame{}, into)
+// fetch fetches as much as a frame has room for: a part of a page, or the stamps of the pages from it on
+// (protocol.Fetch, protocol.Stamps). Its errors end the line.
+func (l *line) fetch(ctx context.Context, what protocol.Operation, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
+	q := protocol.Request{Operation: what, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
+	r, _, err := l.callPages(ctx, &q, ring.Frame{}, into)
 	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
 		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
 	}

@@ -121,17 +121,14 @@ func (k *link) keep(ctx context.Context) {
 			opens.try(ctx, l)
 		}
 		k.pool.attend()
-		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			if l := k.now.Swap(nil); l != nil {
 				l.close()
 			}
 			return
-		case <-timer.C:
+		case <-time.After(next):
 		case <-wake: // a call waits for it
-			timer.Stop()
 			wait = firstRetry
 		}
 	}

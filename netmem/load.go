@@ -33,7 +33,9 @@ func (c *Client) unpin(f *frame) {
 // hold returns the frame of a page of which the bytes from from to to are there, and
 // fetches it if need be.
 func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, error) {
-	c.readAhead(page, c.find(own, page) == nil)
+	if c.ahead.Window > 0 {
+		c.readAhead(page, c.find(own, page) == nil)
+	}
 	for missed := false; ; {
 		if err := c.usable(ctx); err != nil {
 			return nil, err
@@ -99,6 +101,28 @@ func (c *Client) holdForWriting(ctx context.Context, page uint64, whole bool) (*
 	}
 }
 
+// take takes a frame out of the cache for another page. If all are dirty it waits until
+// one has been written back.
+func (c *Client) take(ctx context.Context) (*frame, error) {
+	for {
+		if err := c.usable(ctx); err != nil {
+			return nil, err
+		}
+		if f := c.idle(c.leave); f != nil {
+			return f, nil
+		}
+		if c.leaving == 0 {
+			if f := c.anyDirty(); f != nil {
+				if err := c.writeBack(ctx, f); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		c.wait()
+	}
+}
+
 // load fetches a page into its frame: first the part that is wanted, if parts are to be
 // fetched first, the rest behind it.
 func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
@@ -156,9 +180,9 @@ func (c *Client) fetchPage(ctx context.Context, f *frame, from, to int) (s proto
 func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (Version, error) {
 	page, frame := f.change.page, c.frameOf(f)
 	c.mu.Unlock()
-	v, err := c.pool.fetch(ctx, page, from, ring.Frame{Memory: frame.Memory, Offset: frame.Offset + from, Length: to - from})
+	r, err := c.pool.read(ctx, page, from, ring.Frame{Memory: frame.Memory, Offset: frame.Offset + from, Length: to - from}, nil)
 	c.mu.Lock()
-	return v, late(ctx, err)
+	return Version(r.Version), late(ctx, err)
 }
 
 // rest fetches what is missing of a partial frame. If another client has written the page

@@ -62,30 +62,26 @@ func (l *lodging) end() error {
 	return l.server.release()
 }
 
-// handle answers a request of another client.
-func (l *lodging) handle(x *session, q replier, request *protocol.Request, r *protocol.Reply, payload []byte) {
-	size := protocol.ReplySize
-	var lent *loan
+// carryOut is session.carryOut for a request of another client.
+func (l *lodging) carryOut(x *session, q replier, request *protocol.Request, r *protocol.Reply, payload []byte) (int, *loan) {
 	switch request.Operation {
 	case protocol.Describe:
-		x.describe(q, r)
-		return
+		return x.describe(r), nil
 	case protocol.Stat:
-		x.stat(q, r)
-		return
+		return x.stat(), nil
 	case protocol.Get:
-		lent = l.get(x, q, request, r)
+		return protocol.ReplySize, l.get(x, q, request, r)
 	case protocol.Put:
 		l.put(request, r, payload)
 	case protocol.Ages:
 		l.client.mu.Lock()
+		defer l.client.mu.Unlock()
 		l.summary.Encode(x.buffer[:])
-		l.client.mu.Unlock()
-		size = protocol.SummarySize
+		return protocol.SummarySize, nil
 	default:
 		r.Result = protocol.BadOperation
 	}
-	x.answer(q, r, size, lent)
+	return protocol.ReplySize, nil
 }
 
 // get gives a page to a client that asks for it, in a copy: no other call waits for that client.
@@ -119,7 +115,6 @@ func (l *lodging) get(x *session, q replier, request *protocol.Request, r *proto
 	if left {
 		r.Flags = protocol.Left
 	}
-	x.lends(given)
 	l.server.counters.fetches.Add(1)
 	l.server.counters.out.Add(uint64(c.page))
 	return given

@@ -132,7 +132,7 @@ func (p *pool) change(ctx context.Context, v *view, next protocol.Record) {
 		if err == nil && now.SamePool(next) {
 			p.learn(now)
 		}
-		p.setWitnessError(err)
+		p.witnessErr.Store(&err)
 		return
 	}
 	// The first member decides. It is asked for nothing else than to be connected, as no live
@@ -189,15 +189,10 @@ func (p *pool) give(ctx context.Context, k *link, l *line, r protocol.Record) {
 	}
 }
 
-// setWitnessError keeps what the witness said last, for the errors of calls that wait for it.
-func (p *pool) setWitnessError(err error) {
-	p.witnessMu.Lock()
-	defer p.witnessMu.Unlock()
-	p.witnessErr = err
-}
-
+// witnessError returns the last error of the witness, nil if it has agreed.
 func (p *pool) witnessError() error {
-	p.witnessMu.Lock()
-	defer p.witnessMu.Unlock()
-	return p.witnessErr
+	if err := p.witnessErr.Load(); err != nil {
+		return *err
+	}
+	return nil
 }

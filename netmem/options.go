@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -51,21 +52,9 @@ const leastFrames = 8
 
 // check fills in the defaults, and names the option that makes no sense.
 func (o *Options) check(servers int) error {
-	choose := func(v *int, byDefault int) {
-		if *v == 0 {
-			*v = byDefault
-		}
-	}
-	choose(&o.Copies, 1)
-	choose(&o.ReadAhead, defaultReadAhead)
-	choose(&o.Depth, DefaultDepth)
-	choose(&o.Workers, defaultWorkers)
-	if o.Cache == 0 {
-		o.Cache = defaultCache
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Copies, o.ReadAhead = cmp.Or(o.Copies, 1), cmp.Or(o.ReadAhead, defaultReadAhead)
+	o.Depth, o.Workers = cmp.Or(o.Depth, DefaultDepth), cmp.Or(o.Workers, defaultWorkers)
+	o.Cache, o.Timeout = cmp.Or(o.Cache, defaultCache), cmp.Or(o.Timeout, DefaultTimeout)
 	switch {
 	case servers > protocol.MaxServers:
 		return optionError("the list of servers", fmt.Sprintf("%d long", servers), fmt.Sprintf("at most %d", protocol.MaxServers))

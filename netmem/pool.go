@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -36,8 +37,7 @@ type pool struct {
 	wake     chan struct{} // the record may have to be changed
 	differs  atomic.Bool   // two copies of a page do
 
-	witnessMu  sync.Mutex
-	witnessErr error // what the witness has said last
+	witnessErr atomic.Pointer[error] // what the witness has said last, for the errors of calls that wait for it
 	counters   poolCounters
 	changes    changes
 
@@ -246,4 +246,46 @@ func (p *pool) close() error {
 		return nil
 	}
 	return p.fabric.free(p.scratchMemory)
+}
+
+// layout places pages on servers.
+type layout struct {
+	*placement.Placement
+	links []*link
+}
+
+// newLayout fails if there are fewer servers than copies, or two of one name.
+func newLayout(links []*link, names []string, copies int) (*layout, error) {
+	p, err := placement.New(names, copies)
+	return &layout{p, links}, err
+}
+
+// of appends the servers of a page to into.
+func (l *layout) of(page uint64, into []*link) []*link {
+	var room [maxCopies]int
+	at := room[:l.Copies()]
+	l.Of(page, at)
+	for _, n := range at {
+		into = append(into, l.links[n])
+	}
+	return into
+}
+
+// only returns the server of a page that has no copies.
+func (l *layout) only(page uint64) *link {
+	if len(l.links) == 1 {
+		return l.links[0]
+	}
+	var at [1]int
+	l.Of(page, at[:])
+	return l.links[at[0]]
+}
+
+// places puts the servers of a page into into, in the order in which they are written: those
+// first that have been members longest, and else as the placement has it. So the copy that is
+// written last has nothing that another one has not.
+func (p *pool) places(v *view, page uint64, into []*link) []*link {
+	into = v.layout.of(page, into)
+	slices.SortStableFunc(into, func(a, b *link) int { return v.Rank(a.number) - v.Rank(b.number) })
+	return into
 }

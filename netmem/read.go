@@ -15,16 +15,19 @@ var errChanged = errors.New("the record of the pool has changed")
 // errBlank: the call waits until the record says that the server is no member any more.
 var errBlank = errors.New("the server has restarted without its pages")
 
-// fetch fetches a part of a page into a frame. It waits for servers that are connecting again,
-// and for the pool to go on without them.
-func (p *pool) fetch(ctx context.Context, page uint64, offset int, into ring.Frame) (Version, error) {
-	r, err := p.read(ctx, page, offset, into, nil)
-	return Version(r.Version), err
-}
-
-// read is fetch with the server's reply. With a lookup, which is of a whole page, it may find out where
-// the page is instead.
+// read fetches a part of a page into a frame. It waits for servers that are connecting again, and for the
+// pool to go on without them. With a lookup, which is of a whole page, it may find out where the page is
+// instead.
 func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
+	if find == nil && p.alone() { // before the clock is read, which takes as long as a part of a copy
+		v := p.view.Load()
+		if l := v.layout.only(page).now.Load(); l != nil {
+			if r, ok := p.readDirect(ctx, v, l, page, offset, into); ok && (r.Flags&protocol.Unwritten == 0 || !l.blank()) {
+				p.counters.fetches.Add(1)
+				return r, nil
+			}
+		}
+	}
 	a := attempts{start: time.Now()}
 	for {
 		v := p.view.Load()
@@ -45,10 +48,26 @@ func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Fram
 	}
 }
 
+// readDirect reads a part of a page out of the server's memory, if the server gives it out by the record of
+// the view. Else it reports false: the server has to be asked.
+func (p *pool) readDirect(ctx context.Context, v *view, l *line, page uint64, offset int, into ring.Frame) (protocol.Reply, bool) {
+	w := l.window.Load()
+	if w == nil {
+		return protocol.Reply{}, false
+	}
+	at, ok, err := w.readPage(ctx, v.Epoch, page, offset, into, p.page)
+	if err != nil {
+		l.dropWindow(w)
+	}
+	if ok {
+		p.counters.direct.Add(1)
+	}
+	return protocol.Reply{Operation: protocol.Fetch, Length: uint32(into.Length), Incarnation: l.incarnation, Version: at.Version, Client: at.Client, Flags: at.Flags}, ok
+}
+
 // fetchAlone is one attempt at that where each page is on one server.
 func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
-	var room [maxCopies]*link
-	k := p.places(v, page, room[:0])[0]
+	k := v.layout.only(page)
 	l, err := k.use()
 	if l == nil {
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: err})
@@ -88,7 +107,13 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 		p.attend()
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: errBlank})
 	}
-	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into, find)
+	r, direct := protocol.Reply{}, false
+	if find == nil {
+		r, direct = p.readDirect(ctx, v, l, page, offset, into)
+	}
+	if !direct {
+		r, err = p.fetchFrom(ctx, v, k, l, page, offset, into, find)
+	}
 	if err != nil {
 		if errors.Is(err, ErrStorage) && p.outside(v.Record) == 0 { // another copy mends it
 			p.differs.Store(true)
@@ -121,16 +146,12 @@ func (p *pool) bring(ctx context.Context, v *view, page uint64, r protocol.Reply
 	return l != nil && p.copyPage(ctx, v, page, from, to, l, protocol.Exactly) == nil
 }
 
-// fetchFrom fetches from one server.
+// fetchFrom fetches from one server, by a request.
 func (p *pool) fetchFrom(ctx context.Context, v *view, k *link, l *line, page uint64, offset int, into ring.Frame, find *lookup) (r protocol.Reply, err error) {
-	var direct bool
 	if find != nil {
 		r, err = l.find(ctx, v.Epoch, page, into, find)
-	} else if r, direct = l.readPage(ctx, v.Epoch, page, offset, into, p.page); direct {
-		p.counters.direct.Add(1)
-		return r, nil
 	} else {
-		r, err = l.fetch(ctx, v.Epoch, page, offset, into)
+		r, err = l.fetch(ctx, protocol.Fetch, v.Epoch, page, offset, into)
 	}
 	switch {
 	case err != nil:

@@ -8,15 +8,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ring"
 )
 
-// places puts the servers of a page into into, in the order in which they are written: those
-// first that have been members longest, and else as the placement has it. So the copy that is
-// written last has nothing that another one has not.
-func (p *pool) places(v *view, page uint64, into []*link) []*link {
-	into = v.layout.of(page, into)
-	slices.SortStableFunc(into, func(a, b *link) int { return v.Rank(a.number) - v.Rank(b.number) })
-	return into
-}
-
 // runs calls f for each run of pages whose stamps fit into a frame. It has their stamps on each of
 // the servers that list names, by link. It stops at the first that fails.
 func (p *pool) runs(ctx context.Context, v *view, list []*link, f func(first uint64, stamps map[*link][]protocol.Stamp) bool) bool {
@@ -48,7 +39,8 @@ func (p *pool) stamps(ctx context.Context, v *view, k *link, first uint64, n int
 		return nil, false
 	}
 	defer free()
-	r, err := l.stamps(ctx, v.Epoch, first, n, frame)
+	frame.Length = n * protocol.StampSize
+	r, err := l.fetch(ctx, protocol.Stamps, v.Epoch, first, 0, frame)
 	if err != nil {
 		k.down(l, err)
 		return nil, false
@@ -163,7 +155,7 @@ func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *lin
 		return err
 	}
 	defer free()
-	r, err := source.fetch(ctx, v.Epoch, page, 0, frame)
+	r, err := source.fetch(ctx, protocol.Fetch, v.Epoch, page, 0, frame)
 	if err != nil {
 		return from.down(source, err)
 	}

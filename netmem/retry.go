@@ -80,13 +80,11 @@ func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err
 			return p.blame(err)
 		}
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return &Error{Op: onPage("wait for a server of", page), Err: fmt.Errorf("%w: %w", ctx.Err(), p.blame(err))}
 	case <-changed:
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-p.ctx.Done():
 		return err
 	}

@@ -1,6 +1,7 @@
 package netmem
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -251,15 +252,8 @@ func draw() uint64 {
 }
 
 func (o *ServerOptions) check() error {
-	if o.Name == "" {
-		o.Name = DefaultName
-	}
-	if o.Page == 0 {
-		o.Page = DefaultPage
-	}
-	if o.Page < MinPage || o.Page > MaxPage || o.Page&(o.Page-1) != 0 {
-		return optionError("Page", o.Page, fmt.Sprintf("powers of two from %d to %d", MinPage, MaxPage))
-	}
+	o.Name, o.Page = cmp.Or(o.Name, DefaultName), cmp.Or(o.Page, DefaultPage)
+	o.Depth, o.Timeout, o.Strangers = cmp.Or(o.Depth, DefaultDepth), cmp.Or(o.Timeout, defaultReplyTimeout), cmp.Or(o.Strangers, defaultStrangers)
 	if o.File != nil && o.Size == 0 {
 		st, err := o.File.Stat()
 		if err != nil {
@@ -267,36 +261,24 @@ func (o *ServerOptions) check() error {
 		}
 		o.Size = st.Size()
 	}
+	o.Span = cmp.Or(o.Span, o.Size)
 	most := int64(o.Page) * protocol.MaxPages
-	if o.Size <= 0 || o.Size > most {
+	switch {
+	case o.Page < MinPage || o.Page > MaxPage || o.Page&(o.Page-1) != 0:
+		return optionError("Page", o.Page, fmt.Sprintf("powers of two from %d to %d", MinPage, MaxPage))
+	case o.Size <= 0 || o.Size > most:
 		return optionError("Size", o.Size, fmt.Sprintf("1 to %d", most))
-	}
-	if o.Span == 0 {
-		o.Span = o.Size
-	}
-	if o.Span <= 0 || o.Span > most {
+	case o.Span <= 0 || o.Span > most:
 		return optionError("Span", o.Span, fmt.Sprintf("1 to %d", most))
+	case o.Depth < 2 || o.Depth > 1024:
+		return optionError("Depth", o.Depth, "2 to 1024")
+	case o.Strangers < 1:
+		return optionError("Strangers", o.Strangers, "at least 1")
+	case o.Timeout < 0:
+		return optionError("Timeout", o.Timeout, "more than nothing")
 	}
 	whole := func(n int64) int64 { return (n + int64(o.Page) - 1) / int64(o.Page) * int64(o.Page) }
 	o.Size, o.Span = whole(o.Size), whole(o.Span)
-	if o.Depth == 0 {
-		o.Depth = DefaultDepth
-	}
-	if o.Depth < 2 || o.Depth > 1024 {
-		return optionError("Depth", o.Depth, "2 to 1024")
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultReplyTimeout
-	}
-	if o.Strangers == 0 {
-		o.Strangers = defaultStrangers
-	}
-	if o.Strangers < 1 {
-		return optionError("Strangers", o.Strangers, "at least 1")
-	}
-	if o.Timeout < 0 {
-		return optionError("Timeout", o.Timeout, "more than nothing")
-	}
 	return nil
 }
 

@@ -105,62 +105,16 @@ func (s *Server) watch() {
 
 // handle answers a request.
 func (x *session) handle(b, payload []byte, q replier) {
-	var err error
 	request, r := &x.request, &x.reply
+	size, l := protocol.ReplySize, (*loan)(nil)
+	var err error
+	*r = protocol.Reply{}
 	if *request, err = protocol.ParseRequest(b); err != nil {
-		*r = protocol.Reply{Result: protocol.BadRequest}
-		x.answer(q, r, protocol.ReplySize, nil)
-		return
+		r.Result = protocol.BadRequest
+	} else {
+		r.Operation = request.Operation
+		size, l = x.carryOut(q, request, r, payload)
 	}
-	*r = protocol.Reply{Operation: request.Operation}
-	if request.Operation != protocol.Describe && request.Incarnation != x.server.incarnation {
-		r.Result = protocol.OtherIncarnation
-		x.answer(q, r, protocol.ReplySize, nil)
-		return
-	}
-	switch request.Operation {
-	case protocol.Fetch, protocol.Write, protocol.Find, protocol.Get, protocol.Put, protocol.Ages, protocol.Direct:
-		x.asked.Add(1)
-	}
-	if h := x.server.host; h != nil {
-		h.handle(x, q, request, r, payload)
-		return
-	}
-	if request.Operation != protocol.Describe && x.server.fenced() {
-		r.Result = protocol.NotMember
-		x.answer(q, r, protocol.ReplySize, nil)
-		return
-	}
-	switch request.Operation {
-	case protocol.Describe:
-		x.describe(q, r)
-	case protocol.Fetch:
-		x.fetch(q, request, r)
-	case protocol.Write:
-		x.write(q, request, r, payload)
-	case protocol.Adopt:
-		x.adopt(q, request, r)
-	case protocol.Stamps:
-		x.stamps(q, request, r)
-	case protocol.Witness:
-		x.witness(q, request, r)
-	case protocol.Find:
-		x.find(q, request, r)
-	case protocol.Move:
-		x.move(q, request, r)
-	case protocol.Direct:
-		x.window(q, r)
-	case protocol.Stat:
-		x.stat(q, r)
-	default:
-		r.Result = protocol.BadOperation
-		x.answer(q, r, protocol.ReplySize, nil)
-	}
-}
-
-// answer sends a reply of size bytes, of which those behind ReplySize are in the buffer
-// already, and what was lent for it.
-func (x *session) answer(q replier, r *protocol.Reply, size int, l *loan) {
 	r.Incarnation = x.server.incarnation
 	r.Encode(x.buffer[:])
 	if r.Result != protocol.OK {
@@ -172,40 +126,87 @@ func (x *session) answer(q replier, r *protocol.Reply, size int, l *loan) {
 		_ = q.Reply(x.buffer[:size], ring.Frame{}, nil)
 		return
 	}
+	l.session = x
+	x.lent.Add(1)
 	_ = q.Reply(x.buffer[:size], l.frame, l.done)
 }
 
-func (x *session) stat(q replier, r *protocol.Reply) {
-	c := x.server.Stats()
-	c.Encode(x.buffer[:])
-	x.answer(q, r, protocol.StatSize, nil)
-}
-
-func (x *session) window(q replier, r *protocol.Reply) {
-	if w := x.server.storage.window(); w != nil {
-		w.Encode(x.buffer[:])
-	} else {
+// carryOut fills in the reply to a request. It returns the size of the reply, of which what is behind
+// ReplySize is in the buffer, and the loan that is its payload.
+func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Reply, payload []byte) (size int, l *loan) {
+	s := x.server
+	if request.Operation != protocol.Describe && request.Incarnation != s.incarnation {
+		r.Result = protocol.OtherIncarnation
+		return protocol.ReplySize, nil
+	}
+	switch request.Operation {
+	case protocol.Fetch, protocol.Write, protocol.Find, protocol.Get, protocol.Put, protocol.Ages, protocol.Direct:
+		x.asked.Add(1)
+	}
+	switch {
+	case s.host != nil:
+		return s.host.carryOut(x, q, request, r, payload)
+	case request.Operation != protocol.Describe && s.fenced():
+		r.Result = protocol.NotMember
+		return protocol.ReplySize, nil
+	}
+	switch request.Operation {
+	case protocol.Describe:
+		return x.describe(r), nil
+	case protocol.Fetch:
+		if x.mayFetch(q, request, r) {
+			l = x.lendPage(request, r)
+		}
+	case protocol.Write:
+		x.write(request, r, payload)
+	case protocol.Adopt:
+		if r.Result = s.adopt(request, r); r.Result == protocol.OK {
+			return x.describe(r), nil
+		}
+	case protocol.Stamps:
+		l = x.stamps(q, request, r)
+	case protocol.Witness:
+		return x.witness(request, r), nil
+	case protocol.Find:
+		return protocol.FoundSize, x.find(q, request, r)
+	case protocol.Move:
+		x.move(request, r)
+	case protocol.Direct:
+		if w := s.storage.window(); w != nil {
+			w.Encode(x.buffer[:])
+			return protocol.WindowSize, nil
+		}
+		r.Result = protocol.BadOperation
+	case protocol.Stat:
+		return x.stat(), nil
+	default:
 		r.Result = protocol.BadOperation
 	}
-	x.answer(q, r, protocol.WindowSize, nil)
+	return protocol.ReplySize, l
 }
 
-func (x *session) describe(q replier, r *protocol.Reply) {
+func (x *session) stat() int {
+	c := x.server.Stats()
+	c.Encode(x.buffer[:])
+	return protocol.StatSize
+}
+
+func (x *session) describe(r *protocol.Reply) int {
 	m := x.server.membership.Load()
 	if m.Pool != 0 {
 		r.Client = uint64(m.self) + 1
 	}
-	x.describeIn(q, r, m.Record)
+	return x.describeIn(m.Record)
 }
 
 // describeIn describes the server with the record of a pool.
-func (x *session) describeIn(q replier, r *protocol.Reply, in protocol.Record) {
+func (x *session) describeIn(in protocol.Record) int {
 	o := &x.server.options
 	d := protocol.Description{
 		Record: in, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly, Lasting: o.File != nil,
 	}
 	d.Encode(x.buffer[:])
-	x.answer(q, r, protocol.DescribeSize, nil)
+	return protocol.DescribeSize
 }
 
 // admit says whether a request of a client may be carried out by a server in this state: not if
@@ -219,14 +220,6 @@ func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...p
 		r.Result = protocol.NotMember
 	}
 	return r.Result == protocol.OK
-}
-
-func (x *session) fetch(q replier, request *protocol.Request, r *protocol.Reply) {
-	var l *loan
-	if x.mayFetch(q, request, r) {
-		l = x.lendPage(request, r)
-	}
-	x.answer(q, r, protocol.ReplySize, l)
 }
 
 // mayFetch says whether a part of a page may be fetched; if not, the reply says why.
@@ -249,25 +242,17 @@ func (x *session) lendPage(request *protocol.Request, r *protocol.Reply) *loan {
 	l := x.server.storage.fetch(request, r)
 	if l != nil {
 		r.Length = request.Length
-		x.lends(l)
 		x.server.counters.fetches.Add(1)
 		x.server.counters.out.Add(uint64(request.Length))
 	}
 	return l
 }
 
-// lends counts a loan.
-func (x *session) lends(l *loan) {
-	l.session = x
-	x.lent.Add(1)
-}
-
-func (x *session) write(q replier, request *protocol.Request, r *protocol.Reply, payload []byte) {
+func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []byte) {
 	o := &x.server.options
 	x.server.adopting.RLock()
 	defer x.server.adopting.RUnlock()
 	if !x.server.membership.Load().admit(request, r, protocol.Member, protocol.Joining) {
-		x.answer(q, r, protocol.ReplySize, nil)
 		return
 	}
 	if r.Result = checkWrite(request, o.Page, len(payload)); r.Result == protocol.OK {
@@ -287,5 +272,4 @@ func (x *session) write(q replier, request *protocol.Request, r *protocol.Reply,
 			x.server.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, payload, x.host)
 		}
 	}
-	x.answer(q, r, protocol.ReplySize, nil)
 }

@@ -10,14 +10,6 @@ import (
 
 // adopt makes a record the server's, if it is the first or a newer one of the same pool. A server
 // that joins becomes a member only if it was told before that it has all.
-func (x *session) adopt(q replier, request *protocol.Request, r *protocol.Reply) {
-	if r.Result = x.server.adopt(request, r); r.Result != protocol.OK {
-		x.answer(q, r, protocol.ReplySize, nil)
-		return
-	}
-	x.describe(q, r)
-}
-
 func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Result {
 	to := &membership{Record: request.Record(), self: int(request.Offset)}
 	if to.Pool == 0 || to.Check() != nil || request.Offset >= protocol.MaxServers {
@@ -61,11 +53,10 @@ func (m *membership) has(to *membership) bool {
 	return !to.Named()
 }
 
-// stamps answers with the stamps of a run of pages.
-func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply) {
+// stamps lends the stamps of a run of pages.
+func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply) *loan {
 	s := x.server
 	pages, n := uint64(s.options.Span)/uint64(s.options.Page), uint64(request.Length)/protocol.StampSize
-	var l *loan
 	switch {
 	case !s.membership.Load().admit(request, r, protocol.Member, protocol.Joining):
 	case n == 0 || request.Length%protocol.StampSize != 0 || int(request.Length) > min(q.Room(), s.options.Page):
@@ -75,24 +66,28 @@ func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply
 	case x.lent.Load() >= mostLent:
 		r.Result = protocol.Busy
 	default:
-		if l = s.lendStamps(request.Page, int(n)); l == nil {
+		room, ok := s.rooms.take()
+		if !ok {
 			r.Result = protocol.Busy
+			break
 		}
-	}
-	if l != nil {
+		run, at := make([]protocol.Stamp, n), int(room)*s.options.Page
+		s.storage.stampsOf(request.Page, run)
+		for i, p := range run {
+			p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
+		}
 		r.Length = request.Length
-		x.lends(l)
+		return lend(s.rooms, room, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: int(request.Length)})
 	}
-	x.answer(q, r, protocol.ReplySize, l)
+	return nil
 }
 
 // witness keeps the record of a pool for its clients.
-func (x *session) witness(q replier, request *protocol.Request, r *protocol.Reply) {
+func (x *session) witness(request *protocol.Request, r *protocol.Reply) int {
 	s, to := x.server, request.Record()
 	if to.Pool == 0 || to.Check() != nil {
 		r.Result = protocol.BadRequest
-		x.answer(q, r, protocol.ReplySize, nil)
-		return
+		return protocol.ReplySize
 	}
 	s.mu.Lock()
 	now, known := s.witnessed[to.Pool]
@@ -102,7 +97,7 @@ func (x *session) witness(q replier, request *protocol.Request, r *protocol.Repl
 		s.witnessed[to.Pool] = to
 	}
 	s.mu.Unlock()
-	x.describeIn(q, r, now)
+	return x.describeIn(now)
 }
 
 // mostWitnessed is for how many pools a server keeps a record.
@@ -140,18 +135,3 @@ func (s *stampRooms) take() (uint32, bool) {
 }
 
 func (s *stampRooms) returned(room uint32) { s.free <- room }
-
-// lendStamps lends the stamps of n pages; nil if there is no room for them.
-func (s *Server) lendStamps(first uint64, n int) *loan {
-	room, ok := s.rooms.take()
-	if !ok {
-		return nil
-	}
-	run := make([]protocol.Stamp, n)
-	s.storage.stampsOf(first, run)
-	at := int(room) * s.options.Page
-	for i, p := range run {
-		p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
-	}
-	return lend(s.rooms, room, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: n * protocol.StampSize})
-}

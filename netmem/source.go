@@ -63,8 +63,8 @@ func (s *poolSource) ReadPage(ctx context.Context, page uint64, at int) (uint64,
 	if err != nil {
 		return 0, err
 	}
-	v, err := s.pool.fetch(ctx, page, 0, f)
-	return uint64(v), err
+	r, err := s.pool.read(ctx, page, 0, f, nil)
+	return r.Version, err
 }
 
 // WritePage writes a page from offset at of the memory, if its version still is the one

@@ -65,7 +65,8 @@ func (s *fileStorage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
 	frame := ring.Frame{Memory: s.memory, Offset: int(f) * s.page, Length: int(q.Length)}
 	s.mu.RLock()
 	err := s.file.read(s.memory.Bytes()[frame.Offset:][:frame.Length], int64(q.Page)*int64(s.page)+int64(q.Offset))
-	s.file.of(q.Page, r)
+	now := s.file.of(q.Page)
+	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
 	s.mu.RUnlock()
 	if r.Flags&protocol.Damaged != 0 {
 		err = io.ErrUnexpectedEOF
@@ -92,7 +93,8 @@ func (s *fileStorage) write(q *protocol.Request, r *protocol.Reply, from []byte)
 		result = protocol.StorageError
 	}
 	r.Result = result
-	s.file.of(q.Page, r)
+	now := s.file.of(q.Page)
+	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
 }
 
 func (s *fileStorage) stampsOf(first uint64, into []protocol.Stamp) {

@@ -61,7 +61,8 @@ func (s *memoryStorage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
 	s.mu.Lock()
 	f := s.frames[q.Page]
 	s.lent[f]++
-	s.of(q.Page, r)
+	now := s.of(q.Page)
+	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
 	s.mu.Unlock()
 	return lend(s, f, ring.Frame{Memory: s.memory, Offset: int(f)*s.page + int(q.Offset), Length: int(q.Length)})
 }
@@ -86,7 +87,8 @@ func (s *memoryStorage) write(q *protocol.Request, r *protocol.Reply, from []byt
 		f, r.Result = s.put(q, f)
 		s.drop(f)
 	}
-	s.of(q.Page, r)
+	now := s.of(q.Page)
+	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
 }
 
 // take takes a free frame, unless the write would be refused.
@@ -169,8 +171,8 @@ func (s *memoryStorage) show(page uint64) {
 	if len(s.table) == 0 {
 		return
 	}
-	p := s.pages[page]
-	to := protocol.Place{Frame: s.frames[page], Version: s.version(p), Client: p.client, Epoch: s.epoch, Flags: s.flags(p)}
+	p := s.of(page)
+	to := protocol.Place{Frame: s.frames[page], Version: p.Version, Client: p.Client, Epoch: s.epoch, Flags: p.Flags}
 	if s.fenced {
 		to.Epoch = 0
 	}

@@ -189,13 +189,7 @@ func bootID() (id [16]byte, err error) {
 	if err != nil {
 		return id, err
 	}
-	return bootOf(b)
-}
-
-// bootOf reads a UUID, 36 characters.
-func bootOf(b []byte) (id [16]byte, err error) {
-	var a, c, d, e uint64
-	var g uint64
+	var a, c, d, e, g uint64 // a UUID, 36 characters
 	if _, err := fmt.Sscanf(string(b), "%8x-%4x-%4x-%4x-%12x", &a, &c, &d, &e, &g); err != nil {
 		return id, fmt.Errorf("boot_id: %w", err)
 	}

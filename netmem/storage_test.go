@@ -68,7 +68,7 @@ func pageOf(n byte) []byte { return bytes.Repeat([]byte{n}, testPage) }
 // content reads a page as fetch does.
 func content(f *pageFile, page uint64) []byte {
 	b := make([]byte, testPage)
-	if f.flags(f.pages[page])&protocol.Damaged != 0 || f.read(b, int64(page*testPage)) != nil {
+	if f.of(page).Flags&protocol.Damaged != 0 || f.read(b, int64(page*testPage)) != nil {
 		return nil
 	}
 	return b
@@ -100,8 +100,7 @@ func TestWrap(t *testing.T) {
 	if p, result := s.next(&protocol.Request{Condition: protocol.Exactly, Next: 3, Client: 9}); result != protocol.OK || p.version != 3 || p.client != 9 {
 		t.Errorf("exactly: %+v, %v", p, result)
 	}
-	var r protocol.Reply
-	if s.of(0, &r); r.Version != last || r.Flags&protocol.Unwritten != 0 {
+	if r := s.of(0); r.Version != last || r.Flags&protocol.Unwritten != 0 {
 		t.Errorf("the page is %+v", r)
 	}
 }
@@ -117,14 +116,14 @@ func TestFresh(t *testing.T) {
 		return result
 	}
 	s.joins++
-	if put(protocol.IfOlder, 10) != protocol.OK || s.flags(s.pages[0])&protocol.Fresh == 0 {
+	if put(protocol.IfOlder, 10) != protocol.OK || s.of(0).Flags&protocol.Fresh == 0 {
 		t.Fatal("a write did not make the page fresh")
 	}
 	if put(protocol.Exactly, 10) != protocol.VersionConflict || put(protocol.Exactly, 9) != protocol.VersionConflict || put(protocol.Exactly, 11) != protocol.OK {
 		t.Fatal("a fresh page is only overwritten by a newer one")
 	}
 	s.joins++
-	if s.flags(s.pages[0])&protocol.Fresh != 0 || put(protocol.Exactly, 2) != protocol.OK || s.flags(s.pages[0])&protocol.Fresh != 0 {
+	if s.of(0).Flags&protocol.Fresh != 0 || put(protocol.Exactly, 2) != protocol.OK || s.of(0).Flags&protocol.Fresh != 0 {
 		t.Fatal("the next join remembers the last one")
 	}
 }
@@ -293,7 +292,7 @@ func TestDiskFull(t *testing.T) {
 		if err := f.put(0, stamp{version: 3, state: written}, pageOf(3)); err != nil {
 			t.Fatalf("a write to a page that has room: %v", err)
 		}
-		if !bytes.Equal(content(f, 3), pageOf(0)) || f.flags(f.pages[3])&protocol.Unwritten == 0 || !bytes.Equal(content(f, 0), pageOf(3)) {
+		if !bytes.Equal(content(f, 3), pageOf(0)) || f.of(3).Flags&protocol.Unwritten == 0 || !bytes.Equal(content(f, 0), pageOf(3)) {
 			t.Fatal("the old page is not there")
 		}
 		if err := f.put(3, stamp{version: 2, state: written}, pageOf(2)); err == nil {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -29,29 +28,6 @@ type view struct {
 	safe bool
 	// layout says where pages are, and next where they move to; that is nil unless they do.
 	layout, next *layout
-}
-
-// layout places pages on servers.
-type layout struct {
-	*placement.Placement
-	links []*link
-}
-
-// newLayout fails if there are fewer servers than copies, or two of one name.
-func newLayout(links []*link, names []string, copies int) (*layout, error) {
-	p, err := placement.New(names, copies)
-	return &layout{p, links}, err
-}
-
-// of appends the servers of a page to into.
-func (l *layout) of(page uint64, into []*link) []*link {
-	var room [maxCopies]int
-	at := room[:l.Copies()]
-	l.Of(page, at)
-	for _, n := range at {
-		into = append(into, l.links[n])
-	}
-	return into
 }
 
 // number gives the links the numbers that they have in records: the order of their names.
@@ -187,17 +163,13 @@ func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) erro
 		if p.view.Load() != v {
 			return &Error{Op: onPage(op, page), Err: errChanged}
 		}
-		timer := time.NewTimer(heartbeat / 8)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return &Error{Op: onPage(op, page), Err: ctx.Err()}
 		case <-p.ctx.Done():
-			timer.Stop()
 			return &Error{Op: onPage(op, page), Err: ErrClosed}
 		case <-changed:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(heartbeat / 8):
 		}
 		if missing := p.missing(v); missing != nil {
 			return unavailable(op, page, missing)

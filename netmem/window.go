@@ -3,12 +3,13 @@ package netmem
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
+	"fmt"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // window reads pages out of a server's memory: first the page, and then its place. If the place has not
@@ -17,7 +18,7 @@ type window struct {
 	protocol.Window
 	reader reader
 
-	mu     sync.Mutex
+	mu     hotlock.Mutex // most reads take less time than a goroutine takes to sleep and wake
 	closed bool
 	now    [protocol.PlaceSize]byte // the place that was read last
 	known  [knownPlaces]knownPlace  // by the lowest bits of the page
@@ -79,7 +80,7 @@ func (l *line) dropWindow(w *window) {
 	if w == nil {
 		return
 	}
-	w.lock()
+	w.mu.Lock()
 	if !w.closed {
 		w.closed = true
 		w.reader.close()
@@ -88,35 +89,10 @@ func (l *line) dropWindow(w *window) {
 	l.window.CompareAndSwap(w, nil) // last, so that another caller waits until nothing lands any more
 }
 
-// lock waits for the window's turn. Most reads take less time than a goroutine takes to sleep and wake.
-func (w *window) lock() {
-	for looks := 0; !w.mu.TryLock(); looks++ {
-		if looks < 16 {
-			runtime.Gosched()
-		} else {
-			time.Sleep(pause)
-		}
-	}
-}
-
-// readPage reads a part of a page out of the server's memory, if the server gives it out by the record of
-// that epoch. Else it reports false: the server has to be asked.
-func (l *line) readPage(ctx context.Context, epoch, page uint64, offset int, into ring.Frame, size int) (protocol.Reply, bool) {
-	w := l.window.Load()
-	if w == nil {
-		return protocol.Reply{}, false
-	}
-	p, ok, err := w.readPage(ctx, epoch, page, offset, into, size)
-	if err != nil {
-		l.dropWindow(w)
-	}
-	return protocol.Reply{Operation: protocol.Fetch, Length: uint32(into.Length), Incarnation: l.incarnation, Version: p.Version, Client: p.Client, Flags: p.Flags}, ok
-}
-
 // readPage returns the place that the page had all the while. With an error the window is of no use any
 // more; the page may have come all the same.
 func (w *window) readPage(ctx context.Context, epoch, page uint64, offset int, into ring.Frame, size int) (protocol.Place, bool, error) {
-	w.lock()
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := &w.known[page%knownPlaces]
 	if k.page != page {
@@ -174,5 +150,94 @@ func (o *opening) try(ctx context.Context, l *line) {
 	}
 	if l.openWindow(ctx) != nil {
 		o.at, o.wait = time.Now().Add(o.wait), min(2*o.wait, lastOpening)
+	}
+}
+
+// viReader reads a server's memory by RDMA.
+type viReader struct {
+	vi      *via.VI
+	timeout time.Duration // of reads that take frames
+	memory  *via.Memory   // a place
+	posts   []*via.Descriptor
+}
+
+// reader is described at conn.
+func (c *ringConn) reader(ctx context.Context, timeout time.Duration) (reader, error) {
+	vi, err := c.nic.CreateVI(ctx, via.VIAttributes{MaxTransfer: MaxPage, SendDepth: 2, RecvDepth: 2}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &viReader{vi: vi, timeout: timeout}
+	if r.posts, err = vi.NewDescriptors(ctx, 2, 2); err == nil {
+		r.memory, err = c.nic.Alloc(ctx, protocol.PlaceSize, via.MemoryAttributes{})
+	}
+	if err == nil {
+		to := c.to
+		to.MAC, to.Discriminator = c.ring.RemoteAddress().MAC, to.Discriminator+protocol.DirectSuffix
+		_, err = vi.ConnectRequest(ctx, to, "")
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *viReader) read(ctx context.Context, handle uint32, address uint64, into ring.Frame, table uint64, place *[protocol.PlaceSize]byte) (bool, error) {
+	// The wire keeps the order of a copy's beginning and of what was loaded before: the page comes first.
+	if (address == 0 || r.vi.ReadDirect(address, handle, into.Memory, into.Offset, into.Length)) &&
+		r.vi.ReadDirect(table, handle, r.memory, 0, protocol.PlaceSize) {
+		copy(place[:], r.memory.Bytes())
+		return true, nil
+	}
+	posts := r.posts
+	if address == 0 {
+		posts = posts[1:]
+	} else if err := prepare(posts[0], address, handle, into.Memory, into.Offset, into.Length); err != nil {
+		return false, err
+	}
+	last := r.posts[1]
+	if err := prepare(last, table, handle, r.memory, 0, protocol.PlaceSize); err != nil {
+		return false, err
+	}
+	last.SetFence() // the page has come before the place is read, on any wire
+	if n, err := r.vi.PostSendBatch(posts); n != len(posts) {
+		return false, err
+	}
+	atOnce := true
+	for range posts {
+		_, err := r.vi.SendDone()
+		if errors.Is(err, via.ErrNotDone) {
+			atOnce = false
+			err = r.await(ctx)
+		}
+		if err != nil {
+			return false, fmt.Errorf("read the server's memory: %w", err)
+		}
+	}
+	copy(place[:], r.memory.Bytes())
+	return atOnce, nil
+}
+
+// await waits for a read that takes frames.
+func (r *viReader) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	_, err := r.vi.SendWait(ctx)
+	return err
+}
+
+// prepare makes d a read of n bytes.
+func prepare(d *via.Descriptor, address uint64, handle uint32, m *via.Memory, offset, n int) error {
+	d.Prepare()
+	return errors.Join(d.SetRDMARead(address, handle), m.AddTo(d, offset, n))
+}
+
+func (r *viReader) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), readerEnds)
+	defer cancel()
+	_ = r.vi.Abandon(ctx) // it fails if the NIC has: then nothing lands either
+	if r.memory != nil {
+		_ = r.memory.Close(ctx)
 	}
 }

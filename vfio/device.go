@@ -194,6 +194,11 @@ type Ringer interface {
 	// The function returns at once, never waits for the goroutine that steps the device, and may
 	// be called by several goroutines, and after Close.
 	Ringer(index int, offset uint64) func(value uint32)
+	// ReadDirect carries out an RDMA read of an endpoint without a descriptor: n bytes at address of
+	// the peer's memory handle come to at of the memory into. It returns false if the read has to
+	// be posted, as the wire does not let this end copy, or other work was posted before. Bytes
+	// may have come then, too.
+	ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool
 }
 
 // Poller is implemented by devices in the same process that make progress only

@@ -26,6 +26,15 @@ func (v *VI) PostSendBatch(ds []*Descriptor) (int, error) { return v.d.PostSendB
 // PostRecvBatch is PostSendBatch for the receive queue.
 func (v *VI) PostRecvBatch(ds []*Descriptor) (int, error) { return v.d.PostRecvBatch(ds) }
 
+// ReadDirect reads n bytes at address of the peer's memory handle to m, from offset on, if that is a copy at
+// once (SEMANTICS, "Without the target") and nothing is posted. Otherwise it returns false, the memory holds
+// anything, and a descriptor has to be posted. Stats does not count it.
+func (v *VI) ReadDirect(address uint64, handle uint32, m *Memory, offset, n int) bool {
+	size := m.Size()
+	return offset >= 0 && n > 0 && offset <= size && n <= size-offset && uint64(n) <= 1<<32-1 &&
+		v.d.ReadDirect(address, handle, m.Address()+uint64(offset), m.Handle(), uint32(n))
+}
+
 // SendDone takes back the oldest descriptor of the send queue if it has
 // completed. It does not block. Bare errors: ErrNotDone, nothing has completed
 // yet; ErrQueueEmpty, nothing is posted. A descriptor that completed in error is

@@ -14,7 +14,7 @@ import (
 const root = "../.."
 
 // mostExported is the ceiling of exported names. It falls when names go, and rises with a new ability alone.
-const mostExported = 1633
+const mostExported = 1634
 
 // TestExported counts the names that users of the main module see: constants, variables,
 // functions, types, and methods of exported types, in packages outside of internal folders.

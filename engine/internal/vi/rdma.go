@@ -160,35 +160,65 @@ func (r *reliable) carry(m *core.Sending) bool {
 	return true
 }
 
+// ReadDirect carries out a read that was not posted, of n bytes into one piece of memory, if
+// nothing that was posted is under way and the peer lets this end copy. It returns false if the
+// read has to be posted.
+func (k *Transport) ReadDirect(ep *core.Endpoint, from, into core.Segment) bool {
+	r, d := rel(ep), &k.Regions.Direct
+	if r == nil || r.Wire == 0 || r.broken || r.next != r.head || ep.Send.Posted() > 0 || !d.Open || into.Length > ep.MaxTransfer {
+		return false
+	}
+	to, off := k.Regions.Reach(into.Handle, ep.Ptag, into.Address, uint64(into.Length), true)
+	if to == nil || to.Eager != nil {
+		return false
+	}
+	w := k.Regions.Window(to, off, uint64(into.Length), true)
+	table := d.Port.Begin(r.Wire)
+	if table == nil {
+		return false
+	}
+	theirs, entry := r.reach(table, from, false)
+	done := len(w) == len(theirs) && copy(w, theirs) > 0 && entry.Load(from.Handle, new(datasheet.DirectRegion))
+	if d.Port.End(); done {
+		k.Carried++
+		k.Count(datasheet.CounterMessagesSent, 1)
+	}
+	return done
+}
+
 // copy does so, after the checks that the peer's engine makes.
 func (r *reliable) copy(table *datasheet.DirectTable, m *core.Sending) bool {
-	to, at, ep := &r.Ep.Remote, m.Target(), r.Ep
-	i := at.Handle & core.RegionIndexMask
-	if to.Endpoint >= datasheet.DirectEndpoints || i >= datasheet.DirectRegions || at.Handle == 0 {
+	at, write := m.Target(), m.Frames == datasheet.FrameWrite
+	theirs, entry := r.reach(table, core.Segment{Handle: at.Handle, Address: at.Address, Length: m.Total}, write)
+	if theirs == nil {
 		return false
+	}
+	if write {
+		return r.nic.Regions.Gather(theirs, &m.Layout, 0, r.Ep.Ptag) == 0
+	}
+	_, st := r.nic.Regions.Scatter(theirs, &m.Layout, 0, r.Ep.Ptag)
+	return st == 0 && entry.Load(at.Handle, new(datasheet.DirectRegion))
+}
+
+// reach returns memory of the peer, and its place in the table; nil if this end may not use it.
+func (r *reliable) reach(table *datasheet.DirectTable, at core.Segment, write bool) ([]byte, *datasheet.DirectRegion) {
+	to, i := &r.Ep.Remote, at.Handle&core.RegionIndexMask
+	if to.Endpoint >= datasheet.DirectEndpoints || i >= datasheet.DirectRegions || at.Handle == 0 {
+		return nil, nil
 	}
 	word := atomic.LoadUint64(&table.Endpoints[to.Endpoint])
 	entry := &table.Regions[i]
 	var e datasheet.DirectRegion
 	if uint32(word>>32) != to.TheirKey || !entry.Load(at.Handle, &e) || e.Ptag != uint32(word) {
-		return false
+		return nil, nil
 	}
-	write := m.Frames == datasheet.FrameWrite
 	right := datasheet.AccessRDMARead
 	if write {
 		right = datasheet.AccessRDMAWrite
 	}
-	off, n := at.Address-e.Address, uint64(m.Total)
+	off, n := at.Address-e.Address, uint64(at.Length)
 	if e.Access&right == 0 || off > e.Length || n > e.Length-off || e.Offset+off < off {
-		return false
+		return nil, nil
 	}
-	theirs := r.nic.Regions.Direct.Port.Reach(e.Memory, e.Offset+off, n, write)
-	if theirs == nil {
-		return false
-	}
-	if write {
-		return r.nic.Regions.Gather(theirs, &m.Layout, 0, ep.Ptag) == 0
-	}
-	_, st := r.nic.Regions.Scatter(theirs, &m.Layout, 0, ep.Ptag)
-	return st == 0 && entry.Load(at.Handle, &e)
+	return r.nic.Regions.Direct.Port.Reach(e.Memory, e.Offset+off, n, write), entry
 }

@@ -148,3 +148,206 @@ func ParseRequest(b []byte) (Request, error) {
 		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]), Ranks: le.Uint64(b[64:]),
 	}, nil
 }
+
+// Result says how a request went.
+type Result uint16
+
+// Results. Of all but OK the server has changed nothing.
+const (
+	OK               Result = 0
+	BadRequest       Result = 1  // it is not one of this protocol
+	BadOperation     Result = 2  // no such operation, or a condition of none
+	OutsideExport    Result = 3  // the page, or the part of it, is not lent
+	BadLength        Result = 4  // the payload is not what the request says, or not a page
+	OtherIncarnation Result = 5  // the server is not the one that the client takes it for
+	VersionConflict  Result = 6  // the page has another version; the reply has it
+	Full             Result = 7  // all that is lent is in use
+	ReadOnly         Result = 8  // clients may not write
+	Busy             Result = 9  // too much is under way: ask again
+	StorageError     Result = 10 // the file behind the page cannot be read or written
+	OtherPool        Result = 11 // the server belongs to another pool; the reply has its number
+	OtherEpoch       Result = 12 // the server has another record of the pool; the reply has its epoch
+	NotMember        Result = 13 // the server has not all that it should have
+	VersionLimit     Result = 14 // there is no larger version
+	NotHeld          Result = 15 // the host has no such page
+)
+
+// Results that are refusals of a kind have a text each.
+var results = [...]string{
+	"done", "not a request of this protocol", "no such operation or condition", "outside of what is lent",
+	"a payload of another length", "the server has restarted", "the page has another version", "no memory left",
+	"lent for reading only", "too much under way", "the file cannot be read or written", "the server belongs to another pool",
+	"the server has another record of the pool", "the server has not all that it should have", "there is no larger version",
+	"the host has no such page",
+}
+
+func (r Result) String() string {
+	if int(r) < len(results) {
+		return results[r]
+	}
+	return fmt.Sprintf("result %d", uint16(r))
+}
+
+// Flags of a reply.
+const (
+	// Unwritten: the page was not written since the server was started.
+	Unwritten = 1 << 0
+	// Fresh: the page was written since the server began to join its pool again.
+	Fresh = 1 << 1
+	// Damaged: what is stored is not the page.
+	Damaged = 1 << 2
+	// Held: another host has the page, too.
+	Held = 1 << 3
+	// Left: the host has given the page away, and has it no more.
+	Left = 1 << 4
+)
+
+// Reply begins all replies.
+type Reply struct {
+	Operation Operation // of the request
+	Result    Result
+	Flags     uint32
+	// Length in bytes of the payload.
+	Length      uint32
+	Incarnation uint64 // of the server
+	// Version of the page, and who wrote it last, as it is after the operation.
+	Version, Client uint64
+}
+
+// Encode writes the reply into the first ReplySize bytes of b.
+func (r *Reply) Encode(b []byte) {
+	_ = b[:ReplySize]
+	b[0], b[1] = Number, byte(r.Operation)
+	le := binary.LittleEndian
+	le.PutUint16(b[2:], uint16(r.Result))
+	le.PutUint32(b[4:], r.Length)
+	le.PutUint64(b[8:], r.Incarnation)
+	le.PutUint64(b[16:], r.Version)
+	le.PutUint64(b[24:], r.Client)
+	le.PutUint32(b[32:], r.Flags)
+	le.PutUint32(b[36:], 0)
+}
+
+// ParseReply reads a reply to a request for operation o.
+func ParseReply(o Operation, b []byte) (Reply, error) {
+	if len(b) < ReplySize {
+		return Reply{}, &FormatError{"length of the reply", uint64(len(b)), fmt.Sprintf("at least %d", ReplySize)}
+	}
+	if b[0] != Number {
+		return Reply{}, &FormatError{"version of the reply", uint64(b[0]), fmt.Sprint(Number)}
+	}
+	le := binary.LittleEndian
+	r := Reply{
+		Operation: Operation(b[1]), Result: Result(le.Uint16(b[2:])), Length: le.Uint32(b[4:]), Incarnation: le.Uint64(b[8:]),
+		Version: le.Uint64(b[16:]), Client: le.Uint64(b[24:]), Flags: le.Uint32(b[32:]),
+	}
+	if r.Operation != o {
+		return Reply{}, &FormatError{"operation of the reply", uint64(r.Operation), o.String()}
+	}
+	if int(r.Result) >= len(results) {
+		return Reply{}, &FormatError{"result of the reply", uint64(r.Result), fmt.Sprintf("0 to %d", len(results)-1)}
+	}
+	return r, nil
+}
+
+// Description describes the memory that a server lends. It follows the Reply to Describe and Join.
+type Description struct {
+	// Record of the pool that the server belongs to; zero if none.
+	Record
+	// Span is the end of the addresses, and Capacity the room for pages, in
+	// bytes.
+	Span, Capacity uint64
+	// Page is the size of a page in bytes.
+	Page uint32
+	// ReadOnly: writes are refused. Lasting: what is stored outlives the server.
+	ReadOnly, Lasting bool
+}
+
+// Flags of a Description.
+const (
+	readOnly = 1 << 0
+	lasting  = 1 << 1
+)
+
+// Encode writes the description behind a Reply, up to DescribeSize bytes of b.
+func (d *Description) Encode(b []byte) {
+	_ = b[:DescribeSize]
+	le := binary.LittleEndian
+	le.PutUint64(b[40:], d.Pool)
+	le.PutUint64(b[48:], d.Base)
+	le.PutUint64(b[80:], d.Epoch)
+	le.PutUint64(b[88:], d.Members)
+	le.PutUint64(b[96:], d.States)
+	le.PutUint64(b[104:], d.Ranks)
+	le.PutUint64(b[56:], d.Span)
+	le.PutUint64(b[64:], d.Capacity)
+	le.PutUint32(b[72:], d.Page)
+	var flags uint32
+	if d.ReadOnly {
+		flags |= readOnly
+	}
+	if d.Lasting {
+		flags |= lasting
+	}
+	le.PutUint32(b[76:], flags)
+}
+
+// Pages that may be lent, and how far addresses may reach.
+const (
+	MinPage  = 4 << 10
+	MaxPage  = 64 << 10
+	MaxPages = 1 << 32
+)
+
+// ParseDescription reads a description, and refuses one that makes no sense.
+func ParseDescription(b []byte) (Description, error) {
+	if len(b) < DescribeSize {
+		return Description{}, &FormatError{"length of the description", uint64(len(b)), fmt.Sprintf("at least %d", DescribeSize)}
+	}
+	le := binary.LittleEndian
+	flags := le.Uint32(b[76:])
+	d := Description{
+		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:]), Ranks: le.Uint64(b[104:])},
+		Span:   le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
+		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0, Lasting: flags&lasting != 0,
+	}
+	if d.Page < MinPage || d.Page > MaxPage || d.Page&(d.Page-1) != 0 {
+		return Description{}, &FormatError{"page of the description", uint64(d.Page), fmt.Sprintf("a power of two from %d to %d", MinPage, MaxPage)}
+	}
+	if err := d.Record.Check(); err != nil {
+		return Description{}, err
+	}
+	if page := uint64(d.Page); d.Span == 0 || d.Span%page != 0 || d.Span/page > MaxPages {
+		return Description{}, &FormatError{"span of the description", d.Span, fmt.Sprintf("1 to %d pages", uint64(MaxPages))}
+	}
+	return d, nil
+}
+
+// Counters of a server since it was started. They follow the Reply to Stat.
+type Counters struct {
+	Fetches  uint64 `json:"fetches" help:"Requests to fetch that were granted." unit:"requests"`
+	Writes   uint64 `json:"writes" help:"Requests to write that were carried out." unit:"requests"`
+	Refused  uint64 `json:"refused" help:"Requests of any kind that were refused." unit:"requests"`
+	BytesOut uint64 `json:"bytes_fetched" help:"Bytes of pages that were fetched." unit:"bytes"`
+	BytesIn  uint64 `json:"bytes_written" help:"Bytes of pages that were written." unit:"bytes"`
+	Stored   uint64 `json:"bytes_stored" help:"Bytes of pages that are stored." unit:"bytes" kind:"gauge"`
+	Capacity uint64 `json:"capacity_bytes" help:"Bytes of pages that can be stored." unit:"bytes" kind:"gauge"`
+	Clients  uint64 `json:"clients" help:"Clients that are connected." unit:"clients" kind:"gauge"`
+}
+
+// Encode writes the counters behind a Reply, up to StatSize bytes of b.
+func (c *Counters) Encode(b []byte) {
+	_ = b[:StatSize]
+	for i, v := range [...]uint64{c.Fetches, c.Writes, c.Refused, c.BytesOut, c.BytesIn, c.Stored, c.Capacity, c.Clients} {
+		binary.LittleEndian.PutUint64(b[ReplySize+8*i:], v)
+	}
+}
+
+// ParseCounters reads counters.
+func ParseCounters(b []byte) (Counters, error) {
+	if len(b) < StatSize {
+		return Counters{}, &FormatError{"length of the counters", uint64(len(b)), fmt.Sprintf("at least %d", StatSize)}
+	}
+	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[ReplySize+8*i:]) }
+	return Counters{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)}, nil
+}
