@@ -29,7 +29,7 @@ type stream struct {
 
 func newStream(t testing.TB, from, to *vi, size, total, depth int) *stream {
 	s := &stream{t: t, from: from, to: to, size: size, total: total}
-	for range depth {
+	for range min(depth, total) {
 		d, out := from.descriptor(size)
 		r, in := to.descriptor(size)
 		s.sends, s.out = append(s.sends, d), append(s.out, out[0])
@@ -221,7 +221,7 @@ func BenchmarkLoss(b *testing.B) {
 				b.Fatal(err)
 			}
 			ends := []wire.Port{x, y}
-			w := newWorld(b, func(c *engine.Config, p *port) {
+			w := newWorld(b, memory(4<<20), func(c *engine.Config, p *port) {
 				f, err := wire.NewFault(ends[0], wire.FaultOptions{Loss: chance, Reorder: chance, Seed: uint64(len(ends))})
 				if err != nil {
 					b.Fatal(err)
