@@ -66,7 +66,7 @@ func TestWriterKilled(t *testing.T) {
 			return
 		}
 	}
-	rounds := 50
+	rounds := 20
 	if soak.Wanted() {
 		rounds = 300
 	}

@@ -107,7 +107,7 @@ func (w when) skip() bool {
 }
 
 // part returns what this run takes of a suite over the i-th back end. An ordinary run takes all of it
-// where whole is true, and elsewhere a tenth, which differs from one back end to the next. The soak takes the rest.
+// where whole is true, and elsewhere a twentieth, which differs from one back end to the next. The soak takes the rest.
 func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	switch {
 	case w == inSoak && soak.Wanted():
@@ -117,7 +117,7 @@ func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	case whole:
 		return s
 	}
-	return sample(s, i, 10)
+	return sample(s, i, 20)
 }
 
 // sample returns the part of all that an ordinary run takes for the i-th of several subjects: each n-th
@@ -131,11 +131,9 @@ func sample[S ~[]E, E any](all S, i, n int) (part S) {
 	return part
 }
 
-// wholly says over which back ends an ordinary run takes the suites whole: vfio-user is not among them. Of
-// its checks ci/commands has 'trapeze conform' take five sections.
-func wholly(name string) bool {
-	return name == "thread, mapped doorbells" || name == "inline" && !testing.Short()
-}
+// wholly says over which back end an ordinary run takes the suites whole. Of the checks over vfio-user
+// ci/commands has 'trapeze conform' take five sections, and the engine's tests run inline.
+func wholly(name string) bool { return name == "thread, mapped doorbells" }
 
 func withWaiting(o via.Options, w via.Waiting) via.Options { o.Waiting = w; return o }
 func withPolicy(o via.Options, p via.Policy) via.Options   { o.Policy = p; return o }
@@ -250,14 +248,14 @@ func TestRings(t *testing.T) { overBackends(t, conform.Rings(), wholly, via.Opti
 
 // TestChannels runs the suite of package channel. conform's tests have all of it inline.
 func TestChannels(t *testing.T) {
-	overBackends(t, conform.Channels(), func(name string) bool { return name == "thread, mapped doorbells" }, via.Options{})
+	overBackends(t, conform.Channels(), wholly, via.Options{})
 }
 
 // TestConformanceEager runs the suite of rings with all memory eager, and samples of those of
-// channels and VIs, over two back ends; in the soak all of that of VIs over these two, and the sample over
-// every other.
+// channels and VIs, over two back ends, over vfio-user a third of those; in the soak all of that of VIs over
+// these two, and the sample over every other.
 func TestConformanceEager(t *testing.T) {
-	sample := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
+	names := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
 		"rdma/fence", "memory/registration", "memory/attributes set", "errors/forged descriptors", "errors/posted once"}
 	for i, b := range backends {
 		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.Options{Eager: true}) }
@@ -265,8 +263,10 @@ func TestConformanceEager(t *testing.T) {
 		switch {
 		case ours && soak.Wanted():
 			conform.VIs().Run(t, b.name, open)
+		case b.name == "vfio-user":
+			conform.VIs().Run(t, b.name, open, sample(names, i, 3)...)
 		case ours || soak.Wanted():
-			conform.VIs().Run(t, b.name, open, sample...)
+			conform.VIs().Run(t, b.name, open, names...)
 		}
 		if ours {
 			if part := b.when.part(conform.Rings(), i, b.name == "inline"); len(part) > 0 {

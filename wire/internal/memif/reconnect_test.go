@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -32,7 +33,10 @@ func exchange(t *testing.T, a, b *memif.Port) {
 // TestReconnect closes and opens one end again and again, while the other
 // stays: it is used, or nobody looks at it, or it has frames in its hands.
 func TestReconnect(t *testing.T) {
-	const rounds = 8
+	rounds := 4
+	if soak.Wanted() {
+		rounds = 16
+	}
 	for _, role := range []memif.Role{memif.Client, memif.Server} {
 		for name, meanwhile := range map[string]func(stays *memif.Port){
 			"used":      use,
@@ -72,7 +76,7 @@ func TestReconnect(t *testing.T) {
 					}
 					stays.Release()
 				}
-				if s := stays.Stats(); s.Connections != rounds {
+				if s := stays.Stats(); s.Connections != uint64(rounds) {
 					t.Errorf("stats %+v", s)
 				}
 			})
@@ -101,6 +105,10 @@ func TestMappingsAreGivenBack(t *testing.T) {
 
 // TestUnplugWhileBusy pulls plugs while frames go through.
 func TestUnplugWhileBusy(t *testing.T) {
+	times := 4
+	if soak.Wanted() {
+		times = 20
+	}
 	for _, k := range kinds[:3] {
 		leaktest.Check(t)
 		a, b := connected(t, k.a, k.b)
@@ -124,7 +132,7 @@ func TestUnplugWhileBusy(t *testing.T) {
 				})
 			}
 		}
-		for i := range 10 {
+		for i := range times {
 			p := []*memif.Port{a, b}[i%2]
 			p.SetLink(false)
 			if p.LinkUp() {
