@@ -215,32 +215,46 @@ func overBackends(t *testing.T, s conform.Suite, whole func(name string) bool, o
 	}
 }
 
-// TestFaults runs the checks of faults, at whose peer the wire is filtered.
+// TestFaults runs the checks of faults, at whose peer the wire is filtered. An ordinary run takes all of them
+// inline, and elsewhere a third. The soak takes the rest.
 func TestFaults(t *testing.T) {
-	for name, options := range map[string]struct{ first, second string }{
-		"inline":            {},
-		"small frames":      {"&mtu=160", "&mtu=160"},
-		"thread":            {"&engine=thread", "&engine=thread"},
-		"thread and inline": {"&engine=thread&doorbells=mapped", ""},
-		"lossy wire": {"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1",
-			"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=2"},
-	} {
-		runFaults(t, name, func(testing.TB) (first, second string) {
+	onMemory := func(first, second string) func(testing.TB) (string, string) {
+		return func(testing.TB) (string, string) {
 			wire := "emu:?wire=" + memoryWire()
-			return wire + options.first, wire + options.second
-		})
+			return wire + first, wire + second
+		}
 	}
-	runFaults(t, "UDP", udpAddresses)
-	runFaults(t, "Ethernet", cableAddresses)
+	for i, w := range []struct {
+		name      string
+		addresses func(t testing.TB) (first, second string)
+	}{
+		{"inline", onMemory("", "")},
+		{"small frames", onMemory("&mtu=160", "&mtu=160")},
+		{"thread", onMemory("&engine=thread", "&engine=thread")},
+		{"thread and inline", onMemory("&engine=thread&doorbells=mapped", "")},
+		{"lossy wire", onMemory("&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1",
+			"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=2")},
+		{"UDP", udpAddresses},
+		{"Ethernet", cableAddresses},
+	} {
+		s := conform.Faults(filtered(w.addresses))
+		switch {
+		case w.name != "inline":
+			s = sample(s, i, 3)
+		case soak.Wanted():
+			continue
+		}
+		s.Run(t, w.name, nil)
+	}
 }
 
-func runFaults(t *testing.T, name string, addresses func(t testing.TB) (first, second string)) {
-	open := func(t conform.T, f conform.Filter) (a, b *via.NIC) {
+// filtered returns what opens a NIC, and a second one whose wire passes through a filter.
+func filtered(addresses func(t testing.TB) (first, second string)) func(t conform.T, f conform.Filter) (a, b *via.NIC) {
+	return func(t conform.T, f conform.Filter) (a, b *via.NIC) {
 		first, second := addresses(t.(testing.TB))
 		a = conform.OpenNIC(t, first, via.Options{})
 		return a, conform.OpenDevice(t, conform.Must(emulator.OpenFiltered(t.Context(), second, f))(t), via.Options{})
 	}
-	conform.Faults(open).Run(t, name, nil)
 }
 
 // TestRings runs the suite of package ring.

@@ -17,16 +17,12 @@ import (
 // they end with ErrClosed, and touch nothing that Close has freed.
 func TestConnCloseInUse(t *testing.T) {
 	const large = 1 << 20
-	rounds := 10
-	if soak.Wanted() {
-		rounds = 30
-	}
 	da, db, err := emulator.Pair(emulator.PairOptions{Threads: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	na, nb := nicOf(t, da), nicOf(t, db)
-	for round := range rounds {
+	for round := range soak.Count(10, 30) {
 		a, b := connect(t, na, nb, via.ConnOptions{MaxMessage: large, SendDepth: 2, RecvDepth: 2})
 		ctx := conform.Context(t)
 		var all sync.WaitGroup

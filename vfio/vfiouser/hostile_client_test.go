@@ -139,10 +139,8 @@ func TestDeathInMessage(t *testing.T) {
 
 // TestManyRanges: as many as the protocol allows.
 func TestManyRanges(t *testing.T) {
-	o, most := vfiouser.ServerOptions{}, uint64(2000)
-	if soak.Wanted() {
-		most = 65535 // the default
-	} else {
+	o, most := vfiouser.ServerOptions{}, uint64(soak.Count(2000, 65535))
+	if !soak.Wanted() { // otherwise the default
 		o.Limits.Ranges = int(most)
 	}
 	r := serve(t, o)

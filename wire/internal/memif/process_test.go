@@ -83,10 +83,7 @@ func startEcho(t *testing.T, role memif.Role, socket string) (kill func()) {
 // TestOtherProcess has a process send back frames of all sizes, and dies with
 // frames on their way, again and again.
 func TestOtherProcess(t *testing.T) {
-	rounds := uint64(2)
-	if soak.Wanted() {
-		rounds = 8
-	}
+	rounds := uint64(soak.Count(2, 8))
 	for _, role := range []memif.Role{memif.Client, memif.Server} {
 		t.Run("we are the "+role.String(), func(t *testing.T) {
 			leaktest.Check(t)

@@ -33,10 +33,7 @@ func exchange(t *testing.T, a, b *memif.Port) {
 // TestReconnect closes and opens one end again and again, while the other
 // stays: it is used, or nobody looks at it, or it has frames in its hands.
 func TestReconnect(t *testing.T) {
-	rounds := 4
-	if soak.Wanted() {
-		rounds = 16
-	}
+	rounds := soak.Count(4, 16)
 	for _, role := range []memif.Role{memif.Client, memif.Server} {
 		for name, meanwhile := range map[string]func(stays *memif.Port){
 			"used":      use,
@@ -105,10 +102,6 @@ func TestMappingsAreGivenBack(t *testing.T) {
 
 // TestUnplugWhileBusy pulls plugs while frames go through.
 func TestUnplugWhileBusy(t *testing.T) {
-	times := 4
-	if soak.Wanted() {
-		times = 20
-	}
 	for _, k := range kinds[:3] {
 		leaktest.Check(t)
 		a, b := connected(t, k.a, k.b)
@@ -132,7 +125,7 @@ func TestUnplugWhileBusy(t *testing.T) {
 				})
 			}
 		}
-		for i := range times {
+		for i := range soak.Count(4, 20) {
 			p := []*memif.Port{a, b}[i%2]
 			p.SetLink(false)
 			if p.LinkUp() {
