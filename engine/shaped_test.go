@@ -336,10 +336,10 @@ func TestPeerDiesInAFrame(t *testing.T) {
 // connection is made and carries a message.
 func TestOthersBetweenFrames(t *testing.T) {
 	for name, policy := range map[string]pipeline.Policy{"amp": pipeline.Eager{MinPulse: 128}, "static": pipeline.Static{Pulse: 512}} {
-		w, v, p := pair(t, nil, memory(8<<20), shaped(oneBus), policies(policy, policy))
+		w, v, p := pair(t, nil, memory(4<<20), shaped(oneBus), policies(policy, policy))
 		const size = 100_000
 		var sends []*descriptors.Descriptor
-		for range 60 {
+		for range 20 {
 			s, _ := v.descriptor(size)
 			r, _ := p.descriptor(size)
 			p.postRecv(r)
