@@ -66,12 +66,8 @@ func TestWriterKilled(t *testing.T) {
 			return
 		}
 	}
-	rounds := 50
-	if soak.Wanted() {
-		rounds = 300
-	}
 	random := rand.New(rand.NewPCG(3, 1))
-	for i := range rounds {
+	for i := range soak.Count(20, 300) {
 		killPeer(t, []string{writerChild, readerChild}[i%2], time.Duration(random.IntN(3000))*time.Microsecond)
 	}
 }

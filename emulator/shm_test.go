@@ -137,7 +137,7 @@ func TestSharedConformance(t *testing.T) {
 	}
 	part := func(s conform.Suite, i int) (part conform.Suite) {
 		for j, c := range s {
-			if soak.Wanted() || (i+j)%3 == 0 {
+			if soak.Wanted() || (i+j)%6 == 0 {
 				part = append(part, c)
 			}
 		}

@@ -133,8 +133,7 @@ type channelWorld struct {
 
 func newChannelWorld(t testing.TB, options ...option) *channelWorld {
 	t.Helper()
-	small := func(c *engine.Config, _ *port) { c.Host.(*node).mem = alignedBytes(1 << 20) }
-	w := &channelWorld{world: newWorld(t, append(options, small)...)}
+	w := &channelWorld{world: newWorld(t, options...)}
 	for i, n := range []*node{w.a, w.b} {
 		w.sram[i], w.handles[i] = sramOf(n, 64), n.memory(0, 0)
 	}

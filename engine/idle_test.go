@@ -20,9 +20,6 @@ func newIdle(t testing.TB, n int, options ...option) *world {
 	roomy := func(c *engine.Config, _ *port) {
 		c.Limits = engine.DefaultLimits()
 		c.Limits.Endpoints = uint32(n) + 1
-		if n, ok := c.Memory.(*node); ok {
-			n.mem = alignedBytes(memSize)
-		}
 	}
 	w := newWorld(t, append(options, roomy)...)
 	g, h := w.a.memory(0, 0), w.b.memory(0, 0)

@@ -61,7 +61,7 @@ func realTime(c *engine.Config, _ *port) { c.Clock = nil }
 // each arrives once, in order.
 func TestPlugsWhileMessagesFly(t *testing.T) {
 	realWires(t, func(t *testing.T, a, b wire.Port) {
-		w, v, p := pair(t, nil, over(t, a, b), realTime)
+		w, v, p := pair(t, nil, memory(32<<20), over(t, a, b), realTime)
 		stop := make(chan struct{})
 		var pulling sync.WaitGroup
 		pulling.Go(func() {

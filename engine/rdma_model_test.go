@@ -10,7 +10,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -39,8 +38,8 @@ var (
 	firstSchedule = flag.Uint64("first-schedule", 0, "seed of the first of them")
 )
 
-// scheduleMemory is an option that gives nodes as little memory as a schedule needs.
-func scheduleMemory(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(1 << 19) }
+// scheduleMemory gives nodes as little memory as a schedule needs.
+var scheduleMemory = memory(1 << 19)
 
 // A schedule's memory: what the peer may write and read, and how long operations are.
 const (

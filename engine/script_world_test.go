@@ -30,7 +30,7 @@ func (p *play) world(a *arguments) string {
 // stand lend, burst, room, mtu, memory, cut (through), eager, pulse and the limits by their names. lossy has
 // SEED,LOSS,TWICE,LATE,DAMAGED. Those of one node stand behind a. or b.
 func (p *play) options(words []string, changes ...script.Change) []option {
-	options := []option{func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(2 << 20) }}
+	var options []option
 	for _, w := range words {
 		switch w {
 		case "exact":
@@ -97,7 +97,7 @@ func (p *play) option(c script.Change) option {
 	case "mtu":
 		return func(_ *engine.Config, port *port) { port.mtu = n }
 	case "memory":
-		return func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(n) }
+		return memory(n)
 	case "pieces":
 		return func(c *engine.Config, _ *port) { c.Memory.(*node).pieces = uint64(n) }
 	case "FIFO", "Stop", "Start", "PerFrame", "NeverStop":

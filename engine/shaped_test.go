@@ -336,10 +336,10 @@ func TestPeerDiesInAFrame(t *testing.T) {
 // connection is made and carries a message.
 func TestOthersBetweenFrames(t *testing.T) {
 	for name, policy := range map[string]pipeline.Policy{"amp": pipeline.Eager{MinPulse: 128}, "static": pipeline.Static{Pulse: 512}} {
-		w, v, p := pair(t, nil, shaped(oneBus), policies(policy, policy))
+		w, v, p := pair(t, nil, memory(4<<20), shaped(oneBus), policies(policy, policy))
 		const size = 100_000
 		var sends []*descriptors.Descriptor
-		for range 60 {
+		for range 20 {
 			s, _ := v.descriptor(size)
 			r, _ := p.descriptor(size)
 			p.postRecv(r)
@@ -364,7 +364,7 @@ func TestOthersBetweenFrames(t *testing.T) {
 
 // TestLossOnShapedWires: with frames lost, doubled and damaged all that is sent arrives.
 func TestLossOnShapedWires(t *testing.T) {
-	w, v, p := pair(t, nil, shaped(speeds{rate: 200e6, bus: 300e6, delay: 5 * time.Microsecond, setup: 500,
+	w, v, p := pair(t, nil, memory(4<<20), shaped(speeds{rate: 200e6, bus: 300e6, delay: 5 * time.Microsecond, setup: 500,
 		faults: wire.FaultOptions{Loss: 0.1, Duplicate: 0.05, Reorder: 0.05, Corrupt: 0.05}}))
 	if w.a.e.Moving() {
 		t.Error("something moves before the first message")

@@ -86,7 +86,7 @@ func (s *slow) Receive() []byte {
 func slowPair(t testing.TB, seed uint64, to, back faults, level datasheet.Reliability) (w *world, v, p *vi) {
 	t.Helper()
 	var ends []*slow
-	w = newWorld(t, func(c *engine.Config, p *port) {
+	w = newWorld(t, memory(4<<20), func(c *engine.Config, p *port) {
 		p.checksum = true
 		ends = append(ends, &slow{port: p, r: rand.New(rand.NewPCG(seed, uint64(c.MAC[5])))})
 		c.Port = ends[len(ends)-1]

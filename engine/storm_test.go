@@ -67,7 +67,7 @@ func (k *wrappingKeys) Read(p []byte) (int, error) {
 
 func newStorm(t *testing.T, seed uint64) *storm {
 	s := &storm{t: t, r: rand.New(rand.NewPCG(seed, 7))}
-	options := []option{func(c *engine.Config, _ *port) {
+	options := []option{memory(8 << 20), func(c *engine.Config, _ *port) {
 		if seed%2 == 0 {
 			c.Rand = &wrappingKeys{next: 0xffffffff - uint32(seed)%32}
 		}

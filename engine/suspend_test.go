@@ -111,7 +111,7 @@ func TestLongSuspension(t *testing.T) {
 // TestReplacedUnderTraffic replaces programs again and again while unreliable
 // messages flow: none is lost, and none overtakes another.
 func TestReplacedUnderTraffic(t *testing.T) {
-	w, v, p := pair(t, unreliable, inParts(nil), bursts(700), func(_ *engine.Config, p *port) { p.room = 6 })
+	w, v, p := pair(t, unreliable, memory(8<<20), inParts(nil), bursts(700), func(_ *engine.Config, p *port) { p.room = 6 })
 	pass := passing()
 	const messages, size = 30, 9000
 	for round := range 20 {

@@ -27,7 +27,7 @@ type world struct {
 const (
 	busBase  = 0x100000
 	hostBase = 0x7f00_0000_0000
-	memSize  = 64 << 20
+	memSize  = 3 << 19
 )
 
 // node is one NIC and its host.
@@ -121,6 +121,11 @@ func (f faultError) Error() string { return string(f) }
 const errFault = faultError("bus fault")
 
 type option func(*engine.Config, *port)
+
+// memory gives each node n bytes instead of memSize.
+func memory(n int) option {
+	return func(c *engine.Config, _ *port) { c.Memory.(*node).mem = alignedBytes(n) }
+}
 
 func newWorld(t testing.TB, options ...option) *world {
 	t.Helper()

@@ -107,7 +107,7 @@ func (w when) skip() bool {
 }
 
 // part returns what this run takes of a suite over the i-th back end. An ordinary run takes all of it
-// where whole is true, and elsewhere a tenth, which differs from one back end to the next. The soak takes the rest.
+// where whole is true, and elsewhere a twentieth, which differs from one back end to the next. The soak takes the rest.
 func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	switch {
 	case w == inSoak && soak.Wanted():
@@ -117,7 +117,7 @@ func (w when) part(s conform.Suite, i int, whole bool) conform.Suite {
 	case whole:
 		return s
 	}
-	return sample(s, i, 10)
+	return sample(s, i, 20)
 }
 
 // sample returns the part of all that an ordinary run takes for the i-th of several subjects: each n-th
@@ -131,11 +131,9 @@ func sample[S ~[]E, E any](all S, i, n int) (part S) {
 	return part
 }
 
-// wholly says over which back ends an ordinary run takes the suites whole: vfio-user is not among them. Of
-// its checks ci/commands has 'trapeze conform' take five sections.
-func wholly(name string) bool {
-	return name == "thread, mapped doorbells" || name == "inline" && !testing.Short()
-}
+// wholly says over which back end an ordinary run takes the suites whole. Of the checks over vfio-user
+// ci/commands has 'trapeze conform' take five sections, and the engine's tests run inline.
+func wholly(name string) bool { return name == "thread, mapped doorbells" }
 
 func withWaiting(o via.Options, w via.Waiting) via.Options { o.Waiting = w; return o }
 func withPolicy(o via.Options, p via.Policy) via.Options   { o.Policy = p; return o }
@@ -217,32 +215,46 @@ func overBackends(t *testing.T, s conform.Suite, whole func(name string) bool, o
 	}
 }
 
-// TestFaults runs the checks of faults, at whose peer the wire is filtered.
+// TestFaults runs the checks of faults, at whose peer the wire is filtered. An ordinary run takes all of them
+// inline, and elsewhere a third. The soak takes the rest.
 func TestFaults(t *testing.T) {
-	for name, options := range map[string]struct{ first, second string }{
-		"inline":            {},
-		"small frames":      {"&mtu=160", "&mtu=160"},
-		"thread":            {"&engine=thread", "&engine=thread"},
-		"thread and inline": {"&engine=thread&doorbells=mapped", ""},
-		"lossy wire": {"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1",
-			"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=2"},
-	} {
-		runFaults(t, name, func(testing.TB) (first, second string) {
+	onMemory := func(first, second string) func(testing.TB) (string, string) {
+		return func(testing.TB) (string, string) {
 			wire := "emu:?wire=" + memoryWire()
-			return wire + options.first, wire + options.second
-		})
+			return wire + first, wire + second
+		}
 	}
-	runFaults(t, "UDP", udpAddresses)
-	runFaults(t, "Ethernet", cableAddresses)
+	for i, w := range []struct {
+		name      string
+		addresses func(t testing.TB) (first, second string)
+	}{
+		{"inline", onMemory("", "")},
+		{"small frames", onMemory("&mtu=160", "&mtu=160")},
+		{"thread", onMemory("&engine=thread", "&engine=thread")},
+		{"thread and inline", onMemory("&engine=thread&doorbells=mapped", "")},
+		{"lossy wire", onMemory("&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=1",
+			"&loss=0.1&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=2")},
+		{"UDP", udpAddresses},
+		{"Ethernet", cableAddresses},
+	} {
+		s := conform.Faults(filtered(w.addresses))
+		switch {
+		case w.name != "inline":
+			s = sample(s, i, 3)
+		case soak.Wanted():
+			continue
+		}
+		s.Run(t, w.name, nil)
+	}
 }
 
-func runFaults(t *testing.T, name string, addresses func(t testing.TB) (first, second string)) {
-	open := func(t conform.T, f conform.Filter) (a, b *via.NIC) {
+// filtered returns what opens a NIC, and a second one whose wire passes through a filter.
+func filtered(addresses func(t testing.TB) (first, second string)) func(t conform.T, f conform.Filter) (a, b *via.NIC) {
+	return func(t conform.T, f conform.Filter) (a, b *via.NIC) {
 		first, second := addresses(t.(testing.TB))
 		a = conform.OpenNIC(t, first, via.Options{})
 		return a, conform.OpenDevice(t, conform.Must(emulator.OpenFiltered(t.Context(), second, f))(t), via.Options{})
 	}
-	conform.Faults(open).Run(t, name, nil)
 }
 
 // TestRings runs the suite of package ring.
@@ -250,14 +262,14 @@ func TestRings(t *testing.T) { overBackends(t, conform.Rings(), wholly, via.Opti
 
 // TestChannels runs the suite of package channel. conform's tests have all of it inline.
 func TestChannels(t *testing.T) {
-	overBackends(t, conform.Channels(), func(name string) bool { return name == "thread, mapped doorbells" }, via.Options{})
+	overBackends(t, conform.Channels(), wholly, via.Options{})
 }
 
 // TestConformanceEager runs the suite of rings with all memory eager, and samples of those of
-// channels and VIs, over two back ends; in the soak all of that of VIs over these two, and the sample over
-// every other.
+// channels and VIs, over two back ends, over vfio-user a third of those; in the soak all of that of VIs over
+// these two, and the sample over every other.
 func TestConformanceEager(t *testing.T) {
-	sample := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
+	names := []string{"send-receive/reliable", "send-receive/scatter gather", "send-receive/inline data", "rdma/mixed",
 		"rdma/fence", "memory/registration", "memory/attributes set", "errors/forged descriptors", "errors/posted once"}
 	for i, b := range backends {
 		open := func(t *testing.T) (x, y *via.NIC) { return b.open(t, via.Options{Eager: true}) }
@@ -265,8 +277,10 @@ func TestConformanceEager(t *testing.T) {
 		switch {
 		case ours && soak.Wanted():
 			conform.VIs().Run(t, b.name, open)
+		case b.name == "vfio-user":
+			conform.VIs().Run(t, b.name, open, sample(names, i, 3)...)
 		case ours || soak.Wanted():
-			conform.VIs().Run(t, b.name, open, sample...)
+			conform.VIs().Run(t, b.name, open, names...)
 		}
 		if ours {
 			if part := b.when.part(conform.Rings(), i, b.name == "inline"); len(part) > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/via"
@@ -15,13 +16,13 @@ import (
 // TestConnCloseInUse closes a connection while others send, receive and give back:
 // they end with ErrClosed, and touch nothing that Close has freed.
 func TestConnCloseInUse(t *testing.T) {
-	const large, rounds = 1 << 20, 30
+	const large = 1 << 20
 	da, db, err := emulator.Pair(emulator.PairOptions{Threads: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	na, nb := nicOf(t, da), nicOf(t, db)
-	for round := range rounds {
+	for round := range soak.Count(10, 30) {
 		a, b := connect(t, na, nb, via.ConnOptions{MaxMessage: large, SendDepth: 2, RecvDepth: 2})
 		ctx := conform.Context(t)
 		var all sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
@@ -84,11 +85,15 @@ func TestNetConn(t *testing.T) {
 		name    string
 		options via.ConnOptions
 		nics    emulator.PairOptions
+		soak    bool
 	}{
-		{"inline", via.ConnOptions{}, emulator.PairOptions{}},
-		{"short messages", via.ConnOptions{MaxMessage: 100, SendDepth: 2, RecvDepth: 1}, emulator.PairOptions{}},
-		{"threads", via.ConnOptions{}, emulator.PairOptions{Threads: true}},
+		{"inline", via.ConnOptions{}, emulator.PairOptions{}, true},
+		{"short messages", via.ConnOptions{MaxMessage: 100, SendDepth: 2, RecvDepth: 1}, emulator.PairOptions{}, false},
+		{"threads", via.ConnOptions{}, emulator.PairOptions{Threads: true}, false},
 	} {
+		if tt.soak && !soak.Wanted() {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 				a, b := streamPair(t, tt.options, tt.nics)

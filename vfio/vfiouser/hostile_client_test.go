@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
@@ -138,15 +139,18 @@ func TestDeathInMessage(t *testing.T) {
 
 // TestManyRanges: as many as the protocol allows.
 func TestManyRanges(t *testing.T) {
-	const most = 65535
-	r := serve(t, vfiouser.ServerOptions{})
+	o, most := vfiouser.ServerOptions{}, uint64(soak.Count(2000, 65535))
+	if !soak.Wanted() { // otherwise the default
+		o.Limits.Ranges = int(most)
+	}
+	r := serve(t, o)
 	x := connect(t, r, true)
-	fd := memfd(t, most*page, 0)
-	for i := range uint64(most) {
+	fd := memfd(t, int64(most*page), 0)
+	for i := range most {
 		x.send(uint16(i), cmdDMAMap, flagNoReply, dmaMap(3, i*page, i*page, page), fd)
 	}
 	x.alive()
-	if s := r.Stats(); s.Ranges != most || s.Files != 1 || s.Errors != 0 {
+	if s := r.Stats(); s.Ranges != int(most) || s.Files != 1 || s.Errors != 0 {
 		t.Errorf("%+v", s)
 	}
 	if a := x.ask(cmdDMAMap, dmaMap(3, 0, 1<<40, page), fd); unix.Errno(a.errno) != unix.ENOSPC {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
@@ -21,9 +22,12 @@ import (
 // TestExchange: frames of all lengths pass between two ports, each way, in every mode, and
 // from buffers of every kind.
 func TestExchange(t *testing.T) {
-	for _, options := range []string{"", "?mode=native&copy=copy", "?mode=generic"} {
-		for _, pool := range []ethernet.PoolOptions{{}, {Size: 4032}, {Size: 1984}, {Headroom: 514, Size: 3000}, {Size: 9216}} {
-			for _, interrupts := range []bool{false, true} {
+	for i, options := range []string{"", "?mode=native&copy=copy", "?mode=generic"} {
+		for j, pool := range []ethernet.PoolOptions{{}, {Size: 4032}, {Size: 1984}, {Headroom: 514, Size: 3000}, {Size: 9216}} {
+			for k, interrupts := range []bool{false, true} {
+				if (i+j+k)%3 > 0 && !soak.Wanted() { // each address and each pool have both kinds of waits
+					continue
+				}
 				t.Run(fmt.Sprintf("%s,%d,%d,%t", options, pool.Headroom, pool.Size, interrupts), func(t *testing.T) {
 					leaktest.Check(t)
 					a, b := pair(t, 1)

@@ -17,17 +17,15 @@ import (
 // programs is the environment variable that says how many programs a test compares.
 const programs = "TRAPEZE_CHECKER_PROGRAMS"
 
-// checks sets how many programs rapid.Check draws in this test's soak. Otherwise it draws a quarter of
-// them, and a tenth with -short.
+// checks sets how many programs rapid.Check draws in this test's soak. Otherwise it draws a tenth of
+// them.
 func checks(t *testing.T, n int) {
 	t.Helper()
 	switch v, err := strconv.Atoi(os.Getenv(programs)); {
 	case err == nil:
 		n = v
-	case testing.Short():
-		n /= 10
 	case !soak.Wanted():
-		n /= 4
+		n /= 10
 	}
 	set := func(name, value string) {
 		before := flag.Lookup(name).Value.String()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -82,6 +83,7 @@ func startEcho(t *testing.T, role memif.Role, socket string) (kill func()) {
 // TestOtherProcess has a process send back frames of all sizes, and dies with
 // frames on their way, again and again.
 func TestOtherProcess(t *testing.T) {
+	rounds := uint64(soak.Count(2, 8))
 	for _, role := range []memif.Role{memif.Client, memif.Server} {
 		t.Run("we are the "+role.String(), func(t *testing.T) {
 			leaktest.Check(t)
@@ -94,7 +96,7 @@ func TestOtherProcess(t *testing.T) {
 				default:
 				}
 			})
-			for round := range 4 {
+			for round := range rounds {
 				kill := startEcho(t, memif.Client+memif.Server-role, socket)
 				waittest.Until(t, "link up", p.LinkUp)
 				const frames, window = 3000, 16
@@ -144,8 +146,8 @@ func TestOtherProcess(t *testing.T) {
 				}
 			}
 			// The last end may not have been noted yet.
-			waittest.Until(t, "it is counted", func() bool { return p.Stats().Disconnects == 4 })
-			if s := p.Stats(); s.Connections != 4 || s.Violations+s.BadMemory+s.Malformed != 0 || !errors.Is(s.Err, wire.ErrGone) && !errors.Is(s.Err, wire.ErrNotListening) {
+			waittest.Until(t, "it is counted", func() bool { return p.Stats().Disconnects == rounds })
+			if s := p.Stats(); s.Connections != rounds || s.Violations+s.BadMemory+s.Malformed != 0 || !errors.Is(s.Err, wire.ErrGone) && !errors.Is(s.Err, wire.ErrNotListening) {
 				t.Errorf("stats %+v", s)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/memif"
@@ -32,7 +33,7 @@ func exchange(t *testing.T, a, b *memif.Port) {
 // TestReconnect closes and opens one end again and again, while the other
 // stays: it is used, or nobody looks at it, or it has frames in its hands.
 func TestReconnect(t *testing.T) {
-	const rounds = 8
+	rounds := soak.Count(4, 16)
 	for _, role := range []memif.Role{memif.Client, memif.Server} {
 		for name, meanwhile := range map[string]func(stays *memif.Port){
 			"used":      use,
@@ -72,7 +73,7 @@ func TestReconnect(t *testing.T) {
 					}
 					stays.Release()
 				}
-				if s := stays.Stats(); s.Connections != rounds {
+				if s := stays.Stats(); s.Connections != uint64(rounds) {
 					t.Errorf("stats %+v", s)
 				}
 			})
@@ -124,7 +125,7 @@ func TestUnplugWhileBusy(t *testing.T) {
 				})
 			}
 		}
-		for i := range 10 {
+		for i := range soak.Count(4, 20) {
 			p := []*memif.Port{a, b}[i%2]
 			p.SetLink(false)
 			if p.LinkUp() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -202,8 +203,8 @@ func TestWritesAfterItsEnd(t *testing.T) {
 
 // TestFrameNumbersWrap: numbers have 24 bits. The peer is one lap ahead of them.
 func TestFrameNumbersWrap(t *testing.T) {
-	if testing.Short() || raceDetector {
-		t.Skip("sends 2^24 frames")
+	if !soak.Wanted() || raceDetector {
+		t.Skip("sends 2^24 frames: run it with " + soak.Variable)
 	}
 	a, b := pair(t, shm.Options{MTU: 160, Ring: 1})
 	frame := make([]byte, 64)
