@@ -33,8 +33,12 @@ func (q *workQueue) LetGo(d *descriptors.Descriptor) {
 }
 
 // claim notes that d, which q does not hold or has posted, is posted to q. It fails
-// with ErrPosted or ErrOtherVI. mu is held.
+// with ErrBadHandle, ErrPosted or ErrOtherVI. mu is held.
 func (q *workQueue) claim(d *descriptors.Descriptor) error {
+	// Where a descriptor is and where it says that it is never change: one that q holds was looked at.
+	if !liesAt(d, d.Token().Address) {
+		return ErrBadHandle
+	}
 	p := d.Post()
 	if p.Owner != 0 && p.Owner != q.vi.key {
 		return ErrOtherVI

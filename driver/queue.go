@@ -66,11 +66,8 @@ type posting struct {
 type note struct{ word, quiet uint64 }
 
 // note notes it of what is posted at place. Most programs note nothing, for which no note is
-// stored either. mu is held.
+// stored either. The queue has a CQ, and mu is held.
 func (q *workQueue) note(place uint32, word uint64, quiet bool) {
-	if q.cq == nil {
-		return
-	}
 	q.noted = true
 	n := &q.notes[place]
 	datasheet.StoreWord(&n.word, word)
@@ -87,11 +84,11 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	// Reading a descriptor may panic, see take.
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.postHeld(ds)
+	return q.PostHeld(ds)
 }
 
-// postHeld is post with mu held.
-func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
+// PostHeld is VI.PostSendBatch, or VI.PostRecvBatch, with the lock held.
+func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
 		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
@@ -145,7 +142,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	}
 	room, regions := q.room(), &q.n.regions
 	tokens, places, mask, generation := q.tokens, q.posted, q.mask, regions.generation.Load()
-	if q.timing() {
+	if q.sampler != nil {
 		q.timeSend()
 	}
 	for _, d := range ds {
@@ -165,9 +162,6 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
 				return n, err
 			}
-		}
-		if !liesAt(d, t.Address) {
-			return n, ErrBadHandle
 		}
 		// Claimed before its status is looked at: of a descriptor that is posted that is
 		// the device's to write.
@@ -190,7 +184,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		tokens[q.next&mask] = t
 		u := d.User()
 		quiet := u.Unsignaled && q.sends
-		if q.noted || u.Word != 0 || quiet {
+		if q.cq != nil && (q.noted || u.Word != 0 || quiet) {
 			q.note(i, u.Word, quiet)
 		}
 		places[i] = posting{d: d, length: d.Length(), quiet: quiet}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -12,7 +13,7 @@ import (
 func (q *workQueue) done() (*descriptors.Descriptor, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pollHeld(false)
+	return q.DoneHeld(false)
 }
 
 // passQuiet takes back what has completed without error of what the application wants no
@@ -95,20 +96,21 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pollHeld(true)
+	return q.DoneHeld(true)
 }
 
-// pollHeld is poll, or done, with mu held, also while it steps.
-func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
+// DoneHeld is VI.SendDone, or VI.RecvDone, with the lock held, but not while it finds out what an
+// error means. Without run it does not step the device.
+func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
 	var d *descriptors.Descriptor
 	var m miss
 	var err error
-	if steps && q.waits() && !q.n.progress() {
+	if run && q.waits() && !q.n.progress() {
 		m = q.missed()
 	} else {
 		d, m, err = q.take()
 	}
-	if q.vi.send.timing() {
+	if q.vi.send.sampler != nil {
 		q.vi.send.timeSendFrom(q)
 	}
 	if m == 0 && err == nil {
@@ -165,4 +167,96 @@ func (q *workQueue) pass(n uint32) {
 	if q.sampler != nil {
 		q.sampler.taken(q.taken)
 	}
+}
+
+// pollBatch takes the oldest descriptors that have completed, as many as into has
+// room for. One that completed in error comes alone.
+func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.DoneBatchHeld(into)
+}
+
+// DoneBatchHeld is VI.SendDoneBatch, or VI.RecvDoneBatch, as DoneHeld is.
+func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
+	if len(into) == 0 {
+		return 0, nil
+	}
+	if n := q.takeSound(into); n > 0 {
+		if q.vi.send.sampler != nil {
+			q.vi.send.timeSendFrom(q)
+		}
+		return n, nil
+	}
+	d, err := q.DoneHeld(true)
+	switch {
+	case d == nil:
+		return 0, err
+	case err == nil: // what was stepped for one may have brought more
+		into[0] = d
+		return 1 + q.takeSound(into[1:]), nil
+	}
+	into[0] = d
+	return 1, err
+}
+
+// takeSound takes what has completed well, up to what has not: poll says what that
+// is. mu is held.
+func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
+	if q.closed {
+		return 0
+	}
+	q.passQuiet()
+	// All statuses first: one barrier does for all, and the processor fetches what
+	// the device has written side by side.
+	posted, taken, mask := q.posted, q.taken, q.mask
+	into = into[:max(min(len(into), int(int32(q.next-taken))), 0)]
+	for i := range into {
+		p := &posted[(taken+uint32(i))&mask]
+		d := p.d
+		if s := d.Status(); p.quiet || !s.Done() || s&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 {
+			into = into[:i]
+			break
+		}
+		into[i] = d
+	}
+	mmio.FromDevice()
+	for _, d := range into {
+		p := &posted[(taken+uint32(n))&mask]
+		if q.tooLong(p) {
+			break
+		}
+		release(d)
+		*p = posting{}
+		n++
+	}
+	q.pass(uint32(n))
+	return n
+}
+
+// Held is a queue of a VI for one who keeps something of his own beside it: its lock is the lock
+// of both, which PostHeld, DoneHeld and DoneBatchHeld need. It must not be held across anything
+// that blocks.
+type Held struct {
+	*hotlock.Mutex
+	*workQueue
+}
+
+// Held returns the queues of the VI.
+func (v *VI) Held() (send, recv Held) {
+	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
+}
+
+// tooLong reports whether a completion says more than its descriptor has room for. An RDMA
+// write of the peer has gone elsewhere.
+func (q *workQueue) tooLong(p *posting) bool {
+	n := p.d.Length()
+	return n > p.length && n > q.tabled && !q.vi.written(p.d)
+}
+
+// written reports whether d is a receive that an RDMA write of the peer has ended.
+func (v *VI) written(d *descriptors.Descriptor) bool {
+	a := v.Attributes()
+	return a.Rights&datasheet.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
+		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
 }
