@@ -43,17 +43,10 @@ func (n *NIC) Policy() (PolicyState, error) {
 		return s, n.error(op, err)
 	}
 	var deadline uint32
-	for _, r := range []struct {
-		reg uint64
-		v   *uint32
-	}{
-		{datasheet.RegPulseDeadline, &deadline},
-		{datasheet.RegPulseTimeouts, &s.Timeouts},
-		{datasheet.RegPulsesRefused, &s.Refused},
-	} {
-		if *r.v, err = n.regs.read(datasheet.BlockDMA, r.reg); err != nil {
-			return s, n.error(op, err)
-		}
+	err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegPulseDeadline, &deadline},
+		reading{datasheet.RegPulseTimeouts, &s.Timeouts}, reading{datasheet.RegPulsesRefused, &s.Refused})
+	if err != nil {
+		return s, n.error(op, err)
 	}
 	// A device that has gone has left ones in all of them.
 	if _, err := n.regs.status(); err != nil {

@@ -49,30 +49,22 @@ type badCompletion struct {
 
 func (*badCompletion) Error() string { return "completed in error" }
 
-// waits reports whether the oldest descriptor is still the device's. mu is held.
-func (q *workQueue) waits() bool {
-	if q.closed || q.taken == q.next {
-		return false
-	}
-	p := &q.posted[q.taken&q.mask]
-	return !p.lost && !p.d.Status().Done()
-}
-
-// take is done, but for how it says that nothing has completed, and what has failed. mu is held. The memory
-// of a descriptor may be the program's own, and gone: callers give the lock back also if reading it panics.
-func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
+// take takes the oldest descriptor, or returns nil twice if it is still the device's. Of one with an error it
+// returns a *badCompletion. mu is held. The memory of a descriptor may be the program's own, and gone: callers
+// give the lock back also if reading it panics.
+func (q *workQueue) take() (*descriptors.Descriptor, error) {
 	for {
 		switch {
 		case q.closed:
-			return nil, 0, q.closedAs
+			return nil, q.closedAs
 		case q.taken == q.next:
-			return nil, 0, descriptors.ErrQueueEmpty
+			return nil, descriptors.ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
 		if !status.Done() {
 			if !p.lost {
-				return nil, q.missed(), nil
+				return nil, nil
 			}
 			status = datasheet.StatusDone | datasheet.StatusProtectionError
 		}
@@ -84,9 +76,9 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		switch {
 		case status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || tooLong:
 			q.failed++
-			return d, 0, &badCompletion{status, tooLong}
+			return d, &badCompletion{status, tooLong}
 		case !quiet:
-			return d, 0, nil
+			return d, nil
 		}
 	}
 }
@@ -102,29 +94,25 @@ func (q *workQueue) poll() (*descriptors.Descriptor, error) {
 // DoneHeld is VI.SendDone, or VI.RecvDone, with the lock held, but not while it finds out what an
 // error means. Without run it does not step the device.
 func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
-	var d *descriptors.Descriptor
-	var m miss
-	var err error
-	if run && q.waits() && !q.n.progress() {
-		m = q.missed()
-	} else {
-		d, m, err = q.take()
+	d, err := q.take()
+	if run && d == nil && err == nil && q.n.progress() {
+		d, err = q.take()
 	}
 	if q.vi.send.sampler != nil {
 		q.vi.send.timeSendFrom(q)
 	}
-	if m == 0 && err == nil {
+	if d != nil && err == nil {
 		return d, nil
 	}
-	return q.explain(d, m, err)
+	return q.explain(d, err)
 }
 
 // explain returns the result of done if take has found nothing, or an error. mu is held, but not while the
 // device or the VI is asked.
-func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
+func (q *workQueue) explain(d *descriptors.Descriptor, err error) (*descriptors.Descriptor, error) {
 	switch {
-	case m != 0:
-		return nil, q.nothing(m)
+	case d == nil && err == nil:
+		return nil, q.nothing(q.missed())
 	case d == nil:
 		return nil, err
 	}

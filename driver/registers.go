@@ -2,8 +2,10 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -69,4 +71,49 @@ func (r *registers) statusContext(ctx context.Context) (uint32, error) {
 		err = ErrDeviceGone
 	}
 	return s, err
+}
+
+// reading is a register of a block, and where its value goes.
+type reading struct {
+	reg uint64
+	v   *uint32
+}
+
+// readAll reads registers of a block in turn.
+func (r *registers) readAll(ctx context.Context, block uint32, list ...reading) (err error) {
+	for _, l := range list {
+		if *l.v, err = r.readContext(ctx, block, l.reg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inBlock calls f, which reads registers of a block, as an operation. It fails with
+// ErrNotSupported if the device does not have the block. A device that has gone meanwhile has left
+// nonsense in all that was read: then it has failed.
+func (n *NIC) inBlock(op string, block uint32, f func() error) error {
+	if err := n.begin(n.background, op); err != nil {
+		return err
+	}
+	defer n.end()
+	if !n.regs.has(block) {
+		return n.error(op, descriptors.ErrNotSupported)
+	}
+	err := f()
+	if err == nil || errors.Is(err, ErrBadRegisters) {
+		if _, gone := n.regs.status(); gone != nil {
+			err = n.fail(gone)
+		}
+	}
+	return n.error(op, err)
+}
+
+// fault reads why the device has stopped.
+func (r *registers) fault() error {
+	var f FaultError
+	if err := r.readAll(context.Background(), datasheet.BlockHealth, reading{datasheet.RegFault, &f.Code}, reading{datasheet.RegFaultDetail, &f.Detail}); err != nil {
+		return err
+	}
+	return &f
 }
