@@ -169,14 +169,6 @@ func (e *Eager) leave() {
 	}
 }
 
-// push pushes the blocks that n bytes from offset on touch. mu is held.
-func (e *Eager) push(offset, n uint64) {
-	if n == 0 || e.blocks == nil {
-		return
-	}
-	e.pushBlocks(e.Span(offset, n))
-}
-
 // pushBlocks copies the blocks from first to end to the device, and then says that they are
 // good. A doorbell flushes once more. mu is held.
 func (e *Eager) pushBlocks(first, end uint64) {

@@ -34,10 +34,11 @@ type PolicyState struct {
 func (n *NIC) Policy() (PolicyState, error) {
 	const op = "query policy"
 	var s PolicyState
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return s, err
 	}
-	defer n.endDMA()
+	defer end()
 	now, err := n.readBuiltIn()
 	if err != nil {
 		return s, n.error(op, err)

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -107,6 +108,23 @@ func (n *NIC) inBlock(op string, block uint32, f func() error) error {
 		}
 	}
 	return n.error(op, err)
+}
+
+// beginBlock starts an operation on a block that not every device has, one at a time: mu is held until
+// the function that it returns ends it. A device without the block is ErrNotSupported, for the reason lacks.
+func (n *NIC) beginBlock(ctx context.Context, op string, block uint32, mu *sync.Mutex, lacks, hint string) (end func(), err error) {
+	if err := n.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	if !n.regs.has(block) {
+		n.end()
+		return nil, n.refuse(op, fmt.Errorf("%w: %s", descriptors.ErrNotSupported, lacks), hint)
+	}
+	mu.Lock()
+	return func() {
+		mu.Unlock()
+		n.end()
+	}, nil
 }
 
 // fault reads why the device has stopped.
