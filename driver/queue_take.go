@@ -9,11 +9,12 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// done takes the oldest descriptor if it has completed.
-func (q *workQueue) done() (*descriptors.Descriptor, error) {
+// done takes the oldest descriptor if it has completed. With run, where something must be stepped it
+// does that and looks again.
+func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.DoneHeld(false)
+	return q.DoneHeld(run)
 }
 
 // passQuiet takes back what has completed without error of what the application wants no
@@ -81,14 +82,6 @@ func (q *workQueue) take() (*descriptors.Descriptor, error) {
 			return d, nil
 		}
 	}
-}
-
-// poll is done, but where something must be stepped it does that and looks
-// again.
-func (q *workQueue) poll() (*descriptors.Descriptor, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.DoneHeld(true)
 }
 
 // DoneHeld is VI.SendDone, or VI.RecvDone, with the lock held, but not while it finds out what an
@@ -177,15 +170,14 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 		return n, nil
 	}
 	d, err := q.DoneHeld(true)
-	switch {
-	case d == nil:
+	if d == nil {
 		return 0, err
-	case err == nil: // what was stepped for one may have brought more
-		into[0] = d
-		return 1 + q.takeSound(into[1:]), nil
 	}
 	into[0] = d
-	return 1, err
+	if err != nil {
+		return 1, err
+	}
+	return 1 + q.takeSound(into[1:]), nil // what was stepped for one may have brought more
 }
 
 // takeSound takes what has completed well, up to what has not: poll says what that
