@@ -7,7 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// owned is what the caller has for a VI, a ring or a CQ.
+// owned holds a value of the caller for a VI, a ring or a CQ.
 type owned struct{ user atomic.Pointer[any] }
 
 // SetUser keeps what the caller has for the object, for User.

@@ -31,7 +31,7 @@ type sendSide struct {
 
 // Acquire waits for a free send buffer of MaxMessage bytes, and for room at the
 // other side. The buffer is the caller's until Post; acquiring again without
-// posting returns the same one.
+// posting returns the same one. After CloseSend it fails with ErrInvalidState, as Post does.
 func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 	for {
 		// A look finds all that has completed, of which a wait would find one.
