@@ -40,8 +40,11 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 	s := &c.in
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := c.ready(); err != nil {
+		return nil, err
+	}
 	for {
-		m, err := c.tryReceive()
+		m, err := c.message()
 		if m != nil || err != nil {
 			return m, err
 		}
