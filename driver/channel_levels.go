@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -21,38 +20,25 @@ type ChannelLevels struct {
 // fields are of moments that follow each other. It fails with ErrNotSupported if the device
 // does not say.
 func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
-	const op = "read levels of channels"
-	if err := n.begin(n.background, op); err != nil {
-		return l, err
-	}
-	defer n.end()
-	if !n.regs.has(datasheet.BlockChannels) {
-		return l, n.error(op, descriptors.ErrNotSupported)
-	}
-	for _, r := range []struct {
-		reg uint64
-		to  *int
-	}{
-		{datasheet.RegChannels, &l.Channels},
-		{datasheet.RegTransmitHigh, &l.Transmit[datasheet.PriorityHigh]},
-		{datasheet.RegTransmitLow, &l.Transmit[datasheet.PriorityLow]},
-		{datasheet.RegTransmitHighHighest, &l.TransmitHighest[datasheet.PriorityHigh]},
-		{datasheet.RegTransmitLowHighest, &l.TransmitHighest[datasheet.PriorityLow]},
-		{datasheet.RegReceiveLevel, &l.Receive},
-		{datasheet.RegReceiveHighest, &l.ReceiveHighest},
-		{datasheet.RegReceiveSize, &l.ReceiveSize},
-		{datasheet.RegStoppedBy, &l.StoppedBy},
-		{datasheet.RegStopped, &l.Stopped},
-	} {
-		v, err := n.regs.read(datasheet.BlockChannels, r.reg)
-		if err != nil {
-			return ChannelLevels{}, n.error(op, err)
+	const high, low = datasheet.PriorityHigh, datasheet.PriorityLow
+	err = n.inBlock("read levels of channels", datasheet.BlockChannels, func() error {
+		for _, r := range []struct {
+			reg uint64
+			to  *int
+		}{
+			{datasheet.RegChannels, &l.Channels},
+			{datasheet.RegTransmitHigh, &l.Transmit[high]}, {datasheet.RegTransmitHighHighest, &l.TransmitHighest[high]},
+			{datasheet.RegTransmitLow, &l.Transmit[low]}, {datasheet.RegTransmitLowHighest, &l.TransmitHighest[low]},
+			{datasheet.RegReceiveLevel, &l.Receive}, {datasheet.RegReceiveHighest, &l.ReceiveHighest}, {datasheet.RegReceiveSize, &l.ReceiveSize},
+			{datasheet.RegStoppedBy, &l.StoppedBy}, {datasheet.RegStopped, &l.Stopped},
+		} {
+			v, err := n.regs.read(datasheet.BlockChannels, r.reg)
+			if err != nil {
+				return err
+			}
+			*r.to = int(v)
 		}
-		*r.to = int(v)
-	}
-	// A device that has gone meanwhile has left nonsense in them.
-	if _, err := n.regs.status(); err != nil {
-		return ChannelLevels{}, n.error(op, n.fail(err))
-	}
-	return l, nil
+		return nil
+	})
+	return l, err
 }

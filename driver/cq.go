@@ -38,8 +38,14 @@ type CQ struct {
 	// sorted holds entries that were taken from the ring to drop others between
 	// them: of a VI that was destroyed, of descriptors that were taken back.
 	sorted []entry
+	// seen is the queue of the entry before.
+	seen struct {
+		endpoint *endpoint
+		receive  bool
+		q        *workQueue
+	}
 
-	user atomic.Pointer[any]
+	owned
 }
 
 // Completion says which descriptor has completed.
@@ -110,17 +116,6 @@ func (n *NIC) enterCQ(c *CQ) bool {
 // Number returns the CQ's number on this device.
 func (c *CQ) Number() uint32 { return c.number }
 
-// SetUser keeps what the caller has for the CQ, for User.
-func (c *CQ) SetUser(u any) { c.user.Store(&u) }
-
-// User returns what SetUser was given, nil before.
-func (c *CQ) User() any {
-	if u := c.user.Load(); u != nil {
-		return *u
-	}
-	return nil
-}
-
 // CQ returns the CQ with a number, such as that of an event; nil if there is none.
 func (n *NIC) CQ(number uint32) *CQ {
 	n.mu.Lock()
@@ -159,21 +154,18 @@ func (c *CQ) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		_ = c.fail(err)
+		c.fail(err)
 	}
 }
 
-// fail is end with mu held, also if it fails already. It returns err.
-func (c *CQ) fail(err error) error {
-	c.closed, c.closedAs = true, err
-	return err
-}
+// fail is end with mu held, also if it fails already.
+func (c *CQ) fail(err error) { c.closed, c.closedAs = true, err }
 
 // close ends all use of the ring and of the doorbell.
 func (c *CQ) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.fail(c.n.error("use CQ", descriptors.ErrClosed))
+	c.fail(c.n.error("use CQ", descriptors.ErrClosed))
 	c.sorted, c.ring, c.index = nil, nil, nil
 }
 

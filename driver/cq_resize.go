@@ -118,7 +118,7 @@ func (c *CQ) move(r cqRing, written uint32) error {
 	}
 	c.drain()
 	if !c.closed && c.taken != written {
-		_ = c.fail(c.n.error(c.side, fmt.Errorf("%w: it says that it wrote %d entries to completion queue %d, and %d were found",
+		c.fail(c.n.error(c.side, fmt.Errorf("%w: it says that it wrote %d entries to completion queue %d, and %d were found",
 			ErrProtocol, written, c.number, c.taken)))
 	}
 	c.use(r)

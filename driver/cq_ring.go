@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
@@ -27,12 +26,9 @@ type entry struct {
 func (c *CQ) Take(done *Completion, run bool) error {
 	var e entry
 	c.mu.Lock()
-	var err error = descriptors.ErrNotDone
-	if c.pending() || run && c.step() {
-		err = c.oldest(&e)
-	}
-	if err != nil {
-		if err == descriptors.ErrNotDone {
+	if !c.oldest(&e) && !(run && !c.closed && c.step() && c.oldest(&e)) {
+		err := c.closedAs
+		if !c.closed {
 			err = c.nothing(c.missed())
 		}
 		c.mu.Unlock()
@@ -50,42 +46,33 @@ func (c *CQ) Take(done *Completion, run bool) error {
 	return c.Take(done, run)
 }
 
-// pending reports whether there is an entry, or why there never will be one. mu is held.
-func (c *CQ) pending() bool {
-	return c.closed || len(c.sorted) > 0 ||
-		c.ring[c.taken&c.mask].LoadFlags()&datasheet.CompletionPhase == datasheet.PhaseOf(c.taken, c.log2)
-}
-
-// oldest takes entries up to the first whose descriptor is still in its queue. mu is
-// held.
-func (c *CQ) oldest(e *entry) (err error) {
+// oldest takes entries up to the first whose descriptor is still in its queue. It returns false if
+// there is none, also on a CQ that has failed. mu is held.
+func (c *CQ) oldest(e *entry) (found bool) {
 	for len(c.sorted) > 0 {
 		*e, c.sorted = c.sorted[0], c.sorted[1:]
 		e.report()
 		if !e.tookBack() {
-			return nil
+			return true
 		}
 	}
 	// All that was found is reported now. Others read that, and the device where the
 	// ring goes on: they are told once, not with each entry.
 	var q *workQueue
-	for {
-		if err = c.next(e); err != nil {
-			break
-		}
+	for !found && c.next(e) {
 		if q != nil && q != e.q {
 			datasheet.StoreIndex(&q.reported, q.found)
 		}
-		if q = e.q; !e.tookBack() {
-			break
+		q = e.q
+		if found = !e.tookBack(); !found {
+			c.passOver(q)
 		}
-		c.passOver(q)
 	}
 	if q != nil {
 		datasheet.StoreIndex(&q.reported, q.found)
 		datasheet.StoreIndex(c.index, c.taken)
 	}
-	return err
+	return found
 }
 
 // passOver takes further entries of q, of which an entry was found last. It ends at one whose
@@ -116,23 +103,25 @@ func (c *CQ) passOver(q *workQueue) {
 }
 
 // next takes the next entry from the ring into e, which the caller tells the device, checks
-// it, and finds its queue. An impossible one is the last: after it nothing in the ring
-// can be relied on.
-func (c *CQ) next(e *entry) error {
+// it, and finds its queue. It returns false if there is none. An impossible one is the last: after it
+// nothing in the ring can be relied on.
+func (c *CQ) next(e *entry) bool {
 	if c.closed {
-		return c.closedAs
+		return false
 	}
 	shared := &c.ring[c.taken&c.mask]
 	flags := shared.LoadFlags()
 	if flags&datasheet.CompletionPhase != datasheet.PhaseOf(c.taken, c.log2) {
-		return descriptors.ErrNotDone
+		return false
 	}
 	mmio.FromDevice()
 	endpoint, index, status := shared.Endpoint, shared.Index, datasheet.Status(shared.Status)
 	q := c.queueOf(endpoint, flags)
 	if q == nil || !q.awaits(index) || flags&datasheet.CompletionFlagsReserved != 0 ||
 		status&(datasheet.StatusReserved|datasheet.StatusDone) != datasheet.StatusDone {
-		return c.impossible(endpoint, index, status, flags)
+		c.fail(c.n.error(c.side, fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
+			ErrProtocol, c.taken, c.number, endpoint, index, uint32(status), flags)))
+		return false
 	}
 	q.found++
 	c.taken++
@@ -144,7 +133,7 @@ func (c *CQ) next(e *entry) error {
 	if q.shared {
 		e.by = c.n.VI(endpoint)
 	}
-	return nil
+	return true
 }
 
 // awaits reports whether the next entry of q may say that descriptor index has completed.
@@ -155,21 +144,19 @@ func (q *workQueue) awaits(index uint32) bool {
 	return index == q.found && index != datasheet.LoadIndex(&q.producer)
 }
 
-// impossible notes that the next entry is one that a sound device does not write.
-func (c *CQ) impossible(endpoint, index uint32, status datasheet.Status, flags uint32) error {
-	return c.fail(c.n.error(c.side, fmt.Errorf("%w: entry %d of completion queue %d is endpoint %d, index %d, status %#x, flags %#x",
-		ErrProtocol, c.taken, c.number, endpoint, index, uint32(status), flags)))
-}
-
 // queueOf returns the work queue that an entry is about, nil if it has none
-// that completes here.
-func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
-	v := c.n.VI(endpoint)
+// that completes here. Most entries are of the same as the one before.
+func (c *CQ) queueOf(number, flags uint32) *workQueue {
+	e, receive := c.n.endpoint(number), flags&datasheet.CompletionReceive != 0
+	if s := &c.seen; e != nil && e == s.endpoint && receive == s.receive {
+		return s.q
+	}
+	v := c.n.VI(number)
 	if v == nil {
 		return nil
 	}
 	q := &v.send
-	if flags&datasheet.CompletionReceive != 0 {
+	if receive {
 		q = &v.recv
 		if from := v.source(); from != nil {
 			q = from
@@ -178,6 +165,7 @@ func (c *CQ) queueOf(endpoint, flags uint32) *workQueue {
 	if q.cq != c {
 		return nil
 	}
+	c.seen.endpoint, c.seen.receive, c.seen.q = &v.endpoint, receive, q
 	return q
 }
 
@@ -211,7 +199,7 @@ func (c *CQ) sort(gone *workQueue) {
 // mu is held.
 func (c *CQ) drain() (any bool) {
 	var e entry
-	for c.next(&e) == nil {
+	for c.next(&e) {
 		datasheet.StoreIndex(c.index, c.taken)
 		c.sorted, any = append(c.sorted, e), true
 	}

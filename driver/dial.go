@@ -36,12 +36,16 @@ func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remo
 	pause := dialFirstPause
 	var last error // what an attempt met that ctx has not cut short
 	for {
-		r, err := e.dialOnce(ctx, remote, local)
+		attempt, cancel := context.WithTimeout(ctx, dialAttempt)
+		r, err := e.ConnectRequest(attempt, remote, local)
+		cancel()
 		if err == nil {
 			return r, nil
 		}
 		cause := context.Cause(ctx)
-		if cause == nil && !errors.Is(err, descriptors.ErrTimeout) && !errors.Is(err, descriptors.ErrNoMatch) && !unreachable(err) {
+		// A path that is too small does not grow.
+		goesOn := is(err, descriptors.ErrTimeout, descriptors.ErrNoMatch, descriptors.ErrNotReachable) && !errors.Is(err, descriptors.ErrPathMTU)
+		if cause == nil && !goesOn {
 			return r, err
 		}
 		if last == nil || !errors.Is(err, descriptors.ErrTimeout) {
@@ -56,18 +60,6 @@ func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remo
 			return r, e.n.notDialled(ctx, remote, last)
 		}
 	}
-}
-
-func (e *endpoint) dialOnce(ctx context.Context, remote Address, local string) (Remote, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialAttempt)
-	defer cancel()
-	return e.ConnectRequest(ctx, remote, local)
-}
-
-// unreachable reports whether the remote NIC could not be reached. A path that is too
-// small does not grow.
-func unreachable(err error) bool {
-	return errors.Is(err, descriptors.ErrNotReachable) && !errors.Is(err, descriptors.ErrPathMTU)
 }
 
 // notDialled says why ctx has ended and what the last attempt met.

@@ -23,50 +23,32 @@ type dmaBlock struct {
 // builtInPolicies are the registers of the built-in policies.
 type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
 
-// errNoDMABlock: the device is older than what is asked of it.
-var errNoDMABlock = fmt.Errorf("%w: it has no DMA engine block", descriptors.ErrNotSupported)
-
-const hintOlderDevice = "the device is older than this driver; it goes on with the policy that it has"
-
-// beginDMA starts an operation on the DMA block; endDMA ends it.
-func (n *NIC) beginDMA(op string) error {
-	if err := n.begin(n.background, op); err != nil {
-		return err
-	}
-	if !n.regs.has(datasheet.BlockDMA) {
-		n.end()
-		return n.refuse(op, errNoDMABlock, hintOlderDevice)
-	}
-	n.dma.mu.Lock()
-	return nil
-}
-
-func (n *NIC) endDMA() {
-	n.dma.mu.Unlock()
-	n.end()
+// beginDMA starts an operation on the DMA block, which end ends.
+func (n *NIC) beginDMA(op string) (end func(), err error) {
+	return n.beginBlock(n.background, op, datasheet.BlockDMA, &n.dma.mu, "it has no DMA engine block",
+		"the device is older than this driver; it goes on with the policy that it has")
 }
 
 func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {
 	for _, r := range b.registers() {
-		if *r.v, err = n.regs.read(datasheet.BlockDMA, r.reg); err != nil {
-			return b, err
+		if err = n.regs.readAll(n.background, datasheet.BlockDMA, r.reading); err != nil {
+			break
 		}
 	}
-	return b, nil
+	return b, err
 }
 
 // builtInRegister is a register and its value.
 type builtInRegister struct {
-	reg  uint64
-	v    *uint32
+	reading
 	what string
 }
 
 func (b *builtInPolicies) registers() [4]builtInRegister {
 	const policy, size = "policy number %d", "a minimum pulse of %d bytes"
 	return [4]builtInRegister{
-		{datasheet.RegPolicyTx, &b.policyTx, policy}, {datasheet.RegMinPulseTx, &b.minPulseTx, size},
-		{datasheet.RegPolicyRx, &b.policyRx, policy}, {datasheet.RegMinPulseRx, &b.minPulseRx, size},
+		{reading{datasheet.RegPolicyTx, &b.policyTx}, policy}, {reading{datasheet.RegMinPulseTx, &b.minPulseTx}, size},
+		{reading{datasheet.RegPolicyRx, &b.policyRx}, policy}, {reading{datasheet.RegMinPulseRx, &b.minPulseRx}, size},
 	}
 }
 
@@ -87,6 +69,15 @@ func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
 		return fmt.Errorf("%w: it does not take "+what, descriptors.ErrNotSupported, v)
 	}
 	return nil
+}
+
+// setAddress writes the two registers from reg on that have the bus address of what.
+func (n *NIC) setAddress(reg, iova uint64, what string) error {
+	err := n.setDMA(reg, uint32(iova), what+" at bus address (low half) %#x")
+	if err == nil {
+		err = n.setDMA(reg+4, uint32(iova>>32), what+" at bus address (high half) %#x")
+	}
+	return err
 }
 
 // setDMAControl sets and clears bits of the control register.

@@ -43,10 +43,11 @@ func (n *NIC) EnableDMALog(records int) error {
 	if records < 1 || records > MaxDMALog {
 		return n.refuse(op, fmt.Errorf("%w: a log of %d records", descriptors.ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
 	}
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return err
 	}
-	defer n.endDMA()
+	defer end()
 	if err := n.closeLog(); err != nil {
 		return n.error(op, err)
 	}
@@ -59,18 +60,12 @@ func (n *NIC) openLog(log2 uint8) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range []struct {
-		reg  uint64
-		v    uint32
-		what string
-	}{
-		{datasheet.RegLogBaseLow, uint32(buf.iova), "a log at bus address (low half) %#x"},
-		{datasheet.RegLogBaseHigh, uint32(buf.iova >> 32), "a log at bus address (high half) %#x"},
-		{datasheet.RegLogLog2, uint32(log2), "a log of 2^%d records"},
-	} {
-		if err := n.setDMA(w.reg, w.v, w.what); err != nil {
-			return n.release(buf, err)
-		}
+	err = n.setAddress(datasheet.RegLogBaseLow, buf.iova, "a log")
+	if err == nil {
+		err = n.setDMA(datasheet.RegLogLog2, uint32(log2), "a log of 2^%d records")
+	}
+	if err != nil {
+		return n.release(buf, err)
 	}
 	if err := n.setDMAControl(datasheet.DMAControlLog, 0); err != nil {
 		// The device may have switched it on and not said so: the memory stays
@@ -85,10 +80,11 @@ func (n *NIC) openLog(log2 uint8) error {
 // there is no log.
 func (n *NIC) DisableDMALog() error {
 	const op = "disable DMA log"
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return err
 	}
-	defer n.endDMA()
+	defer end()
 	return n.error(op, n.closeLog())
 }
 
@@ -115,10 +111,11 @@ func (n *NIC) closeLog() error {
 // after it are not to be had.
 func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
 	const op = "read DMA log"
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return 0, err
 	}
-	defer n.endDMA()
+	defer end()
 	l := &n.dma.log
 	if l.buf == nil {
 		return 0, n.refuse(op, descriptors.ErrInvalidState, "enable the log first")
@@ -174,14 +171,13 @@ var engines = [datasheet.DMAEngineCount]dmalog.Engine{
 func (n *NIC) DMALog() (DMALogState, error) {
 	const op = "query DMA log"
 	var s DMALogState
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return s, err
 	}
-	defer n.endDMA()
-	control, err := n.regs.read(datasheet.BlockDMA, datasheet.RegDMAControl)
-	if err == nil {
-		s.Lost, err = n.regs.read(datasheet.BlockDMA, datasheet.RegLogLost)
-	}
+	defer end()
+	var control uint32
+	err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegDMAControl, &control}, reading{datasheet.RegLogLost, &s.Lost})
 	if err == nil {
 		_, err = n.regs.status()
 	}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -91,6 +92,36 @@ func (e *Eager) WriteAt(p []byte, offset int64) (int, error) {
 	return e.wrote(len(p), err)
 }
 
+// Store8 stores a byte at offset, see WriteAt.
+func (e *Eager) Store8(offset int, v uint8) error {
+	return e.storeSmall(offset, 1, uint64(v))
+}
+
+// Store16 stores 16 bits at offset, little-endian, see WriteAt.
+func (e *Eager) Store16(offset int, v uint16) error {
+	return e.storeSmall(offset, 2, uint64(v))
+}
+
+// Store32 stores 32 bits at offset, little-endian, see WriteAt.
+func (e *Eager) Store32(offset int, v uint32) error {
+	return e.storeSmall(offset, 4, uint64(v))
+}
+
+// Store64 stores 64 bits at offset, little-endian, see WriteAt.
+func (e *Eager) Store64(offset int, v uint64) error {
+	return e.storeSmall(offset, 8, v)
+}
+
+func (e *Eager) storeSmall(offset, n int, v uint64) error {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	e.mu.Lock()
+	err := e.store(int64(offset), b[:n])
+	e.mu.Unlock()
+	_, err = e.wrote(n, err)
+	return err
+}
+
 // wrote returns the results of a call that was to store n bytes.
 func (e *Eager) wrote(n int, err error) (int, error) {
 	if err != nil {
@@ -167,14 +198,6 @@ func (e *Eager) leave() {
 		b := uint64(e.open)
 		e.pushBlocks(b, b+1)
 	}
-}
-
-// push pushes the blocks that n bytes from offset on touch. mu is held.
-func (e *Eager) push(offset, n uint64) {
-	if n == 0 || e.blocks == nil {
-		return
-	}
-	e.pushBlocks(e.Span(offset, n))
 }
 
 // pushBlocks copies the blocks from first to end to the device, and then says that they are

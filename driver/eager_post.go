@@ -79,7 +79,7 @@ func (e *Eager) posted(address, n uint64, all bool) {
 		e.leave()
 		e.takeBack(e.Span(offset, n))
 	default:
-		e.push(offset, n)
+		e.pushBlocks(e.Span(offset, n))
 	}
 	e.mu.Unlock()
 }

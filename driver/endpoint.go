@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -20,7 +18,7 @@ type endpoint struct {
 	queues  queues
 	leaving leaving
 	ending  ending
-	user    atomic.Pointer[any]
+	owned
 }
 
 // queues are the two queues of an endpoint.
@@ -119,27 +117,9 @@ func (n *NIC) endpoint(number uint32) *endpoint {
 // Number returns the endpoint's number on this device.
 func (e *endpoint) Number() uint32 { return e.number }
 
-// SetUser keeps what the caller has for the endpoint, for User.
-func (e *endpoint) SetUser(u any) { e.user.Store(&u) }
-
-// User returns what SetUser was given, nil before.
-func (e *endpoint) User() any {
-	if u := e.user.Load(); u != nil {
-		return *u
-	}
-	return nil
-}
-
 // begin starts an operation on an endpoint that is not destroyed; NIC.end ends it.
 func (e *endpoint) begin(ctx context.Context, op string) error {
-	if err := e.n.begin(ctx, op); err != nil {
-		return err
-	}
-	if e.leaving.begun(e.n) {
-		e.n.end()
-		return e.n.error(op, descriptors.ErrClosed)
-	}
-	return nil
+	return e.leaving.use(ctx, e.n, op, e.n.begin)
 }
 
 // Query asks the device for the state of the endpoint.

@@ -49,21 +49,13 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 	}
 	var h Health
 	var lost uint32
-	for _, r := range []struct {
-		block uint32
-		reg   uint64
-		v     *uint32
-	}{
-		{datasheet.BlockHealth, datasheet.RegFault, &h.Fault},
-		{datasheet.BlockHealth, datasheet.RegFaultDetail, &h.FaultDetail},
-		{datasheet.BlockHealth, datasheet.RegResetCount, &h.Resets},
-		{datasheet.BlockHealth, datasheet.RegHeartbeat, &h.Heartbeat},
-		{datasheet.BlockAdmin, datasheet.RegEventsLost, &lost},
-	} {
-		var err error
-		if *r.v, err = n.regs.readContext(ctx, r.block, r.reg); err != nil {
-			return Health{}, n.error(op, err)
-		}
+	err := n.regs.readAll(ctx, datasheet.BlockHealth, reading{datasheet.RegFault, &h.Fault}, reading{datasheet.RegFaultDetail, &h.FaultDetail},
+		reading{datasheet.RegResetCount, &h.Resets}, reading{datasheet.RegHeartbeat, &h.Heartbeat})
+	if err == nil {
+		err = n.regs.readAll(ctx, datasheet.BlockAdmin, reading{datasheet.RegEventsLost, &lost})
+	}
+	if err != nil {
+		return Health{}, n.error(op, err)
 	}
 	// Last, for a device that has gone meanwhile has left nonsense in the others.
 	status, err := n.regs.statusContext(ctx)
@@ -83,31 +75,24 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 
 // Clock reads the device's clock. It fails with ErrNotSupported if there is
 // none.
-func (n *NIC) Clock() (time.Duration, error) {
-	const op = "read clock"
-	if err := n.begin(n.background, op); err != nil {
-		return 0, err
-	}
-	defer n.end()
-	if !n.regs.has(datasheet.BlockClock) {
-		return 0, n.error(op, descriptors.ErrNotSupported)
-	}
-	unit, err := n.regs.read(datasheet.BlockClock, datasheet.RegClockResolution)
-	if err != nil {
-		return 0, n.error(op, err)
-	}
-	ticks, err := n.regs.read64(datasheet.BlockClock, datasheet.RegClockLow)
-	if err != nil {
-		return 0, n.error(op, err)
-	}
-	if _, err := n.regs.status(); err != nil {
-		return 0, n.error(op, n.fail(err))
-	}
-	high, ns := bits.Mul64(ticks, uint64(unit))
-	if unit == 0 || high != 0 || ns > math.MaxInt64 {
-		return 0, n.error(op, fmt.Errorf("%w: clock of %d units of %d ns", ErrBadRegisters, ticks, unit))
-	}
-	return time.Duration(ns), nil
+func (n *NIC) Clock() (d time.Duration, err error) {
+	err = n.inBlock("read clock", datasheet.BlockClock, func() error {
+		unit, err := n.regs.read(datasheet.BlockClock, datasheet.RegClockResolution)
+		if err != nil {
+			return err
+		}
+		ticks, err := n.regs.read64(datasheet.BlockClock, datasheet.RegClockLow)
+		if err != nil {
+			return err
+		}
+		high, ns := bits.Mul64(ticks, uint64(unit))
+		if unit == 0 || high != 0 || ns > math.MaxInt64 {
+			return fmt.Errorf("%w: clock of %d units of %d ns", ErrBadRegisters, ticks, unit)
+		}
+		d = time.Duration(ns)
+		return nil
+	})
+	return d, err
 }
 
 // healthInterval is the least time between two looks of waits whether the device lives.
@@ -172,15 +157,7 @@ func (n *NIC) check() error {
 	case err != nil:
 		return n.failUnlessClosing(err)
 	case status&datasheet.DeviceFatal != 0:
-		code, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFault)
-		if err != nil {
-			return n.failUnlessClosing(err)
-		}
-		detail, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFaultDetail)
-		if err != nil {
-			return n.failUnlessClosing(err)
-		}
-		return n.failUnlessClosing(&FaultError{Code: code, Detail: detail})
+		return n.failUnlessClosing(n.regs.fault())
 	case status&datasheet.DeviceReady == 0:
 		return n.failUnlessClosing(errReset)
 	}

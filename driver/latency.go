@@ -67,15 +67,12 @@ func (s *latencySampler) taken(to uint32) {
 	}
 }
 
-// timing reports whether a send is being timed. It is small enough to be inlined.
-func (q *workQueue) timing() bool { return q.sampler != nil && q.sampler.running.Load() }
-
-// timeSendFrom looks whether the send that is timed has completed: programs take sends back long
+// timeSendFrom looks whether the send that is timed, if any, has completed: programs take sends back long
 // after, such as when they need a buffer. It is called with the lock of held, either of the VI's
 // queues, and never waits for another.
 func (q *workQueue) timeSendFrom(held *workQueue) {
 	if q != held {
-		if !q.mu.TryLock() {
+		if !q.sampler.running.Load() || !q.mu.TryLock() {
 			return
 		}
 		defer q.mu.Unlock() // also if the memory of the descriptor is gone, as in take
@@ -83,10 +80,10 @@ func (q *workQueue) timeSendFrom(held *workQueue) {
 	q.timeSend()
 }
 
-// timeSend is called with mu held.
+// timeSend is timeSendFrom with mu held.
 func (q *workQueue) timeSend() {
 	s := q.sampler
-	if !q.timing() || q.closed {
+	if !s.running.Load() || q.closed {
 		return
 	}
 	if d := q.posted[(s.until-1)&q.mask].d; d != nil && d.Status().Done() {

@@ -1,5 +1,26 @@
 package driver
 
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+)
+
+// owned holds a value of the caller for a VI, a ring or a CQ.
+type owned struct{ user atomic.Pointer[any] }
+
+// SetUser keeps what the caller has for the object, for User.
+func (o *owned) SetUser(u any) { o.user.Store(&u) }
+
+// User returns what SetUser was given, nil before.
+func (o *owned) User() any {
+	if u := o.user.Load(); u != nil {
+		return *u
+	}
+	return nil
+}
+
 // leaving says how far the closing of a VI or CQ has come.
 type leaving struct {
 	// ended is nil while no call closes the object, and closed when that is over.
@@ -61,4 +82,17 @@ func (l *leaving) wait(n *NIC) {
 	if ended != nil {
 		<-ended
 	}
+}
+
+// use starts an operation on an object that is not being closed; NIC.end ends it. begin is
+// NIC.begin, or NIC.beginAny.
+func (l *leaving) use(ctx context.Context, n *NIC, op string, begin func(context.Context, string) error) error {
+	if err := begin(ctx, op); err != nil {
+		return err
+	}
+	if l.begun(n) {
+		n.end()
+		return n.error(op, descriptors.ErrClosed)
+	}
+	return nil
 }

@@ -219,28 +219,22 @@ func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
 // FreeSRAM returns the bytes of the memory that the device gives out which are not in use, and how
 // many it has to give out in all; zeros for a device that gives out none.
 func (n *NIC) FreeSRAM() (free, all uint32, err error) {
-	const op = "ask for free SRAM"
-	if err := n.begin(n.background, op); err != nil {
-		return 0, 0, err
-	}
-	defer n.end()
-	if n.regs.blocks[datasheet.BlockIdentity].Size < datasheet.RegSRAMFree+4 {
-		return 0, 0, nil
-	}
-	base, err := n.regs.read(datasheet.BlockIdentity, datasheet.RegSRAMBase)
-	if err == nil {
-		free, err = n.regs.read(datasheet.BlockIdentity, datasheet.RegSRAMFree)
-	}
-	if err != nil {
-		return 0, 0, n.error(op, err)
-	}
-	if base == allOnes {
-		return 0, 0, nil // it does not have the register
-	}
-	if base > n.identity.SRAM || free > n.identity.SRAM-base {
-		return 0, 0, n.error(op, fmt.Errorf("%w: %#x bytes of SRAM are free behind %#x, of %#x", ErrProtocol, free, base, n.identity.SRAM))
-	}
-	return free, n.identity.SRAM - base, nil
+	err = n.inBlock("ask for free SRAM", datasheet.BlockIdentity, func() error {
+		var base, left uint32
+		if n.regs.blocks[datasheet.BlockIdentity].Size < datasheet.RegSRAMFree+4 {
+			return nil
+		}
+		err := n.regs.readAll(n.background, datasheet.BlockIdentity, reading{datasheet.RegSRAMBase, &base}, reading{datasheet.RegSRAMFree, &left})
+		if err != nil || base == allOnes { // it does not have the register
+			return err
+		}
+		if base > n.identity.SRAM || left > n.identity.SRAM-base {
+			return fmt.Errorf("%w: %#x bytes of SRAM are free behind %#x, of %#x", ErrProtocol, left, base, n.identity.SRAM)
+		}
+		free, all = left, n.identity.SRAM-base
+		return nil
+	})
+	return free, all, err
 }
 
 // checkSRAM checks that size bytes from offset on are device memory.
@@ -256,13 +250,15 @@ func (n *NIC) accessSRAM(op string, offset uint64, p []byte, access func(uint64,
 		return err
 	}
 	defer n.end()
-	if err := n.checkSRAM(offset, len(p)); err != nil {
-		return n.error(op, err)
+	return n.error(op, n.inSRAM(offset, p, access))
+}
+
+// inSRAM is an access to device memory, if p fits there.
+func (n *NIC) inSRAM(offset uint64, p []byte, access func(uint64, []byte) error) error {
+	if err := n.checkSRAM(offset, len(p)); err != nil || len(p) == 0 {
+		return err
 	}
-	if len(p) == 0 {
-		return nil
-	}
-	return n.error(op, access(offset, p))
+	return access(offset, p)
 }
 
 // CreatePtag creates a protection tag: VIs and memory with the same one belong

@@ -123,16 +123,7 @@ func (c *CQ) Notify(f func(Completion, error)) error {
 }
 
 // begin starts an operation on a CQ that is not destroyed; NIC.end ends it.
-func (c *CQ) begin(op string) error {
-	if err := c.n.begin(c.n.background, op); err != nil {
-		return err
-	}
-	if c.leaving.begun(c.n) {
-		c.n.end()
-		return c.n.error(op, descriptors.ErrClosed)
-	}
-	return nil
-}
+func (c *CQ) begin(op string) error { return c.leaving.use(c.n.background, c.n, op, c.n.begin) }
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
 	defer w.stop()

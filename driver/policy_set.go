@@ -19,10 +19,11 @@ func (n *NIC) SetPolicy(p Policy) error {
 	if err != nil {
 		return n.error(op, err)
 	}
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return err
 	}
-	defer n.endDMA()
+	defer end()
 	if n.dma.own == nil {
 		own, err := n.readBuiltIn()
 		if err != nil {
@@ -117,11 +118,7 @@ func (n *NIC) prepareProgress() error {
 	if err != nil {
 		return err
 	}
-	err = n.setDMA(datasheet.RegProgressLow, uint32(area.iova), "progress counters at bus address (low half) %#x")
-	if err == nil {
-		err = n.setDMA(datasheet.RegProgressHigh, uint32(area.iova>>32), "progress counters at bus address (high half) %#x")
-	}
-	if err != nil {
+	if err := n.setAddress(datasheet.RegProgressLow, area.iova, "progress counters"); err != nil {
 		return err // the memory is kept until Close: the device may have taken half of the address
 	}
 	n.dma.area = area

@@ -34,29 +34,22 @@ type PolicyState struct {
 func (n *NIC) Policy() (PolicyState, error) {
 	const op = "query policy"
 	var s PolicyState
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return s, err
 	}
-	defer n.endDMA()
+	defer end()
 	now, err := n.readBuiltIn()
 	if err != nil {
 		return s, n.error(op, err)
 	}
 	var deadline uint32
-	for _, r := range []struct {
-		reg uint64
-		v   *uint32
-	}{
-		{datasheet.RegPulseDeadline, &deadline},
-		{datasheet.RegPulseTimeouts, &s.Timeouts},
-		{datasheet.RegPulsesRefused, &s.Refused},
-	} {
-		if *r.v, err = n.regs.read(datasheet.BlockDMA, r.reg); err != nil {
-			return s, n.error(op, err)
-		}
+	err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegPulseDeadline, &deadline},
+		reading{datasheet.RegPulseTimeouts, &s.Timeouts}, reading{datasheet.RegPulsesRefused, &s.Refused})
+	if err != nil {
+		return s, n.error(op, err)
 	}
-	// A device that has gone has left ones in all of them.
-	if _, err := n.regs.status(); err != nil {
+	if _, err := n.regs.status(); err != nil { // a device that has gone has left ones in all of them
 		return s, n.error(op, n.fail(err))
 	}
 	s.Deadline = time.Duration(deadline) * time.Microsecond

@@ -7,16 +7,10 @@ import (
 	"runtime/trace"
 	"sync"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
-
-// errNoProcessor: the device has nothing that could run a program.
-var errNoProcessor = fmt.Errorf("%w: it has no NIC processor", descriptors.ErrNotSupported)
-
-const hintNoProcessor = "this device does what it has built in; only devices with a processor block run control programs"
 
 // programs is the driver's part in control programs. mu lets one operation use the
 // processor block and the mailbox at a time, and guards loaded.
@@ -27,22 +21,10 @@ type programs struct {
 	loaded [2]load.Image
 }
 
-// beginProgram starts an operation on the processor block; endProgram ends it.
-func (n *NIC) beginProgram(ctx context.Context, op string) error {
-	if err := n.begin(ctx, op); err != nil {
-		return err
-	}
-	if !n.regs.has(datasheet.BlockProcessor) {
-		n.end()
-		return n.refuse(op, errNoProcessor, hintNoProcessor)
-	}
-	n.programs.mu.Lock()
-	return nil
-}
-
-func (n *NIC) endProgram() {
-	n.programs.mu.Unlock()
-	n.end()
+// beginProgram starts an operation on the processor block, which end ends.
+func (n *NIC) beginProgram(ctx context.Context, op string) (end func(), err error) {
+	return n.beginBlock(ctx, op, datasheet.BlockProcessor, &n.programs.mu, "it has no NIC processor",
+		"this device does what it has built in; only devices with a processor block run control programs")
 }
 
 // LoadProgram puts a control program into the device and starts it, see load.Load.
@@ -77,10 +59,11 @@ func (n *NIC) ProgramStatus() (load.Status, error) {
 
 func (n *NIC) onProgram(ctx context.Context, op string, f func(load.NIC) (load.Status, error)) (load.Status, error) {
 	defer trace.StartRegion(ctx, "NIC program").End()
-	if err := n.beginProgram(ctx, op); err != nil {
+	end, err := n.beginProgram(ctx, op)
+	if err != nil {
 		return load.Status{}, err
 	}
-	defer n.endProgram()
+	defer end()
 	s, err := f(processor{n})
 	return s, n.error(op, err)
 }
@@ -96,10 +79,11 @@ type ProgramMap struct {
 // maps as its image lists them. Errors wrap load.ErrMap.
 func (n *NIC) ProgramMap(maps []abi.Map, index int) (*ProgramMap, error) {
 	const op = "open map"
-	if err := n.beginProgram(n.background, op); err != nil {
+	end, err := n.beginProgram(n.background, op)
+	if err != nil {
 		return nil, err
 	}
-	defer n.endProgram()
+	defer end()
 	m, err := load.OpenMap(processor{n}, maps, index)
 	if err != nil {
 		return nil, n.error(op, err)
@@ -153,10 +137,11 @@ func (m *ProgramMap) Each(f func(key, value []byte) bool) error {
 }
 
 func (m *ProgramMap) do(op string, f func() error) error {
-	if err := m.nic.beginProgram(m.nic.background, op); err != nil {
+	end, err := m.nic.beginProgram(m.nic.background, op)
+	if err != nil {
 		return err
 	}
-	defer m.nic.endProgram()
+	defer end()
 	return m.nic.error(op, f())
 }
 
@@ -176,16 +161,10 @@ func (p processor) WriteProcessor(register, v uint32) error {
 // ReadSRAM is described at load.NIC. The device says where its slots are, so the
 // offset is checked.
 func (p processor) ReadSRAM(offset uint64, b []byte) error {
-	if err := p.n.checkSRAM(offset, len(b)); err != nil {
-		return err
-	}
-	return p.n.bar4.read(offset, b)
+	return p.n.inSRAM(offset, b, p.n.bar4.read)
 }
 
 // WriteSRAM is described at load.NIC.
 func (p processor) WriteSRAM(offset uint64, b []byte) error {
-	if err := p.n.checkSRAM(offset, len(b)); err != nil {
-		return err
-	}
-	return p.n.bar4.write(offset, b)
+	return p.n.inSRAM(offset, b, p.n.bar4.write)
 }

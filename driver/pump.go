@@ -155,41 +155,34 @@ func (p *pump) run() {
 		if nap = min(max(2*nap, firstStep), longestStep); p.busy.Load() {
 			nap = firstStep
 		}
-		switch p.sleep(timer, nap) {
-		case sleepStopped:
+		kicked, stopped := p.sleep(timer, nap)
+		if stopped {
 			return
-		case sleepKicked:
+		}
+		if kicked {
 			idle, nap = 0, 0
 		}
 	}
 }
 
-type sleepEnd int
-
-const (
-	sleepOver sleepEnd = iota
-	sleepKicked
-	sleepStopped
-)
-
 // sleep sleeps until the time is over or the pump is kicked or stopped.
-func (p *pump) sleep(timer *time.Timer, d time.Duration) sleepEnd {
+func (p *pump) sleep(timer *time.Timer, d time.Duration) (kicked, stopped bool) {
 	if d > shortNap {
 		p.asleep.Store(true)
 		defer p.asleep.Store(false)
 		// What came before asleep was set does not kick.
 		if p.broken.Load() != nil || p.look(0) {
-			return sleepKicked
+			return true, false
 		}
 	}
 	timer.Reset(d)
 	select {
 	case <-p.wake:
-		return sleepKicked
+		return true, false
 	case <-p.done:
-		return sleepStopped
+		return false, true
 	case <-timer.C:
-		return sleepOver
+		return false, false
 	}
 }
 

@@ -66,11 +66,8 @@ type posting struct {
 type note struct{ word, quiet uint64 }
 
 // note notes it of what is posted at place. Most programs note nothing, for which no note is
-// stored either. mu is held.
+// stored either. The queue has a CQ, and mu is held.
 func (q *workQueue) note(place uint32, word uint64, quiet bool) {
-	if q.cq == nil {
-		return
-	}
 	q.noted = true
 	n := &q.notes[place]
 	datasheet.StoreWord(&n.word, word)
@@ -87,11 +84,11 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	// Reading a descriptor may panic, see take.
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.postHeld(ds)
+	return q.PostHeld(ds)
 }
 
-// postHeld is post with mu held.
-func (q *workQueue) postHeld(ds []*descriptors.Descriptor) (int, error) {
+// PostHeld is VI.PostSendBatch, or VI.PostRecvBatch, with the lock held.
+func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (int, error) {
 	if i := slices.Index(ds, nil); i >= 0 {
 		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
@@ -145,7 +142,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	}
 	room, regions := q.room(), &q.n.regions
 	tokens, places, mask, generation := q.tokens, q.posted, q.mask, regions.generation.Load()
-	if q.timing() {
+	if q.sampler != nil {
 		q.timeSend()
 	}
 	for _, d := range ds {
@@ -165,9 +162,6 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 			if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
 				return n, err
 			}
-		}
-		if !liesAt(d, t.Address) {
-			return n, ErrBadHandle
 		}
 		// Claimed before its status is looked at: of a descriptor that is posted that is
 		// the device's to write.
@@ -190,7 +184,7 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 		tokens[q.next&mask] = t
 		u := d.User()
 		quiet := u.Unsignaled && q.sends
-		if q.noted || u.Word != 0 || quiet {
+		if q.cq != nil && (q.noted || u.Word != 0 || quiet) {
 			q.note(i, u.Word, quiet)
 		}
 		places[i] = posting{d: d, length: d.Length(), quiet: quiet}
@@ -203,6 +197,57 @@ func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
 	}
 	return n, nil
 }
+
+// A descriptor is posted to one queue at a time. The queue to
+// which it was posted last holds it, and under that queue's lock it is noted whether
+// it is posted: who posts to the same queue again and again needs no further lock and
+// no locked instruction. Another queue first has the holder let go.
+
+// regain has the queue that holds d, if it is another than q, let go of it, and reports
+// whether it is worth to claim d once more. mu is held, but not meanwhile: only one
+// queue's lock is held at a time.
+func (q *workQueue) regain(d *descriptors.Descriptor) bool {
+	h := d.Post().Holder.Load()
+	if h == &q.holder {
+		return false
+	}
+	if h != nil {
+		q.mu.Unlock()
+		(*h).LetGo(d)
+		q.mu.Lock()
+	}
+	return true
+}
+
+// LetGo is described at descriptors.Holder.
+func (q *workQueue) LetGo(d *descriptors.Descriptor) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
+		p.Holder.Store(nil)
+	}
+}
+
+// claim notes that d, which q does not hold or has posted, is posted to q. It fails
+// with ErrBadHandle, ErrPosted or ErrOtherVI. mu is held.
+func (q *workQueue) claim(d *descriptors.Descriptor) error {
+	// Where a descriptor is and where it says that it is never change: one that q holds was looked at.
+	if !liesAt(d, d.Token().Address) {
+		return ErrBadHandle
+	}
+	p := d.Post()
+	if p.Owner != 0 && p.Owner != q.vi.key {
+		return ErrOtherVI
+	}
+	if !p.Holder.CompareAndSwap(nil, &q.holder) {
+		return ErrPosted
+	}
+	p.Posted = true
+	return nil
+}
+
+// release undoes claim: d is its program's again. mu is held.
+func release(d *descriptors.Descriptor) { d.Post().Posted = false }
 
 // room returns the number of descriptors that may be posted, as far as the CQ has been read.
 func (q *workQueue) room() uint32 {
@@ -244,12 +289,12 @@ func (q *workQueue) refused(err error) error {
 // wait waits until the oldest descriptor has completed, with empty also while nothing is posted.
 func (q *workQueue) wait(w *waiter, empty bool) (*descriptors.Descriptor, error) {
 	defer w.stop()
-	d, err := q.done()
+	d, err := q.done(false)
 	for err == descriptors.ErrNotDone || empty && err == descriptors.ErrQueueEmpty {
 		if err := w.pause(q, q.vec, nil); err != nil {
 			return nil, q.n.error("wait for "+q.side, err)
 		}
-		d, err = q.done()
+		d, err = q.done(false)
 	}
 	return d, err
 }

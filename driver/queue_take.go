@@ -5,14 +5,16 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// done takes the oldest descriptor if it has completed.
-func (q *workQueue) done() (*descriptors.Descriptor, error) {
+// done takes the oldest descriptor if it has completed. With run, where something must be stepped it
+// does that and looks again.
+func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pollHeld(false)
+	return q.DoneHeld(run)
 }
 
 // passQuiet takes back what has completed without error of what the application wants no
@@ -48,30 +50,22 @@ type badCompletion struct {
 
 func (*badCompletion) Error() string { return "completed in error" }
 
-// waits reports whether the oldest descriptor is still the device's. mu is held.
-func (q *workQueue) waits() bool {
-	if q.closed || q.taken == q.next {
-		return false
-	}
-	p := &q.posted[q.taken&q.mask]
-	return !p.lost && !p.d.Status().Done()
-}
-
-// take is done, but for how it says that nothing has completed, and what has failed. mu is held. The memory
-// of a descriptor may be the program's own, and gone: callers give the lock back also if reading it panics.
-func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
+// take takes the oldest descriptor, or returns nil twice if it is still the device's. Of one with an error it
+// returns a *badCompletion. mu is held. The memory of a descriptor may be the program's own, and gone: callers
+// give the lock back also if reading it panics.
+func (q *workQueue) take() (*descriptors.Descriptor, error) {
 	for {
 		switch {
 		case q.closed:
-			return nil, 0, q.closedAs
+			return nil, q.closedAs
 		case q.taken == q.next:
-			return nil, 0, descriptors.ErrQueueEmpty
+			return nil, descriptors.ErrQueueEmpty
 		}
 		p := &q.posted[q.taken&q.mask]
 		status := p.d.Status()
 		if !status.Done() {
 			if !p.lost {
-				return nil, q.missed(), nil
+				return nil, nil
 			}
 			status = datasheet.StatusDone | datasheet.StatusProtectionError
 		}
@@ -83,46 +77,35 @@ func (q *workQueue) take() (*descriptors.Descriptor, miss, error) {
 		switch {
 		case status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || tooLong:
 			q.failed++
-			return d, 0, &badCompletion{status, tooLong}
+			return d, &badCompletion{status, tooLong}
 		case !quiet:
-			return d, 0, nil
+			return d, nil
 		}
 	}
 }
 
-// poll is done, but where something must be stepped it does that and looks
-// again.
-func (q *workQueue) poll() (*descriptors.Descriptor, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.pollHeld(true)
-}
-
-// pollHeld is poll, or done, with mu held, also while it steps.
-func (q *workQueue) pollHeld(steps bool) (*descriptors.Descriptor, error) {
-	var d *descriptors.Descriptor
-	var m miss
-	var err error
-	if steps && q.waits() && !q.n.progress() {
-		m = q.missed()
-	} else {
-		d, m, err = q.take()
+// DoneHeld is VI.SendDone, or VI.RecvDone, with the lock held, but not while it finds out what an
+// error means. Without run it does not step the device.
+func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
+	d, err := q.take()
+	if run && d == nil && err == nil && q.n.progress() {
+		d, err = q.take()
 	}
-	if q.vi.send.timing() {
+	if q.vi.send.sampler != nil {
 		q.vi.send.timeSendFrom(q)
 	}
-	if m == 0 && err == nil {
+	if d != nil && err == nil {
 		return d, nil
 	}
-	return q.explain(d, m, err)
+	return q.explain(d, err)
 }
 
 // explain returns the result of done if take has found nothing, or an error. mu is held, but not while the
 // device or the VI is asked.
-func (q *workQueue) explain(d *descriptors.Descriptor, m miss, err error) (*descriptors.Descriptor, error) {
+func (q *workQueue) explain(d *descriptors.Descriptor, err error) (*descriptors.Descriptor, error) {
 	switch {
-	case m != 0:
-		return nil, q.nothing(m)
+	case d == nil && err == nil:
+		return nil, q.nothing(q.missed())
 	case d == nil:
 		return nil, err
 	}
@@ -165,4 +148,95 @@ func (q *workQueue) pass(n uint32) {
 	if q.sampler != nil {
 		q.sampler.taken(q.taken)
 	}
+}
+
+// pollBatch takes the oldest descriptors that have completed, as many as into has
+// room for. One that completed in error comes alone.
+func (q *workQueue) pollBatch(into []*descriptors.Descriptor) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.DoneBatchHeld(into)
+}
+
+// DoneBatchHeld is VI.SendDoneBatch, or VI.RecvDoneBatch, as DoneHeld is.
+func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
+	if len(into) == 0 {
+		return 0, nil
+	}
+	if n := q.takeSound(into); n > 0 {
+		if q.vi.send.sampler != nil {
+			q.vi.send.timeSendFrom(q)
+		}
+		return n, nil
+	}
+	d, err := q.DoneHeld(true)
+	if d == nil {
+		return 0, err
+	}
+	into[0] = d
+	if err != nil {
+		return 1, err
+	}
+	return 1 + q.takeSound(into[1:]), nil // what was stepped for one may have brought more
+}
+
+// takeSound takes what has completed well, up to what has not: poll says what that
+// is. mu is held.
+func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
+	if q.closed {
+		return 0
+	}
+	q.passQuiet()
+	// All statuses first: one barrier does for all, and the processor fetches what
+	// the device has written side by side.
+	posted, taken, mask := q.posted, q.taken, q.mask
+	into = into[:max(min(len(into), int(int32(q.next-taken))), 0)]
+	for i := range into {
+		p := &posted[(taken+uint32(i))&mask]
+		d := p.d
+		if s := d.Status(); p.quiet || !s.Done() || s&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 {
+			into = into[:i]
+			break
+		}
+		into[i] = d
+	}
+	mmio.FromDevice()
+	for _, d := range into {
+		p := &posted[(taken+uint32(n))&mask]
+		if q.tooLong(p) {
+			break
+		}
+		release(d)
+		*p = posting{}
+		n++
+	}
+	q.pass(uint32(n))
+	return n
+}
+
+// Held is a queue of a VI for one who keeps something of his own beside it: its lock is the lock
+// of both, which PostHeld, DoneHeld and DoneBatchHeld need. It must not be held across anything
+// that blocks.
+type Held struct {
+	*hotlock.Mutex
+	*workQueue
+}
+
+// Held returns the queues of the VI.
+func (v *VI) Held() (send, recv Held) {
+	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
+}
+
+// tooLong reports whether a completion says more than its descriptor has room for. An RDMA
+// write of the peer has gone elsewhere.
+func (q *workQueue) tooLong(p *posting) bool {
+	n := p.d.Length()
+	return n > p.length && n > q.tabled && !q.vi.written(p.d)
+}
+
+// written reports whether d is a receive that an RDMA write of the peer has ended.
+func (v *VI) written(d *descriptors.Descriptor) bool {
+	a := v.Attributes()
+	return a.Rights&datasheet.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
+		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
 }

@@ -2,8 +2,11 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -69,4 +72,66 @@ func (r *registers) statusContext(ctx context.Context) (uint32, error) {
 		err = ErrDeviceGone
 	}
 	return s, err
+}
+
+// reading is a register of a block, and where its value goes.
+type reading struct {
+	reg uint64
+	v   *uint32
+}
+
+// readAll reads registers of a block in turn.
+func (r *registers) readAll(ctx context.Context, block uint32, list ...reading) (err error) {
+	for _, l := range list {
+		if *l.v, err = r.readContext(ctx, block, l.reg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inBlock calls f, which reads registers of a block, as an operation. It fails with
+// ErrNotSupported if the device does not have the block. A device that has gone meanwhile has left
+// nonsense in all that was read: then it has failed.
+func (n *NIC) inBlock(op string, block uint32, f func() error) error {
+	if err := n.begin(n.background, op); err != nil {
+		return err
+	}
+	defer n.end()
+	if !n.regs.has(block) {
+		return n.error(op, descriptors.ErrNotSupported)
+	}
+	err := f()
+	if err == nil || errors.Is(err, ErrBadRegisters) {
+		if _, gone := n.regs.status(); gone != nil {
+			err = n.fail(gone)
+		}
+	}
+	return n.error(op, err)
+}
+
+// beginBlock starts an operation on a block that not every device has, one at a time: mu is held until
+// the function that it returns ends it. A device without the block is ErrNotSupported, for the reason lacks.
+func (n *NIC) beginBlock(ctx context.Context, op string, block uint32, mu *sync.Mutex, lacks, hint string) (end func(), err error) {
+	if err := n.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	if !n.regs.has(block) {
+		n.end()
+		return nil, n.refuse(op, fmt.Errorf("%w: %s", descriptors.ErrNotSupported, lacks), hint)
+	}
+	mu.Lock()
+	return func() {
+		mu.Unlock()
+		n.end()
+	}, nil
+}
+
+// fault reads why the device has stopped.
+func (r *registers) fault() error {
+	var f FaultError
+	if err := r.readAll(context.Background(), datasheet.BlockHealth, reading{datasheet.RegFault, &f.Code}, reading{datasheet.RegFaultDetail, &f.Detail}); err != nil {
+		return err
+	}
+	return &f
 }

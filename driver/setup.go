@@ -180,7 +180,7 @@ func (n *NIC) enableAdmin(ctx context.Context) error {
 		case status == allOnes:
 			return false, ErrDeviceGone
 		case status&datasheet.AdminError != 0:
-			return false, n.adminRefused()
+			return false, fmt.Errorf("%w: the admin queue could not be enabled: %w", ErrNotReady, n.regs.fault())
 		}
 		return status&datasheet.AdminEnabled != 0, nil
 	})
@@ -197,19 +197,6 @@ func (n *NIC) enableAdmin(ctx context.Context) error {
 		v.interrupted(n)
 	}
 	return nil
-}
-
-// adminRefused says why the device does not take the admin rings.
-func (n *NIC) adminRefused() error {
-	code, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFault)
-	if err != nil {
-		return err
-	}
-	detail, err := n.regs.read(datasheet.BlockHealth, datasheet.RegFaultDetail)
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: the admin queue could not be enabled: %w", ErrNotReady, &FaultError{code, detail})
 }
 
 // waitRegister calls f, now and then, until it returns true or an error, ctx

@@ -3,7 +3,6 @@ package driver
 import (
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -81,36 +80,22 @@ func (n *NIC) Counters() (map[string]uint64, error) {
 }
 
 // readCounters returns the counters in their order.
-func (n *NIC) readCounters() ([]uint64, error) {
-	const op = "read counters"
-	if err := n.begin(n.background, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if !n.regs.has(datasheet.BlockCounters) {
-		return nil, n.error(op, descriptors.ErrNotSupported)
-	}
-	count, err := n.regs.read(datasheet.BlockCounters, datasheet.RegCounterCount)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	if room := (n.regs.blocks[datasheet.BlockCounters].Size - datasheet.RegCounterBase) / 8; count > room {
-		if _, err := n.regs.status(); err != nil {
-			return nil, n.error(op, n.fail(err))
-		}
-		return nil, n.error(op, fmt.Errorf("%w: the counters block says it has %d, and room for %d", ErrBadRegisters, count, room))
-	}
-	values := make([]uint64, count)
-	for i := range count {
-		v, err := n.regs.read64(datasheet.BlockCounters, datasheet.RegCounterBase+8*uint64(i))
+func (n *NIC) readCounters() (values []uint64, err error) {
+	err = n.inBlock("read counters", datasheet.BlockCounters, func() error {
+		count, err := n.regs.read(datasheet.BlockCounters, datasheet.RegCounterCount)
 		if err != nil {
-			return nil, n.error(op, err)
+			return err
 		}
-		values[i] = v
-	}
-	// A device that has gone meanwhile has left nonsense in them.
-	if _, err := n.regs.status(); err != nil {
-		return nil, n.error(op, n.fail(err))
-	}
-	return values, nil
+		if room := (n.regs.blocks[datasheet.BlockCounters].Size - datasheet.RegCounterBase) / 8; count > room {
+			return fmt.Errorf("%w: the counters block says it has %d, and room for %d", ErrBadRegisters, count, room)
+		}
+		values = make([]uint64, count)
+		for i := range values {
+			if values[i], err = n.regs.read64(datasheet.BlockCounters, datasheet.RegCounterBase+8*uint64(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return values, err
 }

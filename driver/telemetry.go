@@ -63,24 +63,17 @@ func (n *NIC) port() (telemetry.Port, error) {
 	if err != nil {
 		return telemetry.Port{}, err
 	}
-	status, err := n.linkStatus()
+	var status uint32
+	err = n.inBlock("read link", datasheet.BlockHealth, func() (err error) {
+		status, err = n.regs.status()
+		return err
+	})
 	return telemetry.Port{
 		Name: telemetry.Public(n.Address()), MAC: n.identity.MAC.String(), MTU: n.identity.MTU, Queues: len(n.present()),
 		LinkUp:   status&datasheet.DeviceLinkUp != 0,
 		Received: s.FramesReceived, ReceivedBytes: s.BytesReceived, Sent: s.FramesSent, SentBytes: s.BytesSent,
 		Missed: s.ReceiveQueueEmpty, ReceiveErrors: s.FramesDropped + s.ChecksumErrors, SendErrors: s.DMAFaults,
 	}, err
-}
-
-// linkStatus reads the status register.
-func (n *NIC) linkStatus() (uint32, error) {
-	const op = "read link"
-	if err := n.begin(n.background, op); err != nil {
-		return 0, err
-	}
-	defer n.end()
-	status, err := n.regs.status()
-	return status, n.error(op, err)
 }
 
 func anyEndpoint(*endpoint) bool { return true }

@@ -38,10 +38,11 @@ func (n *NIC) transfers() (any, error) {
 
 // lendLog has the log that is lent kept for some time more.
 func (n *NIC) lendLog(op string) error {
-	if err := n.beginDMA(op); err != nil {
+	end, err := n.beginDMA(op)
+	if err != nil {
 		return err
 	}
-	defer n.endDMA()
+	defer end()
 	l := &n.dma.log
 	if l.buf != nil && l.lent == nil {
 		return n.refuse(op, descriptors.ErrInvalidState, "the program that has the NIC keeps the log itself")
@@ -59,10 +60,11 @@ func (n *NIC) lendLog(op string) error {
 
 // endLent ends a log that was lent, unless the program has begun one of its own.
 func (n *NIC) endLent() {
-	if n.beginDMA("end lent DMA log") != nil {
+	end, err := n.beginDMA("end lent DMA log")
+	if err != nil {
 		return // the NIC is closed, or has failed
 	}
-	defer n.endDMA()
+	defer end()
 	if n.dma.log.lent != nil {
 		_ = n.closeLog() // else Close does it
 	}

@@ -297,10 +297,10 @@ func (v *VI) ReadDirect(address uint64, handle uint32, at uint64, into, n uint32
 // with ErrProtocol if the device wrote an impossible completion. It fails with
 // ErrNotDone or ErrQueueEmpty (both bare), ErrClosed, or what is wrong with the
 // device.
-func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.poll() }
+func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.done(true) }
 
 // RecvDone is SendDone for the receive queue.
-func (v *VI) RecvDone() (*descriptors.Descriptor, error) { return v.recv.poll() }
+func (v *VI) RecvDone() (*descriptors.Descriptor, error) { return v.recv.done(true) }
 
 // SendDoneBatch is SendDone for as many descriptors as have completed, at most
 // len(into). It returns how many it has put there; of one that completed in error

@@ -1,7 +1,5 @@
 package driver
 
-import "github.com/trapeze-nic/trapeze/descriptors"
-
 // VIStats has the counters of a VI since it was made. The counters of receives are zero if the
 // VI shares a receive queue: the Stats of that queue have them.
 type VIStats struct {
@@ -17,14 +15,10 @@ type VIStats struct {
 // the VI or its NIC is closed.
 func (v *VI) Stats() (VIStats, error) {
 	var s VIStats
-	const op = "read counters of VI"
-	if err := v.n.beginAny(v.n.background, op); err != nil {
+	if err := v.leaving.use(v.n.background, v.n, "read counters of VI", v.n.beginAny); err != nil {
 		return s, err
 	}
 	defer v.n.end()
-	if v.leaving.begun(v.n) {
-		return s, v.n.error(op, descriptors.ErrClosed)
-	}
 	s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()
 	s.ReceivesPosted, s.ReceivesCompleted, s.ReceivesFailed = v.recv.counts()
 	return s, nil
@@ -57,14 +51,10 @@ type CQStats struct {
 // Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
 // the CQ or its NIC is closed.
 func (c *CQ) Stats() (CQStats, error) {
-	const op = "read counters of CQ"
-	if err := c.n.beginAny(c.n.background, op); err != nil {
+	if err := c.leaving.use(c.n.background, c.n, "read counters of CQ", c.n.beginAny); err != nil {
 		return CQStats{}, err
 	}
 	defer c.n.end()
-	if c.leaving.begun(c.n) {
-		return CQStats{}, c.n.error(op, descriptors.ErrClosed)
-	}
 	c.mu.Lock()
 	s := CQStats{Entries: c.read}
 	c.mu.Unlock()

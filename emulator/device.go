@@ -214,6 +214,17 @@ func (d *Device) step() bool {
 	return busy || d.engine.Moving() // who sleeps is late
 }
 
+// Wake is described at vfio.Waker. It also wakes those who wait for the device at the
+// other end of the wire, if one Poll steps both.
+func (d *Device) Wake() {
+	if d.idle.waiting.Load() {
+		d.endIdle(true)
+	}
+	if p := d.peer.Load(); p != nil && p.idle.waiting.Load() {
+		p.endIdle(true)
+	}
+}
+
 // host has the methods of the device that the engine calls. Its methods run with the engine's lock
 // held.
 type host struct{ d *Device }

@@ -52,17 +52,6 @@ func (d *Device) Idle() <-chan struct{} {
 	return d.idle.over
 }
 
-// Wake is described at vfio.Waker. It also wakes those who wait for the device at the
-// other end of the wire, if one Poll steps both.
-func (d *Device) Wake() {
-	if d.idle.waiting.Load() {
-		d.endIdle(true)
-	}
-	if p := d.peer.Load(); p != nil && p.idle.waiting.Load() {
-		p.endIdle(true)
-	}
-}
-
 // endIdle wakes all waiters; posted says that a post is the reason.
 func (d *Device) endIdle(posted bool) {
 	d.idle.mu.Lock()

@@ -34,14 +34,14 @@ type Conn struct {
 	stride                    int     // bytes from one buffer to the next
 	sends, receives, controls int     // descriptors for messages, and for what is none
 	window                    int     // messages that the other side may send ahead; 0 if it is not told
+	half                      uint32  // of the receives for messages, at least one; 0 without a window
 	lazy                      uint32  // receives that are posted again together
 	inline                    bool    // messages are built in their descriptors
 	buffers                   []byte  // memory, for as long as there is any
 	send                      []*Descriptor
 	ring                      []*Descriptor // send twice, so that a batch is in one piece
-	firstRecv                 uint64        // address of the first of recv
 	control                   []*Descriptor // for grants and the end, without buffers
-	recv                      []*Descriptor
+	recv                      []*Descriptor // the word of each is where in buffers its own begins
 	sending                   chan struct{} // held by Send and CloseSend
 
 	closed atomic.Bool
@@ -115,7 +115,9 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	c := &Conn{max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, sending: make(chan struct{}, 1)}
 	if o.Reliability != Unreliable {
 		c.window, c.controls = o.RecvDepth, controlDepth
-		c.lazy = c.half() / 2
+		c.half = uint32(c.window+1) / 2
+		c.lazy = c.half / 2
+		c.out.granted = -uint32(c.window)
 	}
 	a := VIAttributes{Reliability: o.Reliability, MaxTransfer: uint32(o.MaxMessage),
 		SendDepth: max(c.sends+c.controls, 2), RecvDepth: max(c.receives+c.controls, 2)}
@@ -152,6 +154,14 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 		return err
 	}
 	c.ring = append(append(c.ring, c.send...), c.send...)
+	for i, d := range c.send {
+		if c.inline {
+			continue
+		}
+		if err := c.memory.AddTo(d, i*c.stride, c.max); err != nil {
+			return err
+		}
+	}
 	if c.controls > 0 {
 		if c.control, err = c.vi.NewDescriptors(ctx, c.controls, 0); err != nil {
 			return err
@@ -160,14 +170,15 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	if c.recv, err = c.vi.NewDescriptors(ctx, receives, 1); err != nil {
 		return err
 	}
-	c.firstRecv = c.recv[0].Token().Address
 	slots := 1 << bits.Len(uint(receives-1))
 	c.in.ring, c.in.lengths = make([]*Descriptor, slots), make([]int32, slots)
 	c.out.lengths = make([]int32, c.sends)
 	for i, d := range c.recv {
-		if err := c.memory.AddTo(d, (c.sends+i)*c.stride, c.max); err != nil {
+		at := (c.sends + i) * c.stride
+		if err := c.memory.AddTo(d, at, c.max); err != nil {
 			return err
 		}
+		d.User().Word = uint64(at) // where the NIC cannot change it
 	}
 	_, err = c.vi.PostRecvBatch(c.recv)
 	return err
@@ -183,11 +194,8 @@ func (c *Conn) start(ctx context.Context, remote Remote, address Address) error 
 	if err := c.furnish(ctx); err != nil {
 		return err
 	}
-	return c.grant(c.half())
+	return c.grant(c.half)
 }
-
-// half of the receives for messages, at least one.
-func (c *Conn) half() uint32 { return uint32(c.window+1) / 2 }
 
 // MaxMessage is the size in bytes of the largest message.
 func (c *Conn) MaxMessage() int { return c.max }
@@ -305,7 +313,7 @@ func (c *Conn) leave(ctx context.Context) error {
 	if err := c.lockSending(ctx); err != nil {
 		return err
 	}
-	c.unlockSending()
+	<-c.sending
 	c.bar()
 	return nil
 }

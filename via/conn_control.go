@@ -33,18 +33,14 @@ const (
 	controlDepth = mostGrants + 1
 )
 
-// word is the immediate data of the next message, called with out.mu held.
+// word is the immediate data of the next message. It is called with out.mu held until the message
+// is posted: messages go out in the order of their words, which count on those before.
 func (c *Conn) word(kind uint32) uint32 {
-	n := c.unreported()
+	n := datasheet.LoadIndex(&c.in.reposted) - c.out.granted
 	if n != 0 {
 		datasheet.StoreIndex(&c.out.granted, c.out.granted+n)
 	}
 	return kind | datasheet.LoadIndex(&c.in.noticed)&noticedMask<<noticedShift | n
-}
-
-// unreported is the number of receives that the other side does not know of.
-func (c *Conn) unreported() uint32 {
-	return uint32(c.window) + datasheet.LoadIndex(&c.in.reposted) - datasheet.LoadIndex(&c.out.granted)
 }
 
 // unnoticed is the number of grants that the other side has not taken note of, as far as it has
@@ -56,8 +52,7 @@ func (c *Conn) unnoticed(said uint32) uint32 {
 // grant tells the other side of the receives that it does not know of, if these are
 // least or more together with those that are yet to be posted again.
 func (c *Conn) grant(least uint32) error {
-	free := uint32(c.window) + datasheet.LoadIndex(&c.in.released)
-	if free-datasheet.LoadIndex(&c.out.granted) < least || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants {
+	if datasheet.LoadIndex(&c.in.released)-datasheet.LoadIndex(&c.out.granted) < least || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants {
 		return nil
 	}
 	if err := c.repost(); err != nil {
@@ -111,7 +106,7 @@ func (c *Conn) CloseSend(ctx context.Context) error {
 	if err := c.lockSending(ctx); err != nil {
 		return err
 	}
-	defer c.unlockSending()
+	defer func() { <-c.sending }()
 	return c.end(ctx)
 }
 
@@ -136,7 +131,7 @@ func (c *Conn) postControl(kind uint32) error {
 		return err
 	}
 	// Others may have been here before.
-	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (c.unreported() == 0 || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants) {
+	if kind == kindEnd && s.ended.Load() || kind == kindGrant && (datasheet.LoadIndex(&c.in.reposted) == s.granted || c.unnoticed(datasheet.LoadIndex(&c.in.said)) >= mostGrants) {
 		return nil
 	}
 	if kind == kindEnd {
@@ -149,5 +144,8 @@ func (c *Conn) postControl(kind uint32) error {
 	s.controlPosted++
 	d.Prepare()
 	d.SetImmediate(c.word(kind))
-	return c.post(c.control[at : at+1])
+	if _, err := s.mu.PostHeld(c.control[at : at+1]); err != nil {
+		return c.lose(err)
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -66,14 +65,22 @@ func (c *Conn) TryReceive() ([]byte, error) {
 	return m, err
 }
 
+// tryReceive is TryReceive with the lock held.
 func (c *Conn) tryReceive() ([]byte, error) {
 	s := &c.in
 	if s.received != datasheet.LoadIndex(&s.released) {
 		return nil, c.ready()
 	}
-	if s.came == s.received {
-		if err := c.lookForOne(); err != nil && s.failed == nil {
-			return nil, err
+	if s.came == s.received && !s.busy && s.failed == nil && !c.closed.Load() {
+		// For one message: to look for another one behind it may run the NIC.
+		d, err := s.mu.DoneHeld(true)
+		if err == nil {
+			err = c.accept(d)
+		}
+		if err != nil {
+			if err = c.nothing(err); err != nil && s.failed == nil {
+				return nil, err
+			}
 		}
 	}
 	return c.message()
@@ -123,7 +130,7 @@ func (c *Conn) message() ([]byte, error) {
 	}
 	i := int(s.received) & (len(s.ring) - 1)
 	s.received++
-	at := c.recvOffset(s.ring[i])
+	at := int(s.ring[i].User().Word)
 	return c.buffers[at : at+int(s.lengths[i]) : at+c.max], nil
 }
 
@@ -136,13 +143,6 @@ func (c *Conn) noMessage() error {
 		return io.EOF
 	}
 	return c.in.failed
-}
-
-// recvOffset is where the buffer of a receive begins. It is found by the descriptor's
-// own address, which the NIC cannot change.
-func (c *Conn) recvOffset(d *Descriptor) int {
-	i := (d.Token().Address - c.firstRecv) / uint64(descriptors.DescriptorBytes(1))
-	return (len(c.send) + int(i)) * c.stride
 }
 
 // Release gives back what was received last: a message, or a batch of them. If the
@@ -164,7 +164,7 @@ func (c *Conn) Release() error {
 	if c.window == 0 {
 		return nil
 	}
-	if err := c.grant(c.half()); err != nil && c.broken() == nil {
+	if err := c.grant(c.half); err != nil && c.broken() == nil {
 		return err
 	}
 	return nil
@@ -194,7 +194,7 @@ func (c *Conn) repostLocked() error {
 		for _, d := range batch {
 			d.Rearm()
 		}
-		n, err := s.mu.Post(batch)
+		n, err := s.mu.PostHeld(batch)
 		datasheet.StoreIndex(&s.reposted, s.reposted+uint32(n))
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func (c *Conn) lookInLocked() error {
 	if s.busy || s.failed != nil || c.closed.Load() {
 		return s.failed
 	}
-	n, err := s.mu.DoneBatch(s.look[:])
+	n, err := s.mu.DoneBatchHeld(s.look[:])
 	if err != nil {
 		return c.nothing(err)
 	}
@@ -225,22 +225,6 @@ func (c *Conn) lookInLocked() error {
 		}
 	}
 	return nil
-}
-
-// lookForOne is lookInLocked for one message: to look for another one behind it may run
-// the NIC.
-func (c *Conn) lookForOne() error {
-	s := &c.in
-	if s.busy || s.failed != nil || c.closed.Load() {
-		return s.failed
-	}
-	d, err := s.mu.Done()
-	if err == nil {
-		if err = c.accept(d); err == nil {
-			return nil
-		}
-	}
-	return c.nothing(err)
 }
 
 // nothing is why a look has found no message: nil if one may come yet.
@@ -303,7 +287,7 @@ func (c *Conn) accept(d *Descriptor) error {
 	case kindGrant:
 		datasheet.StoreIndex(&s.noticed, s.noticed+1)
 		d.Rearm()
-		_, err = s.mu.Post([]*Descriptor{d})
+		_, err = s.mu.PostHeld([]*Descriptor{d})
 	case kindEnd:
 		s.finished = true
 	default:

@@ -24,14 +24,14 @@ type sendSide struct {
 	completed                       uint32
 	oldest                          int // completed modulo the depth
 	controlPosted, controlCompleted uint32
-	granted                         uint32 // receives that the other side was told of
+	granted                         uint32 // receives that the other side was told of, without the first window
 	grants                          uint32 // sent
 	look                            [16]*Descriptor
 }
 
 // Acquire waits for a free send buffer of MaxMessage bytes, and for room at the
 // other side. The buffer is the caller's until Post; acquiring again without
-// posting returns the same one.
+// posting returns the same one. After CloseSend it fails with ErrInvalidState, as Post does.
 func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 	for {
 		// A look finds all that has completed, of which a wait would find one.
@@ -48,62 +48,55 @@ func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 // TryAcquire is Acquire without the waiting: it returns nil if there is no buffer
 // or no room.
 func (c *Conn) TryAcquire() ([]byte, error) {
-	b, err := c.buffer()
-	if b != nil || err != nil {
-		return b, err
-	}
-	if c.full() {
-		err = c.lookOut()
-	} else {
-		err = c.lookIn()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.buffer()
-}
-
-// buffer returns the next send buffer if it is free and there is room for its
-// message.
-func (c *Conn) buffer() ([]byte, error) {
-	if err := c.broken(); err != nil {
-		return nil, err
-	}
-	if c.full() {
-		return nil, nil
-	}
-	if c.window != 0 {
-		switch credit := c.credit(); {
-		case credit == 0:
-			return nil, nil
+	for looked := false; ; looked = true {
+		if c.stopped() {
+			return nil, c.maySend()
+		}
+		free, credit := c.room()
+		switch {
 		case credit > MaxConnDepth:
 			return nil, c.lose(c.breach("grants for more than a queue holds"))
+		case free != 0 && credit != 0:
+			c.out.acquired = true
+			if c.inline {
+				return c.send[c.out.slot].Inline()[:c.max:c.max], nil
+			}
+			at := c.out.slot * c.stride
+			return c.buffers[at : at+c.max : at+c.max], nil
+		case looked:
+			return nil, nil
+		}
+		var err error
+		if free == 0 {
+			err = c.lookOut()
+		} else {
+			err = c.lookIn()
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	c.out.acquired = true
-	if c.inline {
-		return c.send[c.out.slot].Inline()[:c.max:c.max], nil
+}
+
+// room returns how many send buffers are free, and for how many more messages the other side
+// has room: one if it does not say.
+func (c *Conn) room() (free, credit uint32) {
+	free, credit = uint32(len(c.send))-(c.out.added-datasheet.LoadIndex(&c.out.completed)), 1
+	if c.window != 0 {
+		credit = datasheet.LoadIndex(&c.in.limit) - c.out.added
 	}
-	at := c.out.slot * c.stride
-	return c.buffers[at : at+c.max : at+c.max], nil
+	return free, credit
 }
 
-func (c *Conn) full() bool {
-	return c.out.added-datasheet.LoadIndex(&c.out.completed) == uint32(len(c.send))
-}
-
-// credit is for how many more messages the other side has room.
-func (c *Conn) credit() uint32 { return datasheet.LoadIndex(&c.in.limit) - c.out.added }
-
-// awaitRoom waits for what buffer lacks.
+// awaitRoom waits for what TryAcquire lacks.
 func (c *Conn) awaitRoom(ctx context.Context) error {
 	if err := c.PostBatch(); err != nil { // it may wait for these
 		return err
 	}
-	if c.full() {
+	if free, _ := c.room(); free == 0 {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
-		if !c.full() {
+		if free, _ := c.room(); free != 0 {
 			return nil
 		}
 		return c.out.wait(ctx, c)
@@ -114,7 +107,7 @@ func (c *Conn) awaitRoom(ctx context.Context) error {
 	}
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
-	if c.credit() != 0 {
+	if _, credit := c.room(); credit != 0 {
 		return nil
 	}
 	err := c.in.wait(ctx, c)
@@ -206,34 +199,20 @@ func (c *Conn) postAdded() error {
 		if at >= len(s.lengths) {
 			at -= len(s.lengths)
 		}
-		if err := c.describe(d, at, word); err != nil {
+		n := s.lengths[at]
+		if !c.inline {
+			d.Segments()[0].Length = uint32(n)
+		} else if err := d.SetInline(int(n)); err != nil {
 			return c.lose(err)
+		}
+		d.Rearm()
+		if c.window != 0 {
+			d.SetImmediate(word)
 		}
 		word &^= grantMask // granted once
 	}
 	s.posted = s.added
-	return c.post(batch)
-}
-
-// describe makes d, which has buffer i, the next message.
-func (c *Conn) describe(d *Descriptor, i int, word uint32) (err error) {
-	n := c.out.lengths[i]
-	d.Prepare()
-	if c.inline {
-		err = d.SetInline(int(n))
-	} else {
-		err = d.AddData(c.memory.Address()+uint64(i*c.stride), c.memory.Handle(), uint32(n))
-	}
-	if c.window != 0 {
-		d.SetImmediate(word)
-	}
-	return err
-}
-
-// post is called with out.mu held, so that messages go out in the order in which their
-// words were made: what these say counts on.
-func (c *Conn) post(ds []*Descriptor) error {
-	if _, err := c.out.mu.Post(ds); err != nil {
+	if _, err := s.mu.PostHeld(batch); err != nil {
 		// The other side counts messages: there is no going on without these.
 		return c.lose(err)
 	}
@@ -253,7 +232,7 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 	if err := c.lockSending(ctx); err != nil {
 		return err
 	}
-	defer c.unlockSending()
+	defer func() { <-c.sending }()
 	b, err := c.Acquire(ctx)
 	if err != nil {
 		return err
@@ -261,6 +240,7 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 	return c.Post(copy(b, p))
 }
 
+// lockSending has the caller alone send until it receives from sending.
 func (c *Conn) lockSending(ctx context.Context) error {
 	select {
 	case c.sending <- struct{}{}:
@@ -274,8 +254,6 @@ func (c *Conn) lockSending(ctx context.Context) error {
 		return c.vi.nic.fail("send", ctx.Err())
 	}
 }
-
-func (c *Conn) unlockSending() { <-c.sending }
 
 // Flush waits until all that was posted is in the memory of the other side.
 func (c *Conn) Flush(ctx context.Context) error {
@@ -307,7 +285,7 @@ func (c *Conn) lookOutLocked() error {
 	if s.busy || !s.outstanding() || c.broken() != nil {
 		return c.broken()
 	}
-	n, err := s.mu.DoneBatch(s.look[:])
+	n, err := s.mu.DoneBatchHeld(s.look[:])
 	if err == ErrNotDone {
 		return nil
 	}

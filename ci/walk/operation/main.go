@@ -179,7 +179,7 @@ func connMessage(ctx context.Context, p *pair) (again, operation func() error, e
 	}
 	p.closers = append(p.closers, in.Close, out.Close)
 	b := make([]byte, size)
-	return nothing, func() error {
+	send := func() error {
 		if err := out.Send(ctx, b); err != nil {
 			return err
 		}
@@ -187,7 +187,13 @@ func connMessage(ctx context.Context, p *pair) (again, operation func() error, e
 			return err
 		}
 		return in.Release()
-	}, nil
+	}
+	for range 2 * via.DefaultConnDepth { // a queue claims each descriptor once, at its first post
+		if err := send(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nothing, send, nil
 }
 
 // ringMessage is a control message of a ring with a payload, from GetSend to the receiver's
