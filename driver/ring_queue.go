@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -9,9 +10,10 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// RingSend is the part of an entry of a send ring beside its message.
-type RingSend struct {
-	// Payload is attached to the entry: its handle is 0 for none.
+// RingEntry is the part of an entry of a ring beside its message.
+type RingEntry struct {
+	// Payload is attached to the entry: its handle is 0 for none. A payload that is received goes
+	// there, if no entry of the payload table takes it.
 	Payload datasheet.DataSegment
 	// Length is the number of its bytes that travel, at most Payload.Length.
 	Length uint32
@@ -36,10 +38,11 @@ type RingCompletion struct {
 	Place int
 }
 
-// ringQueue is one of the two rings of a Ring.
-type ringQueue struct {
+// RingQueue is one of the two rings of a Ring.
+type RingQueue struct {
 	queue
 	ring *Ring
+	wait string // the name of Wait in errors
 
 	slots  []datasheet.RingSlot // nil if device memory is not mapped
 	at     uint64               // offset of the first slot in BAR4
@@ -54,13 +57,13 @@ const (
 	slotStatus  = slotControl + 28
 )
 
-func (q *ringQueue) init(r *Ring, side string) {
-	q.n, q.ring, q.side = r.n, r, side
+func (q *RingQueue) init(r *Ring, side string) {
+	q.n, q.ring, q.side, q.wait = r.n, r, side, "wait for "+side+" ring"
 	q.closedAs = r.n.error("use "+side+" ring", descriptors.ErrClosed)
 }
 
 // place says where the ring and its doorbells are.
-func (q *ringQueue) place(at uint64, depth int, bell, armBell doorbell) {
+func (q *RingQueue) place(at uint64, depth int, bell, armBell doorbell) {
 	q.at, q.bell, q.armBell = at, bell, armBell
 	q.mask = uint32(depth - 1)
 	q.posted = make([]datasheet.DataSegment, depth)
@@ -68,11 +71,14 @@ func (q *ringQueue) place(at uint64, depth int, bell, armBell doorbell) {
 }
 
 // offset of entry i in BAR4.
-func (q *ringQueue) offset(i uint32) uint64 {
+func (q *RingQueue) offset(i uint32) uint64 {
 	return q.at + uint64(i&q.mask)*datasheet.RingSlotSize
 }
 
-func (q *ringQueue) message(i uint32) []byte {
+// Message returns the RingMessage bytes of entry i in device memory, nil if it is not mapped. They
+// may be write-combining: reading them is slow. The device may write to those of a receive ring at
+// any time. They die with the ring and with the NIC.
+func (q *RingQueue) Message(i uint32) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.slots == nil {
@@ -81,9 +87,11 @@ func (q *ringQueue) message(i uint32) []byte {
 	return q.slots[i&q.mask].Message[:]
 }
 
-// put fills entry i, which is the program's.
-func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
-	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.send {
+// Put fills entry i, which is not posted. Up to RingMessage bytes of message are copied there; nil
+// leaves what Message has been filled with. Put fails with ErrInvalidParameter for an entry that is
+// posted or too far ahead, or for a message or payload that is too long.
+func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
+	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.Send {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
 	}
 	control := datasheet.OpSend
@@ -104,7 +112,7 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
-	if regions := &q.n.regions; segments > 0 && q == &q.ring.send && regions.eager.Load() {
+	if regions := &q.n.regions; segments > 0 && q == &q.ring.Send && regions.eager.Load() {
 		q.eagers.source(s.Payload, regions) // the doorbell flushes
 	}
 	var err error
@@ -132,7 +140,7 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 }
 
 // write is the end of put where device memory is not mapped. mu is held.
-func (q *ringQueue) write(i uint32, message []byte, control datasheet.Control, segments uint16, s *RingSend) error {
+func (q *RingQueue) write(i uint32, message []byte, control datasheet.Control, segments uint16, s *RingEntry) error {
 	b := q.scratch[:]
 	clear(b[copy(b, message):])
 	c := b[slotControl:]
@@ -146,9 +154,10 @@ func (q *ringQueue) write(i uint32, message []byte, control datasheet.Control, s
 	return q.n.bar4.write(q.offset(i), b)
 }
 
-// post hands the next count entries to the device. A device that does not take that has
-// failed: then none is posted.
-func (q *ringQueue) post(count int) error {
+// Post hands the next count entries, which were put, to the device: one doorbell does for all. A
+// device that does not take that has failed: then none is posted. Receives may be posted before the
+// ring is connected.
+func (q *RingQueue) Post(count int) error {
 	q.mu.Lock()
 	if q.closed || q.refuses {
 		q.mu.Unlock()
@@ -170,48 +179,67 @@ func (q *ringQueue) post(count int) error {
 	return nil
 }
 
-// poll takes the oldest entry if it has completed. Where something must be stepped it does
-// that and looks again.
-func (q *ringQueue) poll() (RingCompletion, error) {
+// Done takes back the entry that was posted first, if it has completed. It fails with an error that
+// wraps a *StatusError if it completed in error, and with ErrProtocol if the device wrote an
+// impossible completion. It fails with ErrNotDone or ErrQueueEmpty (both bare), with ErrClosed, or
+// with what is wrong with the device. Where something must be stepped it does that and looks again.
+func (q *RingQueue) Done() (RingCompletion, error) {
 	q.mu.Lock()
+	defer q.mu.Unlock() // also if memory that the device needs is gone
 	m, err := q.look()
-	if m != 0 && q.step() {
+	if m != 0 && q.n.progress() {
 		m, err = q.look()
 	}
-	if m != 0 {
-		err = q.nothing(m)
-	}
-	if err != nil {
-		q.mu.Unlock()
+	switch {
+	case m != 0:
+		return RingCompletion{}, q.nothing(m)
+	case err != nil:
 		return RingCompletion{}, err
 	}
 	return q.take()
 }
 
-// take takes the oldest entry, which has completed. mu is held, and given back.
-func (q *ringQueue) take() (RingCompletion, error) {
-	frame := &q.posted[q.taken&q.mask]
-	c, err := q.completion()
-	if err != nil {
-		q.mu.Unlock()
+// take takes the oldest entry, which has completed. mu is held, but not while the device is asked.
+func (q *RingQueue) take() (c RingCompletion, err error) {
+	c.Index = q.taken
+	var place uint32
+	if q.slots != nil {
+		slot := &q.slots[q.taken&q.mask]
+		c.Status = datasheet.Status(mmio.Read32(&slot.Status))
+		c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
+		c.Sent, place = mmio.Read32(&slot.Sent), mmio.Read32(&slot.Place)
+	} else if place, err = q.read(&c); err != nil {
 		return RingCompletion{}, q.n.error(q.side, err)
 	}
-	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > q.ring.attributes.MaxPayload ||
-		c.Sent > q.ring.attributes.MaxPayload || c.Place >= datasheet.PayloadEntries
+	c.Tagged = c.Status&datasheet.StatusImmediate != 0
+	c.Place = int(place) - 1
+	frame, most := &q.posted[q.taken&q.mask], q.ring.attributes.MaxPayload
+	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > most || c.Sent > most || c.Place >= datasheet.PayloadEntries
 	*frame = datasheet.DataSegment{}
 	q.taken++
-	q.mu.Unlock()
 	switch {
 	case c.Status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0:
-		return c, q.completedBadly(c.Status)
-	case q == &q.ring.recv && tooLong:
-		return c, q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
+		q.mu.Unlock()
+		err = q.completedBadly(c.Status)
+		q.mu.Lock()
+	case q == &q.ring.Recv && tooLong:
+		err = q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
 	}
-	return c, nil
+	return c, err
+}
+
+// read is take where device memory is not mapped: it reads what the device has written. mu is held.
+func (q *RingQueue) read(c *RingCompletion) (place uint32, err error) {
+	b := q.scratch[slotControl:]
+	err = q.n.bar4.read(q.offset(q.taken)+slotControl, b)
+	c.Tag, c.Length = binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])
+	c.Status = datasheet.Status(binary.LittleEndian.Uint32(b[28:]))
+	c.Sent = binary.LittleEndian.Uint32(b[48:])
+	return binary.LittleEndian.Uint32(b[52:]), err
 }
 
 // look says whether the oldest entry has completed. mu is held.
-func (q *ringQueue) look() (miss, error) {
+func (q *RingQueue) look() (miss, error) {
 	switch {
 	case q.closed:
 		return 0, q.closedAs
@@ -235,31 +263,8 @@ func (q *ringQueue) look() (miss, error) {
 	return q.missed(), nil
 }
 
-// completion reads what the device has written of the oldest entry. mu is held.
-func (q *ringQueue) completion() (RingCompletion, error) {
-	c := RingCompletion{Index: q.taken}
-	var place uint32
-	if q.slots != nil {
-		slot := &q.slots[q.taken&q.mask]
-		c.Status = datasheet.Status(mmio.Read32(&slot.Status))
-		c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
-		c.Sent, place = mmio.Read32(&slot.Sent), mmio.Read32(&slot.Place)
-	} else {
-		b := q.scratch[slotControl:]
-		if err := q.n.bar4.read(q.offset(q.taken)+slotControl, b); err != nil {
-			return c, err
-		}
-		c.Tag, c.Length = binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])
-		c.Status = datasheet.Status(binary.LittleEndian.Uint32(b[28:]))
-		c.Sent, place = binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:])
-	}
-	c.Tagged = c.Status&datasheet.StatusImmediate != 0
-	c.Place = int(place) - 1
-	return c, nil
-}
-
 // completedBadly says what is wrong with an entry that has completed with status.
-func (q *ringQueue) completedBadly(status datasheet.Status) error {
+func (q *RingQueue) completedBadly(status datasheet.Status) error {
 	n := q.n
 	if status&datasheet.StatusReserved == 0 {
 		return n.error(q.side, &StatusError{Status: status, Ended: q.ring.ended(q.ring.attributes.Reliability, status)})
@@ -271,8 +276,9 @@ func (q *ringQueue) completedBadly(status datasheet.Status) error {
 	return n.error(q.side, fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, status))
 }
 
-// load copies the message of entry i.
-func (q *ringQueue) load(i uint32, p []byte) error {
+// Load copies the message of entry i, which has been taken and not been put again, into p: at most
+// RingMessage bytes.
+func (q *RingQueue) Load(i uint32, p []byte) error {
 	p = p[:min(len(p), datasheet.RingMessage)]
 	q.mu.Lock()
 	if q.closed {
@@ -293,7 +299,25 @@ func (q *ringQueue) load(i uint32, p []byte) error {
 	return nil
 }
 
-func (q *ringQueue) holds(handle uint32) bool {
+// Queued returns how many entries are posted and not taken back; zero once the ring is destroyed.
+func (q *RingQueue) Queued() int { return q.queued() }
+
+// Wait waits until Done would not say ErrNotDone, until early is set, or until ctx ends, with whose
+// error it fails then. early may be nil.
+func (q *RingQueue) Wait(ctx context.Context, early *Signal) error {
+	return q.ring.waitUntil(ctx, q.wait, early, q, q.ready)
+}
+
+// ready reports whether Done has something else to say than ErrNotDone, and the error that
+// it would say.
+func (q *RingQueue) ready() (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m, err := q.look()
+	return m == 0, err
+}
+
+func (q *RingQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, held := q.first(func(place uint32) bool { return q.posted[place].Handle == handle })
@@ -301,7 +325,7 @@ func (q *ringQueue) holds(handle uint32) bool {
 }
 
 // close ends all use of the ring and of the doorbells.
-func (q *ringQueue) close() {
+func (q *RingQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

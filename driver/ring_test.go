@@ -105,14 +105,14 @@ func TestRingArguments(t *testing.T) {
 // is what stands there, in memory that is not mapped.
 func TestRingSlots(t *testing.T) {
 	r, x := newFakeRing(t)
-	if x.Mapped() || x.SendMessage(0) != nil {
+	if x.Mapped() || x.Send.Message(0) != nil {
 		t.Error("memory that is not mapped")
 	}
-	s := driver.RingSend{Payload: datasheet.DataSegment{Address: 0x1000, Handle: 5, Length: 100}, Length: 60, Tag: 9, Tagged: true}
-	if err := x.PutSend(0, []byte("message"), s); err != nil {
+	s := driver.RingEntry{Payload: datasheet.DataSegment{Address: 0x1000, Handle: 5, Length: 100}, Length: 60, Tag: 9, Tagged: true}
+	if err := x.Send.Put(0, []byte("message"), s); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.PostSend(1); err != nil {
+	if err := x.Send.Post(1); err != nil {
 		t.Fatal(err)
 	}
 	r.d.with(func() {
@@ -125,25 +125,25 @@ func TestRingSlots(t *testing.T) {
 			t.Errorf("doorbell %d", n)
 		}
 	})
-	if _, err := x.SendDone(); err != descriptors.ErrNotDone {
+	if _, err := x.Send.Done(); err != descriptors.ErrNotDone {
 		t.Error(err)
 	}
 	r.d.with(func() { r.slot(fakeSend).Status = uint32(datasheet.StatusDone) })
-	if c, err := x.SendDone(); err != nil || c.Index != 0 {
+	if c, err := x.Send.Done(); err != nil || c.Index != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := x.SendDone(); err != descriptors.ErrQueueEmpty {
+	if _, err := x.Send.Done(); err != descriptors.ErrQueueEmpty {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{
-		"ahead":             x.PutSend(3, nil, driver.RingSend{}),
-		"behind":            x.PutSend(0, nil, driver.RingSend{}),
-		"long message":      x.PutSend(1, make([]byte, 129), driver.RingSend{}),
-		"more than is":      x.PutSend(1, nil, driver.RingSend{Length: 1}),
-		"large payload":     x.PutSend(1, nil, driver.RingSend{Payload: datasheet.DataSegment{Handle: 1, Length: 4097}}),
-		"none":              x.PostSend(0),
-		"too many":          x.PostSend(3),
-		"too many by a lot": x.PostSend(1 << 31),
+		"ahead":             x.Send.Put(3, nil, driver.RingEntry{}),
+		"behind":            x.Send.Put(0, nil, driver.RingEntry{}),
+		"long message":      x.Send.Put(1, make([]byte, 129), driver.RingEntry{}),
+		"more than is":      x.Send.Put(1, nil, driver.RingEntry{Length: 1}),
+		"large payload":     x.Send.Put(1, nil, driver.RingEntry{Payload: datasheet.DataSegment{Handle: 1, Length: 4097}}),
+		"none":              x.Send.Post(0),
+		"too many":          x.Send.Post(3),
+		"too many by a lot": x.Send.Post(1 << 31),
 	} {
 		if !errors.Is(err, descriptors.ErrInvalidParameter) {
 			t.Errorf("%s: %v", what, err)
@@ -185,22 +185,22 @@ func TestRingCompletions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, x := newFakeRing(t)
 			for i := range uint32(2) {
-				if err := x.PutRecv(i, datasheet.DataSegment{Address: 64, Handle: 1, Length: 100}); err != nil {
+				if err := x.Recv.Put(i, nil, driver.RingEntry{Payload: datasheet.DataSegment{Address: 64, Handle: 1, Length: 100}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := x.PostRecv(2); err != nil {
+			if err := x.Recv.Post(2); err != nil {
 				t.Fatal(err)
 			}
 			r.d.with(func() {
 				*r.slot(fakeRecv) = c.slot
 				r.slot(fakeRecv + datasheet.RingSlotSize).Status = uint32(received)
 			})
-			got, err := x.RecvDone()
+			got, err := x.Recv.Done()
 			if !errors.Is(err, c.want) || got.Length != c.slot.Length || got.Sent != c.slot.Sent || got.Place != int(c.slot.Place)-1 || got.Tagged != (c.slot.Tag != 0) {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if next, err := x.RecvDone(); err != nil || next.Index != 1 {
+			if next, err := x.Recv.Done(); err != nil || next.Index != 1 {
 				t.Errorf("the next one: %+v, %v", next, err)
 			}
 		})
@@ -210,30 +210,30 @@ func TestRingCompletions(t *testing.T) {
 // TestRingDeviceGone: waits and polls end when the device is pulled out.
 func TestRingDeviceGone(t *testing.T) {
 	r, x := newFakeRing(t)
-	if err := x.PutRecv(0, datasheet.DataSegment{}); err != nil {
+	if err := x.Recv.Put(0, nil, driver.RingEntry{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.PostRecv(1); err != nil {
+	if err := x.Recv.Post(1); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := x.WaitRecv(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := x.Recv.Wait(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	early := driver.NewSignal()
 	early.Set()
-	if err := x.WaitAny(contextFor(t), early); err != nil {
+	if err := x.Wait(contextFor(t), early); err != nil {
 		t.Error(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- x.WaitRecv(contextFor(t), nil) }()
+	go func() { ended <- x.Recv.Wait(contextFor(t), nil) }()
 	r.d.remove()
 	// Memory of a device that is gone reads as all ones, as something to take does.
 	if err := <-ended; err != nil && !errors.Is(err, descriptors.ErrDevice) {
 		t.Error(err)
 	}
-	if _, err := x.RecvDone(); !errors.Is(err, driver.ErrDeviceGone) {
+	if _, err := x.Recv.Done(); !errors.Is(err, driver.ErrDeviceGone) {
 		t.Error(err)
 	}
 }

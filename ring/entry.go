@@ -40,6 +40,7 @@ const (
 
 // side is one of the two rings.
 type side struct {
+	q *driver.RingQueue
 	// mu may be held during an admin command, when the driver looks for the cause of an
 	// error. So it must not be a lock of the data path.
 	mu      sync.Mutex
@@ -50,36 +51,43 @@ type side struct {
 	taken   uint32 // number of the first send not taken back
 }
 
-func (s *side) init(r *Ring, n int, message func(uint32) []byte) {
-	s.entries, s.mask = make([]Entry, n), uint32(n-1)
+func (s *side) init(r *Ring, q *driver.RingQueue) {
+	n := r.options.Entries
+	s.q, s.entries, s.mask = q, make([]Entry, n), uint32(n-1)
 	var shadows []byte
 	if r.shadow {
 		shadows = make([]byte, n*MessageSize)
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
-		e.r = r
+		e.r, e.receive = r, s == &r.recv
 		if r.shadow {
 			e.message = shadows[i*MessageSize:][:MessageSize:MessageSize]
 		} else {
-			e.message = message(uint32(i))
+			e.message = q.Message(uint32(i))
 			e.memory = e.message
 		}
 	}
 }
 
-// entry returns the entry of number i.
-func (s *side) entry(i uint32) *Entry { return &s.entries[i&s.mask] }
-
-// release marks e as released, and counts the entries to post now. mu is held.
-func (s *side) release(e *Entry) (n int) {
+// release releases e. It posts what has been released of the entries that come next.
+func (s *side) release(e *Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	e.state.Store(released)
-	for s.posted != s.next && s.entry(s.posted).state.Load() == released {
-		s.entry(s.posted).state.Store(posted)
+	n := 0
+	for ; s.posted != s.next; n++ {
+		oldest := &s.entries[s.posted&s.mask]
+		if oldest.state.Load() != released {
+			break
+		}
+		oldest.state.Store(posted)
 		s.posted++
-		n++
 	}
-	return n
+	if n == 0 {
+		return nil
+	}
+	return s.q.Post(n)
 }
 
 func (e *Entry) check(op string) error {

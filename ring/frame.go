@@ -1,11 +1,14 @@
 package ring
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
+
+var noPayload datasheet.DataSegment
 
 // Frame is a part of registered memory: Length bytes from Offset on. The zero value has no
 // memory.
@@ -35,11 +38,12 @@ func (r *Ring) segment(op string, f Frame, written bool) (datasheet.DataSegment,
 		}
 		return datasheet.DataSegment{}, nil
 	}
-	if f.Offset < 0 || f.Length < 0 || f.Offset > m.Size() || f.Length > m.Size()-f.Offset {
-		return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, m.Size())
-	}
-	if m.Bytes() == nil {
+	b := m.Bytes()
+	if b == nil {
 		return datasheet.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is closed")
+	}
+	if f.Offset < 0 || f.Length < 0 || f.Offset > len(b) || f.Length > len(b)-f.Offset {
+		return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, len(b))
 	}
 	known := &r.sendable
 	if written {
@@ -75,4 +79,24 @@ func (s *memories) contains(m *via.Memory) bool {
 
 func (s *memories) add(m *via.Memory) {
 	s.known[s.next.Add(1)%uint32(len(s.known))].Store(m)
+}
+
+// SetPlace has payloads of messages with this tag land in f, until EndPlace. A longer payload
+// is discarded whole. Of tags that are equal modulo 256, only the last one has a place.
+func (r *Ring) SetPlace(tag uint32, f Frame) error {
+	const op = "set place"
+	payload, err := r.segment(op, f, true)
+	if err != nil {
+		return err
+	}
+	if payload.Handle == 0 {
+		return r.refuse(op, via.ErrInvalidParameter, "", "no memory")
+	}
+	return r.d.SetPlace(tag, payload)
+}
+
+// EndPlace ends the place of a tag. When it returns, nothing more lands there, not even of a
+// message that is on its way. It asks the NIC, and takes some microseconds.
+func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
+	return r.d.EndPlace(ctx, tag)
 }

@@ -60,23 +60,21 @@ func (r *Ring) equip(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	r.send.init(r, n, r.d.SendMessage)
-	r.recv.init(r, n, r.d.RecvMessage)
+	r.send.init(r, &r.d.Send)
+	r.recv.init(r, &r.d.Recv)
 	for i := range r.recv.entries {
 		e := &r.recv.entries[i]
-		e.receive = true
 		if size > 0 {
 			e.frame = Frame{Memory: r.frames, Offset: i * size, Length: size}
 			if e.payload, err = r.segment("create ring", e.frame, true); err != nil {
 				return err
 			}
 		}
-		if err := r.d.PutRecv(uint32(i), e.payload); err != nil {
+		if err := r.d.Recv.Put(uint32(i), nil, driver.RingEntry{Payload: e.payload}); err != nil {
 			return err
 		}
 	}
-	r.recv.next = 0
-	return r.d.PostRecv(n)
+	return r.d.Recv.Post(n)
 }
 
 // Entries returns the number of entries of each of the two rings.
@@ -125,13 +123,13 @@ func (r *Ring) Close() error {
 // flush waits until the device has done all sends, or ctx ends.
 func (r *Ring) flush(ctx context.Context) {
 	for {
-		r.reap(len(r.send.entries))
-		if n, _ := r.d.Queued(); n == 0 {
+		r.CheckSent()
+		if r.d.Send.Queued() == 0 {
 			return
 		}
 		// The check of ctx ends this also if a hostile device reports sends as done that
 		// are not.
-		if err := r.d.WaitSend(ctx, nil); err != nil || ctx.Err() != nil {
+		if err := r.d.Send.Wait(ctx, nil); err != nil || ctx.Err() != nil {
 			return
 		}
 	}
