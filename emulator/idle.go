@@ -55,15 +55,10 @@ func (d *Device) Idle() <-chan struct{} {
 // Wake is described at vfio.Waker. It also wakes those who wait for the device at the
 // other end of the wire, if one Poll steps both.
 func (d *Device) Wake() {
-	d.wake()
-	if p := d.peer.Load(); p != nil {
-		p.wake()
-	}
-}
-
-func (d *Device) wake() {
-	if d.idle.waiting.Load() {
-		d.endIdle(true)
+	for _, at := range [...]*Device{d, d.peer.Load()} {
+		if at != nil && at.idle.waiting.Load() {
+			at.endIdle(true)
+		}
 	}
 }
 

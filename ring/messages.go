@@ -3,8 +3,10 @@ package ring
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -81,7 +83,7 @@ func (r *Ring) reap(most int) (n int) {
 		}
 		e := &s.entries[s.taken&s.mask]
 		done, after := e.done, e.after
-		e.done, e.after, e.frame, e.payload = nil, nil, Frame{}, noPayload
+		e.done, e.after, e.frame, e.payload = nil, nil, Frame{}, datasheet.DataSegment{}
 		s.taken++
 		s.mu.Unlock()
 		if err != nil {
@@ -208,4 +210,50 @@ func (r *Ring) waited(err error) error {
 		return r.broken()
 	}
 	return r.failed("wait for ring", err)
+}
+
+// lose records the first error that ended the connection, and returns that.
+func (r *Ring) lose(err error) error {
+	r.lost.CompareAndSwap(nil, &err)
+	return r.broken()
+}
+
+// broken returns the error that ended the connection, or nil.
+func (r *Ring) broken() error {
+	if err := r.lost.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// failed turns an error of the driver into one of this ring. It records one that ends the
+// connection.
+func (r *Ring) failed(op string, err error) error {
+	switch {
+	case gone(err):
+		return r.lose(driver.NewError(op, r.nic.Name(), fmt.Errorf("%w: %w", ErrPeerGone, err)))
+	case errors.Is(err, via.ErrDevice), errors.Is(err, via.ErrClosed):
+		return r.lose(err)
+	}
+	return err
+}
+
+// SetPlace has payloads of messages with this tag land in f, until EndPlace. A longer payload
+// is discarded whole. Of tags that are equal modulo 256, only the last one has a place.
+func (r *Ring) SetPlace(tag uint32, f Frame) error {
+	const op = "set place"
+	payload, err := r.segment(op, f, true)
+	if err != nil {
+		return err
+	}
+	if payload.Handle == 0 {
+		return r.refuse(op, via.ErrInvalidParameter, "", "no memory")
+	}
+	return r.d.SetPlace(tag, payload)
+}
+
+// EndPlace ends the place of a tag. When it returns, nothing more lands there, not even of a
+// message that is on its way. It asks the NIC, and takes some microseconds.
+func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
+	return r.d.EndPlace(ctx, tag)
 }

@@ -3,7 +3,6 @@ package ring
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -143,32 +142,6 @@ func (r *Ring) free(ctx context.Context) error {
 	}
 	if errors.Is(err, via.ErrClosed) { // its NIC was closed before
 		return nil
-	}
-	return err
-}
-
-// lose records the first error that ended the connection, and returns that.
-func (r *Ring) lose(err error) error {
-	r.lost.CompareAndSwap(nil, &err)
-	return r.broken()
-}
-
-// broken returns the error that ended the connection, or nil.
-func (r *Ring) broken() error {
-	if err := r.lost.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// failed turns an error of the driver into one of this ring. It records one that ends the
-// connection.
-func (r *Ring) failed(op string, err error) error {
-	switch {
-	case gone(err):
-		return r.lose(driver.NewError(op, r.nic.Name(), fmt.Errorf("%w: %w", ErrPeerGone, err)))
-	case errors.Is(err, via.ErrDevice), errors.Is(err, via.ErrClosed):
-		return r.lose(err)
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func (m *Memory) Commit() {
 		m.tx.finish()
 		m.peer.wake.Call()
 	default:
-		m.tx.commit(int(m.tx.room))
+		m.tx.commit(int(m.tx.room), 0)
 	}
 }
 
@@ -203,7 +203,10 @@ func (m *Memory) Receive() []byte {
 			return nil
 		}
 	}
-	freed := m.tx.looked() // before the look for frames
+	if tx := m.tx; tx.freedSeen != tx.head { // before the look for frames
+		tx.freedSeen = tx.freed.Load()
+	}
+	freed := m.tx.freedSeen
 	f := m.rx.take()
 	if f == nil {
 		m.taken = freed

@@ -30,7 +30,7 @@ const (
 // ceilings are how many functions, in how many files, each operation passes at most, accessors
 // of one line included. Lower them when there are fewer.
 var ceilings = map[string]ceiling{
-	"vi": {115, 37}, "conn": {191, 53}, "ring": {135, 41}, "page": {305, 84},
+	"vi": {115, 37}, "conn": {191, 53}, "ring": {119, 37}, "page": {305, 84},
 }
 
 type ceiling struct{ functions, files int }
