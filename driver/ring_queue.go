@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -47,15 +46,14 @@ type RingQueue struct {
 	slots  []datasheet.RingSlot // nil if device memory is not mapped
 	at     uint64               // offset of the first slot in BAR4
 	posted []datasheet.DataSegment
-	// scratch is for accesses to device memory that is not mapped.
-	scratch [datasheet.RingSlotSize]byte
+	// Of device memory that is not mapped, what is read and written of a slot goes through copied,
+	// whose bytes scratch has.
+	copied  *datasheet.RingSlot
+	scratch []byte
 }
 
-// Offsets in a slot (SPEC.md 15) of what follows the message, and of what completes it.
-const (
-	slotControl = datasheet.RingMessage
-	slotStatus  = slotControl + 28
-)
+// slotStatus is the offset of Status in a slot (SPEC.md 15).
+const slotStatus = datasheet.RingMessage + 28
 
 func (q *RingQueue) init(r *Ring, side string) {
 	q.n, q.ring, q.side, q.wait = r.n, r, side, "wait for "+side+" ring"
@@ -67,7 +65,11 @@ func (q *RingQueue) place(at uint64, depth int, bell, armBell doorbell) {
 	q.at, q.bell, q.armBell = at, bell, armBell
 	q.mask = uint32(depth - 1)
 	q.posted = make([]datasheet.DataSegment, depth)
-	q.slots = datasheet.RingSlotsAt(q.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize))
+	if q.slots = datasheet.RingSlotsAt(q.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize)); q.slots == nil {
+		b := make([]byte, datasheet.RingSlotSize+datasheet.DescriptorAlign)
+		q.scratch = b[-addressOf(b)%datasheet.DescriptorAlign:][:datasheet.RingSlotSize]
+		q.copied = &datasheet.RingSlotsAt(q.scratch)[0]
+	}
 }
 
 // offset of entry i in BAR4.
@@ -115,43 +117,32 @@ func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
 	if regions := &q.n.regions; segments > 0 && q == &q.ring.Send && regions.eager.Load() {
 		q.eagers.source(s.Payload, regions) // the doorbell flushes
 	}
-	var err error
+	slot := q.copied
 	if q.slots != nil {
-		slot := &q.slots[i&q.mask]
-		copy(slot.Message[:], message)
-		// The words that the device checks: each is one store, in whatever order. The
-		// flush before the doorbell sends them on their way.
-		mmio.Write16(&slot.Segments, segments)
-		mmio.Write16((*uint16)(&slot.Control), uint16(control))
-		mmio.Write32(&slot.Tag, s.Tag)
-		mmio.Write32(&slot.Length, s.Length)
-		mmio.Write32(&slot.Status, 0)
-		mmio.Write64(&slot.Payload.Address, s.Payload.Address)
-		mmio.Write32(&slot.Payload.Handle, s.Payload.Handle)
-		mmio.Write32(&slot.Payload.Length, s.Payload.Length)
+		slot = &q.slots[i&q.mask]
 	} else {
-		err = q.write(i, message, control, segments, &s)
+		clear(q.scratch)
+	}
+	copy(slot.Message[:], message)
+	// The words that the device checks: each is one store, in whatever order. The
+	// flush before the doorbell sends them on their way.
+	mmio.Write16(&slot.Segments, segments)
+	mmio.Write16((*uint16)(&slot.Control), uint16(control))
+	mmio.Write32(&slot.Tag, s.Tag)
+	mmio.Write32(&slot.Length, s.Length)
+	mmio.Write32(&slot.Status, 0)
+	mmio.Write64(&slot.Payload.Address, s.Payload.Address)
+	mmio.Write32(&slot.Payload.Handle, s.Payload.Handle)
+	mmio.Write32(&slot.Payload.Length, s.Payload.Length)
+	var err error
+	if q.slots == nil {
+		err = q.n.bar4.write(q.offset(i), q.scratch)
 	}
 	q.mu.Unlock()
 	if err != nil {
 		return q.n.error("put "+q.side, err)
 	}
 	return nil
-}
-
-// write is the end of put where device memory is not mapped. mu is held.
-func (q *RingQueue) write(i uint32, message []byte, control datasheet.Control, segments uint16, s *RingEntry) error {
-	b := q.scratch[:]
-	clear(b[copy(b, message):])
-	c := b[slotControl:]
-	binary.LittleEndian.PutUint16(c[12:], segments)
-	binary.LittleEndian.PutUint16(c[14:], uint16(control))
-	binary.LittleEndian.PutUint32(c[20:], s.Tag)
-	binary.LittleEndian.PutUint32(c[24:], s.Length)
-	binary.LittleEndian.PutUint64(c[32:], s.Payload.Address)
-	binary.LittleEndian.PutUint32(c[40:], s.Payload.Handle)
-	binary.LittleEndian.PutUint32(c[44:], s.Payload.Length)
-	return q.n.bar4.write(q.offset(i), b)
 }
 
 // Post hands the next count entries, which were put, to the device: one doorbell does for all. A
@@ -201,18 +192,16 @@ func (q *RingQueue) Done() (RingCompletion, error) {
 
 // take takes the oldest entry, which has completed. mu is held, but not while the device is asked.
 func (q *RingQueue) take() (c RingCompletion, err error) {
-	c.Index = q.taken
-	var place uint32
+	slot := q.copied
 	if q.slots != nil {
-		slot := &q.slots[q.taken&q.mask]
-		c.Status = datasheet.Status(mmio.Read32(&slot.Status))
-		c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
-		c.Sent, place = mmio.Read32(&slot.Sent), mmio.Read32(&slot.Place)
-	} else if place, err = q.read(&c); err != nil {
-		return RingCompletion{}, q.n.error(q.side, err)
+		slot = &q.slots[q.taken&q.mask]
+	} else if err := q.n.bar4.read(q.offset(q.taken), q.scratch); err != nil {
+		return c, q.n.error(q.side, err)
 	}
+	c.Index, c.Status = q.taken, datasheet.Status(mmio.Read32(&slot.Status))
+	c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
+	c.Sent, c.Place = mmio.Read32(&slot.Sent), int(mmio.Read32(&slot.Place))-1
 	c.Tagged = c.Status&datasheet.StatusImmediate != 0
-	c.Place = int(place) - 1
 	frame, most := &q.posted[q.taken&q.mask], q.ring.attributes.MaxPayload
 	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > most || c.Sent > most || c.Place >= datasheet.PayloadEntries
 	*frame = datasheet.DataSegment{}
@@ -228,16 +217,6 @@ func (q *RingQueue) take() (c RingCompletion, err error) {
 	return c, err
 }
 
-// read is take where device memory is not mapped: it reads what the device has written. mu is held.
-func (q *RingQueue) read(c *RingCompletion) (place uint32, err error) {
-	b := q.scratch[slotControl:]
-	err = q.n.bar4.read(q.offset(q.taken)+slotControl, b)
-	c.Tag, c.Length = binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])
-	c.Status = datasheet.Status(binary.LittleEndian.Uint32(b[28:]))
-	c.Sent = binary.LittleEndian.Uint32(b[48:])
-	return binary.LittleEndian.Uint32(b[52:]), err
-}
-
 // look says whether the oldest entry has completed. mu is held.
 func (q *RingQueue) look() (miss, error) {
 	switch {
@@ -246,17 +225,13 @@ func (q *RingQueue) look() (miss, error) {
 	case q.taken == q.next:
 		return 0, descriptors.ErrQueueEmpty
 	}
-	var status uint32
+	slot := q.copied
 	if q.slots != nil {
-		status = mmio.Read32(&q.slots[q.taken&q.mask].Status)
-	} else {
-		b := q.scratch[:4]
-		if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, b); err != nil {
-			return 0, q.n.error(q.side, err)
-		}
-		status = binary.LittleEndian.Uint32(b)
+		slot = &q.slots[q.taken&q.mask]
+	} else if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, q.scratch[slotStatus:][:4]); err != nil {
+		return 0, q.n.error(q.side, err)
 	}
-	if datasheet.Status(status).Done() {
+	if datasheet.Status(mmio.Read32(&slot.Status)).Done() {
 		mmio.FromDevice()
 		return 0, nil
 	}
@@ -281,19 +256,13 @@ func (q *RingQueue) completedBadly(status datasheet.Status) error {
 func (q *RingQueue) Load(i uint32, p []byte) error {
 	p = p[:min(len(p), datasheet.RingMessage)]
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.closed {
-		q.mu.Unlock()
 		return q.closedAs
 	}
 	if q.slots != nil {
 		copy(p, q.slots[i&q.mask].Message[:])
-		q.mu.Unlock()
-		return nil
-	}
-	err := q.n.bar4.read(q.offset(i), q.scratch[:len(p)])
-	copy(p, q.scratch[:])
-	q.mu.Unlock()
-	if err != nil {
+	} else if err := q.n.bar4.read(q.offset(i), p); err != nil {
 		return q.n.error("read "+q.side, err)
 	}
 	return nil

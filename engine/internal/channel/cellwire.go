@@ -58,7 +58,7 @@ func (w *Mover) leave(ep *core.Endpoint) {
 		if channelOf(ep).posted[p].n == 0 {
 			continue
 		}
-		w.Levels.Transmit[p] -= int(channelOf(ep).posted[p].n)
+		w.Levels.Transmit[p] -= channelOf(ep).posted[p].n
 		l.fifos[p].resize(len(l.fifos[p].ring), func(other *core.Endpoint) bool { return other != ep })
 	}
 	l.members = slices.DeleteFunc(l.members, func(other *core.Endpoint) bool { return other == ep })
@@ -84,7 +84,7 @@ func (w *Mover) post(ep *core.Endpoint, p datasheet.ChannelPriority, word uint32
 		return
 	}
 	ch.under[p]++
-	channelOf(to).posted[p].push(word, ch)
+	channelOf(to).posted[p].push(message{word, ch})
 	w.Levels.posted(p)
 	ch.showStatus()
 	l := channelOf(to).link
@@ -178,7 +178,7 @@ const cellRun = 8
 // message, with the frame, after most cells, which are at least one, and within cellRun cells of
 // a store to a doorbell, which may be urgent. It returns how many cells there were.
 func (w *Mover) fill(l *cellLink, p datasheet.ChannelPriority, most int) (n int) {
-	ep := l.fifos[p].ring[l.fifos[p].first]
+	ep := *l.fifos[p].at(0)
 	ch := channelOf(ep)
 	if len(w.filled) == 0 {
 		w.head = ep.Outline
