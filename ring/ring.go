@@ -35,15 +35,15 @@ const closeTimeout = 2 * time.Second
 
 // newRing makes a ring with its receives posted, not connected yet.
 func newRing(ctx context.Context, nic *via.NIC, o Options) (*Ring, error) {
-	d, err := nic.Driver().CreateRing(ctx, o.driver())
+	d, err := nic.Driver().CreateRing(ctx, driver.RingAttributes{Reliability: o.Reliability, Ptag: o.Ptag.Number(),
+		MaxPayload: uint32(o.MaxPayload), SendDepth: o.Entries, RecvDepth: o.Entries})
 	if err != nil {
 		return nil, err
 	}
 	r := &Ring{nic: nic, d: d, options: o}
-	a := d.Attributes()
-	r.options.Entries = a.SendDepth
+	r.options.Entries = d.Attributes().SendDepth
 	if err := r.equip(ctx); err != nil {
-		return nil, errors.Join(err, r.abandon())
+		return nil, errors.Join(err, inTime(r.free))
 	}
 	return r, nil
 }
@@ -100,38 +100,39 @@ func (r *Ring) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
 	if r.options.Reliability != via.Unreliable && r.broken() == nil {
-		r.flush(ctx)
+		_ = inTime(r.flush)
 	}
 	_ = r.lose(r.refuse("use ring", via.ErrClosed, "", ""))
-	rest, end := context.WithTimeout(context.Background(), closeTimeout)
-	defer end()
-	err := r.d.Disconnect(rest)
-	r.flush(rest)
+	err := inTime(func(ctx context.Context) error {
+		err := r.d.Disconnect(ctx)
+		_ = r.flush(ctx)
+		return err
+	})
 	if errors.Is(err, via.ErrClosed) { // with its NIC
 		err = nil
 	}
 	// Freeing has a time of its own, as a ring that is not freed stays on the NIC.
-	last, stop := context.WithTimeout(context.Background(), closeTimeout)
-	defer stop()
-	return errors.Join(err, r.free(last))
+	return errors.Join(err, inTime(r.free))
 }
 
-// flush waits until the device has done all sends, or ctx ends.
-func (r *Ring) flush(ctx context.Context) {
-	for {
-		r.CheckSent()
-		if r.d.Send.Queued() == 0 {
-			return
-		}
+// inTime runs one step of the end of a ring.
+func inTime(step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return step(ctx)
+}
+
+// flush waits until the device has done all sends. It returns why it has not.
+func (r *Ring) flush(ctx context.Context) error {
+	for r.CheckSent(); r.d.Send.Queued() > 0; r.CheckSent() {
 		// The check of ctx ends this also if a hostile device reports sends as done that
 		// are not.
-		if err := r.d.Send.Wait(ctx, nil); err != nil || ctx.Err() != nil {
-			return
+		if err := errors.Join(r.d.Send.Wait(ctx, nil), ctx.Err()); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // free gives the ring's resources back to the NIC.

@@ -18,7 +18,7 @@ const cellTries = 64
 func (w *Mover) Clear() {
 	w.Links, w.busy, w.Holding = map[datasheet.MAC]*cellLink{}, nil, 0
 	w.filled, w.payloads, w.urgent, w.low, w.tries, w.ahead, w.Levels = nil, nil, false, false, 0, lowFlight{}, Levels{}
-	w.Received.clear()
+	w.Received = cellFIFO{Config: w.config}
 	w.hold()
 }
 
@@ -43,7 +43,9 @@ func (w *Mover) join(ep *core.Endpoint) {
 		}
 	}
 	channelOf(ep).link = l
-	w.Received.open()
+	if w.Received.ring == nil {
+		w.Received.ring, w.Received.payloads = make([]arrival, w.config.FIFO), make([][cells.PayloadSize]byte, w.config.FIFO)
+	}
 	if w.filled == nil {
 		w.payloads = make([][cells.PayloadSize]byte, min(w.config.PerFrame, int(w.MaxPayload)/datasheet.CellSize))
 		w.filled = make([]cellHead, 0, len(w.payloads))
@@ -85,7 +87,8 @@ func (w *Mover) post(ep *core.Endpoint, p datasheet.ChannelPriority, word uint32
 	}
 	ch.under[p]++
 	channelOf(to).posted[p].push(message{word, ch})
-	w.Levels.posted(p)
+	w.Levels.Transmit[p]++
+	w.Levels.TransmitHighest[p] = max(w.Levels.TransmitHighest[p], w.Levels.Transmit[p])
 	ch.showStatus()
 	l := channelOf(to).link
 	l.fifos[p].push(to)

@@ -225,14 +225,6 @@ type arrival struct {
 // of reports whether the cell is of the same connection as another.
 func (a *arrival) of(other *arrival) bool { return a.ep == other.ep && a.era == other.era }
 
-func (f *cellFIFO) open() {
-	if f.ring == nil {
-		f.ring, f.payloads = make([]arrival, f.Config.FIFO), make([][cells.PayloadSize]byte, f.Config.FIFO)
-	}
-}
-
-func (f *cellFIFO) clear() { *f = cellFIFO{Config: f.Config} }
-
 // high reports whether there is more in it than peers should have sent.
 func (f *cellFIFO) high() bool { return f.N > f.Config.Stop && !f.Config.NeverStop }
 
@@ -283,10 +275,4 @@ type Levels struct {
 	Receive, ReceiveHighest, ReceiveSize int
 	StoppedBy                            int // peer stations that have said stop
 	Stopped                              int // peer stations that were told to stop
-}
-
-// posted counts a message that was taken.
-func (l *Levels) posted(p datasheet.ChannelPriority) {
-	l.Transmit[p]++
-	l.TransmitHighest[p] = max(l.TransmitHighest[p], l.Transmit[p])
 }
