@@ -21,10 +21,8 @@ type Barrier struct {
 // NewBarrier makes a barrier of the channels to its participants. It fails with
 // via.ErrInvalidParameter if they do not share their sending pages (Options.Send).
 func NewBarrier(channels ...*Channel) (*Barrier, error) {
-	for i, c := range channels {
-		if c.send != channels[0].send {
-			return nil, refuse(c.nic, "barrier", via.ErrInvalidParameter, "channel %d sends from other pages than the first", i)
-		}
+	if err := samePages("barrier", channels); err != nil {
+		return nil, err
 	}
 	return &Barrier{channels: channels}, nil
 }
@@ -115,7 +113,11 @@ func (c *Channel) awaitRound(ctx context.Context, round uint64) error {
 		return err
 	}
 	if got := binary.LittleEndian.Uint64(b[:]); m.Err != nil || n < Word || got != round {
-		return refuse(c.nic, "barrier", via.ErrProtocol, "round %d: a message of round %d and %d bytes, %w", round, got, m.Length, orNone(m.Err))
+		cause := error(via.ErrProtocol)
+		if m.Err != nil {
+			cause = fmt.Errorf("%w: %w", cause, m.Err)
+		}
+		return refuse(c.nic, "barrier", cause, "round %d: a message of round %d and %d bytes", round, got, m.Length)
 	}
 	return nil
 }

@@ -38,13 +38,3 @@ func ended(ctx context.Context, nic *via.NIC, op string) error {
 	}
 	return nil
 }
-
-// errWhole is in errors about an unexpected message that is undamaged.
-var errWhole = errors.New("it is whole")
-
-func orNone(err error) error {
-	if err == nil {
-		return errWhole
-	}
-	return err
-}

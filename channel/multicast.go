@@ -12,10 +12,8 @@ import (
 // one: via.ErrQueueFull is returned bare, and the rest may be tried again. If channels have
 // different pages it fails with via.ErrInvalidParameter and sends nothing.
 func Multicast(p Priority, start, stop int, channels ...*Channel) (taken int, err error) {
-	for i, c := range channels {
-		if c.send != channels[0].send {
-			return 0, refuse(c.nic, "multicast", via.ErrInvalidParameter, "channel %d sends from other pages than the first", i)
-		}
+	if err := samePages("multicast", channels); err != nil {
+		return 0, err
 	}
 	for i, c := range channels {
 		switch err := c.Send(p, start, stop); {
@@ -26,4 +24,14 @@ func Multicast(p Priority, start, stop int, channels ...*Channel) (taken int, er
 		}
 	}
 	return len(channels), nil
+}
+
+// samePages checks that channels share one double page to send from.
+func samePages(op string, channels []*Channel) error {
+	for i, c := range channels {
+		if c.send != channels[0].send {
+			return refuse(c.nic, op, via.ErrInvalidParameter, "channel %d sends from other pages than the first", i)
+		}
+	}
+	return nil
 }

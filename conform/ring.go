@@ -77,7 +77,7 @@ func (w *World) settle(r *ring.Ring) {
 	w.Helper()
 	w.Until("all to be sent", func() bool {
 		r.CheckSent()
-		n, _ := r.Driver().Queued()
+		n := r.Driver().Send.Queued()
 		return n == 0
 	})
 }

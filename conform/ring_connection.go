@@ -135,7 +135,7 @@ func testRingMemory(w *World) {
 	for _, r := range rings {
 		OK(w, r.Close(ctx))
 		OK(w, r.Close(ctx)) // again
-		wantError(w, "post after the end", r.PostSend(1), net.ErrClosed)
+		wantError(w, "post after the end", r.Send.Post(1), net.ErrClosed)
 	}
 	if now := freeMemory(w, d); now != before {
 		w.Errorf("%d bytes were free, and %d are", before, now)

@@ -31,9 +31,11 @@ type RingAttributes struct {
 // order.
 type Ring struct {
 	endpoint
+	// Send and Recv are the two rings. They are the ring's own: use their methods.
+	Send, Recv RingQueue
+
 	attributes RingAttributes
 	vec        *vector // of both rings
-	send, recv ringQueue
 	table      placeTable
 }
 
@@ -76,8 +78,8 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	a.SendDepth, a.RecvDepth = 1<<sendLog2, 1<<recvLog2
 	r := &Ring{endpoint: endpoint{n: n, what: "ring"}, attributes: a}
 	r.queues, r.vec = r, n.pickVector()
-	r.send.init(r, "send")
-	r.recv.init(r, "receive")
+	r.Send.init(r, "send")
+	r.Recv.init(r, "receive")
 	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
 		Ptag: a.Ptag, MaxTransfer: datasheet.RingMessage + a.MaxPayload, SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
 		SendVector: vectorNumber(r.vec), RecvVector: vectorNumber(r.vec),
@@ -91,8 +93,8 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 		return nil, n.fail(err)
 	}
 	page := datasheet.EndpointPage(created.Endpoint) + datasheet.DoorbellRing
-	r.send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm))
-	r.recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm))
+	r.Send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm))
+	r.Recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm))
 	r.table.init(n, uint64(created.Table))
 	if err := n.adopt(&r.endpoint, created.Endpoint, false); err != nil {
 		return nil, err
@@ -133,54 +135,8 @@ func (n *NIC) checkPieces(c *datasheet.EndpointCreated, a RingAttributes) error 
 // Attributes returns what the ring was created with, depths rounded up.
 func (r *Ring) Attributes() RingAttributes { return r.attributes }
 
-// Mapped reports whether the rings are mapped, so that SendMessage and RecvMessage have
-// something to return.
-func (r *Ring) Mapped() bool { return r.send.slots != nil && r.recv.slots != nil }
-
-// SendMessage returns the RingMessage bytes of entry i of the send ring in device
-// memory, nil if it is not mapped. They may be write-combining: reading them is slow. They
-// die with the ring and with the NIC.
-func (r *Ring) SendMessage(i uint32) []byte { return r.send.message(i) }
-
-// RecvMessage is SendMessage for the receive ring. The device may write there at any time.
-func (r *Ring) RecvMessage(i uint32) []byte { return r.recv.message(i) }
-
-// PutSend fills entry i of the send ring, which is not posted: message, at most
-// RingMessage bytes, is copied there; nil leaves what SendMessage has been filled with.
-// It fails with ErrInvalidParameter for an entry that is posted or too far ahead, or for a
-// message or payload that is too long.
-func (r *Ring) PutSend(i uint32, message []byte, s RingSend) error { return r.send.put(i, message, s) }
-
-// PutRecv fills entry i of the receive ring, which is not posted: the frame, if its handle
-// is not 0, is where the payload of a message goes that no entry of the payload table takes.
-func (r *Ring) PutRecv(i uint32, frame datasheet.DataSegment) error {
-	return r.recv.put(i, nil, RingSend{Payload: frame})
-}
-
-// PostSend hands the next count entries to the device, which were put; one doorbell does
-// for all.
-func (r *Ring) PostSend(count int) error { return r.send.post(count) }
-
-// PostRecv is PostSend for the receive ring. Receives may be posted before the ring is
-// connected.
-func (r *Ring) PostRecv(count int) error { return r.recv.post(count) }
-
-// SendDone takes back the entry of the send ring that was posted first, if it has completed:
-// with an error that wraps a *StatusError if it completed in error, and with ErrProtocol if
-// the device wrote an impossible completion. It fails with ErrNotDone or ErrQueueEmpty
-// (both bare), ErrClosed, or what is wrong with the device.
-func (r *Ring) SendDone() (RingCompletion, error) { return r.send.poll() }
-
-// RecvDone is SendDone for the receive ring.
-func (r *Ring) RecvDone() (RingCompletion, error) { return r.recv.poll() }
-
-// LoadRecv copies the message of entry i of the receive ring, which has been taken and not
-// been put again, into p: at most RingMessage bytes.
-func (r *Ring) LoadRecv(i uint32, p []byte) error { return r.recv.load(i, p) }
-
-// Queued returns how many entries are posted and not taken back; zero once the ring is
-// destroyed.
-func (r *Ring) Queued() (send, recv int) { return r.send.queued(), r.recv.queued() }
+// Mapped reports whether the rings are mapped, so that RingQueue.Message has something to return.
+func (r *Ring) Mapped() bool { return r.Send.slots != nil && r.Recv.slots != nil }
 
 func (r *Ring) end() *endpoint {
 	if r == nil {
@@ -190,13 +146,13 @@ func (r *Ring) end() *endpoint {
 }
 
 func (r *Ring) refuse(yes bool) {
-	r.send.refuse(yes)
-	r.recv.refuse(yes)
+	r.Send.refuse(yes)
+	r.Recv.refuse(yes)
 }
 
 func (r *Ring) close() {
-	r.send.close()
-	r.recv.close()
+	r.Send.close()
+	r.Recv.close()
 	r.table.close()
 }
 
@@ -205,8 +161,49 @@ func (r *Ring) forget()     {}
 func (r *Ring) free() error { return nil }
 
 func (r *Ring) holds(handle uint32) bool {
-	return slices.ContainsFunc([]*ringQueue{&r.send, &r.recv}, func(q *ringQueue) bool { return q.holds(handle) }) || r.table.holds(handle)
+	return slices.ContainsFunc([]*RingQueue{&r.Send, &r.Recv}, func(q *RingQueue) bool { return q.holds(handle) }) || r.table.holds(handle)
 }
 
 // lose: a status in device memory can always be written.
 func (r *Ring) lose(uint64) {}
+
+// Wait is RingQueue.Wait for both rings: until one of them has something to take. It fails
+// with ErrQueueEmpty, bare, if nothing is posted.
+func (r *Ring) Wait(ctx context.Context, early *Signal) error {
+	return r.waitUntil(ctx, "wait for ring", early, r, func() (bool, error) {
+		there, err := r.Recv.ready()
+		if there && err != descriptors.ErrQueueEmpty {
+			return there, err
+		}
+		also, sent := r.Send.ready()
+		if also && sent == descriptors.ErrQueueEmpty {
+			return there, err
+		}
+		return also, sent
+	})
+}
+
+// waitUntil waits until ready says so.
+func (r *Ring) waitUntil(ctx context.Context, op string, early *Signal, a armer, ready func() (bool, error)) error {
+	if ctx == nil {
+		return r.n.noContext(op)
+	}
+	w := waiter{n: r.n, ctx: ctx, done: r.n.done}
+	defer w.stop()
+	for {
+		if there, err := ready(); there || early.take() {
+			return err
+		}
+		if err := w.pause(a, r.vec, early.C()); err != nil {
+			return r.n.error(op, err)
+		}
+	}
+}
+
+// arm asks for an interrupt when either ring completes more than has been taken.
+func (r *Ring) arm(ctx context.Context) error {
+	if err := r.Send.arm(ctx); err != nil {
+		return err
+	}
+	return r.Recv.arm(ctx)
+}

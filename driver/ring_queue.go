@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"encoding/binary"
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -9,9 +9,10 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
-// RingSend is the part of an entry of a send ring beside its message.
-type RingSend struct {
-	// Payload is attached to the entry: its handle is 0 for none.
+// RingEntry is the part of an entry of a ring beside its message.
+type RingEntry struct {
+	// Payload is attached to the entry: its handle is 0 for none. A payload that is received goes
+	// there, if no entry of the payload table takes it.
 	Payload datasheet.DataSegment
 	// Length is the number of its bytes that travel, at most Payload.Length.
 	Length uint32
@@ -36,43 +37,50 @@ type RingCompletion struct {
 	Place int
 }
 
-// ringQueue is one of the two rings of a Ring.
-type ringQueue struct {
+// RingQueue is one of the two rings of a Ring.
+type RingQueue struct {
 	queue
 	ring *Ring
+	wait string // the name of Wait in errors
 
 	slots  []datasheet.RingSlot // nil if device memory is not mapped
 	at     uint64               // offset of the first slot in BAR4
 	posted []datasheet.DataSegment
-	// scratch is for accesses to device memory that is not mapped.
-	scratch [datasheet.RingSlotSize]byte
+	// Of device memory that is not mapped, what is read and written of a slot goes through copied,
+	// whose bytes scratch has.
+	copied  *datasheet.RingSlot
+	scratch []byte
 }
 
-// Offsets in a slot (SPEC.md 15) of what follows the message, and of what completes it.
-const (
-	slotControl = datasheet.RingMessage
-	slotStatus  = slotControl + 28
-)
+// slotStatus is the offset of Status in a slot (SPEC.md 15).
+const slotStatus = datasheet.RingMessage + 28
 
-func (q *ringQueue) init(r *Ring, side string) {
-	q.n, q.ring, q.side = r.n, r, side
+func (q *RingQueue) init(r *Ring, side string) {
+	q.n, q.ring, q.side, q.wait = r.n, r, side, "wait for "+side+" ring"
 	q.closedAs = r.n.error("use "+side+" ring", descriptors.ErrClosed)
 }
 
 // place says where the ring and its doorbells are.
-func (q *ringQueue) place(at uint64, depth int, bell, armBell doorbell) {
+func (q *RingQueue) place(at uint64, depth int, bell, armBell doorbell) {
 	q.at, q.bell, q.armBell = at, bell, armBell
 	q.mask = uint32(depth - 1)
 	q.posted = make([]datasheet.DataSegment, depth)
-	q.slots = datasheet.RingSlotsAt(q.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize))
+	if q.slots = datasheet.RingSlotsAt(q.n.bar4.mapped.Window(at, depth*datasheet.RingSlotSize)); q.slots == nil {
+		b := make([]byte, datasheet.RingSlotSize+datasheet.DescriptorAlign)
+		q.scratch = b[-addressOf(b)%datasheet.DescriptorAlign:][:datasheet.RingSlotSize]
+		q.copied = &datasheet.RingSlotsAt(q.scratch)[0]
+	}
 }
 
 // offset of entry i in BAR4.
-func (q *ringQueue) offset(i uint32) uint64 {
+func (q *RingQueue) offset(i uint32) uint64 {
 	return q.at + uint64(i&q.mask)*datasheet.RingSlotSize
 }
 
-func (q *ringQueue) message(i uint32) []byte {
+// Message returns the RingMessage bytes of entry i in device memory, nil if it is not mapped. They
+// may be write-combining: reading them is slow. The device may write to those of a receive ring at
+// any time. They die with the ring and with the NIC.
+func (q *RingQueue) Message(i uint32) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.slots == nil {
@@ -81,9 +89,11 @@ func (q *ringQueue) message(i uint32) []byte {
 	return q.slots[i&q.mask].Message[:]
 }
 
-// put fills entry i, which is the program's.
-func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
-	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.send {
+// Put fills entry i, which is not posted. Up to RingMessage bytes of message are copied there; nil
+// leaves what Message has been filled with. Put fails with ErrInvalidParameter for an entry that is
+// posted or too far ahead, or for a message or payload that is too long.
+func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
+	if len(message) > datasheet.RingMessage || s.Length > s.Payload.Length || s.Payload.Length > q.ring.attributes.MaxPayload && q == &q.ring.Send {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: a message of %d bytes, %d bytes of a payload of %d", descriptors.ErrInvalidParameter, len(message), s.Length, s.Payload.Length), "")
 	}
 	control := datasheet.OpSend
@@ -104,25 +114,29 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
-	if regions := &q.n.regions; segments > 0 && q == &q.ring.send && regions.eager.Load() {
+	if regions := &q.n.regions; segments > 0 && q == &q.ring.Send && regions.eager.Load() {
 		q.eagers.source(s.Payload, regions) // the doorbell flushes
 	}
-	var err error
+	slot := q.copied
 	if q.slots != nil {
-		slot := &q.slots[i&q.mask]
-		copy(slot.Message[:], message)
-		// The words that the device checks: each is one store, in whatever order. The
-		// flush before the doorbell sends them on their way.
-		mmio.Write16(&slot.Segments, segments)
-		mmio.Write16((*uint16)(&slot.Control), uint16(control))
-		mmio.Write32(&slot.Tag, s.Tag)
-		mmio.Write32(&slot.Length, s.Length)
-		mmio.Write32(&slot.Status, 0)
-		mmio.Write64(&slot.Payload.Address, s.Payload.Address)
-		mmio.Write32(&slot.Payload.Handle, s.Payload.Handle)
-		mmio.Write32(&slot.Payload.Length, s.Payload.Length)
+		slot = &q.slots[i&q.mask]
 	} else {
-		err = q.write(i, message, control, segments, &s)
+		clear(q.scratch)
+	}
+	copy(slot.Message[:], message)
+	// The words that the device checks: each is one store, in whatever order. The
+	// flush before the doorbell sends them on their way.
+	mmio.Write16(&slot.Segments, segments)
+	mmio.Write16((*uint16)(&slot.Control), uint16(control))
+	mmio.Write32(&slot.Tag, s.Tag)
+	mmio.Write32(&slot.Length, s.Length)
+	mmio.Write32(&slot.Status, 0)
+	mmio.Write64(&slot.Payload.Address, s.Payload.Address)
+	mmio.Write32(&slot.Payload.Handle, s.Payload.Handle)
+	mmio.Write32(&slot.Payload.Length, s.Payload.Length)
+	var err error
+	if q.slots == nil {
+		err = q.n.bar4.write(q.offset(i), q.scratch)
 	}
 	q.mu.Unlock()
 	if err != nil {
@@ -131,24 +145,10 @@ func (q *ringQueue) put(i uint32, message []byte, s RingSend) error {
 	return nil
 }
 
-// write is the end of put where device memory is not mapped. mu is held.
-func (q *ringQueue) write(i uint32, message []byte, control datasheet.Control, segments uint16, s *RingSend) error {
-	b := q.scratch[:]
-	clear(b[copy(b, message):])
-	c := b[slotControl:]
-	binary.LittleEndian.PutUint16(c[12:], segments)
-	binary.LittleEndian.PutUint16(c[14:], uint16(control))
-	binary.LittleEndian.PutUint32(c[20:], s.Tag)
-	binary.LittleEndian.PutUint32(c[24:], s.Length)
-	binary.LittleEndian.PutUint64(c[32:], s.Payload.Address)
-	binary.LittleEndian.PutUint32(c[40:], s.Payload.Handle)
-	binary.LittleEndian.PutUint32(c[44:], s.Payload.Length)
-	return q.n.bar4.write(q.offset(i), b)
-}
-
-// post hands the next count entries to the device. A device that does not take that has
-// failed: then none is posted.
-func (q *ringQueue) post(count int) error {
+// Post hands the next count entries, which were put, to the device: one doorbell does for all. A
+// device that does not take that has failed: then none is posted. Receives may be posted before the
+// ring is connected.
+func (q *RingQueue) Post(count int) error {
 	q.mu.Lock()
 	if q.closed || q.refuses {
 		q.mu.Unlock()
@@ -170,96 +170,76 @@ func (q *ringQueue) post(count int) error {
 	return nil
 }
 
-// poll takes the oldest entry if it has completed. Where something must be stepped it does
-// that and looks again.
-func (q *ringQueue) poll() (RingCompletion, error) {
+// Done takes back the entry that was posted first, if it has completed. It fails with an error that
+// wraps a *StatusError if it completed in error, and with ErrProtocol if the device wrote an
+// impossible completion. It fails with ErrNotDone or ErrQueueEmpty (both bare), with ErrClosed, or
+// with what is wrong with the device. Where something must be stepped it does that and looks again.
+func (q *RingQueue) Done() (RingCompletion, error) {
 	q.mu.Lock()
+	defer q.mu.Unlock() // also if memory that the device needs is gone
 	m, err := q.look()
-	if m != 0 && q.step() {
+	if m != 0 && q.n.progress() {
 		m, err = q.look()
 	}
-	if m != 0 {
-		err = q.nothing(m)
-	}
-	if err != nil {
-		q.mu.Unlock()
+	switch {
+	case m != 0:
+		return RingCompletion{}, q.nothing(m)
+	case err != nil:
 		return RingCompletion{}, err
 	}
 	return q.take()
 }
 
-// take takes the oldest entry, which has completed. mu is held, and given back.
-func (q *ringQueue) take() (RingCompletion, error) {
-	frame := &q.posted[q.taken&q.mask]
-	c, err := q.completion()
-	if err != nil {
-		q.mu.Unlock()
-		return RingCompletion{}, q.n.error(q.side, err)
+// take takes the oldest entry, which has completed. mu is held, but not while the device is asked.
+func (q *RingQueue) take() (c RingCompletion, err error) {
+	slot := q.copied
+	if q.slots != nil {
+		slot = &q.slots[q.taken&q.mask]
+	} else if err := q.n.bar4.read(q.offset(q.taken), q.scratch); err != nil {
+		return c, q.n.error(q.side, err)
 	}
-	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > q.ring.attributes.MaxPayload ||
-		c.Sent > q.ring.attributes.MaxPayload || c.Place >= datasheet.PayloadEntries
+	c.Index, c.Status = q.taken, datasheet.Status(mmio.Read32(&slot.Status))
+	c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
+	c.Sent, c.Place = mmio.Read32(&slot.Sent), int(mmio.Read32(&slot.Place))-1
+	c.Tagged = c.Status&datasheet.StatusImmediate != 0
+	frame, most := &q.posted[q.taken&q.mask], q.ring.attributes.MaxPayload
+	tooLong := c.Place < 0 && c.Length > frame.Length || c.Length > most || c.Sent > most || c.Place >= datasheet.PayloadEntries
 	*frame = datasheet.DataSegment{}
 	q.taken++
-	q.mu.Unlock()
 	switch {
 	case c.Status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0:
-		return c, q.completedBadly(c.Status)
-	case q == &q.ring.recv && tooLong:
-		return c, q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
+		q.mu.Unlock()
+		err = q.completedBadly(c.Status)
+		q.mu.Lock()
+	case q == &q.ring.Recv && tooLong:
+		err = q.n.error(q.side, fmt.Errorf("%w: completion of %d of %d bytes, more than there is room for, place %d", ErrProtocol, c.Length, c.Sent, c.Place))
 	}
-	return c, nil
+	return c, err
 }
 
 // look says whether the oldest entry has completed. mu is held.
-func (q *ringQueue) look() (miss, error) {
+func (q *RingQueue) look() (miss, error) {
 	switch {
 	case q.closed:
 		return 0, q.closedAs
 	case q.taken == q.next:
 		return 0, descriptors.ErrQueueEmpty
 	}
-	var status uint32
+	slot := q.copied
 	if q.slots != nil {
-		status = mmio.Read32(&q.slots[q.taken&q.mask].Status)
-	} else {
-		b := q.scratch[:4]
-		if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, b); err != nil {
-			return 0, q.n.error(q.side, err)
-		}
-		status = binary.LittleEndian.Uint32(b)
+		slot = &q.slots[q.taken&q.mask]
+	} else if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, q.scratch[slotStatus:][:4]); err != nil {
+		return 0, q.n.error(q.side, err)
 	}
-	if datasheet.Status(status).Done() {
+	if datasheet.Status(mmio.Read32(&slot.Status)).Done() {
 		mmio.FromDevice()
 		return 0, nil
 	}
 	return q.missed(), nil
 }
 
-// completion reads what the device has written of the oldest entry. mu is held.
-func (q *ringQueue) completion() (RingCompletion, error) {
-	c := RingCompletion{Index: q.taken}
-	var place uint32
-	if q.slots != nil {
-		slot := &q.slots[q.taken&q.mask]
-		c.Status = datasheet.Status(mmio.Read32(&slot.Status))
-		c.Tag, c.Length = mmio.Read32(&slot.Tag), mmio.Read32(&slot.Length)
-		c.Sent, place = mmio.Read32(&slot.Sent), mmio.Read32(&slot.Place)
-	} else {
-		b := q.scratch[slotControl:]
-		if err := q.n.bar4.read(q.offset(q.taken)+slotControl, b); err != nil {
-			return c, err
-		}
-		c.Tag, c.Length = binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])
-		c.Status = datasheet.Status(binary.LittleEndian.Uint32(b[28:]))
-		c.Sent, place = binary.LittleEndian.Uint32(b[48:]), binary.LittleEndian.Uint32(b[52:])
-	}
-	c.Tagged = c.Status&datasheet.StatusImmediate != 0
-	c.Place = int(place) - 1
-	return c, nil
-}
-
 // completedBadly says what is wrong with an entry that has completed with status.
-func (q *ringQueue) completedBadly(status datasheet.Status) error {
+func (q *RingQueue) completedBadly(status datasheet.Status) error {
 	n := q.n
 	if status&datasheet.StatusReserved == 0 {
 		return n.error(q.side, &StatusError{Status: status, Ended: q.ring.ended(q.ring.attributes.Reliability, status)})
@@ -271,29 +251,42 @@ func (q *ringQueue) completedBadly(status datasheet.Status) error {
 	return n.error(q.side, fmt.Errorf("%w: completion with reserved status bits: %v", ErrProtocol, status))
 }
 
-// load copies the message of entry i.
-func (q *ringQueue) load(i uint32, p []byte) error {
+// Load copies the message of entry i, which has been taken and not been put again, into p: at most
+// RingMessage bytes.
+func (q *RingQueue) Load(i uint32, p []byte) error {
 	p = p[:min(len(p), datasheet.RingMessage)]
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.closed {
-		q.mu.Unlock()
 		return q.closedAs
 	}
 	if q.slots != nil {
 		copy(p, q.slots[i&q.mask].Message[:])
-		q.mu.Unlock()
-		return nil
-	}
-	err := q.n.bar4.read(q.offset(i), q.scratch[:len(p)])
-	copy(p, q.scratch[:])
-	q.mu.Unlock()
-	if err != nil {
+	} else if err := q.n.bar4.read(q.offset(i), p); err != nil {
 		return q.n.error("read "+q.side, err)
 	}
 	return nil
 }
 
-func (q *ringQueue) holds(handle uint32) bool {
+// Queued returns how many entries are posted and not taken back; zero once the ring is destroyed.
+func (q *RingQueue) Queued() int { return q.queued() }
+
+// Wait waits until Done would not say ErrNotDone, until early is set, or until ctx ends, with whose
+// error it fails then. early may be nil.
+func (q *RingQueue) Wait(ctx context.Context, early *Signal) error {
+	return q.ring.waitUntil(ctx, q.wait, early, q, q.ready)
+}
+
+// ready reports whether Done has something else to say than ErrNotDone, and the error that
+// it would say.
+func (q *RingQueue) ready() (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m, err := q.look()
+	return m == 0, err
+}
+
+func (q *RingQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, held := q.first(func(place uint32) bool { return q.posted[place].Handle == handle })
@@ -301,7 +294,7 @@ func (q *ringQueue) holds(handle uint32) bool {
 }
 
 // close ends all use of the ring and of the doorbells.
-func (q *ringQueue) close() {
+func (q *RingQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

@@ -260,33 +260,34 @@ func (p *play) put(a *script.Arguments) string {
 	if a.Words[1] == "recv" {
 		var frame datasheet.DataSegment
 		p.change(&frame, a.Changes)
-		return outcome("put", r.PutRecv(i, frame))
+		return outcome("put", r.Recv.Put(i, nil, driver.RingEntry{Payload: frame}))
 	}
-	var s driver.RingSend
+	var s driver.RingEntry
 	message := make([]byte, p.option(a, "size", 0))
 	if len(a.Words) > 3 {
 		message = []byte(strings.Join(a.Words[3:], " "))
 	}
 	p.change(&s, a.Changes)
-	return outcome("put", r.PutSend(i, message, s))
+	return outcome("put", r.Send.Put(i, message, s))
 }
 
 // postRing is: post-ring RING send|recv COUNT.
 func (p *play) postRing(a *script.Arguments) string {
-	f := p.rings[a.Words[0]].PostSend
+	return outcome("post", p.ringQueue(a).Post(int(p.value(a.Words[2]))))
+}
+
+// ringQueue is the queue that RING send|recv names.
+func (p *play) ringQueue(a *script.Arguments) *driver.RingQueue {
+	r := p.rings[a.Words[0]]
 	if a.Words[1] == "recv" {
-		f = p.rings[a.Words[0]].PostRecv
+		return &r.Recv
 	}
-	return outcome("post", f(int(p.value(a.Words[2]))))
+	return &r.Send
 }
 
 // takeRing is: take-ring RING send|recv.
 func (p *play) takeRing(a *script.Arguments) string {
-	f := p.rings[a.Words[0]].SendDone
-	if a.Words[1] == "recv" {
-		f = p.rings[a.Words[0]].RecvDone
-	}
-	c, err := f()
+	c, err := p.ringQueue(a).Done()
 	out := fmt.Sprintf("%s %s: %+v", a.Words[0], a.Words[1], c)
 	if err != nil {
 		out += "; " + say(err)
@@ -300,9 +301,9 @@ func (p *play) waitRing(a *script.Arguments) string {
 	if a.Flag("early") {
 		early.Set()
 	}
-	f := p.rings[a.Words[0]].WaitRecv
+	f := p.rings[a.Words[0]].Recv.Wait
 	if a.Words[1] == "any" {
-		f = p.rings[a.Words[0]].WaitAny
+		f = p.rings[a.Words[0]].Wait
 	}
 	return outcome("wait", f(p.context(a), early))
 }
@@ -326,5 +327,5 @@ func (p *play) same(a *script.Arguments) string {
 // mapped is: mapped RING.
 func (p *play) mapped(a *script.Arguments) string {
 	r := p.rings[a.Words[0]]
-	return fmt.Sprintf("%s: mapped %v, message %v", a.Words[0], r.Mapped(), r.SendMessage(0))
+	return fmt.Sprintf("%s: mapped %v, message %v", a.Words[0], r.Mapped(), r.Send.Message(0))
 }

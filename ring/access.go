@@ -30,7 +30,7 @@ func (r *Ring) chooseAccess() (shadow bool, err error) {
 	case r.d.Mapped() && r.options.Access == SRAM:
 		return false, nil
 	case r.d.Mapped():
-		return costs.shadowed(r.nic, r.d.SendMessage(0)), nil
+		return costs.shadowed(r.nic, r.d.Send.Message(0)), nil
 	case r.options.Access == SRAM:
 		return false, r.refuse("create ring", via.ErrNotSupported, "use Measured or Shadow", "the NIC's memory is not mapped")
 	}

@@ -171,10 +171,8 @@ func (c *Caller) withdraw(k *call, tag uint32, why error) bool {
 		return false
 	}
 	if k.into.Length > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
 		// It fails if the device does or the ring is closed: then nothing lands either.
-		_ = c.r.EndPlace(ctx, tag)
+		_ = inTime(func(ctx context.Context) error { return c.r.EndPlace(ctx, tag) })
 	}
 	c.end(k, tag, c.late("call", why))
 	return true
@@ -240,9 +238,7 @@ func (c *Caller) undo(k *call, tag uint32) {
 		c.starts.Add(-1)
 	}
 	if k.into.Length > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = c.r.EndPlace(ctx, tag)
+		_ = inTime(func(ctx context.Context) error { return c.r.EndPlace(ctx, tag) })
 	}
 	c.give(k, tag)
 }

@@ -29,18 +29,11 @@ func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*
 	r.local = via.Address{MAC: nic.Query().Address}
 	remote, err := r.d.Dial(ctx, to, "")
 	if err != nil {
-		return nil, errors.Join(err, r.abandon())
+		return nil, errors.Join(err, inTime(r.free))
 	}
 	to.MAC = remote.MAC
 	r.address = to
 	return r, nil
-}
-
-// abandon frees a ring that was not connected.
-func (r *Ring) abandon() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return r.free(ctx)
 }
 
 // Listener takes connections of rings at one name of a NIC. A client that does not answer
@@ -96,7 +89,7 @@ func accept(ctx context.Context, nic *via.NIC, o Options, request *driver.Connec
 	}
 	r.local, r.address = at, via.Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator}
 	if _, err := request.Accept(ctx, r.d); err != nil {
-		return nil, errors.Join(err, r.abandon())
+		return nil, errors.Join(err, inTime(r.free))
 	}
 	return r, nil
 }

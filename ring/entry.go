@@ -6,6 +6,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
 // Entry is one entry of a ring: a message of MessageSize bytes, and a frame. The program owns
@@ -40,6 +41,7 @@ const (
 
 // side is one of the two rings.
 type side struct {
+	q *driver.RingQueue
 	// mu may be held during an admin command, when the driver looks for the cause of an
 	// error. So it must not be a lock of the data path.
 	mu      sync.Mutex
@@ -50,36 +52,43 @@ type side struct {
 	taken   uint32 // number of the first send not taken back
 }
 
-func (s *side) init(r *Ring, n int, message func(uint32) []byte) {
-	s.entries, s.mask = make([]Entry, n), uint32(n-1)
+func (s *side) init(r *Ring, q *driver.RingQueue) {
+	n := r.options.Entries
+	s.q, s.entries, s.mask = q, make([]Entry, n), uint32(n-1)
 	var shadows []byte
 	if r.shadow {
 		shadows = make([]byte, n*MessageSize)
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
-		e.r = r
+		e.r, e.receive = r, s == &r.recv
 		if r.shadow {
 			e.message = shadows[i*MessageSize:][:MessageSize:MessageSize]
 		} else {
-			e.message = message(uint32(i))
+			e.message = q.Message(uint32(i))
 			e.memory = e.message
 		}
 	}
 }
 
-// entry returns the entry of number i.
-func (s *side) entry(i uint32) *Entry { return &s.entries[i&s.mask] }
-
-// release marks e as released, and counts the entries to post now. mu is held.
-func (s *side) release(e *Entry) (n int) {
+// release releases e. It posts what has been released of the entries that come next.
+func (s *side) release(e *Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	e.state.Store(released)
-	for s.posted != s.next && s.entry(s.posted).state.Load() == released {
-		s.entry(s.posted).state.Store(posted)
+	n := 0
+	for ; s.posted != s.next; n++ {
+		oldest := &s.entries[s.posted&s.mask]
+		if oldest.state.Load() != released {
+			break
+		}
+		oldest.state.Store(posted)
 		s.posted++
-		n++
 	}
-	return n
+	if n == 0 {
+		return nil
+	}
+	return s.q.Post(n)
 }
 
 func (e *Entry) check(op string) error {
@@ -201,3 +210,74 @@ func (e *Entry) Tag() (tag uint32, ok bool) { return e.tag, e.tagged }
 
 // Placed reports whether the payload is in the place of its tag, and not in the frame.
 func (e *Entry) Placed() bool { return e.length > 0 && e.came.Place >= 0 }
+
+// Frame is a part of registered memory: Length bytes from Offset on. The zero value has no
+// memory.
+type Frame struct {
+	Memory         *via.Memory
+	Offset, Length int
+}
+
+// Bytes returns the memory, or nil if it is closed or the frame is outside of it.
+func (f Frame) Bytes() []byte {
+	if f.Memory == nil {
+		return nil
+	}
+	b := f.Memory.Bytes()
+	if f.Offset < 0 || f.Length < 0 || f.Offset > len(b) || f.Length > len(b)-f.Offset {
+		return nil
+	}
+	return b[f.Offset:][:f.Length:f.Length]
+}
+
+// segment describes f for the NIC, which may write to it if written is set.
+func (r *Ring) segment(op string, f Frame, written bool) (datasheet.DataSegment, error) {
+	m := f.Memory
+	if m == nil {
+		if f.Length != 0 {
+			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes of no memory", f.Length)
+		}
+		return datasheet.DataSegment{}, nil
+	}
+	b := m.Bytes()
+	if b == nil {
+		return datasheet.DataSegment{}, r.refuse(op, via.ErrClosed, "", "the memory is closed")
+	}
+	if f.Offset < 0 || f.Length < 0 || f.Offset > len(b) || f.Length > len(b)-f.Offset {
+		return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "%d bytes at %d, of memory of %d", f.Length, f.Offset, len(b))
+	}
+	known := &r.sendable
+	if written {
+		known = &r.receivable
+	}
+	if !known.contains(m) {
+		switch a := m.Attributes(); {
+		case a.Ptag != r.options.Ptag:
+			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidPtag, "ring and memory must have the same protection tag", "")
+		case written && a.ReadOnly:
+			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "the memory is read-only")
+		}
+		known.add(m)
+	}
+	return datasheet.DataSegment{Address: m.Address() + uint64(f.Offset), Handle: m.Handle(), Length: uint32(f.Length)}, nil
+}
+
+// memories remembers a few memories that a ring may use, as asking takes a lock of the NIC. The
+// NIC itself finds attributes that have changed since.
+type memories struct {
+	known [4]atomic.Pointer[via.Memory]
+	next  atomic.Uint32
+}
+
+func (s *memories) contains(m *via.Memory) bool {
+	for i := range s.known {
+		if s.known[i].Load() == m {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *memories) add(m *via.Memory) {
+	s.known[s.next.Add(1)%uint32(len(s.known))].Store(m)
+}

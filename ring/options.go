@@ -3,7 +3,6 @@ package ring
 import (
 	"math"
 
-	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -71,9 +70,4 @@ func (c Options) complete(nic *via.NIC) (Options, error) {
 		return c, refuse(nic, op, via.ErrInvalidParameter, "", "FrameSize is %d", c.FrameSize)
 	}
 	return c, nil
-}
-
-func (o *Options) driver() driver.RingAttributes {
-	return driver.RingAttributes{Reliability: o.Reliability, Ptag: o.Ptag.Number(), MaxPayload: uint32(o.MaxPayload),
-		SendDepth: o.Entries, RecvDepth: o.Entries}
 }

@@ -56,22 +56,20 @@ func (q *Request) Room() int { return int(min(uint64(q.room), uint64(q.s.r.optio
 // net.ErrClosed, and with via.ErrInvalidState if the request has been answered.
 func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 	const op = "reply"
-	if q.state.Load() != asked {
-		run(done)
-		return q.s.r.refuse(op, via.ErrInvalidState, "", "the request has been answered")
-	}
+	r := q.s.r
+	var segment datasheet.DataSegment
+	var err error
 	if len(b) > MaxRequest || payload.Length > q.Room() {
-		run(done)
-		return q.s.r.refuse(op, ErrNoRoom, "", "a reply of %d bytes, of %d, and a payload of %d, of %d", len(b), MaxRequest, payload.Length, q.Room())
+		err = r.refuse(op, ErrNoRoom, "", "a reply of %d bytes, of %d, and a payload of %d, of %d", len(b), MaxRequest, payload.Length, q.Room())
+	} else {
+		segment, err = r.segment(op, payload, false)
 	}
-	segment, err := q.s.r.segment(op, payload, false)
+	if q.state.Load() != asked || err == nil && !q.state.CompareAndSwap(asked, answered) {
+		err = r.refuse(op, via.ErrInvalidState, "", "the request has been answered")
+	}
 	if err != nil {
 		run(done)
 		return err
-	}
-	if !q.state.CompareAndSwap(asked, answered) {
-		run(done)
-		return q.s.r.refuse(op, via.ErrInvalidState, "", "the request has been answered")
 	}
 	q.size = copy(q.answer[:], b)
 	q.frame, q.payload, q.done = payload, segment, done
@@ -81,7 +79,7 @@ func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 		if q.s.queue(q) {
 			return nil
 		}
-		err = q.s.r.refuse(op, via.ErrClosed, "", "Serve has ended")
+		err = r.refuse(op, via.ErrClosed, "", "Serve has ended")
 	}
 	if err != nil {
 		q.drop()

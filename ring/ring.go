@@ -3,7 +3,6 @@ package ring
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -36,15 +35,15 @@ const closeTimeout = 2 * time.Second
 
 // newRing makes a ring with its receives posted, not connected yet.
 func newRing(ctx context.Context, nic *via.NIC, o Options) (*Ring, error) {
-	d, err := nic.Driver().CreateRing(ctx, o.driver())
+	d, err := nic.Driver().CreateRing(ctx, driver.RingAttributes{Reliability: o.Reliability, Ptag: o.Ptag.Number(),
+		MaxPayload: uint32(o.MaxPayload), SendDepth: o.Entries, RecvDepth: o.Entries})
 	if err != nil {
 		return nil, err
 	}
 	r := &Ring{nic: nic, d: d, options: o}
-	a := d.Attributes()
-	r.options.Entries = a.SendDepth
+	r.options.Entries = d.Attributes().SendDepth
 	if err := r.equip(ctx); err != nil {
-		return nil, errors.Join(err, r.abandon())
+		return nil, errors.Join(err, inTime(r.free))
 	}
 	return r, nil
 }
@@ -60,23 +59,21 @@ func (r *Ring) equip(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	r.send.init(r, n, r.d.SendMessage)
-	r.recv.init(r, n, r.d.RecvMessage)
+	r.send.init(r, &r.d.Send)
+	r.recv.init(r, &r.d.Recv)
 	for i := range r.recv.entries {
 		e := &r.recv.entries[i]
-		e.receive = true
 		if size > 0 {
 			e.frame = Frame{Memory: r.frames, Offset: i * size, Length: size}
 			if e.payload, err = r.segment("create ring", e.frame, true); err != nil {
 				return err
 			}
 		}
-		if err := r.d.PutRecv(uint32(i), e.payload); err != nil {
+		if err := r.d.Recv.Put(uint32(i), nil, driver.RingEntry{Payload: e.payload}); err != nil {
 			return err
 		}
 	}
-	r.recv.next = 0
-	return r.d.PostRecv(n)
+	return r.d.Recv.Post(n)
 }
 
 // Entries returns the number of entries of each of the two rings.
@@ -103,38 +100,39 @@ func (r *Ring) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
 	if r.options.Reliability != via.Unreliable && r.broken() == nil {
-		r.flush(ctx)
+		_ = inTime(r.flush)
 	}
 	_ = r.lose(r.refuse("use ring", via.ErrClosed, "", ""))
-	rest, end := context.WithTimeout(context.Background(), closeTimeout)
-	defer end()
-	err := r.d.Disconnect(rest)
-	r.flush(rest)
+	err := inTime(func(ctx context.Context) error {
+		err := r.d.Disconnect(ctx)
+		_ = r.flush(ctx)
+		return err
+	})
 	if errors.Is(err, via.ErrClosed) { // with its NIC
 		err = nil
 	}
 	// Freeing has a time of its own, as a ring that is not freed stays on the NIC.
-	last, stop := context.WithTimeout(context.Background(), closeTimeout)
-	defer stop()
-	return errors.Join(err, r.free(last))
+	return errors.Join(err, inTime(r.free))
 }
 
-// flush waits until the device has done all sends, or ctx ends.
-func (r *Ring) flush(ctx context.Context) {
-	for {
-		r.reap(len(r.send.entries))
-		if n, _ := r.d.Queued(); n == 0 {
-			return
-		}
+// inTime runs one step of the end of a ring.
+func inTime(step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return step(ctx)
+}
+
+// flush waits until the device has done all sends. It returns why it has not.
+func (r *Ring) flush(ctx context.Context) error {
+	for r.CheckSent(); r.d.Send.Queued() > 0; r.CheckSent() {
 		// The check of ctx ends this also if a hostile device reports sends as done that
 		// are not.
-		if err := r.d.WaitSend(ctx, nil); err != nil || ctx.Err() != nil {
-			return
+		if err := errors.Join(r.d.Send.Wait(ctx, nil), ctx.Err()); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // free gives the ring's resources back to the NIC.
@@ -145,32 +143,6 @@ func (r *Ring) free(ctx context.Context) error {
 	}
 	if errors.Is(err, via.ErrClosed) { // its NIC was closed before
 		return nil
-	}
-	return err
-}
-
-// lose records the first error that ended the connection, and returns that.
-func (r *Ring) lose(err error) error {
-	r.lost.CompareAndSwap(nil, &err)
-	return r.broken()
-}
-
-// broken returns the error that ended the connection, or nil.
-func (r *Ring) broken() error {
-	if err := r.lost.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// failed turns an error of the driver into one of this ring. It records one that ends the
-// connection.
-func (r *Ring) failed(op string, err error) error {
-	switch {
-	case gone(err):
-		return r.lose(driver.NewError(op, r.nic.Name(), fmt.Errorf("%w: %w", ErrPeerGone, err)))
-	case errors.Is(err, via.ErrDevice), errors.Is(err, via.ErrClosed):
-		return r.lose(err)
 	}
 	return err
 }

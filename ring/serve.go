@@ -51,7 +51,7 @@ func (s *server) run(ctx context.Context, handler func(*Request)) error {
 			if err := ctx.Err(); err != nil {
 				return driver.NewError("serve", r.nic.Name(), err)
 			}
-			if err := r.waited(r.d.WaitAny(ctx, s.more)); err != nil {
+			if err := r.waited(r.d.Wait(ctx, s.more)); err != nil {
 				return err
 			}
 		case e == nil:

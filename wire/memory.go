@@ -152,8 +152,8 @@ func (m *Memory) Commit() {
 	case m.tx.open:
 		m.tx.finish()
 		m.peer.wake.Call()
-	case m.tx.reserved:
-		m.tx.append(m.tx.room, m.tx.room)
+	default:
+		m.tx.commit(int(m.tx.room), 0)
 	}
 }
 

@@ -105,24 +105,19 @@ func (r *ring) space() []byte {
 	return r.buf[at : at+r.room : at+r.room]
 }
 
-// commit appends a frame that takes the first n of the bytes reserved last.
-func (r *ring) commit(n int) {
+// commit appends a frame that takes the first n of the bytes reserved last. flags are zero, or parts.
+func (r *ring) commit(n int, flags uint32) {
 	if !r.reserved || uint32(n) > r.room {
 		return
 	}
-	r.append(uint32(n), uint32(n))
-}
-
-// append appends a frame of n bytes, whose entry in lengths is length but for
-// the wrap.
-func (r *ring) append(n, length uint32) {
 	r.reserved = false
+	length := uint32(n) | flags
 	if r.start != r.head {
 		length |= wrapped
 	}
 	r.lengths[r.frames&uint32(len(r.lengths)-1)] = length
 	r.frames++
-	r.head = r.start + slotSize(n)
+	r.head = r.start + slotSize(uint32(n))
 }
 
 // show lets the consumer have the first n bytes of the frame that is reserved
@@ -133,7 +128,7 @@ func (r *ring) show(n int) bool {
 	}
 	if !r.open {
 		r.arrived[r.frames&uint32(len(r.lengths)-1)].Store(uint32(n))
-		r.append(r.room, r.room|parts)
+		r.commit(int(r.room), parts)
 		r.open = true
 		r.publish()
 	} else {

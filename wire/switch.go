@@ -149,7 +149,7 @@ func (p *switchPort) Commit() {
 		r := p.tx[to]
 		if b := r.reserve(len(frame)); b != nil {
 			copy(b, frame)
-			r.commit(len(frame))
+			r.commit(len(frame), 0)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (u *UDP) receive() {
 
 // deliver hands the frame over that stands in the space reserved last.
 func (u *UDP) deliver(n int) {
-	u.in.commit(n)
+	u.in.commit(n, 0)
 	u.in.publish()
 	u.wake.Call()
 }

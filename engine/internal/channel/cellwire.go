@@ -18,7 +18,7 @@ const cellTries = 64
 func (w *Mover) Clear() {
 	w.Links, w.busy, w.Holding = map[datasheet.MAC]*cellLink{}, nil, 0
 	w.filled, w.payloads, w.urgent, w.low, w.tries, w.ahead, w.Levels = nil, nil, false, false, 0, lowFlight{}, Levels{}
-	w.Received.clear()
+	w.Received = cellFIFO{Config: w.config}
 	w.hold()
 }
 
@@ -43,7 +43,9 @@ func (w *Mover) join(ep *core.Endpoint) {
 		}
 	}
 	channelOf(ep).link = l
-	w.Received.open()
+	if w.Received.ring == nil {
+		w.Received.ring, w.Received.payloads = make([]arrival, w.config.FIFO), make([][cells.PayloadSize]byte, w.config.FIFO)
+	}
 	if w.filled == nil {
 		w.payloads = make([][cells.PayloadSize]byte, min(w.config.PerFrame, int(w.MaxPayload)/datasheet.CellSize))
 		w.filled = make([]cellHead, 0, len(w.payloads))
@@ -58,7 +60,7 @@ func (w *Mover) leave(ep *core.Endpoint) {
 		if channelOf(ep).posted[p].n == 0 {
 			continue
 		}
-		w.Levels.Transmit[p] -= int(channelOf(ep).posted[p].n)
+		w.Levels.Transmit[p] -= channelOf(ep).posted[p].n
 		l.fifos[p].resize(len(l.fifos[p].ring), func(other *core.Endpoint) bool { return other != ep })
 	}
 	l.members = slices.DeleteFunc(l.members, func(other *core.Endpoint) bool { return other == ep })
@@ -84,8 +86,9 @@ func (w *Mover) post(ep *core.Endpoint, p datasheet.ChannelPriority, word uint32
 		return
 	}
 	ch.under[p]++
-	channelOf(to).posted[p].push(word, ch)
-	w.Levels.posted(p)
+	channelOf(to).posted[p].push(message{word, ch})
+	w.Levels.Transmit[p]++
+	w.Levels.TransmitHighest[p] = max(w.Levels.TransmitHighest[p], w.Levels.Transmit[p])
 	ch.showStatus()
 	l := channelOf(to).link
 	l.fifos[p].push(to)
@@ -178,7 +181,7 @@ const cellRun = 8
 // message, with the frame, after most cells, which are at least one, and within cellRun cells of
 // a store to a doorbell, which may be urgent. It returns how many cells there were.
 func (w *Mover) fill(l *cellLink, p datasheet.ChannelPriority, most int) (n int) {
-	ep := l.fifos[p].ring[l.fifos[p].first]
+	ep := *l.fifos[p].at(0)
 	ch := channelOf(ep)
 	if len(w.filled) == 0 {
 		w.head = ep.Outline

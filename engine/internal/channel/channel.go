@@ -64,6 +64,9 @@ func (k channels) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (re
 		ch.receive.Status = datasheet.ChannelSpaced
 	}
 	ch.crc = cells.StartCRC
+	for p := range ch.posted {
+		ch.posted[p].ring = make([]message, mostMessages)
+	}
 	ch.showSent()
 	ch.showReceived()
 	ep.Own, ep.Bells, ep.Connects = ch, core.Bells, !ch.kernel
@@ -75,39 +78,34 @@ func (k channels) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (re
 // check names what is wrong with a new channel. It has no queues to check.
 func (k channels) check(b *datasheet.CreateEndpointBody) core.Refusal {
 	page := datasheet.ChannelPage(b.SendLog2)
-	aligned := func(address uint64) bool { return address%(1<<page) == 0 }
+	aligned := func(address uint64) bool { return address&(1<<page-1) == 0 }
 	reach := func(handle uint32, address uint64, write bool) bool {
 		r, _ := k.Regions.Reach(handle, b.Ptag, address, uint64(page.Bytes()), write)
 		return r != nil && !r.Device
 	}
 	kernel := b.Options == datasheet.EndpointKernel
-	switch {
-	case b.Reliability != datasheet.Unreliable:
-		return core.Refusal{Result: datasheet.ResultInvalidReliability, Field: core.FieldReliability}
-	case !page.Valid():
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
-	case b.RecvLog2 != b.SendLog2:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvLog2}
-	case b.MaxTransfer != page.Bytes():
-		return core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
-	case b.Rights != 0:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRights}
-	case b.Options != 0 && b.Options != datasheet.EndpointSpaced && !kernel:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
-	case b.SendVector != datasheet.NoVector:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendVector}
-	case b.RecvVector != datasheet.NoVector:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvVector}
-	case k.Regions.Ptag(b.Ptag) == nil:
-		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
-	case !aligned(b.SendIOVA):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendIOVA}
-	case !aligned(b.RecvIOVA), kernel && b.RecvIOVA != 0:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
-	case !reach(b.SendCQ, b.SendIOVA, false):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendCQ}
-	case kernel && b.RecvCQ != 0, !kernel && !reach(b.RecvCQ, b.RecvIOVA, true):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
+	for _, c := range [...]struct {
+		bad    bool
+		result datasheet.Result
+		field  uint16
+	}{
+		{b.Reliability != datasheet.Unreliable, datasheet.ResultInvalidReliability, core.FieldReliability},
+		{!page.Valid(), datasheet.ResultInvalidParameter, core.FieldSendLog2},
+		{b.RecvLog2 != b.SendLog2, datasheet.ResultInvalidParameter, core.FieldRecvLog2},
+		{b.MaxTransfer != page.Bytes(), datasheet.ResultInvalidMTU, core.FieldMaxTransfer},
+		{b.Rights != 0, datasheet.ResultInvalidParameter, core.FieldRights},
+		{b.Options != 0 && b.Options != datasheet.EndpointSpaced && !kernel, datasheet.ResultInvalidParameter, core.FieldOptions},
+		{b.SendVector != datasheet.NoVector, datasheet.ResultInvalidParameter, core.FieldSendVector},
+		{b.RecvVector != datasheet.NoVector, datasheet.ResultInvalidParameter, core.FieldRecvVector},
+		{k.Regions.Ptag(b.Ptag) == nil, datasheet.ResultInvalidPtag, core.FieldVIPtag},
+		{!aligned(b.SendIOVA), datasheet.ResultInvalidParameter, core.FieldSendIOVA},
+		{!aligned(b.RecvIOVA) || kernel && b.RecvIOVA != 0, datasheet.ResultInvalidParameter, core.FieldRecvIOVA},
+		{!reach(b.SendCQ, b.SendIOVA, false), datasheet.ResultInvalidParameter, core.FieldSendCQ},
+		{kernel && b.RecvCQ != 0 || !kernel && !reach(b.RecvCQ, b.RecvIOVA, true), datasheet.ResultInvalidParameter, core.FieldRecvCQ},
+	} {
+		if c.bad {
+			return core.Refusal{Result: c.result, Field: c.field}
+		}
 	}
 	return core.Refusal{}
 }

@@ -177,7 +177,7 @@ func (w *Mover) address(ch *channel, word uint32) (to *core.Endpoint, rest uint3
 func (w *Mover) withdraw(ch *channel) {
 	for _, l := range w.Links {
 		for p := range l.fifos {
-			seen := map[*core.Endpoint]uint8{}
+			seen := map[*core.Endpoint]int{}
 			l.fifos[p].resize(len(l.fifos[p].ring), func(ep *core.Endpoint) bool {
 				i := seen[ep]
 				seen[ep]++
@@ -189,16 +189,14 @@ func (w *Mover) withdraw(ch *channel) {
 		for _, ep := range l.members {
 			to := channelOf(ep)
 			for p := range to.posted {
-				var left messages
-				for i := range to.posted[p].n {
-					m := to.posted[p].at(i)
-					begun := i == 0 && to.cutter.Active() && to.sending == datasheet.ChannelPriority(p)
-					if begun || m.from != ch {
-						left.push(m.word, m.from)
-					}
-				}
-				w.Levels.Transmit[p] -= int(to.posted[p].n - left.n)
-				to.posted[p] = left
+				posted, i := &to.posted[p], 0
+				w.Levels.Transmit[p] -= posted.n
+				posted.resize(mostMessages, func(m message) bool {
+					i++
+					begun := i == 1 && to.cutter.Active() && to.sending == datasheet.ChannelPriority(p)
+					return begun || m.from != ch
+				})
+				w.Levels.Transmit[p] += posted.n
 			}
 		}
 	}

@@ -60,7 +60,7 @@ type channelSender struct {
 	gone     bool                               // channel 0, and it has been destroyed
 
 	// What is sent on the channel: by itself, or by channel 0.
-	posted [datasheet.ChannelPriorities]messages
+	posted [datasheet.ChannelPriorities]fifo[message]
 	// At most one message is cut into cells, since those of two could not be told apart. It is
 	// the oldest of the priority sending. From current up to stop its words are still to go.
 	cutter        cells.Cutter
@@ -82,23 +82,42 @@ type message struct {
 // channel 0 had begun which is no more.
 const mostMessages = 2*datasheet.ChannelDepth + 1
 
-// messages are those of one priority, oldest first.
-type messages struct {
-	ring     [mostMessages]message
-	first, n uint8
+// fifo is a ring of a fixed size, oldest first.
+type fifo[T any] struct {
+	ring     []T
+	first, n int
 }
 
-func (m *messages) at(i uint8) *message { return &m.ring[(m.first+i)%mostMessages] }
-
-func (m *messages) push(word uint32, from *channel) {
-	*m.at(m.n) = message{word, from}
-	m.n++
+func (f *fifo[T]) at(i int) *T {
+	if i += f.first; i >= len(f.ring) {
+		i -= len(f.ring)
+	}
+	return &f.ring[i]
 }
 
-func (m *messages) pop() {
-	m.ring[m.first].from = nil
-	m.first = (m.first + 1) % mostMessages
-	m.n--
+// push adds one; there must be room.
+func (f *fifo[T]) push(v T) {
+	*f.at(f.n) = v
+	f.n++
+}
+
+func (f *fifo[T]) pop() {
+	clear(f.ring[f.first:][:1]) // what it refers to may go
+	if f.first++; f.first == len(f.ring) {
+		f.first = 0
+	}
+	f.n--
+}
+
+// resize gives the FIFO another ring, and leaves in it what keep answers true for.
+func (f *fifo[T]) resize(size int, keep func(T) bool) {
+	to := fifo[T]{ring: make([]T, size)}
+	for i := range f.n {
+		if v := *f.at(i); keep(v) {
+			to.push(v)
+		}
+	}
+	*f = to
 }
 
 // channelReceiver is the receiving half of a channel.
@@ -119,9 +138,9 @@ type cellHead struct {
 }
 
 // cellLink is a peer station with channels. There is one FIFO for each priority, of channels
-// that have a message to send, one entry for each message.
+// that have a message to send, one entry for each message. It has room for all that they may post.
 type cellLink struct {
-	fifos   [datasheet.ChannelPriorities]channelFIFO
+	fifos   [datasheet.ChannelPriorities]fifo[*core.Endpoint]
 	members []*core.Endpoint // channels that are connected to the peer
 	busy    bool             // on Mover.busy
 
@@ -129,36 +148,6 @@ type cellLink struct {
 	waiting time.Duration // clock.present since which cells wait for its start; zero: none do
 	asked   time.Duration // when it was asked last
 	holding bool          // this end has told the peer to stop
-}
-
-// channelFIFO is a ring of channels. It has room for all that its link's channels may post.
-type channelFIFO struct {
-	ring     []*core.Endpoint
-	first, n int
-}
-
-func (f *channelFIFO) push(ep *core.Endpoint) {
-	f.ring[(f.first+f.n)%len(f.ring)] = ep
-	f.n++
-}
-
-func (f *channelFIFO) pop() {
-	f.ring[f.first] = nil
-	f.first = (f.first + 1) % len(f.ring)
-	f.n--
-}
-
-// resize gives the FIFO another ring, and leaves in it what keep answers true for.
-func (f *channelFIFO) resize(size int, keep func(*core.Endpoint) bool) {
-	ring := make([]*core.Endpoint, size)
-	n := 0
-	for i := range f.n {
-		if ep := f.ring[(f.first+i)%len(f.ring)]; keep(ep) {
-			ring[n] = ep
-			n++
-		}
-	}
-	*f = channelFIFO{ring: ring, n: n}
 }
 
 // Mover carries cells: from the channels' double pages into frames, and from frames, by
@@ -236,14 +225,6 @@ type arrival struct {
 // of reports whether the cell is of the same connection as another.
 func (a *arrival) of(other *arrival) bool { return a.ep == other.ep && a.era == other.era }
 
-func (f *cellFIFO) open() {
-	if f.ring == nil {
-		f.ring, f.payloads = make([]arrival, f.Config.FIFO), make([][cells.PayloadSize]byte, f.Config.FIFO)
-	}
-}
-
-func (f *cellFIFO) clear() { *f = cellFIFO{Config: f.Config} }
-
 // high reports whether there is more in it than peers should have sent.
 func (f *cellFIFO) high() bool { return f.N > f.Config.Stop && !f.Config.NeverStop }
 
@@ -294,10 +275,4 @@ type Levels struct {
 	Receive, ReceiveHighest, ReceiveSize int
 	StoppedBy                            int // peer stations that have said stop
 	Stopped                              int // peer stations that were told to stop
-}
-
-// posted counts a message that was taken.
-func (l *Levels) posted(p datasheet.ChannelPriority) {
-	l.Transmit[p]++
-	l.TransmitHighest[p] = max(l.TransmitHighest[p], l.Transmit[p])
 }

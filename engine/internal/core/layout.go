@@ -60,15 +60,6 @@ func (m *Regions) Check(l *Layout, tag uint32, write bool) datasheet.Status {
 	return 0
 }
 
-// Permit looks at one segment on behalf of protection tag tag.
-func (m *Regions) Permit(s *Segment, tag uint32, write bool) datasheet.Status {
-	if r, _ := m.Reach(s.Handle, tag, s.Address, uint64(s.Length), write); r == nil {
-		m.Count(datasheet.CounterProtectionErrors, 1)
-		return datasheet.StatusProtectionError
-	}
-	return 0
-}
-
 // next returns the memory of a message from offset on: n bytes, or as many as are
 // contiguous. It checks them again: what check saw may have been deregistered.
 func (m *Regions) next(l *Layout, offset uint32, n int, tag uint32, write bool) ([]byte, datasheet.Status) {

@@ -119,8 +119,12 @@ func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
 	case segments > 1, bits&^datasheet.ControlImmediate != 0, reserved != 0:
 		l.Status = datasheet.StatusFormatError
 	case q.Receive:
-		if segments != 0 {
-			l.Status = m.Permit(&payload, ep.Ptag, true)
+		if segments == 0 {
+			break
+		}
+		if r, _ := m.Reach(payload.Handle, ep.Ptag, payload.Address, uint64(payload.Length), true); r == nil {
+			m.Count(datasheet.CounterProtectionErrors, 1)
+			l.Status = datasheet.StatusProtectionError
 		}
 	case length > payload.Length, uint64(length)+datasheet.RingMessage > uint64(ep.MaxTransfer):
 		l.Status = datasheet.StatusLengthError

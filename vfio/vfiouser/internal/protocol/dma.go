@@ -88,32 +88,20 @@ func NewDMAUnmap(address, size uint64) DMAUnmap {
 // if All is set. Dirty bitmaps are not supported.
 func DecodeDMAUnmap(p []byte) (DMAUnmap, error) {
 	const c = CommandDMAUnmap
-	m, err := decodeDMAUnmap(p)
+	if err := checkArgsz(c, p, dmaUnmapSize); err != nil {
+		return DMAUnmap{}, err
+	}
+	flags := order.Uint32(p[4:])
+	m := DMAUnmap{order.Uint32(p), flags == UnmapAll, order.Uint64(p[8:]), order.Uint64(p[16:])}
 	switch {
-	case err != nil:
-		return m, err
+	case flags&^UnmapAll != 0:
+		return m, Invalid(c, "flags", flags, "want 0, or 2 for all mappings; dirty bitmaps are not supported")
 	case m.All && (m.Address != 0 || m.Size != 0):
 		return m, Invalid(c, "size of the range", m.Size, "with the flag for all mappings the range is empty, at address 0")
 	case !m.All && m.Size == 0:
 		return m, Invalid(c, "size of the range", m.Size, "want at least one page")
 	}
 	return m, checkRange(c, "address", m.Address, m.Size)
-}
-
-// DecodeDMAUnmapReply reads a reply.
-func DecodeDMAUnmapReply(p []byte) (DMAUnmap, error) { return decodeDMAUnmap(p) }
-
-func decodeDMAUnmap(p []byte) (DMAUnmap, error) {
-	const c = CommandDMAUnmap
-	if err := checkArgsz(c, p, dmaUnmapSize); err != nil {
-		return DMAUnmap{}, err
-	}
-	flags := order.Uint32(p[4:])
-	m := DMAUnmap{order.Uint32(p), flags == UnmapAll, order.Uint64(p[8:]), order.Uint64(p[16:])}
-	if flags&^UnmapAll != 0 {
-		return m, Invalid(c, "flags", flags, "want 0, or 2 for all mappings; dirty bitmaps are not supported")
-	}
-	return m, nil
 }
 
 // DMAAccess is the request and the reply of DMA_READ and DMA_WRITE, with which
