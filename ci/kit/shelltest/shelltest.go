@@ -47,19 +47,35 @@ func (p Program) describe(t *testing.T, path []string) (d Described) {
 	return d
 }
 
-// Tree calls visit for every command but the hidden ones.
+// described is a command and its help.
+type described struct {
+	path []string
+	help Described
+}
+
+// trees have the commands of programs that a test has asked for, by the program's name.
+var trees = map[string][]described{}
+
+// Tree calls visit for every command but the hidden ones. The program is asked for them once.
 func (p Program) Tree(t *testing.T, visit func(path []string, d Described)) {
 	t.Helper()
-	var walk func(path []string)
-	walk = func(path []string) {
-		d := p.describe(t, path)
-		visit(path, d)
-		for _, c := range d.Commands {
-			walk(append(slices.Clone(path), c.Name))
+	if trees[p.Name] == nil {
+		var list []described
+		var walk func(path []string)
+		walk = func(path []string) {
+			d := p.describe(t, path)
+			list = append(list, described{path, d})
+			for _, c := range d.Commands {
+				walk(append(slices.Clone(path), c.Name))
+			}
 		}
+		walk(nil)
+		walk([]string{"completion"}) // hidden, and for users all the same
+		trees[p.Name] = list
 	}
-	walk(nil)
-	walk([]string{"completion"}) // hidden, and for users all the same
+	for _, d := range trees[p.Name] {
+		visit(d.path, d.help)
+	}
 }
 
 // topics are texts among the commands: they run nothing.

@@ -9,3 +9,11 @@ const Variable = "TRAPEZE_SOAK"
 
 // Wanted says whether the cases that go test ./... leaves out are to run, however long they take.
 func Wanted() bool { return os.Getenv(Variable) != "" }
+
+// Count returns how many rounds a test makes: sample in go test ./..., whole in a long run.
+func Count(sample, whole int) int {
+	if Wanted() {
+		return whole
+	}
+	return sample
+}
