@@ -32,6 +32,8 @@ type Outcome struct {
 
 // Described is the help of a command in JSON.
 type Described struct {
+	path []string
+
 	Command, Usage, Summary, Description, Examples string
 	Flags                                          []struct{ Name, Usage string }
 	Commands                                       []struct{ Name, Summary string }
@@ -47,34 +49,27 @@ func (p Program) describe(t *testing.T, path []string) (d Described) {
 	return d
 }
 
-// described is a command and its help.
-type described struct {
-	path []string
-	help Described
-}
-
 // trees have the commands of programs that a test has asked for, by the program's name.
-var trees = map[string][]described{}
+var trees = map[string][]Described{}
 
 // Tree calls visit for every command but the hidden ones. The program is asked for them once.
 func (p Program) Tree(t *testing.T, visit func(path []string, d Described)) {
 	t.Helper()
 	if trees[p.Name] == nil {
-		var list []described
 		var walk func(path []string)
 		walk = func(path []string) {
 			d := p.describe(t, path)
-			list = append(list, described{path, d})
+			d.path = path
+			trees[p.Name] = append(trees[p.Name], d)
 			for _, c := range d.Commands {
 				walk(append(slices.Clone(path), c.Name))
 			}
 		}
 		walk(nil)
 		walk([]string{"completion"}) // hidden, and for users all the same
-		trees[p.Name] = list
 	}
 	for _, d := range trees[p.Name] {
-		visit(d.path, d.help)
+		visit(d.path, d)
 	}
 }
 
