@@ -22,24 +22,12 @@ type Tree struct {
 // New makes an empty host, with the folders that every one has.
 func New(tb testing.TB) *Tree {
 	tb.Helper()
-	t := &Tree{tb: tb, root: folder(tb)}
+	t := &Tree{tb: tb, root: tb.TempDir()}
 	for _, dir := range []string{"sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/net", "sys/kernel/iommu_groups", "proc", "dev", "run"} {
 		t.Dir(dir)
 	}
 	t.File("sys/bus/pci/drivers_probe", "")
 	return t
-}
-
-// folder makes the folder of a tree: in memory if it can, as on a disk hundreds of small files take far longer to
-// make and remove than tests take to read them.
-func folder(tb testing.TB) string {
-	tb.Helper()
-	root, err := os.MkdirTemp("/dev/shm", "trapeze-host-")
-	if err != nil {
-		return tb.TempDir()
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(root) }) // a test may have removed it
-	return root
 }
 
 // Root of the host.
