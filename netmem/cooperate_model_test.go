@@ -22,7 +22,7 @@ import (
 // incarnation or with pages of before, and some of them lie. No read has a wrong byte: each page is whole,
 // and is not older than what was acknowledged when a client that had dropped its cache began to read.
 func TestCooperateModel(t *testing.T) {
-	n, end := uint64(30), time.Now().Add(2*time.Second)
+	n, end := uint64(15), time.Now().Add(time.Second)
 	if soak.Wanted() {
 		n, end = 1000, end.Add(time.Hour)
 	}

@@ -62,11 +62,7 @@ func cutOff(t *testing.T) {
 	model := randomBytes(1, page*pages)
 	r.write(c, model, 0)
 	r.sync(c)
-	rounds := 1
-	if soak.Wanted() {
-		rounds = 6
-	}
-	for round := range rounds {
+	for round := range soak.Count(1, 6) {
 		cut := round % 2
 		plugs[1+cut].SetLink(false)
 		for i := 0; i < pages; i += 3 {

@@ -26,12 +26,8 @@ func word(at, generation int) uint64 {
 // what it wrote, or is told that the mapping has ended. And the source has no word that was
 // never written.
 func TestPagerKilled(t *testing.T) {
-	times := 10
-	if soak.Wanted() {
-		times = 100
-	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range times {
+	for range soak.Count(6, 100) {
 		killed(t, time.Duration(r.IntN(60_000))*time.Microsecond)
 	}
 }

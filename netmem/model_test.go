@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	schedules = flag.Uint64("schedules", 0, "how many schedules TestModel runs; zero: at most 60, as many as it begins in 4 s")
+	schedules = flag.Uint64("schedules", 0, "how many schedules TestModel runs; zero: at most 15, as many as it begins in a second, and 10 at least")
 	firstSeed = flag.Uint64("seed", 0, "seed of the first of them")
 	traced    = flag.Bool("events", false, "print what happens in the schedules of TestModel")
 )
@@ -36,7 +36,7 @@ var (
 func TestModel(t *testing.T) { runModel(t, newSchedule) }
 
 func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
-	n, end := uint64(30), time.Now().Add(2*time.Second)
+	n, end := uint64(15), time.Now().Add(time.Second)
 	if soak.Wanted() {
 		n, end = 1000, end.Add(time.Hour)
 	}

@@ -30,10 +30,7 @@ const (
 // killedServer: a process that lends a file is killed while pages of 64 KiB are written. Then
 // each page is old or new as a whole, and what was acknowledged is there.
 func killedServer(t *testing.T) {
-	rounds := 15
-	if soak.Wanted() {
-		rounds = 100
-	}
+	rounds := soak.Count(6, 100)
 	path := filepath.Join(netmem.MemoryDir(t), "lent")
 	if err := os.WriteFile(path, make([]byte, killPage*killPages), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,11 +12,7 @@ import (
 // TestSurvive: with two copies, a random workload beside a model goes on while servers
 // die and come back, one at a time.
 func TestSurvive(t *testing.T) {
-	seeds := 2
-	if soak.Wanted() {
-		seeds = 20
-	}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(soak.Count(1, 20)) {
 		for _, servers := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%d servers, seed %d", servers, seed), func(t *testing.T) {
 				tell(t, servers, 128, true, func(s *story) { survive(s, rand.New(rand.NewPCG(seed, 0))) })

@@ -64,10 +64,7 @@ func TestHostilePlaces(t *testing.T) {
 	lent := s.storage.(*memoryStorage)
 	frames := uint32(len(lent.lent))
 	random := rand.New(rand.NewPCG(31, 5))
-	rounds := 1000
-	if soak.Wanted() {
-		rounds = 1_000_000
-	}
+	rounds := soak.Count(1000, 1_000_000)
 	scribble := func(frames uint32) {
 		page := uint64(random.IntN(pages))
 		p := protocol.Place{Frame: random.Uint32N(frames), Version: random.Uint64(), Client: random.Uint64(), Epoch: uint64(random.IntN(3)), Flags: random.Uint32N(16)}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -146,10 +147,10 @@ func TestDirectTorn(t *testing.T) {
 			}
 		})
 	}
-	before, reads := c.Stats().Direct, 0
+	before, reads, whole := c.Stats().Direct, 0, soak.Count(5_000, 20_000)
 	frame := r.page(sharedPage)
 	last, values := map[uint64]netmem.Version{}, map[[2]uint64]byte{}
-	for end := time.Now().Add(time.Minute); reads < 20_000 && time.Now().Before(end); reads++ {
+	for end := time.Now().Add(time.Minute); reads < whole && time.Now().Before(end); reads++ {
 		page := uint64(reads % 2)
 		v, err := c.Fetch(context.Background(), page, frame)
 		if err != nil {

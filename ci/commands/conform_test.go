@@ -20,16 +20,16 @@ func TestConform(t *testing.T) {
 		start    func(t *testing.T) (device, peer string)
 		sections []string
 	}{
-		{"in this process", func(*testing.T) (device, peer string) { return "", "" }, []string{"memory", "states", "layout", "limits", "faults"}},
+		{"in this process", func(*testing.T) (device, peer string) { return "", "" }, []string{"memory", "states", "layout", "limits", "faults", "send-receive", "errors", "channels"}},
 		{"vfio-user", func(t *testing.T) (device, peer string) {
 			devices := served(t, 2)
 			return devices[0], devices[1]
-		}, []string{"connection", "send-receive", "cq", "errors", "rings"}},
+		}, []string{"connection", "cq", "rings"}},
 		{"shm", func(t *testing.T) (device, peer string) {
 			// The engine has a thread: a NIC of this wire that nobody polls is given up.
 			address := "emu:?engine=thread&wire=shm:" + filepath.Join(t.TempDir(), "w")
 			return address, address
-		}, []string{"connection", "send-receive", "rdma", "channels"}},
+		}, []string{"connection", "rdma"}},
 		{"UDP with faults", func(t *testing.T) (device, peer string) {
 			const faults = "&loss=0.05&duplicate=0.05&reorder=0.05&corrupt=0.05&seed=3"
 			receiver, sender := udpPair(t, faults)
@@ -39,7 +39,7 @@ func TestConform(t *testing.T) {
 				t.Fatal(err)
 			}
 			return receiver + "&peer=" + strings.TrimPrefix(a.Options.Get("wire"), "udp://"), sender
-		}, []string{"connection", "reliability", "faults"}},
+		}, []string{"connection", "reliability"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			device, peer := tt.start(t)
@@ -49,7 +49,7 @@ func TestConform(t *testing.T) {
 			}
 			least := 50
 			if !soak.Wanted() {
-				least = 15
+				least = 8
 				for _, s := range tt.sections {
 					args = append(args, "--section", s)
 				}

@@ -32,7 +32,7 @@ func TestMemoryInterrupted(t *testing.T) {
 	}
 	// Its file is there once the first job is done.
 	folder := t.TempDir()
-	demo := start(t, "memory", "demo", "--size", "64M", "--memory", "16M", "--folder", folder, "--json")
+	demo := start(t, "memory", "demo", "--size", "32M", "--memory", "8M", "--folder", folder, "--json")
 	interrupt(t, demo, func() bool {
 		list, err := fs.Glob(os.DirFS(folder), "*")
 		return err == nil && len(list) > 0

@@ -17,10 +17,7 @@ import (
 // it all after one of them was killed.
 func TestMemoryMap(t *testing.T) {
 	needsProgram(t)
-	size := 32 << 20
-	if soak.Wanted() {
-		size = 256 << 20
-	}
+	size := soak.Count(16<<20, 256<<20)
 	var ports [3]int
 	for i := range ports {
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -32,6 +32,8 @@ type Outcome struct {
 
 // Described is the help of a command in JSON.
 type Described struct {
+	path []string
+
 	Command, Usage, Summary, Description, Examples string
 	Flags                                          []struct{ Name, Usage string }
 	Commands                                       []struct{ Name, Summary string }
@@ -47,19 +49,28 @@ func (p Program) describe(t *testing.T, path []string) (d Described) {
 	return d
 }
 
-// Tree calls visit for every command but the hidden ones.
+// trees have the commands of programs that a test has asked for, by the program's name.
+var trees = map[string][]Described{}
+
+// Tree calls visit for every command but the hidden ones. The program is asked for them once.
 func (p Program) Tree(t *testing.T, visit func(path []string, d Described)) {
 	t.Helper()
-	var walk func(path []string)
-	walk = func(path []string) {
-		d := p.describe(t, path)
-		visit(path, d)
-		for _, c := range d.Commands {
-			walk(append(slices.Clone(path), c.Name))
+	if trees[p.Name] == nil {
+		var walk func(path []string)
+		walk = func(path []string) {
+			d := p.describe(t, path)
+			d.path = path
+			trees[p.Name] = append(trees[p.Name], d)
+			for _, c := range d.Commands {
+				walk(append(slices.Clone(path), c.Name))
+			}
 		}
+		walk(nil)
+		walk([]string{"completion"}) // hidden, and for users all the same
 	}
-	walk(nil)
-	walk([]string{"completion"}) // hidden, and for users all the same
+	for _, d := range trees[p.Name] {
+		visit(d.path, d)
+	}
 }
 
 // topics are texts among the commands: they run nothing.

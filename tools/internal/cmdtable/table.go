@@ -119,17 +119,13 @@ func (t *Table) bare(name string, report any) *cobra.Command {
 
 // replacer puts words in the place of their names.
 func (t *Table) replacer(report any) *strings.Replacer {
-	words := map[string]string{}
-	if of := reflect.TypeOf(report); of != nil && of.Kind() == reflect.Slice {
-		words["{keys}"] = keys.Array(reflect.Zero(of.Elem()).Interface())
-	} else if of != nil {
-		words["{keys}"] = keys.Of(report)
-	}
 	var pairs []string
-	for name, text := range t.words {
-		words[name] = text
+	if of := reflect.TypeOf(report); of != nil && of.Kind() == reflect.Slice {
+		pairs = append(pairs, "{keys}", keys.Array(reflect.Zero(of.Elem()).Interface()))
+	} else if of != nil {
+		pairs = append(pairs, "{keys}", keys.Of(report))
 	}
-	for name, text := range words {
+	for name, text := range t.words {
 		pairs = append(pairs, name, text)
 	}
 	return strings.NewReplacer(pairs...)

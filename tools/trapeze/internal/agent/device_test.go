@@ -420,9 +420,12 @@ func TestDeviceKills(t *testing.T) {
 	numbers.begin(t, open(t, at+"&vis=4"), open(t, at+"&vis=4"))
 	numbers.progress(t, 1)
 	victim := &victims{at: at + "&vis=8", peer: far, change: asNobody(t)}
-	for range 2 * vectors {
-		victim.kill(t, "close") // each interrupt vector of a NIC has a goroutine from its first use on
+	for range 2 * vectors { // each interrupt vector of a NIC has a goroutine from its first use on
+		if err := oneLife(t.Context(), victim.at, far, io.Discard); err != nil {
+			t.Fatal(err)
+		}
 	}
+	collect()
 	before := measure(t)
 	for i := range kills() {
 		victim.kill(t, steps[i%len(steps)])

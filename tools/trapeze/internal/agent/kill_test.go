@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -29,12 +30,7 @@ const (
 var steps = []string{"open", "register", "dial", "send", "receive", "close"}
 
 // kills is the number of clients that are killed at each run of a test.
-func kills() int {
-	if soak.Wanted() {
-		return 1000
-	}
-	return 3 * len(steps)
-}
+func kills() int { return soak.Count(len(steps), 1000) }
 
 // small are the options of connections of which there are many at a time.
 var small = via.ConnOptions{MaxMessage: 4096, SendDepth: 4, RecvDepth: 4}
@@ -43,36 +39,37 @@ var small = via.ConnOptions{MaxMessage: 4096, SendDepth: 4, RecvDepth: 4}
 func runClient(at, peer string) error {
 	ctx := context.Background()
 	for range 1000 {
-		if err := oneLife(ctx, at, peer); err != nil {
+		if err := oneLife(ctx, at, peer, os.Stdout); err != nil {
 			return err
 		}
 	}
 	return errors.New("it was not killed")
 }
 
-func oneLife(ctx context.Context, at, peer string) error {
-	fmt.Println("open")
+// oneLife says each step before it.
+func oneLife(ctx context.Context, at, peer string, said io.Writer) error {
+	fmt.Fprintln(said, "open")
 	n, err := via.Open(ctx, at, via.Options{NoTelemetry: true})
 	if err != nil {
 		return err
 	}
-	fmt.Println("register")
+	fmt.Fprintln(said, "register")
 	m, err := n.Alloc(ctx, 64<<10, via.MemoryAttributes{})
 	if err != nil {
 		return err
 	}
-	fmt.Println("dial")
+	fmt.Fprintln(said, "dial")
 	c, err := via.Dial(ctx, n, peer, small)
 	if err != nil {
 		return err
 	}
-	fmt.Println("send")
+	fmt.Fprintln(said, "send")
 	for i := range 8 {
 		if err := c.Send(ctx, make([]byte, 500*i)); err != nil {
 			return err
 		}
 		if i == 0 {
-			fmt.Println("receive")
+			fmt.Fprintln(said, "receive")
 		}
 		if _, err := c.Receive(ctx); err != nil {
 			return err
@@ -81,7 +78,7 @@ func oneLife(ctx context.Context, at, peer string) error {
 			return err
 		}
 	}
-	fmt.Println("close")
+	fmt.Fprintln(said, "close")
 	return errors.Join(c.Close(), m.Close(ctx), n.Close())
 }
 

@@ -11,18 +11,31 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/doctor"
 )
 
+// libraries are those that gcc has made, by the function that they have.
+var libraries = map[string][]byte{}
+
 // library makes a library with a function.
 func library(t *testing.T, path, symbol string) {
 	t.Helper()
+	if libraries[symbol] == nil {
+		source, made := filepath.Join(t.TempDir(), "l.c"), filepath.Join(t.TempDir(), "l.so")
+		if err := os.WriteFile(source, []byte("int "+symbol+"(void) { return 0; }\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", made, source).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		content, err := os.ReadFile(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		libraries[symbol] = content
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join(t.TempDir(), "l.c")
-	if err := os.WriteFile(source, []byte("int "+symbol+"(void) { return 0; }\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, libraries[symbol], 0o755); err != nil {
 		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", path, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
