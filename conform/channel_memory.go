@@ -181,13 +181,13 @@ func testChannelForeign(w *World) {
 		return datasheet.DataSegment{Address: (m.Address()+1<<14-1)&^(1<<14-1) + uint64(skip), Handle: m.Handle()}
 	}
 	for what, spoil := range map[string]func(*driver.ChannelAttributes){
-		"no sending page":      func(a *driver.ChannelAttributes) { a.Send = datasheet.DataSegment{} },
+		"no sending page":           func(a *driver.ChannelAttributes) { a.Send = datasheet.DataSegment{} },
 		"a handle without a region": func(a *driver.ChannelAttributes) { a.Recv.Handle = 0xdeadbeef },
-		"not aligned":          func(a *driver.ChannelAttributes) { a.Recv.Address += 8 },
-		"not all registered":   func(a *driver.ChannelAttributes) { a.Send = at(m, 1<<16-1<<12) },
-		"receiving, read only": func(a *driver.ChannelAttributes) { a.Recv = at(readOnly, 0) },
-		"pages of 2 KiB":       func(a *driver.ChannelAttributes) { a.Page = 11 },
-		"pages of 32 KiB":      func(a *driver.ChannelAttributes) { a.Page = 15 },
+		"not aligned":               func(a *driver.ChannelAttributes) { a.Recv.Address += 8 },
+		"not all registered":        func(a *driver.ChannelAttributes) { a.Send = at(m, 1<<16-1<<12) },
+		"receiving, read only":      func(a *driver.ChannelAttributes) { a.Recv = at(readOnly, 0) },
+		"pages of 2 KiB":            func(a *driver.ChannelAttributes) { a.Page = 11 },
+		"pages of 32 KiB":           func(a *driver.ChannelAttributes) { a.Page = 15 },
 	} {
 		a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: at(m, 0), Recv: at(m, 0)}
 		spoil(&a)

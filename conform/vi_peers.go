@@ -91,7 +91,7 @@ func testPeersFail(w *World) {
 		"long name there":    x.VI.ConnectPeer(ctx, via.Address{MAC: w.B.Query().Address, Discriminator: long}, ""),
 		"long name here":     x.VI.ConnectPeer(ctx, at(w.B, "y"), long),
 		"with itself":        x.VI.ConnectPeer(ctx, at(w.A, "x"), "x"),
-		"with all":     x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, ""),
+		"with all":           x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{255, 255, 255, 255, 255, 255}}, ""),
 		"with another group": x.VI.ConnectPeer(ctx, via.Address{MAC: via.MAC{1}}, ""),
 	} {
 		wantError(w, what, err, via.ErrInvalidParameter)
