@@ -35,17 +35,18 @@ func askFetch(ctx context.Context, t Task, q Question) (a Answer, err error) {
 	if err := checkFetch(t, q); err != nil {
 		return a, err
 	}
+	t.Cores = q.Cores
 	p, err := wires[t.Wire](&t)
 	if err != nil {
 		return a, err
 	}
 	defer p.remove()
-	server, err := startReady(ctx, job{Fetch: &fetchSide{Device: p.echo, Serve: true, Bytes: q.Bytes, Core: q.Cores[0]}}, "server of pages")
+	server, err := startReady(ctx, job{Fetch: &fetchSide{Device: p.echo, Serve: true, Bytes: q.Bytes, Core: t.core(0)}}, "server of pages")
 	if err != nil {
 		return a, err
 	}
 	defer server.stop()
-	client, err := startWorker(ctx, job{Fetch: &fetchSide{Device: p.source, Bytes: q.Bytes, For: q.For, Core: q.Cores[1]}})
+	client, err := startWorker(ctx, job{Fetch: &fetchSide{Device: p.source, Bytes: q.Bytes, For: q.For, Core: t.core(1)}})
 	if err != nil {
 		return a, err
 	}

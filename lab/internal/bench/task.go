@@ -28,8 +28,10 @@ const starting = 30 * time.Second
 
 func (t *Task) limit() time.Duration { return starting + 2*time.Duration(t.Spec.Nanoseconds) }
 
+// core is the one of a process, negative for any. Over UDP it is any: a goroutine takes the datagrams, and
+// would get the only core of a process that polls after 10 ms, when the scheduler preempts it.
 func (t *Task) core(i int) int {
-	if len(t.Cores) == 0 {
+	if len(t.Cores) == 0 || t.Wire == "udp" {
 		return -1
 	}
 	return t.Cores[i%len(t.Cores)]

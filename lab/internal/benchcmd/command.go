@@ -53,7 +53,8 @@ polls, one way too; get an RDMA read, from the post to the completion. Each is
 repeated; the table has medians and their spread.
 
 Wires: shm (shared memory between processes), shm-share (the same, with bytes
-handed over by reference), shm-write (and RDMA by copies), memif, udp, vfio-user (both engines in a third
+handed over by reference), shm-write (and RDMA by copies), memif, udp (whose processes
+are not pinned: a goroutine takes the datagrams), vfio-user (both engines in a third
 process), memory (both NICs in one process and one goroutine), veth, veth-9000 and
 veth-65535 (AF_XDP on two interfaces of Linux in network namespaces of their own, with
 that MTU, which takes root).
