@@ -159,6 +159,7 @@ type viReader struct {
 	timeout time.Duration // of reads that take frames
 	memory  *via.Memory   // a place
 	posts   []*via.Descriptor
+	copies  bool // the wire has let it copy: a post that is complete at once was a copy, too
 }
 
 // reader is described at conn.
@@ -188,6 +189,7 @@ func (r *viReader) read(ctx context.Context, handle uint32, address uint64, into
 	if (address == 0 || r.vi.ReadDirect(address, handle, into.Memory, into.Offset, into.Length)) &&
 		r.vi.ReadDirect(table, handle, r.memory, 0, protocol.PlaceSize) {
 		copy(place[:], r.memory.Bytes())
+		r.copies = true
 		return true, nil
 	}
 	posts := r.posts
@@ -204,7 +206,7 @@ func (r *viReader) read(ctx context.Context, handle uint32, address uint64, into
 	if n, err := r.vi.PostSendBatch(posts); n != len(posts) {
 		return false, err
 	}
-	atOnce := true
+	atOnce := r.copies // else the answer may have come before the look
 	for range posts {
 		_, err := r.vi.SendDone()
 		if errors.Is(err, via.ErrNotDone) {
