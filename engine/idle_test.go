@@ -37,7 +37,7 @@ func newIdle(t testing.TB, n int, options ...option) *world {
 func BenchmarkIdleStep(b *testing.B) {
 	for _, n := range []int{1, 4096} {
 		b.Run(fmt.Sprintf("VIs=%d", n), func(b *testing.B) {
-			w := newIdle(b, n, onMemory(b, 8192))
+			w := newIdle(b, n, onMemory(b, 8192), memory(64<<20))
 			for b.Loop() {
 				w.a.e.Step()
 			}
