@@ -180,8 +180,8 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	return 1 + q.takeSound(into[1:]), nil // what was stepped for one may have brought more
 }
 
-// takeSound takes what has completed well, up to what has not: poll says what that
-// is. mu is held.
+// takeSound takes what has completed well, up to what has not, of which DoneHeld says
+// more. mu is held.
 func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 	if q.closed {
 		return 0

@@ -69,8 +69,8 @@ func (p *play) opcode(name string) datasheet.Opcode {
 	return 0
 }
 
-// answer is: answer RESULT|none|gone|soundly [COMMAND...]. It is what the device answers, to all commands
-// or to some.
+// answer is: answer RESULT|none|gone|soundly [COMMAND...]. The device answers so to all commands, or to
+// those named.
 func (p *play) answer(a *script.Arguments) string {
 	p.d.with(func() {
 		var is answer

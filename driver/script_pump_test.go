@@ -176,7 +176,7 @@ func (p *play) pumpState(a *script.Arguments) string {
 		s.Pump.TakenOver, s.Pump.BadProgress > 0, fallback)
 }
 
-// frameNumber is how far a device had come when the host gave up.
+// frameNumber depends on how far a device had come when the host gave up.
 var frameNumber = regexp.MustCompile(`frame \d+:`)
 
 func (p *play) sleep(a *script.Arguments) string {
