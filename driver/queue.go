@@ -31,6 +31,7 @@ type workQueue struct {
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
+	poll     func() bool     // steps a device in this process until a receive has completed, or nil
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
@@ -87,33 +88,35 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 	return q.PostHeld(ds)
 }
 
+// postOne is post for one descriptor.
+func (q *workQueue) postOne(d *descriptors.Descriptor) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d != nil && q.put(d) == nil {
+		return q.tell(1)
+	}
+	_, err := q.PostHeld([]*descriptors.Descriptor{d})
+	return err
+}
+
 // PostHeld is VI.PostSendBatch, or VI.PostRecvBatch, with the lock held.
-func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (int, error) {
+func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (n int, err error) {
 	if i := slices.Index(ds, nil); i >= 0 {
 		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
-	n, err := q.put(ds)
-	if err != nil {
-		n, err = q.putOthers(ds, n, err)
+	for n < len(ds) {
+		if err = q.put(ds[n]); err == ErrPosted && q.regain(ds[n]) {
+			err = q.put(ds[n])
+		}
+		if err != nil {
+			break
+		}
+		n++
 	}
 	if n > 0 {
-		if q.ring != nil {
-			q.pushTokens()
+		if lost := q.tell(uint32(n)); lost != nil {
+			return 0, lost
 		}
-		if q.unflushed {
-			mmio.FlushWriteCombining()
-			q.unflushed = false
-		}
-		datasheet.StoreIndex(&q.producer, q.next)
-		if lost := q.bell.ring(q.next); lost != nil {
-			q.next -= uint32(n)
-			datasheet.StoreIndex(&q.producer, q.next)
-			return 0, q.refused(lost)
-		}
-		if q.next>>31 != q.halves&1 {
-			datasheet.StoreIndex(&q.halves, q.halves+1)
-		}
-		q.n.posted()
 	}
 	if err != nil {
 		err = q.refused(err)
@@ -121,81 +124,81 @@ func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (int, error) {
 	return n, err
 }
 
-// putOthers goes on where put has appended the first n and failed with err, if another queue
-// lets go of the next one. mu is held, but not meanwhile.
-func (q *workQueue) putOthers(ds []*descriptors.Descriptor, n int, err error) (int, error) {
-	for err == ErrPosted && q.regain(ds[n]) {
-		var more int
-		if more, err = q.put(ds[n:]); more == 0 {
-			break
-		}
-		n += more
+// tell tells the device of the last n tokens. One that does not take that has failed.
+func (q *workQueue) tell(n uint32) error {
+	if q.ring != nil {
+		q.pushTokens()
 	}
-	return n, err
+	if q.unflushed {
+		mmio.FlushWriteCombining()
+		q.unflushed = false
+	}
+	datasheet.StoreIndex(&q.producer, q.next)
+	if lost := q.bell.ring(q.next); lost != nil {
+		q.next -= n
+		datasheet.StoreIndex(&q.producer, q.next)
+		return q.refused(lost)
+	}
+	if q.next>>31 != q.halves&1 {
+		datasheet.StoreIndex(&q.halves, q.halves+1)
+	}
+	q.n.posted()
+	return nil
 }
 
-// put appends tokens, without telling the device, and returns how many: all, or those
-// before the descriptor that the error is about.
-func (q *workQueue) put(ds []*descriptors.Descriptor) (n int, err error) {
+// put appends the token of d, without telling the device. mu is held.
+func (q *workQueue) put(d *descriptors.Descriptor) error {
 	if q.closed || q.refuses {
-		return 0, q.closedAs
+		return q.closedAs
 	}
-	room, regions := q.room(), &q.n.regions
-	tokens, places, mask, generation := q.tokens, q.posted, q.mask, regions.generation.Load()
+	if q.room() == 0 && !q.makeRoom() {
+		return descriptors.ErrQueueFull
+	}
+	t, regions := d.Token(), &q.n.regions
+	if !q.spans.has(t, regions.generation.Load()) {
+		if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
+			return err
+		}
+	}
+	// Claimed before its status is looked at: of a descriptor that is posted that is
+	// the device's to write.
+	if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
+		p.Posted = true // as claim does, without a call
+	} else if err := q.claim(d); err != nil {
+		return err
+	}
+	if d.Status() != 0 {
+		release(d)
+		return ErrNotRearmed
+	}
+	if regions.eager.Load() {
+		q.push(d, t)
+	}
+	i := q.next & q.mask
+	if q.shared {
+		i = q.name(&t)
+	}
+	q.tokens[q.next&q.mask] = t
+	u := d.User()
+	quiet := u.Unsignaled && q.sends
+	if q.cq != nil && (q.noted || u.Word != 0 || quiet) {
+		q.note(i, u.Word, quiet)
+	}
+	q.posted[i] = posting{d: d, length: d.Length(), quiet: quiet}
+	q.next++
 	if q.sampler != nil {
 		q.timeSend()
+		q.sampler.posted(q.next)
 	}
-	for _, d := range ds {
-		if room == 0 {
-			if q.passQuiet() {
-				room = q.room()
-			}
-			if room == 0 && q.cq != nil && !q.shared && q.next-q.taken < q.depth && q.cq.makeRoom(q) {
-				room = q.room()
-			}
-			if room == 0 {
-				return n, descriptors.ErrQueueFull
-			}
-		}
-		t := d.Token()
-		if !q.spans.has(t, generation) {
-			if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
-				return n, err
-			}
-		}
-		// Claimed before its status is looked at: of a descriptor that is posted that is
-		// the device's to write.
-		if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
-			p.Posted = true // as claim does, without a call
-		} else if err := q.claim(d); err != nil {
-			return n, err
-		}
-		if d.Status() != 0 {
-			release(d)
-			return n, ErrNotRearmed
-		}
-		if regions.eager.Load() {
-			q.push(d, t)
-		}
-		i := q.next & mask
-		if q.shared {
-			i = q.name(&t)
-		}
-		tokens[q.next&mask] = t
-		u := d.User()
-		quiet := u.Unsignaled && q.sends
-		if q.cq != nil && (q.noted || u.Word != 0 || quiet) {
-			q.note(i, u.Word, quiet)
-		}
-		places[i] = posting{d: d, length: d.Length(), quiet: quiet}
-		q.next++
-		if q.sampler != nil {
-			q.sampler.posted(q.next)
-		}
-		room--
-		n++
+	return nil
+}
+
+// makeRoom passes over what has completed unseen, and reports whether there is room then. mu is held.
+func (q *workQueue) makeRoom() bool {
+	if q.passQuiet() && q.room() != 0 {
+		return true
 	}
-	return n, nil
+	return q.cq != nil && !q.shared && q.next-q.taken < q.depth && q.cq.makeRoom(q) && q.room() != 0
 }
 
 // A descriptor is posted to one queue at a time. The queue to

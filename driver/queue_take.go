@@ -88,7 +88,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, error) {
 // error means. Without run it does not step the device.
 func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
 	d, err := q.take()
-	if run && d == nil && err == nil && q.n.progress() {
+	if run && d == nil && err == nil && q.progress() {
 		d, err = q.take()
 	}
 	if q.vi.send.sampler != nil {
@@ -239,4 +239,12 @@ func (v *VI) written(d *descriptors.Descriptor) bool {
 	a := v.Attributes()
 	return a.Rights&datasheet.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
 		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
+}
+
+// progress steps the device as NIC.progress does, for something in this queue.
+func (q *workQueue) progress() bool {
+	if q.poll == nil || q.n.pump.Load() != nil {
+		return q.n.progress()
+	}
+	return q.poll()
 }

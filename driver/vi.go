@@ -154,6 +154,9 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	page := datasheet.EndpointPage(v.number)
 	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
 	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
+	if d, ok := n.dev.(vfio.Ringer); ok {
+		v.recv.poll = d.Receiver(v.number)
+	}
 	return v, nil
 }
 
@@ -255,15 +258,13 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 // doorbells are not mapped has not taken one; other errors in a descriptor show in its
 // completion. In a state other than connected it completes at once, flushed.
 func (v *VI) PostSend(d *descriptors.Descriptor) error {
-	_, err := v.send.post([]*descriptors.Descriptor{d})
-	return err
+	return v.send.postOne(d)
 }
 
 // PostRecv posts a receive descriptor, see PostSend. It is held until the VI is
 // connected.
 func (v *VI) PostRecv(d *descriptors.Descriptor) error {
-	_, err := v.recv.post([]*descriptors.Descriptor{d})
-	return err
+	return v.recv.postOne(d)
 }
 
 // PostSendBatch posts send descriptors in order, with one doorbell. It returns

@@ -157,6 +157,23 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
+// Receiver is described at vfio.Ringer.
+func (d *Device) Receiver(endpoint uint32) func() bool {
+	if d.mapped || d.thread {
+		return nil
+	}
+	return func() bool {
+		if !d.pollable.Load() || d.special.Load() {
+			return d.Poll()
+		}
+		worked, received := d.engine.StepFor(endpoint)
+		if p := d.peer.Load(); p != nil && !received {
+			worked = p.step() || worked
+		}
+		return worked
+	}
+}
+
 // ReadDirect is described at vfio.Ringer.
 func (d *Device) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
 	return !d.mapped && !d.thread && d.engine.ReadDirect(endpoint, handle, address, into, at, n)

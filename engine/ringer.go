@@ -32,7 +32,7 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 	if !ok {
 		return e.channelRinger(offset)
 	}
-	lane := vi.SendLane{Transmitter: &e.core.Tx}
+	lane := vi.NewSendLane(&e.core.Tx)
 	return func(value uint32) {
 		if !e.mu.TryLock() {
 			e.core.Bells.Ring(page, b, value)
@@ -57,7 +57,7 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 			e.core.Tx.Transmit() // at once, as the peer waits
 			e.core.Tx.Flush()
 			if e.core.Carried >= vi.CarriedPerRound {
-				e.round() // a host that finds all complete at once does not step the engine
+				e.round(nil) // a host that finds all complete at once does not step the engine
 			}
 		}
 		e.mu.Unlock()
@@ -76,7 +76,7 @@ func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32
 		return false
 	}
 	if e.core.Carried >= vi.CarriedPerRound {
-		e.round()
+		e.round(nil)
 	}
 	return true
 }

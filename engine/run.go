@@ -78,7 +78,7 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.round()
+	return e.round(nil)
 }
 
 // Rest says that the engine will not be stepped for a while: the next step looks at

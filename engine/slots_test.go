@@ -44,9 +44,10 @@ func lendsToo(c *engine.Config, _ *port) {
 	}{c.Port.(*slotted), c.Host.(*node).lender}
 }
 
-func (s *slotted) ReserveShort(n int) []byte { return s.Reserve(n) }
-
-func (s *slotted) CommitShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, _ bool) {
+func (s *slotted) SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, _ bool) bool {
+	if s.Reserve(len(payload)) == nil {
+		return false
+	}
 	copy(s.space, payload)
 	f := shortFrame{h, tag, lent}
 	s.wire.shorts[&s.space[0]] = f
@@ -59,6 +60,7 @@ func (s *slotted) CommitShort(h datasheet.ShortHeader, tag uint16, payload []byt
 	*s.out = append(*s.out, s.space)
 	s.wire.sent[s.out]++
 	s.space = nil
+	return true
 }
 
 func (s *slotted) Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool) {

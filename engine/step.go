@@ -15,7 +15,23 @@ func (e *Engine) Step() bool {
 	// It is deferred: host memory that another process has taken away ends a round
 	// with a panic, which the owner of the engine catches, and then calls Reset.
 	defer e.mu.Unlock()
-	return e.round()
+	return e.round(nil)
+}
+
+// StepFor is Step that takes no more frames once a receive of an endpoint has completed, and
+// reports whether one has.
+func (e *Engine) StepFor(endpoint uint32) (worked, received bool) {
+	if !e.mu.TryLock() {
+		return false, false
+	}
+	defer e.mu.Unlock()
+	ep := e.core.Endpoint(endpoint)
+	if ep == nil {
+		return e.round(nil), false
+	}
+	completed := ep.Recv.Completed
+	worked = e.round(&ep.Recv)
+	return worked, ep.Recv.Completed != completed
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
@@ -23,7 +39,7 @@ const afterFrames = core.OnUnsettled | core.OnAcks | core.BrokenQueue | core.Unf
 
 // round does what there is to do. Without events it costs a look at the wire, and one
 // at doorbells that others may have stored.
-func (e *Engine) round() (worked bool) {
+func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 	e.core.Carried = 0
 	if e.core.Step++; e.core.Step >= e.core.NextLook {
 		e.core.Look()
@@ -48,7 +64,7 @@ func (e *Engine) round() (worked bool) {
 		worked = e.cells.Run() || worked
 	}
 	e.core.Handed = false
-	worked = e.core.Rx.Receive() || worked
+	worked = e.core.Rx.Receive(of) || worked
 	if e.core.Events&core.OnCells != 0 {
 		worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
 	}

@@ -119,13 +119,11 @@ type Lossless interface {
 // Slots is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md
 // 8.12). New looks for it once. All of it is the goroutine's that uses the port.
 type Slots interface {
-	// ReserveShort does what Reserve does, for the payload of a short frame. That is n bytes, at most MTU
-	// without a header, aligned to 8. It returns nil, too, if the peer knows of no short frames.
-	ReserveShort(n int) []byte
-	// CommitShort commits the frame in the space that ReserveShort returned last, with that payload;
-	// nil stands for what is in the space. lent says that a table of references (8.10) of at most seven
-	// is in the place of its payload. With last the peer sees all frames at once, as Flush does it.
-	CommitShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool)
+	// SendShort sends a short frame whose payload has at most MTU bytes without a header. lent says
+	// that the payload is a table of references (8.10), at most seven. With last the peer sees all
+	// frames at once, as Flush does it. It returns false, and has sent nothing, if the wire can take no
+	// more now or the peer knows of no short frames.
+	SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool) bool
 	// Short returns the header of the frame that Receive returned last, of which that was the
 	// payload. ok is false if it is no short one: then its header is in front of it.
 	Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool)

@@ -6,14 +6,22 @@ import (
 )
 
 // SendLane sends messages of one frame past what others need.
-type SendLane struct{ *core.Transmitter }
+type SendLane struct {
+	*core.Transmitter
+	reference []byte // room for one
+}
+
+// NewSendLane makes a SendLane.
+func NewSendLane(t *core.Transmitter) *SendLane {
+	return &SendLane{t, core.Aligned(datasheet.ReferenceSize)}
+}
 
 // Lane sends the next message that the host has just posted, if all is as it mostly is. The
 // connection is over a wire that loses nothing, and no other endpoint has something to send. The
 // message is a send of one frame, from one piece of memory. Otherwise lane returns false, and
 // nothing has been sent: the message, which may be fetched by then, takes the way from transmit
 // on, which ends the same.
-func (t SendLane) Lane(ep *core.Endpoint) bool {
+func (t *SendLane) Lane(ep *core.Endpoint) bool {
 	r, q := rel(ep), &ep.Send
 	if r == nil || r.Wire == 0 || q.Posted() == 0 ||
 		t.Events&(core.OnReady|core.Suspended) != 0 || t.Hooks|t.Waiting != 0 || t.Held || t.Timed || t.Checksum ||
@@ -22,18 +30,10 @@ func (t SendLane) Lane(ep *core.Endpoint) bool {
 		return false
 	}
 	m := r.message(r.next)
-	r.nic.begin(ep, m, r.numbered)
-	n, credit, buf, how := m.Total, uint32(0), []byte(nil), formWhole
-	if m.Status == 0 && m.Control.Bits&core.UnlikeSends == 0 && n != 0 && n <= ep.MaxPayload && n >= ep.Shortest &&
-		t.Regions.InOnePiece(&m.Layout) && m.Pushed == nil && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) {
-		if r.shorts {
-			credit = r.Credit()
-			buf, how = t.laneRoom(r, m.Memory, credit, m.Control.Bits)
-		} else if n <= min(t.OneBurst, core.LendFrom-1) {
-			buf = t.Reserve(&ep.Remote.MAC, datasheet.HeaderSize+int(n))
-		}
-	}
-	if buf == nil || !t.DMA.Movers[core.Transmit].Whole(int(n), 0) {
+	usual := r.nic.begin(ep, m, r.numbered)
+	n := m.Total
+	if !usual || n == 0 || n > ep.MaxPayload || n < ep.Shortest || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() ||
+		!t.DMA.Movers[core.Transmit].Whole(int(n), 0) || !t.launch(r, m) {
 		q.Fetched-- // it counts as posted
 		r.fetched = true
 		return false
@@ -41,68 +41,47 @@ func (t SendLane) Lane(ep *core.Endpoint) bool {
 	r.stalled = false
 	r.next++
 	r.numbered++
-	if how == formWhole {
-		credit = core.Head(buf, ep, m, r.Nxt, 0, n, 0)
-		copy(buf[datasheet.HeaderSize:], m.Memory)
-		t.Port.Commit()
-		t.Handed(int(n))
-	} else {
-		t.sendShort(r, buf, m.Memory, how, credit)
-	}
-	losslessVI{Reliable{r.nic}}.Sent(ep, m, r.Nxt, 0, n, credit, false)
+	r.left(m)
 	return true
 }
 
-// form says in which form the lane sends a message.
-type form int
-
-const (
-	formWhole form = iota // with a header in front of it
-	formShort
-	formLent // a short frame that says where it is
-)
-
-// laneRoom returns where a message of the lane goes on a connection that knows short
-// frames, and how. It is nil if the wire takes no more now, or if the lane cannot send it.
-func (t SendLane) laneRoom(r *reliable, payload []byte, credit uint32, bits datasheet.Control) ([]byte, form) {
-	n := len(payload)
-	short := bits&datasheet.ControlImmediate == 0 && r.tells(credit)
-	if n >= core.LendFrom && short && t.Lends(r.Ep) {
-		if id, at, ok := t.Lender.Lend(payload); ok {
-			t.References[0] = datasheet.Reference{Region: id, Length: uint32(n), Offset: at}
-			return t.Slots.ReserveShort(datasheet.ReferenceSize), formLent
+// launch sends m as a frame: short if both ends know such, else whole.
+func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
+	credit, n := r.Credit(), m.Total
+	if !r.shorts || m.Control.Bits&datasheet.ControlImmediate != 0 || !r.tells(credit) || !t.launchShort(r, m.Memory, credit) {
+		if n >= core.LendFrom || n > t.OneBurst {
+			return false
 		}
-	}
-	if n > int(t.OneBurst) {
-		return nil, formWhole
-	}
-	if short {
-		if to := t.Slots.ReserveShort(n); to != nil {
-			return to, formShort
+		buf := t.Reserve(&r.Ep.Remote.MAC, datasheet.HeaderSize+int(n))
+		if buf == nil {
+			return false
 		}
+		credit = core.Head(buf, r.Ep, m, r.Nxt, 0, n, 0)
+		copy(buf[datasheet.HeaderSize:], m.Memory)
+		t.Port.Commit()
 	}
-	if n >= core.LendFrom {
-		return nil, formWhole
-	}
-	return t.Reserve(&r.Ep.Remote.MAC, datasheet.HeaderSize+n), formWhole
+	t.Handed(int(n))
+	r.Tell(credit)
+	return true
 }
 
-// sendShort sends payload, or a reference to it, in the room that laneRoom has returned for a short frame.
-func (t SendLane) sendShort(r *reliable, to, payload []byte, how form, credit uint32) {
+// launchShort sends payload, or a reference to it, as a short frame.
+func (t *SendLane) launchShort(r *reliable, payload []byte, credit uint32) bool {
 	h := datasheet.ShortHeader{Endpoint: uint16(r.Ep.Remote.Endpoint), PSN: uint16(r.Nxt), Ack: uint16(r.Expect), Credit: uint16(credit)}
+	tag := uint16(r.Ep.Remote.TheirKey)
+	if len(payload) >= core.LendFrom && t.Lends(r.Ep) {
+		if id, at, ok := t.Lender.Lend(payload); ok {
+			datasheet.ReferencesAt(t.reference)[0] = datasheet.Reference{Region: id, Length: uint32(len(payload)), Offset: at}
+			if !t.Slots.SendShort(h, tag, t.reference, true, false) {
+				return false
+			}
+			t.Lender.Lent(r.Ep.ID)
+			r.Lent = r.Nxt + 1
+			return true
+		}
+	}
 	// The peer need not wait for the book-keeping behind the last of a run.
-	tag, last := uint16(r.Ep.Remote.TheirKey), r.Ep.Send.Posted() == 0
-	if how == formShort {
-		t.Slots.CommitShort(h, tag, payload, false, last)
-	} else {
-		copy(datasheet.ReferencesAt(to), t.References[:1])
-		t.Slots.CommitShort(h, tag, nil, true, false)
-		t.Lender.Lent(r.Ep.ID)
-		r.Lent, last = r.Nxt+1, false
-	}
-	if t.Handed(len(payload)); last {
-		t.Events &^= core.Unflushed
-	}
+	return len(payload) <= int(t.OneBurst) && t.Slots.SendShort(h, tag, payload, false, r.Ep.Send.Posted() == 0)
 }
 
 // lane takes a message of one frame that has arrived whole, if all is as it mostly is: the

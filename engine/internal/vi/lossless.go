@@ -32,8 +32,8 @@ func (c *Transport) TakeFlights() {
 // takeFlight takes note of what the peer has placed. It reports whether that is all.
 func (w *way) takeFlight() bool {
 	taken := w.Taken()
-	for f := &w.flight; f.first < len(f.messages); f.first++ {
-		m := &f.messages[f.first]
+	for f := &w.flight; f.first != f.next; f.first++ {
+		m := f.at(f.first)
 		if int32(taken-m.mark) < 0 {
 			return false
 		}
@@ -41,7 +41,6 @@ func (w *way) takeFlight() bool {
 			r.arrivedUpTo(m.psn)
 		}
 	}
-	w.flight = flight{messages: w.flight.messages[:0]}
 	w.aloft = false
 	return true
 }
@@ -53,7 +52,7 @@ func (w *way) changed() bool {
 		return false
 	}
 	w.seen = now
-	w.flight = flight{messages: w.flight.messages[:0]}
+	w.flight.first = w.flight.next
 	return true
 }
 
@@ -81,7 +80,8 @@ func (c *Transport) failOld() {
 // not look for a while at how far the wire is: the answer wakes its thread.
 func (c *Transport) AskFlight() {
 	for _, w := range c.wires.aloft {
-		for _, m := range slices.Backward(w.flight.messages[w.flight.first:]) {
+		for f, i := &w.flight, w.flight.next; i != f.first; i-- {
+			m := f.at(i - 1)
 			if r := m.r; r.Ep.Era == m.era {
 				if r.Pending == 0 && int32(m.psn-r.Una) > 0 {
 					c.Conns.Probe(r.Ep, &r.Liveness)
@@ -101,22 +101,25 @@ func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit u
 		k.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 		return
 	}
-	r.Nxt = psn + 1
-	m.Cut += n
-	if m.Cut == m.Total {
-		m.AllCut, m.LastPSN = true, psn
-		w := r.way
-		if f := &w.flight; len(f.messages) == cap(f.messages) && f.first > len(f.messages)/2 {
-			f.messages, f.first = f.messages[:copy(f.messages, f.messages[f.first:])], 0
-		}
-		w.flight.messages = append(w.flight.messages, flying{r, ep.Era, r.Nxt, w.Mark()})
-		k.Events |= core.InFlight
-		if !w.aloft {
-			w.aloft = true
-			k.wires.aloft = append(k.wires.aloft, w)
-		}
+	if m.Cut += n; m.Cut == m.Total {
+		r.Nxt = psn
+		r.left(m)
+	} else {
+		r.Nxt = psn + 1
 	}
 	r.Tell(credit)
+}
+
+// left takes note that the last frame of m, which has the next number, has gone onto the wire.
+func (r *reliable) left(m *core.Sending) {
+	m.Cut, m.AllCut, m.LastPSN = m.Total, true, r.Nxt
+	r.Nxt++
+	w := r.way
+	w.flight.add(flying{r, r.Ep.Era, r.Nxt, w.Mark()})
+	if r.nic.Events |= core.InFlight; !w.aloft {
+		w.aloft = true
+		r.nic.wires.aloft = append(r.nic.wires.aloft, w)
+	}
 }
 
 // Take implements core.Delivery. Data frames come one after the other; any other order says that
@@ -198,9 +201,45 @@ type ways struct {
 // it takes frames in the order of their marks. There are about as many as the wire has room for
 // frames, for which memory is made once.
 type flight struct {
-	messages []flying
-	first    int // the oldest of them
+	messages    []flying // a power of two
+	first, next uint32   // free-running: the oldest, and behind the newest
 }
+
+// firstFlight is the number of messages for which a flight has room at first.
+const firstFlight = 64
+
+// at is message number i.
+func (f *flight) at(i uint32) *flying { return &f.messages[i&uint32(len(f.messages)-1)] }
+
+// add adds the newest message.
+func (f *flight) add(m flying) {
+	if f.next-f.first == uint32(len(f.messages)) {
+		f.makeRoom()
+	}
+	*f.at(f.next) = m
+	f.next++
+}
+
+// makeRoom drops the oldest messages of which frames of the peer have said that they have arrived, and those
+// of connections that are over. If many stay, it makes room for twice as many.
+func (f *flight) makeRoom() {
+	for f.first != f.next && f.at(f.first).known() {
+		f.first++
+	}
+	n := uint32(len(f.messages))
+	if n != 0 && f.next-f.first <= n/2 {
+		return
+	}
+	more := flight{messages: make([]flying, max(2*n, firstFlight))}
+	for ; f.first != f.next; f.first++ {
+		*more.at(more.next) = *f.at(f.first)
+		more.next++
+	}
+	*f = more
+}
+
+// known reports whether nothing is to be learned from the wire about m.
+func (m *flying) known() bool { return m.r.Ep.Era != m.era || int32(m.r.Una-m.psn) >= 0 }
 
 // flying is a message that has left.
 type flying struct {

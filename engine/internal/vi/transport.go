@@ -72,18 +72,22 @@ func (k *Transport) check(b *datasheet.CreateEndpointBody) core.Refusal {
 	return core.Refusal{}
 }
 
-// begin starts the message that the endpoint's next token names.
-func (k *Transport) begin(ep *core.Endpoint, m *core.Sending, number uint32) {
+// begin starts the message that the endpoint's next token names. It reports whether that is a sound send
+// from one piece of memory.
+func (k *Transport) begin(ep *core.Endpoint, m *core.Sending, number uint32) (usual bool) {
 	m.Number, m.Cut, m.Begun, m.AllCut, m.LastPSN = number, 0, true, false, 0
 	m.Frames, m.Awaits = datasheet.FrameData, 0
 	if k.format == nil {
-		descriptors{&k.Regions}.fetch(ep, &ep.Send, &m.Layout)
+		if usual = (descriptors{&k.Regions}).fetch(ep, &ep.Send, &m.Layout); usual {
+			return true
+		}
 	} else {
 		k.format.Fetch(ep, &ep.Send, &m.Layout)
 	}
 	if m.Control.Bits&core.UnlikeSends != 0 && m.Status == 0 {
 		m.BeginRDMA()
 	}
+	return false
 }
 
 // takeReceive fetches the next receive descriptor into in, unless none is
@@ -163,44 +167,54 @@ func (c *Transport) share(q *core.WorkQueue) bool {
 type descriptors struct{ *core.Regions }
 
 // fetch takes the next token of a queue, and copies the descriptor that it names into l. What most
-// tokens name is a send or a receive of one piece of memory; fetchAny begins anew with the others.
-func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
+// tokens name is a send or a receive of one piece of memory, which it reports; fetchAny begins anew with
+// the others.
+func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) bool {
 	if q.Pushed != nil || q.Epoch != m.Epoch {
-		m.fetchAny(ep, q, l)
-		return
+		return m.fetchAny(ep, q, l)
 	}
 	t := q.Tokens[q.Fetched&q.Mask] // once: the host may be writing
 	// Each message has a data segment at least, or as many bytes in its place.
 	host := m.Near(&q.Described, t.Handle, ep.Ptag, t.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true)
 	seg := datasheet.ControlAt(host)
 	if seg == nil || t.Address%datasheet.DescriptorAlign != 0 || t.Flags != 0 && !q.Named || seg.Front != 0 {
-		m.fetchAny(ep, q, l)
-		return
+		return m.fetchAny(ep, q, l)
 	}
 	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
-	from, at, limit := core.Segment{Address: t.Address + datasheet.ControlSegmentSize, Handle: t.Handle, Length: n}, &q.Described, ep.MaxTransfer
-	inline := bits&^datasheet.ControlImmediate == datasheet.OpSend|datasheet.ControlInline && !q.Receive
-	if !inline {
-		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
-		if from, at = (core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}), &q.Paid; q.Receive {
+	var from core.Segment
+	var memory []byte
+	switch bits &^ datasheet.ControlImmediate {
+	case datasheet.OpSend | datasheet.ControlInline:
+		// The rest of the region is behind the segment.
+		rest := host[datasheet.ControlSegmentSize:cap(host)]
+		if !q.Receive && uint64(n) <= uint64(len(rest)) && (n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize == count && count <= uint32(m.Limits.Segments) && n <= ep.MaxTransfer {
+			from = core.Segment{Address: t.Address + datasheet.ControlSegmentSize, Handle: t.Handle, Length: n}
+			memory = rest[:n:n]
+		}
+	case datasheet.OpSend:
+		limit := ep.MaxTransfer
+		if q.Receive {
 			limit = m.Limits.Transfer
 		}
+		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
+		from = core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
+		if from.Length == n && count == 1 && n <= limit {
+			memory = m.Near(&q.Paid, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
+		}
 	}
-	memory := m.Near(at, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
-	if memory == nil || n > limit || inline && ((n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize != count || count > uint32(m.Limits.Segments)) ||
-		!inline && (bits&^datasheet.ControlImmediate != datasheet.OpSend || from.Length != n || count != 1) {
-		m.fetchAny(ep, q, l)
-		return
+	if memory == nil {
+		return m.fetchAny(ep, q, l)
 	}
 	q.Fetched++
 	l.Token, l.Control, l.Status, l.Total = t, core.Control{Bits: bits, Immediate: immediate}, 0, n
 	l.Segments, l.At, l.Base, l.Eager, l.Front, l.Described, l.Pushed = append(l.Segments[:0], from), 0, 0, 0, 0, nil, nil
 	l.Memory, l.Descriptor, l.Stamp = memory, seg, m.Stamp
+	return true
 }
 
 // fetchAny is fetch for any token. What is wrong with it, with the descriptor or with a segment
 // shows in l.status.
-func (m descriptors) fetchAny(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
+func (m descriptors) fetchAny(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) (usual bool) {
 	l.Segments, l.Total, l.At, l.Base, l.Descriptor, l.Control = l.Segments[:0], 0, 0, 0, nil, core.Control{}
 	l.Eager, l.Front, l.Described = 0, 0, nil
 	l.Token, l.Status = m.Token(q, q.Fetched)
@@ -228,6 +242,7 @@ func (m descriptors) fetchAny(ep *core.Endpoint, q *core.WorkQueue, l *core.Layo
 			l.Status = allows(ep, op)
 		}
 	}
+	return l.Status == 0 && l.Control.Bits&core.UnlikeSends == 0 && l.Memory != nil && l.Pushed == nil
 }
 
 // copyDescriptor copies the descriptor that l.token names, of an endpoint with protection

@@ -80,9 +80,7 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 			held = nil
 		case opSend:
 			n := int(le.Uint16(take(2)))
-			if b := p.ReserveShort(n % (shm.DefaultMTU + 1)); n&1 != 0 && b != nil {
-				clear(b)
-				p.CommitShort(shortHeader, shortTag, nil, n <= 112, n&2 != 0)
+			if n&1 != 0 && p.SendShort(shortHeader, shortTag, make([]byte, n%(shm.DefaultMTU+1)), n <= 112, n&2 != 0) {
 				p.Flush()
 			} else if b := p.Reserve(n % (shm.DefaultMTU + 1)); b != nil {
 				clear(b)

@@ -42,6 +42,7 @@ type half struct {
 	frames  []byte   // a power of two
 	// shift says how many words there are for each frame, as a power of two: 0 or slotShift.
 	shift uint8
+	last  uint32 // count less one
 	// freedBoth is freed and, in bits 63:32, the number of the frames that the receiver has
 	// given back. It is in use where there are slots.
 	freedBoth *uint64
@@ -101,14 +102,15 @@ func layHalf(mem []byte, ring int, slots bool) half {
 	if slots {
 		h.shift = slotShift
 	}
+	h.last = uint32(len(h.words))>>h.shift - 1
 	return h
 }
 
 // slots reports whether each frame has a slot.
 func (h *half) slots() bool { return h.shift != 0 }
 
-// count counts the words or slots of frames.
-func (h *half) count() uint32 { return uint32(len(h.words)) >> (h.shift & 31) }
+// count counts the words or slots of frames, a power of two.
+func (h *half) count() uint32 { return h.last + 1 }
 
 // prepare gives every word the number that it would have had one lap ago: a word
 // has that number or the next one, and no other.
@@ -139,9 +141,3 @@ func (h *half) frame(start, n uint32) []byte {
 
 // word is the word of frame i.
 func (h *half) word(i uint32) *uint64 { return &h.words[i<<(h.shift&31)&uint32(len(h.words)-1)] }
-
-// slot is the slot of frame i: its word, and the words behind it.
-func (h *half) slot(i uint32) *[1 << slotShift]uint64 {
-	at := i << slotShift & uint32(len(h.words)-1)
-	return (*[1 << slotShift]uint64)(h.words[at : at+1<<slotShift])
-}

@@ -22,7 +22,13 @@ func toLine(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % lineSize)
 }
 
-// payloadIn is the room of a slot behind its two words of header.
-func payloadIn(slot *[1 << slotShift]uint64) *[slotPayload]byte {
-	return (*[slotPayload]byte)(unsafe.Pointer(&slot[slotHeader/wordSize]))
+// slot is that of a frame: its word, and the header and payload of a short one.
+type slot struct {
+	word, header uint64
+	payload      [slotPayload]byte
+}
+
+// slot is the slot of frame i. It is for memory with slots.
+func (h *half) slot(i uint32) *slot {
+	return (*slot)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(h.words)), uintptr(i&h.last)*slotSize))
 }

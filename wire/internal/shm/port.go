@@ -191,35 +191,26 @@ func (p *Port) Wire() uint32 {
 // Mark is described at engine.Lossless.
 func (p *Port) Mark() uint32 { return p.tx.mark() }
 
-// ReserveShort is described at engine.Slots.
-func (p *Port) ReserveShort(n int) []byte {
-	if !p.tx.slots() || p.state.Load() != 0 || uint(n) > uint(p.mtu-datasheet.HeaderSize) {
-		return nil
-	}
-	b := p.tx.reserveShort(uint32(n))
-	if b == nil && p.tx.fault != nil {
-		p.drop(p.tx.fault)
-	}
-	return b
-}
-
-// CommitShort is described at engine.Slots.
-func (p *Port) CommitShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool) {
-	if !p.tx.reserved {
-		return
-	}
-	if p.state.Load()&^statePlugs != 0 {
-		p.tx.reserved = false
-		return
+// SendShort is described at engine.Slots.
+func (p *Port) SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool) bool {
+	if p.state.Load() != 0 || !p.tx.slots() || len(payload) > p.mtu-datasheet.HeaderSize {
+		return false
 	}
 	flags := uint64(0)
 	if lent {
 		flags = flagLent
 	}
-	if p.tx.commitShort(packed(h), tag, payload, flags, last); last {
+	if !p.tx.sendShort(packed(h), tag, payload, flags, last) {
+		if p.tx.fault != nil {
+			p.drop(p.tx.fault)
+		}
+		return false
+	}
+	if last {
 		p.tx.flush()
 		p.shown()
 	}
+	return true
 }
 
 // Short is described at engine.Slots.

@@ -58,7 +58,7 @@ func (r *receiver) take() []byte {
 // current is the frame that is held.
 func (r *receiver) current() []byte {
 	if r.short && r.length <= slotPayload {
-		return payloadIn(r.slot(r.number))[:r.length:r.length]
+		return r.slot(r.number).payload[:r.length:r.length]
 	}
 	return r.frame(r.start, r.length)
 }
@@ -112,7 +112,7 @@ func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
 	}
 	r.short, r.lent = true, flags&flagLent != 0
 	// It is read once: the peer may write it at any time.
-	r.header, r.tag = atomic.LoadUint64(&r.slot(r.number)[slotHeader/wordSize-1]), uint16(w>>shownShift)
+	r.header, r.tag = atomic.LoadUint64(&r.slot(r.number).header), uint16(w>>shownShift)
 	return r.current(), false
 }
 
@@ -143,7 +143,7 @@ func (r *receiver) none(w uint64) {
 	// processor does so ahead of knowing that the look is in vain: when it is not, a frame of two
 	// lines is under way at the same time as its word.
 	if r.slots() {
-		atomicmem.Fetch(&payloadIn(r.slot(r.number))[firstLine])
+		atomicmem.Fetch(&r.slot(r.number).payload[firstLine])
 	} else {
 		atomicmem.Fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
 	}

@@ -62,21 +62,45 @@ func (s *sender) reserve(n uint32) []byte {
 	return s.frame(start, n)
 }
 
-// reserveShort returns n bytes for the payload of a short frame, nil if there is no room. It is for
-// memory with slots.
-func (s *sender) reserveShort(n uint32) []byte {
-	if n > slotPayload {
-		return s.reserve(n)
-	}
+// sendShort appends a short frame with a packed header, a tag and a payload, if there is room: in its slot,
+// or from slotPayload bytes on in the ring. If shown, the receiver sees it at once, unless others before it
+// wait for flush. It is for memory with slots.
+//
+// The receiver looks at the cache line of the word again and again. It takes the line away between two
+// stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
+func (s *sender) sendShort(header uint64, tag uint16, payload []byte, flags uint64, shown bool) bool {
 	if s.open {
 		s.abort()
 	}
-	if !s.fits(s.head) {
-		s.reserved = false
-		return nil
+	s.reserved = false
+	n, end := uint32(len(payload)), s.head
+	if n > slotPayload {
+		s.start, end = s.place(s.head, n)
 	}
-	s.end, s.room, s.reserved = s.head, n, true
-	return payloadIn(s.slot(s.number))[:n:n]
+	if !s.fits(end) {
+		return false
+	}
+	to := s.slot(s.number)
+	switch {
+	case n > slotPayload:
+		copy(s.frame(s.start, n), payload)
+	case n > firstLine:
+		copy(to.payload[firstLine:], payload[firstLine:])
+		copy(to.payload[:firstLine], payload)
+	default:
+		copy(to.payload[:firstLine], payload)
+	}
+	s.end, s.room = end, n
+	w := shortOf(s.number, n, tag, flags)
+	to.header = header
+	if !shown || s.batch {
+		s.append(w)
+		return true
+	}
+	atomicmem.Store64(&to.word, w)
+	s.firstNumber = s.number
+	s.pass()
+	return true
 }
 
 // fits reports whether there is room for a frame that ends at a position, and for its word.
@@ -130,33 +154,6 @@ func (s *sender) released() uint32 {
 // commit appends the reserved frame. It shows with flush.
 func (s *sender) commit() {
 	s.append(wordOf(s.number, s.room, s.room, flagEnded))
-}
-
-// commitShort appends what reserveShort has reserved, with a packed header, a tag and payload, if that does
-// not stand there yet. If shown, the receiver sees it at once, unless others before it wait for flush.
-//
-// The receiver looks at the cache line of the word again and again. It takes the line away between two
-// stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
-func (s *sender) commitShort(header uint64, tag uint16, payload []byte, flags uint64, shown bool) {
-	slot, w := s.slot(s.number), shortOf(s.number, s.room, tag, flags)
-	if s.room > slotPayload {
-		copy(s.frame(s.start, s.room), payload)
-	} else {
-		to := payloadIn(slot)
-		if len(payload) > firstLine {
-			copy(to[firstLine:], payload[firstLine:])
-			payload = payload[:firstLine]
-		}
-		copy(to[:], payload)
-	}
-	slot[slotHeader/wordSize-1] = header
-	if !shown || s.batch {
-		s.append(w)
-		return
-	}
-	atomicmem.Store64(&slot[0], w)
-	s.firstNumber = s.number
-	s.pass()
 }
 
 // append appends the reserved frame, of which w is the word.

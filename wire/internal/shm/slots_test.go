@@ -31,8 +31,8 @@ func TestShortFrames(t *testing.T) {
 			r := joinRaw(t, path, flags)
 			up(t, p)
 			p.Receive() // it turns to the peer
-			if b := p.ReserveShort(1); !r.slots {
-				if b != nil {
+			if !r.slots {
+				if p.SendShort(shortHeader, shortTag, []byte{1}, false, true) {
 					t.Error("a short frame for a peer that knows none")
 				}
 				sendTo(t, p, []byte("whole"))
@@ -49,17 +49,14 @@ func TestShortFrames(t *testing.T) {
 			ring := 0
 			for i, n := range []int{1, 64, 112, 113, 1000, 112, 16} {
 				want := bytes.Repeat([]byte{byte(n)}, n)
-				b := p.ReserveShort(n)
-				if len(b) != n {
-					t.Fatalf("%d of %d bytes", len(b), n)
-				}
-				copy(b, want)
 				lent := n == 16
 				flags := uint64(5)
 				if lent {
 					flags = 13
 				}
-				p.CommitShort(shortHeader, shortTag, nil, lent, false)
+				if !p.SendShort(shortHeader, shortTag, want, lent, i%2 == 0) {
+					t.Fatalf("no room for %d bytes", n)
+				}
 				p.Flush()
 				if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|flags<<32|uint64(i+1)<<40 {
 					t.Errorf("frame %d: word %#x", i, w)
@@ -114,12 +111,9 @@ func TestTwoRooms(t *testing.T) {
 	p.Receive()
 	slots := r.ring / 256
 	short := func() bool {
-		if p.ReserveShort(112) == nil {
-			return false
-		}
-		p.CommitShort(shortHeader, shortTag, nil, false, false)
+		sent := p.SendShort(shortHeader, shortTag, make([]byte, 112), false, false)
 		p.Flush()
-		return true
+		return sent
 	}
 	for i := range slots {
 		if !short() {
@@ -137,7 +131,7 @@ func TestTwoRooms(t *testing.T) {
 	if whole != r.ring/4096 {
 		t.Errorf("%d frames of 4096 bytes in %d", whole, r.ring)
 	}
-	if p.ReserveShort(113) != nil || !short() {
+	if p.SendShort(shortHeader, shortTag, make([]byte, 113), false, true) || !short() {
 		t.Error("a ring without room has room, or its slots have none")
 	}
 	atomic.StoreUint32(r.freed(), 4096)
@@ -206,6 +200,7 @@ func TestScribbledSlots(t *testing.T) {
 	case raceDetector:
 		rounds = 10_000
 	}
+	payload := make([]byte, 4032)
 	for rounds > 0 {
 		r := joinRaw(t, path, flagSlots|flagCredits)
 		up(t, p)
@@ -227,10 +222,8 @@ func TestScribbledSlots(t *testing.T) {
 				}
 				r.putShort(next, rnd.Uint64(), nil, uint64(n), rnd.Uint64()&0xffff, flags)
 			default:
-				if p.ReserveShort(rnd.IntN(4032)) != nil {
-					p.CommitShort(shortHeader, shortTag, nil, false, false)
-					p.Flush()
-				}
+				p.SendShort(shortHeader, shortTag, payload[:rnd.IntN(4032)], false, rnd.IntN(2) == 0)
+				p.Flush()
 			}
 			if f := p.Receive(); f != nil {
 				next++
