@@ -55,6 +55,7 @@ type Mover struct {
 	// plain says of the frame in progress that its policy alone decides
 	// and that the time is not wanted.
 	plain   bool
+	lets    bool // and the policy, one of the defaults, never holds a part of what is all there
 	timed   bool
 	number  uint32 // frames started
 	length  int    // of the newest frame
@@ -163,17 +164,22 @@ func (m *Mover) Plain() bool { return m.plain && !m.changed }
 // small message costs. Otherwise it answers false and nothing has happened; the
 // frame then takes the way from Start to Done. No frame may be in progress.
 func (m *Mover) Whole(length, queued int) bool {
-	if !m.plain || m.changed {
-		return false
-	}
-	// The rules of pipeline.Device: of a frame that has finished all goes, unless
-	// the policy names a part of it.
-	if n := m.policy.Next(pipeline.View{Length: length, Arrived: length, Queued: queued}); n > 0 && n < length {
+	if m.changed || !m.lets && !m.letsGo(length, queued) {
 		return false
 	}
 	m.number++
 	m.length, m.arrived, m.missing = length, length, 0
 	return true
+}
+
+// letsGo asks the policy of a plain frame that is all there whether all of it goes. The rules are those of
+// pipeline.Device: it does, unless the policy names a part of it.
+func (m *Mover) letsGo(length, queued int) bool {
+	if !m.plain {
+		return false
+	}
+	n := m.policy.Next(pipeline.View{Length: length, Arrived: length, Queued: queued})
+	return n <= 0 || n >= length
 }
 
 // change does what was asked for since the last frame.
@@ -194,6 +200,12 @@ func (m *Mover) change() {
 	}
 	m.timed = m.learns != nil || m.log != nil
 	m.plain = !m.timed && !m.pulses && !m.slow
+	switch m.policy.(type) {
+	case pipeline.StoreAndForward, pipeline.Eager:
+		m.lets = m.plain
+	default:
+		m.lets = false
+	}
 }
 
 // Arrived reports the progress of the incoming engine: total bytes of the frame.

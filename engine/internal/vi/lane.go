@@ -31,6 +31,9 @@ func (t *SendLane) Lane(ep *core.Endpoint) bool {
 	}
 	m := r.message(r.next)
 	usual := r.nic.begin(ep, m, r.numbered)
+	if !usual && t.Regions.Direct.Open && r.carryNext(m) {
+		return true
+	}
 	n := m.Total
 	if !usual || n == 0 || n > ep.MaxPayload || n < ep.Shortest || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() ||
 		!t.DMA.Movers[core.Transmit].Whole(int(n), 0) || !t.launch(r, m) {

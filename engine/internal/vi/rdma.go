@@ -160,6 +160,24 @@ func (r *reliable) carry(m *core.Sending) bool {
 	return true
 }
 
+// carryNext carries out m, the next message, which has not begun, as carry does.
+func (r *reliable) carryNext(m *core.Sending) bool {
+	if m.Frames == datasheet.FrameData || m.Status != 0 || r.next != r.head {
+		return false
+	}
+	read := m.Frames == datasheet.FrameReadRequest
+	if r.next++; read {
+		r.reading++
+	}
+	if r.carry(m) {
+		return true
+	}
+	if r.next--; read {
+		r.reading--
+	}
+	return false
+}
+
 // ReadDirect carries out a read that was not posted, of n bytes into one piece of memory, if
 // nothing that was posted is under way and the peer lets this end copy. It returns false if the
 // read has to be posted.

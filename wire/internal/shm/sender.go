@@ -69,15 +69,14 @@ func (s *sender) reserve(n uint32) []byte {
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
 // stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
 func (s *sender) sendShort(header uint64, tag uint16, payload []byte, flags uint64, shown bool) bool {
-	if s.open {
+	if s.open || s.reserved {
 		s.abort()
 	}
-	s.reserved = false
 	n, end := uint32(len(payload)), s.head
 	if n > slotPayload {
 		s.start, end = s.place(s.head, n)
 	}
-	if !s.fits(end) {
+	if (n > slotPayload || s.number-s.taken > s.last) && !s.fits(end) {
 		return false
 	}
 	to := s.slot(s.number)
@@ -90,16 +89,15 @@ func (s *sender) sendShort(header uint64, tag uint16, payload []byte, flags uint
 	default:
 		copy(to.payload[:firstLine], payload)
 	}
-	s.end, s.room = end, n
+	s.end, s.room, to.header = end, n, header
 	w := shortOf(s.number, n, tag, flags)
-	to.header = header
-	if !shown || s.batch {
+	if shown && !s.batch {
+		atomicmem.Store64(&to.word, w)
+		s.firstNumber = s.number
+		s.pass()
+	} else {
 		s.append(w)
-		return true
 	}
-	atomicmem.Store64(&to.word, w)
-	s.firstNumber = s.number
-	s.pass()
 	return true
 }
 
