@@ -169,6 +169,10 @@ type descriptors struct{ *core.Regions }
 // fetch takes the next token of a queue, and copies the descriptor that it names into l. What most
 // tokens name is a send or a receive of one piece of memory, which it reports; fetchAny begins anew with
 // the others.
+//
+// One copy of it serves sends and receives: both stay in the processor's cache of instructions.
+//
+//go:noinline
 func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) bool {
 	if q.Pushed != nil || q.Epoch != m.Epoch {
 		return m.fetchAny(ep, q, l)
@@ -202,13 +206,36 @@ func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
 			memory = m.Near(&q.Paid, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
 		}
 	}
+	l.Token, l.Control, l.Status, l.Total, l.Descriptor, l.Stamp = t, core.Control{Bits: bits, Immediate: immediate}, 0, n, seg, m.Stamp
 	if memory == nil {
-		return m.fetchAny(ep, q, l)
+		if count != 2 || !m.fetchRDMA(ep, q, l, host) {
+			return m.fetchAny(ep, q, l)
+		}
+		return false
 	}
 	q.Fetched++
-	l.Token, l.Control, l.Status, l.Total = t, core.Control{Bits: bits, Immediate: immediate}, 0, n
 	l.Segments, l.At, l.Base, l.Eager, l.Front, l.Described, l.Pushed = append(l.Segments[:0], from), 0, 0, 0, 0, nil, nil
-	l.Memory, l.Descriptor, l.Stamp = memory, seg, m.Stamp
+	l.Memory = memory
+	return true
+}
+
+// fetchRDMA goes on with a fetch that has copied a control segment, with one data segment behind an address
+// segment. It returns false, and has fetched nothing, if that is no RDMA operation or anything special.
+func (m descriptors) fetchRDMA(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, host []byte) bool {
+	op, segments := l.Control.Bits, host[datasheet.ControlSegmentSize:cap(host)] // and the rest of the region
+	if q.Receive || op != datasheet.OpRDMAWrite && op != datasheet.OpRDMARead || l.Total > ep.MaxTransfer ||
+		len(segments) < datasheet.AddressSegmentSize+datasheet.DataSegmentSize || allows(ep, op) != 0 {
+		return false
+	}
+	to, data := datasheet.AddressSegmentAt(segments), datasheet.DataSegmentAt(segments[datasheet.AddressSegmentSize:])
+	target := core.Segment{Address: to.Address, Handle: to.Handle}
+	from := core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
+	l.Memory = m.Near(&q.Paid, from.Handle, ep.Ptag, from.Address, uint64(l.Total), op == datasheet.OpRDMARead)
+	if to.Reserved != 0 || from.Length != l.Total || l.Memory == nil {
+		return false
+	}
+	q.Fetched++
+	l.Segments, l.At, l.Base, l.Eager, l.Front, l.Described, l.Pushed = append(l.Segments[:0], from, target)[:1], 0, 0, 0, 0, nil, nil
 	return true
 }
 
