@@ -29,7 +29,7 @@ func (c *CQ) Take(done *Completion, run bool) error {
 	if !c.oldest(&e) && !(run && !c.closed && c.step() && c.oldest(&e)) {
 		err := c.closedAs
 		if !c.closed {
-			err = c.nothing(c.missed())
+			err = c.nothing()
 		}
 		c.mu.Unlock()
 		return err

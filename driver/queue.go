@@ -31,7 +31,7 @@ type workQueue struct {
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
-	poll     func() bool     // steps a device in this process until a receive has completed, or nil
+	poll     func() bool     // steps a device in this process until a descriptor has completed, or nil
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
@@ -134,7 +134,9 @@ func (q *workQueue) tell(n uint32) error {
 		q.unflushed = false
 	}
 	datasheet.StoreIndex(&q.producer, q.next)
-	if lost := q.bell.ring(q.next); lost != nil {
+	if q.bell.call != nil {
+		q.bell.call(q.next)
+	} else if lost := q.bell.ring(q.next); lost != nil {
 		q.next -= n
 		datasheet.StoreIndex(&q.producer, q.next)
 		return q.refused(lost)
@@ -168,7 +170,7 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 		return err
 	}
 	if d.Status() != 0 {
-		release(d)
+		d.Post().Posted = false
 		return ErrNotRearmed
 	}
 	if regions.eager.Load() {
@@ -248,9 +250,6 @@ func (q *workQueue) claim(d *descriptors.Descriptor) error {
 	p.Posted = true
 	return nil
 }
-
-// release undoes claim: d is its program's again. mu is held.
-func release(d *descriptors.Descriptor) { d.Post().Posted = false }
 
 // room returns the number of descriptors that may be posted, as far as the CQ has been read.
 func (q *workQueue) room() uint32 {
@@ -332,7 +331,7 @@ func (q *workQueue) close() {
 	defer q.mu.Unlock()
 	q.releaseShared()
 	q.first(func(place uint32) bool {
-		release(q.posted[place].d)
+		q.posted[place].d.Post().Posted = false
 		return false
 	})
 	q.closed = true

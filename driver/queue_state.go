@@ -30,22 +30,6 @@ type queue struct {
 // device's health.
 const missesPerCheck = 1 << 16
 
-// miss says that nothing has completed: comparing errors costs as much as looking.
-type miss uint8
-
-const (
-	missed  miss = iota + 1
-	overdue      // so often that the device should be looked after
-)
-
-// missed counts a look in vain. mu is held.
-func (q *queue) missed() miss {
-	if q.misses++; q.misses%missesPerCheck == 0 {
-		return overdue
-	}
-	return missed
-}
-
 // step runs the device, if it needs that, and reports whether that did anything. mu is held: a
 // device calls none that need it.
 func (q *queue) step() bool {
@@ -60,15 +44,17 @@ func (q *queue) step() bool {
 	return did
 }
 
-// nothing is the result where nothing has completed. mu is held, but not while the device is asked.
-func (q *queue) nothing(m miss) error {
-	if m == missed && q.n.failed() == nil {
+// nothing is the result of a look in vain: nothing has completed. mu is held, but not while the device is
+// asked, which it is after many.
+func (q *queue) nothing() error {
+	q.misses++
+	ask := q.misses%missesPerCheck == 0
+	if !ask && q.n.failed() == nil {
 		return descriptors.ErrNotDone
 	}
 	q.mu.Unlock()
-	err := q.n.notDone(q.side, m)
-	q.mu.Lock()
-	return err
+	defer q.mu.Lock()
+	return q.n.notDone(q.side, ask)
 }
 
 // arm asks for an interrupt when more completes than has been taken.

@@ -33,7 +33,7 @@ func (q *workQueue) passQuiet() (any bool) {
 		if q.tooLong(p) {
 			break
 		}
-		release(p.d)
+		p.d.Post().Posted = false
 		*p = posting{}
 		q.pass(1)
 		any = true
@@ -71,7 +71,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, error) {
 		}
 		mmio.FromDevice()
 		d, quiet, tooLong := p.d, p.quiet, q.tooLong(p)
-		release(d)
+		d.Post().Posted = false
 		*p = posting{}
 		q.pass(1)
 		switch {
@@ -88,26 +88,17 @@ func (q *workQueue) take() (*descriptors.Descriptor, error) {
 // error means. Without run it does not step the device.
 func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
 	d, err := q.take()
-	if run && d == nil && err == nil && q.progress() {
+	if d == nil && err == nil && run && q.progress() {
 		d, err = q.take()
 	}
 	if q.vi.send.sampler != nil {
 		q.vi.send.timeSendFrom(q)
 	}
-	if d != nil && err == nil {
-		return d, nil
-	}
-	return q.explain(d, err)
-}
-
-// explain returns the result of done if take has found nothing, or an error. mu is held, but not while the
-// device or the VI is asked.
-func (q *workQueue) explain(d *descriptors.Descriptor, err error) (*descriptors.Descriptor, error) {
 	switch {
 	case d == nil && err == nil:
-		return nil, q.nothing(q.missed())
-	case d == nil:
-		return nil, err
+		return nil, q.nothing()
+	case d == nil || err == nil:
+		return d, err
 	}
 	q.mu.Unlock()
 	err = q.completedBadly(d, err.(*badCompletion))
@@ -116,10 +107,10 @@ func (q *workQueue) explain(d *descriptors.Descriptor, err error) (*descriptors.
 }
 
 // notDone is the answer when nothing of a queue has completed, which it never will on a
-// device that has failed: now and then it asks.
-func (n *NIC) notDone(side string, m miss) error {
+// device that has failed: it may ask that.
+func (n *NIC) notDone(side string, ask bool) error {
 	err := n.failed()
-	if err == nil && m == overdue {
+	if err == nil && ask {
 		err = n.polled()
 	}
 	if err != nil {
@@ -206,7 +197,7 @@ func (q *workQueue) takeSound(into []*descriptors.Descriptor) (n int) {
 		if q.tooLong(p) {
 			break
 		}
-		release(d)
+		d.Post().Posted = false
 		*p = posting{}
 		n++
 	}

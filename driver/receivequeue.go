@@ -107,7 +107,7 @@ func (e *entry) takeShared(done *Completion) bool {
 	p := &q.posted[e.index]
 	d, n := p.d, p.d.Length()
 	tooLong := n > p.length && n > e.by.recv.tabled && !e.by.written(d)
-	release(d)
+	d.Post().Posted = false
 	*p = posting{}
 	q.free = append(q.free, e.index)
 	datasheet.StoreIndex(&q.taken, q.taken+1)
@@ -141,7 +141,7 @@ func (q *workQueue) releaseShared() {
 	}
 	for i := range q.posted {
 		if d := q.posted[i].d; d != nil {
-			release(d)
+			d.Post().Posted = false
 		}
 	}
 	q.taken = q.next

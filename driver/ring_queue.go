@@ -177,15 +177,15 @@ func (q *RingQueue) Post(count int) error {
 func (q *RingQueue) Done() (RingCompletion, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock() // also if memory that the device needs is gone
-	m, err := q.look()
-	if m != 0 && q.n.progress() {
-		m, err = q.look()
+	done, err := q.look()
+	if !done && err == nil && q.n.progress() {
+		done, err = q.look()
 	}
 	switch {
-	case m != 0:
-		return RingCompletion{}, q.nothing(m)
 	case err != nil:
 		return RingCompletion{}, err
+	case !done:
+		return RingCompletion{}, q.nothing()
 	}
 	return q.take()
 }
@@ -218,24 +218,23 @@ func (q *RingQueue) take() (c RingCompletion, err error) {
 }
 
 // look says whether the oldest entry has completed. mu is held.
-func (q *RingQueue) look() (miss, error) {
+func (q *RingQueue) look() (done bool, err error) {
 	switch {
 	case q.closed:
-		return 0, q.closedAs
+		return false, q.closedAs
 	case q.taken == q.next:
-		return 0, descriptors.ErrQueueEmpty
+		return false, descriptors.ErrQueueEmpty
 	}
 	slot := q.copied
 	if q.slots != nil {
 		slot = &q.slots[q.taken&q.mask]
 	} else if err := q.n.bar4.read(q.offset(q.taken)+slotStatus, q.scratch[slotStatus:][:4]); err != nil {
-		return 0, q.n.error(q.side, err)
+		return false, q.n.error(q.side, err)
 	}
-	if datasheet.Status(mmio.Read32(&slot.Status)).Done() {
+	if done = datasheet.Status(mmio.Read32(&slot.Status)).Done(); done {
 		mmio.FromDevice()
-		return 0, nil
 	}
-	return q.missed(), nil
+	return done, nil
 }
 
 // completedBadly says what is wrong with an entry that has completed with status.
@@ -282,8 +281,8 @@ func (q *RingQueue) Wait(ctx context.Context, early *Signal) error {
 func (q *RingQueue) ready() (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m, err := q.look()
-	return m == 0, err
+	done, err := q.look()
+	return done || err != nil, err
 }
 
 func (q *RingQueue) holds(handle uint32) bool {

@@ -155,7 +155,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
 	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
 	if d, ok := n.dev.(vfio.Ringer); ok {
-		v.recv.poll = d.Receiver(v.number)
+		v.send.poll, v.recv.poll = d.Stepper(v.number, false), d.Stepper(v.number, true)
 	}
 	return v, nil
 }

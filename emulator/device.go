@@ -206,7 +206,8 @@ func (d *Device) step() bool {
 	case !d.pollable.Load():
 		return false
 	case !d.special.Load():
-		return d.engine.Step()
+		worked, _ := d.engine.StepFor(0, false)
+		return worked
 	}
 	// The program may have unmapped its memory.
 	var busy bool

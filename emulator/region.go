@@ -157,8 +157,8 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
-// Receiver is described at vfio.Ringer.
-func (d *Device) Receiver(endpoint uint32) func() bool {
+// Stepper is described at vfio.Ringer.
+func (d *Device) Stepper(endpoint uint32, receive bool) func() bool {
 	if d.mapped || d.thread {
 		return nil
 	}
@@ -166,8 +166,8 @@ func (d *Device) Receiver(endpoint uint32) func() bool {
 		if !d.pollable.Load() || d.special.Load() {
 			return d.Poll()
 		}
-		worked, received := d.engine.StepFor(endpoint)
-		if p := d.peer.Load(); p != nil && !received {
+		worked, completed := d.engine.StepFor(endpoint, receive)
+		if p := d.peer.Load(); p != nil && !completed {
 			worked = p.step() || worked
 		}
 		return worked

@@ -32,61 +32,36 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 	if !ok {
 		return e.channelRinger(offset)
 	}
-	if b == core.BellSend && page < e.core.Limits.Endpoints {
-		return e.sendRinger(page)
-	}
-	return func(value uint32) {
-		if e.enter(page, b, value) {
-			e.rang(page, b, value)
-			e.leave()
-		}
-	}
-}
-
-// sendRinger is Ringer for the send queue of an endpoint.
-func (e *Engine) sendRinger(page uint32) func(value uint32) {
 	lane := vi.NewSendLane(&e.core.Tx)
 	return func(value uint32) {
-		if !e.enter(page, core.BellSend, value) {
+		if !e.mu.TryLock() {
+			e.core.Bells.Ring(page, b, value)
+			e.Wake()
 			return
 		}
-		ep := e.core.Endpoint(page)
-		if ep == nil || ep.Bells != core.BellSend || ep.State != datasheet.StateConnected {
-			e.rang(page, core.BellSend, value)
-		} else if e.advance(ep, &ep.Send, value) {
-			for n := core.TransmitQuantum; n > 0 && lane.Lane(ep); n-- {
-			}
-			if e.core.Tx.Flush(); ep.Send.Posted() > 0 {
-				e.core.Ready.Add(ep)
-			}
+		if e.core.Bells.Cells[page].Rung.Load() != 0 {
+			e.core.Bells.TakeCell(page) // what was stored before
 		}
-		e.leave()
+		if ep := e.core.Endpoint(page); b == core.BellSend && ep != nil && ep.Bells == core.BellSend && ep.State == datasheet.StateConnected {
+			if e.advance(ep, &ep.Send, value) {
+				for n := core.TransmitQuantum; n > 0 && lane.Lane(ep); n-- {
+				}
+				if e.core.Tx.Flush(); ep.Send.Posted() > 0 {
+					e.core.Ready.Add(ep)
+				}
+			}
+		} else {
+			e.rang(page, b, value)
+		}
+		if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
+			e.core.Tx.Transmit() // at once, as the peer waits
+			e.core.Tx.Flush()
+		}
+		if e.core.Carried >= vi.CarriedPerRound {
+			e.round(&e.core.None) // a host that finds all complete at once does not step the engine
+		}
+		e.mu.Unlock()
 	}
-}
-
-// enter begins the call of a doorbell, unless a step is under way, which then finds what was stored.
-func (e *Engine) enter(page uint32, b core.Bell, value uint32) bool {
-	if !e.mu.TryLock() {
-		e.core.Bells.Ring(page, b, value)
-		e.Wake()
-		return false
-	}
-	if e.core.Bells.Cells[page].Rung.Load() != 0 {
-		e.core.Bells.TakeCell(page) // what was stored before
-	}
-	return true
-}
-
-// leave ends the call of a doorbell.
-func (e *Engine) leave() {
-	if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
-		e.core.Tx.Transmit() // at once, as the peer waits
-		e.core.Tx.Flush()
-	}
-	if e.core.Carried >= vi.CarriedPerRound {
-		e.round(nil) // a host that finds all complete at once does not step the engine
-	}
-	e.mu.Unlock()
 }
 
 // ReadDirect is described at vfio.Ringer.
@@ -101,7 +76,7 @@ func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32
 		return false
 	}
 	if e.core.Carried >= vi.CarriedPerRound {
-		e.round(nil)
+		e.round(&e.core.None)
 	}
 	return true
 }

@@ -78,7 +78,7 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.round(nil)
+	return e.round(&e.core.None)
 }
 
 // Rest says that the engine will not be stepped for a while: the next step looks at

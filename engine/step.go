@@ -9,37 +9,37 @@ import (
 // come and sends what can be sent. It reports whether there was anything to do.
 // If another goroutine is in the engine, it returns false at once.
 func (e *Engine) Step() bool {
+	worked, _ := e.StepFor(0, false)
+	return worked
+}
+
+// StepFor is Step that ends once a receive, or a send, of an endpoint has completed, and reports whether
+// one has. Endpoint 0 is none.
+func (e *Engine) StepFor(endpoint uint32, receive bool) (worked, completed bool) {
 	if !e.mu.TryLock() {
-		return false
+		return false, false
 	}
 	// It is deferred: host memory that another process has taken away ends a round
 	// with a panic, which the owner of the engine catches, and then calls Reset.
 	defer e.mu.Unlock()
-	return e.round(nil)
-}
-
-// StepFor is Step that takes no more frames once a receive of an endpoint has completed, and
-// reports whether one has.
-func (e *Engine) StepFor(endpoint uint32) (worked, received bool) {
-	if !e.mu.TryLock() {
-		return false, false
+	of := &e.core.None
+	if ep := e.core.Endpoint(endpoint); ep != nil {
+		if of = &ep.Send; receive {
+			of = &ep.Recv
+		}
 	}
-	defer e.mu.Unlock()
-	ep := e.core.Endpoint(endpoint)
-	if ep == nil {
-		return e.round(nil), false
-	}
-	completed := ep.Recv.Completed
-	worked = e.round(&ep.Recv)
-	return worked, ep.Recv.Completed != completed
+	before := of.Completed
+	worked = e.round(of)
+	return worked, of.Completed != before
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
 const afterFrames = core.OnUnsettled | core.OnAcks | core.BrokenQueue | core.Unflushed | core.Interrupts
 
-// round does what there is to do. Without events it costs a look at the wire, and one
-// at doorbells that others may have stored.
+// round does what there is to do, up to a completion of queue of. Without events it costs a
+// look at the wire, and one at doorbells that others may have stored.
 func (e *Engine) round(of *core.WorkQueue) (worked bool) {
+	before := of.Completed
 	e.core.Carried = 0
 	if e.core.Step++; e.core.Step >= e.core.NextLook {
 		e.core.Look()
@@ -58,7 +58,9 @@ func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 		worked = e.core.Tx.Transmit() || worked
 	}
 	if e.core.Events&core.OnUnsettled != 0 {
-		e.vis.SettleAll()
+		if e.vis.SettleAll(); of.Completed != before {
+			return true
+		}
 	}
 	if e.core.Events&core.OnCells != 0 {
 		worked = e.cells.Run() || worked

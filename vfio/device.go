@@ -194,9 +194,9 @@ type Ringer interface {
 	// The function returns at once, never waits for the goroutine that steps the device, and may
 	// be called by several goroutines, and after Close.
 	Ringer(index int, offset uint64) func(value uint32)
-	// Receiver returns a function that does what Poll does, but ends as soon as a receive of an endpoint
-	// has completed: what follows that is for the next call. It is nil for a device that Poll does not step.
-	Receiver(endpoint uint32) func() bool
+	// Stepper returns a function that does what Poll does, up to the first completion of a receive, or a
+	// send, of an endpoint. It is nil for a device that Poll does not step.
+	Stepper(endpoint uint32, receive bool) func() bool
 	// ReadDirect carries out an RDMA read of an endpoint without a descriptor: n bytes at address of
 	// the peer's memory handle come to at of the memory into. It returns false if the read has to
 	// be posted, as the wire does not let this end copy, or other work was posted before. Bytes

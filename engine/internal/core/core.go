@@ -24,8 +24,9 @@ type Core struct {
 	Rx       Receiver
 	Conns    Connections
 	Setups   setups
-	Handed   bool // a message to the host in this round
-	Carried  uint // operations since the last round that took no frame
+	None     WorkQueue // of no endpoint: nothing of it completes
+	Handed   bool      // a message to the host in this round
+	Carried  uint      // operations since the last round that took no frame
 }
 
 // Assemble puts the parts together, as c says, whose zero values it replaces. It gives rang what

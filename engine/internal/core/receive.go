@@ -37,23 +37,17 @@ const (
 	Placing                // its payload is to be placed: the kind has called receiver.aim
 )
 
-// Receive takes frames off the wire, until one has completed a receive of queue of, nil for none. It
-// reports whether there were any.
+// Receive takes frames off the wire, until one has completed something of queue of. It reports whether
+// there were any.
 func (r *Receiver) Receive(of *WorkQueue) bool {
 	r.Behind = true
 	if r.Waiting&receiveHooks != 0 {
 		return false
 	}
-	any, completed := false, uint32(0)
-	if of != nil {
-		completed = of.Completed
-	}
+	any, before := false, of.Completed
 	for range receiveBudget {
-		if any && of != nil && of.Completed != completed {
-			return true
-		}
-		if r.Events&CellsFirst != 0 {
-			return any // what is to be stored goes first
+		if r.Events&CellsFirst != 0 || of.Completed != before {
+			return any // what is to be stored goes first, and so does the host
 		}
 		if r.Held {
 			any = r.resume() || any

@@ -52,7 +52,7 @@ func TestReceive(t *testing.T) {
 		m.frames = append(m.frames, frame)
 	}
 	m.frames = append(m.frames, Aligned(datasheet.HeaderSize)[:13])
-	if !rx.Receive(nil) || m.released != len(m.frames) {
+	if !rx.Receive(new(WorkQueue)) || m.released != len(m.frames) {
 		t.Fatalf("%d of %d frames were released", m.released, len(m.frames))
 	}
 	if len(payloads) != 2 || payloads[0] != 20 || payloads[1] != 7 {
@@ -64,7 +64,7 @@ func TestReceive(t *testing.T) {
 	if rx.Own[datasheet.CounterFramesReceived] != 2 || rx.Own[datasheet.CounterChecksumErrors] != 1 {
 		t.Errorf("counters %v", rx.Own)
 	}
-	if rx.Receive(nil) {
+	if rx.Receive(new(WorkQueue)) {
 		t.Error("there was another frame")
 	}
 }
@@ -78,12 +78,12 @@ func TestReceiveBudget(t *testing.T) {
 		m.frames[i] = Aligned(1)
 	}
 	rx.Waiting = HookPulseReceive.Set()
-	if rx.Receive(nil) || m.released != 0 {
+	if rx.Receive(new(WorkQueue)) || m.released != 0 {
 		t.Fatalf("%d frames were taken", m.released)
 	}
 	rx.Waiting = 0
 	for _, want := range []int{receiveBudget, receiveBudget + 1} {
-		if !rx.Receive(nil) || m.released != want {
+		if !rx.Receive(new(WorkQueue)) || m.released != want {
 			t.Errorf("%d frames were taken, not %d", m.released, want)
 		}
 	}

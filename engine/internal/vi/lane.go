@@ -134,7 +134,7 @@ func lane(r *core.Receiver, buf []byte) bool {
 func await(r *core.Receiver, ep *core.Endpoint, rel *reliable, n uint32) *core.Receipt {
 	in, q := rel.receipt(rel.Done), &ep.Recv
 	if n > ep.MaxTransfer || n < ep.Shortest || q.Fetched == q.Completed || in.Open || in.Status != 0 ||
-		!r.Regions.InOnePiece(&in.Layout) || n > in.Total {
+		in.Stamp != r.Regions.Stamp || in.Memory == nil || n > in.Total {
 		return nil
 	}
 	return in

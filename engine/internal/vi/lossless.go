@@ -16,7 +16,20 @@ type losslessVI struct{ Reliable }
 func (c *Transport) TakeFlights() {
 	changed, left := false, c.wires.aloft[:0]
 	for _, w := range c.wires.aloft {
-		if changed = w.changed() || changed; !w.takeFlight() {
+		if w.Wire() != w.seen {
+			changed = w.changed()
+		}
+		f, taken := &w.flight, w.Taken()
+		for ; f.first != f.next; f.first++ {
+			m := &f.messages[f.first&uint32(len(f.messages)-1)]
+			if int32(taken-m.mark) < 0 {
+				break
+			}
+			if r := m.r; r.Ep.Era == m.era {
+				r.arrivedUpTo(m.psn)
+			}
+		}
+		if w.aloft = f.first != f.next; w.aloft {
 			left = append(left, w)
 		}
 	}
@@ -27,22 +40,6 @@ func (c *Transport) TakeFlights() {
 	if changed {
 		c.failOld()
 	}
-}
-
-// takeFlight takes note of what the peer has placed. It reports whether that is all.
-func (w *way) takeFlight() bool {
-	taken := w.Taken()
-	for f := &w.flight; f.first != f.next; f.first++ {
-		m := f.at(f.first)
-		if int32(taken-m.mark) < 0 {
-			return false
-		}
-		if r := m.r; r.Ep.Era == m.era {
-			r.arrivedUpTo(m.psn)
-		}
-	}
-	w.aloft = false
-	return true
 }
 
 // changed reports whether a wire has been set up anew: what was under way on it is lost.
@@ -208,7 +205,6 @@ type flight struct {
 // firstFlight is the number of messages for which a flight has room at first.
 const firstFlight = 64
 
-// at is message number i.
 func (f *flight) at(i uint32) *flying { return &f.messages[i&uint32(len(f.messages)-1)] }
 
 // add adds the newest message.
@@ -216,7 +212,7 @@ func (f *flight) add(m flying) {
 	if f.next-f.first == uint32(len(f.messages)) {
 		f.makeRoom()
 	}
-	*f.at(f.next) = m
+	f.messages[f.next&uint32(len(f.messages)-1)] = m
 	f.next++
 }
 

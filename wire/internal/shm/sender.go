@@ -62,8 +62,8 @@ func (s *sender) reserve(n uint32) []byte {
 	return s.frame(start, n)
 }
 
-// sendShort appends a short frame with a packed header, a tag and a payload, if there is room: in its slot,
-// or from slotPayload bytes on in the ring. If shown, the receiver sees it at once, unless others before it
+// sendShort appends a short frame with a packed header, a tag and a payload, if there is room. A payload of
+// more than slotPayload bytes stands in the ring, others in the slot. If shown, the receiver sees it at once, unless others before it
 // wait for flush. It is for memory with slots.
 //
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
