@@ -31,7 +31,7 @@ type workQueue struct {
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
-	poll     func() bool     // steps a device in this process until a descriptor has completed, or nil
+	poll     func() bool     // steps a device in this process; nil if it needs none
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
