@@ -61,9 +61,8 @@ func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
 		}
 		credit = core.Head(buf, r.Ep, m, r.Nxt, 0, n, 0)
 		copy(buf[datasheet.HeaderSize:], m.Memory)
-		t.Port.Commit()
+		t.HandOver(int(n))
 	}
-	t.Handed(int(n))
 	r.Tell(credit)
 	return true
 }
@@ -80,11 +79,19 @@ func (t *SendLane) launchShort(r *reliable, payload []byte, credit uint32) bool 
 			}
 			t.Lender.Lent(r.Ep.ID)
 			r.Lent = r.Nxt + 1
+			t.Handed(len(payload))
 			return true
 		}
 	}
 	// The peer need not wait for the book-keeping behind the last of a run.
-	return len(payload) <= int(t.OneBurst) && t.Slots.SendShort(h, tag, payload, false, r.Ep.Send.Posted() == 0)
+	last := r.Ep.Send.Posted() == 0
+	if len(payload) > int(t.OneBurst) || !t.Slots.SendShort(h, tag, payload, false, last) {
+		return false
+	}
+	if t.Handed(len(payload)); last {
+		t.Events &^= core.Unflushed
+	}
+	return true
 }
 
 // lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
