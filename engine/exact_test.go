@@ -63,6 +63,7 @@ func (p *exact) Release() {
 	p.wire.released[p.in]++
 }
 
+func (p *exact) Free()         {}
 func (p *exact) Wire() uint32  { return p.wire.number }
 func (p *exact) Mark() uint32  { return p.wire.sent[p.out] }
 func (p *exact) Taken() uint32 { return p.taken }

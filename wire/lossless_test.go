@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/wire"
 )
@@ -209,4 +210,18 @@ func TestNumbersDiffer(t *testing.T) {
 	if len(seen) < 19 || seen[0] {
 		t.Errorf("20 wires have the numbers %v", seen)
 	}
+}
+
+// TestFree: the sender learns of a frame that has been released, although the receiver does not look again.
+func TestFree(t *testing.T) {
+	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
+		for range 3 {
+			send(a, frameOf(stationMAC(2), stationMAC(1), 100))
+			mark := a.Mark()
+			await(t, b)
+			b.Release()
+			b.Free()
+			waittest.Until(t, "the sender knows", func() bool { a.Receive(); return int32(a.Taken()-mark) >= 0 })
+		}
+	})
 }

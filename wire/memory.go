@@ -216,6 +216,13 @@ func (m *Memory) Receive() []byte {
 // Release is described at engine.Port.
 func (m *Memory) Release() { m.rx.release() }
 
+// Free is described at engine.Lossless.
+func (m *Memory) Free() {
+	if m.rx.tail != m.rx.freedLast {
+		m.rx.free()
+	}
+}
+
 // LinkUp reports whether both ends are plugged in.
 func (m *Memory) LinkUp() bool { return m.down.Load() == 0 }
 

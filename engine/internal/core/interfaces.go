@@ -103,6 +103,8 @@ type Lossless interface {
 	// before it released them has been received. It does not move while Receive returns
 	// nil for another reason, and may lag behind for some calls of it.
 	Taken() uint32
+	// Free tells the peer of all frames that have been released, as Receive does when it finds nothing.
+	Free()
 	// GiveCredit says that an endpoint of this end takes the messages below number credit.
 	// Key is the one that it has drawn for its connection. If the peer asks for more, asked
 	// is the credit at which it waits. ok is false if the endpoint has no credit words.

@@ -46,8 +46,13 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 	}
 	any, before := false, of.Completed
 	for range receiveBudget {
-		if r.Events&CellsFirst != 0 || of.Completed != before {
-			return any // what is to be stored goes first, and so does the host
+		if of.Completed != before && r.Lossless != nil {
+			// The host goes first. If it does not look again, the peer is to know what it has.
+			r.Lossless.Free()
+			return any
+		}
+		if r.Events&CellsFirst != 0 {
+			return any // what is to be stored goes first
 		}
 		if r.Held {
 			any = r.resume() || any

@@ -332,6 +332,13 @@ func (p *Port) Release() {
 	p.rx.release()
 }
 
+// Free is described at engine.Lossless.
+func (p *Port) Free() {
+	if p.rx.number != p.rx.freedNumber {
+		p.rx.free()
+	}
+}
+
 // LinkUp reports whether a peer is connected and both ends are plugged in.
 func (p *Port) LinkUp() bool { return p.state.Load()&stateDown == 0 }
 
