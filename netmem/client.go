@@ -28,7 +28,6 @@ type Client struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond // a frame has, or the client is closed
-	waiting int        // who waits for that
 	asking  int        // who is about to give the workers a job
 	closed  bool
 	failed  error // of pages that are not in the cache any more; for Sync
@@ -229,7 +228,7 @@ func (c *Client) writePage(ctx context.Context, page uint64, within int, from []
 	c.mu.Lock()
 	if f.state == loading {
 		f.state = valid
-		c.tell()
+		c.changed.Broadcast()
 	}
 	c.unpin(f)
 	return nil
@@ -276,7 +275,7 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.changed.Broadcast()
 	for c.asking > 0 {
-		c.wait()
+		c.changed.Wait()
 	}
 	c.mu.Unlock()
 	if again {

@@ -53,7 +53,10 @@ func (c *Client) usable(ctx context.Context) error {
 	if c.closed {
 		return closedError("use")
 	}
-	return late(ctx, ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return late(ctx, err)
+	}
+	return nil
 }
 
 // late adds to an error that the deadline of its call has passed, if it has.

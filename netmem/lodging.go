@@ -140,7 +140,7 @@ func (c *Client) copyOut(pool, page uint64, s protocol.Stamp, into []byte) (has,
 	c.unpin(f)
 	if left = has && f.owner != 0 && f.state == valid && f.pins == 0; left {
 		c.remove(f)
-		c.tell()
+		c.changed.Broadcast()
 	}
 	return has, left
 }
@@ -175,7 +175,7 @@ func (l *lodging) put(request *protocol.Request, r *protocol.Reply, payload []by
 	f.change.base, f.change.writer = Version(request.Expected), request.Client
 	f.last = c.tick - uint32(request.Next)
 	f.state = valid
-	c.tell()
+	c.changed.Broadcast()
 	l.server.counters.writes.Add(1)
 	l.server.counters.in.Add(uint64(c.page))
 }
@@ -229,7 +229,7 @@ func (c *Client) Lend(bytes int64) error {
 			c.remove(f)
 		}
 	}
-	c.tell()
+	c.changed.Broadcast()
 	l.summary = c.summary(l.most)
 	return nil
 }

@@ -216,7 +216,7 @@ func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...p
 	case m.Pool == 0:
 	case request.Epoch != m.Epoch:
 		r.Result, r.Version = protocol.OtherEpoch, m.Epoch
-	case !slices.Contains(as, m.state()):
+	case !slices.Contains(as, m.State(m.self)):
 		r.Result = protocol.NotMember
 	}
 	return r.Result == protocol.OK

@@ -122,7 +122,7 @@ func (s *stamps) run(first uint64, into []protocol.Stamp) {
 
 // become notes what the server is in its pool. While pages move, none is fresh.
 func (s *stamps) become(m *membership) {
-	joins := m.state() == protocol.Joining
+	joins := m.State(m.self) == protocol.Joining
 	if s.base = m.Base; joins && !s.joining || m.Moving() {
 		s.joins++
 	}
