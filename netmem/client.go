@@ -157,11 +157,8 @@ func (c *Client) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, &Error{Op: "read", Err: ErrOutside}
 	}
-	rest := max(0, c.Size()-off)
-	if int64(len(p)) <= rest {
-		return c.eachPage(p, off, c.readPage)
-	}
-	if n, err = c.eachPage(p[:rest], off, c.readPage); err == nil {
+	lent := p[:min(int64(len(p)), max(0, c.Size()-off))]
+	if n, err = c.eachPage(lent, off, c.readPage); err == nil && n < len(p) {
 		err = io.EOF
 	}
 	return n, err

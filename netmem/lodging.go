@@ -110,14 +110,11 @@ func (l *lodging) get(x *session, q replier, request *protocol.Request, r *proto
 		r.Result = protocol.NotHeld
 		return nil
 	}
-	given := lend(l.server.rooms, room, at)
-	r.Length, r.Version, r.Client = request.Length, request.Expected, request.Client
+	r.Version, r.Client = request.Expected, request.Client
 	if left {
 		r.Flags = protocol.Left
 	}
-	l.server.counters.fetches.Add(1)
-	l.server.counters.out.Add(uint64(c.page))
-	return given
+	return lend(l.server.rooms, room, at)
 }
 
 // copyOut copies a version of a page out of the cache, if it has it. One that was kept for others leaves

@@ -76,7 +76,6 @@ func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply
 		for i, p := range run {
 			p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
 		}
-		r.Length = request.Length
 		return lend(s.rooms, room, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: int(request.Length)})
 	}
 	return nil

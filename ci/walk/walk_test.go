@@ -29,7 +29,7 @@ const (
 // ceilings are how many functions, in how many files, each operation passes at most, accessors
 // of one line included. Lower them when there are fewer.
 var ceilings = map[string]ceiling{
-	"vi": {101, 31}, "conn": {132, 37}, "ring": {117, 36}, "page": {242, 64},
+	"vi": {101, 31}, "conn": {132, 37}, "ring": {115, 36}, "page": {226, 64},
 }
 
 type ceiling struct{ functions, files int }

@@ -55,14 +55,12 @@ func measure(ctx context.Context, name, into string) error {
 		return fmt.Errorf("no operation %q", name)
 	}
 	var p pair
-	var err error
-	// Waits let others run, and never sleep: how long a wait takes is not the operation's.
-	o := via.Options{Waiting: via.Waiting{Spin: -1, Sleep: -1}}
-	if p.near, err = via.Open(ctx, "emu:?wire=mem:walk", o); err != nil {
-		return err
-	}
-	if p.far, err = via.Open(ctx, "emu:?wire=mem:walk", o); err != nil {
-		return err
+	for _, nic := range []**via.NIC{&p.near, &p.far} {
+		var err error
+		// Waits let others run, and never sleep: how long a wait takes is not the operation's.
+		if *nic, err = via.Open(ctx, "emu:?wire=mem:walk", via.Options{Waiting: via.Waiting{Spin: -1, Sleep: -1}}); err != nil {
+			return err
+		}
 	}
 	again, operation, err := prepare(ctx, &p)
 	if err != nil {
@@ -242,8 +240,8 @@ func ringMessage(ctx context.Context, p *pair) (again, operation func() error, e
 	}, nil
 }
 
-// missedPage is a page of network memory that the client has not in its cache, from ReadAt to the
-// page server and back.
+// missedPage is a written page of network memory that the client has not in its cache, from ReadAt to
+// the page server and back.
 func missedPage(ctx context.Context, p *pair) (again, operation func() error, err error) {
 	s, err := netmem.NewServer(ctx, p.far, netmem.ServerOptions{Name: "walk", Size: 1 << 20})
 	if err != nil {
@@ -255,10 +253,14 @@ func missedPage(ctx context.Context, p *pair) (again, operation func() error, er
 	}
 	p.closers = append(p.closers, s.Close, c.Close)
 	b := make([]byte, size)
-	at, page := int64(0), int64(c.Page())
-	return nothing, func() error {
-		at += page
-		_, err := c.ReadAt(b, at)
+	again = func() error {
+		_, err := c.WriteAt(b, 0)
+		err = errors.Join(err, c.Sync())
+		c.Drop()
+		return err
+	}
+	return again, func() error {
+		_, err := c.ReadAt(b, 0)
 		return err
 	}, nil
 }
