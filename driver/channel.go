@@ -348,7 +348,6 @@ func (c *Channel) Wait(ctx context.Context, seen uint8) (datasheet.ReceiveWord, 
 		return datasheet.ReceiveWord{}, c.n.noContext(op)
 	}
 	w := waiter{n: c.n, ctx: ctx, done: c.n.done}
-	defer w.stop()
 	for {
 		word, err := c.Poll(seen)
 		if err != nil || word.PDUs != seen {

@@ -103,7 +103,6 @@ func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *data
 		return nil, err
 	}
 	w := waiter{n: n, ctx: ctx, done: done}
-	defer w.stop()
 	for {
 		if s := n.admin.acquire(c); s != nil {
 			if err := n.admin.submit(ctx, s, cmd); err != nil {
@@ -127,7 +126,6 @@ var errInterrupted = errors.New("interrupted")
 // await waits for the reply to the command in s. Whatever it returns but
 // errInterrupted, the slot has been given back.
 func (n *NIC) await(w *waiter, s *slot, op datasheet.Opcode) (*datasheet.AdminEntry, error) {
-	defer w.stop()
 	n.step() // who only gives commands makes progress too
 	for {
 		n.admin.drain()

@@ -126,7 +126,6 @@ func (c *CQ) Notify(f func(Completion, error)) error {
 func (c *CQ) begin(op string) error { return c.leaving.use(c.n.background, c.n, op, c.n.begin) }
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
-	defer w.stop()
 	for err = c.Take(&done, false); err == descriptors.ErrNotDone; err = c.Take(&done, false) {
 		if err := w.pause(c, c.vec, nil); err != nil {
 			return done, c.n.error("wait for CQ", err)
@@ -184,7 +183,6 @@ func (c *CQ) Arm() error {
 
 // awaitAny waits until there is something to take.
 func (c *CQ) awaitAny(w *waiter) (struct{}, error) {
-	defer w.stop()
 	for {
 		if any, err := c.any(); any || err != nil {
 			return struct{}{}, err

@@ -30,14 +30,22 @@ const (
 // clock.
 const looksPerTime = 16
 
-// keepPace changes the pace if it is time, and returns it.
+// keepPace changes the pace if its time is over, or the number of looks if there is none, and returns it.
 func (w *waiter) keepPace(o *Waiting) pace {
 	for w.pace < sleeping {
 		limit, looks := o.Spin, spins
 		if w.pace == yielding {
 			limit, looks = o.Yield, yields
 		}
-		if !w.spent(limit, looks) {
+		n := w.round - w.since
+		switch {
+		case limit <= 0:
+		case n == 1:
+			w.began = time.Now()
+		case n%looksPerTime == 0:
+			w.past = time.Since(w.began)
+		}
+		if limit == 0 && n <= looks || w.past < limit {
 			return w.pace
 		}
 		w.pace, w.since, w.past = w.pace+1, w.round-1, 0
@@ -46,21 +54,4 @@ func (w *waiter) keepPace(o *Waiting) pace {
 		return yielding
 	}
 	return sleeping
-}
-
-// spent reports whether the time of a pace is over, or the number of looks if there is
-// none.
-func (w *waiter) spent(limit time.Duration, looks int) bool {
-	n := w.round - w.since
-	switch {
-	case limit < 0:
-		return true
-	case limit == 0:
-		return n > looks
-	case n == 1:
-		w.began = time.Now()
-	case n%looksPerTime == 0:
-		w.past = time.Since(w.began)
-	}
-	return w.past >= limit
 }

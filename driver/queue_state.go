@@ -47,14 +47,12 @@ func (q *queue) step() bool {
 // nothing is the result of a look in vain: nothing has completed. mu is held, but not while the device is
 // asked, which it is after many.
 func (q *queue) nothing() error {
-	q.misses++
-	ask := q.misses%missesPerCheck == 0
-	if !ask && q.n.failed() == nil {
+	if q.misses++; q.misses%missesPerCheck != 0 && q.n.failed() == nil {
 		return descriptors.ErrNotDone
 	}
 	q.mu.Unlock()
 	defer q.mu.Lock()
-	return q.n.notDone(q.side, ask)
+	return q.n.notDone(q.side, q.misses%missesPerCheck == 0)
 }
 
 // arm asks for an interrupt when more completes than has been taken.

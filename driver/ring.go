@@ -189,9 +189,8 @@ func (r *Ring) waitUntil(ctx context.Context, op string, early *Signal, a armer,
 		return r.n.noContext(op)
 	}
 	w := waiter{n: r.n, ctx: ctx, done: r.n.done}
-	defer w.stop()
 	for {
-		if there, err := ready(); there || early.take() {
+		if there, err := ready(); there || early.Clear() {
 			return err
 		}
 		if err := w.pause(a, r.vec, early.C()); err != nil {

@@ -39,38 +39,12 @@ func (t *placeTable) init(n *NIC, at uint64) {
 // receive ring takes the message; the entry of the table is tag modulo PayloadEntries. It
 // is a few stores. A payload that is longer than p is discarded. Use a tag once, so that a
 // message that comes late finds its tag withdrawn.
-func (r *Ring) SetPlace(tag uint32, p datasheet.DataSegment) error {
-	return r.table.set(tag, p)
-}
-
-// ClearPlace withdraws a tag. A message that comes later finds nothing; the payload of one
+//
+// The zero p withdraws the tag. A message that comes later finds nothing; the payload of one
 // that has begun to come may still land where it was to: see EndPlace.
-func (r *Ring) ClearPlace(tag uint32) error {
-	return r.table.set(tag, datasheet.DataSegment{})
-}
-
-// EndPlace withdraws a tag as ClearPlace does, and has the device let go of the memory:
-// when it returns nothing more lands there, and the rest of a payload that is on its way is
-// discarded. It is a command, and no part of the data path.
-func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
-	const op = "end place"
-	if err := r.begin(ctx, op); err != nil {
-		return err
-	}
-	defer r.n.end()
-	if err := r.table.set(tag, datasheet.DataSegment{}); err != nil {
-		return err
-	}
-	_, err := r.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
-		Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
-	return r.n.error(op, err)
-}
-
-// set writes the entry of tag: what RingPlace.Store does, for memory that may be
-// write-combining. The last word is on its way with the next doorbell.
-func (t *placeTable) set(tag uint32, p datasheet.DataSegment) error {
+func (r *Ring) SetPlace(tag uint32, p datasheet.DataSegment) error {
 	const op = "set place"
-	i := tag % datasheet.PayloadEntries
+	t, i := &r.table, tag%datasheet.PayloadEntries
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -81,6 +55,8 @@ func (t *placeTable) set(tag uint32, p datasheet.DataSegment) error {
 		return t.n.error(op, t.write(uint64(i), tag, p))
 	}
 	e := &t.places[i]
+	// What RingPlace.Store does, for memory that may be write-combining. The last word is on its way with
+	// the next doorbell.
 	mmio.Write32(&e.Handle, 0)
 	mmio.FlushWriteCombining()
 	if p.Handle == 0 {
@@ -95,7 +71,24 @@ func (t *placeTable) set(tag uint32, p datasheet.DataSegment) error {
 	return nil
 }
 
-// write is the end of set where device memory is not mapped. mu is held.
+// EndPlace withdraws a tag as SetPlace does, and has the device let go of the memory:
+// when it returns nothing more lands there, and the rest of a payload that is on its way is
+// discarded. It is a command, and no part of the data path.
+func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
+	const op = "end place"
+	if err := r.begin(ctx, op); err != nil {
+		return err
+	}
+	defer r.n.end()
+	if err := r.SetPlace(tag, datasheet.DataSegment{}); err != nil {
+		return err
+	}
+	_, err := r.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+		Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
+	return r.n.error(op, err)
+}
+
+// write is the end of SetPlace where device memory is not mapped. mu is held.
 func (t *placeTable) write(i uint64, tag uint32, p datasheet.DataSegment) error {
 	at, b := t.at+i*datasheet.RingPlaceSize, t.scratch[:]
 	clear(b)

@@ -312,7 +312,7 @@ func (p *play) waitRing(a *script.Arguments) string {
 func (p *play) place(a *script.Arguments) string {
 	r, tag := p.rings[a.Words[0]], uint32(p.value(a.Words[1]))
 	if a.Flag("clear") {
-		return outcome("place", r.ClearPlace(tag))
+		return outcome("place", r.SetPlace(tag, datasheet.DataSegment{}))
 	}
 	var at datasheet.DataSegment
 	p.change(&at, a.Changes)

@@ -30,11 +30,8 @@ func (s *Signal) C() <-chan struct{} {
 	return s.c
 }
 
-// Clear forgets that the signal was set.
-func (s *Signal) Clear() { s.take() }
-
-// take reports whether the signal was set, and clears it.
-func (s *Signal) take() bool {
+// Clear forgets that the signal was set, and reports whether it was.
+func (s *Signal) Clear() bool {
 	if s == nil || !s.set.Load() {
 		return false
 	}

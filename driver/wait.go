@@ -60,8 +60,7 @@ func (p *timeLeft) over() bool {
 	return p.left <= 0
 }
 
-// waiter paces the repetitions of one wait. Its zero value with n and ctx set
-// is ready; stop must be called at the end.
+// waiter paces the repetitions of one wait. Its zero value with n and ctx set is ready.
 type waiter struct {
 	n   *NIC
 	ctx context.Context

@@ -59,7 +59,7 @@ func (s *cachedSource) ReadPage(ctx context.Context, page uint64, at int) (uint6
 		case err != nil:
 			return 0, err
 		case f.state != valid || f.dirty && f.pins > 0:
-			c.wait()
+			c.changed.Wait()
 		case f.dirty:
 			if err := c.writeBack(ctx, f); err != nil && !errors.Is(err, ErrConflict) {
 				return 0, err
@@ -91,7 +91,7 @@ func (s *cachedSource) WritePage(ctx context.Context, page uint64, at int, versi
 	defer c.mu.Unlock()
 	f, err := c.holdForWriting(ctx, page, true)
 	for err == nil && f.pins > 0 {
-		c.wait()
+		c.changed.Wait()
 		f, err = c.holdForWriting(ctx, page, true)
 	}
 	switch {

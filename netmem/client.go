@@ -28,7 +28,6 @@ type Client struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond // a frame has, or the client is closed
-	waiting int        // who waits for that
 	asking  int        // who is about to give the workers a job
 	closed  bool
 	failed  error // of pages that are not in the cache any more; for Sync
@@ -158,11 +157,8 @@ func (c *Client) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, &Error{Op: "read", Err: ErrOutside}
 	}
-	rest := max(0, c.Size()-off)
-	if int64(len(p)) <= rest {
-		return c.eachPage(p, off, c.readPage)
-	}
-	if n, err = c.eachPage(p[:rest], off, c.readPage); err == nil {
+	lent := p[:min(int64(len(p)), max(0, c.Size()-off))]
+	if n, err = c.eachPage(lent, off, c.readPage); err == nil && n < len(p) {
 		err = io.EOF
 	}
 	return n, err
@@ -229,7 +225,7 @@ func (c *Client) writePage(ctx context.Context, page uint64, within int, from []
 	c.mu.Lock()
 	if f.state == loading {
 		f.state = valid
-		c.tell()
+		c.changed.Broadcast()
 	}
 	c.unpin(f)
 	return nil
@@ -276,7 +272,7 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.changed.Broadcast()
 	for c.asking > 0 {
-		c.wait()
+		c.changed.Wait()
 	}
 	c.mu.Unlock()
 	if again {

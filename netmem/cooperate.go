@@ -197,7 +197,7 @@ func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to
 	var room [maxCopies]*link
 	places := p.places(v, page, room[:0])
 	k := places[0]
-	if !p.alone() {
+	if !p.alone {
 		k = p.last(v, places)
 	}
 	if k == nil {

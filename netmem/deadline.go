@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -53,7 +54,10 @@ func (c *Client) usable(ctx context.Context) error {
 	if c.closed {
 		return closedError("use")
 	}
-	return late(ctx, ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return late(ctx, err)
+	}
+	return nil
 }
 
 // late adds to an error that the deadline of its call has passed, if it has.
@@ -80,21 +84,23 @@ type callContext struct {
 	err   error
 	until func() bool // ends the watch over the parent; nil if that never ends
 	home  *sync.Pool  // of those that are used again
+
+	request [protocol.RequestSize]byte // of the call
 }
 
 // looksPerClock is the number of questions whether the time is over to each look at the
 // clock, which costs as much as a few of these.
 const looksPerClock = 32
 
-// patient returns a context with d to go, from home if that has one.
-func newCallContext(parent context.Context, d time.Duration, home *sync.Pool) *callContext {
+// newCallContext returns a context that ends at a time, from home if that has one.
+func newCallContext(parent context.Context, deadline time.Time, home *sync.Pool) *callContext {
 	p, _ := home.Get().(*callContext)
 	if p == nil {
 		p = &callContext{done: make(chan struct{}), home: home}
 		p.timer = time.AfterFunc(time.Hour, func() { p.end(context.DeadlineExceeded) })
 		p.timer.Stop()
 	}
-	p.parent, p.deadline = parent, time.Now().Add(d)
+	p.parent, p.deadline = parent, deadline
 	if parent.Done() != nil {
 		p.until = context.AfterFunc(parent, func() { p.end(parent.Err()) })
 	}

@@ -119,7 +119,7 @@ func (x *session) find(q replier, request *protocol.Request, r *protocol.Reply) 
 			s.storage.stampsOf(request.Page, now[:])
 			if found = s.directory.find(request.Page, now[0], asks, uint16(request.Next)); found.Host >= 0 {
 				r.Version, r.Client, r.Flags = now[0].Version, now[0].Client, now[0].Flags
-			} else if l = x.lendPage(request, r); l != nil {
+			} else if l = s.storage.fetch(request, r); l != nil {
 				s.directory.note(request.Page, protocol.Stamp{Version: r.Version, Client: r.Client}, l.frame.Bytes(), asks)
 			}
 		}

@@ -39,9 +39,6 @@ type line struct {
 	contexts sync.Pool
 }
 
-// requests are buffers for requests.
-var requests = sync.Pool{New: func() any { return new([protocol.RequestSize]byte) }}
-
 // dialLine connects with a server and asks what it lends.
 func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout time.Duration) (*line, protocol.Description, error) {
 	c, err := f.dial(ctx, to, depth)
@@ -61,16 +58,14 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 // call sends a request and waits for its reply, until the line's timeout. It fails unless
 // there is a reply of this protocol, whatever that says.
 func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
-	p := newCallContext(ctx, l.timeout, &l.contexts)
+	sent := time.Now()
+	p := newCallContext(ctx, sent.Add(l.timeout), &l.contexts)
 	defer p.release()
-	b := requests.Get().(*[protocol.RequestSize]byte)
-	defer requests.Put(b)
 	if q.Operation != protocol.Describe {
 		q.Incarnation = l.incarnation
 	}
-	q.Encode(b[:])
-	sent := time.Since(l.opened)
-	reply, err := l.conn.call(p, b[:], send, into)
+	q.Encode(p.request[:])
+	reply, err := l.conn.call(p, p.request[:], send, into)
 	if err != nil {
 		return protocol.Reply{}, reply, err
 	}
@@ -85,7 +80,7 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 	case int(r.Length) != reply.length:
 		return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.length, r.Length)
 	case r.Result == protocol.OK && q.Epoch != 0 && q.Epoch == l.record.Load().Epoch:
-		l.heard.Store(int64(sent))
+		l.heard.Store(int64(sent.Sub(l.opened)))
 	}
 	return r, reply, nil
 }

@@ -40,17 +40,14 @@ func (k *link) name() string {
 	return fmt.Sprintf("server %d", k.number)
 }
 
-// use returns the line if there is one, and else why there is none.
-func (k *link) use() (*line, error) {
-	if l := k.now.Load(); l != nil {
-		return l, nil
-	}
+// why says why there is no line.
+func (k *link) why() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil { // it never failed
-		return nil, ErrClosed
+		return ErrClosed
 	}
-	return nil, k.err
+	return k.err
 }
 
 // down ends a line that has failed, and returns why it has: err, or what another call met
@@ -111,7 +108,7 @@ func (k *link) keep(ctx context.Context) {
 			} else {
 				next, wait = heartbeat, firstRetry
 			}
-		} else if !k.pool.alone() {
+		} else if !k.pool.alone {
 			if _, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err != nil && ctx.Err() == nil {
 				k.down(l, err)
 				next = firstRetry
@@ -150,7 +147,7 @@ func (k *link) dial(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	if l.blank() && p.alone() && p.lasting {
+	if l.blank() && p.alone && p.lasting {
 		// A file is as it was, but old versions must not be met again. It gets new ones
 		// before it is read or written.
 		r := p.record()

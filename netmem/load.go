@@ -10,23 +10,9 @@ import (
 
 // All functions here are called with the client's lock held, which some let go meanwhile.
 
-// wait waits until a frame has changed.
-func (c *Client) wait() {
-	c.waiting++
-	c.changed.Wait()
-	c.waiting--
-}
-
-// tell tells those who wait that a frame has changed.
-func (c *Client) tell() {
-	if c.waiting > 0 {
-		c.changed.Broadcast()
-	}
-}
-
 func (c *Client) unpin(f *frame) {
 	if f.pins--; f.pins == 0 {
-		c.tell()
+		c.changed.Broadcast()
 	}
 }
 
@@ -58,7 +44,7 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 				return nil, err
 			}
 		case f.state == loading, f.state == partial && (from < f.from || to > f.to):
-			c.wait()
+			c.changed.Wait()
 		default:
 			if !missed {
 				c.stats.Hits++
@@ -97,7 +83,7 @@ func (c *Client) holdForWriting(ctx context.Context, page uint64, whole bool) (*
 		if f.state == valid {
 			return f, nil
 		}
-		c.wait() // until it has been written back
+		c.changed.Wait() // until it has been written back
 	}
 }
 
@@ -119,7 +105,7 @@ func (c *Client) take(ctx context.Context) (*frame, error) {
 				continue
 			}
 		}
-		c.wait()
+		c.changed.Wait()
 	}
 }
 
@@ -132,57 +118,51 @@ func (c *Client) load(ctx context.Context, f *frame, from, to int) error {
 		from, to = 0, c.page
 	}
 	start := time.Now()
-	v, near, err := c.fetchPage(ctx, f, from, to)
+	s, near, err := c.fetch(ctx, f, from, to)
 	if err != nil {
 		c.remove(f)
-		c.tell()
-		return err
+		c.changed.Broadcast()
+		return late(ctx, err)
 	}
 	// A fetch of more than a minute does not happen: the timeout is shorter.
 	c.latency.record(time.Since(start))
 	if near > 0 {
 		c.near.record(near)
 	}
-	f.change.base, f.change.writer = Version(v.Version), v.Client
+	f.change.base, f.change.writer = Version(s.Version), s.Client
 	if to-from == c.page {
 		f.state = valid
-		c.tell()
+		c.changed.Broadcast()
 		return nil
 	}
 	f.state, f.from, f.to = partial, from, to
-	c.tell()
+	c.changed.Broadcast()
 	if !c.ask(job{what: fetchRest, frame: f}) {
 		c.rest(ctx, f)
 	}
 	return nil
 }
 
-// fetchPage is fetch, or has the page come from another client: then near is the time that took.
-func (c *Client) fetchPage(ctx context.Context, f *frame, from, to int) (s protocol.Stamp, near time.Duration, err error) {
-	if c.cooperation == nil {
-		v, err := c.fetch(ctx, f, from, to)
-		return protocol.Stamp{Version: uint64(v)}, 0, err
-	}
-	page, frame := f.change.page, c.frameOf(f)
+// fetch fetches a part of a frame's page into it, without the lock. With Cooperation, of which pages have no
+// parts, it may come from another client: then near is the time that took.
+func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (s protocol.Stamp, near time.Duration, err error) {
+	page, into := f.change.page, ring.Frame{Memory: c.memory, Offset: int(f.number)*c.page + from, Length: to - from}
 	c.mu.Unlock()
-	s, near, err = c.cooperation.fetch(ctx, page, frame, func(s protocol.Stamp, into []byte) bool {
-		has, _ := c.copyOut(c.pool.record().Pool, page, s, into)
-		return has
-	})
+	if c.cooperation == nil {
+		var r protocol.Reply
+		r, err = c.pool.read(ctx, page, from, into, nil)
+		s = protocol.Stamp{Version: r.Version, Client: r.Client}
+	} else {
+		s, near, err = c.cooperation.fetch(ctx, page, into, func(s protocol.Stamp, into []byte) bool {
+			has, _ := c.copyOut(c.pool.record().Pool, page, s, into)
+			return has
+		})
+	}
 	c.mu.Lock()
 	if near > 0 {
 		c.stats.FromHosts++
 	}
-	return s, near, late(ctx, err)
-}
-
-// fetch fetches a part of a frame's page into it, without the lock.
-func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (Version, error) {
-	page, frame := f.change.page, c.frameOf(f)
-	c.mu.Unlock()
-	r, err := c.pool.read(ctx, page, from, ring.Frame{Memory: frame.Memory, Offset: frame.Offset + from, Length: to - from}, nil)
-	c.mu.Lock()
-	return Version(r.Version), late(ctx, err)
+	return s, near, err
 }
 
 // rest fetches what is missing of a partial frame. If another client has written the page
@@ -193,26 +173,27 @@ func (c *Client) rest(ctx context.Context, f *frame) {
 		if p[0] == p[1] {
 			continue
 		}
-		v, err := c.fetch(ctx, f, p[0], p[1])
-		if err == nil && v == f.change.base {
+		s, _, err := c.fetch(ctx, f, p[0], p[1])
+		if err == nil && Version(s.Version) == f.change.base {
 			continue
 		}
 		f.from, f.to = 0, 0 // no other call begins to read it
 		for f.pins > 0 {
-			c.wait()
+			c.changed.Wait()
 		}
 		if err == nil {
-			f.change.base, err = c.fetch(ctx, f, 0, c.page)
+			s, _, err = c.fetch(ctx, f, 0, c.page)
+			f.change.base, f.change.writer = Version(s.Version), s.Client
 		}
 		if err != nil { // who needs the page meets the error himself
 			c.remove(f)
-			c.tell()
+			c.changed.Broadcast()
 			return
 		}
 		break
 	}
 	f.state = valid
-	c.tell()
+	c.changed.Broadcast()
 }
 
 // readAhead is told of a page that is read, and has workers fetch those that follow.
@@ -235,13 +216,13 @@ func (c *Client) fetchAhead(page uint64) {
 		return
 	}
 	c.enter(f, own, page, loading)
-	v, _, err := c.fetchPage(context.Background(), f, 0, c.page)
+	s, _, err := c.fetch(context.Background(), f, 0, c.page)
 	if err != nil { // who needs the page meets the error himself
 		c.remove(f)
 	} else {
-		f.change.base, f.change.writer, f.state, f.ahead = Version(v.Version), v.Client, valid, true
+		f.change.base, f.change.writer, f.state, f.ahead = Version(s.Version), s.Client, valid, true
 		f.used = true // it shall be there when its reader comes
 		c.stats.Ahead++
 	}
-	c.tell()
+	c.changed.Broadcast()
 }

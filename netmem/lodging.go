@@ -110,14 +110,11 @@ func (l *lodging) get(x *session, q replier, request *protocol.Request, r *proto
 		r.Result = protocol.NotHeld
 		return nil
 	}
-	given := lend(l.server.rooms, room, at)
-	r.Length, r.Version, r.Client = request.Length, request.Expected, request.Client
+	r.Version, r.Client = request.Expected, request.Client
 	if left {
 		r.Flags = protocol.Left
 	}
-	l.server.counters.fetches.Add(1)
-	l.server.counters.out.Add(uint64(c.page))
-	return given
+	return lend(l.server.rooms, room, at)
 }
 
 // copyOut copies a version of a page out of the cache, if it has it. One that was kept for others leaves
@@ -140,7 +137,7 @@ func (c *Client) copyOut(pool, page uint64, s protocol.Stamp, into []byte) (has,
 	c.unpin(f)
 	if left = has && f.owner != 0 && f.state == valid && f.pins == 0; left {
 		c.remove(f)
-		c.tell()
+		c.changed.Broadcast()
 	}
 	return has, left
 }
@@ -175,7 +172,7 @@ func (l *lodging) put(request *protocol.Request, r *protocol.Reply, payload []by
 	f.change.base, f.change.writer = Version(request.Expected), request.Client
 	f.last = c.tick - uint32(request.Next)
 	f.state = valid
-	c.tell()
+	c.changed.Broadcast()
 	l.server.counters.writes.Add(1)
 	l.server.counters.in.Add(uint64(c.page))
 }
@@ -229,7 +226,7 @@ func (c *Client) Lend(bytes int64) error {
 			c.remove(f)
 		}
 	}
-	c.tell()
+	c.changed.Broadcast()
 	l.summary = c.summary(l.most)
 	return nil
 }

@@ -131,7 +131,7 @@ type disk struct {
 
 func (d *disk) load() (membership, error) {
 	m := d.kept
-	d.joining = m.Pool != 0 && m.state() == protocol.Joining
+	d.joining = m.Pool != 0 && m.State(m.self) == protocol.Joining
 	return m, nil
 }
 

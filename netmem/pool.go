@@ -29,6 +29,7 @@ type pool struct {
 	page     int     // bytes
 	pages    uint64  // that are lent
 	lasting  bool
+	alone    bool // no server holds copies for another
 	readOnly bool
 	members  uint64 // Record.Members
 	client   uint64
@@ -74,7 +75,7 @@ func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address
 }
 
 func newPool(nic *via.NIC, f fabric, o *Options) *pool {
-	p := &pool{nic: nic, fabric: f, options: *o, client: draw(), wake: make(chan struct{}, 1)}
+	p := &pool{nic: nic, fabric: f, options: *o, alone: o.Copies == 1, client: draw(), wake: make(chan struct{}, 1)}
 	p.view.Store(&view{})
 	return p
 }
@@ -95,9 +96,6 @@ func (p *pool) begin(ctx context.Context, connect func(context.Context) error) e
 	}
 	return nil
 }
-
-// alone says that no server holds copies for another.
-func (p *pool) alone() bool { return p.options.Copies == 1 }
 
 // record is the newest record of the pool that this client knows.
 func (p *pool) record() protocol.Record { return p.view.Load().Record }
@@ -126,7 +124,7 @@ func (p *pool) connect(ctx context.Context) error {
 	for i, k := range p.links {
 		wait.Go(func() {
 			lines[i], found[i], k.err = dialLine(within, p.fabric, k.at.Load().address, p.options.Depth, p.options.Timeout)
-			if k.err == nil && found[i].Pool != 0 && !p.alone() {
+			if k.err == nil && found[i].Pool != 0 && !p.alone {
 				first.Do(func() { late = time.AfterFunc(othersLater, cancel) })
 			}
 		})
@@ -204,7 +202,7 @@ func (p *pool) create(ctx context.Context, lines []*line) error {
 				err = p.fits(k, protocol.Description{Record: first, Page: uint32(p.page), Span: p.pages * uint64(p.page)})
 			}
 		}
-		if n == 0 && err == nil && !p.alone() && p.options.Witness != nil {
+		if n == 0 && err == nil && !p.alone && p.options.Witness != nil {
 			_, err = p.options.Witness.Swap(ctx, p.nic, first, true)
 		}
 		if err != nil && !errors.Is(err, ErrEpoch) { // a newer one: others use the pool already
@@ -232,7 +230,7 @@ func (p *pool) start() error {
 	if p.names != nil {
 		p.running.Go(func() { p.watchNames(p.ctx) })
 	}
-	if !p.alone() {
+	if !p.alone {
 		p.running.Go(func() { p.tend(p.ctx) })
 	}
 	return nil

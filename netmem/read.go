@@ -19,12 +19,14 @@ var errBlank = errors.New("the server has restarted without its pages")
 // pool to go on without them. With a lookup, which is of a whole page, it may find out where the page is
 // instead.
 func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
-	if find == nil && p.alone() { // before the clock is read, which takes as long as a part of a copy
+	if find == nil && p.alone { // before the clock is read, which takes as long as a part of a copy
 		v := p.view.Load()
 		if l := v.layout.only(page).now.Load(); l != nil {
-			if r, ok := p.readDirect(ctx, v, l, page, offset, into); ok && (r.Flags&protocol.Unwritten == 0 || !l.blank()) {
-				p.counters.fetches.Add(1)
-				return r, nil
+			if w := l.window.Load(); w != nil {
+				if r, ok := p.readDirect(ctx, v, l, w, page, offset, into); ok && (r.Flags&protocol.Unwritten == 0 || !l.blank()) {
+					p.counters.fetches.Add(1)
+					return r, nil
+				}
 			}
 		}
 	}
@@ -33,7 +35,7 @@ func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Fram
 		v := p.view.Load()
 		var r protocol.Reply
 		var err error
-		if p.alone() {
+		if p.alone {
 			r, err = p.fetchAlone(ctx, v, page, offset, into, find)
 		} else {
 			r, err = p.fetchLast(ctx, v, page, offset, into, find)
@@ -50,11 +52,7 @@ func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Fram
 
 // readDirect reads a part of a page out of the server's memory, if the server gives it out by the record of
 // the view. Else it reports false: the server has to be asked.
-func (p *pool) readDirect(ctx context.Context, v *view, l *line, page uint64, offset int, into ring.Frame) (protocol.Reply, bool) {
-	w := l.window.Load()
-	if w == nil {
-		return protocol.Reply{}, false
-	}
+func (p *pool) readDirect(ctx context.Context, v *view, l *line, w *window, page uint64, offset int, into ring.Frame) (protocol.Reply, bool) {
 	at, ok, err := w.readPage(ctx, v.Epoch, page, offset, into, p.page)
 	if err != nil {
 		l.dropWindow(w)
@@ -68,9 +66,9 @@ func (p *pool) readDirect(ctx context.Context, v *view, l *line, page uint64, of
 // fetchAlone is one attempt at that where each page is on one server.
 func (p *pool) fetchAlone(ctx context.Context, v *view, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
 	k := v.layout.only(page)
-	l, err := k.use()
+	l := k.now.Load()
 	if l == nil {
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: err})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: k.why()})
 	}
 	r, err := p.fetchFrom(ctx, v, k, l, page, offset, into, find)
 	if err == nil && r.Flags&protocol.Unwritten != 0 && l.blank() {
@@ -97,19 +95,19 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 		// acknowledged. The others may also have a write that is under way.
 		k = p.lastConnected(v, places, k)
 	}
-	l, err := k.use()
+	l := k.now.Load()
 	switch {
 	case l == nil:
-		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()})
+		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: k.why(), Hint: p.waitsFor()})
 	case l.blank() && p.outside(v.Record) == p.options.Copies-1:
 		return protocol.Reply{}, &Error{Op: onPage("fetch", page), Err: ErrLost}
 	case l.blank():
 		p.attend()
 		return protocol.Reply{}, unavailable("fetch", page, &Error{Op: "reach", Device: k.name(), Err: errBlank})
 	}
-	r, direct := protocol.Reply{}, false
-	if find == nil {
-		r, direct = p.readDirect(ctx, v, l, page, offset, into)
+	r, direct, err := protocol.Reply{}, false, error(nil)
+	if w := l.window.Load(); w != nil && find == nil {
+		r, direct = p.readDirect(ctx, v, l, w, page, offset, into)
 	}
 	if !direct {
 		r, err = p.fetchFrom(ctx, v, k, l, page, offset, into, find)

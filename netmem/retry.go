@@ -54,7 +54,7 @@ func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err
 		return ctx.Err()
 	case !lost && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrStorage) || hopeless(err) || restarted && a.restarted:
 		return err
-	case p.alone() && lost || p.alone() && errors.Is(err, ErrStorage):
+	case p.alone && lost || p.alone && errors.Is(err, ErrStorage):
 		return err
 	}
 	a.restarted = restarted
@@ -62,7 +62,7 @@ func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err
 		a.start = time.Now() // the call waits for as long as pages move
 	}
 	limit := p.options.Timeout
-	if !p.alone() && p.options.Witness != nil {
+	if !p.alone && p.options.Witness != nil {
 		limit = 2*limit + 4*lease
 	}
 	if errors.Is(err, ErrUnavailable) {
@@ -109,16 +109,15 @@ func hopeless(err error) bool {
 func (p *pool) expected(v *view, page uint64) (since time.Time, back bool) {
 	var room [maxCopies]*link
 	for _, k := range p.places(v, page, room[:0]) {
-		l, err := k.use()
 		switch {
-		case l != nil:
-			back = back || p.alone()
-		case !hopeless(err):
+		case k.now.Load() != nil:
+			back = back || p.alone
+		case !hopeless(k.why()):
 			if away := k.awaySince(); away.After(since) {
 				since = away
 			}
 			k.look()
 		}
 	}
-	return since, back || !p.alone()
+	return since, back || !p.alone
 }

@@ -104,8 +104,6 @@ type membership struct {
 	complete bool
 }
 
-func (m *membership) state() protocol.State { return m.State(m.self) }
-
 // append appends what a storage keeps of it to b.
 func (m *membership) append(b []byte) []byte {
 	self := uint32(m.self)

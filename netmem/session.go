@@ -116,19 +116,24 @@ func (x *session) handle(b, payload []byte, q replier) {
 		size, l = x.carryOut(q, request, r, payload)
 	}
 	r.Incarnation = x.server.incarnation
+	frame, done := ring.Frame{}, (func())(nil)
+	if l != nil {
+		r.Length = uint32(l.frame.Length)
+		if r.Operation != protocol.Stamps {
+			x.server.counters.fetches.Add(1)
+			x.server.counters.out.Add(uint64(l.frame.Length))
+		}
+		l.session = x
+		x.lent.Add(1)
+		frame, done = l.frame, l.done
+	}
 	r.Encode(x.buffer[:])
 	if r.Result != protocol.OK {
 		x.server.counters.refused.Add(1)
 		size = protocol.ReplySize
 	}
 	// A reply that cannot be sent means that the client has gone, which Serve notices.
-	if l == nil {
-		_ = q.Reply(x.buffer[:size], ring.Frame{}, nil)
-		return
-	}
-	l.session = x
-	x.lent.Add(1)
-	_ = q.Reply(x.buffer[:size], l.frame, l.done)
+	_ = q.Reply(x.buffer[:size], frame, done)
 }
 
 // carryOut fills in the reply to a request. It returns the size of the reply, of which what is behind
@@ -155,7 +160,7 @@ func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Rep
 		return x.describe(r), nil
 	case protocol.Fetch:
 		if x.mayFetch(q, request, r) {
-			l = x.lendPage(request, r)
+			l = s.storage.fetch(request, r)
 		}
 	case protocol.Write:
 		x.write(request, r, payload)
@@ -216,7 +221,7 @@ func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...p
 	case m.Pool == 0:
 	case request.Epoch != m.Epoch:
 		r.Result, r.Version = protocol.OtherEpoch, m.Epoch
-	case !slices.Contains(as, m.state()):
+	case !slices.Contains(as, m.State(m.self)):
 		r.Result = protocol.NotMember
 	}
 	return r.Result == protocol.OK
@@ -235,17 +240,6 @@ func (x *session) mayFetch(q replier, request *protocol.Request, r *protocol.Rep
 		r.Result = protocol.Busy
 	}
 	return r.Result == protocol.OK
-}
-
-// lendPage lends a part of a page that may be fetched; nil if the storage cannot.
-func (x *session) lendPage(request *protocol.Request, r *protocol.Reply) *loan {
-	l := x.server.storage.fetch(request, r)
-	if l != nil {
-		r.Length = request.Length
-		x.server.counters.fetches.Add(1)
-		x.server.counters.out.Add(uint64(request.Length))
-	}
-	return l
 }
 
 func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []byte) {

@@ -24,14 +24,14 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 		r.Version = now.Pool
 		return protocol.OtherPool
 	case to.Record == now.Record:
-		if request.Condition != protocol.Exactly || now.state() != protocol.Joining || now.complete {
+		if request.Condition != protocol.Exactly || now.State(now.self) != protocol.Joining || now.complete {
 			return protocol.OK
 		}
 		to.complete = true
 	case to.Epoch <= now.Epoch:
 		r.Version = now.Epoch
 		return protocol.OtherEpoch
-	case to.state() == protocol.Member && !now.has(to):
+	case to.State(to.self) == protocol.Member && !now.has(to):
 		return protocol.NotMember
 	}
 	if s.storage.save(*to) != nil {
@@ -44,7 +44,7 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 // has says whether a server that is now has all pages that it should have as member to. In a pool
 // with a name another server may have had its number since: all members know of each move.
 func (m *membership) has(to *membership) bool {
-	switch m.state() {
+	switch m.State(m.self) {
 	case protocol.Member:
 		return !to.Named() || m.self == to.self && to.Generation()-m.Generation() <= 1
 	case protocol.Joining:
@@ -76,7 +76,6 @@ func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply
 		for i, p := range run {
 			p.Encode(s.rooms.memory.Bytes()[at+i*protocol.StampSize:])
 		}
-		r.Length = request.Length
 		return lend(s.rooms, room, ring.Frame{Memory: s.rooms.memory, Offset: at, Length: int(request.Length)})
 	}
 	return nil

@@ -86,8 +86,11 @@ func (c *Client) Stats() Stats {
 		if v.State(k.number) == protocol.Vacant && v.Named() {
 			continue
 		}
-		l, err := k.use()
-		complete := l != nil && l.record.Load().Pool == v.Pool && (c.pool.alone() || v.State(k.number) == protocol.Member && v.has(k))
+		l, err := k.now.Load(), error(nil)
+		if l == nil {
+			err = k.why()
+		}
+		complete := l != nil && l.record.Load().Pool == v.Pool && (c.pool.alone || v.State(k.number) == protocol.Member && v.has(k))
 		s.Servers = append(s.Servers, ServerState{k.name(), l != nil, complete, err})
 	}
 	return s

@@ -101,7 +101,7 @@ func (s *stamps) of(page uint64) protocol.Stamp {
 	if p.state&written == 0 {
 		seen.Flags |= protocol.Unwritten
 	}
-	if p.state&fresh != 0 && p.state>>joinShift == s.join() {
+	if p.state&fresh != 0 && p.state>>joinShift == s.joins<<joinShift>>joinShift { // a state has room for so many bits
 		seen.Flags |= protocol.Fresh
 	}
 	if p.state&damaged != 0 {
@@ -109,9 +109,6 @@ func (s *stamps) of(page uint64) protocol.Stamp {
 	}
 	return seen
 }
-
-// join is the number of the join, as far as a state has room for it.
-func (s *stamps) join() uint32 { return s.joins << joinShift >> joinShift }
 
 // run fills in what is known about the pages from first on. They are all lent.
 func (s *stamps) run(first uint64, into []protocol.Stamp) {
@@ -122,7 +119,7 @@ func (s *stamps) run(first uint64, into []protocol.Stamp) {
 
 // become notes what the server is in its pool. While pages move, none is fresh.
 func (s *stamps) become(m *membership) {
-	joins := m.state() == protocol.Joining
+	joins := m.State(m.self) == protocol.Joining
 	if s.base = m.Base; joins && !s.joining || m.Moving() {
 		s.joins++
 	}
@@ -132,7 +129,7 @@ func (s *stamps) become(m *membership) {
 // next is the stamp that a page gets by a write, if its condition holds.
 func (s *stamps) next(q *protocol.Request) (stamp, protocol.Result) {
 	now := s.of(q.Page)
-	next := stamp{version: q.Next, client: q.Client, state: written | fresh | s.join()<<joinShift}
+	next := stamp{version: q.Next, client: q.Client, state: written | fresh | s.joins<<joinShift}
 	switch q.Condition {
 	case protocol.Always:
 		if now.Version >= math.MaxUint64-1 {

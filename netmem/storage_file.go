@@ -108,7 +108,7 @@ func (s *fileStorage) load() (membership, error) {
 	defer s.mu.Unlock()
 	m, err := parseMembership(s.file.state.record)
 	if err == nil {
-		s.file.joining = m.Pool != 0 && m.state() == protocol.Joining
+		s.file.joining = m.Pool != 0 && m.State(m.self) == protocol.Joining
 	}
 	return m, err
 }

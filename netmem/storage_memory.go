@@ -151,7 +151,7 @@ func (s *memoryStorage) save(m membership) error {
 	defer s.mu.Unlock()
 	s.become(&m)
 	s.epoch = 0
-	if m.state() == protocol.Member && m.Epoch <= protocol.MaxPlaceEpoch {
+	if m.State(m.self) == protocol.Member && m.Epoch <= protocol.MaxPlaceEpoch {
 		s.epoch = m.Epoch
 	}
 	s.showAll()

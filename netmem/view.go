@@ -185,8 +185,8 @@ func (p *pool) missing(v *view) error {
 		if !v.in(k) {
 			continue
 		}
-		if l, err := k.use(); l == nil {
-			return &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()}
+		if k.now.Load() == nil {
+			return &Error{Op: "reach", Device: k.name(), Err: k.why(), Hint: p.waitsFor()}
 		}
 	}
 	return nil

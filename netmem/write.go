@@ -64,7 +64,7 @@ func (p *pool) write(ctx context.Context, c *change) error {
 
 // writeAll is one attempt at that.
 func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
-	if !p.alone() && !p.settled(v) {
+	if !p.alone && !p.settled(v) {
 		if err := p.settle(ctx, v, "write", c.page); err != nil {
 			return err
 		}
@@ -75,21 +75,22 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 	targets := list[:0]
 	for _, s := range [...]protocol.State{protocol.Member, protocol.Joining} {
 		for _, k := range places {
-			if v.State(k.number) != s && !p.alone() || p.alone() && s != protocol.Member {
+			if v.State(k.number) != s && !p.alone || p.alone && s != protocol.Member {
 				continue
 			}
-			l, err := k.use()
-			blank := l != nil && !p.alone() && l.blank()
-			if blank {
+			l, err := k.now.Load(), error(nil)
+			if l == nil {
+				err = k.why()
+			} else if !p.alone && l.blank() {
 				err = errBlank
 			}
-			if l == nil || blank {
+			if err != nil {
 				return unavailable("write", c.page, &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()})
 			}
 			targets = append(targets, target{k, l})
 		}
 	}
-	if len(targets) == 0 || !p.alone() && v.State(targets[0].number) != protocol.Member {
+	if len(targets) == 0 || !p.alone && v.State(targets[0].number) != protocol.Member {
 		return &Error{Op: onPage("write", c.page), Err: ErrLost}
 	}
 	r, err := p.decide(ctx, v, targets[0], c)
@@ -97,7 +98,7 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 	case err != nil:
 		return p.lost(ctx, "write", c.page, targets[0].link, targets[0].line, err)
 	case r.Result == protocol.VersionConflict:
-		if !p.alone() { // its writer may have died before the other copies had it
+		if !p.alone { // its writer may have died before the other copies had it
 			p.differs.Store(true)
 			p.attend()
 		}
@@ -136,7 +137,7 @@ func (p *pool) decide(ctx context.Context, v *view, t target, c *change) (protoc
 			if next = c.tried; !c.open {
 				next = max(c.tried+1, Version(time.Now().UnixNano()), Version(p.newest.Load())+1)
 			}
-		case p.alone() && t.line.blank(): // it has lost what was there
+		case p.alone && t.line.blank(): // it has lost what was there
 			condition = protocol.IfOlder
 		}
 		c.tried = max(c.tried, next)

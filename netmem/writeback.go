@@ -43,12 +43,12 @@ func (c *Client) writeBack(ctx context.Context, f *frame) error {
 		c.stats.WrittenBack++
 	case errors.Is(err, ErrConflict):
 		for f.pins > 0 {
-			c.wait()
+			c.changed.Wait()
 		}
 		c.remove(f)
 		c.stats.Conflicts++
 	}
-	c.tell()
+	c.changed.Broadcast()
 	return err
 }
 
@@ -73,7 +73,7 @@ func (c *Client) Sync() error {
 			if ctx.Err() != nil {
 				return late(ctx, ctx.Err())
 			}
-			c.wait()
+			c.changed.Wait()
 		}
 		if err == nil && f.dirty {
 			err = f.err
@@ -106,7 +106,7 @@ func (c *Client) queueDirty(ctx context.Context) error {
 		if err != nil {
 			f.queued = false
 		}
-		c.tell()
+		c.changed.Broadcast()
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (c *Client) Drop() {
 			c.remove(f)
 		}
 	}
-	c.tell()
+	c.changed.Broadcast()
 }
 
 // job is a piece of a worker's work: to fetch a page ahead, or to write one back.
@@ -174,7 +174,7 @@ func (c *Client) work() {
 			if f := j.frame; f.state == valid && !f.dirty && !f.queued && f.pins == 0 {
 				c.remove(f)
 			}
-			c.tell()
+			c.changed.Broadcast()
 		}
 		c.mu.Unlock()
 	}
@@ -184,7 +184,7 @@ func (c *Client) work() {
 // an error with which a page has left the cache is kept for Sync.
 func (c *Client) writeQueued(f *frame) {
 	for f.pins > 0 || f.state == writing || f.state == loading {
-		c.wait()
+		c.changed.Wait()
 	}
 	if f.state == valid && f.dirty {
 		page := f.change.page
@@ -193,7 +193,7 @@ func (c *Client) writeQueued(f *frame) {
 		}
 	}
 	f.queued = false
-	c.tell()
+	c.changed.Broadcast()
 }
 
 // quiet waits until no frame is in use any more.
@@ -202,7 +202,7 @@ func (c *Client) quiet() {
 	defer c.mu.Unlock()
 	for i := range c.frames {
 		for f := &c.frames[i]; f.pins > 0 || f.state == loading || f.state == writing; {
-			c.wait()
+			c.changed.Wait()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Reply is the answer to a call.
@@ -42,7 +43,6 @@ const (
 
 const stateShift = 32
 
-func (k *call) tag() uint32   { return uint32(k.word.Load()) }
 func (k *call) state() uint64 { return k.word.Load() >> stateShift }
 
 // claim gives this goroutine the right to end the call of tag. It returns false if the call
@@ -60,7 +60,7 @@ func (c *Caller) end(k *call, tag uint32, err error) {
 	if k.into.Length > 0 {
 		// No later message lands there. A call without a reply needs EndPlace, for the
 		// message that may be on its way.
-		_ = c.r.d.ClearPlace(tag)
+		_ = c.r.d.SetPlace(tag, datasheet.DataSegment{})
 	}
 	k.err = err
 	if done := k.done; done != nil {

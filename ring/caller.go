@@ -123,45 +123,28 @@ func (c *Caller) late(op string, err error) error {
 	return err
 }
 
-// await waits until k has ended, or ctx has.
-func (c *Caller) await(ctx context.Context, k *call) error {
-	for k.state() != ended {
+// await waits until k has ended, or ctx has. It takes messages when it is its turn.
+func (c *Caller) await(ctx context.Context, k *call) (err error) {
+	for err == nil && k.state() != ended {
 		select {
 		case <-c.turn:
-			err := c.pollFor(ctx, k)
-			c.turn <- struct{}{}
-			if err != nil {
-				return err
-			}
-			continue
 		default:
-		}
-		select {
-		case <-k.signal.C():
-		case <-c.turn:
-			err := c.pollFor(ctx, k)
-			c.turn <- struct{}{}
-			if err != nil {
-				return err
+			select {
+			case <-c.turn:
+			case <-k.signal.C():
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-		case <-ctx.Done():
-			return ctx.Err()
 		}
+		for err == nil && k.state() != ended {
+			if c.poll(k) == 0 {
+				err = c.r.waited(c.r.d.Recv.Wait(ctx, k.signal))
+			}
+		}
+		c.turn <- struct{}{}
 	}
-	return nil
-}
-
-// pollFor takes messages until k has ended.
-func (c *Caller) pollFor(ctx context.Context, k *call) error {
-	for k.state() != ended {
-		if c.poll(k) > 0 {
-			continue
-		}
-		if err := c.r.wait(ctx, k.signal); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // withdraw ends a call before its reply. It returns false if the call has ended, or another
@@ -253,7 +236,7 @@ func (c *Caller) take() (*call, uint32) {
 	}
 	k := &c.calls[c.free[c.head%maxCalls]]
 	c.head++
-	return k, k.tag() + maxCalls
+	return k, uint32(k.word.Load()) + maxCalls
 }
 
 // give makes a call idle once its outcome has been taken.
@@ -295,8 +278,8 @@ func (c *Caller) took(e *Entry) bool {
 	var message [MessageSize]byte
 	copy(message[:], e.message) // e.message may be memory that a NIC can change
 	h, err := parseHeader(message[:], reply)
-	tag, tagged := e.Tag()
-	if err != nil || !tagged || h.tag != tag {
+	tag := e.tag
+	if err != nil || !e.tagged || h.tag != tag {
 		return false
 	}
 	k := &c.calls[tag%maxCalls]
@@ -322,7 +305,7 @@ func (c *Caller) took(e *Entry) bool {
 func (c *Caller) fail(err error) {
 	for i := range c.calls {
 		k := &c.calls[i]
-		if tag := k.tag(); k.claim(tag) {
+		if tag := uint32(k.word.Load()); k.claim(tag) {
 			c.end(k, tag, err)
 		}
 	}
@@ -341,9 +324,7 @@ func (c *Caller) Close() error {
 	closed := c.r.refuse("use caller", via.ErrClosed, "", "")
 	for i := range c.calls {
 		k := &c.calls[i]
-		if k.state() == active {
-			c.withdraw(k, k.tag(), closed)
-		}
+		c.withdraw(k, uint32(k.word.Load()), closed)
 	}
 	return nil
 }

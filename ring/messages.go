@@ -199,11 +199,6 @@ func (r *Ring) Wait(ctx context.Context) (*Entry, error) {
 	}
 }
 
-// wait waits until GetRecv has a message or an error, or early is set.
-func (r *Ring) wait(ctx context.Context, early *driver.Signal) error {
-	return r.waited(r.d.Recv.Wait(ctx, early))
-}
-
 // waited returns the outcome of a wait of the driver.
 func (r *Ring) waited(err error) error {
 	if err == nil || err == via.ErrQueueEmpty {

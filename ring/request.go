@@ -74,6 +74,7 @@ func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 	q.size = copy(q.answer[:], b)
 	q.frame, q.payload, q.done = payload, segment, done
 	q.held = payload.Length > 0 && payload.Memory == q.Payload.Memory
+	held := q.held
 	err = q.send()
 	if err == via.ErrQueueFull {
 		if q.s.queue(q) {
@@ -85,10 +86,14 @@ func (q *Request) Reply(b []byte, payload Frame, done func()) error {
 		q.drop()
 		return err
 	}
-	return q.sent()
+	if held {
+		return nil
+	}
+	return q.release()
 }
 
-// send sends the reply. It fails with via.ErrQueueFull if the ring is full.
+// send sends the reply. It fails with via.ErrQueueFull if the ring is full. When it returns, a request that
+// is held may have been finished, and be another one.
 func (q *Request) send() error {
 	r := q.s.r
 	e, err := r.GetSend()
@@ -108,15 +113,6 @@ func (q *Request) send() error {
 		return err
 	}
 	return nil
-}
-
-// sent is called when the reply has been posted. The request's entry is free then, unless it
-// holds the payload of the reply.
-func (q *Request) sent() error {
-	if q.held {
-		return nil
-	}
-	return q.release()
 }
 
 // finish is called when the NIC has sent a reply whose payload is the request's.

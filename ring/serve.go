@@ -43,7 +43,7 @@ func (s *server) run(ctx context.Context, handler func(*Request)) error {
 		// idle, or after every few requests.
 		e, err := r.GetRecv()
 		if err == via.ErrNotDone || taken%unchecked == 0 {
-			r.CheckSent()
+			r.reap(len(r.send.entries))
 			s.flush()
 		}
 		switch {
@@ -92,7 +92,7 @@ func (s *server) take(e *Entry, handler func(*Request)) error {
 	}
 	q.e, q.tag, q.room = e, h.tag, h.payload
 	q.Bytes = q.message[headerSize:][:h.size]
-	q.Discarded = e.Discarded()
+	q.Discarded = int(e.came.Sent) - e.length
 	if q.Payload = e.frame; q.Payload.Length >= e.length {
 		q.Payload.Length = e.length
 	}
@@ -110,6 +110,7 @@ func (s *server) flush() {
 		if q == nil {
 			return
 		}
+		held := q.held
 		err := q.send()
 		if err == via.ErrQueueFull {
 			return
@@ -123,8 +124,8 @@ func (s *server) flush() {
 		// An error is the connection's end, which Serve sees too.
 		if err != nil {
 			q.drop()
-		} else {
-			_ = q.sent()
+		} else if !held {
+			_ = q.release()
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (c *Caller) run() {
 		if !next.IsZero() {
 			c.timer.Reset(time.Until(next))
 		}
-		if err := c.r.wait(c.background, c.wake); err != nil && c.background.Err() == nil {
+		if err := c.r.waited(c.r.d.Recv.Wait(c.background, c.wake)); err != nil && c.background.Err() == nil {
 			c.fail(err)
 		}
 	}

@@ -17,6 +17,9 @@ type Memory struct {
 
 	nic *NIC
 	d   *driver.Memory
+	// address and handle are d's: they do not change.
+	address uint64
+	handle  uint32
 
 	alter      sync.Mutex       // held while the attributes change, or the registration ends
 	closed     bool             // guarded by alter
@@ -64,7 +67,7 @@ func (n *NIC) register(op string, a MemoryAttributes, eager EagerAttributes, f f
 		n.release(&a.Ptag.object)
 		return nil, err
 	}
-	return &Memory{nic: n, d: d, attributes: a}, nil
+	return &Memory{nic: n, d: d, address: d.Address(), handle: d.Handle(), attributes: a}, nil
 }
 
 // Close ends the registration: the NIC no longer touches the memory through this handle
@@ -99,10 +102,10 @@ func (m *Memory) deregister(ctx context.Context) error {
 func (m *Memory) Bytes() []byte { return m.d.Bytes() }
 
 // Address by which descriptors name the first byte.
-func (m *Memory) Address() uint64 { return m.d.Address() }
+func (m *Memory) Address() uint64 { return m.address }
 
 // Handle by which descriptors name the registration.
-func (m *Memory) Handle() uint32 { return m.d.Handle() }
+func (m *Memory) Handle() uint32 { return m.handle }
 
 // Size in bytes.
 func (m *Memory) Size() int { return m.d.Size() }

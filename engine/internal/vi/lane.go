@@ -149,7 +149,8 @@ func await(r *core.Receiver, ep *core.Endpoint, rel *reliable, n uint32) *core.R
 
 // arrived completes the message of n bytes that has been copied to its place, and gives its frame back.
 func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receipt, n, ack, credit, immediate uint32, flags datasheet.Status) {
-	r.CountReceived(int(n))
+	r.Count(datasheet.CounterFramesReceived, 1)
+	r.Count(datasheet.CounterBytesReceived, uint64(n))
 	rel.Hear(&r.Clock)
 	rel.acknowledged(ack, credit)
 	rel.Expect++
