@@ -16,3 +16,13 @@ func TestAway(t *testing.T) {
 		"open beside silence":    openBesideSilence,
 	})
 }
+
+// TestAwayByName is TestAway of pools with a name, and of memory that was read directly.
+func TestAwayByName(t *testing.T) {
+	together(t, map[string]func(*testing.T){
+		"members":                  membersByName,
+		"names away":               namesAway,
+		"lease ends during writes": leaseEndsDuringWrites,
+		"direct, after the end":    directAfterEnd,
+	})
+}

