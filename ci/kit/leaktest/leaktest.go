@@ -29,6 +29,9 @@ func Main(m *testing.M) {
 // timeout limits Check's wait for what a goroutine closes last.
 const timeout = 10 * time.Second
 
+// clean has the descriptors and mappings with which the last test that was checked began and ended.
+var clean struct{ files, mappings int }
+
 // Check fails the test if it ends with other descriptors, or other mappings that Mappings
 // counts, than it has now. It comes first in a test, which does not run in parallel to
 // others.
@@ -40,6 +43,7 @@ func Check(t testing.TB) {
 			f, m := Files(t), Mappings(t)
 			switch {
 			case f == files && m == mappings:
+				clean.files, clean.mappings = f, m
 				return
 			case f < files || m < mappings || time.Now().After(end):
 				t.Errorf("%d open files and %d mappings, %d and %d before", f, m, files, mappings)
@@ -50,11 +54,11 @@ func Check(t testing.TB) {
 }
 
 // settled counts descriptors and mappings once what the test before has closed in the background
-// is gone: when they are the same for some time.
+// is gone: when they are those of before that test, or the same for some time.
 func settled(t testing.TB) (files, mappings int) {
 	const same = 20 * time.Millisecond
 	files, mappings = Files(t), Mappings(t)
-	for end := time.Now().Add(timeout); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); (files != clean.files || mappings != clean.mappings) && time.Now().Before(end); {
 		time.Sleep(same)
 		f, m := Files(t), Mappings(t)
 		if f == files && m == mappings {

@@ -76,6 +76,7 @@ func deviceFile(path, grant string) string {
 
 // TestDeviceExchange: a client of a device exchanges messages with a NIC behind the wire, and with another client.
 func TestDeviceExchange(t *testing.T) {
+	collect()
 	leaktest.Check(t)
 	paths, _ := served(t, 2)
 	at := "agent:device?socket=" + serve(t, deviceFile(paths[0], ""))
@@ -420,7 +421,7 @@ func TestDeviceKills(t *testing.T) {
 	numbers.begin(t, open(t, at+"&vis=4"), open(t, at+"&vis=4"))
 	numbers.progress(t, 1)
 	victim := &victims{at: at + "&vis=8", peer: far, change: asNobody(t)}
-	for range 2 * vectors { // each interrupt vector of a NIC has a goroutine from its first use on
+	for range vectors { // each, in turn, has a goroutine from its first use on
 		if err := oneLife(t.Context(), victim.at, far, io.Discard); err != nil {
 			t.Fatal(err)
 		}

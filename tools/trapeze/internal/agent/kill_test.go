@@ -35,6 +35,9 @@ func kills() int { return soak.Count(len(steps), 1000) }
 // small are the options of connections of which there are many at a time.
 var small = via.ConnOptions{MaxMessage: 4096, SendDepth: 4, RecvDepth: 4}
 
+// takeSmall are the options of a listener for them.
+var takeSmall = via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return small, nil }}
+
 // runClient opens a NIC, uses it and closes it, again and again.
 func runClient(at, peer string) error {
 	ctx := context.Background()
@@ -159,7 +162,7 @@ func (v *victims) kill(t *testing.T, step string) {
 // echo has a NIC of this process send back what comes, and returns its address.
 func echo(t *testing.T, at string) string {
 	n := open(t, at)
-	l, err := via.Listen(n, "echo", via.ListenOptions{})
+	l, err := via.Listen(n, "echo", takeSmall)
 	if err != nil {
 		t.Fatal(err)
 	}
