@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/via"
@@ -50,16 +50,11 @@ func newRigBesides(t testing.TB, o emulator.PairOptions) *rig {
 	return r
 }
 
-// together runs tests at the same time that wait for timeouts, and use little of the processor. What
-// they leave behind is looked for after all of them.
+// together runs tests at the same time that wait for timeouts. What they leave behind is looked for after all of them.
 func together(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	leaktest.Check(t)
-	var running sync.WaitGroup
-	for name, f := range tests {
-		running.Go(func() { t.Run(name, f) })
-	}
-	running.Wait()
+	waittest.Together(t, tests)
 }
 
 // serve starts a server, which ends with the test at the latest.

@@ -10,12 +10,12 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
@@ -183,34 +183,32 @@ func TestNoMessages(t *testing.T) {
 		"a pipe and half a message":  {packet(good)[:20], 1},
 		"descriptors and no message": {[]byte{0}, 200},
 	}
-	var waiting sync.WaitGroup // for the agent, which gives up what is not whole
+	tests := map[string]func(*testing.T){}
 	for name, c := range cases {
-		waiting.Go(func() {
-			t.Run(name, func(t *testing.T) {
-				conn := connect(t, socket)
-				defer conn.Close()
-				var rights []byte
-				if c.fds > 0 {
-					fds := make([]int, c.fds)
-					for i := range fds {
-						fds[i] = pipe[i%2]
-					}
-					rights = unix.UnixRights(fds...)
+		tests[name] = func(t *testing.T) {
+			conn := connect(t, socket)
+			defer conn.Close()
+			var rights []byte
+			if c.fds > 0 {
+				fds := make([]int, c.fds)
+				for i := range fds {
+					fds[i] = pipe[i%2]
 				}
-				if len(c.bytes) > 0 {
-					if _, _, err := conn.WriteMsgUnix(c.bytes, rights, nil); err != nil {
-						t.Fatal(err)
-					}
+				rights = unix.UnixRights(fds...)
+			}
+			if len(c.bytes) > 0 {
+				if _, _, err := conn.WriteMsgUnix(c.bytes, rights, nil); err != nil {
+					t.Fatal(err)
 				}
-				_ = conn.SetReadDeadline(time.Now().Add(timeout))
-				n, err := conn.Read(make([]byte, 1))
-				if n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
-					t.Errorf("%d bytes came, %v", n, err)
-				}
-			})
-		})
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(timeout))
+			n, err := conn.Read(make([]byte, 1))
+			if n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+				t.Errorf("%d bytes came, %v", n, err)
+			}
+		}
 	}
-	waiting.Wait()
+	waittest.Together(t, tests)
 	given(t, before)
 	empty(t, socket)
 }
