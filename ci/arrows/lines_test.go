@@ -15,7 +15,7 @@ var mostLines = map[string]int{
 	"channel": 990, "ci": 11150, "conform": 7930, "descriptors": 400, "driver": 10930, "emulator": 4370,
 	"engine": 11550, "ethernet": 13060, "examples": 1690, "firmware-loader": 10280, "internal": 13070,
 	"kubernetes": 2120, "lab": 20080, "metrics": 100, "netmem": 11230, "pipeline": 1710, "ring": 1940,
-	"tools": 25670, "vfio": 10110, "via": 5660, "vipl": 2010, "wire": 14260,
+	"tools": 25670, "vfio": 10140, "via": 5660, "vipl": 2010, "wire": 14260,
 }
 
 // TestLines counts the lines of each room, all modules together.
