@@ -162,7 +162,7 @@ func (v *victims) kill(t *testing.T, step string) {
 // echo has a NIC of this process send back what comes, and returns its address.
 func echo(t *testing.T, at string) string {
 	n := open(t, at)
-	l, err := via.Listen(n, "echo", takeSmall)
+	l, err := via.Listen(n, "echo", via.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
