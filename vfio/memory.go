@@ -61,7 +61,7 @@ func AllocMemory(size uint64, o MemoryOptions) (*Memory, error) {
 	if size > maxMemory {
 		return nil, memoryError(size, unix.ENOMEM, "no machine has that much")
 	}
-	stock, err := readMemoryStock()
+	stock, err := lastStock.forAlloc(size, o.Huge)
 	if err != nil {
 		return nil, memoryError(size, err, "how much there is cannot be read: check that /proc is mounted, and ulimit -n")
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 )
 
 // memoryStock is the memory that the kernel has left for this process.
@@ -17,6 +19,33 @@ type memoryStock struct {
 	available uint64 // bytes
 	hugePage  uint64 // bytes of a huge page of the default size; 0: none
 	hugeFree  uint64 // huge pages that are neither used nor promised
+}
+
+// recentStock is the last answer of the kernel.
+type recentStock struct {
+	mu   sync.Mutex
+	read time.Time
+	memoryStock
+}
+
+var lastStock recentStock
+
+// forAlloc is readMemoryStock, or what is left of an answer of just now: a program that sets up queues makes many
+// allocations in a row. Huge pages, and a large part of the memory, are asked for each time.
+func (r *recentStock) forAlloc(size uint64, huge HugePolicy) (s memoryStock, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	small := huge != HugeRequire && (r.hugePage == 0 || size < r.hugePage) && size <= r.available/1024
+	if !small || time.Since(r.read) > 10*time.Millisecond {
+		if r.memoryStock, err = readMemoryStock(); err != nil {
+			r.read = time.Time{}
+			return s, err
+		}
+		r.read = time.Now()
+	}
+	s = r.memoryStock
+	r.available -= min(size, r.available)
+	return s, nil
 }
 
 // readMemoryStock asks the kernel. Shared memory has no limit of its own:

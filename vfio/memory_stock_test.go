@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseMeminfo(t *testing.T) {
@@ -74,5 +75,35 @@ func TestCgroupRoom(t *testing.T) {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestRecentStock: small allocations take from an answer of just now, and others ask the kernel.
+func TestRecentStock(t *testing.T) {
+	const left = 64 << 20
+	for _, c := range []struct {
+		name   string
+		size   uint64
+		policy HugePolicy
+		age    time.Duration
+		recent bool
+	}{
+		{"small", 4096, HugeAuto, 0, true},
+		{"small, without huge pages", 4096, HugeNever, 0, true},
+		{"huge pages or nothing", 4096, HugeRequire, 0, false},
+		{"a huge page", 2 << 20, HugeAuto, 0, false},
+		{"a large part of what is left", left / 512, HugeAuto, 0, false},
+		{"an old answer", 4096, HugeAuto, time.Minute, false},
+	} {
+		at := time.Now().Add(time.Hour) // this test may have to wait for its turn
+		if c.age > 0 {
+			at = time.Now().Add(-c.age)
+		}
+		// No machine has so many free huge pages.
+		r := recentStock{read: at, memoryStock: memoryStock{left, 2 << 20, 1 << 50}}
+		s, err := r.forAlloc(c.size, c.policy)
+		if err != nil || (s.hugeFree == 1<<50) != c.recent || r.available != s.available-c.size {
+			t.Errorf("%s: %+v and then %+v, %v", c.name, s, r.memoryStock, err)
+		}
 	}
 }

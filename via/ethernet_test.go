@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cable"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -16,7 +17,7 @@ func TestEthernetPortFails(t *testing.T) {
 	a, b := onCable(t, "", via.Options{})
 	name := fmt.Sprintf("via-%d", wires.Load())
 	p := newPingPong(t, conform.NewWorld(t, a, b), 3000)
-	for i := range 3 {
+	for i := range soak.Count(2, 3) {
 		for range 50 {
 			p.round(t)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
@@ -246,7 +247,7 @@ func TestUDPKeyRenewal(t *testing.T) {
 	o.Peers = []string{b.LocalAddr().String()}
 	a := newUDP(t, o)
 	exchange(t, a, b, frameOf(stationMAC(2), stationMAC(1), 0))
-	for i := range 400 {
+	for i := range soak.Count(200, 400) {
 		f := frameOf(stationMAC(2), stationMAC(1), 8)
 		binary.LittleEndian.PutUint64(f[datasheet.HeaderSize:], uint64(i))
 		for end := time.Now().Add(timeout); ; runtime.Gosched() {

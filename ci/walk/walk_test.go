@@ -56,7 +56,8 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := build(t)
-	some, all := passed(t, binary, "vi")
+	each, all := passed(t, binary, "vi")
+	some := covered(run(t, "go", "tool", "covdata", "func", "-i="+each))
 	for f := range named {
 		switch {
 		case linesOf(t, f) == 0:
@@ -179,8 +180,8 @@ func build(t *testing.T) (binary string) {
 	return binary
 }
 
-// passed are the functions that some runs of an operation pass, and those that all do.
-func passed(t *testing.T, binary, operation string) (some, all map[function]bool) {
+// passed returns the lists of counters of several runs of an operation, and the functions that all of these pass.
+func passed(t *testing.T, binary, operation string) (each string, all map[function]bool) {
 	t.Helper()
 	dir := t.TempDir()
 	counters, common := filepath.Join(dir, "counters"), filepath.Join(dir, "common")
@@ -190,18 +191,19 @@ func passed(t *testing.T, binary, operation string) (some, all map[function]bool
 		}
 	}
 	run(t, binary, operation, counters)
-	each, err := filepath.Glob(counters + "/*")
-	if err != nil || len(each) == 0 {
+	list, err := filepath.Glob(counters + "/*")
+	if err != nil || len(list) == 0 {
 		t.Fatalf("no counters: %v", err)
 	}
-	run(t, "go", "tool", "covdata", "intersect", "-i="+strings.Join(each, ","), "-o="+common)
+	each = strings.Join(list, ",")
+	run(t, "go", "tool", "covdata", "intersect", "-i="+each, "-o="+common)
 	all = covered(run(t, "go", "tool", "covdata", "func", "-i="+common))
 	for f := range all {
 		if besides.MatchString(f.String()) {
 			delete(all, f)
 		}
 	}
-	return covered(run(t, "go", "tool", "covdata", "func", "-i="+strings.Join(each, ","))), all
+	return each, all
 }
 
 // covered reads the functions of this module that were run from what "covdata func"

@@ -2,6 +2,7 @@
 package waittest
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -25,4 +26,14 @@ func Until(t testing.TB, what string, holds func() bool) {
 		}
 		looked = time.Now()
 	}
+}
+
+// Together runs tests at the same time, all of them: they wait for timeouts, and use little of the processor.
+func Together(t *testing.T, tests map[string]func(*testing.T)) {
+	t.Helper()
+	var running sync.WaitGroup
+	for name, f := range tests {
+		running.Go(func() { t.Run(name, f) })
+	}
+	running.Wait()
 }

@@ -120,6 +120,8 @@ func TestLargeMTU(t *testing.T) {
 // TestForgedParts: whatever parts a kernel says that frames have, what comes out is whole
 // frames that were asked for, and all else is dropped and counted up to its end.
 func TestForgedParts(t *testing.T) {
+	leaktest.Check(t)
+	a, _ := jumboPair(t, 9000)
 	const mtu, most = 9000, 3840 // most is what a chunk of a page takes
 	type counts struct{ bad, unended uint64 }
 	for name, tt := range map[string]struct {
@@ -144,8 +146,6 @@ func TestForgedParts(t *testing.T) {
 		for _, size := range []int{9216, 3*4096 - 64} {
 			for _, burst := range []int{1, 8} {
 				t.Run(fmt.Sprintf("%s,%d,%d", name, size, burst), func(t *testing.T) {
-					leaktest.Check(t)
-					a, _ := jumboPair(t, 9000)
 					pool := newPool(t, ethernet.PoolOptions{Size: size, Buffers: 256}) // all come back, also of a frame without an end
 					p := open(t, "afxdp:"+a, ethernet.Options{Pool: pool, MTU: tt.mtu, ReceiveDescriptors: 64})
 					q := p.Queue(0)

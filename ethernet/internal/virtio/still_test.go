@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
@@ -125,9 +126,10 @@ func fill(t *testing.T, q ethernet.Queue) (sent int) {
 // TestBackEndStandsStill: a back end that is stopped for many times Options.Timeout is waited
 // for. No frame is lost, nothing is restarted, and the link is up all the time.
 func TestBackEndStandsStill(t *testing.T) {
+	leaktest.Check(t)
+	tests := map[string]func(*testing.T){}
 	for name, protocol := range map[string]uint64{"no configuration": defaultProtocol, "configuration": defaultProtocol | 1<<9} {
-		t.Run(name, func(t *testing.T) {
-			leaktest.Check(t)
+		tests[name] = func(t *testing.T) {
 			b := newBack(t)
 			b.protocol, b.config[6] = protocol, 1
 			b.features |= 1 << 16
@@ -171,8 +173,9 @@ func TestBackEndStandsStill(t *testing.T) {
 			if c.Restarts != 0 || c.Queues[0].Restarts != 0 || c.Queues[0].Lost != 0 {
 				t.Errorf("%+v", c)
 			}
-		})
+		}
 	}
+	waittest.Together(t, tests)
 }
 
 // TestQueueIsNotServed: a queue that the back end does not start is named, once, and the

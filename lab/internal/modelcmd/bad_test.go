@@ -219,7 +219,7 @@ func TestOutputs(t *testing.T) {
 		{"model sweep --output EMPTY", option.ErrBad, "--output"},
 		{"plot flow --output " + old, fs.ErrExist, "--force"},
 		{"model sweep --output " + old, fs.ErrExist, "--force"},
-		{"plot flow --count 100000 --force --output " + old, plot.ErrTooMany, ""},
+		{"plot flow --count 5000 --force --output " + old, plot.ErrTooMany, ""},
 	})
 	if text, err := os.ReadFile(old); err != nil || string(text) != "old" {
 		t.Errorf("after a failure the file holds %q, %v", text, err)

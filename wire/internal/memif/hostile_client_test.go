@@ -107,6 +107,7 @@ func TestBadClients(t *testing.T) {
 			r.send(body, -1)
 		}
 	}
+	silent := map[string]func(*testing.T){}
 	for _, tt := range []struct {
 		name  string
 		do    func(t *testing.T, r *rawPeer)
@@ -193,8 +194,7 @@ func TestBadClients(t *testing.T) {
 			_ = unix.Sendmsg(r.conn.FD(), make([]byte, 10000), nil, nil, 0)
 		}, malformed, memif.ErrMessage, "size"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			leaktest.Check(t)
+		do := func(t *testing.T) {
 			o := memif.Options{Socket: socketPath(t), Role: memif.Server, Timeout: timeout}
 			if errors.Is(tt.err, memif.ErrTimeout) {
 				o.Timeout = time.Second
@@ -210,6 +210,16 @@ func TestBadClients(t *testing.T) {
 			}
 			r.close()
 			stillWorks(t, server, o)
+		}
+		if errors.Is(tt.err, memif.ErrTimeout) {
+			silent[tt.name] = do
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			leaktest.Check(t)
+			do(t)
 		})
 	}
+	leaktest.Check(t)
+	waittest.Together(t, silent)
 }

@@ -59,6 +59,7 @@ func TestBadServers(t *testing.T) {
 		}
 	}
 	nothing := func(*testing.T, *rawPeer) {}
+	silent := map[string]func(*testing.T){}
 	for _, tt := range []struct {
 		name  string
 		do    func(t *testing.T, r *rawPeer)
@@ -98,8 +99,7 @@ func TestBadServers(t *testing.T) {
 			r.send(protocol.AddRegion{}, r.file)
 		}, malformed, memif.ErrMessage, "ADD_REGION"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			leaktest.Check(t)
+		do := func(t *testing.T) {
 			o := memif.Options{Socket: socketPath(t), Role: memif.Client, Timeout: timeout}
 			if errors.Is(tt.err, memif.ErrTimeout) {
 				o.Timeout = time.Second
@@ -116,8 +116,18 @@ func TestBadServers(t *testing.T) {
 			r.close()
 			stop()
 			serverWorks(t, client, o.Socket)
+		}
+		if errors.Is(tt.err, memif.ErrTimeout) {
+			silent[tt.name] = do
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			leaktest.Check(t)
+			do(t)
 		})
 	}
+	leaktest.Check(t)
+	waittest.Together(t, silent)
 }
 
 // serverWorks gives a client an honest server.

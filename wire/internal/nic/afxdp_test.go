@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/conform"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	_ "github.com/trapeze-nic/trapeze/ethernet/drivers"
@@ -95,7 +97,13 @@ func TestAFXDP(t *testing.T) {
 		t.Cleanup(func() { _ = n.Close() })
 		return n
 	}
-	conform.VIs().Run(t, "veth", func(t *testing.T) (a, b *via.NIC) {
+	suite := conform.VIs()
+	if !soak.Wanted() { // the others ask little of a wire
+		suite = slices.DeleteFunc(suite, func(c conform.Check) bool {
+			return !slices.Contains([]string{"send-receive", "rdma", "reliability"}, c.Section)
+		})
+	}
+	suite.Run(t, "veth", func(t *testing.T) (a, b *via.NIC) {
 		return openNIC(t, "eth:"+left), openNIC(t, "emu:?wire=afxdp:"+right)
 	})
 }

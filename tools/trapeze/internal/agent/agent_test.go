@@ -74,7 +74,7 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	l, err := via.Listen(to, name, via.ListenOptions{})
+	l, err := via.Listen(to, name, takeSmall)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func exchange(t *testing.T, from, to *via.NIC, name string) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 4096)
 	sent := make(chan error, 1)
 	go func() {
-		c, err := via.Dial(ctx, from, l.Address().String(), via.ConnOptions{})
+		c, err := via.Dial(ctx, from, l.Address().String(), small)
 		if err == nil {
 			defer c.Close()
 			err = c.Send(ctx, want[:4<<10])

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
 
@@ -182,33 +183,32 @@ func TestNoMessages(t *testing.T) {
 		"a pipe and half a message":  {packet(good)[:20], 1},
 		"descriptors and no message": {[]byte{0}, 200},
 	}
-	t.Run("all", func(t *testing.T) {
-		for name, c := range cases {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel() // those that wait do so at once
-				conn := connect(t, socket)
-				defer conn.Close()
-				var rights []byte
-				if c.fds > 0 {
-					fds := make([]int, c.fds)
-					for i := range fds {
-						fds[i] = pipe[i%2]
-					}
-					rights = unix.UnixRights(fds...)
+	tests := map[string]func(*testing.T){}
+	for name, c := range cases {
+		tests[name] = func(t *testing.T) {
+			conn := connect(t, socket)
+			defer conn.Close()
+			var rights []byte
+			if c.fds > 0 {
+				fds := make([]int, c.fds)
+				for i := range fds {
+					fds[i] = pipe[i%2]
 				}
-				if len(c.bytes) > 0 {
-					if _, _, err := conn.WriteMsgUnix(c.bytes, rights, nil); err != nil {
-						t.Fatal(err)
-					}
+				rights = unix.UnixRights(fds...)
+			}
+			if len(c.bytes) > 0 {
+				if _, _, err := conn.WriteMsgUnix(c.bytes, rights, nil); err != nil {
+					t.Fatal(err)
 				}
-				_ = conn.SetReadDeadline(time.Now().Add(timeout))
-				n, err := conn.Read(make([]byte, 1))
-				if n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
-					t.Errorf("%d bytes came, %v", n, err)
-				}
-			})
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(timeout))
+			n, err := conn.Read(make([]byte, 1))
+			if n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+				t.Errorf("%d bytes came, %v", n, err)
+			}
 		}
-	})
+	}
+	waittest.Together(t, tests)
 	given(t, before)
 	empty(t, socket)
 }

@@ -76,6 +76,7 @@ func deviceFile(path, grant string) string {
 
 // TestDeviceExchange: a client of a device exchanges messages with a NIC behind the wire, and with another client.
 func TestDeviceExchange(t *testing.T) {
+	collect()
 	leaktest.Check(t)
 	paths, _ := served(t, 2)
 	at := "agent:device?socket=" + serve(t, deviceFile(paths[0], ""))

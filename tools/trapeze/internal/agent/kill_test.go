@@ -35,6 +35,9 @@ func kills() int { return soak.Count(len(steps), 1000) }
 // small are the options of connections of which there are many at a time.
 var small = via.ConnOptions{MaxMessage: 4096, SendDepth: 4, RecvDepth: 4}
 
+// takeSmall are the options of a listener for them.
+var takeSmall = via.ListenOptions{Conn: func(via.Remote) (via.ConnOptions, error) { return small, nil }}
+
 // runClient opens a NIC, uses it and closes it, again and again.
 func runClient(at, peer string) error {
 	ctx := context.Background()
