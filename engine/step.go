@@ -58,21 +58,23 @@ func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 		worked = e.core.Tx.Transmit() || worked
 	}
 	if e.core.Events&core.OnUnsettled != 0 {
-		if e.vis.SettleAll(); of.Completed != before {
-			return true
+		e.vis.SettleAll()
+	}
+	if of.Completed != before {
+		worked = true
+	} else {
+		if e.core.Events&core.OnCells != 0 {
+			worked = e.cells.Run() || worked
 		}
-	}
-	if e.core.Events&core.OnCells != 0 {
-		worked = e.cells.Run() || worked
-	}
-	e.core.Handed = false
-	worked = e.core.Rx.Receive(of) || worked
-	if e.core.Events&core.OnCells != 0 {
-		worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
-	}
-	if e.core.Events&core.InFlight != 0 && !e.core.Rx.Behind {
-		// What the peer had to say before it took frames, or left, has been heard.
-		e.vis.TakeFlights()
+		e.core.Handed = false
+		worked = e.core.Rx.Receive(of) || worked
+		if e.core.Events&core.OnCells != 0 {
+			worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
+		}
+		if e.core.Events&core.InFlight != 0 && !e.core.Rx.Behind {
+			// What the peer had to say before it took frames, or left, has been heard.
+			e.vis.TakeFlights()
+		}
 	}
 	if e.core.Events&afterFrames != 0 || e.core.Now >= e.core.NextTick {
 		worked = e.finish() || worked
