@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // TestStepFor: a step for a queue ends with its first completion, and goes on with the rest when it is called
@@ -59,9 +60,11 @@ func TestStepFor(t *testing.T) {
 	}
 }
 
-// TestStepForSend: of a send that a frame of the peer has acknowledged a step tells before it looks at the wire.
+// TestStepForSend: of a send that a frame of the peer has acknowledged a step tells before it looks at the wire. It
+// raises the interrupt that was asked for.
 func TestStepForSend(t *testing.T) {
-	w, v, p, _ := slotsPair(t, nil)
+	const vector = 1
+	w, v, p, _ := slotsPair(t, func(b *datasheet.CreateEndpointBody) { b.SendVector = vector })
 	mustArrive(t, v, p, 64, 1)
 	first, _ := v.descriptor(64)
 	r, _ := v.descriptor(64)
@@ -70,6 +73,7 @@ func TestStepForSend(t *testing.T) {
 	p.postRecv(in)
 	w.settle()
 	v.postSend(first)
+	v.n.e.Doorbell(datasheet.EndpointPage(v.id)+datasheet.DoorbellSendArm, datasheet.ArmWord(1)) // the first was taken
 	p.n.e.StepFor(p.id, true)
 	answer, _ := p.descriptor(64)
 	p.postSend(answer)
@@ -78,6 +82,9 @@ func TestStepForSend(t *testing.T) {
 	}
 	if _, sent := v.n.e.StepFor(v.id, false); !sent || !first.Status().Done() {
 		t.Errorf("sent %v, %v", sent, first.Status())
+	}
+	if n := v.n.irqs[vector]; n != 1 {
+		t.Errorf("%d interrupts, want 1", n)
 	}
 }
 
