@@ -255,7 +255,7 @@ func (m *Regions) contiguous(r *region) []byte {
 	if err != nil || uint64(len(w)) < r.length {
 		return nil
 	}
-	return w[:r.length]
+	return w[:r.length:r.length]
 }
 
 // Reach finds the n bytes at application address in region handle on behalf of
@@ -286,7 +286,8 @@ type near struct {
 }
 
 // Near is the n bytes that reach finds, if they are in one piece of the host's memory of which that
-// is known; else nil. It looks at the region in which it found some last before it looks for another.
+// is known; else nil. The capacity ends with the region. It looks at the region in which it found some last
+// before it looks for another.
 func (m *Regions) Near(last *near, handle, tag uint32, address, n uint64, write bool) []byte {
 	if last.handle != handle || last.stamp != m.Stamp {
 		r, _ := m.Reach(handle, tag, address, n, write)

@@ -63,8 +63,8 @@ func (s *sender) reserve(n uint32) []byte {
 }
 
 // sendShort appends a short frame with a packed header, a tag and a payload, if there is room. A payload of
-// more than slotPayload bytes stands in the ring, others in the slot. If shown, the receiver sees it at once, unless others before it
-// wait for flush. It is for memory with slots.
+// more than slotPayload bytes stands in the ring, others in the slot. If shown, the receiver sees it at once,
+// unless others before it wait for flush. It is for memory with slots.
 //
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
 // stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
