@@ -154,21 +154,28 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	if len(into) == 0 {
 		return 0, nil
 	}
-	if n := q.takeSound(into); n > 0 {
+	n := q.takeSound(into)
+	if n == 0 && !q.closed && q.taken != q.next {
+		step := q.progress
+		if len(into) > 1 {
+			step = q.n.progress // for all that has come
+		}
+		if step() {
+			n = q.takeSound(into)
+		}
+	}
+	if n > 0 {
 		if q.vi.send.sampler != nil {
 			q.vi.send.timeSendFrom(q)
 		}
 		return n, nil
 	}
-	d, err := q.DoneHeld(true)
+	d, err := q.DoneHeld(false)
 	if d == nil {
 		return 0, err
 	}
 	into[0] = d
-	if err != nil {
-		return 1, err
-	}
-	return 1 + q.takeSound(into[1:]), nil // what was stepped for one may have brought more
+	return 1, err
 }
 
 // takeSound takes what has completed well, up to what has not, of which DoneHeld says
