@@ -100,10 +100,6 @@ func (b *doorbell) tell(ctx context.Context, v uint32) error {
 // ring tells the device that the work queue holds tokens up to producer
 // (DoorbellSend, DoorbellRecv).
 func (b *doorbell) ring(producer uint32) error {
-	if b.call != nil { // as tell does, without a call in between
-		b.call(producer)
-		return nil
-	}
 	return b.tell(b.n.background, producer)
 }
 

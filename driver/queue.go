@@ -134,7 +134,7 @@ func (q *workQueue) tell(n uint32) error {
 		q.unflushed = false
 	}
 	datasheet.StoreIndex(&q.producer, q.next)
-	if q.bell.call != nil {
+	if q.bell.call != nil { // as ring does, without a call in between
 		q.bell.call(q.next)
 	} else if lost := q.bell.ring(q.next); lost != nil {
 		q.next -= n

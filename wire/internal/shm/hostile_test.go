@@ -341,7 +341,7 @@ func TestCreditWords(t *testing.T) {
 	}
 }
 
-// hungPeer: one that answers nothing holds nobody up for ever.
+// hungPeer: a peer that answers nothing holds no other one up for ever.
 func hungPeer(t *testing.T) {
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
