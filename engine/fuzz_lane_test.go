@@ -192,6 +192,9 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 		x.shorts.seen = func(f shortFrame, payload []byte) {
 			h := &datasheet.Header{Flags: datasheet.FrameFirst | datasheet.FrameLast, Message: x.numbered,
 				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(f.header.Credit)}
+			if f.beside&datasheet.ShortImmediate != 0 {
+				h.Flags, h.Immediate = h.Flags|datasheet.FrameImmediate, f.beside.Immediate()
+			}
 			x.note(h, payload)
 		}
 	}
@@ -408,10 +411,14 @@ func (x *victim) send(length, extent uint32, how byte) {
 		h.Extent = datasheet.MaxTransfer + 1
 	}
 	switch how % 32 {
-	case 0, 2, 3, 4, 12, 13: // a short frame can say so
+	case 0, 1, 2, 3, 4, 12, 13: // a short frame can say so
 		if x.shorts != nil && length == extent && length != 0 {
+			beside := datasheet.ShortBeside(uint16(h.Key))
+			if h.Flags&datasheet.FrameImmediate != 0 {
+				beside = beside.WithImmediate(h.Immediate)
+			}
 			x.shorts.arrive(shortFrame{header: datasheet.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN),
-				Ack: uint16(h.Ack), Credit: uint16(h.Credit)}, tag: uint16(h.Key)}, payload)
+				Ack: uint16(h.Ack), Credit: uint16(h.Credit)}, beside: beside}, payload)
 			return
 		}
 	}

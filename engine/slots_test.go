@@ -21,8 +21,7 @@ type slotted struct {
 
 type shortFrame struct {
 	header datasheet.ShortHeader
-	tag    uint16
-	lent   bool
+	beside datasheet.ShortBeside
 }
 
 // withSlots is an option behind exactly.
@@ -44,14 +43,14 @@ func lendsToo(c *engine.Config, _ *port) {
 	}{c.Port.(*slotted), c.Host.(*node).lender}
 }
 
-func (s *slotted) SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, _ bool) bool {
+func (s *slotted) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, _ bool) bool {
 	if s.Reserve(len(payload)) == nil {
 		return false
 	}
 	copy(s.space, payload)
-	f := shortFrame{h, tag, lent}
+	f := shortFrame{h, b}
 	s.wire.shorts[&s.space[0]] = f
-	if s.short++; lent {
+	if s.short++; b&datasheet.ShortLent != 0 {
 		s.lent++
 	}
 	if s.seen != nil {
@@ -63,13 +62,13 @@ func (s *slotted) SendShort(h datasheet.ShortHeader, tag uint16, payload []byte,
 	return true
 }
 
-func (s *slotted) Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool) {
+func (s *slotted) Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool) {
 	f := (*s.in)[0]
 	if len(f) == 0 {
-		return h, 0, false, false
+		return h, 0, false
 	}
 	short, ok := s.wire.shorts[&f[0]]
-	return short.header, short.tag, short.lent, ok
+	return short.header, short.beside, ok
 }
 
 func (s *slotted) Release() {
@@ -102,7 +101,7 @@ func renew(d *descriptors.Descriptor, n uint32) {
 	d.Control().StoreStatus(0)
 }
 
-// TestShortMessages: messages of one frame without immediate data go as short frames, in both directions,
+// TestShortMessages: messages of one frame go as short frames, in both directions,
 // and arrive as they were.
 func TestShortMessages(t *testing.T) {
 	w, v, p, _ := slotsPair(t, nil)
@@ -114,14 +113,17 @@ func TestShortMessages(t *testing.T) {
 		t.Errorf("%d and %d short frames, want 6", w.a.slots.short, w.b.slots.short)
 	}
 	mustArrive(t, v, p, 1985, 7) // in two frames
-	s, _ := v.descriptor(10)
-	s.SetImmediate(7)
-	r, _ := p.descriptor(10)
-	p.postRecv(r)
-	v.postSend(s)
-	w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
-	if r.Status()&datasheet.StatusImmediate == 0 || w.a.slots.short != 6 {
-		t.Errorf("%v, %d short frames", r.Status(), w.a.slots.short)
+	for i, n := range []int{10, 0} {
+		s, _ := v.descriptor(n)
+		s.SetImmediate(7)
+		r, _ := p.descriptor(10)
+		p.postRecv(r)
+		v.postSend(s)
+		w.run("the message", func() bool { return s.Status().Done() && r.Status().Done() })
+		data, ok := r.Immediate()
+		if want := 7; w.a.slots.short != want || !ok || data != 7 {
+			t.Errorf("message %d: immediate %d, %v; %d short frames, want %d", i, data, ok, w.a.slots.short, want)
+		}
 	}
 }
 
@@ -220,7 +222,8 @@ func TestLentShort(t *testing.T) {
 			mustArrive(t, v, p, 4096, 1)
 			r, _ := p.descriptor(4096)
 			p.postRecv(r)
-			last.header.PSN, last.lent = last.header.PSN+1, true
+			last.header.PSN++
+			last.beside |= datasheet.ShortLent
 			bytes := alignedBytes(len(table) * datasheet.ReferenceSize)
 			copy(datasheet.ReferencesAt(bytes), table)
 			w.b.slots.arrive(last, bytes)
@@ -299,7 +302,7 @@ func TestScribbledShorts(t *testing.T) {
 				h.Endpoint = uint16(rnd.Uint32())
 				last.header.PSN--
 			case 7, 8, 9, 10:
-				f.tag = uint16(rnd.Uint32())
+				f.beside = datasheet.ShortBeside(uint16(rnd.Uint32()))
 				last.header.PSN--
 			}
 			renew(r, 64)
@@ -310,7 +313,12 @@ func TestScribbledShorts(t *testing.T) {
 			if rnd.IntN(300) == 0 {
 				n += 100
 			}
-			f.lent = rnd.IntN(300) == 0
+			if rnd.IntN(300) == 0 {
+				f.beside |= datasheet.ShortLent
+			}
+			if rnd.IntN(4) == 0 {
+				f.beside = f.beside.WithImmediate(rnd.Uint32())
+			}
 			w.b.slots.arrive(f, pattern(n, uint64(done)))
 			for range 3 {
 				w.b.e.Step()

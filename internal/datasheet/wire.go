@@ -224,7 +224,7 @@ type ConnectBody struct {
 	Local  Discriminator
 }
 
-// ShortHeader is the header of a short frame (SPEC.md 8.12), but for its tag, bits 15:0 of Key. That is a
+// ShortHeader is the header of a short frame (SPEC.md 8.12), but for ShortBeside. That is a
 // data frame, and a whole message of a connection over a wire that loses nothing.
 //
 // It has no more fields than the compiler keeps in registers. A header that goes by memory is read
@@ -235,3 +235,25 @@ type ShortHeader struct {
 	// count from the ones of the last frame that the sender has sent on the connection.
 	PSN, Ack, Credit uint16
 }
+
+// ShortBeside stands beside the header of a short frame (SPEC.md 8.12). Bits 15:0 are the tag, those of Key, and
+// bits 63:32 the immediate data, if there are any.
+type ShortBeside uint64
+
+// Bits of ShortBeside.
+const (
+	ShortLent      ShortBeside = 1 << 16 // the payload is a table of references
+	ShortImmediate ShortBeside = 1 << 17 // there are immediate data
+	shortData                  = 32
+)
+
+// WithImmediate is b and immediate data.
+func (b ShortBeside) WithImmediate(data uint32) ShortBeside {
+	return b | ShortImmediate | ShortBeside(data)<<shortData
+}
+
+// Tag is bits 15:0 of Key.
+func (b ShortBeside) Tag() uint16 { return uint16(b) }
+
+// Immediate is the immediate data, zero if there are none.
+func (b ShortBeside) Immediate() uint32 { return uint32(b >> shortData) }

@@ -121,14 +121,14 @@ type Lossless interface {
 // Slots is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md
 // 8.12). New looks for it once. All of it is the goroutine's that uses the port.
 type Slots interface {
-	// SendShort sends a short frame whose payload has at most MTU bytes without a header. lent says
-	// that the payload is a table of references (8.10), at most seven. With last the peer sees all
-	// frames at once, as Flush does it. It returns false, and has sent nothing, if the wire can take no
-	// more now or the peer knows of no short frames.
-	SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool) bool
+	// SendShort sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
+	// that is a table of references (8.10): at most seven, or six beside immediate data. With last the peer
+	// sees all frames at once, as Flush does it. It returns false, and has sent nothing, if the wire can take no
+	// more now or the peer does not know such short frames.
+	SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool
 	// Short returns the header of the frame that Receive returned last, of which that was the
 	// payload. ok is false if it is no short one: then its header is in front of it.
-	Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool)
+	Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool)
 }
 
 // Lender is implemented by ports whose peer can read memory of this host, so that

@@ -11,7 +11,7 @@ type Receiver struct {
 	// a short frame, raw one of another protocol. They are the transport's, as values: so they cost
 	// a message no more than a call.
 	Lane  func(r *Receiver, frame []byte) bool
-	Short func(r *Receiver, payload []byte, h datasheet.ShortHeader, tag uint16, lent bool)
+	Short func(r *Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside)
 	Raw   func(r *Receiver, frame []byte)
 	Conns *Connections
 
@@ -68,8 +68,8 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 		}
 		any = true
 		if r.Slots != nil {
-			if h, tag, lent, ok := r.Slots.Short(); ok {
-				r.Short(r, buf, h, tag, lent)
+			if h, b, ok := r.Slots.Short(); ok {
+				r.Short(r, buf, h, b)
 				continue
 			}
 		}

@@ -51,7 +51,7 @@ func (t *SendLane) Lane(ep *core.Endpoint) bool {
 // launch sends m as a frame: short if both ends know such, else whole.
 func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
 	credit, n := r.Credit(), m.Total
-	if !r.shorts || m.Control.Bits&datasheet.ControlImmediate != 0 || !r.tells(credit) || !t.launchShort(r, m.Memory, credit) {
+	if !r.shorts || !r.tells(credit) || !t.launchShort(r, m, credit) {
 		if n >= core.LendFrom || n > t.OneBurst {
 			return false
 		}
@@ -67,14 +67,17 @@ func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
 	return true
 }
 
-// launchShort sends payload, or a reference to it, as a short frame.
-func (t *SendLane) launchShort(r *reliable, payload []byte, credit uint32) bool {
+// launchShort sends m, or a reference to its memory, as a short frame.
+func (t *SendLane) launchShort(r *reliable, m *core.Sending, credit uint32) bool {
+	payload, beside := m.Memory, datasheet.ShortBeside(uint16(r.Ep.Remote.TheirKey))
+	if m.Control.Bits&datasheet.ControlImmediate != 0 {
+		beside = beside.WithImmediate(m.Control.Immediate)
+	}
 	h := datasheet.ShortHeader{Endpoint: uint16(r.Ep.Remote.Endpoint), PSN: uint16(r.Nxt), Ack: uint16(r.Expect), Credit: uint16(credit)}
-	tag := uint16(r.Ep.Remote.TheirKey)
 	if len(payload) >= core.LendFrom && t.Lends(r.Ep) {
 		if id, at, ok := t.Lender.Lend(payload); ok {
 			datasheet.ReferencesAt(t.reference)[0] = datasheet.Reference{Region: id, Length: uint32(len(payload)), Offset: at}
-			if !t.Slots.SendShort(h, tag, t.reference, true, false) {
+			if !t.Slots.SendShort(h, beside|datasheet.ShortLent, t.reference, false) {
 				return false
 			}
 			t.Lender.Lent(r.Ep.ID)
@@ -85,7 +88,7 @@ func (t *SendLane) launchShort(r *reliable, payload []byte, credit uint32) bool 
 	}
 	// The peer need not wait for the book-keeping behind the last of a run.
 	last := r.Ep.Send.Posted() == 0
-	if len(payload) > int(t.OneBurst) || !t.Slots.SendShort(h, tag, payload, false, last) {
+	if len(payload) > int(t.OneBurst) || !t.Slots.SendShort(h, beside, payload, last) {
 		return false
 	}
 	if t.Handed(len(payload)); last {
@@ -169,14 +172,14 @@ func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receip
 }
 
 // short takes a short frame.
-func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag uint16, lent bool) {
-	if !shortLane(r, payload, h, tag, lent) {
-		r.TakeFrame(lengthen(r, payload, h, tag, lent))
+func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) {
+	if !shortLane(r, payload, h, b) {
+		r.TakeFrame(lengthen(r, payload, h, b))
 	}
 }
 
 // shortLane does for a short frame what lane does for others.
-func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag uint16, lent bool) bool {
+func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) bool {
 	ep := r.Endpoint(uint32(h.Endpoint))
 	if ep == nil || ep.State != datasheet.StateConnected || r.Hooks&core.ArriveWhole != 0 {
 		return false
@@ -186,10 +189,11 @@ func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag ui
 		return false
 	}
 	ack, credit := ahead(rel.heardAck, h.Ack), ahead(rel.heardCredit, h.Credit)
-	if tag != uint16(ep.Remote.OurKey) || h.PSN != uint16(rel.Expect) || int32(ack-rel.Nxt) > 0 {
+	if b.Tag() != uint16(ep.Remote.OurKey) || h.PSN != uint16(rel.Expect) || int32(ack-rel.Nxt) > 0 {
 		return false
 	}
 	var at datasheet.Reference
+	lent := b&datasheet.ShortLent != 0
 	if lent {
 		if n != datasheet.ReferenceSize || r.Lender == nil {
 			return false
@@ -216,13 +220,17 @@ func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag ui
 	copy(in.Memory, from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
-		frame := lengthen(r, payload, h, tag, lent)
+		frame := lengthen(r, payload, h, b)
 		r.Header, r.Unanswered = *datasheet.HeaderAt(frame), false
 		r.Refuse()
 		r.Release(frame)
 		return true
 	}
-	arrived(r, ep, rel, in, n, ack, credit, 0, 0)
+	var flags datasheet.Status
+	if b&datasheet.ShortImmediate != 0 {
+		flags = datasheet.StatusImmediate
+	}
+	arrived(r, ep, rel, in, n, ack, credit, b.Immediate(), flags)
 	return true
 }
 
@@ -230,20 +238,23 @@ func shortLane(r *core.Receiver, payload []byte, h datasheet.ShortHeader, tag ui
 func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
-func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, tag uint16, lent bool) []byte {
+func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, b datasheet.ShortBeside) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
 	copy(frame[datasheet.HeaderSize:], payload)
 	length := uint32(len(payload))
 	flags := datasheet.FrameFirst | datasheet.FrameLast
-	if lent {
+	if b&datasheet.ShortImmediate != 0 {
+		flags |= datasheet.FrameImmediate
+	}
+	if b&datasheet.ShortLent != 0 {
 		flags |= datasheet.FrameReference
 		length = 0
 		for _, at := range datasheet.ReferencesAt(frame[datasheet.HeaderSize:]) {
 			length += min(at.Length, datasheet.MaxMTU) // too much is refused
 		}
 	}
-	h := wholeHeader(r, s, tag)
-	h.Flags, h.Length, h.Extent = flags, uint16(length), length
+	h := wholeHeader(r, s, b.Tag())
+	h.Flags, h.Length, h.Extent, h.Immediate = flags, uint16(length), length, b.Immediate()
 	*datasheet.HeaderAt(frame) = h
 	return frame
 }

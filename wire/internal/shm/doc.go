@@ -32,7 +32,7 @@
 // each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
 // takes part in membarrier(2), 4 wakes with bells. Then 8 knows that the loans of single frames
 // can be void, 16 knows credit words. Further, 32 knows tables, and 64 lends memory for writing. Then
-// 128 knows marks, and 256 knows slots. The socket stays open: it ends with the process
+// 128 knows marks, 256 knows slots, and 512 knows immediate data in them. The socket stays open: it ends with the process
 // that holds it, which tells of a peer's death.
 //
 // # Memory
@@ -58,6 +58,9 @@
 //	8    header   u64: of a short frame
 //	16   payload  of a short frame of up to 112 bytes; longer ones have theirs in the ring
 //
+// If both ends have flag 512, too, a short frame may have immediate data. These are a u32 at 16. Its payload is at
+// 24, or in the ring if it has more than 104 bytes.
+//
 // If both ends have flag 16, the credit words of both directions (SPEC.md 8.12) follow, those
 // of the first one first. For each endpoint below 4096 of the direction's receiver there are
 // two, 8192 in all:
@@ -70,11 +73,12 @@
 //	bits 15:0   length of the frame in bytes
 //	bits 31:16  how many of them have arrived
 //	bits 39:32  1: the frame has ended, 2: it was given up, or its loans are void;
-//	            4: it is short, 8: and has references in place of a payload
+//	            4: it is short, 8: and has references in place of a payload,
+//	            16: and has immediate data
 //	bits 63:40  number of the frame plus one, modulo 2^24
 //
 // Of a short frame, length is that of the payload, and bits 31:16 are Tag. Its word alone tells that all of it is
-// there. One of up to 112 bytes takes a slot, and none of the ring. Room is counted in
+// there. One whose payload is in its slot takes none of the ring. Room is counted in
 // slots and in bytes, and the receiver tells both at once, as one word of 64 bits.
 //
 // Frame i has word i mod R/64, or slot i mod R/256. It follows its predecessor in the ring, at the

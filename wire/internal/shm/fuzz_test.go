@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -32,6 +33,7 @@ func FuzzRings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		play(t, p, path, data, flagCredits)
 		play(t, p, path, data, flagCredits|flagSlots)
+		play(t, p, path, data, flagCredits|flagSlots|flagImmediates)
 	})
 }
 
@@ -63,8 +65,8 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 			atomic.StoreUint32(r.freed(), le.Uint32(take(4)))
 		case opReceive:
 			held = p.Receive()
-			if _, _, lent, _ := p.Short(); len(held) > shm.DefaultMTU || lent && len(held) > 112 {
-				t.Fatalf("a frame of %d bytes, lent %v", len(held), lent)
+			if _, beside, _ := p.Short(); len(held) > shm.DefaultMTU || beside&datasheet.ShortLent != 0 && len(held) > 112 {
+				t.Fatalf("a frame of %d bytes, beside its header %#x", len(held), beside)
 			}
 		case opArrived:
 			n, _ := p.Arrived()
@@ -80,7 +82,14 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 			held = nil
 		case opSend:
 			n := int(le.Uint16(take(2)))
-			if n&1 != 0 && p.SendShort(shortHeader, shortTag, make([]byte, n%(shm.DefaultMTU+1)), n <= 112, n&2 != 0) {
+			beside := shortTag
+			if n <= 96 {
+				beside |= datasheet.ShortLent
+			}
+			if n&4 != 0 {
+				beside = beside.WithImmediate(uint32(n))
+			}
+			if n&1 != 0 && p.SendShort(shortHeader, beside, make([]byte, n%(shm.DefaultMTU+1)), n&2 != 0) {
 				p.Flush()
 			} else if b := p.Reserve(n % (shm.DefaultMTU + 1)); b != nil {
 				clear(b)

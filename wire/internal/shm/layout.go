@@ -22,6 +22,7 @@ const (
 	slotHeader  = 2 * wordSize
 	slotPayload = slotSize - slotHeader
 	firstLine   = lineSize - slotHeader // bytes of it on the line of the word
+	secondLine  = lineSize              // and on the next
 	perSlot     = 256                   // bytes of the ring for each slot
 )
 
@@ -40,6 +41,8 @@ type half struct {
 	copying *uint32
 	words   []uint64 // by frame number: one each, or a slot
 	frames  []byte   // a power of two
+	// immediates says that both ends know short frames with immediate data.
+	immediates bool
 	// shift says how many words there are for each frame, as a power of two: 0 or slotShift.
 	shift uint8
 	last  uint32 // count less one
@@ -80,6 +83,7 @@ func layHalves(mem []byte, ring int, agreed uint32) (first, second half) {
 	slots := agreed&flagSlots != 0
 	size := halfSize(ring, slots)
 	first, second = layHalf(mem, ring, slots), layHalf(mem[size:], ring, slots)
+	first.immediates, second.immediates = agreed&flagImmediates != 0, agreed&flagImmediates != 0
 	if agreed&flagCredits != 0 {
 		words := mem[2*size:]
 		first.credits, second.credits = wordsAt(words[:creditsSize]), wordsAt(words[creditsSize:])

@@ -192,15 +192,11 @@ func (p *Port) Wire() uint32 {
 func (p *Port) Mark() uint32 { return p.tx.mark() }
 
 // SendShort is described at engine.Slots.
-func (p *Port) SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, lent, last bool) bool {
-	if p.state.Load() != 0 || !p.tx.slots() || len(payload) > p.mtu-datasheet.HeaderSize {
+func (p *Port) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool {
+	if p.state.Load() != 0 || !p.tx.slots() || len(payload) > p.mtu-datasheet.HeaderSize || b&datasheet.ShortImmediate != 0 && !p.tx.immediates {
 		return false
 	}
-	flags := uint64(0)
-	if lent {
-		flags = flagLent
-	}
-	if !p.tx.sendShort(packed(h), tag, payload, flags, last) {
+	if !p.tx.sendShort(packed(h), b, payload, last) {
 		if p.tx.fault != nil {
 			p.drop(p.tx.fault)
 		}
@@ -214,11 +210,11 @@ func (p *Port) SendShort(h datasheet.ShortHeader, tag uint16, payload []byte, le
 }
 
 // Short is described at engine.Slots.
-func (p *Port) Short() (h datasheet.ShortHeader, tag uint16, lent, ok bool) {
+func (p *Port) Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool) {
 	if !p.rx.short || !p.rx.held {
-		return h, 0, false, false
+		return h, 0, false
 	}
-	return unpacked(p.rx.header), p.rx.tag, p.rx.lent, true
+	return unpacked(p.rx.header), p.rx.beside, true
 }
 
 // Fill returns the memory for frames that the peer has not released: size bytes, of which those from

@@ -24,7 +24,9 @@ const (
 	flagWrite   = 64
 	flagMarks   = 128
 	flagSlots   = 256
-	flagsShift  = 32
+	// flagImmediates means something beside flagSlots.
+	flagImmediates = 512
+	flagsShift     = 32
 
 	// exportWritable in an export says that the peer may write.
 	exportWritable = 1
@@ -119,7 +121,7 @@ func greetingOf(m message) (greeting, error) {
 func (p *Port) greet(oldest, newest uint16, ring int) greeting {
 	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle | flagCredits}
 	if !p.options.Transferable {
-		g.flags |= flagSlots
+		g.flags |= flagSlots | flagImmediates
 	}
 	if p.options.Share {
 		g.flags |= flagShare | flagDirect

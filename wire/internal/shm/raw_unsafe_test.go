@@ -40,6 +40,8 @@ const (
 	flagBell    = 4 << 32
 	flagCredits = 16 << 32
 	flagSlots   = 256 << 32
+	// flagImmediates is of short frames with immediate data.
+	flagImmediates = 512 << 32
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128

@@ -21,9 +21,8 @@ type receiver struct {
 
 	held    bool
 	short   bool   // it has the header that follows
-	lent    bool   // and its payload is references
 	header  uint64 // packed
-	tag     uint16
+	beside  datasheet.ShortBeside
 	ended   bool   // its sender is done with it
 	broken  bool   // it will not become whole
 	start   uint32 // of the frame that is held
@@ -57,8 +56,8 @@ func (r *receiver) take() []byte {
 
 // current is the frame that is held.
 func (r *receiver) current() []byte {
-	if r.short && r.length <= slotPayload {
-		return r.slot(r.number).payload[:r.length:r.length]
+	if room := slotRoom(r.beside); r.short && r.length <= room {
+		return r.slot(r.number).payload[slotPayload-room:][:r.length:r.length]
 	}
 	return r.frame(r.start, r.length)
 }
@@ -90,16 +89,17 @@ func (r *receiver) hold(n uint32) {
 
 // takeShort takes a short frame with the word w, of n bytes.
 func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
-	flags := w >> flagShift & flagMask
+	flags, beside := w>>flagShift&flagMask, besideOf(w)
+	room := slotRoom(beside)
 	switch {
-	case n > r.limit-datasheet.HeaderSize || flags&flagLent != 0 && n > slotPayload:
+	case n > r.limit-datasheet.HeaderSize || flags&flagLent != 0 && n > room:
 		r.fault = &PeerError{"length of a short frame", uint64(n), "at most what was agreed on"}
 		return nil, false
-	case flags&^(flagEnded|flagAborted|flagShort|flagLent) != 0 || flags&flagEnded == 0:
-		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2 and 8 or not"}
+	case flags&^(flagEnded|flagAborted|flagShort|flagLent|flagImmediate) != 0 || flags&flagEnded == 0 || flags&flagImmediate != 0 && !r.immediates:
+		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2, 8 and 16 or not, as agreed on"}
 		return nil, false
 	}
-	if n > slotPayload {
+	if n > room {
 		r.hold(n)
 	} else {
 		r.length, r.next, r.held = n, r.tail, true
@@ -110,9 +110,12 @@ func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
 		r.release()
 		return nil, true
 	}
-	r.short, r.lent = true, flags&flagLent != 0
-	// It is read once: the peer may write it at any time.
-	r.header, r.tag = atomic.LoadUint64(&r.slot(r.number).header), uint16(w>>shownShift)
+	// They are read once: the peer may write them at any time.
+	s := r.slot(r.number)
+	if r.header = atomic.LoadUint64(&s.header); room != slotPayload {
+		beside = beside.WithImmediate(atomic.LoadUint32(s.immediate()))
+	}
+	r.short, r.beside = true, beside
 	return r.current(), false
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // sender puts frames into one direction. The zero value has no memory.
@@ -62,35 +63,39 @@ func (s *sender) reserve(n uint32) []byte {
 	return s.frame(start, n)
 }
 
-// sendShort appends a short frame with a packed header, a tag and a payload, if there is room. A payload of
-// more than slotPayload bytes stands in the ring, others in the slot. If shown, the receiver sees it at once,
+// sendShort appends a short frame with a packed header and a payload, if there is room. A payload of
+// more than slotRoom bytes stands in the ring, others in the slot. If shown, the receiver sees it at once,
 // unless others before it wait for flush. It is for memory with slots.
 //
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
 // stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
-func (s *sender) sendShort(header uint64, tag uint16, payload []byte, flags uint64, shown bool) bool {
+func (s *sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byte, shown bool) bool {
 	if s.open || s.reserved {
 		s.abort()
 	}
-	n, end := uint32(len(payload)), s.head
-	if n > slotPayload {
+	n, end, room := uint32(len(payload)), s.head, slotRoom(b)
+	if n > room {
 		s.start, end = s.place(s.head, n)
 	}
-	if (n > slotPayload || s.number-s.taken > s.last) && !s.fits(end) {
+	if (n > room || s.number-s.taken > s.last) && !s.fits(end) {
 		return false
 	}
 	to := s.slot(s.number)
-	switch {
-	case n > slotPayload:
+	at := to.payload[slotPayload-room:]
+	switch first := room - secondLine; {
+	case n > room:
 		copy(s.frame(s.start, n), payload)
-	case n > firstLine:
-		copy(to.payload[firstLine:], payload[firstLine:])
-		copy(to.payload[:firstLine], payload)
+	case n > first:
+		copy(at[first:], payload[first:])
+		copy(at[:first], payload)
 	default:
-		copy(to.payload[:firstLine], payload)
+		copy(at[:first], payload)
+	}
+	if room != slotPayload {
+		*to.immediate() = b.Immediate()
 	}
 	s.end, s.room, to.header = end, n, header
-	w := shortOf(s.number, n, tag, flags)
+	w := shortOf(s.number, n, b)
 	if shown && !s.batch {
 		atomicmem.Store64(&to.word, w)
 		s.firstNumber = s.number

@@ -18,12 +18,12 @@ import (
 // shortHeader is one of which every field differs.
 var shortHeader = datasheet.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9abc, Credit: 0xdef0}
 
-const shortTag = 0x1357
+const shortTag datasheet.ShortBeside = 0x1357
 
 // TestShortFrames: a short frame stands where the package's documentation says, up to 112 bytes in its
 // slot, more in the ring. A peer that knows no slots is sent none.
 func TestShortFrames(t *testing.T) {
-	for name, flags := range map[string]uint64{"old": flagCredits, "new": flagCredits | flagSlots} {
+	for name, flags := range map[string]uint64{"old": flagCredits, "slots": flagCredits | flagSlots, "new": flagCredits | flagSlots | flagImmediates} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
 			path := socket(t)
@@ -32,38 +32,57 @@ func TestShortFrames(t *testing.T) {
 			up(t, p)
 			p.Receive() // it turns to the peer
 			if !r.slots {
-				if p.SendShort(shortHeader, shortTag, []byte{1}, false, true) {
+				if p.SendShort(shortHeader, shortTag, []byte{1}, true) {
 					t.Error("a short frame for a peer that knows none")
 				}
 				sendTo(t, p, []byte("whole"))
 				copy(r.frames(), "too")
 				r.put(0, 3, 3, 1)
 				got := p.Receive()
-				if _, _, _, ok := p.Short(); ok || string(got) != "too" || string(r.theirs[r.framesAt():][:5]) != "whole" {
+				if _, _, ok := p.Short(); ok || string(got) != "too" || string(r.theirs[r.framesAt():][:5]) != "whole" {
 					t.Errorf("%q, short %v", got, ok)
 				}
 				p.Release()
 				return
 			}
-			const word = 0xdef09abc56781234
-			ring := 0
-			for i, n := range []int{1, 64, 112, 113, 1000, 112, 16} {
-				want := bytes.Repeat([]byte{byte(n)}, n)
-				lent := n == 16
-				flags := uint64(5)
-				if lent {
-					flags = 13
+			const word, immediate = 0xdef09abc56781234, 0x89abcdef
+			if flags&flagImmediates == 0 && p.SendShort(shortHeader, shortTag.WithImmediate(immediate), []byte{1}, true) {
+				t.Error("immediate data for a peer that knows of none")
+			}
+			frames := []struct {
+				n      int
+				beside datasheet.ShortBeside
+				flags  uint64 // of the word
+				room   int    // in the slot
+			}{{1, shortTag, 5, 112}, {64, shortTag, 5, 112}, {112, shortTag, 5, 112}, {113, shortTag, 5, 112}, {1000, shortTag, 5, 112},
+				{112, shortTag, 5, 112}, {16, shortTag | datasheet.ShortLent, 13, 112}}
+			if flags&flagImmediates != 0 {
+				data := shortTag.WithImmediate(immediate)
+				for _, n := range []int{1, 40, 41, 64, 104, 105, 112, 1000} {
+					frames = append(frames, frames[0])
+					f := &frames[len(frames)-1]
+					f.n, f.beside, f.flags, f.room = n, data, 21, 104
 				}
-				if !p.SendShort(shortHeader, shortTag, want, lent, i%2 == 0) {
+				frames = append(frames, frames[6])
+				f := &frames[len(frames)-1]
+				f.beside, f.flags, f.room = data|datasheet.ShortLent, 29, 104
+			}
+			ring := 0
+			for i, f := range frames {
+				n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
+				if !p.SendShort(shortHeader, f.beside, want, i%2 == 0) {
 					t.Fatalf("no room for %d bytes", n)
 				}
 				p.Flush()
-				if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|flags<<32|uint64(i+1)<<40 {
+				if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|f.flags<<32|uint64(i+1)<<40 {
 					t.Errorf("frame %d: word %#x", i, w)
 				}
 				s := r.slot(r.theirs, i)
-				at := s[8:]
-				if n > 112 {
+				at := s[8+112-f.room:]
+				if f.room != 112 && binary.LittleEndian.Uint32(s[8:]) != immediate {
+					t.Errorf("frame %d: immediate data % x", i, s[8:12])
+				}
+				if n > f.room {
 					at, ring = r.theirs[r.framesAt()+ring:], ring+(n+63)/64*64
 				}
 				if h := binary.LittleEndian.Uint64(s); h != word || !bytes.Equal(at[:n], want) {
@@ -71,17 +90,15 @@ func TestShortFrames(t *testing.T) {
 				}
 			}
 			ring = 0
-			for i, n := range []int{1, 112, 200, 0, 16} {
-				want, flags := bytes.Repeat([]byte{byte(n)}, n), uint64(5)
-				if n == 16 {
-					flags = 13
-				}
+			for i, f := range frames {
+				n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
 				copy(r.frames()[ring:], want)
-				r.putShort(i, word, want[:min(n, 112)], uint64(n), 0x1357, flags)
+				stands := binary.LittleEndian.AppendUint64(nil, immediate)[:112-f.room]
+				r.putShort(i, word, append(stands, want[:min(n, f.room)]...), uint64(n), 0x1357, f.flags)
 				got := p.Receive()
-				h, tag, lent, ok := p.Short()
-				if !ok || h != shortHeader || tag != shortTag || lent != (n == 16) || !bytes.Equal(got, want) {
-					t.Errorf("frame %d: %+v, lent %v, short %v, % x", i, h, lent, ok, got)
+				h, beside, ok := p.Short()
+				if !ok || h != shortHeader || beside != f.beside || !bytes.Equal(got, want) {
+					t.Errorf("frame %d: %+v, %#x, short %v, % x", i, h, beside, ok, got)
 				}
 				if again := p.Receive(); !bytes.Equal(again, want) {
 					t.Errorf("frame %d: then % x", i, again)
@@ -90,11 +107,11 @@ func TestShortFrames(t *testing.T) {
 					t.Errorf("frame %d: %d bytes have arrived", i, n)
 				}
 				p.Release()
-				if n > 112 {
+				if n > f.room {
 					ring += (n + 63) / 64 * 64
 				}
 			}
-			if p.Receive() != nil || atomic.LoadUint32(r.freedWord(0)) != 256 || atomic.LoadUint32(r.freedWord(1)) != 5 {
+			if p.Receive() != nil || atomic.LoadUint32(r.freedWord(0)) != uint32(ring) || atomic.LoadUint32(r.freedWord(1)) != uint32(len(frames)) {
 				t.Errorf("given back: %d bytes, %d frames", *r.freedWord(0), *r.freedWord(1))
 			}
 		})
@@ -111,7 +128,7 @@ func TestTwoRooms(t *testing.T) {
 	p.Receive()
 	slots := r.ring / 256
 	short := func() bool {
-		sent := p.SendShort(shortHeader, shortTag, make([]byte, 112), false, false)
+		sent := p.SendShort(shortHeader, shortTag, make([]byte, 112), false)
 		p.Flush()
 		return sent
 	}
@@ -131,7 +148,7 @@ func TestTwoRooms(t *testing.T) {
 	if whole != r.ring/4096 {
 		t.Errorf("%d frames of 4096 bytes in %d", whole, r.ring)
 	}
-	if p.SendShort(shortHeader, shortTag, make([]byte, 113), false, true) || !short() {
+	if p.SendShort(shortHeader, shortTag, make([]byte, 113), true) || !short() {
 		t.Error("a ring without room has room, or its slots have none")
 	}
 	atomic.StoreUint32(r.freed(), 4096)
@@ -154,7 +171,8 @@ func TestBrokenSlots(t *testing.T) {
 		{"longer than can be", func(r *raw) { r.putShort(0, 0, nil, 0xffff, 0, 5) }, "length"},
 		{"more references than fit", func(r *raw) { r.putShort(0, 0, nil, 113, 0, 13) }, "length"},
 		{"short, and not ended", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 4) }, "flags"},
-		{"an unknown flag", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|16) }, "flags"},
+		{"an unknown flag", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|32) }, "flags"},
+		{"immediate data that were not agreed on", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|16) }, "flags"},
 		{"lent, and not short", func(r *raw) { r.put(0, 10, 10, 9) }, "flags"},
 		{"a number that jumps", func(r *raw) { r.putWord(0, 10|5<<32|3<<40) }, "number"},
 		{"frames freed that were not sent", func(r *raw) { atomic.StoreUint32(r.freedFrames(), 1) }, "freed frames"},
@@ -202,7 +220,7 @@ func TestScribbledSlots(t *testing.T) {
 	}
 	payload := make([]byte, 4032)
 	for rounds > 0 {
-		r := joinRaw(t, path, flagSlots|flagCredits)
+		r := joinRaw(t, path, flagSlots|flagCredits|flagImmediates*rnd.Uint64N(2))
 		up(t, p)
 		sessions++
 		next := 0
@@ -216,21 +234,21 @@ func TestScribbledSlots(t *testing.T) {
 				r.putShort(next, rnd.Uint64(), nil, rnd.Uint64()&0xffff, rnd.Uint64()&0xffff, rnd.Uint64()&0xff)
 			case kind < 400:
 				n := []int{0, 1, 16, 111, 112, 113, 4000, shm.DefaultMTU - 64}[rnd.IntN(8)]
-				flags := []uint64{5, 5, 7, 13}[rnd.IntN(4)]
+				flags := []uint64{5, 5, 7, 13, 21}[rnd.IntN(5)]
 				if n > 112 {
 					flags &^= 8
 				}
 				r.putShort(next, rnd.Uint64(), nil, uint64(n), rnd.Uint64()&0xffff, flags)
 			default:
-				p.SendShort(shortHeader, shortTag, payload[:rnd.IntN(4032)], false, rnd.IntN(2) == 0)
+				p.SendShort(shortHeader, datasheet.ShortBeside(rnd.Uint64())&^datasheet.ShortLent, payload[:rnd.IntN(4032)], rnd.IntN(2) == 0)
 				p.Flush()
 			}
 			if f := p.Receive(); f != nil {
 				next++
 				frames++
-				_, _, lent, ok := p.Short()
-				if len(f) > shm.DefaultMTU || ok && len(f) > shm.DefaultMTU-64 || lent && len(f) > 112 {
-					t.Fatalf("a frame of %d bytes, short %v, lent %v", len(f), ok, lent)
+				_, beside, ok := p.Short()
+				if len(f) > shm.DefaultMTU || ok && len(f) > shm.DefaultMTU-64 || beside&datasheet.ShortLent != 0 && len(f) > 112 {
+					t.Fatalf("a frame of %d bytes, short %v, beside %#x", len(f), ok, beside)
 				}
 				for _, c := range f {
 					taken += int(c & 1) // all of it can be read

@@ -17,6 +17,8 @@ const (
 	flagAborted uint64 = 2
 	flagShort   uint64 = 4 // the tag stands where other frames say what has arrived
 	flagLent    uint64 = 8 // of short ones: references stand in place of the payload
+	// flagImmediate is of short ones: immediate data stand in front of what is in the slot.
+	flagImmediate uint64 = 16
 )
 
 // wholeOf is the word of a frame of n bytes with a number, all of which has
@@ -33,9 +35,26 @@ func wordOf(i, n, shown uint32, flags uint64) uint64 {
 	return numberOf(i)<<numShift | flags<<flagShift | uint64(shown)<<shownShift | uint64(n)
 }
 
+// besideShift moves flagLent and flagImmediate to ShortLent and ShortImmediate.
+const besideShift = 13
+
 // shortOf is the word of frame i, a short one of n bytes.
-func shortOf(i, n uint32, tag uint16, flags uint64) uint64 {
-	return wordOf(i, n, uint32(tag), flags|flagShort|flagEnded)
+func shortOf(i, n uint32, b datasheet.ShortBeside) uint64 {
+	flags := uint64(b>>besideShift) & (flagLent | flagImmediate)
+	return wordOf(i, n, uint32(b.Tag()), flags|flagShort|flagEnded)
+}
+
+// besideOf reads it from the word of a short frame.
+func besideOf(w uint64) datasheet.ShortBeside {
+	return datasheet.ShortBeside(w>>shownShift&lengthMask | w>>flagShift&(flagLent|flagImmediate)<<besideShift)
+}
+
+// slotRoom is the room in a slot for the payload of a short frame.
+func slotRoom(b datasheet.ShortBeside) uint32 {
+	if b&datasheet.ShortImmediate != 0 {
+		return slotPayload - wordSize
+	}
+	return slotPayload
 }
 
 // packed is the header of a short frame as it stands in its slot. The tag is in the word.
