@@ -91,10 +91,10 @@ func doLater[B datasheet.CommandBody](e *Engine, c *datasheet.Command, f func(ui
 func (e *Engine) disconnect(b *datasheet.EndpointBody) core.Refusal {
 	ep := e.core.Subject(b.Endpoint)
 	if ep == nil {
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
 	}
 	if ep.Sharers > 0 {
-		return core.Refusal{Result: datasheet.ResultResource, Field: core.FieldEndpoint} // its receives may be in work for them
+		return core.Refusal{Result: datasheet.ResultResource, Field: core.Field(b, &b.Endpoint)} // its receives may be in work for them
 	}
 	switch ep.State {
 	case datasheet.StateConnectPending:
@@ -116,5 +116,5 @@ func (e *Engine) abort(b *datasheet.AbortBody) core.Refusal {
 	if e.core.Requests.Abort(b.ID) || e.core.Setups.Abort(b.ID) {
 		return core.Refusal{}
 	}
-	return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldAbortID}
+	return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.ID)}
 }

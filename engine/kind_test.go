@@ -20,20 +20,21 @@ func TestKinds(t *testing.T) {
 	for _, sram := range [][]byte{nil, make([]byte, datasheet.PageSize)} {
 		e.core.Regions.SRAM.Bytes = sram
 		for id := range datasheet.Kind(len(e.core.Kinds) + 1) {
-			want := core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldKind}
+			b := &datasheet.CreateEndpointBody{Kind: id, Reliability: datasheet.Unreliable}
+			want := core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Kind)}
 			switch id {
 			case datasheet.KindRing, datasheet.KindChannel:
-				want = core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
+				want = core.Refusal{Result: datasheet.ResultNotSupported, Field: core.Field(b, &b.Kind)}
 				if sram != nil { // its own check is asked
-					want = core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
+					want = core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.Field(b, &b.MaxTransfer)}
 				}
 				if sram != nil && id == datasheet.KindChannel {
-					want = core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
+					want = core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.SendLog2)}
 				}
 			case datasheet.KindVI, datasheet.KindFrame, datasheet.KindReceiveQueue:
 				continue
 			}
-			if _, why := e.kindOf(&datasheet.CreateEndpointBody{Kind: id, Reliability: datasheet.Unreliable}); why != want {
+			if _, why := e.kindOf(b); why != want {
 				t.Errorf("kind %v, %d bytes of device memory: %+v, not %+v", id, len(sram), why, want)
 			}
 		}

@@ -14,37 +14,25 @@ func (e *Engine) checkEndpoint(k *core.Kind, b *datasheet.CreateEndpointBody) co
 		return cq != datasheet.NoCQ && (q == nil || q.Dead)
 	}
 	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.core.Limits.QueueLog2 }
-	switch {
-	case b.Reliability != datasheet.Unreliable && b.Reliability != datasheet.ReliableDelivery && b.Reliability != datasheet.ReliableReception:
-		return core.Refusal{Result: datasheet.ResultInvalidReliability, Field: core.FieldReliability}
-	case b.MaxTransfer == 0 || b.MaxTransfer > e.core.Limits.Transfer:
-		return core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
-	case e.core.Regions.Ptag(b.Ptag) == nil:
-		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
-	case b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.Rights:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRights}
-	case b.Rights&datasheet.AccessRDMARead != 0 && b.Reliability == datasheet.Unreliable:
-		return core.Refusal{Result: datasheet.ResultInvalidRDMARead, Field: core.FieldRights}
-	case badLog2(b.SendLog2):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendLog2}
-	case badLog2(b.RecvLog2):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvLog2}
-	case k.Tokens && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendIOVA}
-	case k.Tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
-	case badCQ(b.SendCQ):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendCQ}
-	case badCQ(b.RecvCQ):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
-	case !e.core.Limits.HasVector(b.SendVector):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendVector}
-	case !e.core.Limits.HasVector(b.RecvVector):
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvVector}
-	case b.Options&datasheet.EndpointShares != 0:
-		return e.checkSource(b)
+	why := core.FirstOf([]core.Check{
+		{b.Reliability != datasheet.Unreliable && b.Reliability != datasheet.ReliableDelivery && b.Reliability != datasheet.ReliableReception, datasheet.ResultInvalidReliability, core.Field(b, &b.Reliability)},
+		{b.MaxTransfer == 0 || b.MaxTransfer > e.core.Limits.Transfer, datasheet.ResultInvalidMTU, core.Field(b, &b.MaxTransfer)},
+		{e.core.Regions.Ptag(b.Ptag) == nil, datasheet.ResultInvalidPtag, core.Field(b, &b.Ptag)},
+		{b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.Rights, datasheet.ResultInvalidParameter, core.Field(b, &b.Rights)},
+		{b.Rights&datasheet.AccessRDMARead != 0 && b.Reliability == datasheet.Unreliable, datasheet.ResultInvalidRDMARead, core.Field(b, &b.Rights)},
+		{badLog2(b.SendLog2), datasheet.ResultInvalidParameter, core.Field(b, &b.SendLog2)},
+		{badLog2(b.RecvLog2), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvLog2)},
+		{k.Tokens && (b.SendIOVA == 0 || b.SendIOVA%datasheet.TokenSize != 0), datasheet.ResultInvalidParameter, core.Field(b, &b.SendIOVA)},
+		{k.Tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvIOVA)},
+		{badCQ(b.SendCQ), datasheet.ResultInvalidParameter, core.Field(b, &b.SendCQ)},
+		{badCQ(b.RecvCQ), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvCQ)},
+		{!e.core.Limits.HasVector(b.SendVector), datasheet.ResultInvalidParameter, core.Field(b, &b.SendVector)},
+		{!e.core.Limits.HasVector(b.RecvVector), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvVector)},
+	})
+	if why == (core.Refusal{}) && b.Options&datasheet.EndpointShares != 0 {
+		why = e.checkSource(b)
 	}
-	return core.Refusal{}
+	return why
 }
 
 func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
@@ -84,9 +72,9 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *core.Kind, why core.Refusal) {
 	switch {
 	case int(b.Kind) >= len(e.core.Kinds) || e.core.Kinds[b.Kind] == nil:
-		return nil, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldKind}
+		return nil, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Kind)}
 	case e.core.Kinds[b.Kind].SRAM && e.core.Regions.SRAM.Bytes == nil:
-		return nil, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
+		return nil, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.Field(b, &b.Kind)}
 	}
 	k = e.core.Kinds[b.Kind]
 	if why = k.Check(b); why == (core.Refusal{}) && k.Queues {
@@ -115,11 +103,11 @@ func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) core.Refusal {
 	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
 	case ep.State == datasheet.StateConnected || ep.State == datasheet.StateConnectPending:
-		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.FieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.Field(b, &b.Endpoint)}
 	case ep.Sharers > 0, ep.Send.Completed != ep.Send.Producer || ep.Recv.Completed != ep.Recv.Producer:
-		return core.Refusal{Result: datasheet.ResultResource, Field: core.FieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultResource, Field: core.Field(b, &b.Endpoint)}
 	}
 	if ep.Kind.Destroy != nil {
 		ep.Kind.Destroy(ep)
@@ -135,7 +123,7 @@ func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) core.Refusal {
 func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why core.Refusal) {
 	ep := e.core.Subject(b.Endpoint)
 	if ep == nil {
-		return reply, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+		return reply, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
 	}
 	return datasheet.EndpointReply{
 		SendProducer: ep.Send.Producer, SendCompleted: ep.Send.Completed,
@@ -159,17 +147,17 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
 	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
 	case b.Entry >= datasheet.PayloadEntries:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableEntry}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Entry)}
 	case b.Handle == 0 && b.Length != 0 || b.Handle != 0 && b.Length == 0:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableLength}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Length)}
 	case ep.Kind.SetPayload == nil && b.Tag != 0, ep.Kind.SetPayload != nil && b.Handle != 0 && b.Tag%datasheet.PayloadEntries != b.Entry:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableTag}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Tag)}
 	}
 	if b.Handle != 0 {
 		if r, _ := e.core.Regions.Reach(b.Handle, ep.Ptag, b.Address, uint64(b.Length), true); r == nil {
-			return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldTableHandle}
+			return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Handle)}
 		}
 		if ep.Payloads == nil && ep.Kind.SetPayload == nil {
 			ep.Payloads = make([]core.Segment, datasheet.PayloadEntries)
@@ -188,18 +176,14 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
 // checkSource names what is wrong with the receive queue that a new VI is to share.
 func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) core.Refusal {
 	if b.RecvIOVA >= uint64(len(e.core.All)) || e.core.All[b.RecvIOVA] == nil {
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.RecvIOVA)}
 	}
 	from := e.core.All[b.RecvIOVA]
-	switch {
-	case !from.Recv.Named || from.Recv.Source != nil: // it is no receive queue
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
-	case from.Ptag != b.Ptag:
-		return core.Refusal{Result: datasheet.ResultInvalidPtag, Field: core.FieldVIPtag}
-	case b.RecvCQ != datasheet.NoCQ:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
-	}
-	return core.Refusal{}
+	return core.FirstOf([]core.Check{
+		{!from.Recv.Named || from.Recv.Source != nil, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvIOVA)}, // it is no receive queue
+		{from.Ptag != b.Ptag, datasheet.ResultInvalidPtag, core.Field(b, &b.Ptag)},
+		{b.RecvCQ != datasheet.NoCQ, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvCQ)},
+	})
 }
 
 // modifyEndpoint gives an idle VI other attributes, which are checked as those of a new
@@ -208,9 +192,9 @@ func (e *Engine) modifyEndpoint(b *datasheet.ModifyEndpointBody) core.Refusal {
 	ep := e.core.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
 	case ep.State != datasheet.StateIdle || !ep.Kind.Rights:
-		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.FieldEndpoint}
+		return core.Refusal{Result: datasheet.ResultInvalidState, Field: core.Field(b, &b.Endpoint)}
 	case (b.Options^ep.Options)&(datasheet.EndpointShares|datasheet.EndpointEager) != 0:
 		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
 	}

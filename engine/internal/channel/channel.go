@@ -84,30 +84,21 @@ func (k channels) check(b *datasheet.CreateEndpointBody) core.Refusal {
 		return r != nil && !r.Device
 	}
 	kernel := b.Options == datasheet.EndpointKernel
-	for _, c := range [...]struct {
-		bad    bool
-		result datasheet.Result
-		field  uint16
-	}{
-		{b.Reliability != datasheet.Unreliable, datasheet.ResultInvalidReliability, core.FieldReliability},
-		{!page.Valid(), datasheet.ResultInvalidParameter, core.FieldSendLog2},
-		{b.RecvLog2 != b.SendLog2, datasheet.ResultInvalidParameter, core.FieldRecvLog2},
-		{b.MaxTransfer != page.Bytes(), datasheet.ResultInvalidMTU, core.FieldMaxTransfer},
-		{b.Rights != 0, datasheet.ResultInvalidParameter, core.FieldRights},
+	return core.FirstOf([]core.Check{
+		{b.Reliability != datasheet.Unreliable, datasheet.ResultInvalidReliability, core.Field(b, &b.Reliability)},
+		{!page.Valid(), datasheet.ResultInvalidParameter, core.Field(b, &b.SendLog2)},
+		{b.RecvLog2 != b.SendLog2, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvLog2)},
+		{b.MaxTransfer != page.Bytes(), datasheet.ResultInvalidMTU, core.Field(b, &b.MaxTransfer)},
+		{b.Rights != 0, datasheet.ResultInvalidParameter, core.Field(b, &b.Rights)},
 		{b.Options != 0 && b.Options != datasheet.EndpointSpaced && !kernel, datasheet.ResultInvalidParameter, core.FieldOptions},
-		{b.SendVector != datasheet.NoVector, datasheet.ResultInvalidParameter, core.FieldSendVector},
-		{b.RecvVector != datasheet.NoVector, datasheet.ResultInvalidParameter, core.FieldRecvVector},
-		{k.Regions.Ptag(b.Ptag) == nil, datasheet.ResultInvalidPtag, core.FieldVIPtag},
-		{!aligned(b.SendIOVA), datasheet.ResultInvalidParameter, core.FieldSendIOVA},
-		{!aligned(b.RecvIOVA) || kernel && b.RecvIOVA != 0, datasheet.ResultInvalidParameter, core.FieldRecvIOVA},
-		{!reach(b.SendCQ, b.SendIOVA, false), datasheet.ResultInvalidParameter, core.FieldSendCQ},
-		{kernel && b.RecvCQ != 0 || !kernel && !reach(b.RecvCQ, b.RecvIOVA, true), datasheet.ResultInvalidParameter, core.FieldRecvCQ},
-	} {
-		if c.bad {
-			return core.Refusal{Result: c.result, Field: c.field}
-		}
-	}
-	return core.Refusal{}
+		{b.SendVector != datasheet.NoVector, datasheet.ResultInvalidParameter, core.Field(b, &b.SendVector)},
+		{b.RecvVector != datasheet.NoVector, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvVector)},
+		{k.Regions.Ptag(b.Ptag) == nil, datasheet.ResultInvalidPtag, core.Field(b, &b.Ptag)},
+		{!aligned(b.SendIOVA), datasheet.ResultInvalidParameter, core.Field(b, &b.SendIOVA)},
+		{!aligned(b.RecvIOVA) || kernel && b.RecvIOVA != 0, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvIOVA)},
+		{!reach(b.SendCQ, b.SendIOVA, false), datasheet.ResultInvalidParameter, core.Field(b, &b.SendCQ)},
+		{kernel && b.RecvCQ != 0 || !kernel && !reach(b.RecvCQ, b.RecvIOVA, true), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvCQ)},
+	})
 }
 
 // destroy gives back what create took.

@@ -32,13 +32,13 @@ func (c *completions) Create(b *datasheet.CreateCQBody) (reply datasheet.CQBody,
 	limits := &c.memory.Limits
 	switch {
 	case b.IOVA == 0 || b.IOVA%datasheet.CompletionSize != 0:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldCQIOVA}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IOVA)}
 	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldCQIndex}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IndexIOVA)}
 	case !limits.HasVector(b.Vector):
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldCQVector}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Vector)}
 	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > limits.CQLog2:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldCQLog2}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Log2)}
 	}
 	for range c.queues {
 		c.last = (c.last + 1) % limits.CQs
@@ -47,7 +47,7 @@ func (c *completions) Create(b *datasheet.CreateCQBody) (reply datasheet.CQBody,
 		}
 		cq := &completionQueue{id: c.last, iova: b.IOVA, indexIOVA: b.IndexIOVA, log2: b.Log2, vector: b.Vector}
 		if !c.memory.reachable(cq.iova, cq.bytes()) || !c.mapCQ(cq) {
-			return reply, Refusal{datasheet.ResultDMAFault, fieldCQIOVA}
+			return reply, Refusal{datasheet.ResultDMAFault, Field(b, &b.IOVA)}
 		}
 		c.queues[c.last] = cq
 		c.bells.Open(limits.Endpoints+cq.id, 0, cq.vector != datasheet.NoVector)
@@ -61,9 +61,9 @@ func (c *completions) Destroy(b *datasheet.CQBody) Refusal {
 	cq := c.Queue(b.CQ)
 	switch {
 	case cq == nil:
-		return Refusal{datasheet.ResultInvalidParameter, fieldCQ}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.CQ)}
 	case cq.Users > 0:
-		return Refusal{datasheet.ResultResource, fieldCQ}
+		return Refusal{datasheet.ResultResource, Field(b, &b.CQ)}
 	}
 	c.queues[cq.id] = nil
 	c.bells.Close(c.memory.Limits.Endpoints + cq.id)
@@ -228,20 +228,20 @@ func (c *completions) Resize(b *datasheet.ResizeCQBody) (reply datasheet.ResizeC
 	cq := c.Queue(b.CQ)
 	switch {
 	case cq == nil:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldResizedCQ}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.CQ)}
 	case cq.Dead:
-		return reply, Refusal{datasheet.ResultInvalidState, fieldResizedCQ}
+		return reply, Refusal{datasheet.ResultInvalidState, Field(b, &b.CQ)}
 	case b.IOVA == 0 || b.IOVA%datasheet.CompletionSize != 0:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldCQIOVA}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IOVA)}
 	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldCQIndex}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IndexIOVA)}
 	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > c.memory.Limits.CQLog2:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldResizedLog2}
+		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Log2)}
 	}
 	other := *cq
 	other.iova, other.indexIOVA, other.log2 = b.IOVA, b.IndexIOVA, b.Log2
 	if !c.memory.reachable(other.iova, other.bytes()) || !c.mapCQ(&other) {
-		return reply, Refusal{datasheet.ResultDMAFault, fieldCQIOVA}
+		return reply, Refusal{datasheet.ResultDMAFault, Field(b, &b.IOVA)}
 	}
 	reply.Written = cq.producer
 	other.producer, other.consumer, other.armed = 0, 0, false

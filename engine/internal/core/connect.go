@@ -64,19 +64,19 @@ func (c *setups) Accept(id uint16, b *datasheet.ConnectAcceptBody) Refusal {
 	ep := c.Subject(b.Endpoint)
 	switch {
 	case r == nil:
-		return Refusal{why, fieldAcceptConnection}
+		return Refusal{why, Field(b, &b.Connection)}
 	case ep == nil:
-		return Refusal{datasheet.ResultInvalidParameter, fieldAcceptEndpoint}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Endpoint)}
 	case b.TimeoutMS == 0:
-		return Refusal{datasheet.ResultInvalidParameter, fieldAcceptTimeout}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.TimeoutMS)}
 	case ep.State != datasheet.StateIdle || !ep.Connects:
-		return Refusal{datasheet.ResultInvalidState, fieldAcceptEndpoint}
+		return Refusal{datasheet.ResultInvalidState, Field(b, &b.Endpoint)}
 	case ep.KindID != r.body.Kind:
-		return Refusal{datasheet.ResultInvalidParameter, fieldAcceptEndpoint}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Endpoint)}
 	case ep.Reliability != r.body.Reliability:
-		return Refusal{datasheet.ResultInvalidReliability, fieldAcceptEndpoint}
+		return Refusal{datasheet.ResultInvalidReliability, Field(b, &b.Endpoint)}
 	case ep.MaxTransfer != r.body.MaxTransfer:
-		return Refusal{datasheet.ResultInvalidMTU, fieldAcceptEndpoint}
+		return Refusal{datasheet.ResultInvalidMTU, Field(b, &b.Endpoint)}
 	}
 	s := &setup{command: id, Accepting: true, to: r.from.MAC, path: path{mtu: r.mtu, came: r.longest}}
 	if mayAgree(ep) && r.body.Wire == c.offered(r.from.MAC) {
@@ -94,7 +94,7 @@ func (c *setups) Accept(id uint16, b *datasheet.ConnectAcceptBody) Refusal {
 func (c *setups) Reject(b *datasheet.ConnectRejectBody) Refusal {
 	r, why := c.Requests.find(b.Connection)
 	if r == nil {
-		return Refusal{why, fieldAcceptConnection}
+		return Refusal{why, Field(b, &b.Connection)}
 	}
 	c.Requests.dismiss(r, requestRejected)
 	c.sendReject(r.from, datasheet.ResultReject)
@@ -105,17 +105,17 @@ func (c *setups) Request(id uint16, b *datasheet.ConnectRequestBody) Refusal {
 	ep := c.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
-		return Refusal{datasheet.ResultInvalidParameter, FieldEndpoint}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Endpoint)}
 	case b.TimeoutMS == 0:
-		return Refusal{datasheet.ResultInvalidParameter, fieldRequestTimeout}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.TimeoutMS)}
 	case b.RemoteMAC.IsMulticast() && b.RemoteMAC != datasheet.Broadcast:
-		return Refusal{datasheet.ResultInvalidParameter, fieldRequestMAC}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.RemoteMAC)}
 	case !sound(&b.Remote):
-		return Refusal{datasheet.ResultInvalidParameter, fieldRequestRemote}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Remote)}
 	case !sound(&b.Local):
-		return Refusal{datasheet.ResultInvalidParameter, fieldRequestLocal}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Local)}
 	case ep.State != datasheet.StateIdle || !ep.Connects:
-		return Refusal{datasheet.ResultInvalidState, FieldEndpoint}
+		return Refusal{datasheet.ResultInvalidState, Field(b, &b.Endpoint)}
 	}
 	s := &setup{command: id, to: b.RemoteMAC, body: datasheet.ConnectBody{Remote: b.Remote, Local: b.Local}}
 	if !c.start(ep, s, Remote{}, b.TimeoutMS) {

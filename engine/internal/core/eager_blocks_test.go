@@ -201,7 +201,7 @@ func TestEagerStorm(t *testing.T) {
 				before, refused := m.SRAM.Free(), m.Own[datasheet.CounterEagerRefused]
 				reply, why := m.Register(&body)
 				if why != (Refusal{}) {
-					if why != (Refusal{datasheet.ResultResource, fieldRegionAccess}) || m.SRAM.Free() != before || m.Own[datasheet.CounterEagerRefused] != refused+1 {
+					if why != (Refusal{datasheet.ResultResource, Field(&body, &body.Access)}) || m.SRAM.Free() != before || m.Own[datasheet.CounterEagerRefused] != refused+1 {
 						t.Fatalf("%+v, %d bytes free of %d", why, m.SRAM.Free(), before)
 					}
 					return
@@ -259,7 +259,7 @@ func TestEagerStorm(t *testing.T) {
 func TestEagerRefused(t *testing.T) {
 	m, _ := newTestRegions(datasheet.PageSize)
 	body := datasheet.RegisterMemoryBody{Length: 100, Access: datasheet.AccessEager}
-	if _, why := m.Register(&body); why != (Refusal{datasheet.ResultNotSupported, fieldRegionAccess}) {
+	if _, why := m.Register(&body); why != (Refusal{datasheet.ResultNotSupported, Field(&body, &body.Access)}) {
 		t.Errorf("no device memory: %+v", why)
 	}
 	m.SRAM.Bytes = Aligned(4096)
@@ -274,14 +274,14 @@ func TestEagerRefused(t *testing.T) {
 		"much too large": {datasheet.AccessEager, 1 << 62, datasheet.ResultResource},
 	} {
 		body.Access, body.Length = c.access, c.length
-		if _, why := m.Register(&body); why != (Refusal{c.want, fieldRegionAccess}) {
+		if _, why := m.Register(&body); why != (Refusal{c.want, Field(&body, &body.Access)}) {
 			t.Errorf("%s: %+v", name, why)
 		}
 	}
 	body.Access, body.Length = datasheet.AccessEager, 100
 	h := m.mustRegister(t, body)
 	for _, access := range []datasheet.Access{0, datasheet.AccessEager | datasheet.AccessEagerWide} {
-		if why := m.Modify(&datasheet.ModifyMemoryBody{Handle: h, Access: access}); why != (Refusal{datasheet.ResultNotSupported, fieldRegionAccess}) {
+		if why := m.Modify(&datasheet.ModifyMemoryBody{Handle: h, Access: access}); why != (Refusal{datasheet.ResultNotSupported, Field(&body, &body.Access)}) {
 			t.Errorf("modified to %#x: %+v", access, why)
 		}
 	}

@@ -12,23 +12,22 @@ func (c *Connections) Depart(ep *Endpoint) {
 
 // lastOf finds the connection that h belonged to, nil if it is forgotten.
 func (c *Connections) lastOf(ep *Endpoint, h *datasheet.Header) *ended {
-	if h.Key == 0 {
-		return nil
-	}
-	if ep != nil && ep.ended.had(h) {
+	return c.last(ep, h.DestinationEndpoint, func(p *ended) bool {
+		return h.Key != 0 && p.OurKey == h.Key && p.MAC == h.Source && p.Endpoint == h.SourceEndpoint
+	})
+}
+
+// last finds the connection of an endpoint that is the one, nil if it is forgotten.
+func (c *Connections) last(ep *Endpoint, endpoint uint32, isIt func(*ended) bool) *ended {
+	if ep != nil && isIt(&ep.ended) {
 		return &ep.ended
 	}
 	for i := range c.departed {
-		if p := &c.departed[i]; p.id == h.DestinationEndpoint && p.had(h) {
+		if p := &c.departed[i]; p.id == endpoint && isIt(p) {
 			return p
 		}
 	}
 	return nil
-}
-
-// had reports whether a frame of the peer belongs to the connection.
-func (p *ended) had(h *datasheet.Header) bool {
-	return p.OurKey == h.Key && p.MAC == h.Source && p.Endpoint == h.SourceEndpoint
 }
 
 // Is reports whether frames with a tag are of the connection, if there is one.
@@ -38,15 +37,7 @@ func (p *Remote) Is(tag uint16) bool {
 
 // LastWith does for a short frame what lastOf does for others.
 func (c *Connections) LastWith(ep *Endpoint, endpoint uint32, tag uint16) *ended {
-	if ep != nil && ep.ended.Is(tag) {
-		return &ep.ended
-	}
-	for i := range c.departed {
-		if p := &c.departed[i]; p.id == endpoint && p.Is(tag) {
-			return p
-		}
-	}
-	return nil
+	return c.last(ep, endpoint, func(p *ended) bool { return p.Is(tag) })
 }
 
 // Fail breaks a connection: the peer is told if tell is set, the endpoint goes

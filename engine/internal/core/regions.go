@@ -107,9 +107,9 @@ func (m *Regions) DestroyPtag(b *datasheet.PtagBody) Refusal {
 	t := m.Ptag(b.Ptag)
 	switch {
 	case t == nil || b.Ptag == 0:
-		return Refusal{datasheet.ResultInvalidPtag, fieldPtag}
+		return Refusal{datasheet.ResultInvalidPtag, Field(b, &b.Ptag)}
 	case t.Users > 0:
-		return Refusal{datasheet.ResultResource, fieldPtag}
+		return Refusal{datasheet.ResultResource, Field(b, &b.Ptag)}
 	}
 	t.live = false
 	return Refusal{}
@@ -117,19 +117,16 @@ func (m *Regions) DestroyPtag(b *datasheet.PtagBody) Refusal {
 
 func (m *Regions) Register(b *datasheet.RegisterMemoryBody) (reply datasheet.RegionReply, why Refusal) {
 	t := m.Ptag(b.Ptag)
-	switch {
-	case b.Length == 0 || b.Address+b.Length < b.Address:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldRegionLength}
-	case b.IOVA+b.Length < b.IOVA || b.IOVA%datasheet.PageSize != b.Address%datasheet.PageSize:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldRegionIOVA}
-	case t == nil:
-		return reply, Refusal{datasheet.ResultInvalidPtag, fieldRegionPtag}
-	case b.Access&datasheet.AccessReserved != 0:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldRegionAccess}
-	case b.Access&datasheet.AccessPageList != 0, b.Access&eagerBits != 0 && m.SRAM.Bytes == nil:
-		return reply, Refusal{datasheet.ResultNotSupported, fieldRegionAccess}
-	case b.Access&datasheet.AccessReadOnly != 0 && b.Access&datasheet.AccessRDMAWrite != 0, b.Access&eagerBits == datasheet.AccessEagerWide:
-		return reply, Refusal{datasheet.ResultInvalidParameter, fieldRegionAccess}
+	why = FirstOf([]Check{
+		{b.Length == 0 || b.Address+b.Length < b.Address, datasheet.ResultInvalidParameter, Field(b, &b.Length)},
+		{b.IOVA+b.Length < b.IOVA || b.IOVA%datasheet.PageSize != b.Address%datasheet.PageSize, datasheet.ResultInvalidParameter, Field(b, &b.IOVA)},
+		{t == nil, datasheet.ResultInvalidPtag, Field(b, &b.Ptag)},
+		{b.Access&datasheet.AccessReserved != 0, datasheet.ResultInvalidParameter, Field(b, &b.Access)},
+		{b.Access&datasheet.AccessPageList != 0 || b.Access&eagerBits != 0 && m.SRAM.Bytes == nil, datasheet.ResultNotSupported, Field(b, &b.Access)},
+		{b.Access&datasheet.AccessReadOnly != 0 && b.Access&datasheet.AccessRDMAWrite != 0 || b.Access&eagerBits == datasheet.AccessEagerWide, datasheet.ResultInvalidParameter, Field(b, &b.Access)},
+	})
+	if why != (Refusal{}) {
+		return reply, why
 	}
 	r := m.enter()
 	if r == nil {
@@ -138,7 +135,7 @@ func (m *Regions) Register(b *datasheet.RegisterMemoryBody) (reply datasheet.Reg
 	if b.Access&datasheet.AccessEager != 0 {
 		if r.Eager = m.newEager(b.Address, b.Length, blockLog2(b.Access)); r.Eager == nil {
 			m.leave(r)
-			return reply, Refusal{datasheet.ResultResource, fieldRegionAccess}
+			return reply, Refusal{datasheet.ResultResource, Field(b, &b.Access)}
 		}
 		reply = r.Eager.reply()
 	}
@@ -382,7 +379,7 @@ func (m *Regions) Modify(b *datasheet.ModifyMemoryBody) Refusal {
 	}
 	i, old := b.Handle&RegionIndexMask, *at
 	if (b.Access^old.access)&eagerBits != 0 {
-		return Refusal{datasheet.ResultNotSupported, fieldRegionAccess}
+		return Refusal{datasheet.ResultNotSupported, Field(b, &b.Access)}
 	}
 	reply, why := m.Register(&datasheet.RegisterMemoryBody{Address: old.address, Length: old.length, IOVA: old.iova, Ptag: b.Ptag, Access: b.Access &^ eagerBits})
 	if why != (Refusal{}) {

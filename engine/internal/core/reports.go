@@ -39,6 +39,23 @@ type Refusal struct {
 	Field  uint16 // offset of the field that was refused, zero for none
 }
 
+// Check is a condition under which a command is refused, and why then.
+type Check = struct {
+	Bad    bool
+	Result datasheet.Result
+	Field  uint16
+}
+
+// FirstOf is the refusal of the first condition that holds, if any does.
+func FirstOf(checks []Check) Refusal {
+	for _, c := range checks {
+		if c.Bad {
+			return Refusal{c.Result, c.Field}
+		}
+	}
+	return Refusal{}
+}
+
 // Answer replies to a command, without a body.
 func (r *Reports) Answer(id uint16, why Refusal) {
 	r.entry = datasheet.AdminEntry{Kind: datasheet.EntryReply, ID: id, Result: why.Result, Field: why.Field}

@@ -68,9 +68,9 @@ func (q *requests) clear() {
 func (q *requests) Wait(command uint16, b *datasheet.ConnectWaitBody) Refusal {
 	switch {
 	case b.TimeoutMS == 0:
-		return Refusal{datasheet.ResultInvalidParameter, fieldWaitTimeout}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.TimeoutMS)}
 	case !sound(&b.Local):
-		return Refusal{datasheet.ResultInvalidParameter, fieldWaitLocal}
+		return Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Local)}
 	}
 	q.waiters = append(q.waiters, waiter{command, q.Now + time.Duration(b.TimeoutMS)*time.Millisecond, b.Local})
 	return Refusal{}

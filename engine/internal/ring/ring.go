@@ -34,22 +34,17 @@ func Register(k *vi.Transport) {
 
 // check names what is wrong with a new ring, besides what is with any endpoint.
 func (ring) check(b *datasheet.CreateEndpointBody) core.Refusal {
-	switch {
-	case b.Options != 0:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
-	case b.MaxTransfer < datasheet.RingMessage:
-		return core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
-	case b.SendIOVA != 0:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendIOVA}
-	case b.RecvIOVA != 0:
-		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvIOVA}
-	}
-	return core.Refusal{}
+	return core.FirstOf([]core.Check{
+		{b.Options != 0, datasheet.ResultInvalidParameter, core.FieldOptions},
+		{b.MaxTransfer < datasheet.RingMessage, datasheet.ResultInvalidMTU, core.Field(b, &b.MaxTransfer)},
+		{b.SendIOVA != 0, datasheet.ResultInvalidParameter, core.Field(b, &b.SendIOVA)},
+		{b.RecvIOVA != 0, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvIOVA)},
+	})
 }
 
 // create takes device memory for the rings and the payload table, in
 // pages that nothing else is in.
-func (k ring) create(ep *core.Endpoint, _ *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
+func (k ring) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
 	m := &k.nic.Regions
 	sends, recvs := uint64(ep.Send.Mask)+1, uint64(ep.Recv.Mask)+1
 	recv := sends * datasheet.RingSlotSize
@@ -60,12 +55,12 @@ func (k ring) create(ep *core.Endpoint, _ *datasheet.CreateEndpointBody) (reply 
 	if !ok {
 		return reply, core.Refusal{Result: datasheet.ResultResource, Field: 0}
 	}
-	b := m.SRAM.Memory(p)
-	r := &ringMemory{Span: p, send: datasheet.RingSlotsAt(b[:recv]), recv: datasheet.RingSlotsAt(b[recv:table]),
-		table: datasheet.RingPlacesAt(b[table:][:datasheet.PayloadEntries*datasheet.RingPlaceSize])}
+	memory := m.SRAM.Memory(p)
+	r := &ringMemory{Span: p, send: datasheet.RingSlotsAt(memory[:recv]), recv: datasheet.RingSlotsAt(memory[recv:table]),
+		table: datasheet.RingPlacesAt(memory[table:][:datasheet.PayloadEntries*datasheet.RingPlaceSize])}
 	if r.send == nil || r.recv == nil || r.table == nil {
 		m.SRAM.Release(p) // BAR4 is not where slots can be
-		return reply, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.FieldKind}
+		return reply, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.Field(b, &b.Kind)}
 	}
 	if r.handle, ok = m.RegisterDevice(p, ep.Ptag, 0); !ok {
 		m.SRAM.Release(p)

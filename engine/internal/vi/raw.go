@@ -18,15 +18,11 @@ type frames struct{ Unreliable }
 func rawFrames(k *Transport) *core.Kind {
 	return &core.Kind{Queues: true, Tokens: true, Deliver: func(datasheet.Reliability) core.Delivery { return frames{Unreliable{k}} },
 		Check: func(b *datasheet.CreateEndpointBody) core.Refusal {
-			switch {
-			case b.Options&^datasheet.EndpointPromiscuous != 0:
-				return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
-			case b.Reliability != datasheet.Unreliable:
-				return core.Refusal{Result: datasheet.ResultInvalidReliability, Field: core.FieldReliability}
-			case b.MaxTransfer < datasheet.EthernetHeaderSize || b.MaxTransfer > uint32(k.Port.MTU()):
-				return core.Refusal{Result: datasheet.ResultInvalidMTU, Field: core.FieldMaxTransfer}
-			}
-			return core.Refusal{}
+			return core.FirstOf([]core.Check{
+				{b.Options&^datasheet.EndpointPromiscuous != 0, datasheet.ResultInvalidParameter, core.FieldOptions},
+				{b.Reliability != datasheet.Unreliable, datasheet.ResultInvalidReliability, core.Field(b, &b.Reliability)},
+				{b.MaxTransfer < datasheet.EthernetHeaderSize || b.MaxTransfer > uint32(k.Port.MTU()), datasheet.ResultInvalidMTU, core.Field(b, &b.MaxTransfer)},
+			})
 		},
 		Create: func(ep *core.Endpoint, _ *datasheet.CreateEndpointBody) (datasheet.EndpointCreated, core.Refusal) {
 			ep.State, ep.Conn = datasheet.StateConnected, &unreliable{}

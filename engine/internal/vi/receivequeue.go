@@ -20,15 +20,11 @@ func (receiveQueue) Take(*core.Endpoint, *datasheet.Header, []byte) core.Verdict
 func receiveQueues(k *Transport) *core.Kind {
 	return &core.Kind{Queues: true, Tokens: true,
 		Check: func(b *datasheet.CreateEndpointBody) core.Refusal {
-			switch {
-			case b.Options != 0:
-				return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldOptions}
-			case b.SendCQ != datasheet.NoCQ:
-				return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldSendCQ}
-			case b.RecvCQ == datasheet.NoCQ:
-				return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.FieldRecvCQ}
-			}
-			return core.Refusal{}
+			return core.FirstOf([]core.Check{
+				{b.Options != 0, datasheet.ResultInvalidParameter, core.FieldOptions},
+				{b.SendCQ != datasheet.NoCQ, datasheet.ResultInvalidParameter, core.Field(b, &b.SendCQ)},
+				{b.RecvCQ == datasheet.NoCQ, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvCQ)},
+			})
 		},
 		Create: func(ep *core.Endpoint, _ *datasheet.CreateEndpointBody) (datasheet.EndpointCreated, core.Refusal) {
 			ep.Recv.Named = true
