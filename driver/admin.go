@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -13,11 +12,9 @@ import (
 
 // admin is the admin queue: two rings in DMA memory.
 type admin struct {
-	regs   *registers
-	giving *atomic.Bool // see NIC.adminInterrupt
-	buf    *dmaBuffer
-	sq     []byte
-	acq    []byte
+	n   *NIC
+	sq  []byte
+	acq []byte
 
 	submitMu sync.Mutex
 	producer uint32
@@ -26,9 +23,6 @@ type admin struct {
 	consumer uint32
 	closed   bool
 	slots    slots
-
-	event  func(datasheet.Event) // called with mu held
-	broken func(error) error     // always returns an error; see NIC.fail
 }
 
 // newAdmin gives the rings to the device and enables the queue. The queue is
@@ -40,8 +34,7 @@ func (n *NIC) newAdmin() (*admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &admin{regs: &n.regs, giving: &n.giving, buf: buf, event: n.event, broken: n.fail}
-	a.sq, a.acq = buf.mem.Bytes()[:sqSize], buf.mem.Bytes()[sqSize:sqSize+acqSize]
+	a := &admin{n: n, sq: buf.mem.Bytes()[:sqSize], acq: buf.mem.Bytes()[sqSize : sqSize+acqSize]}
 	vector := uint32(datasheet.NoVector)
 	if len(n.vectors) > 0 {
 		vector = uint32(n.vectors[0].number)
@@ -91,9 +84,9 @@ func (a *admin) submit(ctx context.Context, s *slot, cmd *datasheet.Command) err
 	at := a.producer & (1<<adminSQLog2 - 1) * datasheet.AdminEntrySize
 	*datasheet.CommandAt(a.sq[at:]) = *cmd
 	a.producer++
-	a.giving.Store(true)
-	defer a.giving.Store(false)
-	return a.regs.ringAdmin(ctx, a.producer)
+	a.n.giving.Store(true)
+	defer a.n.giving.Store(false)
+	return a.n.regs.ringAdmin(ctx, a.producer)
 }
 
 // take returns the reply if it is there, and gives the slot back.
@@ -120,15 +113,15 @@ func (a *admin) abandon(s *slot) {
 	s.state = slotLost
 }
 
-// drain takes what the device has written and hands it to whom it concerns. It
-// reports whether there was anything.
-func (a *admin) drain() bool {
+// drain takes what the device has written and hands it to whom it concerns.
+func (a *admin) drain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.drainLocked()
+	a.drainLocked()
 }
 
-// tryDrain is drain for those who need not be the one that does it.
+// tryDrain is drain for those who need not be the one that does it. It reports whether there was
+// anything.
 func (a *admin) tryDrain() bool {
 	if !a.mu.TryLock() {
 		return false
@@ -154,15 +147,15 @@ func (a *admin) drainLocked() bool {
 		a.consumer++
 		if err := a.handle(&entry, flags); err != nil {
 			a.closed = true
-			a.broken(err)
+			_ = a.n.fail(err)
 			return true
 		}
 	}
 	if a.consumer == first {
 		return false
 	}
-	if err := a.regs.ackAdmin(a.consumer); err != nil {
-		a.broken(err)
+	if err := a.n.regs.ackAdmin(a.consumer); err != nil {
+		_ = a.n.fail(err)
 	}
 	return true
 }
@@ -175,7 +168,7 @@ func (a *admin) handle(e *datasheet.AdminEntry, flags uint32) error {
 	}
 	switch e.Kind {
 	case datasheet.EntryEvent:
-		a.event(*datasheet.Reply[datasheet.Event](e))
+		a.n.event(*datasheet.Reply[datasheet.Event](e))
 		return nil
 	case datasheet.EntryReply:
 		s := a.slots.find(e.ID)

@@ -23,20 +23,19 @@ func (b Block) Name() string { return blockName(b.Type) }
 // knownBlock holds this driver's knowledge of a block type.
 type knownBlock struct {
 	name    string
-	version uint32 // the major half counts
 	minSize uint32 // up to the last register that the driver uses
 }
 
 var knownBlocks = map[uint32]knownBlock{
-	datasheet.BlockIdentity:  {"identity", datasheet.BlockVersion1, datasheet.RegPageSizeLog2 + 4},
-	datasheet.BlockHealth:    {"health", datasheet.BlockVersion1, datasheet.RegHeartbeat + 4},
-	datasheet.BlockAdmin:     {"admin", datasheet.BlockVersion1, datasheet.RegEventsLost + 4},
-	datasheet.BlockProcessor: {"processor", datasheet.BlockVersion1, datasheet.ProcessorHookBase + datasheet.ImageHookCount*datasheet.ProcessorHookSize},
-	datasheet.BlockDMA:       {"DMA", datasheet.BlockVersion1, datasheet.RegLogLost + 4},
-	datasheet.BlockClock:     {"clock", datasheet.BlockVersion1, datasheet.RegClockResolution + 4},
-	datasheet.BlockCounters:  {"counters", datasheet.BlockVersion1, datasheet.RegCounterBase},
-	datasheet.BlockChannels:  {"channels", datasheet.BlockVersion1, datasheet.RegStopped + 4},
-	datasheet.BlockInterrupt: {"interrupt", datasheet.BlockVersion1, datasheet.RegVectors + 4},
+	datasheet.BlockIdentity:  {"identity", datasheet.RegPageSizeLog2 + 4},
+	datasheet.BlockHealth:    {"health", datasheet.RegHeartbeat + 4},
+	datasheet.BlockAdmin:     {"admin", datasheet.RegEventsLost + 4},
+	datasheet.BlockProcessor: {"processor", datasheet.ProcessorHookBase + datasheet.ImageHookCount*datasheet.ProcessorHookSize},
+	datasheet.BlockDMA:       {"DMA", datasheet.RegLogLost + 4},
+	datasheet.BlockClock:     {"clock", datasheet.RegClockResolution + 4},
+	datasheet.BlockCounters:  {"counters", datasheet.RegCounterBase},
+	datasheet.BlockChannels:  {"channels", datasheet.RegStopped + 4},
+	datasheet.BlockInterrupt: {"interrupt", datasheet.RegVectors + 4},
 }
 
 func blockName(t uint32) string {
@@ -108,8 +107,8 @@ func checkBlocks(blocks []Block) (map[uint32]Block, error) {
 		if !ok {
 			continue
 		}
-		if b.Version>>16 != k.version>>16 {
-			return nil, &VersionError{Block: b.Type, Offset: b.Offset, Found: b.Version, Wanted: k.version}
+		if b.Version>>16 != datasheet.BlockVersion1>>16 {
+			return nil, &VersionError{Block: b.Type, Offset: b.Offset, Found: b.Version, Wanted: datasheet.BlockVersion1}
 		}
 		if b.Size < k.minSize {
 			return nil, fmt.Errorf("%w: the %s block at %#x has %#x bytes, %#x are needed", ErrBadRegisters, k.name, b.Offset, b.Size, k.minSize)

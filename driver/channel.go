@@ -385,15 +385,8 @@ func (c *Channel) close() {
 	c.closed, c.page, c.control, c.ends = true, nil, nil, nil
 }
 
-// forget and free: no CQ knows of a channel, and its memory is the device's or the caller's.
-func (c *Channel) forget()     {}
-func (c *Channel) free() error { return nil }
-
 func (c *Channel) holds(handle uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.closed && (handle == c.attributes.Send.Handle || handle == c.attributes.Recv.Handle)
 }
-
-// lose: nothing of a channel has a status word in host memory.
-func (c *Channel) lose(uint64) {}

@@ -32,7 +32,7 @@ func (n *NIC) ChannelLevels() (l ChannelLevels, err error) {
 			{datasheet.RegReceiveLevel, &l.Receive}, {datasheet.RegReceiveHighest, &l.ReceiveHighest}, {datasheet.RegReceiveSize, &l.ReceiveSize},
 			{datasheet.RegStoppedBy, &l.StoppedBy}, {datasheet.RegStopped, &l.Stopped},
 		} {
-			v, err := n.regs.read(datasheet.BlockChannels, r.reg)
+			v, err := n.regs.read(n.background, datasheet.BlockChannels, r.reg)
 			if err != nil {
 				return err
 			}

@@ -99,30 +99,19 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeouts*n.options.CommandTimeout)
 	defer cancel()
 	left := newTimeLeft(n.options.CommandTimeout)
-	run := func(cmd *datasheet.Command) error {
-		_, err := n.executeUntil(ctx, nil, left, cmd)
-		var refused *CommandError
-		if errors.As(err, &refused) {
-			return nil
-		}
-		return err
-	}
+	var list []*datasheet.Command
 	for _, e := range n.present() {
 		body := datasheet.EndpointBody{Endpoint: e.number}
-		if err := run(newCommand(datasheet.OpDisconnect, body)); err != nil {
-			return err
-		}
-		if err := run(newCommand(datasheet.OpDestroyEndpoint, body)); err != nil {
-			return err
-		}
+		list = append(list, newCommand(datasheet.OpDisconnect, body), newCommand(datasheet.OpDestroyEndpoint, body))
 	}
 	for number := range cqs {
-		if err := run(newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: number})); err != nil {
-			return err
-		}
+		list = append(list, newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: number}))
 	}
 	for _, handle := range n.regions.handles() {
-		if err := run(newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle})); err != nil {
+		list = append(list, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle}))
+	}
+	for _, cmd := range list {
+		if _, err := n.executeUntil(ctx, nil, left, cmd); err != nil && !isRefused(err) {
 			return err
 		}
 	}

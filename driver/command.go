@@ -20,8 +20,14 @@ func (u *unknownOutcome) Error() string { return u.err.Error() }
 func (u *unknownOutcome) Unwrap() error { return u.err }
 
 func outcomeUnknown(err error) bool {
-	var u *unknownOutcome
-	return errors.As(err, &u)
+	_, unknown := errors.AsType[*unknownOutcome](err)
+	return unknown
+}
+
+// isRefused reports whether the device has refused a command.
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*CommandError](err)
+	return refused
 }
 
 // newCommand builds a command.
@@ -91,7 +97,7 @@ func (n *NIC) abort(id uint16) error {
 	timeout, cancel := context.WithTimeout(context.Background(), n.options.CommandTimeout)
 	defer cancel()
 	_, err := n.execute(timeout, newCommand(datasheet.OpAbort, datasheet.AbortBody{ID: id}))
-	if refused := (*CommandError)(nil); errors.As(err, &refused) {
+	if isRefused(err) {
 		return nil
 	}
 	return err

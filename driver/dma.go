@@ -24,12 +24,9 @@ func (n *NIC) newDMA(ctx context.Context, size uint64, flags vfio.DMAFlags, o vf
 	if err != nil {
 		return nil, err
 	}
-	iova, err := n.place(mem)
+	iova, err := n.mapDMA(ctx, mem, flags)
 	if err != nil {
 		return nil, errors.Join(err, mem.Close())
-	}
-	if err := n.bound(ctx, timeout, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
-		return nil, errors.Join(err, n.displace(iova, mem), mem.Close())
 	}
 	b := &dmaBuffer{mem: mem, iova: iova, flags: flags}
 	n.mu.Lock()
@@ -51,15 +48,23 @@ func (n *NIC) freeDMA(b *dmaBuffer) error {
 	return errors.Join(n.displace(b.iova, b.mem), b.mem.Close())
 }
 
-// place chooses a bus address for memory. Without an IOMMU there is no choice.
-func (n *NIC) place(mem *vfio.Memory) (uint64, error) {
+// mapDMA chooses a bus address for memory and maps it there. Without an IOMMU there is no choice.
+func (n *NIC) mapDMA(ctx context.Context, mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err error) {
 	if n.physical != nil {
-		return n.physical.PhysicalAddress(mem)
+		iova, err = n.physical.PhysicalAddress(mem)
+	} else {
+		iova, err = n.iovas.Alloc(mem.Size(), mem.PageSize())
 	}
-	return n.iovas.Alloc(mem.Size(), mem.PageSize())
+	if err != nil {
+		return 0, err
+	}
+	if err := n.bound(ctx, timeout, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
+		return 0, errors.Join(err, n.displace(iova, mem))
+	}
+	return iova, nil
 }
 
-// displace gives back what place has chosen.
+// displace gives back what mapDMA has chosen.
 func (n *NIC) displace(iova uint64, mem *vfio.Memory) error {
 	if n.physical != nil {
 		return nil

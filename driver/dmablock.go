@@ -58,12 +58,12 @@ func (n *NIC) setDMA(reg uint64, v uint32, what string) error {
 	if err := n.regs.write(datasheet.BlockDMA, reg, v); err != nil {
 		return err
 	}
-	got, err := n.regs.read(datasheet.BlockDMA, reg)
+	got, err := n.regs.read(n.background, datasheet.BlockDMA, reg)
 	if err != nil {
 		return err
 	}
 	if got != v {
-		if _, err := n.regs.status(); err != nil {
+		if _, err := n.regs.status(n.background); err != nil {
 			return n.fail(err)
 		}
 		return fmt.Errorf("%w: it does not take "+what, descriptors.ErrNotSupported, v)
@@ -82,7 +82,7 @@ func (n *NIC) setAddress(reg, iova uint64, what string) error {
 
 // setDMAControl sets and clears bits of the control register.
 func (n *NIC) setDMAControl(set, clear uint32) error {
-	v, err := n.regs.read(datasheet.BlockDMA, datasheet.RegDMAControl)
+	v, err := n.regs.read(n.background, datasheet.BlockDMA, datasheet.RegDMAControl)
 	if err != nil {
 		return err
 	}

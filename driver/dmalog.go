@@ -179,7 +179,7 @@ func (n *NIC) DMALog() (DMALogState, error) {
 	var control uint32
 	err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegDMAControl, &control}, reading{datasheet.RegLogLost, &s.Lost})
 	if err == nil {
-		_, err = n.regs.status()
+		_, err = n.regs.status(n.background)
 	}
 	if err != nil {
 		return DMALogState{}, n.error(op, err)

@@ -103,8 +103,8 @@ func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make
 
 // lacksRoom reports whether the device has refused memory for blocks.
 func lacksRoom(err error, field uint16) bool {
-	var refused *CommandError
-	return errors.As(err, &refused) && refused.Result == datasheet.ResultResource && refused.Field == field
+	refused, ok := errors.AsType[*CommandError](err)
+	return ok && refused.Result == datasheet.ResultResource && refused.Field == field
 }
 
 // nap waits. It fails if ctx ends before, or the NIC is closed.

@@ -114,6 +114,12 @@ func (n *NIC) endpoint(number uint32) *endpoint {
 	return n.endpoints[number].Load()
 }
 
+// forget, free and lose are those of rings and channels. No CQ knows of these. Their memory is the
+// device's or the caller's, and has no status word that cannot be written.
+func (e *endpoint) forget()     {}
+func (e *endpoint) free() error { return nil }
+func (e *endpoint) lose(uint64) {}
+
 // Number returns the endpoint's number on this device.
 func (e *endpoint) Number() uint32 { return e.number }
 
@@ -173,8 +179,7 @@ func (e *endpoint) Close(ctx context.Context) error {
 func (e *endpoint) destroyed(ctx context.Context) error {
 	cmd := newCommand(datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: e.number})
 	_, err := e.n.execute(ctx, cmd)
-	var refused *CommandError
-	if errors.As(err, &refused) && (refused.Result == datasheet.ResultInvalidState || refused.Result == datasheet.ResultResource) {
+	if refused, ok := errors.AsType[*CommandError](err); ok && (refused.Result == datasheet.ResultInvalidState || refused.Result == datasheet.ResultResource) {
 		// It is connected, or not empty.
 		_, err = e.n.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
 		if err == nil {

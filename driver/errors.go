@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -198,12 +199,7 @@ func codeOf(err error) descriptors.Code {
 }
 
 func is(err error, any ...error) bool {
-	for _, target := range any {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(any, func(target error) bool { return errors.Is(err, target) })
 }
 
 // CommandError is an admin command that the device refused. It wraps the error of

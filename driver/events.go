@@ -76,8 +76,7 @@ func (n *NIC) event(e datasheet.Event) {
 // path held.
 func (n *NIC) catastrophe(reason error) {
 	e := datasheet.Event{Code: datasheet.EventCatastrophic, CQ: datasheet.NoCQ}
-	var fault *FaultError
-	if errors.As(reason, &fault) {
+	if fault, ok := errors.AsType[*FaultError](reason); ok {
 		e.Detail = fault.Code
 	}
 	n.events.mu.Lock()

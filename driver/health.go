@@ -58,7 +58,7 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 		return Health{}, n.error(op, err)
 	}
 	// Last, for a device that has gone meanwhile has left nonsense in the others.
-	status, err := n.regs.statusContext(ctx)
+	status, err := n.regs.status(ctx)
 	if err != nil && ended(ctx, err) {
 		return Health{}, n.error(op, err)
 	}
@@ -77,7 +77,7 @@ func (n *NIC) Health(ctx context.Context) (Health, error) {
 // none.
 func (n *NIC) Clock() (d time.Duration, err error) {
 	err = n.inBlock("read clock", datasheet.BlockClock, func() error {
-		unit, err := n.regs.read(datasheet.BlockClock, datasheet.RegClockResolution)
+		unit, err := n.regs.read(n.background, datasheet.BlockClock, datasheet.RegClockResolution)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ var errReset = fmt.Errorf("%w: it was reset by another program", ErrDeviceFault)
 // check looks at the status register. What it finds wrong stays wrong until the
 // NIC is opened again.
 func (n *NIC) check() error {
-	status, err := n.regs.status()
+	status, err := n.regs.status(n.background)
 	switch {
 	case errors.Is(err, descriptors.ErrClosed):
 		return err

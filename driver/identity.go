@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -51,7 +52,7 @@ func readIdentity(r *registers, doorbells uint64) (Identity, error) {
 	var err error
 	read := func(reg uint64) (v uint32) {
 		if err == nil { // a device that has not answered once is not asked again
-			v, err = r.read(datasheet.BlockIdentity, reg)
+			v, err = r.read(context.Background(), datasheet.BlockIdentity, reg)
 		}
 		return v
 	}

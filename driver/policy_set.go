@@ -31,7 +31,7 @@ func (n *NIC) SetPolicy(p Policy) error {
 		}
 		n.dma.own = &own
 	}
-	before, err := n.regs.read(datasheet.BlockDMA, datasheet.RegPulseDeadline)
+	before, err := n.regs.read(n.background, datasheet.BlockDMA, datasheet.RegPulseDeadline)
 	if err == nil && p.Deadline != 0 {
 		err = n.setDMA(datasheet.RegPulseDeadline, uint32(p.Deadline/time.Microsecond), "a pulse deadline of %d us")
 	}

@@ -49,7 +49,7 @@ func (n *NIC) Policy() (PolicyState, error) {
 	if err != nil {
 		return s, n.error(op, err)
 	}
-	if _, err := n.regs.status(); err != nil { // a device that has gone has left ones in all of them
+	if _, err := n.regs.status(n.background); err != nil { // a device that has gone has left ones in all of them
 		return s, n.error(op, n.fail(err))
 	}
 	s.Deadline = time.Duration(deadline) * time.Microsecond

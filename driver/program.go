@@ -150,7 +150,7 @@ type processor struct{ n *NIC }
 
 // ReadProcessor is described at load.NIC.
 func (p processor) ReadProcessor(register uint32) (uint32, error) {
-	return p.n.regs.read(datasheet.BlockProcessor, uint64(register))
+	return p.n.regs.read(p.n.background, datasheet.BlockProcessor, uint64(register))
 }
 
 // WriteProcessor is described at load.NIC.

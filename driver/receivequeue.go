@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -105,8 +106,7 @@ func (e *entry) takeShared(done *Completion) bool {
 		return false
 	}
 	p := &q.posted[e.index]
-	d, n := p.d, p.d.Length()
-	tooLong := n > p.length && n > e.by.recv.tabled && !e.by.written(d)
+	d, tooLong := p.d, e.by.recv.tooLong(p)
 	d.Post().Posted = false
 	*p = posting{}
 	q.free = append(q.free, e.index)
@@ -125,12 +125,7 @@ func (e *entry) takeShared(done *Completion) bool {
 
 // sharedHolds is holds for a queue that is shared. mu is held.
 func (q *workQueue) sharedHolds(handle uint32) bool {
-	for i := range q.posted {
-		if d := q.posted[i].d; d != nil && d.Token().Handle == handle {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(q.posted, func(p posting) bool { return p.d != nil && p.d.Token().Handle == handle })
 }
 
 // releaseShared gives what is posted to a queue that is shared back to the program. mu is

@@ -44,12 +44,8 @@ func openRegion(dev vfio.Device, index int) (*region, error) {
 // dies with the region.
 func (r *region) pointer(offset uint64) *uint32 { return r.mapped.Register(offset) }
 
-func (r *region) read32(offset uint64) (uint32, error) {
-	return r.read32Context(context.Background(), offset)
-}
-
-// read32Context is read32 that ends with a context, where it can be made to wait.
-func (r *region) read32Context(ctx context.Context, offset uint64) (uint32, error) {
+// read32 ends with the context, where it can be made to wait.
+func (r *region) read32(ctx context.Context, offset uint64) (v uint32, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
@@ -59,16 +55,12 @@ func (r *region) read32Context(ctx context.Context, offset uint64) (uint32, erro
 		return mmio.Read32(p), nil
 	}
 	var b [4]byte
-	var err error
 	if r.remote != nil {
 		err = r.remote.ReadRegionContext(ctx, r.index, offset, b[:])
 	} else {
 		err = r.dev.ReadRegion(r.index, offset, b[:])
 	}
-	if err != nil {
-		return 0, err
-	}
-	return binary.LittleEndian.Uint32(b[:]), nil
+	return binary.LittleEndian.Uint32(b[:]), err
 }
 
 func (r *region) write32(offset uint64, v uint32) error {

@@ -28,13 +28,9 @@ func (r *registers) has(block uint32) bool {
 	return ok
 }
 
-func (r *registers) read(block uint32, reg uint64) (uint32, error) {
-	return r.readContext(context.Background(), block, reg)
-}
-
-// readContext is read that ends with a context, where it can be made to wait.
-func (r *registers) readContext(ctx context.Context, block uint32, reg uint64) (uint32, error) {
-	return r.bar.read32Context(ctx, r.blocks[block].Offset+reg)
+// read reads a register. It ends with the context, where it can be made to wait.
+func (r *registers) read(ctx context.Context, block uint32, reg uint64) (uint32, error) {
+	return r.bar.read32(ctx, r.blocks[block].Offset+reg)
 }
 
 func (r *registers) write(block uint32, reg uint64, v uint32) error {
@@ -50,24 +46,15 @@ func (r *registers) writeContext(ctx context.Context, block uint32, reg uint64, 
 func (r *registers) read64(block uint32, reg uint64) (uint64, error) {
 	r.latch.Lock()
 	defer r.latch.Unlock()
-	low, err := r.read(block, reg)
-	if err != nil {
-		return 0, err
-	}
-	high, err := r.read(block, reg+4)
-	if err != nil {
-		return 0, err
-	}
-	return uint64(high)<<32 | uint64(low), nil
+	var low, high uint32
+	err := r.readAll(context.Background(), block, reading{reg, &low}, reading{reg + 4, &high})
+	return uint64(high)<<32 | uint64(low), err
 }
 
 // status reads the status register, by which the driver knows that the device is
 // there: no device has all its bits set (SPEC.md 2.1). Others may read as all ones.
-func (r *registers) status() (uint32, error) { return r.statusContext(context.Background()) }
-
-// statusContext is status that ends with a context, where it can be made to wait.
-func (r *registers) statusContext(ctx context.Context) (uint32, error) {
-	s, err := r.readContext(ctx, datasheet.BlockHealth, datasheet.RegStatus)
+func (r *registers) status(ctx context.Context) (uint32, error) {
+	s, err := r.read(ctx, datasheet.BlockHealth, datasheet.RegStatus)
 	if err == nil && s == allOnes {
 		err = ErrDeviceGone
 	}
@@ -83,7 +70,7 @@ type reading struct {
 // readAll reads registers of a block in turn.
 func (r *registers) readAll(ctx context.Context, block uint32, list ...reading) (err error) {
 	for _, l := range list {
-		if *l.v, err = r.readContext(ctx, block, l.reg); err != nil {
+		if *l.v, err = r.read(ctx, block, l.reg); err != nil {
 			return err
 		}
 	}
@@ -103,7 +90,7 @@ func (n *NIC) inBlock(op string, block uint32, f func() error) error {
 	}
 	err := f()
 	if err == nil || errors.Is(err, ErrBadRegisters) {
-		if _, gone := n.regs.status(); gone != nil {
+		if _, gone := n.regs.status(n.background); gone != nil {
 			err = n.fail(gone)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -26,18 +27,6 @@ var featureNames = map[uint64]string{
 	datasheet.FeatureInline:            "inline",
 	datasheet.FeatureDoorbellMarks:     "doorbell-marks",
 	datasheet.FeatureReceiveQueue:      "receive-queue",
-}
-
-var blockNames = map[uint32]string{
-	datasheet.BlockIdentity:  "identity",
-	datasheet.BlockHealth:    "health",
-	datasheet.BlockProcessor: "processor",
-	datasheet.BlockAdmin:     "admin",
-	datasheet.BlockDMA:       "dma",
-	datasheet.BlockClock:     "clock",
-	datasheet.BlockCounters:  "counters",
-	datasheet.BlockInterrupt: "interrupt",
-	datasheet.BlockChannels:  "channels",
 }
 
 // Report says what the device is, how it does, and what it has counted. It fails with what
@@ -127,9 +116,9 @@ func describeIdentity(id Identity) telemetry.Report {
 		},
 	}
 	for _, b := range id.Blocks {
-		name := blockNames[b.Type]
-		if name == "" {
-			name = "unknown"
+		name := "unknown"
+		if k, ok := knownBlocks[b.Type]; ok {
+			name = strings.ToLower(k.name)
 		}
 		r.Blocks = append(r.Blocks, telemetry.Block{
 			Type: b.Type, Name: name, Version: fmt.Sprintf("%d.%d", b.Version>>16, b.Version&0xffff),

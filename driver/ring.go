@@ -156,16 +156,9 @@ func (r *Ring) close() {
 	r.table.close()
 }
 
-// forget and free: no CQ knows of a ring, and its memory is the device's.
-func (r *Ring) forget()     {}
-func (r *Ring) free() error { return nil }
-
 func (r *Ring) holds(handle uint32) bool {
 	return slices.ContainsFunc([]*RingQueue{&r.Send, &r.Recv}, func(q *RingQueue) bool { return q.holds(handle) }) || r.table.holds(handle)
 }
-
-// lose: a status in device memory can always be written.
-func (r *Ring) lose(uint64) {}
 
 // Wait is RingQueue.Wait for both rings: until one of them has something to take. It fails
 // with ErrQueueEmpty, bare, if nothing is posted.

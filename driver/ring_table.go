@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -111,12 +112,7 @@ func (t *placeTable) write(i uint64, tag uint32, p datasheet.DataSegment) error 
 func (t *placeTable) holds(handle uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, h := range t.handles {
-		if h == handle && !t.closed {
-			return true
-		}
-	}
-	return false
+	return !t.closed && slices.Contains(t.handles[:], handle)
 }
 
 func (t *placeTable) close() {

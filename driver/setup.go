@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/trace"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ func (n *NIC) setup(ctx context.Context) error {
 	if err := n.openRegions(); err != nil {
 		return err
 	}
-	blocks, err := walkBlocks(n.bar0.size, n.bar0.read32)
+	blocks, err := walkBlocks(n.bar0.size, func(at uint64) (uint32, error) { return n.bar0.read32(n.background, at) })
 	if err != nil {
 		return err
 	}
@@ -87,10 +88,8 @@ func (n *NIC) checkID() error {
 	found := PCIID{config.Vendor, config.Device}
 	n.identity.PCI = found
 	known := append([]PCIID{{datasheet.PCIVendorID, datasheet.PCIDeviceID}}, n.options.IDs...)
-	for _, id := range known {
-		if id == found {
-			return nil
-		}
+	if slices.Contains(known, found) {
+		return nil
 	}
 	other := ""
 	address, _, _ := strings.Cut(n.dev.Info().Address, "?")
@@ -134,7 +133,7 @@ func (n *NIC) openRegions() error {
 func (n *NIC) reset(ctx context.Context) error {
 	defer trace.StartRegion(ctx, "NIC reset").End()
 	const health = datasheet.BlockHealth
-	before, err := n.regs.readContext(ctx, health, datasheet.RegResetCount)
+	before, err := n.regs.read(ctx, health, datasheet.RegResetCount)
 	if err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func (n *NIC) reset(ctx context.Context) error {
 	}
 	var last uint32
 	err = n.waitRegister(ctx, func() (bool, error) {
-		status, err := n.regs.statusContext(ctx)
+		status, err := n.regs.status(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -152,7 +151,7 @@ func (n *NIC) reset(ctx context.Context) error {
 			return false, nil
 		}
 		// Ready from before the reset does not count.
-		n.resets, err = n.regs.readContext(ctx, health, datasheet.RegResetCount)
+		n.resets, err = n.regs.read(ctx, health, datasheet.RegResetCount)
 		return n.resets != before, err
 	})
 	switch {
@@ -173,7 +172,7 @@ func (n *NIC) enableAdmin(ctx context.Context) error {
 		return err
 	}
 	err = n.waitRegister(ctx, func() (bool, error) {
-		status, err := n.regs.read(datasheet.BlockAdmin, datasheet.RegAdminStatus)
+		status, err := n.regs.read(n.background, datasheet.BlockAdmin, datasheet.RegAdminStatus)
 		switch {
 		case err != nil:
 			return false, err

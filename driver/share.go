@@ -66,14 +66,8 @@ func (n *NIC) Share(mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err err
 	if n.physical != nil {
 		return 0, n.error(op, fmt.Errorf("%w: there is no IOMMU", descriptors.ErrNotSupported))
 	}
-	if iova, err = n.place(mem); err != nil {
-		return 0, n.error(op, err)
-	}
-	if err := n.bound(n.background, timeout, func() error { return n.dev.MapDMA(mem, iova, flags) }); err != nil {
-		_ = n.displace(iova, mem)
-		return 0, n.error(op, err)
-	}
-	return iova, nil
+	iova, err = n.mapDMA(n.background, mem, flags)
+	return iova, n.error(op, err)
 }
 
 // Unshare ends what Share has begun. The device must have said that it does not use the memory any

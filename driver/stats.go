@@ -2,12 +2,13 @@ package driver
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Stats has the counters of a device (SPEC.md 2.7) since its last reset; one that the device
-// does not have is zero.
+// does not have is zero. The fields are in the order of datasheet.Counter.
 type Stats struct {
 	FramesSent          uint64 `json:"frames_sent" help:"Frames that the NIC has sent." unit:"frames"`
 	FramesReceived      uint64 `json:"frames_received" help:"Frames that the NIC has received." unit:"frames"`
@@ -38,24 +39,13 @@ type Stats struct {
 	StopsTaken          uint64 `json:"channel_stops_taken" help:"Times that a peer told the NIC to stop sending cells." unit:"stops"`
 }
 
-// counters has the fields in the order of datasheet.Counter.
-func (s *Stats) counters() [datasheet.CounterCount]*uint64 {
-	return [...]*uint64{&s.FramesSent, &s.FramesReceived, &s.BytesSent, &s.BytesReceived, &s.MessagesSent,
-		&s.MessagesReceived, &s.FramesDropped, &s.ChecksumErrors, &s.ReceiveQueueEmpty, &s.FramesRetransmitted,
-		&s.FramesDuplicate, &s.Timeouts, &s.ProtectionErrors, &s.DMAFaults, &s.BadDoorbells,
-		&s.BadRegisterAccesses, &s.Interrupts, &s.Completions, &s.PayloadsDiscarded, &s.EagerBlocks,
-		&s.EagerReads, &s.EagerRefused, &s.CellsSent, &s.CellsReceived, &s.CellsDropped,
-		&s.ChannelStops, &s.StopsTaken}
-}
-
 // Stats reads the device's counters. It fails with ErrNotSupported if the device has none.
 func (n *NIC) Stats() (Stats, error) {
 	var s Stats
 	values, err := n.readCounters()
-	for i, field := range s.counters() {
-		if i < len(values) {
-			*field = values[i]
-		}
+	fields := reflect.ValueOf(&s).Elem()
+	for i := range min(len(values), fields.NumField()) {
+		fields.Field(i).SetUint(values[i])
 	}
 	return s, err
 }
@@ -82,7 +72,7 @@ func (n *NIC) Counters() (map[string]uint64, error) {
 // readCounters returns the counters in their order.
 func (n *NIC) readCounters() (values []uint64, err error) {
 	err = n.inBlock("read counters", datasheet.BlockCounters, func() error {
-		count, err := n.regs.read(datasheet.BlockCounters, datasheet.RegCounterCount)
+		count, err := n.regs.read(n.background, datasheet.BlockCounters, datasheet.RegCounterCount)
 		if err != nil {
 			return err
 		}

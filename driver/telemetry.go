@@ -65,7 +65,7 @@ func (n *NIC) port() (telemetry.Port, error) {
 	}
 	var status uint32
 	err = n.inBlock("read link", datasheet.BlockHealth, func() (err error) {
-		status, err = n.regs.status()
+		status, err = n.regs.status(n.background)
 		return err
 	})
 	return telemetry.Port{

@@ -58,7 +58,7 @@ func (n *NIC) look(resets uint32) {
 	if n.check() != nil {
 		return
 	}
-	now, err := n.regs.read(datasheet.BlockHealth, datasheet.RegResetCount)
+	now, err := n.regs.read(n.background, datasheet.BlockHealth, datasheet.RegResetCount)
 	// What a device that has just gone reads is no count.
 	if err == nil && now != resets && n.check() == nil {
 		_ = n.failUnlessClosing(errReset)
