@@ -39,10 +39,9 @@ type Channel struct {
 	senders [datasheet.ChannelPriorities]channelSender
 	receive channelBell
 
-	mu      hotlock.Mutex // guards what follows, while it is used
-	at      uint64        // offset of the control page in BAR4
-	page    []byte        // the control page, nil if it is not mapped
-	control *datasheet.ChannelControl
+	mu      hotlock.Mutex             // guards what follows, while it is used
+	at      uint64                    // offset of the control page in BAR4
+	control *datasheet.ChannelControl // nil if the control page is not mapped
 	ends    []uint32
 	closed  bool
 	refuses bool // closed for doorbells, while the channel is being destroyed
@@ -64,34 +63,31 @@ type channelSender struct {
 // number or no memory for one more, or if there is a channel 0 and another is wanted, and with ErrInvalidParameter for pages that are not
 // aligned, or not registered, or receiving ones that the device may not write.
 func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel, error) {
-	const op = "create channel"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if n.identity.Features&datasheet.FeatureChannel == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "a newer device version is needed")
-	}
-	if a.Page == 0 {
-		a.Page = datasheet.MinChannelPageLog2
-	}
-	if !a.Page.Valid() {
-		return nil, n.refuse(op, fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
-	}
-	c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", descriptors.ErrClosed)}
-	c.queues = c
-	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, a.body()))
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	created := datasheet.Reply[datasheet.EndpointCreated](reply)
-	if err := c.place(created); err != nil {
-		return nil, n.error(op, n.fail(err))
-	}
-	if err := n.adopt(&c.endpoint, created.Endpoint, a.Kernel); err != nil {
-		return nil, n.error(op, err)
-	}
-	return c, nil
+	return get(ctx, n.do, "create channel", func() (*Channel, error) {
+		if n.identity.Features&datasheet.FeatureChannel == 0 {
+			return nil, hinted(fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "a newer device version is needed")
+		}
+		if a.Page == 0 {
+			a.Page = datasheet.MinChannelPageLog2
+		}
+		if !a.Page.Valid() {
+			return nil, hinted(fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
+		}
+		c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", descriptors.ErrClosed)}
+		c.queues = c
+		reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, a.body()))
+		if err != nil {
+			return nil, err
+		}
+		created := datasheet.Reply[datasheet.EndpointCreated](reply)
+		if err := c.place(created); err != nil {
+			return nil, n.fail(err)
+		}
+		if err := n.adopt(&c.endpoint, created.Endpoint, a.Kernel); err != nil {
+			return nil, err
+		}
+		return c, nil
+	})
 }
 
 func (a *ChannelAttributes) body() datasheet.CreateEndpointBody {
@@ -121,8 +117,8 @@ func (c *Channel) place(created *datasheet.EndpointCreated) error {
 	if c.at%datasheet.PageSize != 0 {
 		return fmt.Errorf("%w: it gave out a control page at %#x, which is not aligned", ErrProtocol, c.at)
 	}
-	c.page = n.bar4.mapped.Window(c.at, datasheet.PageSize)
-	c.control, c.ends = datasheet.ChannelControlAt(c.page), datasheet.ChannelEndsAt(c.page)
+	page := n.bar4.mapped.Window(c.at, datasheet.PageSize)
+	c.control, c.ends = datasheet.ChannelControlAt(page), datasheet.ChannelEndsAt(page)
 	doorbells := datasheet.EndpointPage(created.Endpoint)
 	c.senders[datasheet.PriorityHigh].bell = n.channelBellAt(doorbells+datasheet.DoorbellHigh, datasheet.ChannelDepth)
 	c.senders[datasheet.PriorityLow].bell = n.channelBellAt(doorbells+datasheet.DoorbellLow, datasheet.ChannelDepth)
@@ -382,7 +378,7 @@ func (c *Channel) close() {
 	c.refuse(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed, c.page, c.control, c.ends = true, nil, nil, nil
+	c.closed, c.control, c.ends = true, nil, nil
 }
 
 func (c *Channel) holds(handle uint32) bool {

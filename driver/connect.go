@@ -72,10 +72,10 @@ type Connection struct {
 }
 
 // discriminator lays out name for a command.
-func (n *NIC) discriminator(op, name string) (datasheet.Discriminator, error) {
+func discriminator(name string) (datasheet.Discriminator, error) {
 	var d datasheet.Discriminator
 	if len(name) > len(d.Data) {
-		return d, n.refuse(op, fmt.Errorf("%w: discriminator of %d bytes", descriptors.ErrInvalidParameter, len(name)),
+		return d, hinted(fmt.Errorf("%w: discriminator of %d bytes", descriptors.ErrInvalidParameter, len(name)),
 			fmt.Sprintf("use at most %d", len(d.Data)))
 	}
 	d.Len = uint8(copy(d.Data[:], name))
@@ -91,26 +91,22 @@ func (n *NIC) discriminator(op, name string) (datasheet.Discriminator, error) {
 // time; more wait for their turn. The same goes for Accept and for ConnectWait, each
 // for itself.
 func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local string) (Remote, error) {
-	const op = "connect request"
-	if err := e.begin(ctx, op); err != nil {
-		return Remote{}, err
-	}
-	defer e.n.end()
-	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return Remote{}, e.n.refuse(op, fmt.Errorf("%w: no time to connect in: %w", descriptors.ErrInvalidParameter, err), "give it a context with time left")
-	}
-	to, err := e.n.discriminator(op, remote.Discriminator)
-	if err != nil {
-		return Remote{}, err
-	}
-	from, err := e.n.discriminator(op, local)
-	if err != nil {
-		return Remote{}, err
-	}
-	r, err := e.connect(ctx, classRequest, newCommand(datasheet.OpConnectRequest, datasheet.ConnectRequestBody{
-		Endpoint: e.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
-	}))
-	return r, e.n.error(op, err)
+	return get(ctx, e.do, "connect request", func() (none Remote, _ error) {
+		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+			return none, hinted(fmt.Errorf("%w: no time to connect in: %w", descriptors.ErrInvalidParameter, err), "give it a context with time left")
+		}
+		to, err := discriminator(remote.Discriminator)
+		if err != nil {
+			return none, err
+		}
+		from, err := discriminator(local)
+		if err != nil {
+			return none, err
+		}
+		return e.connect(ctx, classRequest, newCommand(datasheet.OpConnectRequest, datasheet.ConnectRequestBody{
+			Endpoint: e.number, TimeoutMS: timeoutMS(ctx), RemoteMAC: remote.MAC, Remote: to, Local: from,
+		}))
+	})
 }
 
 // connect carries out a command that connects the endpoint. One that cannot be connected
@@ -133,40 +129,34 @@ func (e *endpoint) connect(ctx context.Context, class class, cmd *datasheet.Comm
 // complete, flushed, in order, and it is idle. The peer gets ErrDisconnected; on
 // a reliable one ErrConnectionBroken if it has not taken all that was posted here.
 func (e *endpoint) Disconnect(ctx context.Context) error {
-	const op = "disconnect"
-	if err := e.begin(ctx, op); err != nil {
+	return e.do(ctx, "disconnect", func() error {
+		_, err := e.n.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
+		if err == nil {
+			e.ending.local()
+		}
 		return err
-	}
-	defer e.n.end()
-	_, err := e.n.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
-	if err == nil {
-		e.ending.local()
-	}
-	return e.n.error(op, err)
+	})
 }
 
 // ConnectWait waits at the discriminator local until a peer asks to connect
 // or ctx ends.
 func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error) {
-	const op = "wait for a connection"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	at, err := n.discriminator(op, local)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := n.connect(ctx, classWait, newCommand(datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}))
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	r := datasheet.Reply[datasheet.ConnectionReply](reply)
-	if int(r.Remote.Len) > len(r.Remote.Data) {
-		return nil, n.error(op, fmt.Errorf("%w: discriminator of %d bytes", ErrProtocol, r.Remote.Len))
-	}
-	return &Connection{n: n, number: r.Connection, Remote: remote(r.RemoteMAC, 0, r.MaxTransfer, r.Reliability, r.RemoteRights),
-		Discriminator: string(r.Remote.Data[:r.Remote.Len])}, nil
+	return get(ctx, n.do, "wait for a connection", func() (*Connection, error) {
+		at, err := discriminator(local)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := n.connect(ctx, classWait, newCommand(datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}))
+		if err != nil {
+			return nil, err
+		}
+		r := datasheet.Reply[datasheet.ConnectionReply](reply)
+		if int(r.Remote.Len) > len(r.Remote.Data) {
+			return nil, fmt.Errorf("%w: discriminator of %d bytes", ErrProtocol, r.Remote.Len)
+		}
+		return &Connection{n: n, number: r.Connection, Remote: remote(r.RemoteMAC, 0, r.MaxTransfer, r.Reliability, r.RemoteRights),
+			Discriminator: string(r.Remote.Data[:r.Remote.Len])}, nil
+	})
 }
 
 // Accept connects a VI or a ring, which is idle, to the one that asks, of the same kind. It fails with
@@ -185,42 +175,37 @@ func (c *Connection) Accept(ctx context.Context, to Endpoint) (Remote, error) {
 	if e == nil || e.n != c.n {
 		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", descriptors.ErrInvalidParameter), "create it on the NIC that waited")
 	}
-	if err := e.begin(ctx, op); err != nil {
-		return Remote{}, err
-	}
-	defer c.n.end()
-	if err := c.claim(op); err != nil {
-		return Remote{}, err
-	}
-	r, err := e.connect(ctx, classAccept, newCommand(datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{
-		Connection: c.number, Endpoint: e.number, TimeoutMS: timeoutMS(ctx),
-	}))
-	c.settle(err == nil)
-	return r, c.n.error(op, err)
+	return get(ctx, e.do, op, func() (r Remote, err error) {
+		if err = c.claim(); err != nil {
+			return r, err
+		}
+		r, err = e.connect(ctx, classAccept, newCommand(datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{
+			Connection: c.number, Endpoint: e.number, TimeoutMS: timeoutMS(ctx),
+		}))
+		c.settle(err == nil)
+		return r, err
+	})
 }
 
 // Reject turns the request down. ErrWithdrawn is a client that no longer waits.
 func (c *Connection) Reject(ctx context.Context) error {
-	const op = "reject"
-	if err := c.n.begin(ctx, op); err != nil {
+	return c.n.do(ctx, "reject", func() error {
+		if err := c.claim(); err != nil {
+			return err
+		}
+		_, err := c.n.execute(ctx, newCommand(datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: c.number}))
+		c.settle(err == nil)
 		return err
-	}
-	defer c.n.end()
-	if err := c.claim(op); err != nil {
-		return err
-	}
-	_, err := c.n.execute(ctx, newCommand(datasheet.OpConnectReject, datasheet.ConnectRejectBody{Connection: c.number}))
-	c.settle(err == nil)
-	return c.n.error(op, err)
+	})
 }
 
 // claim keeps two goroutines from answering one request, and any from answering
 // it again; settle ends the claim.
-func (c *Connection) claim(op string) error {
+func (c *Connection) claim() error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if c.settled || c.busy {
-		return c.n.error(op, fmt.Errorf("%w: the request has been answered", descriptors.ErrClosed))
+		return fmt.Errorf("%w: the request has been answered", descriptors.ErrClosed)
 	}
 	c.busy = true
 	return nil

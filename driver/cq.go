@@ -66,38 +66,35 @@ type Completion struct {
 // CreateCQ creates a completion queue with room for the given number of
 // entries, 1 to the device's limit.
 func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
-	const op = "create CQ"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if err := n.checkEntries(op, entries); err != nil {
-		return nil, err
-	}
-	r, err := n.newCQRing(ctx, entries)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	c := &CQ{queue: queue{n: n, side: "poll CQ"}, entries: entries, buf: r.buf, vec: n.pickVector()}
-	c.use(r)
-	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateCQ, datasheet.CreateCQBody{
-		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, Vector: vectorNumber(c.vec), Log2: r.log2,
-	}))
-	if err != nil {
-		return nil, n.error(op, n.release(r.buf, err))
-	}
-	c.number = datasheet.Reply[datasheet.CQBody](reply).CQ
-	if c.number >= n.identity.MaxCQs {
-		return nil, n.error(op, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs)))
-	}
-	c.armBell = n.doorbellAt(datasheet.CQPage(n.identity.MaxEndpoints, c.number) + datasheet.DoorbellCQArm)
-	if !n.enterCQ(c) {
-		return nil, n.error(op, n.fail(fmt.Errorf("%w: it gave out completion queue %d twice", ErrProtocol, c.number)))
-	}
-	return c, nil
+	return get(ctx, n.do, "create CQ", func() (*CQ, error) {
+		if err := n.checkEntries(entries); err != nil {
+			return nil, err
+		}
+		r, err := n.newCQRing(ctx, entries)
+		if err != nil {
+			return nil, err
+		}
+		c := &CQ{queue: queue{n: n, side: "poll CQ"}, entries: entries, buf: r.buf, vec: n.pickVector()}
+		c.use(r)
+		reply, err := n.execute(ctx, newCommand(datasheet.OpCreateCQ, datasheet.CreateCQBody{
+			IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, Vector: vectorNumber(c.vec), Log2: r.log2,
+		}))
+		if err != nil {
+			return nil, n.release(r.buf, err)
+		}
+		c.number = datasheet.Reply[datasheet.CQBody](reply).CQ
+		if c.number >= n.identity.MaxCQs {
+			return nil, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs))
+		}
+		c.armBell = n.doorbellAt(datasheet.CQPage(n.identity.MaxEndpoints, c.number) + datasheet.DoorbellCQArm)
+		if !n.enterCQ(c) {
+			return nil, n.fail(fmt.Errorf("%w: it gave out completion queue %d twice", ErrProtocol, c.number))
+		}
+		return c, nil
+	})
 }
 
-// enterCQ is enter for a CQ.
+// enterCQ is adopt for a CQ. It reports false if another one has its number.
 func (n *NIC) enterCQ(c *CQ) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

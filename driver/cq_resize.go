@@ -17,9 +17,9 @@ type cqRing struct {
 	log2    uint8
 }
 
-func (n *NIC) checkEntries(op string, entries int) error {
+func (n *NIC) checkEntries(entries int) error {
 	if entries < 1 || entries > n.identity.MaxCQEntries {
-		return n.refuse(op, fmt.Errorf("%w: %d entries", descriptors.ErrInvalidParameter, entries),
+		return hinted(fmt.Errorf("%w: %d entries", descriptors.ErrInvalidParameter, entries),
 			fmt.Sprintf("this device has completion queues of 1 to %d entries", n.identity.MaxCQEntries))
 	}
 	return nil
@@ -49,41 +49,39 @@ func (c *CQ) use(r cqRing) {
 func (c *CQ) Resize(ctx context.Context, entries int) error {
 	const op = "resize CQ"
 	n := c.n
-	if err := n.begin(ctx, op); err != nil {
-		return err
-	}
-	defer n.end()
-	if err := n.checkEntries(op, entries); err != nil {
-		return err
-	}
-	c.change.Lock()
-	defer c.change.Unlock()
-	before, err := n.promise(c, entries)
-	if err != nil {
-		return n.error(op, err)
-	}
-	r, err := n.newCQRing(ctx, entries)
-	if err != nil {
-		n.setEntries(c, before)
-		return n.error(op, err)
-	}
-	reply, err := n.execute(ctx, newCommand(datasheet.OpResizeCQ, datasheet.ResizeCQBody{
-		IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, CQ: c.number, Log2: r.log2,
-	}))
-	if err != nil {
-		if outcomeUnknown(err) {
-			c.end(n.error(op, err)) // the place of the next entry is not known
+	return n.do(ctx, op, func() error {
+		if err := n.checkEntries(entries); err != nil {
+			return err
 		}
-		n.setEntries(c, before)
-		return n.error(op, n.release(r.buf, err))
-	}
-	if err := c.move(r, datasheet.Reply[datasheet.ResizeCQReply](reply).Written); err != nil {
-		return n.error(op, err)
-	}
-	old := c.buf
-	c.buf = r.buf
-	n.setEntries(c, entries)
-	return n.error(op, n.freeDMA(old))
+		c.change.Lock()
+		defer c.change.Unlock()
+		before, err := n.promise(c, entries)
+		if err != nil {
+			return err
+		}
+		r, err := n.newCQRing(ctx, entries)
+		if err != nil {
+			n.setEntries(c, before)
+			return err
+		}
+		reply, err := n.execute(ctx, newCommand(datasheet.OpResizeCQ, datasheet.ResizeCQBody{
+			IOVA: r.buf.iova, IndexIOVA: r.buf.iova + r.indexAt, CQ: c.number, Log2: r.log2,
+		}))
+		if err != nil {
+			if outcomeUnknown(err) {
+				c.end(n.error(op, err)) // the place of the next entry is not known
+			}
+			n.setEntries(c, before)
+			return n.release(r.buf, err)
+		}
+		if err := c.move(r, datasheet.Reply[datasheet.ResizeCQReply](reply).Written); err != nil {
+			return err
+		}
+		old := c.buf
+		c.buf = r.buf
+		n.setEntries(c, entries)
+		return n.freeDMA(old)
+	})
 }
 
 // promise sees to it that no more completions are promised than fit both sizes of c,

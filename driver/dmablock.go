@@ -23,10 +23,10 @@ type dmaBlock struct {
 // builtInPolicies are the registers of the built-in policies.
 type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
 
-// beginDMA starts an operation on the DMA block, which end ends.
-func (n *NIC) beginDMA(op string) (end func(), err error) {
-	return n.beginBlock(n.background, op, datasheet.BlockDMA, &n.dma.mu, "it has no DMA engine block",
-		"the device is older than this driver; it goes on with the policy that it has")
+// inDMA carries out f, an operation on the DMA block.
+func (n *NIC) inDMA(op string, f func() error) error {
+	return n.alone(n.background, op, datasheet.BlockDMA, &n.dma.mu, "it has no DMA engine block",
+		"the device is older than this driver; it goes on with the policy that it has", f)
 }
 
 func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {

@@ -43,15 +43,12 @@ func (n *NIC) EnableDMALog(records int) error {
 	if records < 1 || records > MaxDMALog {
 		return n.refuse(op, fmt.Errorf("%w: a log of %d records", descriptors.ErrInvalidParameter, records), fmt.Sprintf("it has 1 to %d", MaxDMALog))
 	}
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := n.closeLog(); err != nil {
-		return n.error(op, err)
-	}
-	return n.error(op, n.openLog(max(uint8(bits.Len(uint(records-1))), datasheet.MinLogLog2)))
+	return n.inDMA(op, func() error {
+		if err := n.closeLog(); err != nil {
+			return err
+		}
+		return n.openLog(max(uint8(bits.Len(uint(records-1))), datasheet.MinLogLog2))
+	})
 }
 
 func (n *NIC) openLog(log2 uint8) error {
@@ -79,13 +76,7 @@ func (n *NIC) openLog(log2 uint8) error {
 // DisableDMALog ends the log. What was not read is gone. It does nothing if
 // there is no log.
 func (n *NIC) DisableDMALog() error {
-	const op = "disable DMA log"
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return n.error(op, n.closeLog())
+	return n.inDMA("disable DMA log", n.closeLog)
 }
 
 // closeLog switches the log off and frees it. dma.mu is held.
@@ -109,31 +100,27 @@ func (n *NIC) closeLog() error {
 // two devices need not share. It fails with ErrInvalidState if there is no log,
 // and with ErrProtocol if the device wrote a record that cannot be: records
 // after it are not to be had.
-func (n *NIC) ReadDMALog(p []dmalog.Record) (int, error) {
-	const op = "read DMA log"
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return 0, err
-	}
-	defer end()
-	l := &n.dma.log
-	if l.buf == nil {
-		return 0, n.refuse(op, descriptors.ErrInvalidState, "enable the log first")
-	}
-	count := 0
-	for count < len(p) && l.failed == nil {
-		r, ok := l.next()
-		if !ok {
-			break
+func (n *NIC) ReadDMALog(p []dmalog.Record) (count int, err error) {
+	err = n.inDMA("read DMA log", func() error {
+		l := &n.dma.log
+		if l.buf == nil {
+			return hinted(descriptors.ErrInvalidState, "enable the log first")
 		}
-		p[count] = r
-		count++
-	}
-	if count == 0 {
-		return 0, n.error(op, l.failed)
-	}
-	// What is taken is taken, also if more cannot be: that is told next time.
-	return count, n.error(op, n.regs.write(datasheet.BlockDMA, datasheet.RegLogConsumer, l.consumer))
+		for count < len(p) && l.failed == nil {
+			r, ok := l.next()
+			if !ok {
+				break
+			}
+			p[count] = r
+			count++
+		}
+		if count == 0 {
+			return l.failed
+		}
+		// What is taken is taken, also if more cannot be: that is told next time.
+		return n.regs.write(datasheet.BlockDMA, datasheet.RegLogConsumer, l.consumer)
+	})
+	return count, err
 }
 
 // next takes the oldest record and checks it. False says that there is none, or
@@ -168,25 +155,19 @@ var engines = [datasheet.DMAEngineCount]dmalog.Engine{
 
 // DMALog returns the state of the DMA log. It fails with ErrNotSupported if the
 // device cannot keep one.
-func (n *NIC) DMALog() (DMALogState, error) {
-	const op = "query DMA log"
-	var s DMALogState
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return s, err
-	}
-	defer end()
-	var control uint32
-	err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegDMAControl, &control}, reading{datasheet.RegLogLost, &s.Lost})
-	if err == nil {
-		_, err = n.regs.status(n.background)
-	}
-	if err != nil {
-		return DMALogState{}, n.error(op, err)
-	}
-	s.Enabled = control&datasheet.DMAControlLog != 0
-	s.Records = len(n.dma.log.ring)
-	return s, nil
+func (n *NIC) DMALog() (s DMALogState, err error) {
+	err = n.inDMA("query DMA log", func() error {
+		var control, lost uint32
+		err := n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegDMAControl, &control}, reading{datasheet.RegLogLost, &lost})
+		if err == nil {
+			_, err = n.regs.status(n.background)
+		}
+		if err == nil {
+			s = DMALogState{Enabled: control&datasheet.DMAControlLog != 0, Records: len(n.dma.log.ring), Lost: lost}
+		}
+		return err
+	})
+	return s, err
 }
 
 // closeDMA has the device decide by itself, and ends the log, because the NIC

@@ -62,30 +62,21 @@ func (n *NIC) adopt(e *endpoint, number uint32, kernel bool) error {
 	if (number == 0) != kernel || number >= uint32(len(n.endpoints)) {
 		return n.fail(fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, number, len(n.endpoints)))
 	}
-	if !n.enter(e) {
-		return n.fail(fmt.Errorf("%w: it gave out endpoint %d twice", ErrProtocol, number))
-	}
-	return nil
-}
-
-// enter puts e into the table of endpoints. It reports false if its number belongs to
-// another one, and not to one that is just being destroyed: a device may give a
-// number away again before the destroyer has seen the answer.
-func (n *NIC) enter(e *endpoint) bool {
-	entry := &n.endpoints[e.number]
+	entry := &n.endpoints[number]
 	if !entry.CompareAndSwap(nil, e) {
+		// A device may give a number away again before the destroyer has seen the answer.
 		if old := entry.Load(); old != nil {
 			old.leaving.wait(n)
 		}
 		if !entry.CompareAndSwap(nil, e) {
-			return false
+			return n.fail(fmt.Errorf("%w: it gave out endpoint %d twice", ErrProtocol, number))
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	living := append(slices.Clone(n.present()), e)
 	n.living.Store(&living)
-	return true
+	return nil
 }
 
 // leave takes e, which the device has destroyed, out of the table.
@@ -123,25 +114,22 @@ func (e *endpoint) lose(uint64) {}
 // Number returns the endpoint's number on this device.
 func (e *endpoint) Number() uint32 { return e.number }
 
-// begin starts an operation on an endpoint that is not destroyed; NIC.end ends it.
-func (e *endpoint) begin(ctx context.Context, op string) error {
-	return e.leaving.use(ctx, e.n, op, e.n.begin)
+// do is NIC.do for an endpoint that is not destroyed.
+func (e *endpoint) do(ctx context.Context, op string, f func() error) error {
+	return e.leaving.do(ctx, e.n, op, f)
 }
 
 // Query asks the device for the state of the endpoint.
 func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
-	op := "query " + e.what
-	if err := e.begin(ctx, op); err != nil {
-		return EndpointState{}, err
-	}
-	defer e.n.end()
-	reply, err := e.n.execute(ctx, newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}))
-	if err != nil {
-		return EndpointState{}, e.n.error(op, err)
-	}
-	r := datasheet.Reply[datasheet.EndpointReply](reply)
-	return EndpointState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
-		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
+	return get(ctx, e.do, "query "+e.what, func() (s EndpointState, err error) {
+		reply, err := e.n.execute(ctx, newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}))
+		if err != nil {
+			return s, err
+		}
+		r := datasheet.Reply[datasheet.EndpointReply](reply)
+		return EndpointState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
+			RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
+	})
 }
 
 // Close ends the endpoint, connected or not, empty or not. What was posted and not taken

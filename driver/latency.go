@@ -43,14 +43,6 @@ type latencySampler struct {
 	times   latencyHistogram
 }
 
-// newLatencySampler samples one send in 2^k; it is nil for 0.
-func newLatencySampler(k int) *latencySampler {
-	if k == 0 {
-		return nil
-	}
-	return &latencySampler{mask: 1<<k - 1}
-}
-
 // posted is told of each post, with the number of the next descriptor.
 func (s *latencySampler) posted(next uint32) {
 	if next&s.mask == 0 && !s.running.Load() {

@@ -84,10 +84,19 @@ func (l *leaving) wait(n *NIC) {
 	}
 }
 
-// use starts an operation on an object that is not being closed; NIC.end ends it. begin is
-// NIC.begin, or NIC.beginAny.
-func (l *leaving) use(ctx context.Context, n *NIC, op string, begin func(context.Context, string) error) error {
-	if err := begin(ctx, op); err != nil {
+// do is NIC.do for an object that is not being closed.
+func (l *leaving) do(ctx context.Context, n *NIC, op string, f func() error) error {
+	return n.do(ctx, op, func() error {
+		if l.begun(n) {
+			return descriptors.ErrClosed
+		}
+		return f()
+	})
+}
+
+// use starts an operation on such an object, whatever the device's state; NIC.end ends it.
+func (l *leaving) use(n *NIC, op string) error {
+	if err := n.beginAny(n.background, op); err != nil {
 		return err
 	}
 	if l.begun(n) {

@@ -42,31 +42,28 @@ type Memory struct {
 // AllocMemory allocates size bytes of zeroed memory that the device can reach,
 // and registers it. Size is 1 to 2^56.
 func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
-	const op = "allocate memory"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if size <= 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: %d bytes", descriptors.ErrInvalidParameter, size), "ask for at least one byte")
-	}
-	flags := vfio.DMARead | vfio.DMAWrite
-	if a.Access&datasheet.AccessReadOnly != 0 {
-		flags = vfio.DMARead
-	}
-	buf, err := n.newDMA(ctx, uint64(size), flags, vfio.MemoryOptions{})
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	n.mu.Lock()
-	buf.refs = 1
-	n.mu.Unlock()
-	m, err := n.registerAs(ctx, buf.iova, buf.mem.Bytes()[:size:size], a)
-	if err != nil {
-		return nil, n.error(op, n.release(buf, err))
-	}
-	m.writable, m.drop = flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }
-	return m, nil
+	return get(ctx, n.do, "allocate memory", func() (*Memory, error) {
+		if size <= 0 {
+			return nil, hinted(fmt.Errorf("%w: %d bytes", descriptors.ErrInvalidParameter, size), "ask for at least one byte")
+		}
+		flags := vfio.DMARead | vfio.DMAWrite
+		if a.Access&datasheet.AccessReadOnly != 0 {
+			flags = vfio.DMARead
+		}
+		buf, err := n.newDMA(ctx, uint64(size), flags, vfio.MemoryOptions{})
+		if err != nil {
+			return nil, err
+		}
+		n.mu.Lock()
+		buf.refs = 1
+		n.mu.Unlock()
+		m, err := n.registerAs(ctx, buf.iova, buf.mem.Bytes()[:size:size], a)
+		if err != nil {
+			return nil, n.release(buf, err)
+		}
+		m.writable, m.drop = flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }
+		return m, nil
+	})
 }
 
 // RegisterMemory registers memory that is there already. Of memory from AllocMemory b
@@ -81,32 +78,29 @@ func (n *NIC) AllocMemory(ctx context.Context, size int, a MemoryAttributes) (*M
 // and with ErrNotSupported where the device cannot be given such memory: in another
 // process, and without an IOMMU.
 func (n *NIC) RegisterMemory(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
-	const op = "register memory"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if len(b) == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: no bytes", descriptors.ErrInvalidParameter), "give at least one byte")
-	}
-	iova, writable, drop, err := n.reach(ctx, b)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	var m *Memory
-	if !writable && a.Access&datasheet.AccessReadOnly == 0 {
-		err = errNotWritable
-	} else {
-		m, err = n.registerAs(ctx, iova, b[:len(b):len(b)], a)
-	}
-	if err != nil {
-		if !outcomeUnknown(err) {
-			err = errors.Join(err, drop())
+	return get(ctx, n.do, "register memory", func() (*Memory, error) {
+		if len(b) == 0 {
+			return nil, hinted(fmt.Errorf("%w: no bytes", descriptors.ErrInvalidParameter), "give at least one byte")
 		}
-		return nil, n.error(op, err)
-	}
-	m.writable, m.drop = writable, drop
-	return m, nil
+		iova, writable, drop, err := n.reach(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		var m *Memory
+		if !writable && a.Access&datasheet.AccessReadOnly == 0 {
+			err = errNotWritable
+		} else {
+			m, err = n.registerAs(ctx, iova, b[:len(b):len(b)], a)
+		}
+		if err != nil {
+			if !outcomeUnknown(err) {
+				err = errors.Join(err, drop())
+			}
+			return nil, err
+		}
+		m.writable, m.drop = writable, drop
+		return m, nil
+	})
 }
 
 // errNotWritable: memory is to be registered for writing that the device cannot be
@@ -217,28 +211,25 @@ func (m *Memory) Attributes() MemoryAttributes {
 // It fails with what RegisterMemory fails with, and then changes nothing. What is posted
 // is checked against the attributes of the moment.
 func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
-	const op = "set memory attributes"
 	n := m.n
-	if err := n.begin(ctx, op); err != nil {
-		return err
-	}
-	defer n.end()
-	switch {
-	case m.gone.Load():
-		return n.error(op, descriptors.ErrClosed)
-	case a.Access&eagerBits != 0:
-		return n.refuse(op, fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter), "register the memory anew")
-	case !m.writable && a.Access&datasheet.AccessReadOnly == 0:
-		return n.error(op, errNotWritable)
-	}
-	a.Eager = m.Attributes().Eager
-	_, err := n.execute(ctx, newCommand(datasheet.OpModifyMemory,
-		datasheet.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access | a.Eager.access()}))
-	if err != nil {
-		return n.error(op, err)
-	}
-	n.regions.change(m, a)
-	return nil
+	return n.do(ctx, "set memory attributes", func() error {
+		switch {
+		case m.gone.Load():
+			return descriptors.ErrClosed
+		case a.Access&eagerBits != 0:
+			return hinted(fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter), "register the memory anew")
+		case !m.writable && a.Access&datasheet.AccessReadOnly == 0:
+			return errNotWritable
+		}
+		a.Eager = m.Attributes().Eager
+		_, err := n.execute(ctx, newCommand(datasheet.OpModifyMemory,
+			datasheet.ModifyMemoryBody{Handle: m.handle, Ptag: a.Ptag, Access: a.Access | a.Eager.access()}))
+		if err != nil {
+			return err
+		}
+		n.regions.change(m, a)
+		return nil
+	})
 }
 
 // Close ends the registration: the device forgets the memory. What AllocMemory has

@@ -206,14 +206,12 @@ func (n *NIC) posted() {
 
 // ReadSRAM copies the device's memory from offset on.
 func (n *NIC) ReadSRAM(offset uint64, p []byte) error {
-	const op = "read SRAM"
-	return n.accessSRAM(op, offset, p, n.bar4.read)
+	return n.do(n.background, "read SRAM", func() error { return n.inSRAM(offset, p, n.bar4.read) })
 }
 
 // WriteSRAM copies p into the device's memory.
 func (n *NIC) WriteSRAM(offset uint64, p []byte) error {
-	const op = "write SRAM"
-	return n.accessSRAM(op, offset, p, n.bar4.write)
+	return n.do(n.background, "write SRAM", func() error { return n.inSRAM(offset, p, n.bar4.write) })
 }
 
 // FreeSRAM returns the bytes of the memory that the device gives out which are not in use, and how
@@ -245,14 +243,6 @@ func (n *NIC) checkSRAM(offset uint64, size int) error {
 	return nil
 }
 
-func (n *NIC) accessSRAM(op string, offset uint64, p []byte, access func(uint64, []byte) error) error {
-	if err := n.begin(n.background, op); err != nil {
-		return err
-	}
-	defer n.end()
-	return n.error(op, n.inSRAM(offset, p, access))
-}
-
 // inSRAM is an access to device memory, if p fits there.
 func (n *NIC) inSRAM(offset uint64, p []byte, access func(uint64, []byte) error) error {
 	if err := n.checkSRAM(offset, len(p)); err != nil || len(p) == 0 {
@@ -264,28 +254,22 @@ func (n *NIC) inSRAM(offset uint64, p []byte, access func(uint64, []byte) error)
 // CreatePtag creates a protection tag: VIs and memory with the same one belong
 // together.
 func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
-	const op = "create ptag"
-	if err := n.begin(ctx, op); err != nil {
-		return 0, err
-	}
-	defer n.end()
-	reply, err := n.execute(ctx, &datasheet.Command{Opcode: datasheet.OpCreatePtag})
-	if err != nil {
-		return 0, n.error(op, err)
-	}
-	return datasheet.Reply[datasheet.PtagBody](reply).Ptag, nil
+	return get(ctx, n.do, "create ptag", func() (uint32, error) {
+		reply, err := n.execute(ctx, &datasheet.Command{Opcode: datasheet.OpCreatePtag})
+		if err != nil {
+			return 0, err
+		}
+		return datasheet.Reply[datasheet.PtagBody](reply).Ptag, nil
+	})
 }
 
 // DestroyPtag destroys a protection tag. It fails with ErrResource while a VI
 // or memory has it.
 func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
-	const op = "close ptag"
-	if err := n.begin(ctx, op); err != nil {
+	return n.do(ctx, "close ptag", func() error {
+		_, err := n.execute(ctx, newCommand(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: ptag}))
 		return err
-	}
-	defer n.end()
-	_, err := n.execute(ctx, newCommand(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: ptag}))
-	return n.error(op, err)
+	})
 }
 
 // begin starts an operation on a device that works; end ends it.
@@ -298,6 +282,24 @@ func (n *NIC) begin(ctx context.Context, op string) error {
 		return n.error(op, err)
 	}
 	return nil
+}
+
+// do carries out f, which is the operation op, on a device that works.
+func (n *NIC) do(ctx context.Context, op string, f func() error) error {
+	if err := n.begin(ctx, op); err != nil {
+		return err
+	}
+	defer n.end()
+	return n.error(op, f())
+}
+
+// get is do, of a NIC or of something on it, for an operation with a result.
+func get[T any](ctx context.Context, do func(context.Context, string, func() error) error, op string, f func() (T, error)) (result T, err error) {
+	err = do(ctx, op, func() (err error) {
+		result, err = f()
+		return err
+	})
+	return result, err
 }
 
 // beginClosing is begin for the closing of an object, which is done if the NIC is closed.
@@ -377,7 +379,12 @@ func (n *NIC) error(op string, err error) error {
 
 // refuse is error with a hint of its own.
 func (n *NIC) refuse(op string, err error, hint string) error {
-	e := NewError(op, n.info.Address, err)
+	return n.error(op, hinted(err, hint))
+}
+
+// hinted is err with a hint, for an operation that is going to fail with it.
+func hinted(err error, hint string) error {
+	e := NewError("", "", err)
 	e.Hint = hint
 	return e
 }

@@ -92,38 +92,32 @@ func (v *VI) NotifySend(f func(*descriptors.Descriptor, error)) error { return v
 func (v *VI) NotifyRecv(f func(*descriptors.Descriptor, error)) error { return v.notify(&v.recv, f) }
 
 func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error {
-	op := "notify of " + q.side
-	if err := v.begin(v.n.background, op); err != nil {
-		return err
-	}
-	defer v.n.end()
-	switch {
-	case f == nil:
-		return v.n.refuse(op, fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
-	case q == &v.recv && v.source() != nil:
-		return q.closedAs
-	case q.cq != nil:
-		return v.n.refuse(op, descriptors.ErrInvalidState, "the queue has a completion queue: ask that for a notice")
-	}
-	return v.n.error(op, q.notices.add(v.n, f, func(w *waiter) (*descriptors.Descriptor, error) { return q.wait(w, true) }))
+	return v.do(v.n.background, "notify of "+q.side, func() error {
+		switch {
+		case f == nil:
+			return hinted(fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
+		case q == &v.recv && v.source() != nil:
+			return q.closedAs
+		case q.cq != nil:
+			return hinted(descriptors.ErrInvalidState, "the queue has a completion queue: ask that for a notice")
+		}
+		return q.notices.add(v.n, f, func(w *waiter) (*descriptors.Descriptor, error) { return q.wait(w, true) })
+	})
 }
 
 // Notify is NotifySend for completions of the CQ: f is called with the next one, as
 // Done returns it. Destroy forgets f.
 func (c *CQ) Notify(f func(Completion, error)) error {
-	const op = "notify of CQ"
-	if err := c.begin(op); err != nil {
-		return err
-	}
-	defer c.n.end()
-	if f == nil {
-		return c.n.refuse(op, fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
-	}
-	return c.n.error(op, c.notices.add(c.n, f, c.await))
+	return c.do("notify of CQ", func() error {
+		if f == nil {
+			return hinted(fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
+		}
+		return c.notices.add(c.n, f, c.await)
+	})
 }
 
-// begin starts an operation on a CQ that is not destroyed; NIC.end ends it.
-func (c *CQ) begin(op string) error { return c.leaving.use(c.n.background, c.n, op, c.n.begin) }
+// do is NIC.do for a CQ that is not destroyed.
+func (c *CQ) do(op string, f func() error) error { return c.leaving.do(c.n.background, c.n, op, f) }
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
 	for err = c.Take(&done, false); err == descriptors.ErrNotDone; err = c.Take(&done, false) {
@@ -139,21 +133,19 @@ func (c *CQ) await(w *waiter) (done Completion, err error) {
 // takes its 8 bytes, calls Done until there is nothing, and Arm again. It belongs to the
 // CQ, and is closed by Destroy and by closing the NIC.
 func (c *CQ) FD() (int, error) {
-	const op = "CQ's file descriptor"
-	if err := c.begin(op); err != nil {
-		return -1, err
-	}
-	defer c.n.end()
-	c.change.Lock()
-	defer c.change.Unlock()
-	if c.ready == nil {
-		fd, err := vfio.NewEventfd()
-		if err != nil {
-			return -1, c.n.error(op, err)
+	fd := -1
+	err := c.do("CQ's file descriptor", func() (err error) {
+		c.change.Lock()
+		defer c.change.Unlock()
+		if c.ready == nil {
+			if c.ready, err = vfio.NewEventfd(); err != nil {
+				return err
+			}
 		}
-		c.ready = fd
-	}
-	return c.ready.FD(), nil
+		fd = c.ready.FD()
+		return nil
+	})
+	return fd, err
 }
 
 // Arm has the descriptor of FD become readable as soon as there is a completion: at once
@@ -161,24 +153,21 @@ func (c *CQ) FD() (int, error) {
 // fails, the descriptor becomes readable too. It fails with ErrInvalidState before FD
 // was called.
 func (c *CQ) Arm() error {
-	const op = "arm CQ"
-	if err := c.begin(op); err != nil {
-		return err
-	}
-	defer c.n.end()
-	c.change.Lock()
-	defer c.change.Unlock()
-	if c.ready == nil {
-		return c.n.refuse(op, descriptors.ErrInvalidState, "call FD first")
-	}
-	if c.armed.Swap(true) {
-		return nil
-	}
-	ready := c.ready
-	return c.n.error(op, c.arms.add(c.n, func(struct{}, error) {
-		c.armed.Store(false)
-		_ = ready.Signal() // fails once it is closed: then it is not looked at
-	}, c.awaitAny))
+	return c.do("arm CQ", func() error {
+		c.change.Lock()
+		defer c.change.Unlock()
+		if c.ready == nil {
+			return hinted(descriptors.ErrInvalidState, "call FD first")
+		}
+		if c.armed.Swap(true) {
+			return nil
+		}
+		ready := c.ready
+		return c.arms.add(c.n, func(struct{}, error) {
+			c.armed.Store(false)
+			_ = ready.Signal() // fails once it is closed: then it is not looked at
+		}, c.awaitAny)
+	})
 }
 
 // awaitAny waits until there is something to take.

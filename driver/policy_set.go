@@ -19,15 +19,15 @@ func (n *NIC) SetPolicy(p Policy) error {
 	if err != nil {
 		return n.error(op, err)
 	}
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return err
-	}
-	defer end()
+	return n.inDMA(op, func() error { return n.setPolicy(p, plan) })
+}
+
+// setPolicy is SetPolicy with dma.mu held, for a policy that can be.
+func (n *NIC) setPolicy(p Policy, plan pipeline.Plan) error {
 	if n.dma.own == nil {
 		own, err := n.readBuiltIn()
 		if err != nil {
-			return n.error(op, err)
+			return err
 		}
 		n.dma.own = &own
 	}
@@ -36,7 +36,7 @@ func (n *NIC) SetPolicy(p Policy) error {
 		err = n.setDMA(datasheet.RegPulseDeadline, uint32(p.Deadline/time.Microsecond), "a pulse deadline of %d us")
 	}
 	if err != nil {
-		return n.error(op, err)
+		return err
 	}
 	if p.At == AtHost {
 		err = n.decideAtHost(p, plan)
@@ -46,7 +46,7 @@ func (n *NIC) SetPolicy(p Policy) error {
 	if err != nil && p.Deadline != 0 {
 		_ = n.regs.write(datasheet.BlockDMA, datasheet.RegPulseDeadline, before)
 	}
-	return n.error(op, err)
+	return err
 }
 
 // decideAtNIC has the device decide by itself. dma.mu is held.

@@ -31,36 +31,32 @@ type PolicyState struct {
 
 // Policy returns which policy moves frames. It fails with ErrNotSupported if
 // the device cannot say.
-func (n *NIC) Policy() (PolicyState, error) {
-	const op = "query policy"
-	var s PolicyState
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return s, err
-	}
-	defer end()
-	now, err := n.readBuiltIn()
-	if err != nil {
-		return s, n.error(op, err)
-	}
-	var deadline uint32
-	err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegPulseDeadline, &deadline},
-		reading{datasheet.RegPulseTimeouts, &s.Timeouts}, reading{datasheet.RegPulsesRefused, &s.Refused})
-	if err != nil {
-		return s, n.error(op, err)
-	}
-	if _, err := n.regs.status(n.background); err != nil { // a device that has gone has left ones in all of them
-		return s, n.error(op, n.fail(err))
-	}
-	s.Deadline = time.Duration(deadline) * time.Microsecond
-	s.Send, s.Receive = builtInName(now.policyTx, now.minPulseTx), builtInName(now.policyRx, now.minPulseRx)
-	s.Fallback = n.dma.cause
-	if p := n.pump.Load(); p != nil {
-		s.At, s.Pump = AtHost, p.stats()
-		send, receive := n.dma.host.sizes()
-		s.Send, s.Receive = DirectionPolicy{p.name, send}, DirectionPolicy{p.name, receive}
-	}
-	return s, nil
+func (n *NIC) Policy() (s PolicyState, err error) {
+	err = n.inDMA("query policy", func() error {
+		now, err := n.readBuiltIn()
+		if err != nil {
+			return err
+		}
+		var deadline uint32
+		err = n.regs.readAll(n.background, datasheet.BlockDMA, reading{datasheet.RegPulseDeadline, &deadline},
+			reading{datasheet.RegPulseTimeouts, &s.Timeouts}, reading{datasheet.RegPulsesRefused, &s.Refused})
+		if err != nil {
+			return err
+		}
+		if _, err := n.regs.status(n.background); err != nil { // a device that has gone has left ones in all of them
+			return n.fail(err)
+		}
+		s.Deadline = time.Duration(deadline) * time.Microsecond
+		s.Send, s.Receive = builtInName(now.policyTx, now.minPulseTx), builtInName(now.policyRx, now.minPulseRx)
+		s.Fallback = n.dma.cause
+		if p := n.pump.Load(); p != nil {
+			s.At, s.Pump = AtHost, p.stats()
+			send, receive := n.dma.host.sizes()
+			s.Send, s.Receive = DirectionPolicy{p.name, send}, DirectionPolicy{p.name, receive}
+		}
+		return nil
+	})
+	return s, err
 }
 
 // builtInName says what two registers mean.

@@ -21,10 +21,10 @@ type programs struct {
 	loaded [2]load.Image
 }
 
-// beginProgram starts an operation on the processor block, which end ends.
-func (n *NIC) beginProgram(ctx context.Context, op string) (end func(), err error) {
-	return n.beginBlock(ctx, op, datasheet.BlockProcessor, &n.programs.mu, "it has no NIC processor",
-		"this device does what it has built in; only devices with a processor block run control programs")
+// inProgram carries out f, an operation on the processor block.
+func (n *NIC) inProgram(ctx context.Context, op string, f func() error) error {
+	return n.alone(ctx, op, datasheet.BlockProcessor, &n.programs.mu, "it has no NIC processor",
+		"this device does what it has built in; only devices with a processor block run control programs", f)
 }
 
 // LoadProgram puts a control program into the device and starts it, see load.Load.
@@ -57,15 +57,13 @@ func (n *NIC) ProgramStatus() (load.Status, error) {
 	return n.onProgram(n.background, "query program", load.ReadStatus)
 }
 
-func (n *NIC) onProgram(ctx context.Context, op string, f func(load.NIC) (load.Status, error)) (load.Status, error) {
+func (n *NIC) onProgram(ctx context.Context, op string, f func(load.NIC) (load.Status, error)) (s load.Status, err error) {
 	defer trace.StartRegion(ctx, "NIC program").End()
-	end, err := n.beginProgram(ctx, op)
-	if err != nil {
-		return load.Status{}, err
-	}
-	defer end()
-	s, err := f(processor{n})
-	return s, n.error(op, err)
+	err = n.inProgram(ctx, op, func() (err error) {
+		s, err = f(processor{n})
+		return err
+	})
+	return s, err
 }
 
 // ProgramMap is a map of the control program that runs, see load.Map. Methods may
@@ -77,18 +75,15 @@ type ProgramMap struct {
 
 // ProgramMap returns map number index of the control program that runs, which has
 // maps as its image lists them. Errors wrap load.ErrMap.
-func (n *NIC) ProgramMap(maps []abi.Map, index int) (*ProgramMap, error) {
-	const op = "open map"
-	end, err := n.beginProgram(n.background, op)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	m, err := load.OpenMap(processor{n}, maps, index)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	return &ProgramMap{n, m}, nil
+func (n *NIC) ProgramMap(maps []abi.Map, index int) (m *ProgramMap, err error) {
+	err = n.inProgram(n.background, "open map", func() error {
+		opened, err := load.OpenMap(processor{n}, maps, index)
+		if err == nil {
+			m = &ProgramMap{n, opened}
+		}
+		return err
+	})
+	return m, err
 }
 
 // Spec returns the map's name, type and sizes.
@@ -137,12 +132,7 @@ func (m *ProgramMap) Each(f func(key, value []byte) bool) error {
 }
 
 func (m *ProgramMap) do(op string, f func() error) error {
-	end, err := m.nic.beginProgram(m.nic.background, op)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return m.nic.error(op, f())
+	return m.nic.inProgram(m.nic.background, op, f)
 }
 
 // processor is the device as a load sees it.

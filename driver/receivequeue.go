@@ -10,17 +10,17 @@ import (
 
 // checkShared names what is wrong with a new VI that shares a receive queue, or with a new
 // queue to share.
-func (n *NIC) checkShared(op string, a *VIAttributes, sendCQ, recvCQ *CQ) error {
+func (n *NIC) checkShared(a *VIAttributes, sendCQ, recvCQ *CQ) error {
 	from, queue := a.ReceiveQueue, a.Kind == datasheet.KindReceiveQueue
 	if from == nil && !queue {
 		return nil
 	}
 	bad := func(what string) error {
-		return n.refuse(op, fmt.Errorf("%w: %s", descriptors.ErrInvalidParameter, what), "")
+		return hinted(fmt.Errorf("%w: %s", descriptors.ErrInvalidParameter, what), "")
 	}
 	switch {
 	case n.identity.Features&datasheet.FeatureReceiveQueue == 0:
-		return n.refuse(op, fmt.Errorf("%w: receive queues that VIs share", descriptors.ErrNotSupported), "a newer device version is needed")
+		return hinted(fmt.Errorf("%w: receive queues that VIs share", descriptors.ErrNotSupported), "a newer device version is needed")
 	case queue && (from != nil || sendCQ != nil || recvCQ == nil):
 		return bad("a receive queue has one completion queue, and shares no other queue")
 	case queue:
@@ -30,7 +30,7 @@ func (n *NIC) checkShared(op string, a *VIAttributes, sendCQ, recvCQ *CQ) error 
 	case from.n != n || from.Attributes().Kind != datasheet.KindReceiveQueue:
 		return bad("ReceiveQueue is not a receive queue of this NIC")
 	case from.leaving.begun(n):
-		return n.error(op, fmt.Errorf("receive queue: %w", descriptors.ErrClosed))
+		return fmt.Errorf("receive queue: %w", descriptors.ErrClosed)
 	case recvCQ != nil:
 		return bad("receives of a VI that shares a queue complete where the queue's do")
 	}

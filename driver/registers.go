@@ -81,37 +81,31 @@ func (r *registers) readAll(ctx context.Context, block uint32, list ...reading) 
 // ErrNotSupported if the device does not have the block. A device that has gone meanwhile has left
 // nonsense in all that was read: then it has failed.
 func (n *NIC) inBlock(op string, block uint32, f func() error) error {
-	if err := n.begin(n.background, op); err != nil {
-		return err
-	}
-	defer n.end()
-	if !n.regs.has(block) {
-		return n.error(op, descriptors.ErrNotSupported)
-	}
-	err := f()
-	if err == nil || errors.Is(err, ErrBadRegisters) {
-		if _, gone := n.regs.status(n.background); gone != nil {
-			err = n.fail(gone)
+	return n.do(n.background, op, func() error {
+		if !n.regs.has(block) {
+			return descriptors.ErrNotSupported
 		}
-	}
-	return n.error(op, err)
+		err := f()
+		if err == nil || errors.Is(err, ErrBadRegisters) {
+			if _, gone := n.regs.status(n.background); gone != nil {
+				err = n.fail(gone)
+			}
+		}
+		return err
+	})
 }
 
-// beginBlock starts an operation on a block that not every device has, one at a time: mu is held until
-// the function that it returns ends it. A device without the block is ErrNotSupported, for the reason lacks.
-func (n *NIC) beginBlock(ctx context.Context, op string, block uint32, mu *sync.Mutex, lacks, hint string) (end func(), err error) {
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	if !n.regs.has(block) {
-		n.end()
-		return nil, n.refuse(op, fmt.Errorf("%w: %s", descriptors.ErrNotSupported, lacks), hint)
-	}
-	mu.Lock()
-	return func() {
-		mu.Unlock()
-		n.end()
-	}, nil
+// alone carries out f, an operation on a block that not every device has, one at a time: mu is held
+// meanwhile. A device without the block is ErrNotSupported, for the reason lacks.
+func (n *NIC) alone(ctx context.Context, op string, block uint32, mu *sync.Mutex, lacks, hint string, f func() error) error {
+	return n.do(ctx, op, func() error {
+		if !n.regs.has(block) {
+			return hinted(fmt.Errorf("%w: %s", descriptors.ErrNotSupported, lacks), hint)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return f()
+	})
 }
 
 // fault reads why the device has stopped.

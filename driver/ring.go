@@ -43,29 +43,22 @@ type Ring struct {
 // device has no rings, with ErrResource if its memory has no room for this one, and with
 // ErrInvalidParameter, ErrInvalidMTU, ErrInvalidPtag or ErrInvalidReliability.
 func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
-	const op = "create ring"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if n.identity.Features&datasheet.FeatureRing == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "a newer device version is needed")
-	}
-	for _, depth := range []int{a.SendDepth, a.RecvDepth} {
-		if depth < 1 || depth > n.identity.MaxQueueDepth {
-			return nil, n.refuse(op, fmt.Errorf("%w: ring of %d entries", descriptors.ErrInvalidParameter, depth),
-				fmt.Sprintf("this device has rings of 1 to %d", n.identity.MaxQueueDepth))
+	return get(ctx, n.do, "create ring", func() (*Ring, error) {
+		if n.identity.Features&datasheet.FeatureRing == 0 {
+			return nil, hinted(fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "a newer device version is needed")
 		}
-	}
-	if limit := n.MaxPayload(); a.MaxPayload > limit {
-		return nil, n.refuse(op, fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
-			fmt.Sprintf("this device takes up to %d", limit))
-	}
-	r, err := n.createRing(ctx, a)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	return r, nil
+		for _, depth := range []int{a.SendDepth, a.RecvDepth} {
+			if depth < 1 || depth > n.identity.MaxQueueDepth {
+				return nil, hinted(fmt.Errorf("%w: ring of %d entries", descriptors.ErrInvalidParameter, depth),
+					fmt.Sprintf("this device has rings of 1 to %d", n.identity.MaxQueueDepth))
+			}
+		}
+		if limit := n.MaxPayload(); a.MaxPayload > limit {
+			return nil, hinted(fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
+				fmt.Sprintf("this device takes up to %d", limit))
+		}
+		return n.createRing(ctx, a)
+	})
 }
 
 // MaxPayload is the largest payload in bytes of a ring's message.

@@ -76,17 +76,14 @@ func (r *Ring) SetPlace(tag uint32, p datasheet.DataSegment) error {
 // when it returns nothing more lands there, and the rest of a payload that is on its way is
 // discarded. It is a command, and no part of the data path.
 func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
-	const op = "end place"
-	if err := r.begin(ctx, op); err != nil {
+	return r.do(ctx, "end place", func() error {
+		if err := r.SetPlace(tag, datasheet.DataSegment{}); err != nil {
+			return err
+		}
+		_, err := r.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+			Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
 		return err
-	}
-	defer r.n.end()
-	if err := r.SetPlace(tag, datasheet.DataSegment{}); err != nil {
-		return err
-	}
-	_, err := r.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
-		Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
-	return r.n.error(op, err)
+	})
 }
 
 // write is the end of SetPlace where device memory is not mapped. mu is held.

@@ -17,22 +17,12 @@ import (
 // driver gives it an ID. A command that the device refuses fails with a *CommandError. One that
 // waits for the network is aborted when ctx ends, and fails with the context's error.
 func (n *NIC) Execute(ctx context.Context, cmd datasheet.Command) (*datasheet.AdminEntry, error) {
-	op := "execute " + cmd.Opcode.String()
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	run := n.execute
-	if c, ok := waits[cmd.Opcode]; ok {
-		run = func(ctx context.Context, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
-			return n.connect(ctx, c, cmd)
+	return get(ctx, n.do, "execute "+cmd.Opcode.String(), func() (*datasheet.AdminEntry, error) {
+		if c, ok := waits[cmd.Opcode]; ok {
+			return n.connect(ctx, c, &cmd)
 		}
-	}
-	reply, err := run(ctx, &cmd)
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	return reply, nil
+		return n.execute(ctx, &cmd)
+	})
 }
 
 // waits has the commands that wait for the network.
@@ -58,16 +48,12 @@ func (n *NIC) Doorbell(offset uint64) (func(value uint32) error, error) {
 // Share lets the device access memory of a program that shares the NIC, and returns its bus address.
 // It fails with ErrNotSupported without an IOMMU, where a program could have the device access all memory.
 func (n *NIC) Share(mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err error) {
-	const op = "share memory"
-	if err := n.begin(n.background, op); err != nil {
-		return 0, err
-	}
-	defer n.end()
-	if n.physical != nil {
-		return 0, n.error(op, fmt.Errorf("%w: there is no IOMMU", descriptors.ErrNotSupported))
-	}
-	iova, err = n.mapDMA(n.background, mem, flags)
-	return iova, n.error(op, err)
+	return get(n.background, n.do, "share memory", func() (uint64, error) {
+		if n.physical != nil {
+			return 0, fmt.Errorf("%w: there is no IOMMU", descriptors.ErrNotSupported)
+		}
+		return n.mapDMA(n.background, mem, flags)
+	})
 }
 
 // Unshare ends what Share has begun. The device must have said that it does not use the memory any

@@ -33,35 +33,32 @@ type captured struct {
 // lendCapture has the frames that cross the wire copied into memory. The client that asks has that
 // until its connection ends. One client at a time can have them.
 func (n *NIC) lendCapture(ctx context.Context, p []uint64) (any, error) {
-	const op = "lend capture"
 	dev, ok := n.dev.(watchable)
 	if !ok {
 		return telemetry.Capture{Refused: "its frames do not pass through this process: capture at the other end of the wire, or by 'trapeze frames dump'"}, nil
 	}
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	c := &n.captured
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	memory, ring, err := newCaptureRing(int(p[0]))
-	if err != nil {
-		return nil, n.error(op, err)
-	}
-	if !dev.Watch(func(sent bool, frame []byte) { ring.Put(time.Now(), sent, frame) }) {
-		return telemetry.Capture{Refused: "its frames are captured already"}, memory.Close()
-	}
-	c.ring = ring
-	return &telemetry.Loan{Answer: telemetry.Capture{}, FD: memory.FD(), End: func() {
+	return get(ctx, n.do, "lend capture", func() (any, error) {
+		c := &n.captured
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		dev.Watch(nil)
-		c.ring = nil
-		if err := memory.Close(); err != nil {
-			n.log.Warn("memory of a capture is not given back", "err", err)
+		memory, ring, err := newCaptureRing(int(p[0]))
+		if err != nil {
+			return nil, err
 		}
-	}}, nil
+		if !dev.Watch(func(sent bool, frame []byte) { ring.Put(time.Now(), sent, frame) }) {
+			return telemetry.Capture{Refused: "its frames are captured already"}, memory.Close()
+		}
+		c.ring = ring
+		return &telemetry.Loan{Answer: telemetry.Capture{}, FD: memory.FD(), End: func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			dev.Watch(nil)
+			c.ring = nil
+			if err := memory.Close(); err != nil {
+				n.log.Warn("memory of a capture is not given back", "err", err)
+			}
+		}}, nil
+	})
 }
 
 // newCaptureRing makes the ring of a capture. Who gets the memory can neither make it smaller nor

@@ -19,9 +19,8 @@ const (
 // transfers takes records of a log that is kept for a program beside this one, and begins it if
 // there is none. It fails with ErrInvalidState if this program keeps a log of its own.
 func (n *NIC) transfers() (any, error) {
-	const op = "lend DMA log"
-	if err := n.lendLog(op); err != nil {
-		return nil, n.error(op, err)
+	if err := n.inDMA("lend DMA log", n.lendLog); err != nil {
+		return nil, err
 	}
 	var records [lentPage]dmalog.Record
 	count, err := n.ReadDMALog(records[:])
@@ -36,16 +35,11 @@ func (n *NIC) transfers() (any, error) {
 	return t, err
 }
 
-// lendLog has the log that is lent kept for some time more.
-func (n *NIC) lendLog(op string) error {
-	end, err := n.beginDMA(op)
-	if err != nil {
-		return err
-	}
-	defer end()
+// lendLog has the log that is lent kept for some time more. dma.mu is held.
+func (n *NIC) lendLog() error {
 	l := &n.dma.log
 	if l.buf != nil && l.lent == nil {
-		return n.refuse(op, descriptors.ErrInvalidState, "the program that has the NIC keeps the log itself")
+		return hinted(descriptors.ErrInvalidState, "the program that has the NIC keeps the log itself")
 	}
 	if l.buf == nil {
 		if err := n.openLog(lentLog2); err != nil {
@@ -60,12 +54,10 @@ func (n *NIC) lendLog(op string) error {
 
 // endLent ends a log that was lent, unless the program has begun one of its own.
 func (n *NIC) endLent() {
-	end, err := n.beginDMA("end lent DMA log")
-	if err != nil {
-		return // the NIC is closed, or has failed
-	}
-	defer end()
-	if n.dma.log.lent != nil {
-		_ = n.closeLog() // else Close does it
-	}
+	_ = n.inDMA("end lent DMA log", func() error {
+		if n.dma.log.lent == nil {
+			return nil
+		}
+		return n.closeLog()
+	}) // else the NIC is closed, or has failed; or Close does it
 }

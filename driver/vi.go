@@ -66,51 +66,48 @@ type VI struct {
 // more. It needs a CQ, and their receives complete there: CQ.Done takes them. RecvDone and
 // PostRecv of such VIs fail with ErrInvalidState, and they have no recvCQ.
 func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	const op = "create VI"
-	if err := n.begin(ctx, op); err != nil {
-		return nil, err
-	}
-	defer n.end()
-	if a.Kind == 0 {
-		a.Kind = datasheet.KindVI
-	}
-	if err := n.checkShared(op, &a, sendCQ, recvCQ); err != nil {
-		return nil, err
-	}
-	if a.Kind == datasheet.KindFrame && n.identity.Features&datasheet.FeatureFrame == 0 {
-		return nil, n.refuse(op, fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
-			"this device has connected VIs only; a newer device version is needed")
-	}
-	for _, d := range []struct {
-		side  string
-		depth int
-	}{{"send", a.SendDepth}, {"receive", a.RecvDepth}} {
-		if d.depth < 1 || d.depth > n.identity.MaxQueueDepth {
-			return nil, n.refuse(op, fmt.Errorf("%w: %s queue of %d descriptors", descriptors.ErrInvalidParameter, d.side, d.depth),
-				fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
+	return get(ctx, n.do, "create VI", func() (*VI, error) {
+		if a.Kind == 0 {
+			a.Kind = datasheet.KindVI
 		}
-	}
-	if a.EagerTokens && a.Kind != datasheet.KindVI || a.NoRoom > NoRoomWaits {
-		return nil, n.refuse(op, fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
-	}
-	if err := n.attach(sendCQ, a.SendDepth); err != nil {
-		return nil, n.error(op, err)
-	}
-	if err := n.attach(recvCQ, a.RecvDepth); err != nil {
-		n.detach(sendCQ, a.SendDepth)
-		return nil, n.error(op, err)
-	}
-	create := n.createVI
-	if a.EagerTokens {
-		create = n.createEager
-	}
-	v, err := create(ctx, a, sendCQ, recvCQ)
-	if err != nil {
-		n.detach(sendCQ, a.SendDepth)
-		n.detach(recvCQ, a.RecvDepth)
-		return nil, n.error(op, err)
-	}
-	return v, nil
+		if err := n.checkShared(&a, sendCQ, recvCQ); err != nil {
+			return nil, err
+		}
+		if a.Kind == datasheet.KindFrame && n.identity.Features&datasheet.FeatureFrame == 0 {
+			return nil, hinted(fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
+				"this device has connected VIs only; a newer device version is needed")
+		}
+		for _, d := range []struct {
+			side  string
+			depth int
+		}{{"send", a.SendDepth}, {"receive", a.RecvDepth}} {
+			if d.depth < 1 || d.depth > n.identity.MaxQueueDepth {
+				return nil, hinted(fmt.Errorf("%w: %s queue of %d descriptors", descriptors.ErrInvalidParameter, d.side, d.depth),
+					fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
+			}
+		}
+		if a.EagerTokens && a.Kind != datasheet.KindVI || a.NoRoom > NoRoomWaits {
+			return nil, hinted(fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
+		}
+		if err := n.attach(sendCQ, a.SendDepth); err != nil {
+			return nil, err
+		}
+		if err := n.attach(recvCQ, a.RecvDepth); err != nil {
+			n.detach(sendCQ, a.SendDepth)
+			return nil, err
+		}
+		create := n.createVI
+		if a.EagerTokens {
+			create = n.createEager
+		}
+		v, err := create(ctx, a, sendCQ, recvCQ)
+		if err != nil {
+			n.detach(sendCQ, a.SendDepth)
+			n.detach(recvCQ, a.RecvDepth)
+			return nil, err
+		}
+		return v, nil
+	})
 }
 
 // ringLog2 is the size of the ring for a depth, as the formats allow it.
@@ -184,8 +181,8 @@ func (q *workQueue) init(v *VI, side string, cq *CQ, depth int, ring []byte) {
 	q.posted = make([]posting, len(q.tokens))
 	q.mask = uint32(len(q.tokens) - 1)
 	q.sends = q == &v.send
-	if q.sends {
-		q.sampler = newLatencySampler(v.n.options.SampleLatency)
+	if k := v.n.options.SampleLatency; q.sends && k > 0 {
+		q.sampler = &latencySampler{mask: 1<<k - 1}
 	}
 	if cq == nil {
 		q.vec = v.n.pickVector()
@@ -224,31 +221,28 @@ func (v *VI) Attributes() VIAttributes { return *v.attributes.Load() }
 // ErrInvalidState in another state and with what CreateVI fails with, and then
 // changes nothing. Receives that are posted stay posted.
 func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
-	const op = "set VI attributes"
-	if err := v.begin(ctx, op); err != nil {
-		return err
-	}
-	defer v.n.end()
-	now := v.Attributes()
-	if a.Kind == 0 {
-		a.Kind = datasheet.KindVI
-	}
-	if a.ReceiveQueue != nil {
-		a.RecvDepth = now.RecvDepth
-	}
-	a.EagerTokens, a.NoRoom = now.EagerTokens, now.NoRoom
-	if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth ||
-		a.ReceiveQueue != now.ReceiveQueue {
-		return v.n.refuse(op, fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
-	}
-	_, err := v.n.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
-		Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
-	if err != nil {
-		return v.n.error(op, err)
-	}
-	v.attributes.Store(&a)
-	v.n.regions.forget() // work queues remember memory of the old ptag
-	return nil
+	return v.do(ctx, "set VI attributes", func() error {
+		now := v.Attributes()
+		if a.Kind == 0 {
+			a.Kind = datasheet.KindVI
+		}
+		if a.ReceiveQueue != nil {
+			a.RecvDepth = now.RecvDepth
+		}
+		a.EagerTokens, a.NoRoom = now.EagerTokens, now.NoRoom
+		if a.Kind != now.Kind || a.Promiscuous != now.Promiscuous || a.SendDepth != now.SendDepth || a.RecvDepth != now.RecvDepth ||
+			a.ReceiveQueue != now.ReceiveQueue {
+			return hinted(fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
+		}
+		_, err := v.n.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
+			Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
+		if err != nil {
+			return err
+		}
+		v.attributes.Store(&a)
+		v.n.regions.forget() // work queues remember memory of the old ptag
+		return nil
+	})
 }
 
 // PostSend posts a send descriptor. The descriptor and its buffers belong to
@@ -348,23 +342,20 @@ func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued()
 // ErrInvalidParameter if the memory is not registered for writing with the VI's
 // ptag, and with ErrNotSupported if the device has no payload tables.
 func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, length uint32) error {
-	const op = "set payload entry"
-	if err := v.begin(ctx, op); err != nil {
+	return v.do(ctx, "set payload entry", func() error {
+		switch {
+		case v.n.identity.Features&datasheet.FeaturePayloadTable == 0:
+			return hinted(fmt.Errorf("%w: payload tables", descriptors.ErrNotSupported), "a newer device version is needed")
+		case entry < 0 || entry >= datasheet.PayloadEntries:
+			return hinted(fmt.Errorf("%w: entry %d", descriptors.ErrInvalidParameter, entry),
+				fmt.Sprintf("a table has entries 0 to %d", datasheet.PayloadEntries-1))
+		}
+		// Before the device knows: it may use the entry as soon as it does.
+		v.recv.allow(length)
+		_, err := v.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+			Address: address, Endpoint: v.number, Entry: uint32(entry), Handle: handle, Length: length}))
 		return err
-	}
-	defer v.n.end()
-	switch {
-	case v.n.identity.Features&datasheet.FeaturePayloadTable == 0:
-		return v.n.refuse(op, fmt.Errorf("%w: payload tables", descriptors.ErrNotSupported), "a newer device version is needed")
-	case entry < 0 || entry >= datasheet.PayloadEntries:
-		return v.n.refuse(op, fmt.Errorf("%w: entry %d", descriptors.ErrInvalidParameter, entry),
-			fmt.Sprintf("a table has entries 0 to %d", datasheet.PayloadEntries-1))
-	}
-	// Before the device knows: it may use the entry as soon as it does.
-	v.recv.allow(length)
-	_, err := v.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
-		Address: address, Endpoint: v.number, Entry: uint32(entry), Handle: handle, Length: length}))
-	return v.n.error(op, err)
+	})
 }
 
 func (v *VI) refuse(yes bool) {

@@ -15,7 +15,7 @@ type VIStats struct {
 // the VI or its NIC is closed.
 func (v *VI) Stats() (VIStats, error) {
 	var s VIStats
-	if err := v.leaving.use(v.n.background, v.n, "read counters of VI", v.n.beginAny); err != nil {
+	if err := v.leaving.use(v.n, "read counters of VI"); err != nil {
 		return s, err
 	}
 	defer v.n.end()
@@ -51,7 +51,7 @@ type CQStats struct {
 // Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
 // the CQ or its NIC is closed.
 func (c *CQ) Stats() (CQStats, error) {
-	if err := c.leaving.use(c.n.background, c.n, "read counters of CQ", c.n.beginAny); err != nil {
+	if err := c.leaving.use(c.n, "read counters of CQ"); err != nil {
 		return CQStats{}, err
 	}
 	defer c.n.end()

@@ -162,10 +162,9 @@ func (q *requests) Tick() {
 		}
 		return over
 	})
-	for i := 0; i < len(q.open); i++ {
-		if r := q.open[i]; q.Now >= r.deadline {
+	for _, r := range slices.Clone(q.open) {
+		if q.Now >= r.deadline {
 			q.dismiss(r, requestWithdrawn)
-			i--
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -65,12 +66,7 @@ func (s *sram) Alloc(size, align uint64) (Span, bool) {
 
 // Release takes back what alloc gave out.
 func (s *sram) Release(p Span) {
-	i, _ := slices.BinarySearchFunc(s.holes, p.At, func(h Span, at uint64) int {
-		if h.At < at {
-			return -1
-		}
-		return 1
-	})
+	i, _ := slices.BinarySearchFunc(s.holes, p.At, func(h Span, at uint64) int { return cmp.Compare(h.At, at) })
 	s.holes = slices.Insert(s.holes, i, p)
 	if i+1 < len(s.holes) && p.At+p.size == s.holes[i+1].At {
 		s.holes[i].size += s.holes[i+1].size
