@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -67,10 +68,7 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 		if n.identity.Features&datasheet.FeatureChannel == 0 {
 			return nil, hinted(fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "a newer device version is needed")
 		}
-		if a.Page == 0 {
-			a.Page = datasheet.MinChannelPageLog2
-		}
-		if !a.Page.Valid() {
+		if a.Page = cmp.Or(a.Page, datasheet.MinChannelPageLog2); !a.Page.Valid() {
 			return nil, hinted(fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
 		}
 		c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", descriptors.ErrClosed)}
@@ -353,13 +351,6 @@ func (c *Channel) Wait(ctx context.Context, seen uint8) (datasheet.ReceiveWord, 
 			return word, c.n.error(op, err)
 		}
 	}
-}
-
-func (c *Channel) end() *endpoint {
-	if c == nil {
-		return nil
-	}
-	return &c.endpoint
 }
 
 func (c *Channel) refuse(yes bool) {

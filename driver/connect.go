@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -168,13 +169,10 @@ func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error
 // with the context's error the request is over.
 func (c *Connection) Accept(ctx context.Context, to Endpoint) (Remote, error) {
 	const op = "accept"
-	var e *endpoint
-	if to != nil {
-		e = to.end()
-	}
-	if e == nil || e.n != c.n {
+	if to == nil || reflect.ValueOf(to).IsNil() || to.end().n != c.n {
 		return Remote{}, c.n.refuse(op, fmt.Errorf("%w: not an endpoint of this NIC", descriptors.ErrInvalidParameter), "create it on the NIC that waited")
 	}
+	e := to.end()
 	return get(ctx, e.do, op, func() (r Remote, err error) {
 		if err = c.claim(); err != nil {
 			return r, err

@@ -169,41 +169,38 @@ func (c *CQ) close() {
 // Close ends the CQ. It fails with ErrInUse while a VI completes there. A second call
 // does nothing.
 func (c *CQ) Close(ctx context.Context) error {
-	const op = "close CQ"
 	n := c.n
-	if done, err := n.beginClosing(ctx, op); done || err != nil {
-		return err
-	}
-	defer n.end()
-	c.change.Lock()
-	defer c.change.Unlock()
-	first, err := c.leaving.begin(n, func() error {
-		if c.promised > 0 {
-			return ErrInUse
+	return n.doClosing(ctx, "close CQ", func() error {
+		c.change.Lock()
+		defer c.change.Unlock()
+		first, err := c.leaving.begin(n, func() error {
+			if c.promised > 0 {
+				return ErrInUse
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			return hinted(err, "close the VIs that complete there first")
+		case !first:
+			return nil
 		}
-		return nil
+		_, err = n.execute(ctx, newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.number}))
+		if err != nil && !outcomeUnknown(err) {
+			c.leaving.undo(n)
+			return err
+		}
+		defer c.leaving.end(n)
+		c.close()
+		err = errors.Join(err, c.endNotices())
+		if err != nil {
+			return err
+		}
+		n.mu.Lock()
+		delete(n.cqs, c.number)
+		n.mu.Unlock()
+		return n.freeDMA(c.buf)
 	})
-	switch {
-	case err != nil:
-		return n.refuse(op, err, "close the VIs that complete there first")
-	case !first:
-		return nil
-	}
-	_, err = n.execute(ctx, newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.number}))
-	if err != nil && !outcomeUnknown(err) {
-		c.leaving.undo(n)
-		return n.error(op, err)
-	}
-	defer c.leaving.end(n)
-	c.close()
-	err = errors.Join(err, c.endNotices())
-	if err != nil {
-		return n.error(op, err)
-	}
-	n.mu.Lock()
-	delete(n.cqs, c.number)
-	n.mu.Unlock()
-	return n.error(op, n.freeDMA(c.buf))
 }
 
 // attach promises room for depth completions in c, which may be nil.

@@ -38,11 +38,13 @@ type queues interface {
 	lose(address uint64)
 }
 
-// Endpoint is a VI or a ring.
+// Endpoint is a VI, a ring or a channel.
 type Endpoint interface {
-	// end returns the common part of the two, nil for neither.
+	// end returns the common part of them.
 	end() *endpoint
 }
+
+func (e *endpoint) end() *endpoint { return e }
 
 // EndpointState is the device's state of an endpoint. Counts are free-running.
 type EndpointState struct {
@@ -136,31 +138,29 @@ func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
 // back is the caller's again when Close returns; posting fails with ErrClosed as soon as it
 // begins. A second call does nothing.
 func (e *endpoint) Close(ctx context.Context) error {
-	op, n := "close "+e.what, e.n
-	if done, err := n.beginClosing(ctx, op); done || err != nil {
-		return err
-	}
-	defer n.end()
-	if first, _ := e.leaving.begin(n, nil); !first {
-		return nil
-	}
-	// Nothing more is posted: it would keep the device from destroying the endpoint, or
-	// ring for the next one with its number.
-	e.queues.refuse(true)
-	err := e.destroyed(ctx)
-	if err != nil && !outcomeUnknown(err) {
-		e.queues.refuse(false)
-		e.leaving.undo(n)
-		return n.error(op, err)
-	}
-	defer e.leaving.end(n)
-	e.queues.close()
-	if err != nil {
-		return n.error(op, err)
-	}
-	e.queues.forget()
-	n.leave(e)
-	return n.error(op, e.queues.free())
+	n := e.n
+	return n.doClosing(ctx, "close "+e.what, func() error {
+		if first, _ := e.leaving.begin(n, nil); !first {
+			return nil
+		}
+		// Nothing more is posted: it would keep the device from destroying the endpoint, or
+		// ring for the next one with its number.
+		e.queues.refuse(true)
+		err := e.destroyed(ctx)
+		if err != nil && !outcomeUnknown(err) {
+			e.queues.refuse(false)
+			e.leaving.undo(n)
+			return err
+		}
+		defer e.leaving.end(n)
+		e.queues.close()
+		if err != nil {
+			return err
+		}
+		e.queues.forget()
+		n.leave(e)
+		return e.queues.free()
+	})
 }
 
 // destroyed has the device destroy the endpoint.

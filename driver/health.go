@@ -39,38 +39,34 @@ func (e *FaultError) Unwrap() error { return ErrDeviceFault }
 // Health reads the state of the device. It works on a device that has failed.
 // It fails with ErrDeviceGone or ErrClosed.
 func (n *NIC) Health(ctx context.Context) (Health, error) {
-	const op = "read health"
-	if err := n.beginAny(ctx, op); err != nil {
-		return Health{}, err
-	}
-	defer n.end()
-	if err := ctx.Err(); err != nil {
-		return Health{}, n.error(op, err)
-	}
-	var h Health
-	var lost uint32
-	err := n.regs.readAll(ctx, datasheet.BlockHealth, reading{datasheet.RegFault, &h.Fault}, reading{datasheet.RegFaultDetail, &h.FaultDetail},
-		reading{datasheet.RegResetCount, &h.Resets}, reading{datasheet.RegHeartbeat, &h.Heartbeat})
-	if err == nil {
-		err = n.regs.readAll(ctx, datasheet.BlockAdmin, reading{datasheet.RegEventsLost, &lost})
-	}
-	if err != nil {
-		return Health{}, n.error(op, err)
-	}
-	// Last, for a device that has gone meanwhile has left nonsense in the others.
-	status, err := n.regs.status(ctx)
-	if err != nil && ended(ctx, err) {
-		return Health{}, n.error(op, err)
-	}
-	if err != nil {
-		return Health{}, n.error(op, n.fail(err))
-	}
-	h.Ready = status&datasheet.DeviceReady != 0
-	h.Resetting = status&datasheet.DeviceResetting != 0
-	h.Fatal = status&datasheet.DeviceFatal != 0
-	h.LinkUp = status&datasheet.DeviceLinkUp != 0
-	h.EventsLost = uint64(lost) + n.events.lost()
-	return h, nil
+	return get(ctx, n.doAny, "read health", func() (h Health, err error) {
+		if err := ctx.Err(); err != nil {
+			return Health{}, err
+		}
+		var lost uint32
+		err = n.regs.readAll(ctx, datasheet.BlockHealth, reading{datasheet.RegFault, &h.Fault}, reading{datasheet.RegFaultDetail, &h.FaultDetail},
+			reading{datasheet.RegResetCount, &h.Resets}, reading{datasheet.RegHeartbeat, &h.Heartbeat})
+		if err == nil {
+			err = n.regs.readAll(ctx, datasheet.BlockAdmin, reading{datasheet.RegEventsLost, &lost})
+		}
+		if err != nil {
+			return Health{}, err
+		}
+		// Last, for a device that has gone meanwhile has left nonsense in the others.
+		status, err := n.regs.status(ctx)
+		if err != nil && ended(ctx, err) {
+			return Health{}, err
+		}
+		if err != nil {
+			return Health{}, n.fail(err)
+		}
+		h.Ready = status&datasheet.DeviceReady != 0
+		h.Resetting = status&datasheet.DeviceResetting != 0
+		h.Fatal = status&datasheet.DeviceFatal != 0
+		h.LinkUp = status&datasheet.DeviceLinkUp != 0
+		h.EventsLost = uint64(lost) + n.events.lost()
+		return h, nil
+	})
 }
 
 // Clock reads the device's clock. It fails with ErrNotSupported if there is

@@ -86,22 +86,13 @@ func (l *leaving) wait(n *NIC) {
 
 // do is NIC.do for an object that is not being closed.
 func (l *leaving) do(ctx context.Context, n *NIC, op string, f func() error) error {
-	return n.do(ctx, op, func() error {
-		if l.begun(n) {
-			return descriptors.ErrClosed
-		}
-		return f()
-	})
+	return n.do(ctx, op, func() error { return l.unless(n, f) })
 }
 
-// use starts an operation on such an object, whatever the device's state; NIC.end ends it.
-func (l *leaving) use(n *NIC, op string) error {
-	if err := n.beginAny(n.background, op); err != nil {
-		return err
-	}
+// unless carries out f, unless the closing has begun.
+func (l *leaving) unless(n *NIC, f func() error) error {
 	if l.begun(n) {
-		n.end()
-		return n.error(op, descriptors.ErrClosed)
+		return descriptors.ErrClosed
 	}
-	return nil
+	return f()
 }

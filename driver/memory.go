@@ -237,29 +237,26 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 // descriptor that lies in the memory is posted. A descriptor that only names the memory
 // completes with a protection error. A second call does nothing.
 func (m *Memory) Close(ctx context.Context) error {
-	const op = "close memory"
 	n := m.n
-	if done, err := n.beginClosing(ctx, op); done || err != nil {
+	return n.doClosing(ctx, "close memory", func() error {
+		m.closing.Lock()
+		defer m.closing.Unlock()
+		if !n.regions.remove(m) {
+			return nil
+		}
+		// From here on nothing new is posted out of it.
+		if e := n.postedIn(m.handle); e != nil {
+			n.regions.restore(m)
+			return hinted(fmt.Errorf("%w: %s %d has descriptors posted that lie in it", ErrInUse, e.what, e.number),
+				fmt.Sprintf("disconnect the %s and take its descriptors back first", e.what))
+		}
+		_, err := n.execute(ctx, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: m.handle}))
+		switch {
+		case err == nil:
+			return m.drop()
+		case !outcomeUnknown(err):
+			n.regions.restore(m)
+		}
 		return err
-	}
-	defer n.end()
-	m.closing.Lock()
-	defer m.closing.Unlock()
-	if !n.regions.remove(m) {
-		return nil
-	}
-	// From here on nothing new is posted out of it.
-	if e := n.postedIn(m.handle); e != nil {
-		n.regions.restore(m)
-		return n.refuse(op, fmt.Errorf("%w: %s %d has descriptors posted that lie in it", ErrInUse, e.what, e.number),
-			fmt.Sprintf("disconnect the %s and take its descriptors back first", e.what))
-	}
-	_, err := n.execute(ctx, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: m.handle}))
-	switch {
-	case err == nil:
-		return n.error(op, m.drop())
-	case !outcomeUnknown(err):
-		n.regions.restore(m)
-	}
-	return n.error(op, err)
+	})
 }

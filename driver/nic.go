@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,9 +134,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 2 * time.Second
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	n := &NIC{
 		dev: dev, info: dev.Info(), options: o, opened: time.Now(), background: context.Background(),
 		done: make(chan struct{}), buffers: map[*dmaBuffer]struct{}{}, cqs: map[uint32]*CQ{},
@@ -272,25 +271,30 @@ func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
 	})
 }
 
-// begin starts an operation on a device that works; end ends it.
-func (n *NIC) begin(ctx context.Context, op string) error {
-	if err := n.beginAny(ctx, op); err != nil {
-		return err
+// doAny carries out f, which is the operation op, on a device in any state.
+func (n *NIC) doAny(ctx context.Context, op string, f func() error) error {
+	if ctx == nil {
+		return n.noContext(op)
 	}
-	if err := n.failed(); err != nil {
-		n.end()
-		return n.error(op, err)
+	if n.closing.Load() {
+		return n.error(op, descriptors.ErrClosed)
 	}
-	return nil
+	n.ops.RLock()
+	defer n.ops.RUnlock()
+	if n.closing.Load() {
+		return n.error(op, descriptors.ErrClosed)
+	}
+	return n.error(op, f())
 }
 
-// do carries out f, which is the operation op, on a device that works.
+// do is doAny on a device that works.
 func (n *NIC) do(ctx context.Context, op string, f func() error) error {
-	if err := n.begin(ctx, op); err != nil {
-		return err
-	}
-	defer n.end()
-	return n.error(op, f())
+	return n.doAny(ctx, op, func() error {
+		if err := n.failed(); err != nil {
+			return err
+		}
+		return f()
+	})
 }
 
 // get is do, of a NIC or of something on it, for an operation with a result.
@@ -302,45 +306,20 @@ func get[T any](ctx context.Context, do func(context.Context, string, func() err
 	return result, err
 }
 
-// beginClosing is begin for the closing of an object, which is done if the NIC is closed.
-// Then there is no operation to end.
-func (n *NIC) beginClosing(ctx context.Context, op string) (done bool, err error) {
-	if ctx == nil {
-		return false, n.noContext(op)
-	}
-	if n.closing.Load() {
-		return true, nil
-	}
-	if err := n.begin(ctx, op); err != nil {
-		if errors.Is(err, descriptors.ErrClosed) {
-			return true, nil
+// doClosing is do for the closing of an object, which is done if the NIC is closed.
+func (n *NIC) doClosing(ctx context.Context, op string, f func() error) error {
+	begun := false
+	err := n.do(ctx, op, func() error {
+		if begun = true; ctx.Err() != nil {
+			return ctx.Err()
 		}
-		return false, err
+		return f()
+	})
+	if !begun && errors.Is(err, descriptors.ErrClosed) {
+		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		n.end()
-		return false, n.error(op, err)
-	}
-	return false, nil
+	return err
 }
-
-// beginAny starts an operation on a device in any state.
-func (n *NIC) beginAny(ctx context.Context, op string) error {
-	if ctx == nil {
-		return n.noContext(op)
-	}
-	if n.closing.Load() {
-		return n.error(op, descriptors.ErrClosed)
-	}
-	n.ops.RLock()
-	if n.closing.Load() {
-		n.ops.RUnlock()
-		return n.error(op, descriptors.ErrClosed)
-	}
-	return nil
-}
-
-func (n *NIC) end() { n.ops.RUnlock() }
 
 // noContext is the error of a call with a nil context.
 func (n *NIC) noContext(op string) error {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,11 +121,7 @@ func (p Policy) plan() (plan pipeline.Plan, err error) {
 	if p.At == AtNIC {
 		return plan, nil
 	}
-	name := p.Name
-	if name == "" {
-		name = DefaultHostPolicy
-	}
-	plan, err = pipeline.ByName(name, pipeline.Parameters{MinPulseSend: p.MinPulseSend, MinPulseReceive: p.MinPulseReceive})
+	plan, err = pipeline.ByName(cmp.Or(p.Name, DefaultHostPolicy), pipeline.Parameters{MinPulseSend: p.MinPulseSend, MinPulseReceive: p.MinPulseReceive})
 	if err != nil {
 		return plan, fmt.Errorf("%w: %w", descriptors.ErrInvalidParameter, err)
 	}
@@ -188,12 +185,5 @@ func (p Policy) sizes() (send, receive int) {
 	if name == "" && p.At == AtHost && p.Plan == nil {
 		name = DefaultHostPolicy
 	}
-	send, receive = sized[name], sized[name]
-	if p.MinPulseSend != 0 {
-		send = p.MinPulseSend
-	}
-	if p.MinPulseReceive != 0 {
-		receive = p.MinPulseReceive
-	}
-	return send, receive
+	return cmp.Or(p.MinPulseSend, sized[name]), cmp.Or(p.MinPulseReceive, sized[name])
 }

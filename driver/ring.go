@@ -131,13 +131,6 @@ func (r *Ring) Attributes() RingAttributes { return r.attributes }
 // Mapped reports whether the rings are mapped, so that RingQueue.Message has something to return.
 func (r *Ring) Mapped() bool { return r.Send.slots != nil && r.Recv.slots != nil }
 
-func (r *Ring) end() *endpoint {
-	if r == nil {
-		return nil
-	}
-	return &r.endpoint
-}
-
 func (r *Ring) refuse(yes bool) {
 	r.Send.refuse(yes)
 	r.Recv.refuse(yes)

@@ -59,18 +59,12 @@ func (n *NIC) Share(mem *vfio.Memory, flags vfio.DMAFlags) (iova uint64, err err
 // Unshare ends what Share has begun. The device must have said that it does not use the memory any
 // more; if it has failed, the bus address is not used again.
 func (n *NIC) Unshare(mem *vfio.Memory, iova uint64) error {
-	const op = "unshare memory"
-	if err := n.beginAny(n.background, op); err != nil {
-		return err
-	}
-	defer n.end()
-	if err := n.dev.UnmapDMA(iova, mem.Size()); err != nil {
-		return n.error(op, err)
-	}
-	if n.failed() != nil {
-		return nil
-	}
-	return n.error(op, n.displace(iova, mem))
+	return n.doAny(n.background, "unshare memory", func() error {
+		if err := n.dev.UnmapDMA(iova, mem.Size()); err != nil || n.failed() != nil {
+			return err
+		}
+		return n.displace(iova, mem)
+	})
 }
 
 // OnInterrupt has f called at each interrupt of one of the NIC's vectors, until leave is called, and returns

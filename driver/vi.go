@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/bits"
@@ -67,9 +68,7 @@ type VI struct {
 // PostRecv of such VIs fail with ErrInvalidState, and they have no recvCQ.
 func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
 	return get(ctx, n.do, "create VI", func() (*VI, error) {
-		if a.Kind == 0 {
-			a.Kind = datasheet.KindVI
-		}
+		a.Kind = cmp.Or(a.Kind, datasheet.KindVI)
 		if err := n.checkShared(&a, sendCQ, recvCQ); err != nil {
 			return nil, err
 		}
@@ -203,13 +202,6 @@ func (n *NIC) VI(number uint32) *VI {
 	return v
 }
 
-func (v *VI) end() *endpoint {
-	if v == nil {
-		return nil
-	}
-	return &v.endpoint
-}
-
 // Own makes d, which was not posted yet, a descriptor that only this VI takes.
 func (v *VI) Own(d *descriptors.Descriptor) { d.Post().Owner = v.key }
 
@@ -223,9 +215,7 @@ func (v *VI) Attributes() VIAttributes { return *v.attributes.Load() }
 func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	return v.do(ctx, "set VI attributes", func() error {
 		now := v.Attributes()
-		if a.Kind == 0 {
-			a.Kind = datasheet.KindVI
-		}
+		a.Kind = cmp.Or(a.Kind, datasheet.KindVI)
 		if a.ReceiveQueue != nil {
 			a.RecvDepth = now.RecvDepth
 		}

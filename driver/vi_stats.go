@@ -13,15 +13,15 @@ type VIStats struct {
 
 // Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
 // the VI or its NIC is closed.
-func (v *VI) Stats() (VIStats, error) {
-	var s VIStats
-	if err := v.leaving.use(v.n, "read counters of VI"); err != nil {
-		return s, err
-	}
-	defer v.n.end()
-	s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()
-	s.ReceivesPosted, s.ReceivesCompleted, s.ReceivesFailed = v.recv.counts()
-	return s, nil
+func (v *VI) Stats() (s VIStats, err error) {
+	err = v.n.doAny(v.n.background, "read counters of VI", func() error {
+		return v.leaving.unless(v.n, func() error {
+			s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()
+			s.ReceivesPosted, s.ReceivesCompleted, s.ReceivesFailed = v.recv.counts()
+			return nil
+		})
+	})
+	return s, err
 }
 
 // counts returns how many descriptors were posted, were taken back, and completed in error.
@@ -50,16 +50,17 @@ type CQStats struct {
 
 // Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
 // the CQ or its NIC is closed.
-func (c *CQ) Stats() (CQStats, error) {
-	if err := c.leaving.use(c.n, "read counters of CQ"); err != nil {
-		return CQStats{}, err
-	}
-	defer c.n.end()
-	c.mu.Lock()
-	s := CQStats{Entries: c.read}
-	c.mu.Unlock()
-	c.n.mu.Lock()
-	defer c.n.mu.Unlock()
-	s.Capacity, s.Promised = uint64(c.entries), uint64(c.promised)
-	return s, nil
+func (c *CQ) Stats() (s CQStats, err error) {
+	err = c.n.doAny(c.n.background, "read counters of CQ", func() error {
+		return c.leaving.unless(c.n, func() error {
+			c.mu.Lock()
+			s.Entries = c.read
+			c.mu.Unlock()
+			c.n.mu.Lock()
+			defer c.n.mu.Unlock()
+			s.Capacity, s.Promised = uint64(c.entries), uint64(c.promised)
+			return nil
+		})
+	})
+	return s, err
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -29,20 +30,13 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Limits == (Limits{}) {
-		c.Limits = DefaultLimits()
-	}
-	if c.Timing == (Timing{}) {
-		c.Timing = DefaultTiming()
-	}
+	c.Limits, c.Timing = cmp.Or(c.Limits, DefaultLimits()), cmp.Or(c.Timing, DefaultTiming())
 	c.Cells.setDefaults()
 	if c.Clock == nil {
 		start := time.Now()
 		c.Clock = func() time.Duration { return time.Since(start) }
 	}
-	if c.Rand == nil {
-		c.Rand = rand.Reader
-	}
+	c.Rand = cmp.Or(c.Rand, rand.Reader)
 	if c.Port != nil {
 		_, progressive := c.Port.(Progressive)
 		c.Pipeline.setDefaults(progressive && !c.Port.Checksum())
@@ -106,14 +100,8 @@ type Cells struct {
 }
 
 func (c *Cells) setDefaults() {
-	for _, d := range []struct {
-		value     *int
-		otherwise int
-	}{{&c.FIFO, 1024}, {&c.Stop, 128}, {&c.Start, 32}, {&c.PerFrame, 16}} {
-		if *d.value == 0 {
-			*d.value = d.otherwise
-		}
-	}
+	c.FIFO, c.PerFrame = cmp.Or(c.FIFO, 1024), cmp.Or(c.PerFrame, 16)
+	c.Stop, c.Start = cmp.Or(c.Stop, 128), cmp.Or(c.Start, 32)
 }
 
 func (c *Cells) validate() error {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -70,15 +71,8 @@ func (p *Pipeline) setDefaults(pieces bool) {
 		policy = pipeline.Eager{MinPulse: DefaultMinPulse}
 	}
 	p.chosen = p.Send != nil || p.Receive != nil
-	if p.Send == nil {
-		p.Send = policy
-	}
-	if p.Receive == nil {
-		p.Receive = policy
-	}
-	if p.Burst == 0 {
-		p.Burst = speed.DefaultBurst
-	}
+	p.Send, p.Receive = cmp.Or(p.Send, policy), cmp.Or(p.Receive, policy)
+	p.Burst = cmp.Or(p.Burst, speed.DefaultBurst)
 }
 
 func (p *Pipeline) validate() error {
