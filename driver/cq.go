@@ -238,10 +238,3 @@ func cqNumber(c *CQ) uint32 {
 	}
 	return c.number
 }
-
-// cqOverrun is told by the device that completions were lost.
-func (n *NIC) cqOverrun(number uint32) {
-	if c := n.CQ(number); c != nil {
-		c.end(n.error("poll CQ", ErrCQOverrun))
-	}
-}

@@ -97,7 +97,7 @@ func eagerly[T any](ctx context.Context, n *NIC, room NoRoom, field uint16, make
 	if room != NoRoomOrdinary {
 		return none, errNoEager
 	}
-	n.regions.fellBack()
+	n.regions.keep(EagerStats{FellBack: 1})
 	return make(false)
 }
 
@@ -196,17 +196,8 @@ func (t *regionTable) counted() EagerStats {
 	return s
 }
 
-// fellBack counts a registration that found no room on the device.
-func (t *regionTable) fellBack() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.retired.FellBack++
-}
-
-// retire ends the writing to memory that is deregistered. mu is held.
-func (t *regionTable) retire(m *Memory) { t.retired.add(m.eager.Load().close()) }
-
-// keep counts what has been counted of the tokens of a VI that ends.
+// keep counts what is of no memory that there is: the tokens of a VI that ends, and a registration
+// that found no room on the device.
 func (t *regionTable) keep(s EagerStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -80,10 +80,3 @@ func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) d
 	}
 	return e.ending.code()
 }
-
-// connectionLost is told by the device that a connection has ended.
-func (n *NIC) connectionLost(endpoint, detail uint32) {
-	if e := n.endpoint(endpoint); e != nil {
-		e.ending.told(detail)
-	}
-}

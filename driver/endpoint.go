@@ -176,22 +176,3 @@ func (e *endpoint) destroyed(ctx context.Context) error {
 	}
 	return err
 }
-
-// descriptorLost is told by the device that the status of a descriptor could
-// not be written. The caller learns it from the queue.
-func (n *NIC) descriptorLost(endpoint uint32, address uint64) {
-	if e := n.endpoint(endpoint); e != nil {
-		e.queues.lose(address)
-	}
-}
-
-// postedIn returns an endpoint for which something is posted that needs the region handle,
-// or nil.
-func (n *NIC) postedIn(handle uint32) *endpoint {
-	for _, e := range n.present() {
-		if e.queues.holds(handle) {
-			return e
-		}
-	}
-	return nil
-}

@@ -52,11 +52,17 @@ func (n *NIC) OnEvent(f func(datasheet.Event)) {
 func (n *NIC) event(e datasheet.Event) {
 	switch e.Code {
 	case datasheet.EventPostDescriptor, datasheet.EventCompletionProtect:
-		n.descriptorLost(e.Endpoint, e.Descriptor)
+		if ep := n.endpoint(e.Endpoint); ep != nil {
+			ep.queues.lose(e.Descriptor) // the caller learns it from the queue
+		}
 	case datasheet.EventConnectionLost:
-		n.connectionLost(e.Endpoint, e.Detail)
+		if ep := n.endpoint(e.Endpoint); ep != nil {
+			ep.ending.told(e.Detail)
+		}
 	case datasheet.EventCQOverrun:
-		n.cqOverrun(e.CQ)
+		if c := n.CQ(e.CQ); c != nil {
+			c.end(n.error("poll CQ", ErrCQOverrun))
+		}
 	case datasheet.EventCatastrophic:
 		_ = n.fail(&FaultError{Code: e.Detail})
 		return

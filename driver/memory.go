@@ -245,10 +245,12 @@ func (m *Memory) Close(ctx context.Context) error {
 			return nil
 		}
 		// From here on nothing new is posted out of it.
-		if e := n.postedIn(m.handle); e != nil {
-			n.regions.restore(m)
-			return hinted(fmt.Errorf("%w: %s %d has descriptors posted that lie in it", ErrInUse, e.what, e.number),
-				fmt.Sprintf("disconnect the %s and take its descriptors back first", e.what))
+		for _, e := range n.present() {
+			if e.queues.holds(m.handle) {
+				n.regions.restore(m)
+				return hinted(fmt.Errorf("%w: %s %d has descriptors posted that lie in it", ErrInUse, e.what, e.number),
+					fmt.Sprintf("disconnect the %s and take its descriptors back first", e.what))
+			}
 		}
 		_, err := n.execute(ctx, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: m.handle}))
 		switch {

@@ -52,7 +52,7 @@ func (t *regionTable) remove(m *Memory) bool {
 		return false
 	}
 	m.gone.Store(true)
-	t.retire(m)
+	t.retired.add(m.eager.Load().close())
 	delete(t.m, m.handle)
 	t.forget()
 	return true
@@ -83,7 +83,7 @@ func (t *regionTable) clear() {
 	defer t.mu.Unlock()
 	for _, m := range t.m {
 		m.gone.Store(true)
-		t.retire(m)
+		t.retired.add(m.eager.Load().close())
 	}
 	clear(t.m)
 	t.forget()

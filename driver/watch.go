@@ -36,10 +36,13 @@ func (n *NIC) startWatch() {
 		for n.failed() == nil {
 			select {
 			case err, ok := <-alerts:
-				if ok {
-					n.failFor(err)
-				} else {
+				switch {
+				case !ok:
 					alerts = nil // the back end has nothing more to say
+				case errors.Is(err, vfio.ErrDeviceGone):
+					_ = n.fail(err)
+				default:
+					_ = n.fail(errors.Join(ErrDeviceFault, err))
 				}
 			case <-lost:
 				_ = n.fail(ErrDeviceGone)
@@ -63,12 +66,4 @@ func (n *NIC) look(resets uint32) {
 	if err == nil && now != resets && n.check() == nil {
 		_ = n.failUnlessClosing(errReset)
 	}
-}
-
-func (n *NIC) failFor(err error) {
-	if errors.Is(err, vfio.ErrDeviceGone) {
-		_ = n.fail(err)
-		return
-	}
-	_ = n.fail(errors.Join(ErrDeviceFault, err))
 }
