@@ -342,3 +342,33 @@ func TestChannelLevels(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAcceptNothing: an endpoint that is nil accepts nothing, and the request waits on.
+func TestAcceptNothing(t *testing.T) {
+	checkLeaks(t)
+	_, _, a, b := newPair(t, emulator.PairOptions{Threads: true})
+	x := newChannel(t, a, datasheet.MinChannelPageLog2)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := x.Dial(contextFor(t), driver.Address{MAC: b.Identity().MAC, Discriminator: "nothing"}, "")
+		asked <- err
+	}()
+	c, err := b.ConnectWait(contextFor(t), "nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, none := range []driver.Endpoint{nil, (*driver.VI)(nil), (*driver.Ring)(nil), (*driver.Channel)(nil), x.Channel} {
+		if _, err := c.Accept(contextFor(t), none); !errors.Is(err, descriptors.ErrInvalidParameter) {
+			t.Errorf("%T: %v", none, err)
+		}
+	}
+	if err := c.Reject(contextFor(t)); err != nil {
+		t.Error(err)
+	}
+	if err := <-asked; !errors.Is(err, descriptors.ErrReject) {
+		t.Error(err)
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
