@@ -85,10 +85,10 @@ func (s *Spec) Check() []Verdict {
 
 // Section is a part of the file that is loaded, or says what is.
 type Section struct {
-	Name  string
-	Bytes uint64
+	Name  string `json:"name"`
+	Bytes uint64 `json:"bytes"`
 	// Role says what it is, such as "program" or "map definitions".
-	Role string
+	Role string `json:"role"`
 }
 
 // Sections lists the parts of the file, tables and debug information left out.

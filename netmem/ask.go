@@ -12,16 +12,17 @@ import (
 
 // ServerInfo describes the memory that a server lends, and has its counts.
 type ServerInfo struct {
-	// Page is the size of a page, Span how far the addresses reach, and Capacity how much
-	// can be stored, in bytes.
-	Page           int
-	Span, Capacity int64
+	// All in bytes; Capacity bounds what can be stored.
+	Page     int   `json:"page_bytes"`
+	Span     int64 `json:"span_bytes" help:"how far addresses reach"`
+	Capacity int64 `json:"capacity_bytes"`
 	// ReadOnly: clients may not write. Lasting: it lends a file.
-	ReadOnly, Lasting bool
+	ReadOnly bool `json:"read_only"`
+	Lasting  bool `json:"file"`
 	// Incarnation tells it from itself before a restart, and Pool is the number that it
 	// shares with the servers that it was first used with; zero if it has not been.
-	Incarnation, Pool uint64
-	Stats             ServerStats
+	Incarnation, Pool uint64      `json:"-"`
+	Stats             ServerStats `json:"-"`
 }
 
 // Ask asks a server what it lends and what it has counted. It takes timeout at most.

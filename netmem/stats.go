@@ -52,15 +52,17 @@ type ServerState struct {
 
 // HostState says how a client sees another one that lends its memory.
 type HostState struct {
-	Address   string
-	Connected bool
+	Address   string `json:"address"`
+	Connected bool   `json:"connected"`
 	// Err says what it has done wrong last (ErrWrongPage, ErrNotKept), or why it is not connected.
-	Err error
-	// Hits are pages that came from it, and Missing those that it should have had. Wrong are those that
-	// were not as their server says; Sent and Refused are those that it took, and that it did not.
-	Hits, Missing, Wrong, Sent, Refused uint64
-	// Broken counts connections with it that broke.
-	Broken uint64
+	Err error `json:"-"`
+	// Wrong pages were not as their server says; it took those that were Sent, and not those Refused.
+	Hits    uint64 `json:"hits"`
+	Missing uint64 `json:"missing" help:"pages that it should have had"`
+	Wrong   uint64 `json:"wrong"`
+	Sent    uint64 `json:"sent"`
+	Refused uint64 `json:"refused"`
+	Broken  uint64 `json:"broken" help:"connections with it"`
 }
 
 // Stats returns what has been counted.

@@ -96,13 +96,14 @@ func TestAllArrives(t *testing.T) {
 				progress := uint64(0)
 				o.Progress = func(n int) { progress += uint64(n) }
 				r := run(t.Context(), newPair(t, options), o)
-				if r.err != nil || r.rerr != nil || r.sent.Sent != messages || progress != r.sent.Bytes || r.sent.Bytes != r.sent.Messages*uint64(size) ||
-					r.received.Messages != r.sent.Messages || r.received.Bytes != r.sent.Bytes || r.sent.Elapsed <= 0 {
+				if r.err != nil || r.rerr != nil || r.sent.Messages != messages || progress != r.sent.Bytes || r.sent.Bytes != r.sent.Delivered*uint64(size) ||
+					r.received.Messages != r.sent.Delivered || r.received.Bytes != r.sent.Bytes || r.sent.Seconds <= 0 {
 					t.Errorf("%s, %d bytes: %+v, progress %d", name, size, r, progress)
 				}
-				want := cellstream.Counts{Next: messages, Over: messages, Messages: messages, Bytes: messages * uint64(size), Stops: r.sent.Stops}
+				want := cellstream.Totals{Messages: messages, Delivered: messages, Bytes: messages * uint64(size), Stops: r.sent.Stops,
+					Seconds: r.sent.Seconds, Rate: r.sent.Rate, Cells: r.sent.Cells, Pace: r.sent.Pace}
 				// On a machine that is too busy it may have been too impatient.
-				if r.sent.Stalls == 0 && r.sent.Counts != want {
+				if r.sent.Stalls == 0 && r.sent != want {
 					t.Errorf("%s, %d bytes: %+v", name, size, r.sent)
 				}
 			}
@@ -114,19 +115,19 @@ func TestAllArrives(t *testing.T) {
 func TestLimits(t *testing.T) {
 	o := limited(1024)
 	o.Bytes = 10*1024 - 1
-	if r := run(t.Context(), newPair(t, emulator.PairOptions{}), o); r.err != nil || r.sent.Sent != 10 || r.sent.Messages != 10 {
+	if r := run(t.Context(), newPair(t, emulator.PairOptions{}), o); r.err != nil || r.sent.Messages != 10 || r.sent.Delivered != 10 {
 		t.Errorf("%+v", r)
 	}
 	o = limited(1024)
 	o.Duration = 20 * time.Millisecond
-	if r := run(t.Context(), newPair(t, emulator.PairOptions{}), o); r.err != nil || r.sent.Messages > r.sent.Sent || r.sent.Elapsed < o.Duration {
+	if r := run(t.Context(), newPair(t, emulator.PairOptions{}), o); r.err != nil || r.sent.Delivered > r.sent.Messages || r.sent.Seconds < o.Duration.Seconds() {
 		t.Errorf("%+v", r)
 	}
 	p := newPair(t, emulator.PairOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	o = limited(1024)
 	o.Progress = func(int) { cancel() }
-	if r := run(ctx, p, o); r.err != nil || r.sent.Sent == 0 || r.sent.Messages == 0 || r.sent.Messages > r.sent.Sent {
+	if r := run(ctx, p, o); r.err != nil || r.sent.Messages == 0 || r.sent.Delivered == 0 || r.sent.Delivered > r.sent.Messages {
 		t.Errorf("%+v", r)
 	}
 }
@@ -136,7 +137,7 @@ func TestRate(t *testing.T) {
 	o := limited(1024)
 	o.Rate, o.Duration = 100e3, 100*time.Millisecond
 	r := run(t.Context(), newPair(t, emulator.PairOptions{}), o)
-	if r.err != nil || r.sent.Pace > o.Rate || float64(r.sent.Bytes) > o.Rate*(o.Duration.Seconds())+2*1024 {
+	if r.err != nil || r.sent.Pace > o.Rate/1e6 || float64(r.sent.Bytes) > o.Rate*(o.Duration.Seconds())+2*1024 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -150,7 +151,7 @@ func TestLosses(t *testing.T) {
 	if r.err != nil || r.rerr != nil {
 		t.Fatalf("%+v", r)
 	}
-	if r.sent.Sent != 300 || r.sent.Messages >= 300 || r.sent.Messages < 30 || r.sent.Damaged == 0 || r.sent.Bytes != 4096*r.sent.Messages {
+	if r.sent.Messages != 300 || r.sent.Delivered >= 300 || r.sent.Delivered < 30 || r.sent.Damaged == 0 || r.sent.Bytes != 4096*r.sent.Delivered {
 		t.Errorf("%+v", r)
 	}
 }
@@ -160,12 +161,12 @@ func TestSilence(t *testing.T) {
 	p := newPair(t, emulator.PairOptions{Threads: true})
 	o := limited(1024)
 	o.Timeout = 50 * time.Millisecond
-	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Sent == 0 || sent.Messages != 0 {
+	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Messages == 0 || sent.Delivered != 0 {
 		t.Errorf("%+v, %v", sent, err)
 	}
 	o.Messages = 3
 	p = newPair(t, emulator.PairOptions{Threads: true})
-	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Sent != 3 {
+	if sent, err := cellstream.Send(t.Context(), p.from, o); !errors.Is(err, via.ErrTimeout) || sent.Messages != 3 {
 		t.Errorf("%+v, %v", sent, err)
 	}
 }

@@ -28,15 +28,21 @@ type Options struct {
 	Progress func(bytes int)
 }
 
-// Totals describes a stream that has ended.
+// Totals describes a stream that has ended, as its sending end sees it.
 type Totals struct {
-	Sent uint64 // messages
-	Counts
-	Elapsed time.Duration
+	Messages  uint64  `json:"messages" help:"sent"`
+	Delivered uint64  `json:"delivered"`
+	Lost      uint64  `json:"lost"`
+	Damaged   uint64  `json:"damaged" help:"of those that are lost, or parts of them"`
+	Bytes     uint64  `json:"bytes" help:"delivered"`
+	Seconds   float64 `json:"seconds"`
+	Rate      float64 `json:"mb_per_s" help:"10^6 bytes"`
+	Cells     float64 `json:"cells_per_s"`
+	Drops     uint64  `json:"drops" help:"cells that the receiving NIC had no room for"`
+	Stops     uint64  `json:"stops" help:"times that it has told the sender to stop"`
+	Pace      float64 `json:"pace_mb_per_s" help:"what the flow control allows at the end"`
 	// Stalls counts how often the messages under way were given up.
-	Stalls uint64
-	// Pace is the rate that the flow control allowed at the end, in bytes per second.
-	Pace float64
+	Stalls uint64 `json:"-"`
 }
 
 // Times of the protocol, which are ours.
@@ -93,7 +99,17 @@ func Send(ctx context.Context, c *channel.Channel, o Options) (Totals, error) {
 		err = s.end(context.WithoutCancel(ctx))
 		elapsed = s.heard.Sub(s.began)
 	}
-	return Totals{Sent: s.sent, Counts: s.got, Elapsed: elapsed, Stalls: s.stalls, Pace: s.rate.BytesPerSecond()}, transfer.Lost(err)
+	return s.totals(elapsed.Seconds()), transfer.Lost(err)
+}
+
+func (s *sender) totals(seconds float64) Totals {
+	t := Totals{Messages: s.sent, Delivered: s.got.Messages, Lost: s.sent - min(s.got.Messages, s.sent), Damaged: s.got.Damaged, Bytes: s.got.Bytes,
+		Seconds: seconds, Drops: s.got.Drops, Stops: s.got.Stops, Pace: s.rate.BytesPerSecond() / 1e6, Stalls: s.stalls}
+	if seconds > 0 {
+		t.Rate = float64(t.Bytes) / 1e6 / seconds
+		t.Cells = float64(t.Delivered) * float64(Cells(s.o.Size)) / seconds
+	}
+	return t
 }
 
 // over reports whether a limit has been reached.

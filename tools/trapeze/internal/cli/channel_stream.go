@@ -18,20 +18,10 @@ import (
 
 // streamReport is the JSON output of channel stream.
 type streamReport struct {
-	Peer      string  `json:"peer" help:"MAC"`
-	Priority  string  `json:"priority"`
-	Size      int     `json:"message_bytes"`
-	Messages  uint64  `json:"messages" help:"sent"`
-	Delivered uint64  `json:"delivered"`
-	Lost      uint64  `json:"lost"`
-	Damaged   uint64  `json:"damaged" help:"of those that are lost, or parts of them"`
-	Bytes     uint64  `json:"bytes" help:"delivered"`
-	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"mb_per_s" help:"10^6 bytes"`
-	Cells     float64 `json:"cells_per_s"`
-	Drops     uint64  `json:"drops" help:"cells that the receiving NIC had no room for"`
-	Stops     uint64  `json:"stops" help:"times that it has told the sender to stop"`
-	Pace      float64 `json:"pace_mb_per_s" help:"what the flow control allows at the end"`
+	Peer     string `json:"peer" help:"MAC"`
+	Priority string `json:"priority"`
+	Size     int    `json:"message_bytes"`
+	cellstream.Totals
 
 	NIC     *telemetry.Channels `json:"nic,omitempty" help:"of the sending one, unless that has failed"`
 	Capture *captureReport      `json:"capture,omitempty" help:"with --capture"`
@@ -96,32 +86,19 @@ func (p *program) channelStream(ctx context.Context, f *streamFlags, _ []string)
 		if cerr := c.Close(); err == nil {
 			err = cerr
 		}
-		r := describeStream(c.RemoteAddress(), f.Priority, o, t)
-		r.NIC = nic
-		r.Capture = at.capture.finish(&err)
-		err = errors.Join(p.Print(r, func(w io.Writer) error { return r.print(w) }), explainLost(err, "is 'trapeze channel listen' still running there?"))
+		r := streamReport{c.RemoteAddress().MAC.String(), f.Priority, o.Size, t, nic, at.capture.finish(&err)}
+		err = errors.Join(p.Print(r, r.print), explainLost(err, "is 'trapeze channel listen' still running there?"))
 		defer p.noteCapture(r.Capture)
 		switch {
 		case err != nil:
 			return err
 		case ctx.Err() != nil && (f.limited() || o.Duration > 0):
 			return context.Cause(ctx)
-		case t.Sent > 0 && t.Messages == 0:
-			return fmt.Errorf("nothing of %d messages has arrived: %w", t.Sent, via.ErrTimeout)
+		case t.Messages > 0 && t.Delivered == 0:
+			return fmt.Errorf("nothing of %d messages has arrived: %w", t.Messages, via.ErrTimeout)
 		}
 		return nil
 	})
-}
-
-func describeStream(to via.Address, priority string, o cellstream.Options, t cellstream.Totals) *streamReport {
-	r := &streamReport{Peer: to.MAC.String(), Priority: priority, Size: o.Size,
-		Messages: t.Sent, Delivered: t.Messages, Lost: t.Sent - min(t.Messages, t.Sent), Damaged: t.Damaged, Bytes: t.Bytes,
-		Seconds: t.Elapsed.Seconds(), Drops: t.Drops, Stops: t.Stops, Pace: t.Pace / 1e6}
-	if t.Elapsed > 0 {
-		r.Rate = float64(r.Bytes) / 1e6 / r.Seconds
-		r.Cells = float64(r.Delivered) * float64(cellstream.Cells(o.Size)) / r.Seconds
-	}
-	return r
 }
 
 func (r *streamReport) print(w io.Writer) error {

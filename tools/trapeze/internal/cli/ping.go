@@ -15,23 +15,12 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// pingReport is the JSON output of ping. Times are of round trips; they are
-// null if nothing came back.
+// pingReport is the JSON output of ping.
 type pingReport struct {
-	Peer        string   `json:"peer" help:"MAC"`
-	Reliability string   `json:"reliability"`
-	Bytes       int      `json:"bytes"`
-	Sent        uint64   `json:"sent"`
-	Received    uint64   `json:"received"`
-	Lost        uint64   `json:"lost"`
-	Loss        float64  `json:"loss" help:"0 to 1"`
-	Late        uint64   `json:"late"`
-	Corrupt     uint64   `json:"corrupt"`
-	Min         *float64 `json:"min_us" help:"of round trips, as those below; null if nothing came back"`
-	Avg         *float64 `json:"avg_us"`
-	P50         *float64 `json:"p50_us"`
-	P99         *float64 `json:"p99_us"`
-	Max         *float64 `json:"max_us"`
+	Peer        string `json:"peer" help:"MAC"`
+	Reliability string `json:"reliability"`
+	Bytes       int    `json:"bytes"`
+	*ping.Stats
 
 	Eager *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
 
@@ -197,8 +186,7 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f *pi
 		err = errors.Join(cerr, eerr)
 	}
 	// What was measured is worth seeing whatever happened then.
-	r := describePing(remote, f, s)
-	r.Eager, r.Log = eager, log.finish(&err)
+	r := pingReport{Peer: remote.MAC.String(), Reliability: f.level().String(), Bytes: f.Bytes, Stats: s, Eager: eager, Log: log.finish(&err)}
 	err = errors.Join(p.printPing(r), explainLost(err, "is 'trapeze ping --serve' still running there?"))
 	switch {
 	case err != nil:
@@ -211,19 +199,6 @@ func (p *program) pingPeer(ctx context.Context, nic *via.NIC, mac via.MAC, f *pi
 		return fmt.Errorf("ping: %d answers held other bytes than were sent", s.Corrupt)
 	}
 	return nil
-}
-
-func describePing(remote via.Remote, f *pingFlags, s *ping.Stats) pingReport {
-	r := pingReport{
-		Peer: remote.MAC.String(), Reliability: f.level().String(), Bytes: f.Bytes,
-		Sent: s.Sent, Received: s.Received, Lost: s.Lost(), Loss: s.Loss(), Late: s.Late, Corrupt: s.Corrupt,
-	}
-	if s.Received > 0 {
-		us := func(d time.Duration) *float64 { v := units.Microseconds(d); return &v }
-		r.Min, r.Avg, r.Max = us(s.Min()), us(s.Mean()), us(s.Max())
-		r.P50, r.P99 = us(s.Percentile(50)), us(s.Percentile(99))
-	}
-	return r
 }
 
 func (p *program) printPing(r pingReport) error {

@@ -17,20 +17,12 @@ type checked struct {
 }
 
 type checkedHook struct {
-	Hook         string   `json:"hook"`
-	Instructions int      `json:"instructions"`
-	WorstCase    int      `json:"worst_case_instructions,omitempty"`
-	Budget       int      `json:"budget_instructions"`
-	Stack        int      `json:"stack_bytes"`
-	Refusal      *refusal `json:"refusal,omitempty"`
-}
-
-type refusal struct {
-	Instruction int    `json:"instruction" help:"8-byte slot, -1 for none"`
-	Text        string `json:"text,omitempty"`
-	Line        string `json:"line,omitempty"`
-	Reason      string `json:"reason"`
-	Detail      string `json:"detail"`
+	Hook         string            `json:"hook"`
+	Instructions int               `json:"instructions"`
+	WorstCase    int               `json:"worst_case_instructions,omitempty"`
+	Budget       int               `json:"budget_instructions"`
+	Stack        int               `json:"stack_bytes"`
+	Refusal      *firmware.Refusal `json:"refusal,omitempty"`
 }
 
 func (x *commands) check(_ context.Context, _ *cmdtable.NoFlags, args []string) error {
@@ -64,11 +56,7 @@ func verdicts(s *firmware.Spec) (hooks []checkedHook, refused []error) {
 			Budget: v.Hook.Budget(), Stack: v.Report.Stack}
 		if v.Err != nil {
 			refused = append(refused, v.Err)
-			h.Refusal = &refusal{Instruction: -1, Reason: v.Err.Error()}
-			var r *firmware.Refusal
-			if errors.As(v.Err, &r) {
-				*h.Refusal = refusal{Instruction: r.Instruction, Text: r.Text, Line: r.Line, Reason: r.Reason.Error(), Detail: r.Detail}
-			}
+			errors.As(v.Err, &h.Refusal) // it is always one
 		}
 		hooks = append(hooks, h)
 	}

@@ -12,30 +12,24 @@ import (
 
 // shown is the JSON output of show.
 type shown struct {
-	File      string         `json:"file"`
-	Kind      string         `json:"kind" help:"program or opaque"`
-	Name      string         `json:"name"`
-	Version   string         `json:"version"`
-	BuildID   string         `json:"build_id,omitempty" help:"of a program"`
-	ABI       string         `json:"abi,omitempty" help:"of a program"`
-	Device    string         `json:"device"`
-	Image     int            `json:"image_bytes" help:"of the flat image, or of all segments"`
-	SRAM      uint32         `json:"sram_bytes"`
-	Digest    string         `json:"digest"`
-	Built     bool           `json:"built"`
-	Signature signatureState `json:"signature"`
-	Sections  []shownSection `json:"sections,omitempty" help:"of a program"`
-	Hooks     []checkedHook  `json:"hooks,omitempty" help:"of a program"`
-	Maps      []shownMap     `json:"maps,omitempty" help:"of a program"`
-	Entry     uint32         `json:"entry,omitempty" help:"of an opaque image"`
-	Ready     uint32         `json:"ready,omitempty" help:"of an opaque image"`
-	Segments  []shownSegment `json:"segments,omitempty" help:"of an opaque image"`
-}
-
-type shownSection struct {
-	Name  string `json:"name"`
-	Bytes uint64 `json:"bytes"`
-	Role  string `json:"role"`
+	File      string             `json:"file"`
+	Kind      string             `json:"kind" help:"program or opaque"`
+	Name      string             `json:"name"`
+	Version   string             `json:"version"`
+	BuildID   string             `json:"build_id,omitempty" help:"of a program"`
+	ABI       string             `json:"abi,omitempty" help:"of a program"`
+	Device    string             `json:"device"`
+	Image     int                `json:"image_bytes" help:"of the flat image, or of all segments"`
+	SRAM      uint32             `json:"sram_bytes"`
+	Digest    string             `json:"digest"`
+	Built     bool               `json:"built"`
+	Signature signatureState     `json:"signature"`
+	Sections  []firmware.Section `json:"sections,omitempty" help:"of a program"`
+	Hooks     []checkedHook      `json:"hooks,omitempty" help:"of a program"`
+	Maps      []shownMap         `json:"maps,omitempty" help:"of a program"`
+	Entry     uint32             `json:"entry,omitempty" help:"of an opaque image"`
+	Ready     uint32             `json:"ready,omitempty" help:"of an opaque image"`
+	Segments  []shownSegment     `json:"segments,omitempty" help:"of an opaque image"`
 }
 
 type shownMap struct {
@@ -80,9 +74,7 @@ func (s *shown) ofSpec(spec *firmware.Spec) error {
 		s.Device = opaque.DeviceName(spec.Device)
 	}
 	s.Image, s.SRAM = len(spec.Link()), spec.SRAM
-	for _, sec := range spec.Sections() {
-		s.Sections = append(s.Sections, shownSection(sec))
-	}
+	s.Sections = spec.Sections()
 	s.Hooks, _ = verdicts(spec)
 	for _, m := range spec.Maps {
 		shown, err := showMap(m)

@@ -46,15 +46,8 @@ type coopReads struct {
 
 // coopPeer is another client.
 type coopPeer struct {
-	Address   string `json:"address"`
-	Connected bool   `json:"connected"`
-	Hits      uint64 `json:"hits"`
-	Missing   uint64 `json:"missing" help:"pages that it should have had"`
-	Wrong     uint64 `json:"wrong"`
-	Sent      uint64 `json:"sent"`
-	Refused   uint64 `json:"refused"`
-	Broken    uint64 `json:"broken" help:"connections with it"`
-	Error     string `json:"error,omitempty"`
+	netmem.HostState
+	Error string `json:"error,omitempty"`
 }
 
 type coopFlags struct {
@@ -184,7 +177,7 @@ func (r *coopReport) count(s netmem.Stats) {
 	}
 	r.Reads.NearP50, r.Reads.NearP99 = units.Microseconds(s.HostMedian), units.Microseconds(s.HostP99)
 	for _, h := range s.Hosts {
-		p := coopPeer{Address: h.Address, Connected: h.Connected, Hits: h.Hits, Missing: h.Missing, Wrong: h.Wrong, Sent: h.Sent, Refused: h.Refused, Broken: h.Broken}
+		p := coopPeer{HostState: h}
 		if h.Err != nil {
 			p.Error = h.Err.Error()
 		}

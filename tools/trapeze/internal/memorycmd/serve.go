@@ -18,16 +18,8 @@ import (
 // serveReport is the JSON output of serve when it ends.
 type serveReport struct {
 	Server string             `json:"server" help:"MAC/NAME"`
-	Lent   lent               `json:"lent"`
+	Lent   netmem.ServerInfo  `json:"lent"`
 	Counts netmem.ServerStats `json:"counts"`
-}
-
-type lent struct {
-	Page     int   `json:"page_bytes"`
-	Span     int64 `json:"span_bytes" help:"how far addresses reach"`
-	Capacity int64 `json:"capacity_bytes"`
-	ReadOnly bool  `json:"read_only"`
-	File     bool  `json:"file"`
 }
 
 type serveFlags struct {
@@ -80,7 +72,7 @@ func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) (err er
 		if err != nil {
 			return err
 		}
-		info := lent{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.ReadOnly, File: f.File != ""}
+		info := netmem.ServerInfo{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.ReadOnly, Lasting: f.File != ""}
 		x.Note("lending %s by pages of %s as %v", option.Bytes(info.Capacity), option.Bytes(info.Page), s.Address())
 		withdraw := func() error { return nil }
 		if f.Publish != "" {

@@ -16,7 +16,7 @@ type statReport struct {
 	Server      string             `json:"server"`
 	Incarnation string             `json:"incarnation,omitempty" help:"in hexadecimal"`
 	Pool        string             `json:"pool,omitempty" help:"in hexadecimal"`
-	Lent        lent               `json:"lent"`
+	Lent        netmem.ServerInfo  `json:"lent"`
 	Counts      netmem.ServerStats `json:"counts"`
 	Error       string             `json:"error,omitempty" help:"if it did not answer; lent and counts are zero then"`
 }
@@ -31,14 +31,12 @@ func (x *commands) stat(ctx context.Context, f *clientFlags, _ []string) error {
 		var errs []error
 		for i, a := range servers {
 			info, err := netmem.Ask(ctx, nic, a, f.Timeout)
-			r := statReport{Server: f.Servers[i]}
+			r := statReport{Server: f.Servers[i], Lent: info, Counts: info.Stats}
 			if err != nil {
 				r.Error = err.Error()
 				errs = append(errs, explain(err))
 			} else {
 				r.Incarnation, r.Pool = fmt.Sprintf("%016x", info.Incarnation), fmt.Sprintf("%016x", info.Pool)
-				r.Lent = lent{info.Page, info.Span, info.Capacity, info.ReadOnly, info.Lasting}
-				r.Counts = info.Stats
 			}
 			list = append(list, r)
 		}
@@ -55,7 +53,7 @@ func printStat(w io.Writer, list []statReport) error {
 			continue // stderr says it
 		}
 		what := "memory"
-		if r.Lent.File {
+		if r.Lent.Lasting {
 			what = "a file"
 		}
 		fmt.Fprintf(w, "%s lends %s of %s by pages of %s, addresses to %s\n  incarnation %s, pool %s\n",

@@ -31,6 +31,7 @@ type Reply func(sequence uint64, d time.Duration, answered bool)
 // hold what was measured until then, and the error is nil.
 func Run(ctx context.Context, e *via.Conn, o Options, reply Reply) (*Stats, error) {
 	s := newStats()
+	defer s.sumUp()
 	pattern := make([]byte, o.Bytes)
 	for seq := uint64(0); o.Count == 0 || seq < o.Count; seq++ {
 		start := time.Now()

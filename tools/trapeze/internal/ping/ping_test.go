@@ -88,11 +88,11 @@ func TestPing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Sent != 20 || s.Received != 20 || s.Lost() != 0 || s.Loss() != 0 || s.Corrupt != 0 || replies != 20 {
+			if s.Sent != 20 || s.Received != 20 || s.Lost != 0 || s.Loss != 0 || s.Corrupt != 0 || replies != 20 {
 				t.Errorf("%v, %d bytes: %+v", level, n, s)
 			}
-			if s.Min() <= 0 || s.Min() > s.Percentile(50) || s.Percentile(50) > s.Percentile(99) || s.Percentile(99) > s.Max() || s.Mean() < s.Min() || s.Mean() > s.Max() {
-				t.Errorf("times %v %v %v %v %v", s.Min(), s.Mean(), s.Percentile(50), s.Percentile(99), s.Max())
+			if *s.Min <= 0 || *s.Min > *s.P50 || *s.P50 > *s.P99 || *s.P99 > *s.Max || *s.Avg < *s.Min || *s.Avg > *s.Max {
+				t.Errorf("times %v %v %v %v %v", *s.Min, *s.Avg, *s.P50, *s.P99, *s.Max)
 			}
 			if err := e.Close(); err != nil {
 				t.Error(err)
@@ -119,8 +119,8 @@ func TestLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Sent != 60 || (s.Lost() > 0) != lossy || s.Received == 0 {
-			t.Errorf("%v: %d of %d lost", level, s.Lost(), s.Sent)
+		if s.Sent != 60 || (s.Lost > 0) != lossy || s.Received == 0 {
+			t.Errorf("%v: %d of %d lost", level, s.Lost, s.Sent)
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -141,7 +141,7 @@ func TestEnds(t *testing.T) {
 				cancel()
 			}
 		})
-		if err != nil || s.Sent != 5 || s.Lost() != 0 {
+		if err != nil || s.Sent != 5 || s.Lost != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
@@ -245,7 +245,7 @@ func TestWaitingClient(t *testing.T) {
 	}()
 	e := dial(t, a, b.Query().Address, via.Unreliable, 64)
 	s, err := ping.Run(t.Context(), e, ping.Options{Count: 1, Bytes: 64, Wait: 2500 * time.Millisecond}, nil)
-	if err != nil || s.Lost() != 1 {
+	if err != nil || s.Lost != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := e.Close(); err != nil {

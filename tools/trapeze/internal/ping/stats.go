@@ -11,14 +11,25 @@ import (
 // longest is the longest round trip that is told apart from longer ones; a choice of ours.
 const longest = time.Minute
 
-// Stats of a run. Times are of whole round trips.
+// Stats of a run.
 type Stats struct {
-	Sent, Received uint64
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+	// Lost are those whose answers did not come in time.
+	Lost uint64  `json:"lost"`
+	Loss float64 `json:"loss" help:"0 to 1"`
 	// Late answers came after their time and count as lost; Corrupt ones held
 	// other bytes than were sent.
-	Late, Corrupt uint64
-	answers       uint32                  // that have come where none is lost, in order
-	times         *hdrhistogram.Histogram // ns
+	Late    uint64   `json:"late"`
+	Corrupt uint64   `json:"corrupt"`
+	Min     *float64 `json:"min_us" help:"of round trips, as those below; null if nothing came back"`
+	Avg     *float64 `json:"avg_us"`
+	P50     *float64 `json:"p50_us"`
+	P99     *float64 `json:"p99_us"`
+	Max     *float64 `json:"max_us"`
+
+	answers uint32                  // that have come where none is lost, in order
+	times   *hdrhistogram.Histogram // ns
 }
 
 func newStats() *Stats {
@@ -32,23 +43,15 @@ func (s *Stats) record(d time.Duration) {
 	_ = s.times.RecordValue(int64(min(max(d, 1), longest)))
 }
 
-// Lost returns the number of answers that did not come in time.
-func (s *Stats) Lost() uint64 { return s.Sent - s.Received }
-
-// Loss is the part of them, 0 to 1.
-func (s *Stats) Loss() float64 {
-	if s.Sent == 0 {
-		return 0
+// sumUp has the rest follow from what was counted.
+func (s *Stats) sumUp() {
+	s.Lost = s.Sent - s.Received
+	if s.Sent > 0 {
+		s.Loss = float64(s.Lost) / float64(s.Sent)
 	}
-	return float64(s.Lost()) / float64(s.Sent)
-}
-
-// Min, Mean and Max round trips; zero if nothing came back.
-func (s *Stats) Min() time.Duration  { return time.Duration(s.times.Min()) }
-func (s *Stats) Mean() time.Duration { return time.Duration(s.times.Mean()) }
-func (s *Stats) Max() time.Duration  { return time.Duration(s.times.Max()) }
-
-// Percentile is the round trip that p percent were not longer than.
-func (s *Stats) Percentile(p float64) time.Duration {
-	return time.Duration(s.times.ValueAtPercentile(p))
+	if s.Received > 0 {
+		us := func(ns int64) *float64 { return new(float64(ns) / 1e3) }
+		s.Min, s.Avg, s.Max = us(s.times.Min()), us(int64(s.times.Mean())), us(s.times.Max())
+		s.P50, s.P99 = us(s.times.ValueAtPercentile(50)), us(s.times.ValueAtPercentile(99))
+	}
 }
