@@ -15,7 +15,7 @@ import (
 
 // Commands makes the commands, and the hidden one with which bench starts its workers.
 func Commands(e *command.Env) []*cobra.Command {
-	return append(benchcmd.Commands(e), modelcmd.Command(e), modelcmd.PlotCommand(e))
+	return append(benchcmd.Commands(e), modelcmd.Commands(e)...)
 }
 
 // Values has the words that flags take, by the name of the flag. "cells" has the platforms with

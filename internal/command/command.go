@@ -37,12 +37,6 @@ func Run(f func(ctx context.Context, args []string) error) func(*cobra.Command, 
 	return func(c *cobra.Command, args []string) error { return f(c.Context(), args) }
 }
 
-// ForceFlag adds --force, with which a command replaces the files that it is to write.
-// Every command that writes files has it, and refuses one that exists without it.
-func ForceFlag(c *cobra.Command, force *bool) {
-	c.Flags().BoolVar(force, "force", false, "replace a file that exists")
-}
-
 // PrintJSON prints the command's one JSON value.
 func (e *Env) PrintJSON(v any) error { return WriteJSON(e.Stdout, v) }
 
@@ -80,17 +74,6 @@ func Table[T any](w io.Writer, flags uint, header string, rows []T, line func(T)
 		fmt.Fprintln(t, line(r))
 	}
 	return t.Flush()
-}
-
-// Show makes the RunE of a command that computes something and prints it: as JSON, or with text.
-func Show[T any](e *Env, compute func(ctx context.Context) (T, error), text func(io.Writer, T) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, _ []string) error {
-		v, err := compute(c.Context())
-		if err != nil {
-			return err
-		}
-		return e.Print(v, func(w io.Writer) error { return text(w, v) })
-	}
 }
 
 // Note prints a line for a person who watches; never with JSON.

@@ -5,12 +5,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/breakdown"
@@ -26,85 +21,32 @@ type breakdownReport struct {
 }
 
 type breakdownFlags struct {
-	options      breakdown.Options
-	bytes, cores string
+	breakdown.Options
+	Size  string `flag:"bytes" default:"64" help:"bytes of the message, up to 64K"`
+	Cores string `flag:"cores" default:"auto" help:"cores, as in 0,1; {auto-pairs}; {none}"`
 }
 
-func (e env) breakdown() *cobra.Command {
-	var f breakdownFlags
-	c := &cobra.Command{
-		Use:   "breakdown",
-		Short: "Measure one message step by step, and the limits of the machine",
-		Long: `Measure where the time of one message goes, one way: post, doorbell, fetch, copy,
-wire, deliver, completion, poll, and what is left of the two NICs' loops (rest).
-
-How: two NICs on a memory wire, engines inline, and one goroutine that posts, steps
-the sender's NIC, steps the receiver's NIC and takes the message; so steps follow
-each other and the sum can be held against the whole. The wire is wrapped, in this
-command only: each call of a NIC into it is a border at which the processor's time
-stamp counter is read, as are the calls into the NICs; a look for a frame is one only
-if there is a frame. What a border costs in a loop is measured and taken off. Three things have no border of their own:
-  doorbell    256 posts with a doorbell each, less 256 that share one, of receives to a
-              VI that is not connected, of which the NIC takes the index only; taken off
-              the post
-  completion  256 sends to a VI that is not connected, flushed by one step of a NIC whose
-              doorbells are in memory; taken off deliver
-  poll        the RecvDone that finds the message
-Of all messages the fifth that took longest is left out (interrupts). The whole is
-measured the same way over the wire as it is, without borders. All this is done in
-thirty rounds, of which the one with the least time counts. The remainder is the whole
-less the sum of the steps: negative if borders hinder the processor more than their
-cost in a loop, positive if less.
-
-Limits: the rate of copies within the caches and beyond them, and the same message
-between two processes, measured as bench compare does (shm-share, in five rounds): on
-two cores and on two hardware threads of one core, where the machine has both. Beside it
-stands the time in which a cache line crosses between the two (two threads that answer
-each other through one atomic word): a message has two or more such crossings in it.
-
-Layers, as the SONIC-VIA paper has them: post, doorbell and poll are the application's, in
-the provider's library; the other steps are the NICs' message layer. The kernel agent opens,
-connects and registers, and has no step of a message.
-
-With --eager each step stands beside the same one without eager memory, all of which is
-measured first, in half of the time.
-
-` + keys.Of(breakdownReport{}),
-		Example: `  trapeze-lab bench breakdown
-  trapeze-lab bench breakdown --bytes 8K --duration 10s --json
-  trapeze-lab bench breakdown --eager`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBreakdown(ctx, &f) }),
-	}
-	flags := c.Flags()
-	flags.StringVar(&f.bytes, "bytes", "64", "bytes of the message, up to 64K")
-	flags.DurationVar(&f.options.For, "duration", 3*time.Second, "how long to measure, about, in all")
-	flags.BoolVar(&f.options.Eager, "eager", false, "have the NICs hold messages, descriptors and tokens before they are posted, and show the steps with and without; not between processes")
-	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; "+autoPairs+"; none: not pinned")
-	return c
-}
-
-func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
+func (e env) breakdown(ctx context.Context, f *breakdownFlags, _ []string) error {
 	var err error
-	if f.options.Bytes, err = number(f.bytes); err != nil {
+	if f.Bytes, err = number(f.Size); err != nil {
 		return option.Errorf("--bytes: %w", err)
 	}
-	if f.options.Pairs, err = pairsOf(f.cores); err != nil {
+	if f.Pairs, err = pairsOf(f.Cores); err != nil {
 		return option.Mark(err)
 	}
-	if err := f.options.Validate(); err != nil {
+	if err := f.Validate(); err != nil {
 		return option.Mark(err)
 	}
 	report := breakdownReport{conditions: here()}
 	parts := breakdown.Parts
-	if f.options.Eager {
+	if f.Eager {
 		parts *= 2
 	}
 	return e.measured(&report, parts, func(step bench.Progress) (err error) {
-		f.options.Progress = step
-		if f.options.Eager {
-			f.options.For = max(f.options.For/2, breakdown.MinFor)
-			ordinary := f.options
+		f.Progress = step
+		if f.Eager {
+			f.For = max(f.For/2, breakdown.MinFor)
+			ordinary := f.Options
 			ordinary.Eager = false
 			r, err := breakdown.Run(ctx, ordinary)
 			if err != nil {
@@ -112,7 +54,7 @@ func (e env) runBreakdown(ctx context.Context, f *breakdownFlags) error {
 			}
 			report.Ordinary = &r
 		}
-		report.Result, err = breakdown.Run(ctx, f.options)
+		report.Result, err = breakdown.Run(ctx, f.Options)
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package benchcmd
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -14,84 +15,66 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
 )
 
 // env gives the commands their methods.
 type env struct{ *command.Env }
 
+// help has the help of the commands, see cmdtable.New.
+//
+//go:embed help.txt
+var help string
+
 // Commands makes the commands: bench, and the hidden one with which it starts itself.
 func Commands(of *command.Env) []*cobra.Command {
 	e := env{of}
-	return []*cobra.Command{e.bench(), e.worker()}
+	var places []string
+	for _, p := range bench.IdlePlaces() {
+		places = append(places, string(p))
+	}
+	t := cmdtable.New(help, map[string]string{
+		"tests": strings.Join(bench.Tests(), ", "), "wires": strings.Join(bench.Wires(), ", "), "levels": strings.Join(bench.Levels(), ", "),
+		"usual-wire": bench.UsualWire, "usual-tests": strings.Join(testsOf(bench.DefaultRows()), ","), "all-tests": strings.Join(Tests(), ", "),
+		"peers": strings.Join(peerNames(), ","), "curves": strings.Join(scaling.Names(), ", "), "places": strings.Join(places, ","),
+		"auto": "auto: two that others use least", "none": "none: not pinned",
+		"auto-pairs": "auto: two cores, then two hardware threads of one core, where the machine has both, and those that others use least",
+	})
+	c := t.Command(cmdtable.Does("bench", e.bench, benchReport{}))
+	c.AddCommand(t.Commands(
+		cmdtable.Does("bench compare", e.compare, compareReport{}),
+		cmdtable.Does("bench scaling", e.scaling, scalingReport{}),
+		cmdtable.Does("bench breakdown", e.breakdown, breakdownReport{}),
+		cmdtable.Does("bench driver", e.driver, driverReport{}),
+		cmdtable.Does("bench idle", e.idle, idleReport{}),
+	)...)
+	worker := t.Command(cmdtable.Does(bench.WorkerCommand, e.worker, nil))
+	worker.Hidden = true
+	return []*cobra.Command{c, worker}
 }
 
 type benchFlags struct {
-	tests, wires, placements, levels []string
-	sizes, vis                       []string
-	cores                            string
-	window, repeat                   int
-	garbage                          int
-	duration                         time.Duration
-	svg, hdr, profiles               string
-	force, eager                     bool
-}
-
-func (e env) bench() *cobra.Command {
-	var f benchFlags
-	c := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure latency, bandwidth and message rate between two processes",
-		Long: `Measure messages between two emulated NICs, each in a process of its own that is
-pinned to a core, for every combination of the values given. Latency is one way:
-half a round trip. put is an RDMA write into memory whose last byte the other end
-polls, one way too; get an RDMA read, from the post to the completion. Each is
-repeated; the table has medians and their spread.
-
-Wires: shm (shared memory between processes), shm-share (the same, with bytes
-handed over by reference), shm-write (and RDMA by copies), memif, udp (whose processes
-are not pinned: a goroutine takes the datagrams), vfio-user (both engines in a third
-process), memory (both NICs in one process and one goroutine), veth, veth-9000 and
-veth-65535 (AF_XDP on two interfaces of Linux in network namespaces of their own, with
-that MTU, which takes root).
-Placements of the engine: inline (the application's polls drive it), thread.
-
-` + keys.Of(benchReport{}) + `
-A MB is 10^6 bytes. Stopped early, it prints what it has measured, and incomplete
-says why it ended.`,
-		Example: `  trapeze-lab bench
-  trapeze-lab bench --tests latency --wires shm,memif,udp --sizes 64,4K --svg latency.svg
-  trapeze-lab bench --tests put,get --wires shm-share
-  trapeze-lab bench --tests latency --wires vfio-user --sizes 64,256,1K,4K --eager
-  trapeze-lab bench --vis 1,16,256 --sizes 64 --json
-  trapeze-lab bench --sizes 64 --cpu-profile /tmp/bench && go tool pprof -top /tmp/bench/*.pprof
-  trapeze-lab bench compare --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runBench(ctx, &f) }),
-	}
-	flags := c.Flags()
-	flags.StringSliceVar(&f.tests, "tests", []string{"latency", "bandwidth"}, strings.Join(bench.Tests(), ", "))
-	flags.StringSliceVar(&f.wires, "wires", []string{"shm"}, strings.Join(bench.Wires(), ", "))
-	flags.StringSliceVar(&f.placements, "placements", []string{"default"}, "default (the wire's), inline, thread")
-	flags.StringSliceVar(&f.levels, "reliability", []string{"reliable-delivery"}, strings.Join(bench.Levels(), ", "))
-	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4K", "8K", "64K"}, "bytes of a message; K and M are powers of two")
-	flags.StringSliceVar(&f.vis, "vis", []string{"1"}, "numbers of VIs that take turns")
-	flags.IntVar(&f.window, "window", 0, "messages under way on each VI; 0: 4 in round trips, 1 in reads, in streams 8 to 512 that fit 512 KiB")
-	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, after a tenth of that to warm up")
-	flags.IntVar(&f.repeat, "repeat", 3, "how often")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; auto: two that others use least; none: not pinned")
-	flags.BoolVar(&f.eager, "eager", false, "have the NICs hold messages and descriptors before they are posted")
-	flags.IntVar(&f.garbage, "garbage", 0, "MB that another goroutine of each process allocates a second")
-	flags.StringVar(&f.svg, "svg", "", "file for a picture: latency, put and get, or bandwidth if there is none, against size")
-	flags.StringVar(&f.hdr, "hdr", "", "file for all latencies, as an HdrHistogram log")
-	flags.StringVar(&f.profiles, "cpu-profile", "", "folder for CPU profiles of the two processes, a file for each measurement")
-	command.ForceFlag(c, &f.force)
-	c.AddCommand(e.compare(), e.scaling(), e.breakdown(), e.driver(), e.idle())
-	return c
+	Tests      []string      `flag:"tests" split:"comma" default:"latency,bandwidth" help:"{tests}"`
+	Wires      []string      `flag:"wires" split:"comma" default:"shm" help:"{wires}"`
+	Placements []string      `flag:"placements" split:"comma" default:"default" help:"default (the wire's), inline, thread"`
+	Levels     []string      `flag:"reliability" split:"comma" default:"reliable-delivery" help:"{levels}"`
+	Sizes      []string      `flag:"sizes" split:"comma" default:"64,4K,8K,64K" help:"bytes of a message; K and M are powers of two"`
+	VIs        []string      `flag:"vis" split:"comma" default:"1" help:"numbers of VIs that take turns"`
+	Window     int           `flag:"window" help:"messages under way on each VI; 0: 4 in round trips, 1 in reads, in streams 8 to 512 that fit 512 KiB"`
+	Duration   time.Duration `flag:"duration" default:"1s" help:"how long to measure each time, after a tenth of that to warm up"`
+	Repeat     int           `flag:"repeat" default:"3" help:"how often"`
+	Cores      string        `flag:"cores" default:"auto" help:"cores of the two processes, as in 0,1; {auto}; {none}"`
+	Eager      bool          `flag:"eager" help:"have the NICs hold messages and descriptors before they are posted"`
+	Garbage    int           `flag:"garbage" help:"MB that another goroutine of each process allocates a second"`
+	SVG        string        `flag:"svg" help:"file for a picture: latency, put and get, or bandwidth if there is none, against size"`
+	HDR        string        `flag:"hdr" help:"file for all latencies, as an HdrHistogram log"`
+	Profiles   string        `flag:"cpu-profile" help:"folder for CPU profiles of the two processes, a file for each measurement"`
+	cmdtable.Force
 }
 
 // number reads 64, 4K or 1M.
@@ -136,9 +119,6 @@ func pairsOf(s string) ([]bench.Pair, error) {
 	return []bench.Pair{bench.PairOf(cores[0], cores[1])}, nil
 }
 
-// autoPairs says what --cores auto means where every pair is measured.
-const autoPairs = "auto: two cores, then two hardware threads of one core, where the machine has both, and those that others use least"
-
 // where says of a pair what its hardware threads have in common, or their numbers where
 // the kernel does not tell.
 func where(p bench.Pair) string {
@@ -153,33 +133,33 @@ func where(p bench.Pair) string {
 
 // tasks are the measurements that the flags ask for.
 func (f *benchFlags) tasks() ([]bench.Task, error) {
-	cores, err := coresOf(f.cores)
+	cores, err := coresOf(f.Cores)
 	if err != nil {
 		return nil, err
 	}
-	if f.repeat < 1 || f.repeat > 1000 {
-		return nil, fmt.Errorf("--repeat %d: 1 to 1000", f.repeat)
+	if f.Repeat < 1 || f.Repeat > 1000 {
+		return nil, fmt.Errorf("--repeat %d: 1 to 1000", f.Repeat)
 	}
-	if f.garbage < 0 || f.garbage > 100_000 {
-		return nil, fmt.Errorf("--garbage %d: 0 to 100000 MB a second", f.garbage)
+	if f.Garbage < 0 || f.Garbage > 100_000 {
+		return nil, fmt.Errorf("--garbage %d: 0 to 100000 MB a second", f.Garbage)
 	}
 	var tasks []bench.Task
-	for _, test := range f.tests {
-		for _, wire := range f.wires {
-			for _, placement := range f.placements {
+	for _, test := range f.Tests {
+		for _, wire := range f.Wires {
+			for _, placement := range f.Placements {
 				if placement == "default" {
 					placement = ""
 				}
-				for _, level := range f.levels {
-					for _, vis := range f.vis {
-						for _, size := range f.sizes {
+				for _, level := range f.Levels {
+					for _, vis := range f.VIs {
+						for _, size := range f.Sizes {
 							t := bench.Task{Wire: wire, Placement: placement, Cores: cores}
-							t.Spec = bench.Spec{Test: bench.Test(test), Role: bench.Source, Window: f.window, Reliability: level,
-								Nanoseconds: int64(f.duration), Core: -1, Eager: f.eager, Garbage: int64(f.garbage) * 1e6, ProfileFolder: f.profiles}
+							t.Spec = bench.Spec{Test: bench.Test(test), Role: bench.Source, Window: f.Window, Reliability: level,
+								Nanoseconds: int64(f.Duration), Core: -1, Eager: f.Eager, Garbage: int64(f.Garbage) * 1e6, ProfileFolder: f.Profiles}
 							if t.Spec.Bytes, err = number(size); err != nil {
 								return nil, fmt.Errorf("--sizes: %w", err)
 							}
-							if f.window == 0 {
+							if f.Window == 0 {
 								t.Spec.Window = bench.UsualWindow(t.Spec.Test, t.Spec.Bytes)
 							}
 							if t.Spec.VIs, err = number(vis); err != nil {
@@ -198,26 +178,26 @@ func (f *benchFlags) tasks() ([]bench.Task, error) {
 	return tasks, nil
 }
 
-func (e env) runBench(ctx context.Context, f *benchFlags) error {
+func (e env) bench(ctx context.Context, f *benchFlags, _ []string) error {
 	tasks, err := f.tasks()
 	if err != nil {
 		return option.Mark(err)
 	}
-	if f.profiles != "" {
-		if err := os.MkdirAll(f.profiles, 0o777); err != nil {
+	if f.Profiles != "" {
+		if err := os.MkdirAll(f.Profiles, 0o777); err != nil {
 			return err
 		}
 	}
-	for flag, file := range map[string]string{"--svg": f.svg, "--hdr": f.hdr} {
-		if err := checkFile(flag, file, f.force); err != nil {
+	for flag, file := range map[string]string{"--svg": f.SVG, "--hdr": f.HDR} {
+		if err := checkFile(flag, file, f.Force.Force); err != nil {
 			return err
 		}
 	}
 	report := benchReport{conditions: here()}
-	meter := e.Steps("measuring", len(tasks)*f.repeat)
+	meter := e.Steps("measuring", len(tasks)*f.Repeat)
 	defer meter.Stop()
 	for _, t := range tasks {
-		runs, err := repeated(ctx, t, f.repeat, meter)
+		runs, err := repeated(ctx, t, f.Repeat, meter)
 		if len(runs) > 0 {
 			report.Results = append(report.Results, summarize(&t, runs))
 		}
@@ -304,12 +284,7 @@ func (e env) early(r measurement, measured int, err error) error {
 	return errors.Join(err, e.print(r))
 }
 
-// worker is the hidden command of a measuring process.
-func (e env) worker() *cobra.Command {
-	return &cobra.Command{Use: bench.WorkerCommand, Hidden: true, Args: cobra.NoArgs,
-		Long: "Started by 'trapeze-lab bench', with which it talks in a way of its own.\n\nJSON: it takes no notice of --json.",
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return bench.RunWorker(ctx, os.Stdin, e.Stdout) })}
+// worker is the command of a measuring process.
+func (e env) worker(ctx context.Context, _ *cmdtable.NoFlags, _ []string) error {
+	return bench.RunWorker(ctx, os.Stdin, e.Stdout)
 }
-
-// Tests are the names that --tests takes.
-func Tests() []string { return compareTests() }

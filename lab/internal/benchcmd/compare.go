@@ -11,10 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
@@ -29,74 +26,19 @@ type compareReport struct {
 }
 
 type compareFlags struct {
-	wire, placement, cores string
-	svg                    string
-	force                  bool
-	tests, peers           []string
-	rounds                 int
-	duration               time.Duration
+	Wire      string        `flag:"wire" default:"{usual-wire}" help:"wire of our messages (shm-share: at most one copy, as UCX has it over cma): {wires}"`
+	Placement string        `flag:"placement" default:"default" help:"our engine: default (the wire's), inline, thread"`
+	Tests     []string      `flag:"tests" split:"comma" default:"{usual-tests}" help:"{all-tests}"`
+	Peers     []string      `flag:"peers" split:"comma" default:"{peers}" help:"peers to measure"`
+	Rounds    int           `flag:"rounds" default:"3" help:"how many turns each has"`
+	Duration  time.Duration `flag:"duration" default:"1s" help:"how long to measure each time, about"`
+	Cores     string        `flag:"cores" default:"auto" help:"cores of the two processes, as in 0,1; {auto-pairs}"`
+	SVG       string        `flag:"svg" help:"file for a picture: our latency and bandwidth and those of the peers, against size"`
+	cmdtable.Force
 }
 
-func (e env) compare() *cobra.Command {
-	var f compareFlags
-	c := &cobra.Command{
-		Use:   "compare",
-		Short: "Measure the libraries that people would pick instead, in turn with ours",
-		Long: `Measure our messages and those of the peers that are installed, each in two
-processes pinned to a core each, in turn (A B A B), and print the ratios: on two cores
-and on two hardware threads of one core, where the machine has both. Peers:
-ucx (ucx_perftest over posix and cma), libfabric (fi_pingpong over shm; it tells
-means only), testpmd (DPDK's memif driver, for frames), unix and tcp (Go's
-sockets), socat (for veth). put and get are beside ucx alone (ucp_put_lat and ucp_get); fetch is
-beside ucp_get, and requests and replies over sockets.
-ci/bench/setup installs them from Debian. A peer that is missing is named, with its
-package, and left out.
-
-latency is one way: half a round trip of messages. put is one way too, of RDMA writes
-into memory whose last byte the other process polls. get is an RDMA read, from the
-post to the completion. The processes of ucx_perftest map each other's memory: a put
-or get of theirs is a copy that the caller makes, in which the other process has no
-part. mpi is half a round trip of NetPIPE over Open MPI, ours by the provider of libfabric, the
-peers by UCX, libfabric's shm and tcp, and Open MPI's own shared memory; --tests must name it.
-fetch is a page from another process's memory with netmem: a request, and the page in
-the reply. veth, veth-9000 and veth-65535, which take root and are measured if they are asked
-for, are a stream through AF_XDP between two network namespaces, with an MTU of 1500 and of as
-much as the name says, beside socat's TCP over the same kind of pair.
-
-ratio_to_best is our figure divided by that of the best peer: latency, put, get, fetch and mpi are
-better below 1, everything else above. It is the median of the rounds' ratios.
-
-What two cores take for a message depends on how far they are from each other, and in
-a virtual machine the host may move them at any time. So the time in which a cache line
-goes from one to the other (crossing) is measured before and after each answer. A round
-in which it changed is left out, and rounds at different distances make rows of their own.
-
-` + keys.Of(compareReport{}) + `
-A MB is 10^6 bytes. Stopped early, it prints what it has measured: incomplete says
-why it ended, and in a row that not all rounds were measured.`,
-		Example: `  ci/bench/setup && trapeze-lab bench compare
-  trapeze-lab bench compare --tests latency --rounds 5 --json
-  trapeze-lab bench compare --tests latency,bandwidth --svg latency.svg
-  trapeze-lab bench compare --tests mpi
-  sudo trapeze-lab bench compare --tests veth,veth-9000,veth-65535`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runCompare(ctx, &f) }),
-	}
-	flags := c.Flags()
-	flags.StringVar(&f.wire, "wire", bench.UsualWire, "wire of our messages (shm-share: at most one copy, as UCX has it over cma): "+strings.Join(bench.Wires(), ", "))
-	flags.StringVar(&f.placement, "placement", "default", "our engine: default (the wire's), inline, thread")
-	flags.StringSliceVar(&f.tests, "tests", testsOf(bench.DefaultRows()), strings.Join(compareTests(), ", "))
-	flags.StringSliceVar(&f.peers, "peers", peerNames(), "peers to measure")
-	flags.IntVar(&f.rounds, "rounds", 3, "how many turns each has")
-	flags.DurationVar(&f.duration, "duration", time.Second, "how long to measure each time, about")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the two processes, as in 0,1; "+autoPairs)
-	flags.StringVar(&f.svg, "svg", "", "file for a picture: our latency and bandwidth and those of the peers, against size")
-	command.ForceFlag(c, &f.force)
-	return c
-}
-
-// compareTests are the names that --tests takes.
-func compareTests() []string { return testsOf(compareRows()) }
+// Tests are the names that --tests takes.
+func Tests() []string { return testsOf(compareRows()) }
 
 // compareRows are the rows that are measured unless tests are named, and those that must be named.
 func compareRows() []bench.Row {
@@ -124,7 +66,7 @@ func peerNames() []string {
 // errOneCore: the comparison is of pinned processes.
 var errOneCore = errors.New("two cores are needed, as a comparison is of two processes pinned to a core each")
 
-func (e env) runCompare(ctx context.Context, f *compareFlags) error {
+func (e env) compare(ctx context.Context, f *compareFlags, _ []string) error {
 	c, err := f.comparison()
 	if err != nil {
 		return option.Mark(err)
@@ -132,12 +74,12 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 	if len(c.Pairs) == 0 {
 		return errOneCore
 	}
-	if err := checkFile("--svg", f.svg, f.force); err != nil {
+	if err := checkFile("--svg", f.SVG, f.Force.Force); err != nil {
 		return err
 	}
 	report := compareReport{conditions: here(), Missing: map[string]string{}}
 	for _, p := range bench.Peers() {
-		if !slices.Contains(f.peers, p.Name) {
+		if !slices.Contains(f.Peers, p.Name) {
 			continue
 		}
 		if err := p.Available(); err != nil {
@@ -157,8 +99,8 @@ func (e env) runCompare(ctx context.Context, f *compareFlags) error {
 	} else if err != nil {
 		return err
 	}
-	if f.svg != "" && err == nil {
-		if err := draw("--svg", f.svg, f.force, report.picture); err != nil {
+	if f.SVG != "" && err == nil {
+		if err := draw("--svg", f.SVG, f.Force.Force, report.picture); err != nil {
 			return err
 		}
 	}
@@ -201,26 +143,26 @@ func (r *compareReport) picture() ([]byte, error) {
 }
 
 func (f *compareFlags) comparison() (*bench.Comparison, error) {
-	pairs, err := pairsOf(f.cores)
+	pairs, err := pairsOf(f.Cores)
 	if err != nil {
 		return nil, err
 	}
-	c := &bench.Comparison{Wire: f.wire, Placement: f.placement, Rounds: f.rounds, For: f.duration, Pairs: pairs}
+	c := &bench.Comparison{Wire: f.Wire, Placement: f.Placement, Rounds: f.Rounds, For: f.Duration, Pairs: pairs}
 	if c.Placement == "default" {
 		c.Placement = ""
 	}
-	for _, p := range f.peers {
+	for _, p := range f.Peers {
 		if !slices.Contains(peerNames(), p) {
 			return nil, fmt.Errorf("--peers %s: %s", p, strings.Join(peerNames(), ", "))
 		}
 	}
 	for _, r := range compareRows() {
-		if slices.Contains(f.tests, r.Test) {
+		if slices.Contains(f.Tests, r.Test) {
 			c.Rows = append(c.Rows, r)
 		}
 	}
-	for _, t := range f.tests {
-		if names := compareTests(); !slices.Contains(names, t) {
+	for _, t := range f.Tests {
+		if names := Tests(); !slices.Contains(names, t) {
 			return nil, fmt.Errorf("--tests %s: %s", t, strings.Join(names, ", "))
 		}
 	}

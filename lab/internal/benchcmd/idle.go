@@ -7,10 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 )
@@ -43,67 +40,22 @@ type idleRow struct {
 }
 
 type idleFlags struct {
-	places          []string
-	cores           string
-	duration, pause time.Duration
+	Places   []string      `flag:"places" split:"comma" default:"{places}" help:"how the application waits"`
+	Duration time.Duration `flag:"duration" default:"4s" help:"how long to measure each place"`
+	Pause    time.Duration `flag:"pause" default:"20ms" help:"time before each message"`
+	Cores    string        `flag:"cores" default:"auto" help:"cores of the waiter's and the sender's process over shm, as in 0,1; {auto}; {none}"`
 }
 
-func (e env) idle() *cobra.Command {
-	var f idleFlags
-	c := &cobra.Command{
-		Use:   "idle",
-		Short: "Measure what an application that waits costs, and how fast it wakes",
-		Long: `Measure an application that waits on interrupts for messages that come rarely: the
-processor time that it uses while nothing comes, in percent of a core, and the time
-from just before a message is posted until the one who sleeps has it.
-
-Half of the duration nothing comes. In the other half a message of 8 bytes comes
-after each pause. All times are of one clock, CLOCK_MONOTONIC.
-
-Places:
-  memory-inline  sender and waiter are goroutines of one process, and the one that
-                 polls runs the NICs; the processor time is of both
-  memory-thread  the same, the NICs have a goroutine each
-  shm-inline     sender and waiter are processes, pinned to a core each; the processor
-                 time is the waiter's
-  shm-thread     the same, the NICs have a goroutine each
-and without a NIC, to compare with:
-  kernel         a thread that is blocked in poll(2) of an eventfd is woken
-  runtime        a goroutine that waits for an eventfd is woken
-
-The goal is less than 1 % of a core while idle, and a p50 of 20 us or less; as the
-kernel's share of that is the machine's, its figure stands beside ours.
-
-` + keys.Of(idleReport{}) + `
-Stopped early, it prints what it has measured, and
-incomplete says why it ended.`,
-		Example: `  trapeze-lab bench idle
-  trapeze-lab bench idle --places shm-inline --duration 20s --pause 100ms --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runIdle(ctx, &f) }),
-	}
-	var names []string
-	for _, p := range bench.IdlePlaces() {
-		names = append(names, string(p))
-	}
-	flags := c.Flags()
-	flags.StringSliceVar(&f.places, "places", names, "how the application waits")
-	flags.DurationVar(&f.duration, "duration", 4*time.Second, "how long to measure each place")
-	flags.DurationVar(&f.pause, "pause", 20*time.Millisecond, "time before each message")
-	flags.StringVar(&f.cores, "cores", "auto", "cores of the waiter's and the sender's process over shm, as in 0,1; auto: two that others use least; none: not pinned")
-	return c
-}
-
-func (e env) runIdle(ctx context.Context, f *idleFlags) error {
-	cores, err := coresOf(f.cores)
+func (e env) idle(ctx context.Context, f *idleFlags, _ []string) error {
+	cores, err := coresOf(f.Cores)
 	if err != nil {
 		return option.Mark(err)
 	}
 	var tasks []bench.IdleTask
-	for _, p := range f.places {
-		t := bench.IdleTask{Place: bench.IdlePlace(p), Idle: f.duration / 2, Pause: f.pause, Cores: cores}
-		if f.pause > 0 {
-			t.Count = int(max(f.duration/2/f.pause, 1))
+	for _, p := range f.Places {
+		t := bench.IdleTask{Place: bench.IdlePlace(p), Idle: f.Duration / 2, Pause: f.Pause, Cores: cores}
+		if f.Pause > 0 {
+			t.Count = int(max(f.Duration/2/f.Pause, 1))
 		}
 		if err := t.Validate(); err != nil {
 			return option.Mark(err)

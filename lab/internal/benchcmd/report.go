@@ -145,14 +145,14 @@ func (b *benchReport) table(out io.Writer) error {
 
 // writeFiles writes the picture and the histograms that were asked for.
 func (b *benchReport) writeFiles(f *benchFlags) error {
-	if f.svg != "" {
+	if f.SVG != "" {
 		chart := b.chart()
-		if err := draw("--svg", f.svg, f.force, chart.SVG); err != nil {
+		if err := draw("--svg", f.SVG, f.Force.Force, chart.SVG); err != nil {
 			return err
 		}
 	}
-	if f.hdr != "" {
-		return write("--hdr", f.hdr, f.force, b.histograms)
+	if f.HDR != "" {
+		return write("--hdr", f.HDR, f.Force.Force, b.histograms)
 	}
 	return nil
 }

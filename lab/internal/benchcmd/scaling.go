@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
@@ -25,82 +22,34 @@ type scalingReport struct {
 }
 
 type scalingFlags struct {
-	plan               scaling.Plan
-	bytes, cores, file string
-	force              bool
+	scaling.Plan
+	Size  string `flag:"max-bytes" default:"16M" help:"largest message"`
+	Cores string `flag:"cores" default:"auto" help:"cores, as in 0,1; {auto}; {none}"`
+	SVG   string `flag:"svg" help:"file for a picture of the curves"`
+	cmdtable.Force
 }
 
-func (e env) scaling() *cobra.Command {
-	f := scalingFlags{plan: scaling.Default()}
-	c := &cobra.Command{
-		Use:   "scaling",
-		Short: "Measure how cost and memory grow with VIs, CQs, regions and sizes",
-		Long: `Measure the cost of a message against the number of VIs, of completion queues
-(CQs) and of registered regions, and against its size; what a VI, a CQ and a region
-take in memory; and name the growth of each curve.
-
-Curves, all with messages of 64 bytes but for the sizes:
-  vis           messages take turns on n connected VIs, in an order of no pattern
-  idle-vis      messages on one VI beside n-1 connected ones with nothing to say
-  shared-cq     as vis, with one CQ for all receivers
-  cqs           1024 VIs take turns, whose receivers share n CQs
-  regions       each message goes from one region to another, picked at random
-                among n at either NIC
-  sizes-memory  latency one way against the message's size, in one process
-  sizes-shm     the same over shared memory, two processes
-  memory        bytes for one more, by difference over many: Go heap of the host's
-                side and of the emulated NIC's, by who allocated; memory outside the
-                heap (rings, doorbell pages); file descriptors
-vis and regions also tell what it takes to make one more (vis-setup, regions-setup).
-
-All but sizes-shm run in one process and one goroutine: two NICs on a memory wire,
-engines inline, so that a figure is the work of both hosts and both NICs, and no
-waiting. Each point is the median of means over blocks of messages, with quartiles.
-
-Growth: a constant, base + slope × log2(n) and base + slope × n are fitted by least
-squares of relative errors. The better one of the last two is named, unless it rises
-by less than 10 % in all, or leaves more than 70 % of the constant's residual: then
-the curve is constant. All three are in the JSON.
-
-` + keys.Of(scalingReport{}),
-		Example: `  trapeze-lab bench scaling --svg scaling.svg
-  trapeze-lab bench scaling --curves vis,idle-vis --max-vis 1024 --json`,
-		Args: cobra.NoArgs,
-		RunE: command.Run(func(ctx context.Context, _ []string) error { return e.runScaling(ctx, &f) }),
-	}
-	flags := c.Flags()
-	flags.StringSliceVar(&f.plan.Curves, "curves", nil, "which to measure (default all): "+strings.Join(scaling.Names(), ", "))
-	flags.IntVar(&f.plan.MostVIs, "max-vis", f.plan.MostVIs, "largest number of VIs")
-	flags.IntVar(&f.plan.MostRegions, "max-regions", f.plan.MostRegions, "largest number of regions at each NIC")
-	flags.StringVar(&f.bytes, "max-bytes", "16M", "largest message")
-	flags.DurationVar(&f.plan.For, "duration", f.plan.For, "how long to measure each point, about")
-	flags.StringVar(&f.cores, "cores", "auto", "cores, as in 0,1; auto: two that others use least; none: not pinned")
-	flags.StringVar(&f.file, "svg", "", "file for a picture of the curves")
-	command.ForceFlag(c, &f.force)
-	return c
-}
-
-func (e env) runScaling(ctx context.Context, f *scalingFlags) error {
+func (e env) scaling(ctx context.Context, f *scalingFlags, _ []string) error {
 	var err error
-	if f.plan.MostBytes, err = number(f.bytes); err != nil {
+	if f.MostBytes, err = number(f.Size); err != nil {
 		return option.Errorf("--max-bytes: %w", err)
 	}
-	if f.plan.Cores, err = coresOf(f.cores); err != nil {
+	if f.Plan.Cores, err = coresOf(f.Cores); err != nil {
 		return option.Mark(err)
 	}
-	if err := f.plan.Validate(); err != nil {
+	if err := f.Validate(); err != nil {
 		return option.Mark(err)
 	}
-	if err := checkFile("--svg", f.file, f.force); err != nil {
+	if err := checkFile("--svg", f.SVG, f.Force.Force); err != nil {
 		return err
 	}
 	report := scalingReport{conditions: here()}
-	return e.measured(&report, f.plan.Steps(), func(step bench.Progress) (err error) {
-		f.plan.Progress = step
-		if report.Result, err = f.plan.Run(ctx); err != nil || f.file == "" {
+	return e.measured(&report, f.Steps(), func(step bench.Progress) (err error) {
+		f.Progress = step
+		if report.Result, err = f.Plan.Run(ctx); err != nil || f.SVG == "" {
 			return err
 		}
-		return draw("--svg", f.file, f.force, report.picture)
+		return draw("--svg", f.SVG, f.Force.Force, report.picture)
 	})
 }
 

@@ -67,13 +67,12 @@ const MinFor = 10 * time.Millisecond
 type Options struct {
 	// Bytes of the message, 0 to MaxBytes.
 	Bytes int
-	// For is the time that all of it takes, about; at least MinFor.
-	For time.Duration
+	// For is at least MinFor.
+	For time.Duration `flag:"duration" default:"3s" help:"how long to measure, about, in all"`
 	// Pairs are where it is measured between two processes; step by step it is on the
 	// first core of the first pair. None to pin nothing.
 	Pairs []bench.Pair
-	// Eager says that the NICs have messages and descriptors before they are posted.
-	Eager bool
+	Eager bool `flag:"eager" help:"have the NICs hold messages, descriptors and tokens before they are posted, and show the steps with and without; not between processes"`
 	// Progress, if not nil, is called after each of Steps parts.
 	Progress bench.Progress
 }

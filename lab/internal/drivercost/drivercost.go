@@ -37,8 +37,8 @@ type Result struct {
 
 // Options of Run.
 type Options struct {
-	// For is the time that all of it takes, about; at least 10 ms.
-	For time.Duration
+	// For is at least 10 ms.
+	For time.Duration `flag:"duration" default:"2s" help:"how long to measure, about, in all"`
 	// Core is where it is measured; -1 to pin nothing.
 	Core int
 	// Progress, if not nil, is called after each of Parts parts.

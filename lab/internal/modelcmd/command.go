@@ -5,68 +5,94 @@ package modelcmd
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/lab/internal/cellmodel"
+	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/replay"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
-// Defaults of the flags.
-const (
-	defaultProfile = "p6-natoma"
-	defaultPolicy  = "amp"
-	defaultPayload = 8192
-	defaultCount   = 100
-)
+// help has the help of the commands, see cmdtable.New.
+//
+//go:embed help.txt
+var help string
 
-// Command returns the command "model" with its subcommands.
-func Command(e *command.Env) *cobra.Command {
-	var f caseFlags
-	var c report.Case
-	cmd := &cobra.Command{
-		Use:   "model",
-		Short: "Compute latency, bandwidth and every transfer of a policy on a platform",
-		Long: `Moves payloads through the same scheduler and policies that move real bytes, in
-virtual time, on a platform described by a cost profile.
+// commands share what they need.
+type commands struct{ *command.Env }
 
-latency_us    one way, one payload on an idle system
-bandwidth_mb_s  of a stream of --count payloads (MB = 10^6 bytes), over its second half
-bus_busy_us   time that both hosts' buses were occupied during the stream
+// Commands returns the commands "model" and "plot" with their subcommands.
+func Commands(e *command.Env) []*cobra.Command {
+	x := &commands{e}
+	t := cmdtable.New(help, map[string]string{
+		"policy-list": policyHelp(), "computations": computations(), "mechanisms": mechanismHelp(), "scenario-list": scenarioHelp(),
+		"written": keys.List(written{}), "halves": halves(), "scenarios": cellmodel.Names(), "busy": fmt.Sprint(cellmodel.MaxBusy),
+		"learning": fmt.Sprint(report.Learning), "change-frames": fmt.Sprint(report.ChangeFrames),
+		"systems": strings.Join(profile.Systems.Names(), ", "), "cell-hosts": strings.Join(profile.CellHosts.Names(), ", "),
+		"bridges": strings.Join(profile.Bridges.Names(), ", "), "profiles": strings.Join(profile.Hosts.Names(), ", "),
+		"all-profiles": strings.Join(profile.Hosts.Names(), ","), "goal-payloads": strings.Trim(strings.ReplaceAll(fmt.Sprint(report.GoalPayloads), " ", ","), "[]"),
+		"compared": strings.Join(report.Compared, ","), "effort": fmt.Sprint(fit.DefaultEffort.Restarts),
+	})
+	model := t.Command(cmdtable.Does("model", x.model, result{}))
+	model.AddCommand(t.Commands(
+		cmdtable.Does("model compare", x.compare, comparison{}),
+		cmdtable.Does("model fetch", x.fetch, fetched{}),
+		cmdtable.Does("model transfer", x.transfer, transferred{}),
+		cmdtable.Does("model platforms", x.platforms, []listedPlatform{}),
+		cmdtable.Does("model sweep", x.sweep, []sweepRow{}),
+		cmdtable.Does("model project", x.project, []report.Projected{}),
+		cmdtable.Does("model trunk", x.trunk, []report.Shared{}),
+		cmdtable.Does("model bridge", x.bridge, []report.Met{}),
+		cmdtable.Does("model goals", x.goals, []report.Goal{}),
+		cmdtable.Does("model replay", x.replay, []replay.Engine{}),
+		cmdtable.Does("model fit", x.fit, fitResult{}),
+		cmdtable.Does("model profiles", x.profiles, []listedProfile{}),
+	)...)
+	plot := t.Family("plot",
+		picture(x, "plot flow", (*flowFlags).draw),
+		picture(x, "plot fetch", (*fetchFlags).draw),
+		picture(x, "plot transfer", (*transferPicture).draw),
+		picture(x, "plot rate", (*rateFlags).draw),
+		picture(x, "plot threshold", onePayload(1<<20, report.Thresholds)),
+		picture(x, "plot schedules", onePayload(report.MaxScheduled, report.Schedules)),
+		picture(x, "plot trunk", (*trunkPicture).draw),
+		picture(x, "plot bridge", (*bridgeFlags).draw),
+		picture(x, "plot latency", payloadCurves(report.Latencies, curvePayloads)),
+		picture(x, "plot bandwidth", payloadCurves(report.Bandwidths, widePayloads)),
+		picture(x, "plot report", x.page),
+	)
+	cells, drawn := t.Command(cmdtable.Does("model cells", x.cells, cellmodel.Result{})), t.Command(picture(x, "plot cells", (*cellPicture).draw))
+	completeCells(cells)
+	completeCells(drawn)
+	model.AddCommand(cells)
+	plot.AddCommand(drawn)
+	return []*cobra.Command{model, plot}
+}
 
-Policies:
-` + policyHelp() + `
-Profiles: ` + strings.Join(profile.Hosts.Names(), ", ") + `,
-or a TOML file (trapeze-lab model profiles NAME prints one to start from; base = "NAME"
-takes from another what the file does not say).
-
-` + keys.Of(result{}),
-		Example: `  trapeze-lab model --profile p6-natoma --policy amp --payload 8192 --json
-  trapeze-lab model --profile p6-natoma --policy amp --count 1 --log-costs --json
-  trapeze-lab model --profile alcor --policy static --minpulse-send 1280 --minpulse-recv 1280`,
-		Args: cobra.NoArgs,
-		RunE: command.Show(e, func(ctx context.Context) (r result, err error) {
-			if c, err = f.measured(); err != nil {
-				return r, err
-			}
-			c.Log = true
-			figures, err := c.Measure(ctx)
-			if err != nil {
-				return r, err
-			}
-			return result{figures.Latency, figures.Bandwidth, transfersOf(figures.Log), figures.Busy}, nil
-		}, func(w io.Writer, r result) error { return writeText(w, &c, &r) }),
+// model measures one case.
+func (x *commands) model(ctx context.Context, f *caseFlags, _ []string) error {
+	c, err := f.measured()
+	if err != nil {
+		return err
 	}
-	f.register(cmd)
-	cmd.AddCommand(compareCommand(e), fetchCommand(e), transferCommand(e), cellsCommand(e), platformsCommand(e), sweepCommand(e), projectCommand(e), trunkCommand(e), bridgeCommand(e), goalsCommand(e), replayCommand(e), fitCommand(e), profilesCommand(e))
-	return cmd
+	c.Log = true
+	figures, err := c.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	r := result{figures.Latency, figures.Bandwidth, transfersOf(figures.Log), figures.Busy}
+	return x.Print(r, func(w io.Writer) error { return writeText(w, &c, &r) })
 }
 
 func policyHelp() string {
@@ -74,81 +100,85 @@ func policyHelp() string {
 	for _, n := range pipeline.Catalogue() {
 		fmt.Fprintf(&b, "  %-18s %s\n", n.Name, n.Summary)
 	}
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// profileFlag and policyFlag say where and how payloads move, and payloadFlag how large they are.
+type profileFlag struct {
+	Profile string `flag:"profile" default:"p6-natoma" help:"platform by name, or a TOML file"`
+}
+
+type policyFlag struct {
+	Policy string `flag:"policy" default:"amp" help:"delivery policy"`
+}
+
+type payloadFlag struct {
+	Payload int `flag:"payload" default:"8192" help:"bytes of each payload"`
+}
+
+// loneFlags are the flags that describe a measurement of one payload.
+type loneFlags struct {
+	profileFlag
+	policyFlag
+	payloadFlag
+	MinPulseSend    int  `flag:"minpulse-send" help:"threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)"`
+	MinPulseReceive int  `flag:"minpulse-recv" help:"threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)"`
+	LogCosts        bool `flag:"log-costs" help:"the firmware keeps the papers' DMA log, at the cost of nic.log_send and nic.log_receive in the profile"`
+	Given           cmdtable.Given
 }
 
 // caseFlags are the flags that describe one measurement.
 type caseFlags struct {
-	profile, policy           string
-	minpulseSend, minpulseRcv int
-	payload, count, warmup    int
-	gap                       float64
-	poisson, bidirectional    bool
-	logCosts                  bool
-	seed                      uint64
-	cmd                       *cobra.Command
+	loneFlags
+	Count         int     `flag:"count" default:"100" help:"payloads of the stream"`
+	Gap           float64 `flag:"gap-us" help:"microseconds between postings (default: as fast as the host can)"`
+	Poisson       bool    `flag:"poisson" help:"make the gaps exponential with mean --gap-us"`
+	Seed          uint64  `flag:"seed" default:"1" help:"seed of the random gaps"`
+	Bidirectional bool    `flag:"bidirectional" help:"both hosts send a stream; bandwidth is their sum"`
+	Warmup        int     `flag:"warmup" default:"-1" help:"payloads sent one by one before measuring (default: {learning} for auto, which learns, otherwise 0)"`
 }
 
-// registerLone adds the flags of a measurement of one payload.
-func (f *caseFlags) registerLone(cmd *cobra.Command) {
-	f.cmd, f.count, f.warmup = cmd, 1, -1
-	flags := cmd.Flags()
-	flags.StringVar(&f.profile, "profile", defaultProfile, "platform by name, or a TOML file")
-	flags.StringVar(&f.policy, "policy", defaultPolicy, "delivery policy")
-	flags.IntVar(&f.minpulseSend, "minpulse-send", 0, "threshold or pulse of netTx in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
-	flags.IntVar(&f.minpulseRcv, "minpulse-recv", 0, "threshold or pulse of hostRcv in bytes, 1 to the payload (default: the policy's; policies without one ignore it)")
-	flags.IntVar(&f.payload, "payload", defaultPayload, "bytes of each payload")
-	flags.BoolVar(&f.logCosts, "log-costs", false, "the firmware keeps the papers' DMA log, at the cost of nic.log_send and nic.log_receive in the profile")
-}
-
-func (f *caseFlags) register(cmd *cobra.Command) {
-	f.registerLone(cmd)
-	flags := cmd.Flags()
-	flags.IntVar(&f.count, "count", defaultCount, "payloads of the stream")
-	flags.Float64Var(&f.gap, "gap-us", 0, "microseconds between postings (default: as fast as the host can)")
-	flags.BoolVar(&f.poisson, "poisson", false, "make the gaps exponential with mean --gap-us")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the random gaps")
-	flags.BoolVar(&f.bidirectional, "bidirectional", false, "both hosts send a stream; bandwidth is their sum")
-	flags.IntVar(&f.warmup, "warmup", -1, fmt.Sprintf("payloads sent one by one before measuring (default: %d for auto, which learns, otherwise 0)", report.Learning))
+// measured checks the flags and loads the profile.
+func (f *loneFlags) measured() (report.Case, error) {
+	return (&caseFlags{loneFlags: *f, Count: 1, Warmup: -1}).measured()
 }
 
 // measured checks the flags and loads the profile.
 func (f *caseFlags) measured() (report.Case, error) {
 	errs := []error{
-		checkPolicies("--policy", f.policy),
-		between("--payload", f.payload, 1, pipeline.MaxFrame, "bytes"),
-		between("--count", f.count, 1, maxCount, ""),
-		between("--gap-us", f.gap, 0, maxGap, ""),
+		checkPolicies("--policy", f.Policy),
+		between("--payload", f.Payload, 1, pipeline.MaxFrame, "bytes"),
+		between("--count", f.Count, 1, maxCount, ""),
+		between("--gap-us", f.Gap, 0, maxGap, ""),
 	}
-	flags := f.cmd.Flags()
-	if flags.Changed("minpulse-send") {
-		errs = append(errs, between("--minpulse-send", f.minpulseSend, 1, f.payload, "bytes, the payload"))
+	if f.Given("minpulse-send") {
+		errs = append(errs, between("--minpulse-send", f.MinPulseSend, 1, f.Payload, "bytes, the payload"))
 	}
-	if flags.Changed("minpulse-recv") {
-		errs = append(errs, between("--minpulse-recv", f.minpulseRcv, 1, f.payload, "bytes, the payload"))
+	if f.Given("minpulse-recv") {
+		errs = append(errs, between("--minpulse-recv", f.MinPulseReceive, 1, f.Payload, "bytes, the payload"))
 	}
-	if f.poisson && !flags.Changed("gap-us") {
+	if f.Poisson && !f.Given("gap-us") {
 		errs = append(errs, usage("--poisson", "true", "together with --gap-us, the mean of the gaps"))
 	}
-	if flags.Changed("warmup") {
-		errs = append(errs, between("--warmup", f.warmup, 0, maxCount, ""))
+	if f.Given("warmup") {
+		errs = append(errs, between("--warmup", f.Warmup, 0, maxCount, ""))
 	}
-	if f.policy == "optimal" {
-		errs = append(errs, between("--payload", f.payload, 1, search.MaxPayload, "bytes for policy optimal"))
+	if f.Policy == "optimal" {
+		errs = append(errs, between("--payload", f.Payload, 1, search.MaxPayload, "bytes for policy optimal"))
 	}
 	if err := cmp.Or(errs...); err != nil {
 		return report.Case{}, err
 	}
-	p, err := loadProfile("--profile", f.profile)
+	p, err := loadProfile("--profile", f.Profile)
 	if err != nil {
 		return report.Case{}, err
 	}
-	if f.logCosts && p.NIC.LogSend == 0 && p.NIC.LogReceive == 0 {
+	if f.LogCosts && p.NIC.LogSend == 0 && p.NIC.LogReceive == 0 {
 		return report.Case{}, usage("--log-costs", "true", "with a profile that has nic.log_send or nic.log_receive")
 	}
-	return report.Case{LogCosts: f.logCosts, Profile: p, Policy: f.policy, MinPulseSend: f.minpulseSend, MinPulseReceive: f.minpulseRcv,
-		Payload: f.payload, Count: f.count, Gap: profile.Micros(f.gap), Random: f.poisson, Seed: f.seed,
-		Bidirectional: f.bidirectional, Warmup: f.warmup}, nil
+	return report.Case{LogCosts: f.LogCosts, Profile: p, Policy: f.Policy, MinPulseSend: f.MinPulseSend, MinPulseReceive: f.MinPulseReceive,
+		Payload: f.Payload, Count: f.Count, Gap: profile.Micros(f.Gap), Random: f.Poisson, Seed: f.Seed,
+		Bidirectional: f.Bidirectional, Warmup: f.Warmup}, nil
 }
 
 // Limits of what one command computes.

@@ -2,6 +2,7 @@ package modelcmd
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 )
@@ -24,75 +22,35 @@ var ErrTooFar = errors.New("computed figures are too far from the published ones
 // errNothing: a limit was given for errors that there are none of.
 var errNothing = errors.New("nothing to hold against the limit")
 
-func compareCommand(e *command.Env) *cobra.Command {
-	var file, only string
-	var limitMean, limitMax float64
-	cmd := &cobra.Command{
-		Use:   "compare --published FILE.csv",
-		Short: "Compute published figures again and show the error of each",
-		Long: `Reads a table of published figures, computes those that the model covers, and prints
-published value, computed value and error. Rows that are not computed are listed with the
-reason. The columns are
+type compareFlags struct {
+	Published string  `flag:"published" help:"table of published figures, CSV (required)"`
+	Only      string  `flag:"only" help:"file with the ids of the rows that take part, one a line (default: all)"`
+	MaxError  float64 `flag:"max-error" help:"fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)"`
+	MeanError float64 `flag:"mean-error" help:"fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)"`
+	Given     cmdtable.Given
+}
 
-id,source,quantity,condition,value,unit
-    what the paper says; a value is 215, <80, >120 or 120-132
-bound           < or > if the words and not the value make it a bound
-compute         what to compute; empty if nothing is. One of` + computations() + `
-platforms       names of profiles, with spaces between them if it takes several; or
-                of a memory system; or mini, for cells, barriers and multicasts
-policy          delivery policy; or mechanisms of transfer
-payload         bytes
-send_pulse, receive_pulse
-                thresholds or pulses in bytes; empty: the policy's
-fit             yes: trapeze-lab model fit may fit the platform to the row
-note            what is computed, in words, or why nothing is
-
-Of a table with only the first six columns, the rows that are also in the built-in table
-(by source, quantity, condition and unit) are computed as it says. Others are computed if
-their words name a platform, a policy, a payload and a latency, bandwidth or reduction of
-latency. "P6/Natoma; 8K payload; adaptive" is such a condition.
-
---only names a file with ids, one a line: the other rows take no part. Empty lines, and
-what follows a #, are left out.
-
-Mean and maximum are over computed times and bandwidths with an exact published
-figure. Rows of kind "input" show costs that a profile states; bounds and ranges
-count as met or not.
-
-` + keys.Of(comparison{}) + `
-Errors are fractions.`,
-		Example: `  trapeze-lab model compare --published published.csv
-  trapeze-lab model compare --published published.csv --max-error 4.5 --mean-error 2 --json
-  trapeze-lab model compare --published published.csv --only ids.txt`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(between("--"+maxError, limitMax, 0, 1e9, "percent"), between("--"+meanError, limitMean, 0, 1e9, "percent")); err != nil {
-				return err
-			}
-			rows, err := readRows(file)
-			if err != nil {
-				return err
-			}
-			if only != "" {
-				if rows, err = onlyRows(rows, only); err != nil {
-					return err
-				}
-			}
-			lines, err := published.Compare(published.NewModel(cmd.Context(), profile.Hosts.Load), rows)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			if err := e.Print(comparisonOf(lines), func(w io.Writer) error { return writeComparison(w, lines) }); err != nil {
-				return err
-			}
-			return withinLimits(cmd, published.Summarise(lines, inTable1), limitMean, limitMax)
-		},
+func (x *commands) compare(ctx context.Context, f *compareFlags, _ []string) error {
+	if err := cmp.Or(between("--max-error", f.MaxError, 0, 1e9, "percent"), between("--mean-error", f.MeanError, 0, 1e9, "percent")); err != nil {
+		return err
 	}
-	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
-	cmd.Flags().StringVar(&only, "only", "", "file with the ids of the rows that take part, one a line (default: all)")
-	cmd.Flags().Float64Var(&limitMax, maxError, 0, "fail if a row of Table 1 is further off, in percent, or if there is none (default: no limit)")
-	cmd.Flags().Float64Var(&limitMean, meanError, 0, "fail if the mean over Table 1 is greater, in percent, or if it has no row (default: no limit)")
-	return cmd
+	rows, err := readRows(f.Published)
+	if err != nil {
+		return err
+	}
+	if f.Only != "" {
+		if rows, err = onlyRows(rows, f.Only); err != nil {
+			return err
+		}
+	}
+	lines, err := published.Compare(published.NewModel(ctx, profile.Hosts.Load), rows)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Published, err)
+	}
+	if err := x.Print(comparisonOf(lines), func(w io.Writer) error { return writeComparison(w, lines) }); err != nil {
+		return err
+	}
+	return f.withinLimits(published.Summarise(lines, inTable1))
 }
 
 // computations lists what a row can say to compute, for the help.
@@ -100,20 +58,14 @@ func computations() string {
 	return "\n                  " + strings.Join(published.Computations(), "\n                  ")
 }
 
-// Flags with limits.
-const (
-	maxError  = "max-error"
-	meanError = "mean-error"
-)
-
 // withinLimits holds the errors over Table 1 against those limits that were given.
-func withinLimits(cmd *cobra.Command, s published.Summary, mean, most float64) error {
+func (f *compareFlags) withinLimits(s published.Summary) error {
 	for _, l := range []struct {
 		flag, what   string
 		value, limit float64
-	}{{meanError, "mean", 100 * s.Mean, mean}, {maxError, "maximum, at " + s.Worst, 100 * s.Maximum, most}} {
+	}{{"mean-error", "mean", 100 * s.Mean, f.MeanError}, {"max-error", "maximum, at " + s.Worst, 100 * s.Maximum, f.MaxError}} {
 		switch {
-		case !cmd.Flags().Changed(l.flag):
+		case !f.Given(l.flag):
 			continue
 		case s.Rows == 0:
 			return fmt.Errorf("--%s %g: no row of CS-1997-20, Table 1 was computed: %w", l.flag, l.limit, errNothing)

@@ -1,15 +1,12 @@
 package modelcmd
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/fit"
 	"github.com/trapeze-nic/trapeze/lab/internal/published"
 )
@@ -36,65 +33,44 @@ type fitResult struct {
 	Predicted *published.Summary `json:"predicted,omitempty" help:"with --half"`
 }
 
-func fitCommand(e *command.Env) *cobra.Command {
-	var file, half string
-	var effort int
-	cmd := &cobra.Command{
-		Use:   "fit --published FILE.csv",
-		Short: "Fit the parameters of the 1997 platforms, and of EDT's, to published figures",
-		Long: `Searches the four parameters of each platform (bus read and write bandwidth, bus
-overhead, host cost; with earlier firmware also completion and link) and the four shared
-ones (decision, packet, completion, netTx pulse) for the least squared error, and the two of the NIC on the EDT paper's memory bus
-(start of a DMA transfer, frame) for the two ends of its range. The search is
-deterministic. The profiles hold what it finds if no row may be further off than before
-(docs/fidelity.md); nothing is written.
+type fitFlags struct {
+	Published string `flag:"published" help:"table of published figures, CSV (required)"`
+	Half      string `flag:"half" help:"fit to one half of Table 1: {halves}"`
+	Effort    int    `flag:"effort" default:"{effort}" help:"how often the search starts again from where it ended, 1 to 100"`
+}
 
-With --half, only one half of Table 1 takes part, and the error on the other half is
-shown as well: how well the model predicts what it was not fitted to.
-
-` + keys.Of(fitResult{}) + `
-Errors are fractions.`,
-		Example: `  trapeze-lab model fit --published published.csv
-  trapeze-lab model fit --published published.csv --half latencies`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := readRows(file)
-			if err != nil {
-				return err
-			}
-			use, err := half2use(half)
-			if err != nil {
-				return err
-			}
-			if effort < 1 || effort > 100 {
-				return usage("--effort", fmt.Sprint(effort), "1 to 100")
-			}
-			search := fit.DefaultEffort
-			search.Restarts = effort
-			p, err := fit.Fit(cmd.Context(), rows, use, search)
-			if err != nil {
-				return err
-			}
-			lines, err := published.Compare(published.NewModel(cmd.Context(), p.Loader()), rows)
-			if err != nil {
-				return err
-			}
-			edt, err := fit.Transfer(cmd.Context(), rows)
-			if err != nil {
-				return err
-			}
-			r := fitResult{Parameters: p, Transfer: edt, Fitted: published.Summarise(lines, func(l published.Line) bool { return l.Fit && use(l.Row) })}
-			if half != "" {
-				s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
-				r.Predicted = &s
-			}
-			return e.Print(r, func(w io.Writer) error { return writeFit(w, r, lines, use) })
-		},
+func (x *commands) fit(ctx context.Context, f *fitFlags, _ []string) error {
+	rows, err := readRows(f.Published)
+	if err != nil {
+		return err
 	}
-	cmd.Flags().StringVar(&file, "published", "", "table of published figures, CSV (required)")
-	cmd.Flags().StringVar(&half, "half", "", "fit to one half of Table 1: "+halves())
-	cmd.Flags().IntVar(&effort, "effort", fit.DefaultEffort.Restarts, "how often the search starts again from where it ended, 1 to 100")
-	return cmd
+	use, err := half2use(f.Half)
+	if err != nil {
+		return err
+	}
+	if f.Effort < 1 || f.Effort > 100 {
+		return usage("--effort", fmt.Sprint(f.Effort), "1 to 100")
+	}
+	search := fit.DefaultEffort
+	search.Restarts = f.Effort
+	p, err := fit.Fit(ctx, rows, use, search)
+	if err != nil {
+		return err
+	}
+	lines, err := published.Compare(published.NewModel(ctx, p.Loader()), rows)
+	if err != nil {
+		return err
+	}
+	edt, err := fit.Transfer(ctx, rows)
+	if err != nil {
+		return err
+	}
+	r := fitResult{Parameters: p, Transfer: edt, Fitted: published.Summarise(lines, func(l published.Line) bool { return l.Fit && use(l.Row) })}
+	if f.Half != "" {
+		s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
+		r.Predicted = &s
+	}
+	return x.Print(r, func(w io.Writer) error { return writeFit(w, r, lines, use) })
 }
 
 func halves() string {

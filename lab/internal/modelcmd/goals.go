@@ -7,10 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -23,62 +20,41 @@ const (
 )
 
 type goalFlags struct {
-	profiles []string
-	payloads []int
-	variants int
-	changes  bool
+	Profiles []string `flag:"profiles" split:"comma" default:"{all-profiles}" help:"platforms, names or TOML files"`
+	Payloads []int    `flag:"payloads" default:"{goal-payloads}" help:"payload sizes in bytes"`
+	Variants int      `flag:"variants" help:"random variants of each profile"`
+	Changes  bool     `flag:"changes" help:"change an engine's costs in the middle of the run"`
 }
 
-func goalsCommand(e *command.Env) *cobra.Command {
-	var f goalFlags
-	cmd := &cobra.Command{
-		Use:   "goals",
-		Short: "Hold policy auto against the best schedules that search finds",
-		Long: fmt.Sprintf(`Measures how far the latency of policy auto is from that of the best schedules, in
-percent of it: auto knows no costs and has seen %d payloads, the search knows all of
-them. No receiver could have made up for the sender's part.
-
-With --variants, also on platforms whose costs are those of the profiles times random
-factors from a half to two. With --changes, %d payloads after one engine got half or
-twice the bandwidth or overhead.
-
-`, report.Learning, report.ChangeFrames) + keys.Array(report.Goal{}) + `
-What is 0 may be left out.`,
-		Example: `  trapeze-lab model goals
-  trapeze-lab model goals --profiles alcor,p6-natoma --payloads 1500,9000 --variants 5 --json
-  trapeze-lab model goals --changes --payloads 8192`,
-		Args: cobra.NoArgs,
-		RunE: command.Show(e, func(ctx context.Context) ([]report.Goal, error) { return f.measure(ctx, e) }, f.write),
+func (x *commands) goals(ctx context.Context, f *goalFlags, _ []string) error {
+	rows, err := f.measure(ctx, x.Env)
+	if err != nil {
+		return err
 	}
-	flags := cmd.Flags()
-	flags.StringSliceVar(&f.profiles, "profiles", profile.Hosts.Names(), "platforms, names or TOML files")
-	flags.IntSliceVar(&f.payloads, "payloads", report.GoalPayloads, "payload sizes in bytes")
-	flags.IntVar(&f.variants, "variants", 0, "random variants of each profile")
-	flags.BoolVar(&f.changes, "changes", false, "change an engine's costs in the middle of the run")
-	return cmd
+	return x.Print(rows, func(w io.Writer) error { return f.write(w, rows) })
 }
 
 // platforms loads the profiles, each followed by its variants.
 func (f *goalFlags) platforms() ([]*profile.Profile, error) {
-	if err := between("--variants", f.variants, 0, maxVariants, ""); err != nil {
+	if err := between("--variants", f.Variants, 0, maxVariants, ""); err != nil {
 		return nil, err
 	}
-	if n := len(f.profiles) * len(f.payloads) * (f.variants + 1); n < 1 || n > maxGoals {
+	if n := len(f.Profiles) * len(f.Payloads) * (f.Variants + 1); n < 1 || n > maxGoals {
 		return nil, usage("the lists make", fmt.Sprint(n, " cases"), fmt.Sprintf("1 to %d", maxGoals))
 	}
-	for _, payload := range f.payloads {
+	for _, payload := range f.Payloads {
 		if err := between("--payloads", payload, 1, search.MaxPayload, "bytes"); err != nil {
 			return nil, err
 		}
 	}
-	loaded, err := loadProfiles("--profiles", f.profiles)
+	loaded, err := loadProfiles("--profiles", f.Profiles)
 	if err != nil {
 		return nil, err
 	}
 	var all []*profile.Profile
 	for _, p := range loaded {
 		all = append(all, p)
-		for seed := range f.variants {
+		for seed := range f.Variants {
 			all = append(all, report.Varied(p, uint64(seed)))
 		}
 	}
@@ -90,11 +66,11 @@ func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]report.Goal,
 	if err != nil {
 		return nil, err
 	}
-	meter := e.Steps("measuring", len(platforms)*len(f.payloads))
+	meter := e.Steps("measuring", len(platforms)*len(f.Payloads))
 	defer meter.Stop()
 	var rows []report.Goal
 	for _, p := range platforms {
-		for _, payload := range f.payloads {
+		for _, payload := range f.Payloads {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -110,7 +86,7 @@ func (f *goalFlags) measure(ctx context.Context, e *command.Env) ([]report.Goal,
 }
 
 func (f *goalFlags) rowsOf(ctx context.Context, p *profile.Profile, payload int) ([]report.Goal, error) {
-	if f.changes {
+	if f.Changes {
 		return report.Changes(ctx, p, payload)
 	}
 	g, err := report.Against(ctx, p, payload)
@@ -155,16 +131,16 @@ func (f *goalFlags) write(w io.Writer, rows []report.Goal) error {
 	}
 	var b strings.Builder
 	b.WriteString("| platform |")
-	for _, n := range f.payloads {
+	for _, n := range f.Payloads {
 		fmt.Fprintf(&b, " %d B |", n)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(f.payloads)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(f.Payloads)) + "\n")
 	for _, line := range lines {
 		fmt.Fprintf(&b, "| %s |%s\n", line, cells[line])
 	}
 	fmt.Fprintf(&b, "\n%d cases: %d within 3 %%, %d within 1 %%, %d of these within 0.5 us; mean %.2f %%, greatest %.2f %%\n",
 		len(rows), within, close, half, sum/float64(len(rows)), worst)
-	if !f.changes {
+	if !f.Changes {
 		fmt.Fprintf(&b, "stream bandwidth: at least %.2f %% of store-and-forward's; buses: occupied at most %.2f %% as long as by amp\n", 100*stream, 100*bus)
 	}
 	for _, r := range rows {

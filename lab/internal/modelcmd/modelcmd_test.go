@@ -31,7 +31,7 @@ func run(args ...string) (string, error) {
 	var out bytes.Buffer
 	e := command.Env{Stdout: &out, Stderr: io.Discard}
 	root.PersistentFlags().BoolVar(&e.JSON, "json", false, "")
-	root.AddCommand(modelcmd.Command(&e), modelcmd.PlotCommand(&e))
+	root.AddCommand(modelcmd.Commands(&e)...)
 	root.SetOut(&out)
 	root.SetErr(io.Discard)
 	root.SetArgs(args)

@@ -7,8 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
-
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
@@ -67,39 +66,34 @@ transfers          hostTx %d, netTx %d, netRcv %d, hostRcv %d
 
 // outputFile is the file of --output.
 type outputFile struct {
-	name  string
-	force bool
-}
-
-func (o *outputFile) register(cmd *cobra.Command, usage string) {
-	cmd.Flags().StringVar(&o.name, "output", "", usage)
-	command.ForceFlag(cmd, &o.force)
+	Output string `flag:"output" help:"file to write, whole or not at all (required)"`
+	cmdtable.Force
 }
 
 // check refuses a file that could not be written, before anything is computed.
 func (o *outputFile) check() error {
-	if o.name == "" {
+	if o.Output == "" {
 		return usage("--output", "", "a file to write")
 	}
-	if stream(o.name) {
+	if stream(o.Output) {
 		return nil
 	}
-	return outfile.Explain("--output", outfile.Check(target(o.name), o.force))
+	return outfile.Explain("--output", outfile.Check(target(o.Output), o.Force.Force))
 }
 
 // write writes a file whole or not at all, and says so if asked to. A pipe or a
 // terminal is written to.
 func (o *outputFile) write(e *command.Env, content []byte) error {
 	var err error
-	if stream(o.name) {
-		err = writeStream(o.name, content)
+	if stream(o.Output) {
+		err = writeStream(o.Output, content)
 	} else {
-		err = outfile.Explain("--output", outfile.Write(target(o.name), 0o644, o.force, content))
+		err = outfile.Explain("--output", outfile.Write(target(o.Output), 0o644, o.Force.Force, content))
 	}
 	if err != nil || !e.JSON {
 		return err
 	}
-	return e.PrintJSON(written{o.name, len(content)})
+	return e.PrintJSON(written{o.Output, len(content)})
 }
 
 // stream reports whether a name is of something that is written to and not replaced.

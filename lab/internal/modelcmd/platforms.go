@@ -1,14 +1,13 @@
 package modelcmd
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
@@ -70,26 +69,12 @@ func listedPlatformOf(name, toml string) (listedPlatform, error) {
 	return listedPlatform{name, s.Summary, coherence.HighestRate(s), s.NIC.Block, coherence.Mechanisms(s), toml}, nil
 }
 
-func platformsCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "platforms [NAME]",
-		Short: "List the built-in memory systems of model transfer, or print the TOML text of one",
-		Long: `List the built-in memory systems of trapeze-lab model transfer, or print the TOML text of one,
-to start one of one's own from.
-
-` + keys.Array(listedPlatform{}) + `
-With NAME it is one object.`,
-		Example: `  trapeze-lab model platforms
-  trapeze-lab model platforms sonic-via > mine.toml`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return catalogue[listedPlatform]{
-				kind: "platform", listed: profile.Systems.Names(), source: profile.Systems.Source, of: listedPlatformOf,
-				header: "name\tDMA MB/s\tblock\tsummary",
-				row: func(p listedPlatform) string {
-					return fmt.Sprintf("%s\t%.0f\t%d B\t%s", p.Name, p.DMA, p.Block, p.Summary)
-				},
-			}.print(e, args)
+func (x *commands) platforms(_ context.Context, _ *cmdtable.NoFlags, args []string) error {
+	return catalogue[listedPlatform]{
+		kind: "platform", listed: profile.Systems.Names(), source: profile.Systems.Source, of: listedPlatformOf,
+		header: "name\tDMA MB/s\tblock\tsummary",
+		row: func(p listedPlatform) string {
+			return fmt.Sprintf("%s\t%.0f\t%d B\t%s", p.Name, p.DMA, p.Block, p.Summary)
 		},
-	}
+	}.print(x.Env, args)
 }

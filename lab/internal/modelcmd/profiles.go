@@ -1,41 +1,23 @@
 package modelcmd
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 )
 
-func profilesCommand(e *command.Env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "profiles [NAME]",
-		Short: "List the built-in cost profiles, or print the TOML text of one",
-		Long: `List the built-in cost profiles, or print the TOML text of one, to start a profile
-of one's own from. Beside those of the list there are platforms for trapeze-lab model cells: ` + strings.Join(profile.CellHosts.Names(), ", ") + `,
-and for trapeze-lab model bridge: ` + strings.Join(profile.Bridges.Names(), ", ") + `.
-
-` + keys.Array(listedProfile{}) + `
-With NAME it is one object. A platform with cells or with a bridge has no rates.`,
-		Example: `  trapeze-lab model profiles
-  trapeze-lab model profiles p6-natoma > mine.toml`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return catalogue[listedProfile]{
-				kind: "profile", listed: profile.Hosts.Names(), others: slices.Concat(profile.CellHosts.Names(), profile.Bridges.Names()), source: profileSource, of: listedProfileOf,
-				header: "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary",
-				row: func(p listedProfile) string {
-					return fmt.Sprintf("%s\t%g\t%g\t%g\t%s duplex\t%s", p.Name, p.Read, p.Write, p.Link, p.Duplex, p.Summary)
-				},
-			}.print(e, args)
+func (x *commands) profiles(_ context.Context, _ *cmdtable.NoFlags, args []string) error {
+	return catalogue[listedProfile]{
+		kind: "profile", listed: profile.Hosts.Names(), others: slices.Concat(profile.CellHosts.Names(), profile.Bridges.Names()), source: profileSource, of: listedProfileOf,
+		header: "name\tread MB/s\twrite MB/s\tlink MB/s\tbus\tsummary",
+		row: func(p listedProfile) string {
+			return fmt.Sprintf("%s\t%g\t%g\t%g\t%s duplex\t%s", p.Name, p.Read, p.Write, p.Link, p.Duplex, p.Summary)
 		},
-	}
+	}.print(x.Env, args)
 }
 
 // profileSource returns the text of a profile, or of a platform with cells or a bridge.

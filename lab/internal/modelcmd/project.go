@@ -2,16 +2,15 @@ package modelcmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -29,10 +28,14 @@ var (
 
 // projectFlags describe a projection.
 type projectFlags struct {
-	profile, policy, bus, link string
-	payload                    int
-	pcie                       bool
-	cmd                        *cobra.Command
+	profileFlag
+	policyFlag `override:"policy" help:"delivery policy beside store and forward"`
+	payloadFlag
+	Bus        string `flag:"bus" default:"1..8" help:"factors of the buses' bandwidth: 1,2,4 or 1..8"`
+	Link       string `flag:"link" default:"1..8" help:"factors of the link's bandwidth: 1,2,4 or 1..8"`
+	PCIe       bool   `flag:"pcie" help:"PCIe 3 to 6 beside 10 to 800 Gb/s instead of factors"`
+	outputFile `override:"output" help:"picture of the reductions, SVG file to write instead, whole or not at all"`
+	Given      cmdtable.Given
 }
 
 // factors reads "1,2,4" or "1..8", which doubles from one to the next.
@@ -66,19 +69,19 @@ func factors(flag, text string) (all []float64, err error) {
 // projection checks the flags and loads the profiles.
 func (f *projectFlags) projection() (o report.Projection, err error) {
 	longest := 1 << 20
-	if f.policy == "optimal" {
+	if f.Policy == "optimal" {
 		longest = search.MaxPayload
 	}
-	if err := cmp.Or(checkPolicies("--policy", f.policy), between("--payload", f.payload, 1, longest, "bytes")); err != nil {
+	if err := cmp.Or(checkPolicies("--policy", f.Policy), between("--payload", f.Payload, 1, longest, "bytes")); err != nil {
 		return o, err
 	}
-	o = report.Projection{Policy: f.policy, Payload: f.payload}
-	if !f.pcie {
+	o = report.Projection{Policy: f.Policy, Payload: f.Payload}
+	if !f.PCIe {
 		return f.scaled(o)
 	}
-	for _, flag := range []string{"profile", "bus", "link"} {
-		if f.cmd.Flags().Changed(flag) {
-			return o, usage("--"+flag, f.cmd.Flags().Lookup(flag).Value.String(), "without --pcie, which has buses and links of its own")
+	for _, flag := range []struct{ name, value string }{{"profile", f.Profile}, {"bus", f.Bus}, {"link", f.Link}} {
+		if f.Given(flag.name) {
+			return o, usage("--"+flag.name, flag.value, "without --pcie, which has buses and links of its own")
 		}
 	}
 	for _, name := range pcieBuses {
@@ -96,15 +99,15 @@ func (f *projectFlags) projection() (o report.Projection, err error) {
 
 // scaled makes the buses and links of one profile faster.
 func (f *projectFlags) scaled(o report.Projection) (report.Projection, error) {
-	buses, err := factors("--bus", f.bus)
+	buses, err := factors("--bus", f.Bus)
 	if err != nil {
 		return o, err
 	}
-	links, err := factors("--link", f.link)
+	links, err := factors("--link", f.Link)
 	if err != nil {
 		return o, err
 	}
-	p, err := loadProfile("--profile", f.profile)
+	p, err := loadProfile("--profile", f.Profile)
 	if err != nil {
 		return o, err
 	}
@@ -117,59 +120,28 @@ func (f *projectFlags) scaled(o report.Projection) (report.Projection, error) {
 	return o, nil
 }
 
-func projectCommand(e *command.Env) *cobra.Command {
-	f := &projectFlags{}
-	var output outputFile
-	cmd := &cobra.Command{
-		Use:   "project",
-		Short: "Compute what faster buses and links would do to latency and bandwidth",
-		Long: `Computes a platform whose buses and link have more bandwidth, in virtual time: each bus
-beside each link. Overheads, firmware and hosts stay as the profile has them. --pcie takes
-the buses and the firmware of PCIe 3 to 6 instead, beside links of 10 to 800 Gb/s.
-
-store_and_forward_us, latency_us  one way, a lone payload, without and with the policy
-reduction_percent  by how much the second is less than the first
-bandwidth_mb_s     of a stream with the policy
-
-` + keys.Array(report.Projected{}) + ` With --output the file has a picture of the
-reductions, and stdout file, bytes.`,
-		Example: `  trapeze-lab model project --profile alcor --bus 1..8 --link 1..8
-  trapeze-lab model project --pcie --policy auto --output project.svg`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("output") {
-				if err := output.check(); err != nil {
-					return err
-				}
-			}
-			o, err := f.projection()
-			if err != nil {
-				return err
-			}
-			rows, err := o.Run(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if output.name == "" {
-				return e.Print(rows, func(w io.Writer) error { return writeProjection(w, rows) })
-			}
-			svg, err := o.Draw(rows)
-			if err != nil {
-				return err
-			}
-			return output.write(e, svg)
-		},
+func (x *commands) project(ctx context.Context, f *projectFlags, _ []string) error {
+	if f.Given("output") {
+		if err := f.check(); err != nil {
+			return err
+		}
 	}
-	f.cmd = cmd
-	flags := cmd.Flags()
-	flags.StringVar(&f.profile, "profile", defaultProfile, "platform by name, or a TOML file")
-	flags.StringVar(&f.policy, "policy", defaultPolicy, "delivery policy beside store and forward")
-	flags.IntVar(&f.payload, "payload", defaultPayload, "bytes of each payload")
-	flags.StringVar(&f.bus, "bus", "1..8", "factors of the buses' bandwidth: 1,2,4 or 1..8")
-	flags.StringVar(&f.link, "link", "1..8", "factors of the link's bandwidth: 1,2,4 or 1..8")
-	flags.BoolVar(&f.pcie, "pcie", false, "PCIe 3 to 6 beside 10 to 800 Gb/s instead of factors")
-	output.register(cmd, "picture of the reductions, SVG file to write instead, whole or not at all")
-	return cmd
+	o, err := f.projection()
+	if err != nil {
+		return err
+	}
+	rows, err := o.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if f.Output == "" {
+		return x.Print(rows, func(w io.Writer) error { return writeProjection(w, rows) })
+	}
+	svg, err := o.Draw(rows)
+	if err != nil {
+		return err
+	}
+	return f.write(x.Env, svg)
 }
 
 func writeProjection(w io.Writer, rows []report.Projected) error {

@@ -9,10 +9,8 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
@@ -23,12 +21,18 @@ import (
 const maxCases = 100_000
 
 type sweepFlags struct {
-	profiles, policies          []string
-	payloads, thresholds, count []int
-	gaps                        []float64
-	sides                       string
-	poisson, bidirectional      bool
-	seed                        uint64
+	Profiles      []string  `flag:"profiles" split:"comma" default:"p6-natoma" help:"platforms, names or TOML files"`
+	Policies      []string  `flag:"policies" split:"comma" default:"amp" help:"delivery policies"`
+	Payloads      []int     `flag:"payloads" default:"8192" help:"payload sizes in bytes"`
+	Thresholds    []int     `flag:"thresholds" default:"0" help:"thresholds or pulses in bytes, 0 = default"`
+	Sides         string    `flag:"sides" default:"both" help:"which side the thresholds are for: both, send or recv"`
+	Gaps          []float64 `flag:"gaps-us" default:"0" help:"microseconds between postings, 0 = as fast as the host can"`
+	Counts        []int     `flag:"counts" default:"100" help:"payloads of the stream"`
+	Poisson       bool      `flag:"poisson" help:"make the gaps exponential"`
+	Bidirectional bool      `flag:"bidirectional" help:"both hosts send a stream"`
+	Seed          uint64    `flag:"seed" default:"1" help:"seed of the random gaps"`
+	outputFile    `override:"output" help:"write to a file instead, whole or not at all"`
+	Given         cmdtable.Given
 }
 
 // sweepRow is one measured combination.
@@ -46,90 +50,59 @@ type sweepRow struct {
 	Busy      profile.Time `json:"bus_busy_us"`
 }
 
-func sweepCommand(e *command.Env) *cobra.Command {
-	var f sweepFlags
-	var output outputFile
-	cmd := &cobra.Command{
-		Use:   "sweep",
-		Short: "Measure every combination of profiles, policies, payloads, thresholds and loads",
-		Long: `Measures every combination of the given lists in virtual time. A threshold of 0 is
-the policy's default. Columns: latency_us of a lone payload on an idle system;
-mean_latency_us, bandwidth_mb_s and bus_busy_us of the stream.
-
-` + keys.Array(sweepRow{}) + `
-With --output the file has them, and stdout ` + keys.List(written{}) + `.`,
-		Example: `  trapeze-lab model sweep --policies eager,static --thresholds 64,128,256,512,1024,2048
-  trapeze-lab model sweep --profiles p6-natoma,pcie4-x16-100g --policies auto,amp --payloads 1024,8192,65536 --json
-  trapeze-lab model sweep --policies amp,store-and-forward --gaps-us 0,75,100,150,300 --poisson`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("output") {
-				if err := output.check(); err != nil {
-					return err
-				}
-			}
-			if f.poisson && !cmd.Flags().Changed("gaps-us") {
-				return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
-			}
-			rows, err := f.measure(cmd.Context(), e)
-			if err != nil {
-				return err
-			}
-			var b bytes.Buffer
-			if e.JSON {
-				err = command.WriteJSON(&b, rows)
-			} else {
-				err = writeSweep(&b, rows)
-			}
-			if err != nil {
-				return err
-			}
-			if output.name != "" {
-				return output.write(e, b.Bytes())
-			}
-			_, err = cmd.OutOrStdout().Write(b.Bytes())
+func (x *commands) sweep(ctx context.Context, f *sweepFlags, _ []string) error {
+	if f.Given("output") {
+		if err := f.outputFile.check(); err != nil {
 			return err
-		},
+		}
 	}
-	flags := cmd.Flags()
-	flags.StringSliceVar(&f.profiles, "profiles", []string{defaultProfile}, "platforms, names or TOML files")
-	flags.StringSliceVar(&f.policies, "policies", []string{defaultPolicy}, "delivery policies")
-	flags.IntSliceVar(&f.payloads, "payloads", []int{defaultPayload}, "payload sizes in bytes")
-	flags.IntSliceVar(&f.thresholds, "thresholds", []int{0}, "thresholds or pulses in bytes, 0 = default")
-	flags.StringVar(&f.sides, "sides", "both", "which side the thresholds are for: both, send or recv")
-	flags.Float64SliceVar(&f.gaps, "gaps-us", []float64{0}, "microseconds between postings, 0 = as fast as the host can")
-	flags.IntSliceVar(&f.count, "counts", []int{defaultCount}, "payloads of the stream")
-	flags.BoolVar(&f.poisson, "poisson", false, "make the gaps exponential")
-	flags.BoolVar(&f.bidirectional, "bidirectional", false, "both hosts send a stream")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the random gaps")
-	output.register(cmd, "write to a file instead, whole or not at all")
-	return cmd
+	if f.Poisson && !f.Given("gaps-us") {
+		return usage("--poisson", "true", "together with --gaps-us, the means of the gaps")
+	}
+	rows, err := f.measure(ctx, x.Env)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if x.JSON {
+		err = command.WriteJSON(&b, rows)
+	} else {
+		err = writeSweep(&b, rows)
+	}
+	if err != nil {
+		return err
+	}
+	if f.Output != "" {
+		return f.write(x.Env, b.Bytes())
+	}
+	_, err = x.Stdout.Write(b.Bytes())
+	return err
 }
 
 // check refuses values that are out of range.
 func (f *sweepFlags) check() error {
-	if f.sides != "both" && f.sides != "send" && f.sides != "recv" {
-		return usage("--sides", f.sides, "both, send or recv")
+	if f.Sides != "both" && f.Sides != "send" && f.Sides != "recv" {
+		return usage("--sides", f.Sides, "both, send or recv")
 	}
-	n := len(f.profiles) * len(f.policies) * len(f.payloads) * len(f.thresholds) * len(f.gaps) * len(f.count)
+	n := len(f.Profiles) * len(f.Policies) * len(f.Payloads) * len(f.Thresholds) * len(f.Gaps) * len(f.Counts)
 	if n < 1 || n > maxCases {
 		return usage("the lists make", fmt.Sprint(n, " combinations"), fmt.Sprintf("1 to %d", maxCases))
 	}
-	errs := []error{checkPolicies("--policies", f.policies...)}
+	errs := []error{checkPolicies("--policies", f.Policies...)}
 	largest := pipeline.MaxFrame
-	if slices.Contains(f.policies, "optimal") {
+	if slices.Contains(f.Policies, "optimal") {
 		largest = search.MaxPayload
 	}
-	for _, payload := range f.payloads {
+	for _, payload := range f.Payloads {
 		errs = append(errs, between("--payloads", payload, 1, largest, "bytes"))
-		for _, threshold := range f.thresholds {
+		for _, threshold := range f.Thresholds {
 			errs = append(errs, between("--thresholds", threshold, 0, payload, "bytes, the payload; 0 = default"))
 		}
 	}
-	for _, count := range f.count {
+	for _, count := range f.Counts {
 		errs = append(errs, between("--counts", count, 1, maxCount, ""))
 	}
-	for _, gap := range f.gaps {
+	for _, gap := range f.Gaps {
 		errs = append(errs, between("--gaps-us", gap, 0, maxGap, ""))
 	}
 	return cmp.Or(errs...)
@@ -137,23 +110,23 @@ func (f *sweepFlags) check() error {
 
 // cases lists the combinations.
 func (f *sweepFlags) cases() ([]report.Case, error) {
-	profiles, err := loadProfiles("--profiles", f.profiles)
+	profiles, err := loadProfiles("--profiles", f.Profiles)
 	if err != nil {
 		return nil, err
 	}
 	var cases []report.Case
 	for _, p := range profiles {
-		for _, policy := range f.policies {
-			for _, payload := range f.payloads {
-				for _, threshold := range f.thresholds {
-					for _, gap := range f.gaps {
-						for _, count := range f.count {
+		for _, policy := range f.Policies {
+			for _, payload := range f.Payloads {
+				for _, threshold := range f.Thresholds {
+					for _, gap := range f.Gaps {
+						for _, count := range f.Counts {
 							c := report.Case{Profile: p, Policy: policy, Payload: payload, Count: count, Gap: profile.Micros(gap),
-								Random: f.poisson, Seed: f.seed, Bidirectional: f.bidirectional, Warmup: -1}
-							if f.sides != "recv" {
+								Random: f.Poisson, Seed: f.Seed, Bidirectional: f.Bidirectional, Warmup: -1}
+							if f.Sides != "recv" {
 								c.MinPulseSend = threshold
 							}
-							if f.sides != "send" {
+							if f.Sides != "send" {
 								c.MinPulseReceive = threshold
 							}
 							cases = append(cases, c)

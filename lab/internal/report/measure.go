@@ -114,11 +114,11 @@ func (c *Case) lone(plan pipeline.Plan) virtual.Options {
 
 // Fetch is one page that a host asks for: a control message there, the page back.
 type Fetch struct {
-	Whole   profile.Time // from asking until the page is there
-	Request profile.Time // one way
-	Page    profile.Time // one way
-	Log     []dmalog.Record
-	Control []dmalog.Record // the control message ahead of the page
+	Whole   profile.Time    `json:"fetch_us"`   // from asking until the page is there
+	Request profile.Time    `json:"request_us"` // one way
+	Page    profile.Time    `json:"page_us"`    // one way
+	Log     []dmalog.Record `json:"-"`
+	Control []dmalog.Record `json:"-"` // the control message ahead of the page
 }
 
 // Fetch runs a lone fetch of Payload bytes, from a server that takes server for it. Pages

@@ -13,23 +13,19 @@ import (
 
 // Plan holds what to measure, and how much of it.
 type Plan struct {
-	// Curves are names of Curves; none for all of them.
-	Curves []string
+	Curves []string `flag:"curves" split:"comma" help:"which to measure (default all): {curves}"`
 	// MostVIs, MostRegions and MostBytes end the curves: 1 to 8192, 1 to 1,000,000
 	// and 0 to 16 MiB.
-	MostVIs, MostRegions, MostBytes int
-	// For is the time that each point is measured, at least a millisecond.
-	For time.Duration
+	MostVIs     int `flag:"max-vis" default:"4096" help:"largest number of VIs"`
+	MostRegions int `flag:"max-regions" default:"100000" help:"largest number of regions at each NIC"`
+	MostBytes   int
+	// For is at least a millisecond.
+	For time.Duration `flag:"duration" default:"300ms" help:"how long to measure each point, about"`
 	// Cores of the two processes of the sizes; the first is also that of all else.
 	// None to pin nothing.
 	Cores []int
 	// Progress, if not nil, is called after each of Steps points.
 	Progress bench.Progress
-}
-
-// Default is the whole of what issue and documentation ask for.
-func Default() Plan {
-	return Plan{MostVIs: 4096, MostRegions: 100_000, MostBytes: 16 << 20, For: 300 * time.Millisecond}
 }
 
 // Limits of a Plan.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )

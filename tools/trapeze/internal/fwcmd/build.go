@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 )
 
 // checked is the JSON output of check.

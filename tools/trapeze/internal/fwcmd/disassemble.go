@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // listing is the JSON output of disasm.

@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/extsort"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
 )
 

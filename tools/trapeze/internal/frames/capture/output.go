@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 // Output are the flags of a command that says which file frames go to.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/internal/cmdtable"
 )
 
 const text = `== cells
@@ -45,11 +45,15 @@ type shared struct {
 
 type cutFlags struct {
 	shared `override:"rate" default:"2K" help:"bytes a second of cells"`
-	Count  uint64   `flag:"count,c" excludes:"all" help:"how many"`
-	All    bool     `flag:"all" help:"all of them"`
-	Names  []string `flag:"name" default:"x" help:"again for another"`
-	Words  []string `flag:"word" split:"comma"`
-	Path   path     `flag:"path" default:"/" hidden:"true"`
+	Count  uint64    `flag:"count,c" excludes:"all" help:"how many"`
+	All    bool      `flag:"all" help:"all of them"`
+	Names  []string  `flag:"name" default:"x" help:"again for another"`
+	Words  []string  `flag:"word" split:"comma"`
+	Kinds  []string  `flag:"kind" split:"comma" default:"high,low"`
+	Sizes  []int     `flag:"size" default:"48,64"`
+	Shares []float64 `flag:"share" default:"0.5"`
+	Slow   float64   `flag:"slow" default:"1.5"`
+	Path   path      `flag:"path" default:"/" hidden:"true"`
 	Given  cmdtable.Given
 	More   cmdtable.Force
 	plain  int
@@ -86,18 +90,19 @@ func TestTable(t *testing.T) {
 	}
 	for name, want := range map[string][3]string{
 		"rate": {"2K", "bytes a second of cells", ""}, "timeout": {"10s", "give up after 10s", ""}, "count": {"0", "how many", "c"},
-		"all": {"false", "all of them", ""}, "name": {"[x]", "again for another", ""}, "word": {"[]", "", ""}, "path": {"/", "", ""}, "force": {"false", "replace a file that exists", ""},
+		"all": {"false", "all of them", ""}, "name": {"[x]", "again for another", ""}, "word": {"[]", "", ""}, "kind": {"[high,low]", "", ""}, "size": {"[48,64]", "", ""}, "share": {"[0.500000]", "", ""}, "slow": {"1.5", "", ""}, "path": {"/", "", ""}, "force": {"false", "replace a file that exists", ""},
 	} {
 		f := cut.Flag(name)
 		if f == nil || [3]string{f.DefValue, f.Usage, f.Shorthand} != want || f.Hidden != (name == "path") {
 			t.Errorf("%s: %+v, want %q", name, f, want)
 		}
 	}
-	root.SetArgs([]string{"cut", "a", "48", "-c", "3", "--name", "y", "--name", "z", "--word", "a,b", "--path", "/tmp", "--force"})
+	root.SetArgs([]string{"cut", "a", "48", "-c", "3", "--name", "y", "--name", "z", "--word", "a,b", "--size", "1,2", "--share", "0.25", "--path", "/tmp", "--force"})
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
 	if ran.Count != 3 || ran.Rate != 2048 || ran.Timeout != 10*time.Second || ran.Path != "/tmp" || !ran.More.Force || ran.plain != 0 ||
+		!slices.Equal(ran.Kinds, []string{"high", "low"}) || !slices.Equal(ran.Sizes, []int{1, 2}) || !slices.Equal(ran.Shares, []float64{0.25}) || ran.Slow != 1.5 ||
 		!slices.Equal(ran.Names, []string{"y", "z"}) || !slices.Equal(ran.Words, []string{"a", "b"}) || !slices.Equal(args, []string{"a", "48"}) {
 		t.Errorf("%+v, %q", ran, args)
 	}

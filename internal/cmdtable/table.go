@@ -4,6 +4,7 @@ package cmdtable
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
@@ -108,11 +109,11 @@ func (t *Table) Family(name string, rows ...Row) *cobra.Command {
 func (t *Table) bare(name string, report any) *cobra.Command {
 	h, ok := t.help[name]
 	if !ok {
-		panic("no help for " + name)
+		mistake("no help for %s", name)
 	}
 	long := t.replacer(report).Replace(h.long)
 	if word := braces.FindString(long); word != "" {
-		panic("the help of " + name + " has an unknown word: " + word)
+		mistake("the help of %s has an unknown word: %s", name, word)
 	}
 	return &cobra.Command{Use: h.use[strings.LastIndex(name, " ")+1:], Short: h.short, Long: long, Example: h.example}
 }
@@ -148,3 +149,6 @@ func arguments(use string) cobra.PositionalArgs {
 	}
 	return cobra.RangeArgs(least, most)
 }
+
+// mistake ends a program whose text or tags are not as they must be: no input makes them so.
+func mistake(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }

@@ -1,8 +1,8 @@
 package cmdtable
 
 import (
-	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +29,7 @@ type Force struct {
 //	help:"…"                what help says of the flag
 //	default:"…"             as the user would give it; else the type's zero
 //	excludes:"NAME,NAME"    flags that cannot be given together with it
-//	split:"comma"           of []string: one flag gives several; else it is given again
+//	split:"comma"           of []string: one flag gives several, as of []int; else it is given again
 //	hidden:"true"           help does not show it
 //	override:"NAME"         of a struct: its other tags replace those of one flag in it
 //
@@ -89,19 +89,28 @@ func (r *registration) flag(name, shorthand string, tag reflect.StructTag, to an
 		f.Uint16VarP(p, name, shorthand, 0, usage)
 	case *uint64:
 		f.Uint64VarP(p, name, shorthand, 0, usage)
+	case *float64:
+		f.Float64VarP(p, name, shorthand, 0, usage)
+	case *[]int:
+		f.IntSliceVarP(p, name, shorthand, numbers(initial, strconv.Atoi), usage)
+		initial = ""
+	case *[]float64:
+		f.Float64SliceVarP(p, name, shorthand, numbers(initial, parseFloat), usage)
+		initial = ""
 	case *time.Duration:
 		f.DurationVarP(p, name, shorthand, 0, usage)
 	case *[]string:
 		r.list(p, name, usage, initial, tag.Get("split") != "")
+		initial = ""
 	case pflag.Value:
 		f.VarP(p, name, shorthand, usage)
 	default:
-		panic(fmt.Sprintf("--%s: no flag is a %T", name, to))
+		mistake("--%s: no flag is a %T", name, to)
 	}
 	flag := f.Lookup(name)
-	if _, list := to.(*[]string); initial != "" && !list {
+	if initial != "" {
 		if err := flag.Value.Set(initial); err != nil {
-			panic(fmt.Sprintf("--%s: default %q: %v", name, initial, err))
+			mistake("--%s: default %q: %v", name, initial, err)
 		}
 		flag.DefValue = flag.Value.String()
 	}
@@ -116,7 +125,9 @@ func (r *registration) flag(name, shorthand string, tag reflect.StructTag, to an
 // list registers a flag that has several values.
 func (r *registration) list(p *[]string, name, usage, initial string, split bool) {
 	var values []string
-	if initial != "" {
+	if initial != "" && split {
+		values = strings.Split(initial, ",")
+	} else if initial != "" {
 		values = []string{initial}
 	}
 	if split {
@@ -125,3 +136,17 @@ func (r *registration) list(p *[]string, name, usage, initial string, split bool
 		r.command.Flags().StringArrayVar(p, name, values, usage)
 	}
 }
+
+// numbers reads the default of a flag that has several numbers.
+func numbers[T any](initial string, parse func(string) (T, error)) (values []T) {
+	for word := range strings.SplitSeq(initial, ",") {
+		v, err := parse(word)
+		if err != nil {
+			mistake("default %q: %v", initial, err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+func parseFloat(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
