@@ -22,11 +22,10 @@ func (x *commands) profiles(_ context.Context, _ *cmdtable.NoFlags, args []strin
 
 // profileSource returns the text of a profile, or of a platform with cells or a bridge.
 func profileSource(name string) ([]byte, error) {
-	switch {
-	case slices.Contains(profile.CellHosts.Names(), name):
-		return profile.CellHosts.Source(name)
-	case slices.Contains(profile.Bridges.Names(), name):
-		return profile.Bridges.Source(name)
+	for _, source := range []func(string) ([]byte, error){profile.CellHosts.Source, profile.Bridges.Source} {
+		if text, err := source(name); err == nil {
+			return text, nil
+		}
 	}
 	return profile.Hosts.Source(name)
 }
@@ -43,18 +42,10 @@ type listedProfile struct {
 }
 
 func listedProfileOf(name, toml string) (listedProfile, error) {
-	if slices.Contains(profile.CellHosts.Names(), name) {
-		p, err := profile.CellHosts.Load(name)
-		if err != nil {
-			return listedProfile{}, err
-		}
+	if p, err := profile.CellHosts.Load(name); err == nil {
 		return listedProfile{Name: name, Summary: p.Summary, TOML: toml}, nil
 	}
-	if slices.Contains(profile.Bridges.Names(), name) {
-		p, err := profile.Bridges.Load(name)
-		if err != nil {
-			return listedProfile{}, err
-		}
+	if p, err := profile.Bridges.Load(name); err == nil {
 		return listedProfile{Name: name, Summary: p.Summary, TOML: toml}, nil
 	}
 	p, err := profile.Hosts.Load(name)

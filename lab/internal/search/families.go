@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
-	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -35,11 +34,7 @@ func (s *searcher) families() error {
 		}
 	}
 	for _, p := range policies {
-		r, err := s.run(planOf(p, pipeline.StoreAndForward{}), true)
-		if err != nil {
-			return err
-		}
-		if err := s.keepLog(r.Log); err != nil {
+		if err := s.keepRun(planOf(p, pipeline.StoreAndForward{}), 0); err != nil {
 			return err
 		}
 	}
@@ -114,11 +109,7 @@ func (s *searcher) thresholds() error {
 		if err != nil {
 			return err
 		}
-		r, err := s.run(planOf(from(p.send), from(p.receive)), true)
-		if err != nil {
-			return err
-		}
-		if err := s.keepLog(r.Log); err != nil {
+		if err := s.keepRun(planOf(from(p.send), from(p.receive)), 0); err != nil {
 			return err
 		}
 	}
@@ -168,11 +159,7 @@ func (s *searcher) adaptive() error {
 		if err != nil {
 			return err
 		}
-		r, err := virtual.Run(s.ctx, virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Warmup: 64, Log: true})
-		if err != nil {
-			return err
-		}
-		if err := s.keepLog(r.Log); err != nil {
+		if err := s.keepRun(plan, 64); err != nil {
 			return err
 		}
 	}

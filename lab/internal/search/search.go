@@ -139,12 +139,16 @@ func (s *searcher) run(plan pipeline.Plan, log bool) (*virtual.Result, error) {
 	return virtual.Run(s.ctx, virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Log: log})
 }
 
-// keepLog keeps what a log of one frame shows, with the sender's steps as they were
-// and started as early as they can be, and the receiver's steps as they were and as
+// keepRun keeps what one frame shows behind some that warm a policy up, with the sender's steps
+// as they were and started as early as they can be, and the receiver's steps as they were and as
 // the best answer.
-func (s *searcher) keepLog(log []dmalog.Record) error {
-	receive := s.stepsOf(log, dmalog.HostRcv)
-	for _, send := range [][]pipeline.Step{s.stepsOf(log, dmalog.NetTx), s.earlySteps(log)} {
+func (s *searcher) keepRun(plan pipeline.Plan, warmup int) error {
+	r, err := virtual.Run(s.ctx, virtual.Options{Profile: s.profile, Plan: plan, Payload: s.payload, Count: 1, Warmup: warmup, Log: true})
+	if err != nil {
+		return err
+	}
+	receive := s.stepsOf(r.Log, dmalog.HostRcv)
+	for _, send := range [][]pipeline.Step{s.stepsOf(r.Log, dmalog.NetTx), s.earlySteps(r.Log)} {
 		if len(send) > pipeline.MaxSchedule {
 			return nil
 		}

@@ -69,7 +69,7 @@ func (r *receiver) run(ctx context.Context, open func(Offer) (Sink, error)) (Res
 		_ = sink.Discard()
 		return Result{}, err
 	}
-	res := Result{Bytes: r.got, Digest: digest, Elapsed: time.Since(start)}
+	res := resultSince(start, r.got, digest)
 	// From here on the file is there: nothing may fail any more.
 	receipt := Message{Kind: KindReceipt, Size: r.got, Digest: digest}
 	err = post(ctx, r.link, &receipt)

@@ -10,20 +10,22 @@ import (
 
 // Result describes a transfer that has ended.
 type Result struct {
-	Bytes   uint64
-	Digest  [DigestSize]byte // SHA-256
-	Elapsed time.Duration    // from the accept to the receipt
+	Bytes   uint64  `json:"bytes"`
+	SHA256  string  `json:"sha256"`
+	Seconds float64 `json:"seconds"` // from the accept to the receipt
+	Rate    float64 `json:"mb_per_s" help:"10^6 bytes"`
 	// Unconfirmed is set by Receive if the file is complete and stored but the
 	// sender may not have been told.
-	Unconfirmed bool
+	Unconfirmed bool `json:"-"`
 }
 
-// MBPerSecond is the rate in units of 10^6 bytes per second.
-func (r Result) MBPerSecond() float64 {
-	if r.Elapsed <= 0 {
-		return 0
+// resultSince is of a transfer that ends now.
+func resultSince(start time.Time, bytes uint64, digest [DigestSize]byte) Result {
+	r := Result{Bytes: bytes, SHA256: fmt.Sprintf("%x", digest), Seconds: time.Since(start).Seconds()}
+	if r.Seconds > 0 {
+		r.Rate = float64(bytes) / 1e6 / r.Seconds
 	}
-	return float64(r.Bytes) / 1e6 / r.Elapsed.Seconds()
+	return r
 }
 
 // glance is the time between two looks at the link of a sender that waits for its file.
@@ -82,7 +84,7 @@ func (s *sender) run(ctx context.Context) (Result, error) {
 	if receipt.Size != s.sent || receipt.Digest != digest {
 		return Result{}, malformed("receipt for another file")
 	}
-	return Result{Bytes: s.sent, Digest: digest, Elapsed: time.Since(start)}, nil
+	return resultSince(start, s.sent, digest), nil
 }
 
 // stream sends the content and returns its digest.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -71,9 +72,9 @@ func TestFileArrives(t *testing.T) {
 		if !bytes.Equal(sink.data, data) || !sink.committed || sink.discarded {
 			t.Fatalf("%d of %d bytes, committed %v, discarded %v", len(sink.data), len(data), sink.committed, sink.discarded)
 		}
-		want := sha256.Sum256(data)
+		want := fmt.Sprintf("%x", sha256.Sum256(data))
 		for _, r := range []transfer.Result{sent.res, got.res} {
-			if r.Digest != want || r.Bytes != uint64(len(data)) || r.Unconfirmed {
+			if r.SHA256 != want || r.Bytes != uint64(len(data)) || r.Unconfirmed {
 				t.Fatalf("result %+v", r)
 			}
 		}

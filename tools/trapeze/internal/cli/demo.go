@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -225,7 +224,7 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 	if err := errors.Join(err, got.err); err != nil {
 		return r, err
 	}
-	r = demoFile{Bytes: got.Bytes, Sent: hex.EncodeToString(sent.Digest[:]), Received: hex.EncodeToString(got.Digest[:]), Rate: sent.MBPerSecond()}
+	r = demoFile{Bytes: got.Bytes, Sent: sent.SHA256, Received: got.SHA256, Rate: sent.Rate}
 	if r.Sent != r.Received {
 		return r, fmt.Errorf("%s: %w: %s instead of %s", what, transfer.ErrDigest, r.Received, r.Sent)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -19,14 +18,11 @@ import (
 
 // recvReport is the JSON output of recv.
 type recvReport struct {
-	Name      string  `json:"name" help:"the sender's"`
-	Output    string  `json:"output"`
-	Peer      string  `json:"peer" help:"MAC"`
-	Bytes     uint64  `json:"bytes"`
-	SHA256    string  `json:"sha256"`
-	Seconds   float64 `json:"seconds"`
-	Rate      float64 `json:"mb_per_s" help:"10^6 bytes"`
-	Confirmed bool    `json:"confirmed" help:"the sender has the receipt"`
+	Name   string `json:"name" help:"the sender's"`
+	Output string `json:"output"`
+	Peer   string `json:"peer" help:"MAC"`
+	transfer.Result
+	Confirmed bool `json:"confirmed" help:"the sender has the receipt"`
 
 	Log *logReport `json:"dma_log,omitempty" help:"with --dma-log"`
 }
@@ -120,7 +116,8 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (
 func (p *program) receiveFile(ctx context.Context, e *via.Conn, f *recvFlags) (recvReport, error) {
 	r := recvReport{Output: f.Output}
 	meter := p.Meter("", -1)
-	res, err := transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {
+	var err error
+	r.Result, err = transfer.Receive(ctx, e, func(o transfer.Offer) (transfer.Sink, error) {
 		r.Name = o.Name
 		if r.Output == "" {
 			if err := checkOffered(o.Name); err != nil {
@@ -135,8 +132,7 @@ func (p *program) receiveFile(ctx context.Context, e *via.Conn, f *recvFlags) (r
 		return p.openSink(r.Output, o.Mode&^executable, f.Log.Force.Force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()
-	r.Bytes, r.SHA256 = res.Bytes, hex.EncodeToString(res.Digest[:])
-	r.Seconds, r.Rate, r.Confirmed = res.Elapsed.Seconds(), res.MBPerSecond(), !res.Unconfirmed
+	r.Confirmed = !r.Unconfirmed
 	return r, err
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +19,9 @@ import (
 
 // sendReport is the JSON output of send.
 type sendReport struct {
-	Name    string  `json:"name"`
-	Peer    string  `json:"peer" help:"MAC"`
-	Bytes   uint64  `json:"bytes"`
-	SHA256  string  `json:"sha256"`
-	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"mb_per_s" help:"10^6 bytes"`
+	Name string `json:"name"`
+	Peer string `json:"peer" help:"MAC"`
+	transfer.Result
 
 	Eager *via.EagerStats `json:"eager,omitempty" help:"with --eager, of this end's NIC, tokens included"`
 
@@ -90,8 +86,8 @@ func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err er
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
 	}
 	err = eerr
-	logged := log.finish(&err)
-	return errors.Join(p.printSent(src.Name, e.Remote(), res, eager, logged), err)
+	r := sendReport{src.Name, e.Remote().MAC.String(), res, eager, log.finish(&err)}
+	return errors.Join(p.printSent(r), err)
 }
 
 // openSource opens what is to be sent.
@@ -129,17 +125,13 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 	return src, file, nil
 }
 
-func (p *program) printSent(name string, remote via.Remote, res transfer.Result, eager *via.EagerStats, log *logReport) error {
-	r := sendReport{
-		Name: name, Peer: remote.MAC.String(), Bytes: res.Bytes, SHA256: hex.EncodeToString(res.Digest[:]),
-		Seconds: res.Elapsed.Seconds(), Rate: res.MBPerSecond(), Eager: eager, Log: log,
-	}
+func (p *program) printSent(r sendReport) error {
 	if p.JSON {
 		return p.PrintJSON(r)
 	}
-	defer p.noteLog(log)
+	defer p.noteLog(r.Log)
 	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, units.Amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
-	printEager(p.Stdout, eager)
+	printEager(p.Stdout, r.Eager)
 	return err
 }
 
