@@ -20,6 +20,7 @@ const DefaultClaims = "/run/trapeze-claims"
 // Limits of claims: of their number, of a file in bytes, and of the control groups of one.
 const (
 	maxClaims       = 4096
+	maxClaimName    = 100
 	maxClaimFile    = 256 << 10
 	maxClaimCgroups = 2048
 )
@@ -37,8 +38,11 @@ type Claim struct {
 // ErrClaim is wrapped by errors about a claim that cannot be used. They name the file and the field.
 var ErrClaim = errors.New("bad claim")
 
-// claimName matches the names of claims.
-var claimName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}$`)
+// claimName matches the names of claims, of up to maxClaimName bytes. A bound in the pattern would be compiled as
+// that many copies whenever a program starts.
+var claimName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+
+func isClaimName(name string) bool { return len(name) <= maxClaimName && claimName.MatchString(name) }
 
 func (c *Claim) check() error {
 	bad := func(field, format string, a ...any) error {
@@ -100,7 +104,7 @@ func ReadClaims(folder string) (claims map[string]Claim, err error) {
 	claims = map[string]Claim{}
 	for _, e := range entries {
 		name, ours := strings.CutSuffix(e.Name(), ".json")
-		if !ours || !claimName.MatchString(name) {
+		if !ours || !isClaimName(name) {
 			continue
 		}
 		if len(claims) == maxClaims {
@@ -128,7 +132,7 @@ func claimPath(folder, name string) string { return filepath.Join(folder, name+"
 // WriteClaim writes a claim into a folder, which it makes, in the place of one of that name. Its
 // errors wrap ErrClaim if the claim is bad.
 func WriteClaim(folder, name string, c Claim) error {
-	if !claimName.MatchString(name) {
+	if !isClaimName(name) {
 		return fmt.Errorf("%w: name %.200q", ErrClaim, name)
 	}
 	if err := c.check(); err != nil {

@@ -73,6 +73,9 @@ func (r *registration) flag(name, shorthand string, tag reflect.StructTag, to an
 		if !ok {
 			text = tag.Get(key)
 		}
+		if !strings.Contains(text, "{") {
+			return text
+		}
 		return r.words.Replace(text)
 	}
 	f, usage, initial := r.command.Flags(), get("help"), get("default")

@@ -33,14 +33,13 @@ func Does[F any](name string, run func(ctx context.Context, f *F, args []string)
 // Table makes commands of rows, and of a text that has their help.
 type Table struct {
 	help  map[string]help
-	words map[string]string
+	words *strings.Replacer
 }
 
 // help is the help of a command.
 type help struct{ use, short, long, example string }
 
 var (
-	title = regexp.MustCompile(`(?m)^== (.*)\n`)
 	// path matches the words by which a command is called in the line that says how it is used.
 	path     = regexp.MustCompile(`^[a-z]+(-[a-z]+)*( [a-z]+(-[a-z]+)*)*`)
 	required = regexp.MustCompile(`--\S+ \S+ ?`)
@@ -53,25 +52,22 @@ var (
 // {keys} stands for the JSON keys of the command's report. New and the table's methods panic if the text
 // is not so: it is part of the program.
 func New(text string, words map[string]string) *Table {
-	t := &Table{help: map[string]help{}, words: map[string]string{}}
+	t := &Table{help: map[string]help{}}
+	var pairs []string
 	for name, word := range words {
-		t.words["{"+name+"}"] = word
+		pairs = append(pairs, "{"+name+"}", word)
 	}
-	lines := title.FindAllStringSubmatchIndex(text, -1)
-	for i, at := range lines {
-		end := len(text)
-		if i+1 < len(lines) {
-			end = lines[i+1][0]
-		}
-		use, body := text[at[2]:at[3]], strings.TrimRight(text[at[1]:end], "\n")
+	for _, section := range strings.Split("\n"+text, "\n== ")[1:] {
+		use, body, _ := strings.Cut(strings.TrimRight(section, "\n"), "\n")
 		if braces.MatchString(use) {
-			t.words[use] = body
+			pairs = append(pairs, use, body)
 			continue
 		}
 		body, example, _ := strings.Cut(body, "\n\nExamples:\n")
 		short, long, _ := strings.Cut(body, "\n\n")
 		t.help[path.FindString(use)] = help{use, short, long, example}
 	}
+	t.words = strings.NewReplacer(pairs...)
 	return t
 }
 
@@ -80,7 +76,7 @@ func (t *Table) Command(row Row) *cobra.Command {
 	c := t.bare(row.name, row.report)
 	c.Args = arguments(c.Use)
 	c.RunE = command.Run(row.run)
-	r := &registration{command: c, words: t.replacer(nil), overrides: map[string]reflect.StructTag{}}
+	r := &registration{command: c, words: t.words, overrides: map[string]reflect.StructTag{}}
 	r.flags(reflect.ValueOf(row.flags).Elem())
 	for _, pair := range r.exclusive {
 		c.MarkFlagsMutuallyExclusive(pair[:]...)
@@ -111,25 +107,22 @@ func (t *Table) bare(name string, report any) *cobra.Command {
 	if !ok {
 		mistake("no help for %s", name)
 	}
-	long := t.replacer(report).Replace(h.long)
+	long := t.words.Replace(h.long)
+	if strings.Contains(long, "{keys}") && report != nil {
+		long = strings.ReplaceAll(long, "{keys}", reported(report))
+	}
 	if word := braces.FindString(long); word != "" {
 		mistake("the help of %s has an unknown word: %s", name, word)
 	}
 	return &cobra.Command{Use: h.use[strings.LastIndex(name, " ")+1:], Short: h.short, Long: long, Example: h.example}
 }
 
-// replacer puts words in the place of their names.
-func (t *Table) replacer(report any) *strings.Replacer {
-	var pairs []string
-	if of := reflect.TypeOf(report); of != nil && of.Kind() == reflect.Slice {
-		pairs = append(pairs, "{keys}", keys.Array(reflect.Zero(of.Elem()).Interface()))
-	} else if of != nil {
-		pairs = append(pairs, "{keys}", keys.Of(report))
+// reported is the paragraph about what a command prints: a struct, or several.
+func reported(report any) string {
+	if of := reflect.TypeOf(report); of.Kind() == reflect.Slice {
+		return keys.Array(reflect.Zero(of.Elem()).Interface())
 	}
-	for name, text := range t.words {
-		pairs = append(pairs, name, text)
-	}
-	return strings.NewReplacer(pairs...)
+	return keys.Of(report)
 }
 
 // arguments checks the number of arguments that a line such as "fw map IMAGE NAME [OPERATION]..." has.
