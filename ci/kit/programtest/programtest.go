@@ -58,10 +58,14 @@ func Build(programs ...string) (folder string, err error) {
 	return folder, nil
 }
 
-// build brings a program in the cache up to date, and copies it: it may change while a test runs it.
+// build brings a program in the cache up to date, and gives it a second name, or copies it to another file
+// system. Go build puts another program in its place, and never writes into one that a test may run.
 func build(root, cached, program string) error {
 	if _, err := run(root, "go", "build", "-buildvcs=false", "-pgo=auto", "-trimpath", "-o", cached, "./tools/"+filepath.Base(cached)); err != nil {
 		return err
+	}
+	if os.Link(cached, program) == nil {
+		return nil
 	}
 	text, err := os.ReadFile(cached)
 	if err != nil {
