@@ -22,7 +22,7 @@ type coopReads struct {
 func TestMemoryDemoCooperative(t *testing.T) {
 	needsProgram(t)
 	folder := t.TempDir()
-	p := start(t, "memory", "demo", "--cooperative", "--size", "4M", "--folder", folder, "--json")
+	p := start(t, "memory", "demo", "--cooperative", "--size", "1M", "--folder", folder, "--json")
 	p.succeed(t)
 	var r struct {
 		Bytes           int64
@@ -36,11 +36,11 @@ func TestMemoryDemoCooperative(t *testing.T) {
 		t.Fatalf("%v in %s", err, &p.stdout)
 	}
 	a, b := r.Alone, r.Together
-	if r.Bytes != 4<<20 || a == nil || b == nil || len(r.Faults) != 3 {
+	if r.Bytes != 1<<20 || a == nil || b == nil || len(r.Faults) != 3 {
 		t.Fatalf("%s", &p.stdout)
 	}
 	for _, n := range []*coopReads{a, b} {
-		if n.Count != 3*512 || n.Own+n.Clients+n.Servers != n.Count || n.Own == 0 {
+		if n.Count != 3*128 || n.Own+n.Clients+n.Servers != n.Count || n.Own == 0 {
 			t.Errorf("%+v", n)
 		}
 	}

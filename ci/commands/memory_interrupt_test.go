@@ -49,7 +49,7 @@ func TestMemoryInterrupted(t *testing.T) {
 		t.Errorf("demo: exit code %d, %v, %+v", code, err, d)
 	}
 	// Before that, nothing says how many records were sorted.
-	demo = start(t, "memory", "demo", "--size", "512M", "--json", "--progress", "plain")
+	demo = start(t, "memory", "demo", "--size", "256M", "--json", "--progress", "plain")
 	interrupt(t, demo, func() bool { return strings.Contains(demo.stderr.String(), " MB (") })
 	var keys map[string]json.RawMessage
 	if code, err := demo.code(t), json.Unmarshal(demo.stdout.Bytes(), &keys); code != 130 || err != nil || keys["incomplete"] == nil || keys["digest"] != nil || keys["records"] != nil || keys["file"] != nil {

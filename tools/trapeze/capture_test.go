@@ -70,6 +70,23 @@ func tshark(t *testing.T, file string, args ...string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
+// frames is how many Wireshark's capinfos counts in a file that is whole. It starts sooner than tshark.
+func frames(t *testing.T, file string) (n uint64) {
+	t.Helper()
+	program, err := exec.LookPath("capinfos")
+	if err != nil {
+		t.Skip("capinfos is not installed")
+	}
+	out, err := exec.Command(program, "-T", "-r", "-M", "-c", file).CombinedOutput()
+	if err == nil {
+		_, err = fmt.Sscan(strings.TrimPrefix(string(out), file), &n)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return n
+}
+
 // captured is what capture --json prints.
 type captured struct {
 	Frames, Matched, Dropped uint64
@@ -140,8 +157,8 @@ func TestCaptureEnds(t *testing.T) {
 			time.Sleep(100 * time.Millisecond) // for frames; there may be none
 			c.end(t, p, owner)
 			p.exit(t, long, c.code, c.says)
-			if lines := tshark(t, file, "-e", "frame.len"); c.code == 0 && p.captured(t).Matched != uint64(len(lines)) && lines[0] != "" {
-				t.Errorf("%d frames in the file, %+v", len(lines), p.captured(t))
+			if n := frames(t, file); c.code == 0 && p.captured(t).Matched != n {
+				t.Errorf("%d frames in the file, %+v", n, p.captured(t))
 			}
 			if name == "closed" && p.captured(t).Ended != "closed" {
 				t.Errorf("%+v", p.captured(t))

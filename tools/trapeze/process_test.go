@@ -122,7 +122,7 @@ func TestFileArrives(t *testing.T) {
 		size    int
 		options string
 	}{
-		"clean wire": {20_000_000, ""},
+		"clean wire": {4_000_000, ""},
 		"20 % loss":  {1_000_000, "&loss=0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
