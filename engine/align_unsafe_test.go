@@ -3,10 +3,13 @@ package engine_test
 import "unsafe"
 
 // alignedBytes returns n zeroed bytes that start on a page boundary, as the
-// memory of a real bus would.
+// memory of a real bus would. Less than a page, as a frame, starts on a cache line.
 func alignedBytes(n int) []byte {
-	const page = 4096
-	b := make([]byte, n+page)
-	off := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (page - 1)
+	align := 4096
+	if n < align {
+		align = 64
+	}
+	b := make([]byte, n+align)
+	off := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
 	return b[off : off+n : off+n]
 }

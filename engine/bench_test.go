@@ -58,7 +58,7 @@ func onMemory(t testing.TB, size int) option {
 	return func(c *engine.Config, _ *port) {
 		c.Port, ends = ends[0], ends[1:]
 		c.Clock = nil
-		memory(4<<20)(c, nil)
+		memory(2<<20)(c, nil)
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 // posted, and nothing to do.
 func newIdle(t testing.TB, n int, options ...option) *world {
 	t.Helper()
-	roomy := func(c *engine.Config, _ *port) {
+	enough := func(c *engine.Config, _ *port) {
 		c.Limits = engine.DefaultLimits()
 		c.Limits.Endpoints = uint32(n) + 1
 	}
-	w := newWorld(t, append(options, roomy)...)
+	w := newWorld(t, append(options, enough)...)
 	g, h := w.a.memory(0, 0), w.b.memory(0, 0)
 	for range n {
 		v, p := w.a.newVI(g, nil), w.b.newVI(h, nil)
@@ -67,7 +67,7 @@ func (m *meter) Window(iova, n uint64, write bool) ([]byte, error) {
 // and seldom one at the clock.
 func TestIdleStep(t *testing.T) {
 	m := &meter{}
-	w := newIdle(t, 300, func(c *engine.Config, _ *port) {
+	w := newIdle(t, 300, memory(roomy), func(c *engine.Config, _ *port) {
 		if m.Port != nil {
 			return
 		}

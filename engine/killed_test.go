@@ -95,7 +95,7 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), alignedBytes(32<<20)))
+	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), alignedBytes(8<<20)))
 	v := w.a.newVI(w.a.memory(0, 0), nil)
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatal(line, err)

@@ -15,7 +15,7 @@ func TestLentMessages(t *testing.T) {
 	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
 		for wire, o := range map[string]option{"whole frames": func(*engine.Config, *port) {}, "in parts": inParts(nil)} {
 			t.Run(wire, func(t *testing.T) {
-				w, v, p, a, b := lentPair(t, 8192, change, memory(4<<20), o)
+				w, v, p, a, b := lentPair(t, 8192, change, memory(2<<20), o)
 				references := 0
 				w.a.watchData(func(h *datasheet.Header, f []byte) {
 					n := min(h.Extent-h.Offset, 8192)

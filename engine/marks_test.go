@@ -14,7 +14,7 @@ type marked struct {
 }
 
 func newMarked(t *testing.T, count int) *marked {
-	m := &marked{world: newWorld(t)}
+	m := &marked{world: newWorld(t, memory(roomy))}
 	limits := m.a.e.Limits()
 	m.bar = alignedBytes(int(limits.Endpoints+limits.CQs) * datasheet.PageSize)
 	if !m.a.e.MapDoorbells(m.bar) {

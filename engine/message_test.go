@@ -21,7 +21,7 @@ func levels(t *testing.T, f func(t *testing.T, level datasheet.Reliability, chan
 
 func TestScatterGather(t *testing.T) {
 	levels(t, func(t *testing.T, level datasheet.Reliability, change func(*datasheet.CreateEndpointBody)) {
-		w, v, p := pair(t, change, memory(4<<20))
+		w, v, p := pair(t, change, memory(2<<20))
 		random := rand.New(rand.NewPCG(7, 7))
 		split := func(total, parts int) (sizes []int) {
 			for i := range parts - 1 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -61,7 +62,7 @@ func realTime(c *engine.Config, _ *port) { c.Clock = nil }
 // each arrives once, in order.
 func TestPlugsWhileMessagesFly(t *testing.T) {
 	realWires(t, func(t *testing.T, a, b wire.Port) {
-		w, v, p := pair(t, nil, memory(32<<20), over(t, a, b), realTime)
+		w, v, p := pair(t, nil, memory(8<<20), over(t, a, b), realTime)
 		stop := make(chan struct{})
 		var pulling sync.WaitGroup
 		pulling.Go(func() {
@@ -85,7 +86,7 @@ func TestPlugsWhileMessagesFly(t *testing.T) {
 			in              [][]byte
 		}
 		ways := []*way{{from: v, to: p}, {from: p, to: v}}
-		const n = 1500
+		n := soak.Count(500, 1500)
 		size := func(i int) int { return 1 + i*53%4500 }
 		done := func(ds []*descriptors.Descriptor, i int) bool { return i < 0 || ds[i].Status().Done() }
 		for i := range n {

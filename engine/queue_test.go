@@ -43,7 +43,7 @@ func (c *cq) arm() {
 // TestNumbersRest makes and destroys objects: a number or handle does not come
 // back soon, and a doorbell for the old queue does not reach the new one.
 func TestNumbersRest(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, memory(roomy))
 	old := w.a.newCQ(4, 5)
 	do(w.a, datasheet.OpDestroyCQ, datasheet.CQBody{CQ: old.id})
 	seen := map[uint32]bool{old.id: true}

@@ -91,7 +91,7 @@ func (s *sharedQueue) take(what string) (c done) {
 // at a.
 func sharers(t testing.TB, count int, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, from, to []*vi, s *sharedQueue) {
 	t.Helper()
-	w = newWorld(t, options...)
+	w = newWorld(t, append([]option{memory(roomy)}, options...)...)
 	ha, hb := w.a.memory(0, 0), w.b.memory(0, 0)
 	s = w.b.newSharedQueue(hb, nil)
 	for range count {

@@ -73,7 +73,7 @@ func TestRunOnThreads(t *testing.T) {
 	for i, p := range ports {
 		// Memory that a device writes is not the Go heap's, and the race detector
 		// does not know the order in which descriptors change hands.
-		mem, err := unix.Mmap(-1, 0, memSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		mem, err := unix.Mmap(-1, 0, roomy, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 func TestManyClientsOverBadWires(t *testing.T) {
 	const clients = 300
 	for seed := range uint64(3) {
-		w := newWorld(t, lossy(seed, 0.3, 0.1, 0.1, 0))
+		w := newWorld(t, memory(roomy), lossy(seed, 0.3, 0.1, 0.1, 0))
 		a, b := w.a.memory(0, 0), w.b.memory(0, 0)
 		waits, requests := map[uint16]bool{}, map[uint16]string{}
 		for i := range clients {
@@ -61,7 +61,7 @@ func TestManyClientsOverBadWires(t *testing.T) {
 // again because its reject was lost.
 func TestRejectedOnce(t *testing.T) {
 	const clients = 300
-	w := newWorld(t, lossy(1, 0.3, 0.1, 0.1, 0))
+	w := newWorld(t, memory(roomy), lossy(1, 0.3, 0.1, 0.1, 0))
 	handle := w.a.memory(0, 0)
 	waits, requests := map[uint16]bool{}, []uint16{}
 	for range clients + 10 {

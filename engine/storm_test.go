@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -339,7 +340,7 @@ func (s *storm) reset() {
 }
 
 func TestStorm(t *testing.T) {
-	for seed := range uint64(48) {
+	for seed := range uint64(soak.Count(24, 48)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newStorm(t, seed)
 			for range 6 {

@@ -27,7 +27,9 @@ type world struct {
 const (
 	busBase  = 0x100000
 	hostBase = 0x7f00_0000_0000
-	memSize  = 3 << 19
+	memSize  = 1 << 19
+	// roomy is the memory of a node that many buffers are taken of.
+	roomy = 3 << 19
 )
 
 // node is one NIC and its host.
@@ -140,6 +142,9 @@ func (w *world) newNode(number byte, p *port, options []option) *node {
 	n := &node{w: w, port: p, replies: map[uint16]datasheet.AdminEntry{}, irqs: map[uint16]int{}}
 	c := engine.Config{Port: p, Memory: n, Host: n, MAC: datasheet.MAC{2, 0, 0, 0, 0, number},
 		Clock: func() time.Duration { return w.now }, Rand: rand.NewChaCha8([32]byte{number})}
+	// An eighth of what a device has by default, as each of the many worlds clears its tables.
+	c.Limits = engine.DefaultLimits()
+	c.Limits.Endpoints, c.Limits.CQs = 512, 512
 	for _, o := range options {
 		o(&c, p)
 	}
@@ -157,7 +162,6 @@ func (w *world) newNode(number byte, p *port, options []option) *node {
 // run steps both NICs, and lets time pass when neither has anything to do,
 // until done says so.
 func (w *world) run(what string, done func() bool) {
-	w.t.Helper()
 	for range 2_000_000 {
 		if done() {
 			return
@@ -169,6 +173,7 @@ func (w *world) run(what string, done func() bool) {
 			w.relay()
 		}
 	}
+	w.t.Helper()
 	w.t.Fatalf("%s did not happen", what)
 }
 
