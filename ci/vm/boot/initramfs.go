@@ -33,11 +33,11 @@ func buildTests(ctx context.Context, folder string, list []scenario) (map[string
 	return programs, nil
 }
 
-// build links a package, or with verb test its tests, statically.
+// build links a package, or with verb test its tests, statically. Other steps of .ci/run have compiled both so.
 func build(ctx context.Context, verb, program, pkg string) error {
-	args := []string{verb, "-ldflags=-s -w", "-o", program}
+	args := []string{verb, "-trimpath", "-ldflags=-s -w", "-o", program}
 	if verb == "test" {
-		args = append(args, "-c")
+		args = append(args, "-c", "-pgo=off")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
