@@ -226,7 +226,8 @@ func (n onNIC) alloc(ctx context.Context, bytes int, a via.MemoryAttributes) (*v
 func (n onNIC) free(m *via.Memory) error { return m.Close(context.Background()) }
 
 func (n onNIC) dial(ctx context.Context, to via.Address, depth int) (conn, error) {
-	r, err := ring.Dial(ctx, n.NIC, to.String(), ringOptions(depth))
+	// The payload of a reply lands where its call says, and never in a frame of the ring.
+	r, err := ring.Dial(ctx, n.NIC, to.String(), ringOptions(depth, ring.NoPayload))
 	if err != nil {
 		return nil, err
 	}

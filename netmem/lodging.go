@@ -45,7 +45,8 @@ func newLodging(ctx context.Context, c *Client, name string, bytes int64) (*lodg
 
 // listen has other clients of the NIC's wire find it.
 func (l *lodging) listen(nic *via.NIC) (err error) {
-	if l.server.listener, err = ring.Listen(nic, l.server.options.Name, ringOptions(l.server.options.Depth)); err != nil {
+	o := &l.server.options
+	if l.server.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth, o.Page)); err != nil {
 		return asError("lend a part of the cache", err)
 	}
 	l.server.running.Go(l.server.accept)

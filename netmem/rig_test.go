@@ -99,6 +99,9 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 	if o.Timeout == 0 { // else a server is taken for dead that only waits for its turn
 		o.Timeout = 30 * time.Second
 	}
+	if o.Cache == 0 { // the default takes longer to allocate than most tests take
+		o.Cache = 4 << 20
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
 	c, err := netmem.Open(ctx, r.near, list, o)

@@ -160,7 +160,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	}
 	s, err := newServer(ctx, f, lent, o)
 	if err == nil {
-		s.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth))
+		s.listener, err = ring.Listen(nic, o.Name, ringOptions(o.Depth, o.Page))
 	}
 	if err != nil {
 		s.cancel()
@@ -237,9 +237,9 @@ func (s *Server) release() error {
 }
 
 // ringOptions are those of both ends, which must agree on the largest payload before the
-// client knows how large pages are.
-func ringOptions(depth int) ring.Options {
-	return ring.Options{Entries: depth, MaxPayload: MaxPage, Reliability: via.ReliableDelivery}
+// client knows how large pages are. Each request that comes has frame bytes of memory.
+func ringOptions(depth, frame int) ring.Options {
+	return ring.Options{Entries: depth, MaxPayload: MaxPage, FrameSize: frame, Reliability: via.ReliableDelivery}
 }
 
 // draw draws a number that is not zero.
