@@ -157,7 +157,7 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 		return descriptors.ErrQueueFull
 	}
 	t, regions := d.Token(), &q.n.regions
-	if !q.spans.has(t, regions.generation.Load()) {
+	if !q.spans.covers(t, regions.generation.Load()) {
 		if err := q.spans.find(t, regions, q.vi.attributes.Load().Ptag); err != nil {
 			return err
 		}

@@ -100,9 +100,9 @@ type span struct {
 // spans is a work queue's memory of the regions that it saw last.
 type spans [4]span
 
-// has reports whether find has found that a descriptor may lie at token t, and
+// covers reports whether find has found that a descriptor may lie at token t, and
 // nothing has changed since. The table has this generation.
-func (s *spans) has(t datasheet.Token, generation uint64) bool {
+func (s *spans) covers(t datasheet.Token, generation uint64) bool {
 	e := &s[t.Handle%uint32(len(s))]
 	return e.handle == t.Handle && e.generation == generation+1 && t.Address >= e.first && t.Address <= e.last
 }

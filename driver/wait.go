@@ -23,18 +23,18 @@ const (
 )
 
 // Waking up in vain costs some tens of microseconds, so who has waited for long is
-// woken less often: after patientSleeps in vain, a doubling each slowerAfter, up to
+// woken less often: after promptSleeps in vain, a doubling each slowerAfter, up to
 // the limits below. Interrupts and frames end a sleep as ever.
 const (
-	patientSleeps = 8
-	slowerAfter   = 2
-	rarestStep    = 20 * time.Millisecond
-	rarestSleep   = 50 * time.Millisecond
+	promptSleeps = 8
+	slowerAfter  = 2
+	rarestStep   = 20 * time.Millisecond
+	rarestSleep  = 50 * time.Millisecond
 )
 
-// patiently returns the time to sleep instead of d, after so many sleeps in vain.
-func patiently(d, rarest time.Duration, emptyWakeups int) time.Duration {
-	for n := patientSleeps; n <= emptyWakeups && d < rarest; n += slowerAfter {
+// slowed returns the time to sleep instead of d, after so many sleeps in vain.
+func slowed(d, rarest time.Duration, emptyWakeups int) time.Duration {
+	for n := promptSleeps; n <= emptyWakeups && d < rarest; n += slowerAfter {
 		d *= 2
 	}
 	return min(d, rarest)
@@ -160,7 +160,7 @@ func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
 		w.step = min(max(2*w.step, firstStep), longestStep)
 		d, rarest = w.step, rarestStep
 	}
-	d = patiently(d, rarest, w.emptyWakeups)
+	d = slowed(d, rarest, w.emptyWakeups)
 	if limit > 0 {
 		d = min(d, limit)
 	}

@@ -158,12 +158,12 @@ func (a *adminQueue) acknowledge(taken uint32) {
 func (a *adminQueue) fetch() {
 	var cmd datasheet.Command
 	for {
-		var execute, again bool
-		a.engine.Exclusive(func() { execute, again = a.next(&cmd) })
+		var execute, more bool
+		a.engine.Exclusive(func() { execute, more = a.next(&cmd) })
 		if execute {
 			a.engine.Execute(&cmd)
 		}
-		if !again {
+		if !more {
 			return
 		}
 	}
@@ -171,7 +171,7 @@ func (a *adminQueue) fetch() {
 
 // next copies the next command, locked. It reports whether there is one to
 // execute, and whether there may be more.
-func (a *adminQueue) next(cmd *datasheet.Command) (execute, again bool) {
+func (a *adminQueue) next(cmd *datasheet.Command) (execute, more bool) {
 	if !a.running || int32(a.producer-a.consumer) <= 0 || a.room() == 0 {
 		return false, false
 	}

@@ -268,14 +268,14 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	err := c.Sync()
 	c.mu.Lock()
-	again := c.closed
+	closed := c.closed
 	c.closed = true
 	c.changed.Broadcast()
 	for c.asking > 0 {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
-	if again {
+	if closed {
 		return nil
 	}
 	return errors.Join(err, c.stop())

@@ -120,16 +120,16 @@ func (p *callContext) end(err error) {
 
 // release gives the context back. The call that had it does not look at it any more.
 func (p *callContext) release() {
-	again := true
+	rearm := true
 	if p.until != nil {
-		again = p.until()
+		rearm = p.until()
 		p.until = nil
 	}
 	p.mu.Lock()
-	again = (!p.armed || p.timer.Stop()) && p.err == nil && again
+	rearm = (!p.armed || p.timer.Stop()) && p.err == nil && rearm
 	p.armed = false
 	p.mu.Unlock()
-	if again { // else it has ended, or is about to
+	if rearm { // else it has ended, or is about to
 		p.parent = nil
 		p.home.Put(p)
 	}

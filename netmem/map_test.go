@@ -47,7 +47,7 @@ func TestMap(t *testing.T) {
 			}
 			var group sync.WaitGroup
 			for i := range c.threads {
-				group.Go(func() { access(t, m, model, i, c.threads, soak.Count(c.accesses/3, c.accesses)) })
+				group.Go(func() { access(t, m, model, i, c.threads, soak.Count(c.accesses/6, c.accesses)) })
 			}
 			group.Go(func() {
 				for range 5 {

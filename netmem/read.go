@@ -44,7 +44,7 @@ func (p *pool) read(ctx context.Context, page uint64, offset int, into ring.Fram
 			p.counters.fetches.Add(1)
 			return r, nil
 		}
-		if err := p.again(ctx, v, page, &a, err); err != nil {
+		if err := p.retry(ctx, v, page, &a, err); err != nil {
 			return protocol.Reply{}, err
 		}
 	}

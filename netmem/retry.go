@@ -42,11 +42,11 @@ type attempts struct {
 	restarted bool
 }
 
-// again returns nil if a call shall be made again, and else with what it fails: its last attempt,
+// retry returns nil if a call is to be made once more, else with what it fails: its last attempt,
 // with view v, has failed with err. It waits for something to change, until ctx's deadline. Without
 // one it waits until a server that is needed has been away for the timeout, and the pool had the
 // time to go on without it.
-func (p *pool) again(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
+func (p *pool) retry(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
 	lost, changed := errors.Is(err, ErrLost), p.changes.watch()
 	restarted := errors.Is(err, ErrRestarted)
 	switch {

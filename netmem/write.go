@@ -55,7 +55,7 @@ func (p *pool) write(ctx context.Context, c *change) error {
 			c.earlier = nil
 			return nil
 		}
-		if err := p.again(ctx, v, c.page, &a, err); err != nil {
+		if err := p.retry(ctx, v, c.page, &a, err); err != nil {
 			c.earlier = append(c.earlier, c.writer)
 			return err
 		}

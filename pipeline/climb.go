@@ -66,17 +66,17 @@ type climb struct {
 	hold   int  // bytes that are worth waiting for to save the last transfer
 	stage  stage
 
-	unit   float64 // set-up time, picoseconds
-	noise  float64 // how far the outcomes of the guess were apart
-	refill float64 // bytes that arrive meanwhile
-	most   int     // transfers that AMP takes; 0 = not known
-	tries  int     // so far in this stage
-	best   outcome
-	rival  outcome // best one with another number of transfers
-	again  bool    // the rival's turn has come
-	axis   axis
-	steady steadiness
-	usual  usual
+	unit      float64 // set-up time, picoseconds
+	noise     float64 // how far the outcomes of the guess were apart
+	refill    float64 // bytes that arrive meanwhile
+	most      int     // transfers that AMP takes; 0 = not known
+	tries     int     // so far in this stage
+	best      outcome
+	rival     outcome // best one with another number of transfers
+	rivalTurn bool    // the rival's turn has come
+	axis      axis
+	steady    steadiness
+	usual     usual
 }
 
 // climbTries are the thresholds that are tried first, in halves of chains from the guess.
@@ -108,7 +108,7 @@ func (c *climb) judge(o outcome, arrived int64, p *planner, tries int) (changed 
 			return false
 		}
 		c.stage = guessing
-		c.steady.again()
+		c.steady.restart()
 		return far
 	}
 	if !c.steady.ready(c.stage == guessing, c.early, c.unit) {
@@ -117,7 +117,7 @@ func (c *climb) judge(o outcome, arrived int64, p *planner, tries int) (changed 
 	switch c.stage {
 	case guessing:
 		c.best, c.rival = o, outcome{score: math.Inf(1)}
-		c.tries, c.again, c.noise = 0, false, c.steady.spread()
+		c.tries, c.rivalTurn, c.noise = 0, false, c.steady.spread()
 		if c.early {
 			c.next(p)
 		} else {
@@ -220,17 +220,17 @@ func (c *climb) step(more bool) {
 		c.best.cut[secondTransfer] = c.best.second
 		c.along(secondTransfer, c.best.second)
 		return
-	case which != lastTransfer && !c.again:
+	case which != lastTransfer && !c.rivalTurn:
 		c.along(lastTransfer, 1)
 		return
 	}
-	if !c.again && c.rival.score < c.best.score+climbRival*c.unit {
-		c.again = true
+	if !c.rivalTurn && c.rival.score < c.best.score+climbRival*c.unit {
+		c.rivalTurn = true
 		c.best, c.rival = c.rival, c.best
 		c.along(firstTransfer, 1)
 		return
 	}
-	if c.again && c.rival.score < c.best.score {
+	if c.rivalTurn && c.rival.score < c.best.score {
 		c.best = c.rival
 	}
 	c.now, c.stage = c.best.cut, settled

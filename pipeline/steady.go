@@ -49,8 +49,8 @@ func (s *steadiness) see(arrived int64, score float64) {
 	s.seen++
 }
 
-// again begins to count anew.
-func (s *steadiness) again() { s.steadyFrames, s.passed = 0, 0 }
+// restart begins to count anew.
+func (s *steadiness) restart() { s.steadyFrames, s.passed = 0, 0 }
 
 // ready reports whether the last frame can be judged. Before a search begins the same
 // cut must have had much the same outcome some times, and the stage before must have had

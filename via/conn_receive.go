@@ -40,11 +40,8 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 	s := &c.in
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := c.ready(); err != nil {
-		return nil, err
-	}
 	for {
-		m, err := c.message()
+		m, err := c.tryReceive()
 		if m != nil || err != nil {
 			return m, err
 		}
@@ -276,7 +273,7 @@ func (c *Conn) accept(d *Descriptor) error {
 	}
 	if said != s.said {
 		if c.unnoticed(said) > mostGrants {
-			return c.breach("thanks for grants that were not given")
+			return c.breach("acknowledges credits that were never granted")
 		}
 		datasheet.StoreIndex(&s.said, said)
 	}

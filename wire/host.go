@@ -92,12 +92,12 @@ type hostMember struct {
 	drained chan struct{}
 
 	// The data path's.
-	number uint32 // of the wire, as it was last
-	begun  bool   // has frames that were not flushed
-	looked bool   // is looked at
-	held   bool   // Receive has returned a frame of it.
-	over   bool   // it has gone
-	vain   int    // looks in vain, in a row
+	number    uint32 // of the wire, as it was last
+	begun     bool   // has frames that were not flushed
+	looked    bool   // is looked at
+	held      bool   // Receive has returned a frame of it.
+	over      bool   // it has gone
+	idleLooks int    // looks in vain, in a row
 }
 
 // Wire is described at engine.Lossless. The wire of a port that has gone ends with its last frame,

@@ -11,15 +11,15 @@ import (
 // hostLooks says which members a port looks at for frames. Most of a wire with many members say
 // nothing for long: those mark themselves with the next frame (shm.Marks).
 type hostLooks struct {
-	known  *[]*hostMember // as members was at the last look.
-	at     []*hostMember  // are looked at.
-	marked []*hostMember  // by number, those that mark themselves.
-	held   *hostMember    // whose frame Receive has returned.
-	uplink *hostMember    // of known, nil if there is none
-	turn   int            // of at
-	other  int            // of known, to be looked at in turn though it is idle
-	vain   int            // calls in vain, in a row
-	all    atomic.Bool    // look at all of them
+	known     *[]*hostMember // as members was at the last look.
+	at        []*hostMember  // are looked at.
+	marked    []*hostMember  // by number, those that mark themselves.
+	held      *hostMember    // whose frame Receive has returned.
+	uplink    *hostMember    // of known, nil if there is none
+	turn      int            // of at
+	other     int            // of known, to be looked at in turn though it is idle
+	idleLooks int            // calls in vain, in a row
+	all       atomic.Bool    // look at all of them
 }
 
 const (
@@ -56,10 +56,10 @@ func (p *host) Receive() []byte {
 		}
 		m := l.at[l.turn]
 		if f := p.receive(m); f != nil {
-			m.vain, l.vain = 0, 0
+			m.idleLooks, l.idleLooks = 0, 0
 			return f
 		}
-		if m.vain++; m.vain >= hostIdle && p.mayIdle(m) || m.over {
+		if m.idleLooks++; m.idleLooks >= hostIdle && p.mayIdle(m) || m.over {
 			p.lookAway(l.turn)
 			l.turn--
 		}
@@ -76,7 +76,7 @@ func (p *host) mayIdle(m *hostMember) bool {
 
 // resting reports whether the port's owner may be going to sleep until it is woken. Each member is looked
 // at then, as often as a shm wire takes to ask its peer for that.
-func (p *host) resting() bool { return p.looks.vain >= hostRest && p.wake.IsSet() }
+func (p *host) resting() bool { return p.looks.idleLooks >= hostRest && p.wake.IsSet() }
 
 // receive takes a frame of a member.
 func (p *host) receive(m *hostMember) []byte {
@@ -104,7 +104,7 @@ func (p *host) Release() {
 // receiveOther looks at one of the members that are idle, or has all of them looked at.
 func (p *host) receiveOther() []byte {
 	l := &p.looks
-	if l.vain++; p.resting() {
+	if l.idleLooks++; p.resting() {
 		for _, m := range *l.known {
 			if !m.looked && !m.self {
 				p.look(m)
@@ -112,14 +112,14 @@ func (p *host) receiveOther() []byte {
 		}
 		return nil
 	}
-	if l.vain%hostOther != 0 || len(l.at) == len(*l.known) {
+	if l.idleLooks%hostOther != 0 || len(l.at) == len(*l.known) {
 		return nil
 	}
 	if l.other++; l.other >= len(*l.known) {
 		l.other = 0
 	}
 	m := (*l.known)[l.other]
-	if l.vain%(2*hostOther) == 0 && l.uplink != nil {
+	if l.idleLooks%(2*hostOther) == 0 && l.uplink != nil {
 		m = l.uplink
 	}
 	if m.looked || m.mark >= 0 && m.shared.Idle() {
@@ -127,7 +127,7 @@ func (p *host) receiveOther() []byte {
 	}
 	f := p.receive(m)
 	if f != nil {
-		l.vain = 0
+		l.idleLooks = 0
 		p.look(m)
 	}
 	return f
@@ -135,7 +135,7 @@ func (p *host) receiveOther() []byte {
 
 // look has frames of a member be looked for.
 func (p *host) look(m *hostMember) {
-	if m.vain = 0; !m.looked {
+	if m.idleLooks = 0; !m.looked {
 		m.looked = true
 		p.looks.at = append(p.looks.at, m)
 	}

@@ -73,7 +73,7 @@ func (u *UDP) deliver(n int) {
 
 // tend does what is due, and has the socket come back for what will be.
 func (u *UDP) tend() {
-	for again := true; again; again = u.kicked.Load() {
+	for more := true; more; more = u.kicked.Load() {
 		u.kicked.Store(false)
 		now := time.Now()
 		next := u.pursue(now)

@@ -157,10 +157,10 @@ func (s *service) enter(ctx context.Context, name string, a via.Address, l *coor
 		AddressType: discovery.AddressTypeIPv6,
 		Endpoints:   []discovery.Endpoint{},
 	}
-	again := func(err error) bool {
+	retriable := func(err error) bool {
 		return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	}
-	return retry.OnError(retry.DefaultRetry, again, func() error {
+	return retry.OnError(retry.DefaultRetry, retriable, func() error {
 		e.ResourceVersion = ""
 		_, err := slices.Create(ctx, e, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {

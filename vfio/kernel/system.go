@@ -31,7 +31,7 @@ type system interface {
 type linux struct{}
 
 func (linux) open(name string, flags int) (int, error) {
-	return again(func() (int, error) { return unix.Open(name, flags|unix.O_CLOEXEC, 0) })
+	return retry(func() (int, error) { return unix.Open(name, flags|unix.O_CLOEXEC, 0) })
 }
 
 func (linux) close(fd int) error {
@@ -43,11 +43,11 @@ func (linux) close(fd int) error {
 }
 
 func (linux) read(fd int, p []byte, offset int64) (int, error) {
-	return again(func() (int, error) { return unix.Pread(fd, p, offset) })
+	return retry(func() (int, error) { return unix.Pread(fd, p, offset) })
 }
 
 func (linux) write(fd int, p []byte, offset int64) (int, error) {
-	return again(func() (int, error) { return unix.Pwrite(fd, p, offset) })
+	return retry(func() (int, error) { return unix.Pwrite(fd, p, offset) })
 }
 
 func (linux) mmap(fd int, offset int64, size, prot int) ([]byte, error) {
@@ -56,8 +56,8 @@ func (linux) mmap(fd int, offset int64, size, prot int) ([]byte, error) {
 
 func (linux) munmap(b []byte) error { return unix.Munmap(b) }
 
-// again repeats a system call that a signal interrupted.
-func again(call func() (int, error)) (int, error) {
+// retry repeats a system call that a signal interrupted.
+func retry(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
 		if !errors.Is(err, unix.EINTR) {

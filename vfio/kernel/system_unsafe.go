@@ -7,14 +7,14 @@ import (
 )
 
 func (linux) ioctl(fd int, request uint32, arg []byte) (int, error) {
-	return again(func() (int, error) {
+	return retry(func() (int, error) {
 		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(unsafe.SliceData(arg))))
 		return result(n, errno)
 	})
 }
 
 func (linux) ioctlNumber(fd int, request uint32, arg uintptr) (int, error) {
-	return again(func() (int, error) {
+	return retry(func() (int, error) {
 		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), arg)
 		return result(n, errno)
 	})

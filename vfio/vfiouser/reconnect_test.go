@@ -215,6 +215,9 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				if i%16 == 15 { // sixteen of these would leave the processor to nobody else
+					time.Sleep(time.Millisecond)
+				}
 			}
 		})
 	}

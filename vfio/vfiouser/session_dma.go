@@ -19,14 +19,14 @@ func (n *session) dmaMap(m *protocol.Message) (reply, error) {
 		fd = m.FDs[0]
 	}
 	r := dmaspace.Range{Address: d.Address, Size: d.Size, Offset: d.Offset, Flags: vfio.DMAFlags(d.Flags)}
-	window, again, err := n.memory.space.Map(r, fd)
+	window, known, err := n.memory.space.Map(r, fd)
 	if err != nil {
 		n.warnUnmappable(d, err)
 		return reply{}, err
 	}
 	n.countMemory()
 	switch {
-	case again:
+	case known:
 		return reply{}, nil
 	case window == nil:
 		n.warnUnreachable(d)

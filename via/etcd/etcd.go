@@ -20,8 +20,8 @@ import (
 // Prefix is where keys begin if New is given no other prefix.
 const Prefix = "/trapeze/names"
 
-// again is the pause of Watch before it tries again.
-const again = 500 * time.Millisecond
+// retryAfter is the pause of Watch before it tries again.
+const retryAfter = 500 * time.Millisecond
 
 // New makes the service of a client, which stays open. It asks nothing of etcd. Keys begin with
 // prefix, or Prefix for "".
@@ -136,7 +136,7 @@ func (s *service) Watch(ctx context.Context, name string, changed func([]via.Add
 		if err != nil {
 			select {
 			case <-ctx.Done():
-			case <-time.After(again):
+			case <-time.After(retryAfter):
 			}
 		}
 	}

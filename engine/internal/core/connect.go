@@ -28,7 +28,7 @@ type setup struct {
 	deadline  time.Duration
 	began     time.Duration // by clock.present
 	sent      time.Duration // when the frame was sent last
-	again     time.Duration // when to repeat it
+	repeatAt  time.Duration // when to repeat it
 	to        datasheet.MAC
 	body      datasheet.ConnectBody
 	// wire is the number of the wire if both sides agree that it loses nothing.
@@ -128,7 +128,7 @@ func (c *setups) Request(id uint16, b *datasheet.ConnectRequestBody) Refusal {
 func (c *setups) send(ep *Endpoint) {
 	s := ep.Setup
 	if !s.Accepting && c.soon(s.to) {
-		s.again = c.Now + TickEvery
+		s.repeatAt = c.Now + TickEvery
 		return
 	}
 	h := datasheet.Header{Destination: s.to, Type: datasheet.FrameConnectRequest, SourceEndpoint: ep.ID}
@@ -152,7 +152,7 @@ func (c *setups) send(ep *Endpoint) {
 	if s.server != (Remote{}) {
 		longest = setupEvery // the server is there
 	}
-	s.sent, s.again = c.Now, c.Now+min(max((c.Present()-s.began)/4, setupEvery), longest)
+	s.sent, s.repeatAt = c.Now, c.Now+min(max((c.Present()-s.began)/4, setupEvery), longest)
 	c.tx.send(&h, &s.body)
 }
 
@@ -323,7 +323,7 @@ func (c *setups) Tick() {
 		case s.Accepting && c.Present()-s.began > c.Timing.Dead:
 			c.End(ep, datasheet.ResultConnectionLost)
 			i--
-		case c.Now >= s.again:
+		case c.Now >= s.repeatAt:
 			c.send(ep)
 		}
 	}

@@ -41,11 +41,11 @@ type Delivery interface {
 	// more if the wire took it.
 	Transmit(ep *Endpoint, budget int) bool
 	// Sent takes note of a frame that has left: n bytes of m from offset on, with the
-	// credit that it gave; again says that it had been sent before.
-	Sent(ep *Endpoint, m *Sending, psn, offset, n, credit uint32, again bool)
+	// credit that it gave; retry says that it had been sent before.
+	Sent(ep *Endpoint, m *Sending, psn, offset, n, credit uint32, retry bool)
 	// Failed ends a message whose payload could not be read: the application took the
 	// memory away while the message was under way.
-	Failed(ep *Endpoint, m *Sending, again bool, st datasheet.Status)
+	Failed(ep *Endpoint, m *Sending, retry bool, st datasheet.Status)
 	// Flush ends the sends that are being worked on, the oldest with status first.
 	Flush(ep *Endpoint, first datasheet.Status)
 	// Complete ends the oldest message of a queue, which is l: of length bytes, with

@@ -18,11 +18,11 @@ func (t *Transmitter) Lends(ep *Endpoint) bool {
 
 // sendLent is sendData for a frame of n bytes that go as references. It answers
 // frameCopied, and nothing has happened, if they have to go as they are.
-func (t *Transmitter) sendLent(ep *Endpoint, m *Sending, psn, offset, n uint32, flags datasheet.FrameFlags, behind int, again bool) Outcome {
+func (t *Transmitter) sendLent(ep *Endpoint, m *Sending, psn, offset, n uint32, flags datasheet.FrameFlags, behind int, retry bool) Outcome {
 	count, st := t.refer(&m.Layout, offset, n, ep.Ptag)
 	switch {
 	case st != 0:
-		ep.Delivery.Failed(ep, m, again, st)
+		ep.Delivery.Failed(ep, m, retry, st)
 		return FrameFailed
 	case count == 0:
 		return frameCopied
@@ -42,7 +42,7 @@ func (t *Transmitter) sendLent(ep *Endpoint, m *Sending, psn, offset, n uint32, 
 	if r := ep.Flow; int32(psn-r.Lent) >= 0 {
 		r.Lent = psn + 1
 	}
-	ep.Delivery.Sent(ep, m, psn, offset, n, credit, again)
+	ep.Delivery.Sent(ep, m, psn, offset, n, credit, retry)
 	return FrameSent
 }
 

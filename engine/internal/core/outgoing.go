@@ -86,14 +86,14 @@ func (t *Transmitter) finishFrame() Outcome {
 		_ = t.DMA.Movers[Transmit].Done()
 	}
 	o.shown, o.published, o.Held, o.out, o.copied = 0, false, false, nil, 0
-	o.Ep.Delivery.Sent(o.Ep, o.M, o.psn, o.offset, o.Length, o.credit, o.again)
+	o.Ep.Delivery.Sent(o.Ep, o.M, o.psn, o.offset, o.Length, o.credit, o.retry)
 	return FrameSent
 }
 
 // fail gives up the frame in progress, whose message has failed.
 func (t *Transmitter) fail(st datasheet.Status) Outcome {
 	t.drop()
-	t.Ep.Delivery.Failed(t.Ep, t.M, t.again, st)
+	t.Ep.Delivery.Failed(t.Ep, t.M, t.retry, st)
 	return FrameFailed
 }
 
@@ -103,7 +103,7 @@ func (t *Transmitter) resume() bool {
 	if t.Waiting&TransmitHooks != 0 {
 		return false
 	}
-	if r := o.Ep.Flow; o.Ep.Era != o.Era || o.again && o.psn-r.Una >= r.Nxt-r.Una {
+	if r := o.Ep.Flow; o.Ep.Era != o.Era || o.retry && o.psn-r.Una >= r.Nxt-r.Una {
 		// The connection has ended, or the frame has arrived after all: its memory
 		// may be the host's again.
 		t.drop()

@@ -5,12 +5,12 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 // path is the knowledge, while a connection is set up, of the way to the peer: which
 // frames it carries (SPEC.md 8.3, Path).
 type path struct {
-	mtu    uint32 // of the peer; zero: it has not said, or is a device that does not
-	came   uint32 // longest of the peer's frames that has come, in bytes
-	small  bool   // the next frame is not padded
-	server Remote // of a client: who has accepted
-	padded int    // frames of a client since then
-	vain   int    // accepts of the server that prove too little
+	mtu      uint32 // of the peer; zero: it has not said, or is a device that does not
+	came     uint32 // longest of the peer's frames that has come, in bytes
+	small    bool   // the next frame is not padded
+	server   Remote // of a client: who has accepted
+	padded   int    // frames of a client since then
+	unproven int    // accepts of the server that prove too little
 }
 
 // pathTries is the number of padded frames that get lost, while as many small ones arrive, before
@@ -71,10 +71,10 @@ func (c *setups) pathProven(ep *Endpoint, from Remote, h *datasheet.Header) (eno
 	if most := s.largest(c.mtu); s.came >= most && h.Offset >= most {
 		return true, Taken
 	}
-	if s.vain++; s.vain >= pathTries && s.padded >= pathTries {
+	if s.unproven++; s.unproven >= pathTries && s.padded >= pathTries {
 		c.End(ep, datasheet.ResultPathMTU)
 		return false, Taken
 	}
-	s.again = min(s.again, s.sent+setupEvery)
+	s.repeatAt = min(s.repeatAt, s.sent+setupEvery)
 	return false, Taken
 }

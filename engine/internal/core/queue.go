@@ -20,7 +20,7 @@ type WorkQueue struct {
 	Pushed    *eager // the ring in device memory, nil without EndpointEager
 
 	// Where the descriptor, and the payload, of a token lay that was fetched last.
-	Described, Paid near
+	Described, Payload near
 
 	// Of a VI that shares a receive queue: where the tokens in tokens come from.
 	Source *Endpoint

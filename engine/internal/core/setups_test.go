@@ -31,7 +31,7 @@ func TestSetupPauses(t *testing.T) {
 		t.Fatal("a set-up does not begin")
 	}
 	for last := c.Now; *now < limit-2*setupRarely; {
-		if *now += time.Millisecond; *now >= ep.Setup.again {
+		if *now += time.Millisecond; *now >= ep.Setup.repeatAt {
 			if pause, want := *now-last, min(max(last/4, setupEvery), setupRarely); pause < want || pause > want+time.Millisecond {
 				t.Fatalf("a pause of %v at %v, not %v", pause, last, want)
 			}

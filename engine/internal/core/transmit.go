@@ -47,7 +47,7 @@ type Outgoing struct {
 	// published: the peer may have read some of it.
 	published bool
 	credit    uint32 // that the header gives
-	again     bool   // the frame was sent before
+	retry     bool   // the frame was sent before
 }
 
 // Outcome of an attempt to send a frame.
@@ -101,9 +101,9 @@ func (t *Transmitter) Transmit() bool {
 	return t.Progress != before
 }
 
-// SendData sends the frame of m that starts at offset; again says that it has
+// SendData sends the frame of m that starts at offset; retry says that it has
 // been sent before.
-func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, flags datasheet.FrameFlags, again bool) Outcome {
+func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, flags datasheet.FrameFlags, retry bool) Outcome {
 	n, at := min(m.Total-offset, ep.MaxPayload), datasheet.HeaderSize
 	if offset < ep.Shortest && t.Lender != nil && ep.Flow != nil && m.Total-ep.Shortest >= LendFrom {
 		// The message of a ring goes ahead, and its payload can be lent. It is cut alike when
@@ -118,7 +118,7 @@ func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, fla
 	}
 	tx, behind := t.DMA.Movers[Transmit], framesIn(m.Total-offset-n, n)+int(ep.Send.Posted())
 	if n >= LendFrom && offset >= ep.Shortest && m.Frames != datasheet.FrameReadResponse && t.Lends(ep) {
-		if result := t.sendLent(ep, m, psn, offset, n, flags, behind, again); result != frameCopied {
+		if result := t.sendLent(ep, m, psn, offset, n, flags, behind, retry); result != frameCopied {
 			return result
 		}
 	}
@@ -134,7 +134,7 @@ func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, fla
 	credit := Head(buf, ep, m, psn, offset, n, flags)
 	if n == 0 || n <= t.OneBurst && tx.Plain() {
 		if st := t.Regions.Gather(buf[at:], &m.Layout, offset, ep.Ptag); st != 0 {
-			ep.Delivery.Failed(ep, m, again, st)
+			ep.Delivery.Failed(ep, m, retry, st)
 			return FrameFailed
 		}
 		if n == 0 || tx.Whole(int(n), behind) {
@@ -142,12 +142,12 @@ func (t *Transmitter) SendData(ep *Endpoint, m *Sending, psn, offset uint32, fla
 			if behind == 0 && t.alone {
 				t.Flush() // the peer need not wait for the book-keeping
 			}
-			ep.Delivery.Sent(ep, m, psn, offset, n, credit, again)
+			ep.Delivery.Sent(ep, m, psn, offset, n, credit, retry)
 			return FrameSent
 		}
 	}
 	t.Outgoing = Outgoing{Ep: ep, Era: ep.Era, M: m, Buf: buf, at: uint32(at),
-		psn: psn, offset: offset, Length: n, credit: credit, again: again}
+		psn: psn, offset: offset, Length: n, credit: credit, retry: retry}
 	return t.Start(behind)
 }
 

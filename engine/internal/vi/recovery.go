@@ -143,7 +143,7 @@ func (r *reliable) probeTimeout() time.Duration {
 func (r *reliable) startTimer() {
 	since := max(r.Heard, r.frames[r.Una%core.WindowFrames].sentAt)
 	r.probes, r.backOff, r.timeoutAt = 0, r.rto, since+r.rto
-	r.vain, r.asking = 0, false
+	r.emptyAnswers, r.asking = 0, false
 	r.retransmitAt = min(since+r.probeTimeout(), r.timeoutAt)
 }
 
@@ -229,9 +229,9 @@ func (r *reliable) timeouts() {
 func (r *reliable) takeCount(count uint32) {
 	switch more := int32(count - r.counted); {
 	case more > 0:
-		r.counted, r.vain = count, 0
+		r.counted, r.emptyAnswers = count, 0
 	case more == 0 && r.asking:
-		r.vain++
+		r.emptyAnswers++
 	}
 	r.asking = false
 }
@@ -245,7 +245,7 @@ func (c *Transport) checkPath(ep *core.Endpoint) (ended bool) {
 	if !r.able || r.backOff < c.Timing.RetransmitMax {
 		return false
 	}
-	if r.vain >= core.DeadProbes {
+	if r.emptyAnswers >= core.DeadProbes {
 		c.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultPathMTU, true)
 		return true
 	}

@@ -162,10 +162,10 @@ func (r *reliable) upNext() *core.Sending {
 	return m
 }
 
-func (k Reliable) Sent(ep *core.Endpoint, m *core.Sending, psn, offset, n, credit uint32, again bool) {
+func (k Reliable) Sent(ep *core.Endpoint, m *core.Sending, psn, offset, n, credit uint32, retry bool) {
 	r := rel(ep)
 	r.transmissions++
-	if again {
+	if retry {
 		bit := uint64(1) << (psn - r.Una)
 		f := &r.frames[psn%core.WindowFrames]
 		f.sentAt, f.number = k.Now, r.transmissions
@@ -182,13 +182,13 @@ func (k Reliable) Sent(ep *core.Endpoint, m *core.Sending, psn, offset, n, credi
 	r.Tell(credit)
 }
 
-func (k Reliable) Failed(ep *core.Endpoint, m *core.Sending, again bool, st datasheet.Status) {
+func (k Reliable) Failed(ep *core.Endpoint, m *core.Sending, retry bool, st datasheet.Status) {
 	if m.Frames == datasheet.FrameReadResponse {
 		k.refuse(ep, m.Request, datasheet.EventRDMAReadProtection, &m.Segments[0])
 		return
 	}
 	m.Status, rel(ep).broken = st, true
-	if again {
+	if retry {
 		// Nothing is wrong with the messages before it.
 		k.Conns.Fail(ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
 		return

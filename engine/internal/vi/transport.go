@@ -203,7 +203,7 @@ func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
 		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
 		from = core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
 		if from.Length == n && count == 1 && n <= limit {
-			memory = m.Near(&q.Paid, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
+			memory = m.Near(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
 		}
 	}
 	l.Token, l.Control, l.Status, l.Total, l.Descriptor, l.Stamp = t, core.Control{Bits: bits, Immediate: immediate}, 0, n, seg, m.Stamp
@@ -230,7 +230,7 @@ func (m descriptors) fetchRDMA(ep *core.Endpoint, q *core.WorkQueue, l *core.Lay
 	to, data := datasheet.AddressSegmentAt(segments), datasheet.DataSegmentAt(segments[datasheet.AddressSegmentSize:])
 	target := core.Segment{Address: to.Address, Handle: to.Handle}
 	from := core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
-	l.Memory = m.Near(&q.Paid, from.Handle, ep.Ptag, from.Address, uint64(l.Total), op == datasheet.OpRDMARead)
+	l.Memory = m.Near(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(l.Total), op == datasheet.OpRDMARead)
 	if to.Reserved != 0 || from.Length != l.Total || l.Memory == nil {
 		return false
 	}

@@ -533,6 +533,9 @@ func TestRestartBesideCache(t *testing.T) {
 				ended <- err
 				return
 			}
+			if sent == 0 { // the ring is full, or stopped
+				time.Sleep(20 * time.Microsecond)
+			}
 		}
 	}()
 	for range 20 {

@@ -133,11 +133,11 @@ func read(part string, b []byte, v any) error {
 		return malformed(part, "%v", err)
 	}
 	// What is reserved is encoded as zeros.
-	again, err := binary.Append(nil, binary.LittleEndian, v)
+	encoded, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
 		return malformed(part, "%v", err)
 	}
-	for i, c := range again {
+	for i, c := range encoded {
 		if b[i] != c {
 			return malformed(part, "reserved byte %#x is not zero", i)
 		}

@@ -28,12 +28,12 @@ const (
 
 // watch looks after a connection.
 type watch struct {
-	port        *Port
-	session     *session
-	talk        *talk
-	idleRounds  int
-	vain        int
-	maskedUntil time.Time // no interrupts are looked at until then
+	port         *Port
+	session      *session
+	talk         *talk
+	idleRounds   int
+	emptyWakeups int
+	maskedUntil  time.Time // no interrupts are looked at until then
 }
 
 func (w *watch) run() error {
@@ -115,13 +115,13 @@ func (w *watch) interrupted() error {
 	}
 	w.idleRounds = 0
 	if pending {
-		w.vain = 0
+		w.emptyWakeups = 0
 		p.wake.Call()
 		return nil
 	}
 	p.counters.spurious.Add(1)
-	if w.vain++; w.vain >= stormLimit {
-		w.vain = 0
+	if w.emptyWakeups++; w.emptyWakeups >= stormLimit {
+		w.emptyWakeups = 0
 		w.maskedUntil = time.Now().Add(lookEvery)
 	}
 	return nil

@@ -34,7 +34,7 @@ type attempt struct {
 	begun    time.Time
 	due      time.Time
 	pause    time.Duration
-	again    bool // it is still wanted
+	wanted   bool // it is still wanted
 }
 
 // Seal makes a datagram of a frame, which stays valid until s is used again. It is
@@ -91,8 +91,8 @@ func (l *Link) tick(now time.Time) {
 	}
 	p := l.pending
 	if p != nil {
-		p.again = p.again || renew
-		renew = p.again
+		p.wanted = p.wanted || renew
+		renew = p.wanted
 	}
 	switch {
 	case p != nil && now.Sub(p.begun) > helloLife:
@@ -151,7 +151,7 @@ func (l *Link) tickSession(s *session, now time.Time) bool {
 // begin sends a hello with new random numbers.
 func (l *Link) begin(now time.Time) {
 	t := l.tunnel
-	p := &attempt{hello: hello{session: t.freeID(), instance: t.instance}, begun: now, pause: helloFirst, again: true}
+	p := &attempt{hello: hello{session: t.freeID(), instance: t.instance}, begun: now, pause: helloFirst, wanted: true}
 	t.read(p.nonce[:])
 	p.datagram = p.hello.datagram(t.handshake)
 	l.pending = p
@@ -163,8 +163,8 @@ func (l *Link) repeat(now time.Time) {
 	p := l.pending
 	p.due = now.Add(p.pause)
 	p.pause = min(2*p.pause, helloMost)
-	if p.again {
-		p.again = false
+	if p.wanted {
+		p.wanted = false
 		l.wanted.Store(false)
 		l.tunnel.out(p.datagram, l.Address)
 	}

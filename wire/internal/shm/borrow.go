@@ -183,12 +183,12 @@ func (p *Port) unmapUnused(m []*mapping) error {
 	l.waiting.Store(true)
 	defer l.waiting.Store(false)
 	// Its end may be seen here before waiting is seen there: so this looks again and again.
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for end := time.Now().Add(lendTime); atomic.LoadUint32(&l.inUse) != 0; {
 		select {
 		case <-l.idle:
-		case now := <-again.C:
+		case now := <-tick.C:
 			if now.After(end) {
 				return errInUse
 			}

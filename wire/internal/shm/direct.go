@@ -77,9 +77,9 @@ func (p *Port) takeTable(s *session, m message, fd int) error {
 	if fd >= 0 {
 		defer passedfd.Close(fd)
 	}
-	has := p.theirTable.Load()
+	known := p.theirTable.Load()
 	switch {
-	case !s.direct || has != nil && has.of == s:
+	case !s.direct || known != nil && known.of == s:
 		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both have said that they know of them"}
 	case fd < 0:
 		return &PeerError{"descriptors of a table", 0, "1"}

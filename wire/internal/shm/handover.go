@@ -209,8 +209,8 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 		return nil, err
 	}
 	want := 1
-	for _, has := range []bool{st.Bell, st.PeerBell} {
-		if has {
+	for _, bell := range []bool{st.Bell, st.PeerBell} {
+		if bell {
 			want++
 		}
 	}

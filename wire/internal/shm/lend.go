@@ -146,11 +146,11 @@ func (e *export) close() {
 
 // sealAsIs keeps other processes from sealing a file, which is not sealed against writing.
 func sealAsIs(fd int, _ int64, _ int) error {
-	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err == nil && has&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err == nil && got&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
 		return fmt.Errorf("%w: it has been sealed against writing", ErrMemory)
 	}
-	if err == nil && has&unix.F_SEAL_SEAL == 0 {
+	if err == nil && got&unix.F_SEAL_SEAL == 0 {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
 	}
 	if err != nil {
@@ -164,8 +164,8 @@ func sealAsIs(fd int, _ int64, _ int) error {
 // only would not: who has it can open the file anew, in /proc/self/fd.
 func sealWrites(fd int, offset int64, size int) error {
 	const seals = unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
-	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err == nil && has&seals != seals {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err == nil && got&seals != seals {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {

@@ -49,12 +49,12 @@ func createFile(size, seals int) (fd int, err error) {
 // checkFile checks that a file cannot be shrunk below end bytes. It reports
 // whether all pages of it are there.
 func checkFile(fd int, seals int, end uint64) (whole bool, err error) {
-	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return false, fmt.Errorf("%w: it is no file in memory that can be sealed: %w", ErrMemory, os.NewSyscallError("fcntl", err))
 	}
-	if has&seals != seals {
-		return false, fmt.Errorf("%w: its file has seals %#x, want %#x", ErrMemory, has, seals)
+	if got&seals != seals {
+		return false, fmt.Errorf("%w: its file has seals %#x, want %#x", ErrMemory, got, seals)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -22,7 +22,7 @@ const (
 
 // open opens the port of a NIC. If it was open before it has to carry the same frames. Errors are a
 // *vfio.Error, or wrap wire.ErrGone.
-func (n *nic) open(ctx context.Context, again bool) error {
+func (n *nic) open(ctx context.Context, reopen bool) error {
 	if n.device() {
 		return n.openDevice(ctx)
 	}
@@ -34,11 +34,11 @@ func (n *nic) open(ctx context.Context, again bool) error {
 		n.local = true
 		return nil
 	}
-	if again && (port.MTU() < n.mtu || port.Checksum() != n.checksum) {
+	if reopen && (port.MTU() < n.mtu || port.Checksum() != n.checksum) {
 		_ = port.Close()
 		return fmt.Errorf("%w: NIC %s is another one now: frames have %d bytes, and had %d", wire.ErrGone, n.Name, port.MTU(), n.mtu)
 	}
-	if !again {
+	if !reopen {
 		n.mtu, n.checksum = port.MTU(), port.Checksum()
 		if p, ok := port.(interface{ MAC() datasheet.MAC }); ok {
 			n.mac = p.MAC()

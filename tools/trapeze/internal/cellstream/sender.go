@@ -52,8 +52,8 @@ const (
 	// 2) it follows the times from messages to their reports.
 	firstStall = time.Second
 	leastStall = 200 * time.Millisecond
-	// again is the time between two messages that say the end, until it is reported.
-	again = 40 * time.Millisecond
+	// repeatEvery is the time between two messages that say the end, until it is reported.
+	repeatEvery = 40 * time.Millisecond
 	// parting limits the wait for the last report.
 	parting = 2 * time.Second
 	// adjust is the time between two looks at the pace.
@@ -268,7 +268,7 @@ func (s *sender) end(ctx context.Context) error {
 	defer func() { s.sent-- }()
 	var said time.Time // zero: not yet
 	for {
-		if time.Since(said) > again {
+		if time.Since(said) > repeatEvery {
 			switch err := s.post(kindEnd, number); err {
 			case nil:
 				said = time.Now()
@@ -277,7 +277,7 @@ func (s *sender) end(ctx context.Context) error {
 				return err
 			}
 		}
-		m, err := next(ctx, s.c, again)
+		m, err := next(ctx, s.c, repeatEvery)
 		if err == nil {
 			err = s.read(m)
 		}

@@ -113,9 +113,9 @@ func (x *commands) publish(ctx context.Context, s *netmem.Server, f *serveFlags)
 			case <-p.Lost():
 			}
 			x.Note("the lease of %s has ended: no page is served until it is published again", f.Publish)
-			for again, err := publish(); ; again, err = publish() {
+			for renewed, err := publish(); ; renewed, err = publish() {
 				if err == nil {
-					p = again
+					p = renewed
 					break
 				}
 				select {

@@ -39,19 +39,19 @@ func Sign(file string, key ed25519.PrivateKey) ([]byte, error) {
 		firmware.IDOf(key.Public().(ed25519.PublicKey)), ed25519.Sign(key, img.message()))
 	// A text that is written otherwise than we think must not come out as
 	// another manifest.
-	again, err := Parse(file, text)
+	parsed, err := Parse(file, text)
 	if err != nil {
 		return nil, err
 	}
-	for i := range again.Segments {
+	for i := range parsed.Segments {
 		if i < len(img.Segments) {
-			again.Segments[i].Bytes = img.Segments[i].Bytes
+			parsed.Segments[i].Bytes = img.Segments[i].Bytes
 		}
 	}
-	if err := again.place(file); err != nil {
+	if err := parsed.place(file); err != nil {
 		return nil, err
 	}
-	if again.digest() != img.Digest {
+	if parsed.digest() != img.Digest {
 		return nil, &Error{File: file, Key: "signature", Detail: "the old one cannot be taken out", Allowed: "a [signature] table on lines of its own", Reason: ErrSyntax}
 	}
 	return text, nil

@@ -94,9 +94,9 @@ func (s *Stats) once(ctx context.Context, e *via.Conn, wait time.Duration, seq u
 			if err := stillHere(ctx, e); err != nil {
 				return 0, err
 			}
-			again, cancel := context.WithTimeout(ctx, min(left, keepAlive))
+			attempt, cancel := context.WithTimeout(ctx, min(left, keepAlive))
 			defer cancel()
-			limited = again
+			limited = attempt
 			continue
 		}
 		if err != nil {

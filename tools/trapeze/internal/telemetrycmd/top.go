@@ -87,8 +87,8 @@ type screen struct {
 // sampled is a message with what was found.
 type sampled []sample
 
-// again is a message that asks for the next look.
-type again struct{}
+// tick is a message that asks for the next look.
+type tick struct{}
 
 // Init is described at tea.Model.
 func (m *screen) Init() tea.Cmd { return m.look() }
@@ -110,8 +110,8 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 	case sampled:
 		m.take(msg)
-		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return again{} })
-	case again:
+		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{} })
+	case tick:
 		return m, m.look()
 	case tea.KeyMsg:
 		return m, m.key(msg.String())

@@ -79,9 +79,9 @@ func New(l Limits) *Space { return &Space{limits: l, files: map[fileID][]*file{}
 // stay open.
 //
 // A range that is mapped already, exactly so, is mapped only once and no error;
-// again is true then. Map fails with vfio.ErrIOVAInUse, vfio.ErrMisaligned,
+// known is true then. Map fails with vfio.ErrIOVAInUse, vfio.ErrMisaligned,
 // ErrFull or ErrFile, and changes nothing.
-func (s *Space) Map(r Range, fd int) (window []byte, again bool, err error) {
+func (s *Space) Map(r Range, fd int) (window []byte, known bool, err error) {
 	if r.Address%PageSize != 0 || r.Size%PageSize != 0 || r.Size == 0 || r.Offset%PageSize != 0 {
 		return nil, false, fmt.Errorf("%w: %#x bytes at %#x, offset %#x", vfio.ErrMisaligned, r.Size, r.Address, r.Offset)
 	}
