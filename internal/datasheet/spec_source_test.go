@@ -2,12 +2,14 @@ package datasheet_test
 
 import (
 	"go/ast"
+	"go/build"
 	"go/constant"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +49,12 @@ func readSource() (*source, error) {
 			files = append(files, f)
 		}
 	}
+	// A test that is compiled with -trimpath does not know where Go is.
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, err
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(root))
 	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
 	pkg, err := conf.Check("datasheet", fset, files, nil)
 	if err != nil {
