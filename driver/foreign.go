@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +84,12 @@ func (n *NIC) holdForeign(ctx context.Context, b []byte) (iova uint64, writable 
 	var held []*piece
 	writable = true
 	for at := first; at < end; {
-		i, _ := slices.BinarySearchFunc(w.pieces, at, func(p *piece, at uint64) int { return cmp.Compare(p.end(), at+1) })
+		i, _ := slices.BinarySearchFunc(w.pieces, at, func(p *piece, at uint64) int {
+			if p.end() <= at {
+				return -1
+			}
+			return 1
+		})
 		if i < len(w.pieces) && w.pieces[i].first <= at && w.pieces[i].refs == 0 && !slices.Contains(held, w.pieces[i]) {
 			if err := n.unmapPiece(w, w.pieces[i]); err != nil {
 				return 0, false, nil, errors.Join(err, n.trim(w, held))

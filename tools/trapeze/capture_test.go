@@ -70,7 +70,8 @@ func tshark(t *testing.T, file string, args ...string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// frames is how many Wireshark's capinfos counts in a file that is whole. It starts sooner than tshark.
+// frames returns the number of frames in a file that is whole, as Wireshark's capinfos counts them. It starts
+// sooner than tshark.
 func frames(t *testing.T, file string) (n uint64) {
 	t.Helper()
 	program, err := exec.LookPath("capinfos")

@@ -215,7 +215,7 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if i%16 == 15 { // sixteen of these would leave the processor to nobody else
+				if i%16 == 15 { // sixteen of these would take the whole processor
 					time.Sleep(time.Millisecond)
 				}
 			}
