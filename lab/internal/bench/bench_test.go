@@ -19,7 +19,7 @@ func task(test bench.Test, wire string) bench.Task {
 }
 
 func TestRun(t *testing.T) {
-	for _, wire := range []string{"udp", "memory"} {
+	for _, wire := range []string{"udp", "memory", "vfio-user"} {
 		for _, test := range []bench.Test{bench.Latency, bench.Bandwidth, bench.Put, bench.Get} {
 			t.Run(wire+" "+string(test), func(t *testing.T) {
 				r, err := bench.Run(context.Background(), task(test, wire))

@@ -29,6 +29,7 @@ type job struct {
 	Frames   *frames     `json:"frames,omitempty"`
 	Socket   *socketSide `json:"socket,omitempty"`
 	Fetch    *fetchSide  `json:"fetch,omitempty"`
+	Server   *served     `json:"server,omitempty"`
 }
 
 // RunWorker is the worker's whole life: a job as JSON from r; to w what its peer has to
@@ -55,6 +56,8 @@ func RunWorker(ctx context.Context, r io.Reader, w io.Writer) error {
 		return j.Socket.run(ctx, w)
 	case j.Fetch != nil:
 		return j.Fetch.run(ctx, w)
+	case j.Server != nil:
+		return j.Server.run(ctx, w)
 	}
 	return fmt.Errorf("%w: a worker without a job", ErrSpec)
 }
@@ -191,8 +194,8 @@ func (t *Task) run(ctx context.Context) (r Result, err error) {
 		return r, err
 	}
 	defer path.remove()
-	if path.serve != nil {
-		server, err := path.serve(ctx)
+	if path.server != nil {
+		server, err := startReady(ctx, job{Server: path.server}, "server of the NICs")
 		if err != nil {
 			return r, err
 		}

@@ -43,7 +43,7 @@ type path struct {
 	single       bool   // one process has both
 	folder       string // removed at the end
 	cable        *cable // if the ends are in network namespaces of their own
-	serve        func(context.Context) (*process, error)
+	server       *served
 }
 
 func (p *path) remove() {
@@ -81,7 +81,7 @@ var wires = map[string]func(t *Task) (*path, error){
 		})
 	},
 	"udp":       (*Task).udp,
-	"vfio-user": (*Task).served,
+	"vfio-user": (*Task).behindVFIOUser,
 	veth:        (*Task).overVeth,
 	vethJumbo:   (*Task).overVeth,
 	vethLong:    (*Task).overVeth,
@@ -157,8 +157,8 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// served puts both NICs in a process of their own, behind vfio-user.
-func (t *Task) served() (*path, error) {
+// behindVFIOUser puts both NICs in a process of their own, behind vfio-user.
+func (t *Task) behindVFIOUser() (*path, error) {
 	if t.Placement != "" {
 		return nil, fmt.Errorf("%w: placement %q: behind vfio-user the engines have a process of their own", ErrSpec, t.Placement)
 	}
@@ -168,22 +168,7 @@ func (t *Task) served() (*path, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.serve = func(ctx context.Context) (*process, error) {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		names := []string{filepath.Join(p.folder, "nic0"), filepath.Join(p.folder, "nic1")}
-		server, err := start(ctx, nil, self, "emulate", "--socket", names[0], "--socket", names[1])
-		if err != nil {
-			return nil, err
-		}
-		if err := awaitFiles(ctx, names); err != nil {
-			server.stop()
-			return nil, err
-		}
-		return server, nil
-	}
+	p.server = &served{Sockets: []string{filepath.Join(p.folder, "nic0"), filepath.Join(p.folder, "nic1")}}
 	return p, nil
 }
 
