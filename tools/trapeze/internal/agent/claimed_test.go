@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,15 +128,10 @@ func TestClaim(t *testing.T) {
 	if said != "open\n" {
 		t.Fatal(said)
 	}
-	var has *agentlink.Client
-	for _, c := range list(t, socket) {
-		if c.Grant == "claim c1" {
-			has = &c
-		}
-	}
-	if has == nil || has.VIs != 4 || has.Direct != 0 {
-		t.Errorf("the client has %+v", has)
-	}
+	await(t, socket, "the client of the claim is listed", func(clients []agentlink.Client) bool {
+		i := slices.IndexFunc(clients, func(c agentlink.Client) bool { return c.Grant == "claim c1" })
+		return i >= 0 && clients[i].VIs == 4 && clients[i].Direct == 0
+	})
 	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "as many NICs open") {
 		t.Errorf("a second NIC: %q", said)
 	}
@@ -187,9 +183,9 @@ func TestClaimDevice(t *testing.T) {
 	says(agentlink.Claim{}, "VIs 8 all true")()
 	says(agentlink.Claim{VIs: 2, Memory: 64 << 20}, "VIs 2 all true")()
 	end := says(agentlink.Claim{VIs: 3, Memory: 4 << 20}, "VIs 3 all false")
-	if all := list(t, socket); len(all) != 1 || all[0].Grant != "claim c1" || all[0].VIs != 3 {
-		t.Errorf("%+v", all)
-	}
+	await(t, socket, "the client of the device is listed", func(all []agentlink.Client) bool {
+		return len(all) == 1 && all[0].Grant == "claim c1" && all[0].VIs == 3
+	})
 	if err := agentlink.WithdrawClaim(claims, "c1"); err != nil {
 		t.Fatal(err)
 	}
