@@ -52,7 +52,7 @@ func (t *SendLane) Lane(ep *core.Endpoint) bool {
 func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
 	credit, n := r.Credit(), m.Total
 	if !r.shorts || !r.tells(credit) || !t.launchShort(r, m, credit) {
-		if n >= core.LendFrom || n > t.OneBurst {
+		if n > t.OneBurst || n >= core.LendFrom && t.Lends(r.Ep) {
 			return false
 		}
 		buf := t.Reserve(&r.Ep.Remote.MAC, datasheet.HeaderSize+int(n))
