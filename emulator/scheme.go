@@ -28,9 +28,9 @@ func ours(scheme string) bool {
 }
 
 func init() {
-	vfio.Register(Scheme, open)
-	vfio.Register(EthernetScheme, open)
-	vfio.Register(agentScheme, open)
+	vfio.RegisterWhole(Scheme, open)
+	vfio.RegisterWhole(EthernetScheme, open)
+	vfio.RegisterWhole(agentScheme, open)
 }
 
 // open opens the device at an address such as "emu:",
@@ -174,7 +174,7 @@ func parseSettings(a vfio.Address) (*settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(a.Options)) {
 		i := slices.IndexFunc(settingTable, func(o setting) bool { return o.name == name })
 		if i < 0 {
-			return nil, &unknownOption{name, a.Options.Get("wire")}
+			return nil, &unknownOption{name, a.Options.Get(name), a.Options.Get("wire")}
 		}
 		given = append(given, &settingTable[i])
 		if err := settingTable[i].parse(s, a.Options.Get(name)); err != nil {

@@ -81,7 +81,7 @@ func OptionNames() (names []string) {
 }
 
 // unknownOption refuses an option that no address has. wire is the option of that name, "" without it.
-type unknownOption struct{ name, wire string }
+type unknownOption struct{ name, value, wire string }
 
 func (e *unknownOption) Error() string { return fmt.Sprintf("unknown option %q", e.name) }
 
@@ -104,7 +104,19 @@ func (e *unknownOption) hint(scheme string) string {
 		return "did you mean " + nearest + "?"
 	}
 	_, called := s.kind.form()
-	return fmt.Sprintf("with %s, %s: has the options %s", called, scheme, strings.Join(names, ", "))
+	has := fmt.Sprintf("with %s, %s: has the options %s", called, scheme, strings.Join(names, ", "))
+	if s.kind == wireNIC {
+		start, next := scheme+":", "%3F"
+		if scheme == Scheme {
+			start += "?wire="
+		}
+		if strings.Contains(e.wire, "?") {
+			next = "%26"
+		}
+		has += fmt.Sprintf("; options of the NIC's own address follow it as in %s%s%s%s=%s", start,
+			strings.NewReplacer("?", "%3F", "&", "%26").Replace(e.wire), next, e.name, e.value)
+	}
+	return has
 }
 
 // differences counts the letters that have to be put in, left out or replaced to make b of a.

@@ -74,8 +74,9 @@ func validScheme(s string) bool {
 // openers open the device at an address, by scheme.
 var openers = struct {
 	sync.Mutex
-	m map[string]func(ctx context.Context, a Address) (Device, error)
-}{m: map[string]func(ctx context.Context, a Address) (Device, error){}}
+	m     map[string]func(ctx context.Context, a Address) (Device, error)
+	whole map[string]bool // their devices have no interfaces
+}{m: map[string]func(ctx context.Context, a Address) (Device, error){}, whole: map[string]bool{}}
 
 // Register makes a back end known under a scheme. Back ends that live outside
 // this package, the emulator above all, call it when they are imported. It
@@ -87,6 +88,15 @@ func Register(scheme string, open func(ctx context.Context, a Address) (Device, 
 		panic("vfio: scheme " + scheme + " registered twice")
 	}
 	openers.m[scheme] = open
+}
+
+// RegisterWhole is Register for devices without interfaces: open gets addresses with the option
+// interface, too, and refuses it as any other that it does not know.
+func RegisterWhole(scheme string, open func(ctx context.Context, a Address) (Device, error)) {
+	Register(scheme, open)
+	openers.Lock()
+	defer openers.Unlock()
+	openers.whole[scheme] = true
 }
 
 // Schemes lists the schemes that can be opened, sorted.
@@ -109,13 +119,13 @@ func Open(ctx context.Context, address string) (Device, error) {
 		return nil, err
 	}
 	openers.Lock()
-	open := openers.m[a.Scheme]
+	open, whole := openers.m[a.Scheme], openers.whole[a.Scheme]
 	openers.Unlock()
 	if open == nil {
 		return nil, &Error{Op: "open", Device: address, Err: fmt.Errorf("%w %q", ErrUnknownScheme, a.Scheme),
 			Hint: "this program knows " + strings.Join(Schemes(), ", ")}
 	}
-	if a.Options.Has(interfaceOption) {
+	if a.Options.Has(interfaceOption) && !whole {
 		return openInterface(ctx, a, open)
 	}
 	return open(ctx, a)
