@@ -365,11 +365,15 @@ func (s *settings) dress(w wire.Port) (wire.Port, error) {
 	return shaped, nil
 }
 
-// OpenWire opens the wire of an address of an emulated device and no device: for a program that
-// switches frames between it and others, so that a NIC receives all frames. A wire in memory has no
-// other end then, and is refused. It returns nil without an error for a loop. Errors are those of
-// vfio.Open.
-func OpenWire(ctx context.Context, address string) (wire.Port, error) {
+// CheckWire says whether an address makes sense to OpenWire, and opens nothing. Errors are those of
+// OpenWire and wrap vfio.ErrBadAddress.
+func CheckWire(address string) error {
+	_, err := sharedSettings(address)
+	return err
+}
+
+// sharedSettings are those of an address with a wire that can be shared.
+func sharedSettings(address string) (*settings, error) {
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
 		return nil, err
@@ -380,6 +384,18 @@ func OpenWire(ctx context.Context, address string) (wire.Port, error) {
 	}
 	if err != nil {
 		return nil, badAddress(a, err)
+	}
+	return s, nil
+}
+
+// OpenWire opens the wire of an address of an emulated device and no device: for a program that
+// switches frames between it and others, so that a NIC receives all frames. A wire in memory has no
+// other end then, and is refused. It returns nil without an error for a loop. Errors are those of
+// vfio.Open.
+func OpenWire(ctx context.Context, address string) (wire.Port, error) {
+	s, err := sharedSettings(address)
+	if err != nil {
+		return nil, err
 	}
 	if s.kind == wireLoop {
 		return nil, nil

@@ -18,10 +18,13 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.
@@ -66,6 +69,15 @@ type NIC struct {
 func (n *NIC) device() bool {
 	scheme, _, _ := strings.Cut(n.Address, ":")
 	return scheme == "pci" || scheme == "vfio-user"
+}
+
+// check says whether the address makes sense, as far as can be told without opening it.
+func (n *NIC) check() error {
+	if n.device() {
+		_, err := vfio.ParseAddress(n.Address)
+		return err
+	}
+	return emulator.CheckWire(n.Address)
 }
 
 // Grant says who may have what. A client has to be one of each of users, groups and control groups
@@ -253,6 +265,10 @@ func (r *reader) config(raw *rawConfig) *Config {
 			r.bad("nic."+name, 0, "address", "name %q: it has 1 to 32 letters, digits, dots, dashes and underscores", name)
 		case scheme != "eth" && scheme != "emu" && !n.device():
 			r.bad("nic."+name, 0, "address", "%q is not as eth:eth0, eth:pci:0000:03:00.0 or emu:, nor, with Trapeze's own data sheet, as pci:0000:03:00.0", n.Address)
+		default:
+			if err := n.check(); err != nil {
+				r.bad("nic."+name, 0, "address", "%w", &command.DeviceError{Err: err})
+			}
 		}
 		c.NICs = append(c.NICs, n)
 	}
