@@ -59,9 +59,10 @@ func schemeHint(err error) string {
 			wire = rest
 		}
 		return "; " + scheme + ": is a port of plain frames, which 'trapeze frames' takes; as the wire of a NIC it is " +
-			emulator.EthernetScheme + ":" + wire
-	case slices.Contains([]string{"udp", "shm", "memif", "mem"}, scheme):
-		return "; it is a wire: as a device it is '" + emulator.Scheme + ":?wire=" + e.Device + "'"
+			emulator.EthernetScheme + ":" + strings.NewReplacer("?", "%3F", "&", "%26").Replace(wire) // they are the port's
+	case slices.Contains([]string{"udp", "shm", "memif", "mem", "host"}, scheme):
+		// The options of a wire are the device's.
+		return "; it is a wire: as a device it is '" + emulator.Scheme + ":?wire=" + strings.Replace(e.Device, "?", "&", 1) + "'"
 	}
 	return ""
 }
