@@ -234,6 +234,34 @@ func TestNoBuffers(t *testing.T) {
 	}
 }
 
+// TestMissed: a frame that finds no buffer counts once.
+func TestMissed(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	p, kernel := open(t, "afxdp:"+a, ethernet.Options{ReceiveDescriptors: 64}), raw(t, b)
+	frame := make([]byte, 60)
+	porttest.Fill(frame, 0)
+	const all = 300
+	for range all {
+		if _, err := unix.Write(kernel, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, f, got := p.Queue(0), make([]ethernet.Frame, 64), 0
+	waittest.Until(t, "all are received or missed", func() bool {
+		n, err := q.Receive(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += n
+		q.Cache().Free(f[:n])
+		return n == 0 && got+int(p.Stats().Device.Missed) >= all
+	})
+	if missed := p.Stats().Device.Missed; missed == 0 || got+int(missed) != all {
+		t.Errorf("of %d frames %d were received and %d missed", all, got, missed)
+	}
+}
+
 // TestLink: the link is told, and frames go on when it has been down.
 func TestLink(t *testing.T) {
 	leaktest.Check(t)
