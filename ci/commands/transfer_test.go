@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
+	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 )
 
 func TestSendAndReceive(t *testing.T) {
@@ -129,6 +130,32 @@ func TestNobodyReceives(t *testing.T) {
 	}
 	if lastLine(&send.stderr) == "" {
 		t.Error("the sender does not say why it failed")
+	}
+}
+
+// TestLinesOfWires: what a wire logs has the format and the level that the user has named.
+func TestLinesOfWires(t *testing.T) {
+	needsProgram(t)
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]string{
+		"--log-format json": `"msg":"UDP wire: the peer has no key,`, "--log-level warn": `level=WARN msg="UDP wire: the peer has no key,`, "--log-level error": "",
+	} {
+		receiver, sender := udpPair(t, "")
+		recv := start(t, append(strings.Fields(flags), "recv", "--device", receiver+"&key="+key, "--output", filepath.Join(t.TempDir(), "out"))...)
+		waittest.Until(t, "recv waits", func() bool { return strings.Contains(recv.stderr.String(), "waiting for a file") })
+		if code := start(t, "send", "--timeout", "300ms", "--device", sender, randomFile(t, 10)).code(t); code != 5 {
+			t.Errorf("send ends with %d", code)
+		}
+		waittest.Until(t, "a line as "+flags+" says", func() bool { return strings.Contains(recv.stderr.String(), want) })
+		if err := recv.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if recv.code(t); want == "" && strings.Contains(recv.stderr.String(), "has no key") {
+			t.Errorf("%s: %s", flags, &recv.stderr)
+		}
 	}
 }
 

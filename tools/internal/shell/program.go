@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"syscall"
@@ -47,7 +48,7 @@ type Program struct {
 func (p *Program) Main() int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	return p.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	return p.run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, true)
 }
 
 // helpHelp says of every program what its help and JSON are.
@@ -61,6 +62,7 @@ type run struct {
 	*Program
 	command.Env
 	observed observed
+	alone    bool // no other run is in this process
 	// started is set when a command has its arguments: errors before that are
 	// errors of usage.
 	started bool
@@ -71,10 +73,14 @@ type run struct {
 // does when writing to stdout fails with EPIPE. It fails if results could not be
 // written, whether the command has noticed or not.
 func (p *Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return p.run(ctx, args, stdin, stdout, stderr, false)
+}
+
+func (p *Program) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, alone bool) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &results{Writer: stdout, end: cancel}
-	r := &run{Program: p, Env: command.Env{Stdin: stdin, Stdout: out, Stderr: stderr, Bold: showsBold(stdout)}}
+	r := &run{Program: p, alone: alone, Env: command.Env{Stdin: stdin, Stdout: out, Stderr: stderr, Bold: showsBold(stdout)}}
 	root := r.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -171,6 +177,9 @@ func (r *run) begin(c *cobra.Command, args []string) error {
 	}
 	if err := r.observed.begin(c, &r.Env); err != nil {
 		return err
+	}
+	if r.alone { // wires and other parts that get no logger of the command
+		slog.SetDefault(command.Logger(c.Context(), slog.LevelInfo))
 	}
 	r.started = true
 	return nil
