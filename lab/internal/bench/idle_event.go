@@ -52,6 +52,8 @@ func (e *eventEnds) started(ctx context.Context) error {
 	return receive(ctx, e.begun)
 }
 
+func (e *eventEnds) rest(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
+
 func (e *eventEnds) notify(ctx context.Context) error {
 	if err := receive(ctx, e.turns); err != nil {
 		return err

@@ -30,6 +30,17 @@ func TestRunIdle(t *testing.T) {
 	}
 }
 
+// TestRunIdleLong: a pause for which a NIC that does not run is taken for dead.
+func TestRunIdleLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 5 s")
+	}
+	task := bench.IdleTask{Place: bench.IdleSharedInline, Idle: 5 * time.Second, Pause: time.Millisecond, Count: 1}
+	if r, err := bench.RunIdle(context.Background(), task); err != nil || r.Idle < task.Idle {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
 func TestRunIdleEndsWithContext(t *testing.T) {
 	for _, place := range bench.IdlePlaces() {
 		stopped := errors.New("stopped")

@@ -105,6 +105,8 @@ type rareEnd interface {
 	// start is called by the waiter, and lets started return at the sender.
 	start(ctx context.Context) error
 	started(ctx context.Context) error
+	// rest is the sender's pause.
+	rest(ctx context.Context, d time.Duration) error
 	// notify sends the time, and returns when that is on its way.
 	notify(ctx context.Context) error
 	// await sleeps until something comes, and returns the time that was sent.
@@ -118,7 +120,7 @@ func (t *IdleTask) send(ctx context.Context, e rareEnd) error {
 	}
 	pause := t.Idle
 	for range t.Count + 1 {
-		if err := sleep(ctx, pause); err != nil {
+		if err := e.rest(ctx, pause); err != nil {
 			return err
 		}
 		if err := e.notify(ctx); err != nil {
@@ -174,6 +176,20 @@ func (e *messageEnd) started(ctx context.Context) error {
 		err = sleep(ctx, lookPause)
 	}
 	return err
+}
+
+// answerEvery is the time after which an inline NIC of the sender runs again in a pause. The waiter's asks
+// after a second whether its peer is there, and takes it for dead after three more.
+const answerEvery = 500 * time.Millisecond
+
+func (e *messageEnd) rest(ctx context.Context, d time.Duration) error {
+	for ; d > answerEvery; d -= answerEvery {
+		if err := sleep(ctx, answerEvery); err != nil {
+			return err
+		}
+		e.Poll()
+	}
+	return sleep(ctx, d)
 }
 
 func (e *messageEnd) notify(ctx context.Context) error {
