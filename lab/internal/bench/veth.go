@@ -34,8 +34,8 @@ var vethAddresses = [2]string{"192.0.2.1", "192.0.2.2"}
 type cable [2]netns.NsHandle
 
 // newCable makes one, of a wire's MTU. The interfaces are gone once it is closed and no process is there.
-func newCable(wire string) (c *cable, err error) {
-	c = &cable{netns.None(), netns.None()}
+func newCable(wire string) (_ *cable, err error) {
+	c := &cable{netns.None(), netns.None()}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("a veth pair between two network namespaces, which takes root: %w", errors.Join(err, c.close()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -54,5 +55,24 @@ func TestCompareVeth(t *testing.T) {
 		t.Errorf("the program is in another network namespace: %v", err)
 	} else {
 		_ = now.Close()
+	}
+}
+
+// TestVethWithoutRoot: a thread without rights gets an error that says what it takes.
+func TestVethWithoutRoot(t *testing.T) {
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread has lost its rights, and ends with this goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			ended <- err
+			return
+		}
+		_, err := bench.Run(context.Background(), task(bench.Latency, "veth"))
+		ended <- err
+	}()
+	if err := <-ended; !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "takes root") {
+		t.Errorf("%v", err)
 	}
 }
