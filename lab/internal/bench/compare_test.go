@@ -3,6 +3,8 @@ package bench_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +101,26 @@ func TestCompareMPI(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := c.Compare(t.Context()); !errors.Is(err, bench.ErrNotInstalled) || !strings.Contains(err.Error(), "netpipe-openmpi") {
 		t.Errorf("without Open MPI: %v", err)
+	}
+}
+
+// TestMPIFails: what to try next can be pasted into a shell, and ours names the provider.
+func TestMPIFails(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"mpirun", "NPopenmpi"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	q := bench.Question{Test: bench.MPI, Bytes: 64, For: time.Millisecond, Cores: sameCore()}
+	tcp := peer(t, "openmpi-tcp")
+	if _, err := tcp.Ask(t.Context(), q); err == nil || !strings.Contains(err.Error(), "mtl_ofi_provider_include 'tcp;ofi_rxm' --mca") {
+		t.Errorf("a peer: %v", err)
+	}
+	c := bench.Comparison{Rounds: 1, For: time.Millisecond, Pairs: samePair(), Rows: bench.MPIRows()[:1]}
+	if _, err := c.Compare(t.Context()); err == nil || !strings.Contains(err.Error(), "fi_info -p trapeze") || !strings.Contains(err.Error(), "'trapeze;ofi_rxm'") {
+		t.Errorf("ours: %v", err)
 	}
 }
 

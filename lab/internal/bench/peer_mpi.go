@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -33,6 +34,9 @@ func mpiPeer(name string) Peer {
 		ask: func(ctx context.Context, q Question) (Answer, error) { return askMPI(ctx, name, q) }}
 }
 
+// withSemicolon matches arguments that end a command of a shell if they are not quoted.
+var withSemicolon = regexp.MustCompile(`\S*;\S*`)
+
 func askMPI(ctx context.Context, name string, q Question) (a Answer, err error) {
 	folder, err := os.MkdirTemp("", "trapeze-mpi-")
 	if err != nil {
@@ -48,7 +52,11 @@ func askMPI(ctx context.Context, name string, q Question) (a Answer, err error) 
 		return a, err
 	}
 	if _, err := p.output(); err != nil {
-		return a, fmt.Errorf("%w; see whether Open MPI runs over it: mpirun %s NPopenmpi", err, strings.Join(openMPI[name], " "))
+		found := ""
+		if name == Us {
+			found = "whether libfabric finds our provider: fi_info -p trapeze (docs/mpi.md), and "
+		}
+		return a, fmt.Errorf("%w; see %swhether Open MPI runs over it: mpirun %s NPopenmpi", err, found, withSemicolon.ReplaceAllString(strings.Join(openMPI[name], " "), "'$0'"))
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
