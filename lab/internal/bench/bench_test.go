@@ -118,6 +118,7 @@ func TestValidate(t *testing.T) {
 		{"garbage", func(x *bench.Task) { x.Spec.Garbage = -1 }},
 		{"wire", func(x *bench.Task) { x.Wire = "string" }},
 		{"placement", func(x *bench.Task) { x.Placement = "elsewhere" }},
+		{"placement of engines elsewhere", func(x *bench.Task) { x.Wire, x.Placement = "vfio-user", "inline" }},
 		{"write of nothing", func(x *bench.Task) { x.Spec.Test, x.Spec.Bytes = bench.Put, 0 }},
 		{"read of nothing", func(x *bench.Task) { x.Spec.Test, x.Spec.Bytes = bench.Get, 0 }},
 		{"read on an unreliable VI", func(x *bench.Task) { x.Spec.Test, x.Spec.Reliability = bench.Get, "unreliable" }},

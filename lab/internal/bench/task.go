@@ -98,6 +98,9 @@ func (t *Task) Validate() error {
 	if t.Placement != "" && t.Placement != "inline" && t.Placement != "thread" {
 		return fmt.Errorf("%w: placement %q (inline or thread)", ErrSpec, t.Placement)
 	}
+	if t.Wire == "vfio-user" && t.Placement != "" {
+		return fmt.Errorf("%w: placement %q: behind vfio-user the engines have a process of their own", ErrSpec, t.Placement)
+	}
 	if t.Wire == "memory" && t.Spec.VIs != 1 {
 		return fmt.Errorf("%w: %d VIs (over the wire memory: 1)", ErrSpec, t.Spec.VIs)
 	}
@@ -159,9 +162,6 @@ func freePorts(n int) ([]int, error) {
 
 // behindVFIOUser puts both NICs in a process of their own, behind vfio-user.
 func (t *Task) behindVFIOUser() (*path, error) {
-	if t.Placement != "" {
-		return nil, fmt.Errorf("%w: placement %q: behind vfio-user the engines have a process of their own", ErrSpec, t.Placement)
-	}
 	p, err := t.sockets(func(folder string) (echo, source string) {
 		return "vfio-user:" + filepath.Join(folder, "nic0"), "vfio-user:" + filepath.Join(folder, "nic1")
 	})
