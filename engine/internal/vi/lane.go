@@ -100,7 +100,7 @@ func (t *SendLane) launchShort(r *reliable, m *core.Sending, credit uint32) bool
 // lane takes a message of one frame that has arrived whole, if all is as it mostly is: the
 // connection is over a wire that loses nothing, the frame is its next, only the
 // policy has a say, and the receive that was fetched ahead is as it was then. Otherwise
-// it returns false, and nothing has happened: the frame takes the way from takeFrame on,
+// it returns false, and nothing has happened: the frame takes the way from TakeFrame on,
 // which ends the same.
 func lane(r *core.Receiver, buf []byte) bool {
 	on := datasheet.HeaderAt(buf)
