@@ -28,6 +28,28 @@ func examples(t testing.TB) string {
 	return build
 }
 
+// TestReadme: the program that the README compiles starts, wherever the library is.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, _ := strings.Cut(string(readme), "\nexport PKG_CONFIG_PATH=")
+	_, lines, _ = strings.Cut(lines, "\n")
+	lines, _, _ = strings.Cut(lines, "```")
+	folder := t.TempDir()
+	source := "#include <vipl.h>\nint main(void) { VIP_NIC_HANDLE nic; return VipOpenNic(\"nic0\", &nic); }\n"
+	if err := os.WriteFile(filepath.Join(folder, "program.c"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, "sh", "-e", "-c", strings.ReplaceAll(lines, "/tmp/wire", folder+"/wire"))
+	c.Dir = folder
+	c.Env = append(os.Environ(), "PKG_CONFIG_PATH="+filepath.Join(installed, "lib", "pkgconfig"))
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(lines, "./program") {
+		t.Errorf("%s: %v\n%s", lines, err, out)
+	}
+}
+
 // server is a program that waits to be connected with.
 type server struct {
 	*exec.Cmd
