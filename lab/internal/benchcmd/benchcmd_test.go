@@ -22,6 +22,7 @@ import (
 	_ "github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/benchcmd"
 )
@@ -344,6 +345,25 @@ func TestComparePicture(t *testing.T) {
 	}
 	if err := run(t.Context(), io.Discard, false, args...); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a file that exists: %v", err)
+	}
+}
+
+// TestNothingToDraw: what was measured is printed also if there is no picture of it, and the error says why.
+func TestNothingToDraw(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "one.svg")
+	commands := map[string][]string{
+		"messages/s":          {"bench", "--wires", "memory", "--sizes", "64", "--repeat", "1", "--duration", "1ms"},
+		"Memory for one more": {"bench", "scaling", "--curves", "memory", "--max-vis", "5", "--max-regions", "12"},
+	}
+	if len(bench.Cores()) > 1 {
+		commands["ratio to best"] = []string{"bench", "compare", "--tests", "rate", "--peers", "unix", "--rounds", "1", "--duration", "2ms"}
+	}
+	for want, args := range commands {
+		var text bytes.Buffer
+		err := run(t.Context(), &text, false, append(args, "--svg", file)...)
+		if !errors.Is(err, plot.ErrEmpty) || !strings.Contains(err.Error(), "two sizes") || !strings.Contains(text.String(), want) {
+			t.Errorf("%v: %v, and it printed %q", args, err, &text)
+		}
 	}
 }
 

@@ -208,10 +208,7 @@ func (e env) bench(ctx context.Context, f *benchFlags, _ []string) error {
 		return e.early(&report, len(report.Results), err)
 	}
 	meter.Stop()
-	if err := report.writeFiles(f); err != nil {
-		return err
-	}
-	return e.print(&report)
+	return errors.Join(report.writeFiles(f), e.print(&report))
 }
 
 // repeated measures n times. With an error it returns those before.

@@ -100,9 +100,7 @@ func (e env) compare(ctx context.Context, f *compareFlags, _ []string) error {
 		return err
 	}
 	if f.SVG != "" && err == nil {
-		if err := draw("--svg", f.SVG, f.Force.Force, report.picture); err != nil {
-			return err
-		}
+		err = draw("--svg", f.SVG, f.Force.Force, report.picture)
 	}
 	return errors.Join(err, e.print(&report))
 }

@@ -1,6 +1,7 @@
 package benchcmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -169,6 +170,9 @@ func checkFile(flag, path string, force bool) error {
 // draw writes a picture to the file of a flag.
 func draw(flag, path string, force bool, picture func() ([]byte, error)) error {
 	b, err := picture()
+	if errors.Is(err, plot.ErrEmpty) {
+		err = fmt.Errorf("%s: %w; a curve takes two figures or more, as of two sizes", flag, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -44,13 +44,15 @@ func (e env) scaling(ctx context.Context, f *scalingFlags, _ []string) error {
 		return err
 	}
 	report := scalingReport{conditions: here()}
-	return e.measured(&report, f.Steps(), func(step bench.Progress) (err error) {
+	err = e.measured(&report, f.Steps(), func(step bench.Progress) (err error) {
 		f.Progress = step
-		if report.Result, err = f.Plan.Run(ctx); err != nil || f.SVG == "" {
-			return err
-		}
-		return draw("--svg", f.SVG, f.Force.Force, report.picture)
+		report.Result, err = f.Plan.Run(ctx)
+		return err
 	})
+	if err != nil || f.SVG == "" {
+		return err
+	}
+	return draw("--svg", f.SVG, f.Force.Force, report.picture)
 }
 
 // table prints each curve with the name of its growth, and the memory.
