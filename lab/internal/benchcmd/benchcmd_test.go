@@ -367,6 +367,19 @@ func TestNothingToDraw(t *testing.T) {
 	}
 }
 
+// TestMissingPeer: a peer that is not installed is named by the program that looked for it.
+func TestMissingPeer(t *testing.T) {
+	if len(bench.Cores()) < 2 {
+		t.Skip("a comparison takes two cores")
+	}
+	t.Setenv("PATH", t.TempDir())
+	var shown bytes.Buffer
+	args := []string{"bench", "compare", "--tests", "rate", "--peers", "ucx", "--rounds", "1", "--duration", "2ms"}
+	if err := runShowing(t.Context(), io.Discard, &shown, "none", false, args...); err != nil || !strings.HasPrefix(shown.String(), "trapeze-lab: ucx: not installed") {
+		t.Errorf("%v, %q", err, &shown)
+	}
+}
+
 // stopper stops what writes to it.
 type stopper struct{ stop func() }
 

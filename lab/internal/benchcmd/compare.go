@@ -84,7 +84,7 @@ func (e env) compare(ctx context.Context, f *compareFlags, _ []string) error {
 		}
 		if err := p.Available(); err != nil {
 			report.Missing[p.Name] = err.Error()
-			fmt.Fprintf(e.Stderr, "trapeze: %v; going on without it\n", err)
+			fmt.Fprintf(e.Stderr, "trapeze-lab: %v; going on without it\n", err)
 			continue
 		}
 		c.Peers = append(c.Peers, p)
