@@ -32,8 +32,8 @@ type Section struct {
 //go:embed page.html
 var pageText string
 
-// numeric matches a cell with a number, which is set to the right.
-var numeric = regexp.MustCompile(`^[0-9.+ %-]+$`)
+// numeric matches a cell with a number, bound or range, which is set to the right.
+var numeric = regexp.MustCompile(`^[<>]?[0-9.+ %K-]*[0-9][0-9.+ %K-]*$`)
 
 // page is parsed when the first page is made: most commands make none.
 var page = sync.OnceValue(func() *template.Template {

@@ -183,9 +183,9 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(plot.HTML("A & B", "intro", []plot.Section{{Title: "One", Text: "<text>",
-		Tables:   []plot.Table{{Caption: "figures", Header: []string{"id", "value"}, Rows: [][]string{{"a", "1.5"}, {"b", "x<y"}}}},
+		Tables:   []plot.Table{{Caption: "figures", Header: []string{"id", "value"}, Rows: [][]string{{"a", "1.5"}, {"b", "x<y"}, {"c", "<80"}, {"d", "4K"}, {"e", "%"}}}},
 		Pictures: []plot.Picture{{Caption: "flow", SVG: svg}}}}))
-	for _, want := range []string{"<title>A &amp; B</title>", "&lt;text&gt;", `<td class="n">1.5</td>`, "x&lt;y", "<svg ", "</html>"} {
+	for _, want := range []string{"<title>A &amp; B</title>", "&lt;text&gt;", `<td class="n">1.5</td>`, "x&lt;y", `<td class="n">&lt;80</td>`, `<td class="n">4K</td>`, "<td>%</td>", "td.n{text-align:right;white-space:nowrap}", "<svg ", "</html>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}
