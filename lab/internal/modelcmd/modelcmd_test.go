@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -172,6 +173,19 @@ func TestCompare(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in the output", want)
 		}
+	}
+	// A bound that only the paper's words state is shown as one: its error is 0 where it is met.
+	for id, want := range map[string]string{"002-067": ">115", "002-069": ">100", "000-006": "<400"} {
+		if line := regexp.MustCompile(`(?m)^` + id + ` +(\S+)`).FindStringSubmatch(out); line == nil || line[1] != want {
+			t.Errorf("%q, not %s", line, want)
+		}
+	}
+	only := filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(only, []byte("002-005\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "model", "compare", "--published", table, "--only", only); strings.Contains(out, "not modelled") {
+		t.Errorf("nothing is not modelled: %q", out)
 	}
 	var c struct {
 		Rows []struct {

@@ -31,6 +31,9 @@ type Row struct {
 	Figure Figure // the value in numbers; zero unless the row is computed
 }
 
+// Published is the figure as words and value state it, as in ">115".
+func (r *Row) Published() string { return string(r.Bound) + r.Value }
+
 // Task holds what a row says to compute.
 type Task struct {
 	Bound         Relation // AtMost or AtLeast if the paper's words, not the value, make it a bound

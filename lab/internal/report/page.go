@@ -133,7 +133,7 @@ func comparison(ctx context.Context, rows []published.Row) (plot.Section, error)
 			left++
 			continue
 		}
-		t.Rows = append(t.Rows, []string{l.ID, l.Source, l.Quantity + "; " + l.Condition, l.Value,
+		t.Rows = append(t.Rows, []string{l.ID, l.Source, strings.TrimSuffix(l.Quantity+"; "+l.Condition, "; "), l.Published(),
 			l.Result(), fmt.Sprintf("%+.1f %%", 100*l.Error), l.Unit})
 	}
 	s := published.Summarise(lines, func(published.Line) bool { return true })

@@ -19,7 +19,8 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := published.Read(strings.NewReader(published.Columns+"\nr1,s,q,c,59,MB/s,,stream bandwidth,alcor,store-and-forward,8192,,,,\n"), "r.csv")
+	rows, err := published.Read(strings.NewReader(published.Columns+"\nr1,s,q,c,59,MB/s,,stream bandwidth,alcor,store-and-forward,8192,,,,\n"+
+		"r2,s,quantity,,50,MB/s,>,stream bandwidth,alcor,store-and-forward,8192,,,,\n"), "r.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +33,10 @@ func TestPageIsCompleteAndRepeatable(t *testing.T) {
 	if n := bytes.Count(page, []byte("<svg ")); n != report.PageSteps(o) || n != steps {
 		t.Errorf("%d pictures, %d steps, %d announced", n, steps, report.PageSteps(o))
 	}
-	if !bytes.Contains(page, []byte("<td>r1</td>")) {
-		t.Error("the published row is not on the page")
+	for _, want := range []string{"<td>r1</td>", `<td>quantity</td><td class="n">&gt;50</td>`} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page has no %s", want)
+		}
 	}
 	again, err := report.Page(context.Background(), o)
 	if err != nil {
