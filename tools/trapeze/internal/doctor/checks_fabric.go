@@ -39,7 +39,7 @@ func Fabric(root hostpci.Root, env func(string) string) FabricReport {
 		named("libfabric", c.found(fabricLibrary, "fi_getinfo", c.folders(), "programs cannot use libfabric", "apt-get install libfabric1")),
 		named("provider", c.found(fabricProvider, "fi_prov_ini", c.providers(), "libfabric does not list trapeze",
 			"install the package libfabric-trapeze, or make -C fabric install", "or set FI_PROVIDER_PATH to the folder that has it")),
-		named("libvipl", c.found(viplLibrary, "VipCQDone", c.folders(), "the provider is listed, but can open no domain", "make -C vipl install")),
+		named("libvipl", c.found(viplLibrary, "VipCQDone", c.folders(), "the provider can open no domain", "make -C vipl install")),
 		named("filter", c.filter()),
 		named("device", c.device()),
 	}}
@@ -67,7 +67,12 @@ func (c fabricChecks) folders() []string {
 			}
 		}
 	}
-	return append(list, "/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+	for _, usual := range []string{"/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"} {
+		if !slices.Contains(list, usual) {
+			list = append(list, usual)
+		}
+	}
+	return list
 }
 
 // fits says what keeps a library from being used, nil if nothing does.
