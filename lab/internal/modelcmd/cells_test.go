@@ -29,6 +29,9 @@ var cellKeys = map[string]map[string]float64{
 }
 
 func TestCellsJSON(t *testing.T) {
+	if help := ok(t, "model", "cells", "--help"); !strings.Contains(help, "left out") {
+		t.Error("the help does not say that a scenario has only some of the keys")
+	}
 	for scenario, want := range cellKeys {
 		out := ok(t, "model", "cells", "--scenario", scenario, "--json")
 		var got map[string]json.RawMessage
