@@ -22,6 +22,7 @@ var (
 	reference = regexp.MustCompile(`SPEC\.md,? (?:sections? )?(\d+(?:\.\d+)*)`)
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fence     = regexp.MustCompile("(?ms)^```.*?^```$")
+	lostRow   = regexp.MustCompile(`(?m)(?:\A|^\n)(\|.*)\n(?:[^|]|\|[^-: ]|\| *[^-: |])`)
 	goCode    = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 )
 
@@ -74,6 +75,9 @@ func Check(root fs.FS) ([]string, error) {
 		}
 		if ext == ".md" {
 			problems = append(problems, checkLinks(root, p, withoutCode(text))...)
+			for _, m := range lostRow.FindAllStringSubmatch(withoutCode(text), -1) {
+				problems = append(problems, fmt.Sprintf("%s: a row of no table, as a blank line is before it: %s", p, m[1]))
+			}
 			for _, m := range goCode.FindAllStringSubmatch(text, -1) {
 				if !strings.Contains(shown, m[1]) {
 					first, _, _ := strings.Cut(m[1], "\n")

@@ -36,6 +36,8 @@ func TestRules(t *testing.T) {
 		{"dead own anchor", "README.md", "# One\n[x](#two)", "no such heading"},
 		{"own anchor", "README.md", "# One two\n[x](#one-two)", ""},
 		{"in code", "README.md", "```\n[x](nowhere)\n```\n", ""},
+		{"table", "README.md", "A table:\n\n| a | b |\n|---|:-:|\n| c | d |\n", ""},
+		{"row behind a blank line", "README.md", "| a | b |\n|---|---|\n| c | d |\n\n| e | f |\n| g | h |\n", "| e | f |"},
 		{"code of an example", "README.md", "```go\nfunc main() {\n}\n```\n", ""},
 		{"code of none", "README.md", "```go\nfunc other() {\n}\n```\n", "func other"},
 	} {
