@@ -18,7 +18,10 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/noquery"
 )
+
+func init() { noquery.Done() } // bubbletea is initialized
 
 type topFlags struct {
 	Interval time.Duration `flag:"interval,i" default:"1s" help:"time from one look to the next"`
