@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/ci/kit/outputtest"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
@@ -190,4 +191,16 @@ func TestCaptureFullDisk(t *testing.T) {
 		t.Error("the owner has ended")
 	default:
 	}
+}
+
+// TestLogEnds: log says which process has ended, and that this is the end of what it shows.
+func TestLogEnds(t *testing.T) {
+	owner, address := pinged(t)
+	var out outputtest.Buffer
+	c := exec.Command(trapeze, "log", address)
+	c.Stdout = &out
+	p := launch(t, c, "log")
+	await(t, "a transfer", func() bool { return out.String() != "" })
+	signal(t, owner, syscall.SIGKILL)
+	p.exit(t, long, 4, fmt.Sprintf("the process that has the NIC has ended: process %d", owner.Process.Pid))
 }

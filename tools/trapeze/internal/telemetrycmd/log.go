@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -54,7 +56,7 @@ func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
 	for seen := 0; count == 0 || seen < count; {
 		var t telemetry.Transfers
 		if err := n.ask(ctx, "/trapeze/log", &t); err != nil {
-			return explainLog(ctx, err)
+			return explainLog(ctx, n, err)
 		}
 		r.Lost = t.Lost
 		for _, record := range t.Records {
@@ -78,10 +80,12 @@ func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
 
 // explainLog says what may be the reason of no answer. The command is meant to end by an
 // interrupt.
-func explainLog(ctx context.Context, err error) error {
+func explainLog(ctx context.Context, n *NIC, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("%w: process %d, which had %s", ErrOwnerLost, n.PID, n.Address)
 	case errors.Is(err, telemetry.ErrNoAnswer):
 		return fmt.Errorf("%w: the NIC keeps no log, its process keeps one itself, or the NIC is gone", err)
 	}
