@@ -3,6 +3,7 @@ package main_test
 import (
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -34,7 +35,27 @@ func TestServeMetrics(t *testing.T) {
 			t.Errorf("%d, %v: no %s in\n%s", reply.StatusCode, err, want, text)
 		}
 	}
+	used := strings.TrimSuffix(strings.TrimPrefix(url.FindString(out.String()), "http://"), "/metrics")
+	start(t, nil, "serve-metrics", "--listen", used).exit(t, long, 1, "address already in use: give another address or port")
 	signal(t, p, syscall.SIGINT)
 	p.exit(t, long, 0)
 	start(t, nil, "serve-metrics", "--listen", "9840").exit(t, long, 2, "HOST:PORT")
+}
+
+// TestServeMetricsAnywhere: the URL names this host, as Prometheus may be on another one.
+func TestServeMetricsAnywhere(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Skip(err)
+	}
+	var out outputtest.Buffer
+	c := exec.Command(trapeze, "serve-metrics", "--listen", "0.0.0.0:0")
+	c.Stdout = &out
+	p := launch(t, c, "serve-metrics")
+	await(t, "the URL", func() bool { return strings.Contains(out.String(), "/metrics\n") })
+	if said := out.String(); !strings.HasPrefix(said, "metrics are at http://"+name+":") {
+		t.Errorf("%q", said)
+	}
+	signal(t, p, syscall.SIGINT)
+	p.exit(t, long, 0)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/driver"
@@ -32,7 +33,7 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", f.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return fmt.Errorf("--listen: %w: give another address or port", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
@@ -40,7 +41,12 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	const timeout = 10 * time.Second
 	server := &http.Server{Handler: mux, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
-	r := metricsReport{"http://" + l.Addr().String() + "/metrics"}
+	at := l.Addr().(*net.TCPAddr)
+	shown := at.String()
+	if name, err := os.Hostname(); err == nil && at.IP.IsUnspecified() {
+		shown = net.JoinHostPort(name, fmt.Sprint(at.Port))
+	}
+	r := metricsReport{"http://" + shown + "/metrics"}
 	if err := x.Printf(r, "metrics are at %s\n", r.URL); err != nil {
 		return errors.Join(err, l.Close())
 	}
