@@ -88,7 +88,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{Pool: pool}); !errors.Is(err, unix.ENOENT) {
+	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{Pool: pool}); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "start the back end first") {
 		t.Errorf("no back end: %v", err)
 	}
 	if _, err := ethernet.Open(t.Context(), "vhost-user:/nowhere/s", ethernet.Options{}); !errors.Is(err, ethernet.ErrConfig) {

@@ -40,6 +40,9 @@ type conn struct {
 func dial(ctx context.Context, path string, timeout time.Duration, alert func()) (*conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	c, err := d.DialContext(ctx, "unix", path)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		err = fmt.Errorf("%w: start the back end first, or correct the path", err)
+	}
 	if err != nil {
 		return nil, err
 	}
