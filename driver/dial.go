@@ -44,11 +44,12 @@ func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remo
 		}
 		cause := context.Cause(ctx)
 		// A path that is too small does not grow.
-		goesOn := is(err, descriptors.ErrTimeout, descriptors.ErrNoMatch, descriptors.ErrNotReachable) && !errors.Is(err, descriptors.ErrPathMTU)
+		goesOn := is(err, descriptors.ErrTimeout, descriptors.ErrNoMatch, descriptors.ErrNotReachable, context.DeadlineExceeded) && !errors.Is(err, descriptors.ErrPathMTU)
 		if cause == nil && !goesOn {
 			return r, err
 		}
-		if last == nil || !errors.Is(err, descriptors.ErrTimeout) {
+		// An attempt without time says nothing of the other side.
+		if last == nil || !is(err, descriptors.ErrTimeout, context.DeadlineExceeded) {
 			last = err
 		}
 		timer := time.NewTimer(pause)

@@ -133,7 +133,8 @@ func (v *VI) askPeer(ctx context.Context, op string, at, here Address) (Remote, 
 			return Remote{}, v.nic.fail(op, err)
 		}
 		r, err := v.d.ConnectRequest(ctx, at, here.Discriminator)
-		if !errors.Is(err, ErrNoMatch) {
+		late := errors.Is(err, ErrInvalidParameter) && errors.Is(err, context.DeadlineExceeded) // since it was looked at
+		if !late && !errors.Is(err, ErrNoMatch) {
 			return r, err
 		}
 		select {
