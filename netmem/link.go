@@ -177,10 +177,10 @@ func (p *pool) fits(k *link, d protocol.Description) error {
 	case int(d.Page) != p.page || d.Span/uint64(d.Page) != p.pages:
 		return fail(optionError("what is lent", fmt.Sprintf("%d bytes by pages of %d", d.Span, d.Page),
 			fmt.Sprintf("%d bytes by pages of %d, as at the other servers", p.pages*uint64(p.page), p.page)), "")
+	case d.Pool != 0 && !d.SameMembers(p.members):
+		return fail(ErrOtherPool, "all clients name the same servers or pool, copies and witness; restart the servers to use them in another way")
 	case d.Pool != 0 && d.Pool != r.Pool:
 		return fail(ErrOtherPool, "another client has begun anew with it; restart the servers, or open another client")
-	case d.Pool != 0 && !d.SameMembers(p.members):
-		return fail(ErrOtherPool, "all clients of a pool name the same servers, copies and witness")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,17 @@ func (r *namedRig) has(c *netmem.Client, names ...string) {
 			return !slices.ContainsFunc(names, func(name string) bool { return r.servers[name].Address().String() == s.Address })
 		})
 	})
+}
+
+// TestNamedOrNot: servers of a pool with a name are refused to a client that names them one by one.
+// It is told that this is the reason.
+func TestNamedOrNot(t *testing.T) {
+	r := newNamedRig(t, "a", "b")
+	r.close(r.openNamed())
+	_, err := r.tryOpen(netmem.Options{Copies: 2}, r.servers["a"], r.servers["b"])
+	if !errors.Is(err, netmem.ErrOtherPool) || !strings.Contains(err.Error(), "name the same servers or pool") {
+		t.Error(err)
+	}
 }
 
 // TestMembersByName: a server that publishes the name later gets its part of the pages, and one that
