@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -81,6 +82,9 @@ func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, len(
 
 func (x *commands) run(ctx context.Context, file string, replace, verbose bool) (err error) {
 	config, err := Load(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w (write it as docs/agent.md explains, or give another with --file)", err)
+	}
 	if err != nil {
 		return err
 	}

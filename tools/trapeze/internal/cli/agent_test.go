@@ -26,3 +26,16 @@ func TestAgentCheck(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TestMissingFiles: what is not there has advice that names the flag for another place.
+func TestMissingFiles(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for flag, args := range map[string][]string{
+		"--file": {"agent", "--file", missing},
+		"--keys": {"fw", "verify", "image:amp", "--keys", missing},
+	} {
+		if o := run(t, args...); o.code != shell.ExitFailure || !strings.Contains(o.stderr, "give another with "+flag) {
+			t.Errorf("%q: %+v", args, o)
+		}
+	}
+}

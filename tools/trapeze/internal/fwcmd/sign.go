@@ -83,7 +83,7 @@ func (x *commands) verify(_ context.Context, f *ringFlags, args []string) error 
 		return err
 	}
 	dir, _ := f.ring()
-	ring, err := firmware.OpenKeyRing(dir)
+	ring, err := openKeyRing(dir)
 	if err != nil {
 		return err
 	}

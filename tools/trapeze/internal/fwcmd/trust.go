@@ -29,6 +29,15 @@ func (s signatureState) String() string {
 	return fmt.Sprintf("%s, key %s, key ring %s", s.State, s.Key, s.Ring)
 }
 
+// openKeyRing opens the key ring in dir, and says what to do if there is none.
+func openKeyRing(dir string) (*firmware.KeyRing, error) {
+	ring, err := firmware.OpenKeyRing(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w (put public keys into that folder, or give another with --keys)", err)
+	}
+	return ring, err
+}
+
 // state verifies the signature with the key ring in dir. What is wrong with the
 // signature is refused, a *firmware.SignatureError or what keeps the key ring from
 // being read; err is for a key ring that was asked for, or is there, and cannot be
@@ -39,7 +48,7 @@ func (img *Image) state(dir string, asked bool) (s signatureState, refused, err 
 		return signatureState{State: "unsigned"}, firmware.Unsigned(), nil
 	}
 	s = signatureState{State: "not verified", Key: sig.Key.String(), Ring: dir}
-	ring, err := firmware.OpenKeyRing(dir)
+	ring, err := openKeyRing(dir)
 	if errors.Is(err, fs.ErrNotExist) && !asked {
 		return s, fmt.Errorf("signed with key %s, and there is no key ring to verify it: %w", sig.Key, err), nil
 	}
