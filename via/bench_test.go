@@ -42,8 +42,8 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkConn is BenchmarkLatency between two Conns: over-VI-ns is how much longer the median
-// is than that of two VIs in the same run, which is what credits and the lock cost.
+// BenchmarkConn is BenchmarkLatency between two Conns. over-VI-ns is the cost of credits and
+// the lock: the median less that of two VIs in the same run.
 func BenchmarkConn(b *testing.B) {
 	for _, size := range []int{64, 8192} {
 		b.Run(sizeName(size), func(b *testing.B) {

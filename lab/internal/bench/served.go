@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/emulator"
@@ -33,16 +32,16 @@ func (s *served) run(ctx context.Context, w io.Writer) (err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	listeners := make([]net.Listener, len(nics))
 	for i, d := range nics {
-		if listeners[i], err = vfiouser.Listen(s.Sockets[i], 0o600); err != nil {
-			return err
-		}
 		server, err := vfiouser.NewServer(d, vfiouser.ServerOptions{})
 		if err != nil {
-			return errors.Join(err, listeners[i].Close())
+			return err
 		}
-		serving.Go(func() { cancel(server.Serve(ctx, listeners[i])) })
+		l, err := vfiouser.Listen(s.Sockets[i], 0o600)
+		if err != nil {
+			return err
+		}
+		serving.Go(func() { cancel(server.Serve(ctx, l)) })
 	}
 	fmt.Fprintln(w, readyLine)
 	<-ctx.Done()
