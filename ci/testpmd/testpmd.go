@@ -146,6 +146,13 @@ func (p *Process) Await(what string, is func() bool) {
 	}
 }
 
+// Linked waits until the links of all ports are up. Before, testpmd drops frames to a port
+// whose peer has connected, as DPDK sets the port up in a thread of its own.
+func (p *Process) Linked() {
+	p.t.Helper()
+	p.Await("links", func() bool { return !strings.Contains(p.Ask("show port summary all"), "down") })
+}
+
 // Do gives a command.
 func (p *Process) Do(command string) {
 	p.t.Helper()
@@ -183,11 +190,6 @@ func (p *Process) Statistic(port int, name string) int {
 
 // Kill ends testpmd as a crash does.
 func (p *Process) Kill() {
-	select {
-	case <-p.done:
-		return
-	default:
-	}
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }

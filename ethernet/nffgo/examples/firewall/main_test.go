@@ -48,6 +48,7 @@ func TestFirewall(t *testing.T) {
 		}
 	})
 	outside, inside := open(t, pool, addresses[0]), open(t, pool, addresses[3])
+	pmd.Linked()
 	pmd.Do("start")
 
 	filtered := &stream{from: outside, to: inside, count: frames}
