@@ -103,6 +103,39 @@ func TestTaken(t *testing.T) {
 	})
 }
 
+// TestTakenInConversation: the sender also learns it soon while frames come all the time that say
+// nothing of its own.
+func TestTakenInConversation(t *testing.T) {
+	losslessEnds(t, func(t *testing.T, a, b losslessPort) {
+		if a == b {
+			return // it receives what it has sent itself
+		}
+		f := frameOf(stationMAC(2), stationMAC(1), 100)
+		for range 20 {
+			send(a, f)
+			mark := a.Mark()
+			await(t, b)
+			b.Release()
+			b.Free()
+			calls := 0
+			for ; int32(a.Taken()-mark) < 0; calls++ {
+				if calls == 200 {
+					t.Fatal("200 looks did not tell that a frame was released")
+				}
+				if calls%4 == 0 {
+					send(b, f)
+				}
+				if a.Receive() != nil {
+					a.Release()
+				}
+			}
+			for a.Receive() != nil {
+				a.Release()
+			}
+		}
+	})
+}
+
 // TestTakenBehindFrames: what the peer has released is told once the frames have been
 // received that it sent before: not while a plug is out, nor while there are more, behind
 // one that was given up or not.

@@ -246,6 +246,11 @@ func (p *Port) Break() {
 // many rounds of an engine as that takes from core to core.
 const takenEvery = 16
 
+// takenAnswered is the same since a frame has come: those of a conversation acknowledge what was sent. The
+// peer writes the word behind each of them, and each look takes the line away from it. Its next store
+// takes a crossing then, and its answer waits for that.
+const takenAnswered = 64
+
 // Flush is described at engine.Port.
 func (p *Port) Flush() {
 	if p.tx.flush() {
@@ -293,7 +298,8 @@ func (p *Port) Receive() []byte {
 		return nil
 	}
 	if p.tx.released() != p.tx.mark() {
-		if p.tx.asked++; p.tx.asked%takenEvery == 0 {
+		if p.tx.unlooked++; p.tx.unlooked >= p.tx.lookEvery {
+			p.tx.unlooked, p.tx.lookEvery = 0, takenEvery
 			if p.tx.look(); p.tx.fault != nil {
 				p.drop(p.tx.fault)
 			}
@@ -306,6 +312,8 @@ func (p *Port) Receive() []byte {
 			p.tx.sure = sure
 		}
 		p.nothing()
+	} else {
+		p.tx.lookEvery = takenAnswered
 	}
 	return f
 }

@@ -29,9 +29,10 @@ type sender struct {
 	firstNumber uint32
 	batch       bool
 
-	heard uint32 // frames that the peer had sent when this side answered last
-	asked uint32 // how often it was time to look at what the peer has released
-	sure  uint32 // up to where it had when Receive last found nothing
+	heard     uint32 // frames that the peer had sent when this side answered last
+	unlooked  uint32 // calls of Receive since the last look at what the peer has released
+	lookEvery uint32 // calls of Receive to the next one
+	sure      uint32 // up to where it had when Receive last found nothing
 
 	loans []loanOf // by frame number; nil as long as nothing has been lent
 
