@@ -147,7 +147,7 @@ func put(ctx context.Context, e *end, n int) error {
 	return e.reap() // while the write is under way
 }
 
-// postRDMA posts an operation of n bytes, and has an inline NIC begin it now.
+// postRDMA posts an operation of n bytes.
 func (e *end) postRDMA(n int) error {
 	d, err := e.describeRDMA(e.posted, n)
 	if err != nil {
@@ -157,7 +157,6 @@ func (e *end) postRDMA(n int) error {
 		return err
 	}
 	e.posted++
-	e.Poll()
 	return nil
 }
 

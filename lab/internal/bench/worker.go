@@ -156,11 +156,7 @@ func answer(ctx context.Context, e *end, n int) error {
 			return err
 		}
 		if buf != nil {
-			if err := e.Post(n); err != nil {
-				return err
-			}
-			e.Poll() // an inline NIC sends it now, not when it is next looked at
-			return nil
+			return e.Post(n)
 		}
 		if looks <= 0 {
 			if looks, err = backOff(ctx, e.vi.NIC(), n, &since); err != nil {
