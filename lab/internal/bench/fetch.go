@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/lab/internal/ticks"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
@@ -115,16 +116,19 @@ func (f *fetchSide) measure(ctx context.Context, nic *via.NIC, w io.Writer) (err
 	}
 	frame, pages := ring.Frame{Memory: m, Length: f.Bytes}, uint64(fetched/f.Bytes)
 	h := newHistogram()
-	warm := time.Now().Add(f.For / 10)
-	end := warm.Add(f.For)
-	for page, last := uint64(0), time.Now(); last.Before(end) || h.TotalCount() == 0; page = (page + 1) % pages {
+	rate := ticks.Rate(calibration)
+	last := ticks.Now() // as for other latencies, see pingPong
+	budget := uint64(float64(f.For) * rate)
+	warm := last + budget/10
+	end := warm + budget
+	for page := uint64(0); last < end || h.TotalCount() == 0; page = (page + 1) % pages {
 		if _, err := c.Fetch(context.Background(), page, frame); err != nil {
 			return err
 		}
-		now := time.Now()
-		if last.After(warm) {
+		now := ticks.Now()
+		if last > warm {
 			// Within the range, so that there can be no error.
-			_ = h.RecordValue(int64(min(max(now.Sub(last), 1), longest)))
+			_ = h.RecordValue(int64(min(max(float64(now-last)/rate, 1), float64(longest))))
 		}
 		if last = now; page == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
