@@ -246,9 +246,8 @@ func (p *Port) Break() {
 // many rounds of an engine as that takes from core to core.
 const takenEvery = 16
 
-// takenAnswered is the same since a frame has come: those of a conversation acknowledge what was sent. The
-// peer writes the word behind each of them, and each look takes the line away from it. Its next store
-// takes a crossing then, and its answer waits for that.
+// takenAnswered is the same since a frame has come: that has acknowledged what was sent before. Each look takes
+// the line away from the peer, whose next answer waits until it has come back.
 const takenAnswered = 64
 
 // Flush is described at engine.Port.
@@ -337,11 +336,7 @@ func (p *Port) Release() {
 }
 
 // Free is described at engine.Lossless.
-func (p *Port) Free() {
-	if p.rx.number != p.rx.freedNumber {
-		p.rx.free()
-	}
-}
+func (p *Port) Free() { p.rx.free() }
 
 // LinkUp reports whether a peer is connected and both ends are plugged in.
 func (p *Port) LinkUp() bool { return p.state.Load()&stateDown == 0 }

@@ -154,9 +154,7 @@ func (r *receiver) none(w uint64) {
 		r.fault = &PeerError{"number of a frame", w >> numShift, "the next one, or the one that was there before"}
 		return
 	}
-	if r.number != r.freedNumber {
-		r.free()
-	}
+	r.free()
 }
 
 // read takes in what a word says about progress. It reports whether that can be.
@@ -238,8 +236,11 @@ func (r *receiver) revoked() bool {
 	return v&voidAll != 0 || v&voidBefore != 0 && uint32(v)-r.number-1 < r.count()
 }
 
-// free tells the sender what has been given back.
+// free tells the sender what has been given back since it told last.
 func (r *receiver) free() {
+	if r.number == r.freedNumber {
+		return
+	}
 	if r.slots() {
 		atomicmem.Store64(r.freedBoth, uint64(r.number)<<32|uint64(r.tail))
 	} else {

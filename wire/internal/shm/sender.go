@@ -117,18 +117,15 @@ func (s *sender) fits(end uint32) bool {
 	return end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count)
 }
 
-// look reads how far the receiver is.
+// look reads the position and the number up to which the receiver has given back.
 func (s *sender) look() {
-	if !s.slots() {
-		s.lookAt(atomic.LoadUint32(s.freed), s.number)
-		return
+	var freed, taken uint32
+	if s.slots() {
+		both := atomic.LoadUint64(s.freedBoth)
+		freed, taken = uint32(both), uint32(both>>32)
+	} else {
+		freed, taken = atomic.LoadUint32(s.freed), s.number
 	}
-	both := atomic.LoadUint64(s.freedBoth)
-	s.lookAt(uint32(both), uint32(both>>32))
-}
-
-// lookAt takes what the receiver says: the position and the number up to which it has given back.
-func (s *sender) lookAt(freed, taken uint32) {
 	switch {
 	case freed-s.freedSeen > s.head-s.freedSeen:
 		s.fault = &PeerError{"freed bytes", uint64(freed), "a position between the last one and what was sent"}
