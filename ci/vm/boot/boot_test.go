@@ -244,7 +244,7 @@ func TestHelpOfRun(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", args, err)
 		}
-		said := [][]byte{[]byte("Usage: ci/vm/run"), []byte(cache), []byte("\n  -parallel N "), []byte("\n  -timeout TIME "), []byte("\n  -run PATTERN ")}
+		said := [][]byte{[]byte("Usage: ci/vm/run"), []byte(cache), []byte("\n  -parallel N "), []byte("\n  -timeout TIME "), []byte("\n  -run PATTERN "), []byte("\n  -prepare ")}
 		for _, s := range scenarios {
 			said = append(said, []byte("\n  "+s.name+" "))
 		}
