@@ -177,10 +177,11 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 		q.push(d, t)
 	}
 	i := q.next & q.mask
+	token := &q.tokens[i]
+	*token = t
 	if q.shared {
-		i = q.name(&t)
+		i = q.name(token)
 	}
-	q.tokens[q.next&q.mask] = t
 	u := d.User()
 	quiet := u.Unsignaled && q.sends
 	if q.cq != nil && (q.noted || u.Word != 0 || quiet) {

@@ -58,17 +58,25 @@ func (c *CQ) Resize(ctx context.Context, entries int) error { return c.d.Resize(
 
 // Done takes the oldest completion whose descriptor has not been taken back yet. It
 // does not block: ErrNotDone, bare, says that there is none.
-func (c *CQ) Done() (Completion, error) { return c.take(true) }
+func (c *CQ) Done() (done Completion, err error) {
+	err = c.take(&done, true)
+	return done, err
+}
 
 // Ready is Done that does not run a NIC which works in its callers' calls.
-func (c *CQ) Ready() (Completion, error) { return c.take(false) }
+func (c *CQ) Ready() (done Completion, err error) {
+	err = c.take(&done, false)
+	return done, err
+}
 
-func (c *CQ) take(run bool) (done Completion, err error) {
+// take writes the completion to done: to copy what has just been written waits for the stores.
+func (c *CQ) take(done *Completion, run bool) error {
 	var e driver.Completion
-	if err = c.d.Take(&e, run); err == nil {
+	err := c.d.Take(&e, run)
+	if err == nil {
 		done.say(&e)
 	}
-	return done, err
+	return err
 }
 
 // Wait waits for a completion until ctx ends, and takes it as Done does.
