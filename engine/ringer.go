@@ -32,7 +32,6 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 	if !ok {
 		return e.channelRinger(offset)
 	}
-	lane := vi.NewSendLane(&e.core.Tx)
 	return func(value uint32) {
 		if !e.mu.TryLock() {
 			e.core.Bells.Ring(page, b, value)
@@ -44,7 +43,8 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 		}
 		if ep := e.core.Endpoint(page); b == core.BellSend && ep != nil && ep.Bells == core.BellSend && ep.State == datasheet.StateConnected {
 			if e.advance(ep, &ep.Send, value) {
-				for n := core.TransmitQuantum; n > 0 && lane.Lane(ep); n-- {
+				// Nothing that others have to send waits.
+				for n := core.TransmitQuantum; n > 0 && e.core.Events&core.OnReady == 0 && e.vis.Lane(ep); n-- {
 				}
 				if e.core.Tx.Flush(); ep.Send.Posted() > 0 {
 					e.core.Ready.Add(ep)

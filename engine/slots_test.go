@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ type slotted struct {
 	seen  func(f shortFrame, payload []byte) // each that is sent
 	short int                                // frames that were sent short
 	lent  int                                // of them, of references
+	whole bool                               // there is no room for short ones
 }
 
 type shortFrame struct {
@@ -44,7 +46,7 @@ func lendsToo(c *engine.Config, _ *port) {
 }
 
 func (s *slotted) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, _ bool) bool {
-	if s.Reserve(len(payload)) == nil {
+	if s.whole || s.Reserve(len(payload)) == nil {
 		return false
 	}
 	copy(s.space, payload)
@@ -123,6 +125,42 @@ func TestShortMessages(t *testing.T) {
 		data, ok := r.Immediate()
 		if want := 7; w.a.slots.short != want || !ok || data != 7 {
 			t.Errorf("message %d: immediate %d, %v; %d short frames, want %d", i, data, ok, w.a.slots.short, want)
+		}
+	}
+}
+
+// TestShortBehindCredit: messages that have waited for credit go as short frames, too, unless the memory
+// that was looked up before is no longer what it was.
+func TestShortBehindCredit(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w, v, p, _ := slotsPair(t, nil)
+		var sends []*descriptors.Descriptor
+		for i := range 4 {
+			s, buf := v.descriptor(64)
+			copy(buf[0], pattern(64, uint64(i)))
+			sends = append(sends, s)
+		}
+		v.postSend(sends...)
+		w.settle()
+		if w.a.slots.short != 0 {
+			t.Fatalf("%d frames without credit", w.a.slots.short)
+		}
+		want := 4
+		if again {
+			other := w.a.memory(0, 0)
+			do(w.a, datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: other})
+			want = 3 // the first had been looked up
+		}
+		for i := range 4 {
+			r, buf := p.descriptor(64)
+			p.postRecv(r)
+			w.run("the message", func() bool { return r.Status().Done() && sends[i].Status().Done() })
+			if !bytes.Equal(buf[0], pattern(64, uint64(i))) || r.Status().Failed() {
+				t.Errorf("message %d: %v, %v", i, r.Status(), buf[0][:8])
+			}
+		}
+		if w.a.slots.short != want {
+			t.Errorf("registered anew %v: %d short frames, want %d", again, w.a.slots.short, want)
 		}
 	}
 }

@@ -5,32 +5,37 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// SendLane sends messages of one frame past what others need.
-type SendLane struct {
+// sendLane sends messages of one frame past what others need.
+type sendLane struct {
 	*core.Transmitter
 	reference []byte // room for one
 }
 
-// NewSendLane makes a SendLane.
-func NewSendLane(t *core.Transmitter) *SendLane {
-	return &SendLane{t, core.Aligned(datasheet.ReferenceSize)}
+func newSendLane(t *core.Transmitter) *sendLane {
+	return &sendLane{t, core.Aligned(datasheet.ReferenceSize)}
 }
 
-// Lane sends the next message that the host has just posted, if all is as it mostly is. The
-// connection is over a wire that loses nothing, and no other endpoint has something to send. The
-// message is a send of one frame, from one piece of memory. Otherwise lane returns false, and
-// nothing has been sent: the message, which may be fetched by then, takes the way from transmit
-// on, which ends the same.
-func (t *SendLane) Lane(ep *core.Endpoint) bool {
+// send sends the next message of a VI that the host has posted, if all is as it mostly is. The
+// connection is over a wire that loses nothing. The message is a send of one frame, from one piece of
+// memory. Otherwise it returns false, and nothing has been sent: the message, which may be fetched by
+// then, takes the way from transmit on, which ends the same.
+func (t *sendLane) send(ep *core.Endpoint) bool {
 	r, q := rel(ep), &ep.Send
 	if r == nil || r.Wire == 0 || q.Posted() == 0 ||
-		t.Events&(core.OnReady|core.Suspended) != 0 || t.Hooks|t.Waiting != 0 || t.Held || t.Timed || t.Checksum ||
-		r.broken || r.fetched || r.next-r.head >= uint32(len(r.messages)) ||
+		t.Events&core.Suspended != 0 || t.Hooks|t.Waiting != 0 || t.Held || t.Timed || t.Checksum ||
+		r.broken || r.next-r.head >= uint32(len(r.messages)) ||
 		r.head != r.next && !r.message(r.next-1).AllCut || r.serving != nil && r.serving.due() {
 		return false
 	}
 	m := r.message(r.next)
-	usual := r.nic.begin(ep, m, r.numbered)
+	var usual bool
+	if !r.fetched {
+		usual = r.nic.begin(ep, m, r.numbered)
+	} else { // it waited for credit
+		q.Fetched++
+		r.fetched = false
+		usual = m.Status == 0 && m.Control.Bits&core.UnlikeSends == 0 && m.Pushed == nil && t.Regions.InOnePiece(&m.Layout)
+	}
 	if !usual && t.Regions.Direct.Open && r.carryNext(m) {
 		return true
 	}
@@ -49,7 +54,7 @@ func (t *SendLane) Lane(ep *core.Endpoint) bool {
 }
 
 // launch sends m as a frame: short if both ends know such, else whole.
-func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
+func (t *sendLane) launch(r *reliable, m *core.Sending) bool {
 	credit, n := r.Credit(), m.Total
 	if !r.shorts || !r.tells(credit) || !t.launchShort(r, m, credit) {
 		if n > t.OneBurst || n >= core.LendFrom && t.Lends(r.Ep) {
@@ -68,7 +73,7 @@ func (t *SendLane) launch(r *reliable, m *core.Sending) bool {
 }
 
 // launchShort sends m, or a reference to its memory, as a short frame.
-func (t *SendLane) launchShort(r *reliable, m *core.Sending, credit uint32) bool {
+func (t *sendLane) launchShort(r *reliable, m *core.Sending, credit uint32) bool {
 	payload, beside := m.Memory, datasheet.ShortBeside(uint16(r.Ep.Remote.TheirKey))
 	if m.Control.Bits&datasheet.ControlImmediate != 0 {
 		beside = beside.WithImmediate(m.Control.Immediate)

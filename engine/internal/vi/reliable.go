@@ -86,6 +86,9 @@ func (k Reliable) Transmit(ep *core.Endpoint, budget int) bool {
 	r := rel(ep)
 	windowed := r.window != nil
 	for ; budget > 0; budget-- {
+		if !windowed && k.Lane != nil && k.Lane(ep) {
+			continue
+		}
 		if windowed && r.resend != 0 {
 			psn := r.Una + uint32(bits.TrailingZeros64(r.resend))
 			f := &r.frames[psn%core.WindowFrames]

@@ -13,6 +13,8 @@ type Transport struct {
 	*core.Core
 	wires  *ways
 	format format // nil: descriptors of VIs
+	// Lane is that of sendLane, nil of a kind with a format of its own.
+	Lane func(ep *core.Endpoint) bool
 }
 
 // Format describes the queues and messages of another kind. VIs, where every message
@@ -30,7 +32,7 @@ type format interface {
 }
 
 // With is the transport of a kind with a format of its own.
-func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f} }
+func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f, nil} }
 
 // Deliver is the delivery of an endpoint before it is connected.
 func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
