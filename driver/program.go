@@ -104,11 +104,6 @@ func (m *ProgramMap) Delete(key []byte) error {
 	return m.do("delete key", func() error { return m.m.Delete(key) })
 }
 
-// next replaces key by the one after it, see load.Map.Next.
-func (m *ProgramMap) next(key []byte, first bool) error {
-	return m.do("next key", func() error { return m.m.Next(key, first) })
-}
-
 // Each calls f with the entries in an order of the NIC's, until it returns false. f must not
 // keep the slices. Entries that come or go meanwhile may be missed. Errors wrap
 // load.ErrNoProgram, and load.ErrRegisters if the NIC lists more than the map can hold.
@@ -117,7 +112,7 @@ func (m *ProgramMap) Each(f func(key, value []byte) bool) error {
 	key, value := make([]byte, spec.Key), make([]byte, spec.Value)
 	// Twice as many: keys that move while they are listed may come again.
 	for n := range 2 * uint64(spec.Entries) {
-		if err := m.next(key, n == 0); errors.Is(err, load.ErrNoEntry) {
+		if err := m.do("next key", func() error { return m.m.Next(key, n == 0) }); errors.Is(err, load.ErrNoEntry) {
 			return nil
 		} else if err != nil {
 			return err

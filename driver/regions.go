@@ -28,8 +28,6 @@ type regionTable struct {
 	retired EagerStats // of what is no longer in m
 }
 
-func (t *regionTable) init(failed func() error) { t.m, t.failed = map[uint32]*Memory{}, failed }
-
 // forget has all work queues look here again before they accept a descriptor.
 func (t *regionTable) forget() { t.generation.Add(1) }
 

@@ -82,6 +82,9 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 		return nil, err
 	}
 	created := datasheet.Reply[datasheet.EndpointCreated](reply)
+	if err := n.adopt(&r.endpoint, created.Endpoint, false); err != nil {
+		return nil, err
+	}
 	if err := n.checkPieces(created, a); err != nil {
 		return nil, n.fail(err)
 	}
@@ -89,9 +92,6 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	r.Send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm))
 	r.Recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm))
 	r.table.init(n, uint64(created.Table))
-	if err := n.adopt(&r.endpoint, created.Endpoint, false); err != nil {
-		return nil, err
-	}
 	return r, nil
 }
 
@@ -118,9 +118,6 @@ func (n *NIC) checkPieces(c *datasheet.EndpointCreated, a RingAttributes) error 
 				return fmt.Errorf("%w: it gave out a %s that overlaps the %s", ErrProtocol, p.name, q.name)
 			}
 		}
-	}
-	if c.Endpoint == 0 || c.Endpoint >= uint32(len(n.endpoints)) {
-		return fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, c.Endpoint, len(n.endpoints))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -18,7 +19,7 @@ const (
 
 // transfers takes records of a log that is kept for a program beside this one, and begins it if
 // there is none. It fails with ErrInvalidState if this program keeps a log of its own.
-func (n *NIC) transfers() (any, error) {
+func (n *NIC) transfers(context.Context, []uint64) (any, error) {
 	if err := n.inDMA("lend DMA log", n.lendLog); err != nil {
 		return nil, err
 	}

@@ -186,9 +186,3 @@ func (w *waiter) sleep(ready <-chan struct{}, limit time.Duration) error {
 	w.timer.Stop()
 	return nil
 }
-
-func (w *waiter) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
-	}
-}
