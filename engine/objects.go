@@ -62,7 +62,8 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 		}
 	}
 	e.countUser(ep, 1)
-	e.core.Enter(ep)
+	e.core.All[n] = ep
+	e.core.Living = append(e.core.Living, ep)
 	e.core.Bells.Open(n, ep.Bells, true)
 	reply.Endpoint = n
 	return reply, core.Refusal{}

@@ -280,7 +280,8 @@ func (w *Mover) take(ep *core.Endpoint, h *datasheet.Header, payload []byte) cor
 			w.Count(datasheet.CounterCellsDropped, 1)
 		case w.Received.N == len(w.Received.ring):
 			w.Count(datasheet.CounterCellsDropped, 1)
-			channelOf(to).drop()
+			channelOf(to).receive.Drop()
+			channelOf(to).showReceived()
 		default:
 			*w.Received.push(&arrived[i].Payload) = arrival{to, to.Era, last, stamp}
 		}

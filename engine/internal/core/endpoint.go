@@ -80,12 +80,6 @@ type endpoints struct {
 	Busy      list // have frames under way that may be lost, or wait for credit there
 }
 
-// Enter gives ep, which has a number, its place.
-func (l *endpoints) Enter(ep *Endpoint) {
-	l.All[ep.ID] = ep
-	l.Living = append(l.Living, ep)
-}
-
 func (l *endpoints) clear(n uint32) {
 	e := &l.Events
 	*l = endpoints{All: make([]*Endpoint, n), Ready: list{e, OnReady, nil}, acks: list{e, OnAcks, nil},

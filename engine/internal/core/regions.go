@@ -137,7 +137,8 @@ func (m *Regions) Register(b *datasheet.RegisterMemoryBody) (reply datasheet.Reg
 			m.leave(r)
 			return reply, Refusal{datasheet.ResultResource, Field(b, &b.Access)}
 		}
-		reply = r.Eager.reply()
+		at := r.Eager.piece.At
+		reply = datasheet.RegionReply{Blocks: uint32(at), Status: uint32(at + r.Eager.BlockBytes()), BlockLog2: r.Eager.Log2}
 	}
 	r.ptag, r.address, r.length, r.iova, r.access = b.Ptag, b.Address, b.Length, b.IOVA, b.Access
 	t.Users++
