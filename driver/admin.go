@@ -186,7 +186,6 @@ func (a *admin) handle(e *datasheet.AdminEntry, flags uint32) error {
 	return fmt.Errorf("%w: admin entry of unknown kind %d", ErrProtocol, e.Kind)
 }
 
-// close ends all use of the rings.
 func (a *admin) close() {
 	a.submitMu.Lock()
 	defer a.submitMu.Unlock()

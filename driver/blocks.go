@@ -20,7 +20,6 @@ type Block struct {
 // Name returns the block's type in words.
 func (b Block) Name() string { return blockName(b.Type) }
 
-// knownBlock holds this driver's knowledge of a block type.
 type knownBlock struct {
 	name    string
 	minSize uint32 // up to the last register that the driver uses

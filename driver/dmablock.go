@@ -38,7 +38,6 @@ func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {
 	return b, err
 }
 
-// builtInRegister is a register and its value.
 type builtInRegister struct {
 	reading
 	what string
@@ -80,7 +79,6 @@ func (n *NIC) setAddress(reg, iova uint64, what string) error {
 	return err
 }
 
-// setDMAControl sets and clears bits of the control register.
 func (n *NIC) setDMAControl(set, clear uint32) error {
 	v, err := n.regs.read(n.background, datasheet.BlockDMA, datasheet.RegDMAControl)
 	if err != nil {

@@ -185,7 +185,6 @@ func (n *NIC) EagerStats() EagerStats {
 	return s
 }
 
-// counted returns the counts of memory.
 func (t *regionTable) counted() EagerStats {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

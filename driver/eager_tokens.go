@@ -76,7 +76,6 @@ func (e *Eager) pushRing(first, n uint32) {
 	e.stats.Pushed += end - from
 }
 
-// eagerTokens returns the counts of the queue's tokens.
 func (q *workQueue) eagerTokens() (s EagerStats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

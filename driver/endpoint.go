@@ -163,7 +163,6 @@ func (e *endpoint) Close(ctx context.Context) error {
 	})
 }
 
-// destroyed has the device destroy the endpoint.
 func (e *endpoint) destroyed(ctx context.Context) error {
 	cmd := newCommand(datasheet.OpDestroyEndpoint, datasheet.EndpointBody{Endpoint: e.number})
 	_, err := e.n.execute(ctx, cmd)

@@ -51,7 +51,6 @@ func (l *leaving) begin(n *NIC, inTheWay func() error) (bool, error) {
 	return true, nil
 }
 
-// begun reports whether the closing has begun.
 func (l *leaving) begun(n *NIC) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -128,7 +128,6 @@ func (p Policy) plan() (plan pipeline.Plan, err error) {
 	return plan, nil
 }
 
-// ownPlan checks a plan of the caller's.
 func (p Policy) ownPlan() (plan pipeline.Plan, err error) {
 	switch {
 	case p.At != AtHost:

@@ -130,15 +130,13 @@ func (m *ProgramMap) do(op string, f func() error) error {
 	return m.nic.inProgram(m.nic.background, op, f)
 }
 
-// processor is the device as a load sees it.
+// processor is the device as a load sees it: a load.NIC.
 type processor struct{ n *NIC }
 
-// ReadProcessor is described at load.NIC.
 func (p processor) ReadProcessor(register uint32) (uint32, error) {
 	return p.n.regs.read(p.n.background, datasheet.BlockProcessor, uint64(register))
 }
 
-// WriteProcessor is described at load.NIC.
 func (p processor) WriteProcessor(register, v uint32) error {
 	return p.n.regs.write(datasheet.BlockProcessor, uint64(register), v)
 }
@@ -149,7 +147,6 @@ func (p processor) ReadSRAM(offset uint64, b []byte) error {
 	return p.n.inSRAM(offset, b, p.n.bar4.read)
 }
 
-// WriteSRAM is described at load.NIC.
 func (p processor) WriteSRAM(offset uint64, b []byte) error {
 	return p.n.inSRAM(offset, b, p.n.bar4.write)
 }

@@ -22,7 +22,6 @@ type registers struct {
 	latch sync.Mutex
 }
 
-// has reports whether the device has a block.
 func (r *registers) has(block uint32) bool {
 	_, ok := r.blocks[block]
 	return ok

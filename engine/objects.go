@@ -143,7 +143,6 @@ func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) core.Refusal {
 	return core.Refusal{}
 }
 
-// setPayload writes an entry of an endpoint's payload table.
 func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
 	ep := e.core.Subject(b.Endpoint)
 	switch {

@@ -52,7 +52,6 @@ func (w *Mover) join(ep *core.Endpoint) {
 	}
 }
 
-// leave undoes join.
 func (w *Mover) leave(ep *core.Endpoint) {
 	l := channelOf(ep).link
 	channelOf(ep).link = nil

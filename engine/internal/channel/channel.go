@@ -101,7 +101,6 @@ func (k channels) check(b *datasheet.CreateEndpointBody) core.Refusal {
 	})
 }
 
-// destroy gives back what create took.
 func (k channels) destroy(ep *core.Endpoint) {
 	ch := channelOf(ep)
 	if ch.kernel {
@@ -111,7 +110,6 @@ func (k channels) destroy(ep *core.Endpoint) {
 	k.cells.Levels.Channels--
 }
 
-// Open implements core.Delivery.
 func (k channels) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	k.Unreliable.Open(ep, peer)
 	ch := channelOf(ep)
@@ -143,7 +141,6 @@ func (k channels) Close(ep *core.Endpoint) {
 // Transmit implements core.Delivery: Mover sends.
 func (channels) Transmit(*core.Endpoint, int) bool { return false }
 
-// Take implements core.Delivery.
 func (k channels) Take(ep *core.Endpoint, h *datasheet.Header, payload []byte) core.Verdict {
 	switch h.Type {
 	case datasheet.FrameCells:

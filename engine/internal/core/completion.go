@@ -18,7 +18,6 @@ func (c *completions) clear() {
 	c.queues, c.last, c.Failed = make([]*completionQueue, n), n-1, nil
 }
 
-// Queue finds a completion queue.
 func (c *completions) Queue(id uint32) *completionQueue {
 	if id >= uint32(len(c.queues)) {
 		return nil

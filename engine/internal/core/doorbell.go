@@ -221,7 +221,6 @@ func (d *doorbells) look(p *mappedPage) (any bool) {
 	return any
 }
 
-// reset makes a page read zero.
 func (p *mappedPage) reset() {
 	for _, w := range p.words {
 		if w != nil {
@@ -270,7 +269,6 @@ func (d *doorbells) Open(page uint32, first Bell, looks bool) {
 	d.Mapped = append(d.Mapped, p)
 }
 
-// Close ends what open began.
 func (d *doorbells) Close(page uint32) {
 	c := &d.Cells[page]
 	d.Mapped = slices.DeleteFunc(d.Mapped, func(p *mappedPage) bool { return p == c.mapped })

@@ -86,7 +86,6 @@ func (l *endpoints) clear(n uint32) {
 		Unsettled: list{e, OnUnsettled, nil}, Busy: list{e, OnBusy, nil}}
 }
 
-// Endpoint finds an endpoint by its number.
 func (l *endpoints) Endpoint(id uint32) *Endpoint {
 	if id == 0 || id >= uint32(len(l.All)) {
 		return nil

@@ -11,7 +11,6 @@ type SendLane struct {
 	reference []byte // room for one
 }
 
-// NewSendLane makes a SendLane.
 func NewSendLane(t *core.Transmitter) *SendLane {
 	return &SendLane{t, core.Aligned(datasheet.ReferenceSize)}
 }
@@ -171,7 +170,6 @@ func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receip
 	r.Port.Release()
 }
 
-// short takes a short frame.
 func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) {
 	if !shortLane(r, payload, h, b) {
 		r.TakeFrame(lengthen(r, payload, h, b))

@@ -16,7 +16,6 @@ type receiveQueue struct{ Unreliable }
 func (receiveQueue) Open(*core.Endpoint, *datasheet.ConnectBody)                 {}
 func (receiveQueue) Take(*core.Endpoint, *datasheet.Header, []byte) core.Verdict { return core.Refused }
 
-// receiveQueues is the kind of receive queues.
 func receiveQueues(k *Transport) *core.Kind {
 	return &core.Kind{Queues: true, Tokens: true,
 		Check: func(b *datasheet.CreateEndpointBody) core.Refusal {

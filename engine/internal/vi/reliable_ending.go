@@ -34,7 +34,6 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 	return true
 }
 
-// Close implements delivery.
 func (k Reliable) Close(ep *core.Endpoint) {
 	if r := rel(ep); r != nil && r.way != nil {
 		k.wires.leave(r.way)
@@ -62,7 +61,6 @@ func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool
 	return posted, unfinished
 }
 
-// Flush implements core.Delivery.
 func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {
