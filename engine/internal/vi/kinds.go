@@ -55,4 +55,3 @@ func receiveQueues(k *Transport) *core.Kind {
 		},
 		Deliver: func(datasheet.Reliability) core.Delivery { return receiveQueue{Unreliable{k}} }}
 }
-
