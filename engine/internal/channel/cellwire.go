@@ -228,7 +228,7 @@ func (w *Mover) launch() bool {
 		return true
 	}
 	n := len(w.filled) * datasheet.CellSize
-	buf := w.tx.Reserve(&w.head.Destination, datasheet.HeaderSize+n)
+	buf := w.Tx.Reserve(&w.head.Destination, datasheet.HeaderSize+n)
 	if buf == nil {
 		if w.tries++; w.Peers == nil || w.tries < cellTries {
 			return false
@@ -245,7 +245,7 @@ func (w *Mover) launch() bool {
 		c := &out[i]
 		c.Header, c.HEC, c.Tag, c.Payload = head.header, head.hec, head.tag, w.payloads[i]
 	}
-	w.tx.Launch(buf)
+	w.Tx.Launch(buf)
 	if w.low {
 		w.ahead.note(w.Lossless)
 	}

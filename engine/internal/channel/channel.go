@@ -17,7 +17,7 @@ type channels struct {
 
 // New makes the mover of an engine, and registers channels.
 func New(k *vi.Transport, config core.Cells) *Mover {
-	w := &Mover{Core: k.Core, tx: &k.Tx, conns: &k.Conns, config: config, Received: cellFIFO{Config: config}}
+	w := &Mover{Core: k.Core, config: config, Received: cellFIFO{Config: config}}
 	k.Bells.RangChannel = w.Rang
 	all := channels{vi.Unreliable{Transport: k}, w}
 	k.Kinds[datasheet.KindChannel] = &core.Kind{Connects: true, SRAM: true, Check: all.check, Number: all.number,

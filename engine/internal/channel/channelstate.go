@@ -147,8 +147,6 @@ type cellLink struct {
 // way of the receive FIFO, into them. What is next cells.Waiting says.
 type Mover struct {
 	*core.Core
-	tx       *core.Transmitter
-	conns    *core.Connections
 	config   core.Cells
 	Received cellFIFO
 	Links    map[datasheet.MAC]*cellLink

@@ -13,7 +13,6 @@ type Receiver struct {
 	Lane  func(r *Receiver, frame []byte) bool
 	Short func(r *Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside)
 	Raw   func(r *Receiver, frame []byte)
-	Conns *Connections
 
 	incoming
 	placement
