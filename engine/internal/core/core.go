@@ -42,7 +42,7 @@ func (p *Core) Assemble(c *Config, rang func(page uint32, b Bell, value uint32),
 	p.Program.Clock = &p.Clock
 	p.Bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, rang)
 	p.Regions = Regions{counters: &p.counters, bus: c.Memory, Limits: c.Limits, Direct: newDirect(&p.link)}
-	p.CQs = completions{counters: &p.counters, Reports: &p.Reports, memory: &p.Regions, bells: &p.Bells}
+	p.CQs = completions{Core: p}
 	p.DMA = dma{clock: &p.Clock, program: &p.Program, regions: &p.Regions, config: c.Pipeline, timed: p.Timed}
 	p.Tx = Transmitter{Core: p, pace: pace{Bus: c.Pipeline.bus()}}
 	p.Rx = Receiver{Core: p, demultiplex: demultiplex, placement: placement{bus: c.Pipeline.bus()}}
