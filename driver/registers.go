@@ -41,7 +41,7 @@ func (r *registers) write(block uint32, reg uint64, v uint32) error {
 
 // writeContext is write that ends with a context, where it can be made to wait.
 func (r *registers) writeContext(ctx context.Context, block uint32, reg uint64, v uint32) error {
-	return r.bar.write32Context(ctx, r.blocks[block].Offset+reg, v)
+	return r.bar.write32(ctx, r.blocks[block].Offset+reg, v)
 }
 
 // read64 reads the register pair that starts at reg.
@@ -290,13 +290,9 @@ func (r *region) read32(ctx context.Context, offset uint64) (v uint32, err error
 	return binary.LittleEndian.Uint32(b[:]), err
 }
 
-func (r *region) write32(offset uint64, v uint32) error {
-	return r.write32Context(context.Background(), offset, v)
-}
-
-// write32Context is write32 that ends with a context, where it can be made to wait.
-// What is written may get there all the same.
-func (r *region) write32Context(ctx context.Context, offset uint64, v uint32) error {
+// write32 ends with the context, where it can be made to wait. What is written may get there all
+// the same.
+func (r *region) write32(ctx context.Context, offset uint64, v uint32) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
@@ -308,10 +304,15 @@ func (r *region) write32Context(ctx context.Context, offset uint64, v uint32) er
 	}
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], v)
+	return r.trap(ctx, offset, b[:])
+}
+
+// trap writes to a part of the region that is not mapped.
+func (r *region) trap(ctx context.Context, offset uint64, p []byte) error {
 	if r.remote != nil {
-		return r.remote.WriteRegionContext(ctx, r.index, offset, b[:])
+		return r.remote.WriteRegionContext(ctx, r.index, offset, p)
 	}
-	return r.dev.WriteRegion(r.index, offset, b[:])
+	return r.dev.WriteRegion(r.index, offset, p)
 }
 
 // read copies from the region, through a mapping that holds all of it if there

@@ -51,25 +51,14 @@ func (t *Transmitter) sendLent(ep *Endpoint, m *Sending, psn, offset, n uint32, 
 // references is 0 if the peer does not find all of them, or only with too many
 // references.
 func (t *Transmitter) refer(l *Layout, offset, n, tag uint32) (count int, st datasheet.Status) {
-	if l.Eager&eagerData != 0 {
-		// The peer does not find what the NIC has of it.
-		w := t.Regions.unpushed(l, offset, n)
-		if w == nil {
-			return 0, 0
-		}
-		id, at, ok := t.Lender.Lend(w)
-		if !ok {
-			return 0, 0
-		}
-		t.References[0] = datasheet.Reference{Region: id, Length: n, Offset: at}
-		return 1, 0
-	}
 	for ; n > 0; count++ {
-		w, st := t.Regions.next(l, offset, int(n), tag, false)
-		if st != 0 {
+		var w []byte
+		if l.Eager&eagerData != 0 {
+			w = t.Regions.unpushed(l, offset, n) // all of it: the peer does not find what the NIC has
+		} else if w, st = t.Regions.next(l, offset, int(n), tag, false); st != 0 {
 			return 0, st
 		}
-		if count == len(t.References) {
+		if w == nil || count == len(t.References) {
 			return 0, 0
 		}
 		id, at, ok := t.Lender.Lend(w)
