@@ -184,8 +184,7 @@ func (m *Regions) Hosts(handle uint32) (*region, Refusal) {
 
 // Deregister ends the region handle, which is there.
 func (m *Regions) Deregister(handle uint32) {
-	i := handle & RegionIndexMask
-	r := &m.table[i]
+	r := &m.table[handle&RegionIndexMask]
 	m.Ptag(r.ptag).Users--
 	if r.Eager != nil {
 		m.SRAM.Release(r.Eager.piece)
@@ -340,10 +339,7 @@ func (m *Regions) resolve(r *region, off, n uint64, write bool) []byte {
 		m.Count(datasheet.CounterDMAFaults, 1)
 		return nil
 	}
-	if uint64(len(w)) > n {
-		w = w[:n]
-	}
-	return w
+	return w[:min(uint64(len(w)), n)]
 }
 
 // whole returns the n bytes at bus address iova, or nil if they are not contiguous.
