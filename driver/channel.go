@@ -78,11 +78,11 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 			return nil, err
 		}
 		created := datasheet.Reply[datasheet.EndpointCreated](reply)
-		if err := c.place(created); err != nil {
-			return nil, n.fail(err)
-		}
 		if err := n.adopt(&c.endpoint, created.Endpoint, a.Kernel); err != nil {
 			return nil, err
+		}
+		if err := c.place(uint64(created.Send)); err != nil {
+			return nil, n.fail(err)
 		}
 		return c, nil
 	})
@@ -102,13 +102,11 @@ func (a *ChannelAttributes) body() datasheet.CreateEndpointBody {
 	return b
 }
 
-// place finds the control page and the doorbells of a channel that the device has created.
-func (c *Channel) place(created *datasheet.EndpointCreated) error {
+// place finds the control page, which is at an offset in BAR4, and the doorbells of a channel that
+// the device has created.
+func (c *Channel) place(at uint64) error {
 	n := c.n
-	if (created.Endpoint == 0) != c.attributes.Kernel || created.Endpoint >= uint32(len(n.endpoints)) {
-		return fmt.Errorf("%w: it gave out endpoint %d of %d", ErrProtocol, created.Endpoint, len(n.endpoints))
-	}
-	c.at = uint64(created.Send)
+	c.at = at
 	if err := n.checkSRAM(c.at, datasheet.PageSize); err != nil {
 		return fmt.Errorf("%w: it gave out a control page: %w", ErrProtocol, err)
 	}
@@ -117,7 +115,7 @@ func (c *Channel) place(created *datasheet.EndpointCreated) error {
 	}
 	page := n.bar4.mapped.Window(c.at, datasheet.PageSize)
 	c.control, c.ends = datasheet.ChannelControlAt(page), datasheet.ChannelEndsAt(page)
-	doorbells := datasheet.EndpointPage(created.Endpoint)
+	doorbells := datasheet.EndpointPage(c.number)
 	c.senders[datasheet.PriorityHigh].bell = n.channelBellAt(doorbells+datasheet.DoorbellHigh, datasheet.ChannelDepth)
 	c.senders[datasheet.PriorityLow].bell = n.channelBellAt(doorbells+datasheet.DoorbellLow, datasheet.ChannelDepth)
 	c.receive = n.channelBellAt(doorbells+datasheet.DoorbellReceive, 1)
@@ -313,17 +311,12 @@ func (c *Channel) Poll(seen uint8) (datasheet.ReceiveWord, error) {
 			return w, err
 		}
 	}
-	if err := c.n.failed(); err != nil {
-		return w, c.n.error("poll channel", err)
-	}
 	c.mu.Lock()
 	c.misses++
 	overdue := c.misses%missesPerCheck == 0
 	c.mu.Unlock()
-	if overdue {
-		if err := c.n.polled(); err != nil {
-			return w, c.n.error("poll channel", err)
-		}
+	if err := c.n.notDone("poll channel", overdue); err != descriptors.ErrNotDone {
+		return w, err
 	}
 	if w.Status&datasheet.ChannelConnected == 0 {
 		if end := c.ended(datasheet.Unreliable, datasheet.StatusFlushed); end != 0 {

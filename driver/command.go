@@ -24,13 +24,11 @@ func outcomeUnknown(err error) bool {
 	return unknown
 }
 
-// isRefused reports whether the device has refused a command.
 func isRefused(err error) bool {
 	_, refused := errors.AsType[*CommandError](err)
 	return refused
 }
 
-// newCommand builds a command.
 func newCommand[B datasheet.CommandBody](op datasheet.Opcode, body B) *datasheet.Command {
 	cmd := &datasheet.Command{Opcode: op}
 	*datasheet.Body[B](cmd) = body

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -213,4 +215,149 @@ func (c *Connection) settle(answered bool) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	c.busy, c.settled = false, answered
+}
+
+// ConnectionEnd says how a connection ended, by the Detail of its
+// EventConnectionLost, a result of SPEC.md 8.7: ErrDisconnected, ErrPeerLost, ErrPathMTU
+// or ErrConnectionBroken.
+func ConnectionEnd(detail uint32) descriptors.Code {
+	switch detail {
+	case uint32(datasheet.ResultSuccess):
+		return descriptors.ErrDisconnected
+	case uint32(datasheet.ResultConnectionLost):
+		return descriptors.ErrPeerLost
+	case uint32(datasheet.ResultPathMTU):
+		return descriptors.ErrPathMTU
+	}
+	return descriptors.ErrConnectionBroken
+}
+
+// ending says how the last connection of an endpoint ended, as far as that is known.
+type ending struct{ what atomic.Uint64 }
+
+// Values of ending.what.
+const (
+	endingNone  uint64 = iota // nothing to tell: no connection, or this side has ended it
+	endingOpen                // connected or connecting, as far as is known
+	endingLost                // it has ended, and the device has lost the event that says why
+	endingKnown               // plus the event's Detail
+)
+
+// begin is called before a command that connects, and undo with what it returned
+// if that came to nothing. An event of an earlier connection cannot come in
+// between: it comes before the answer to the DISCONNECT that a VI needs to be
+// connected again.
+func (e *ending) begin() (before uint64) { return e.what.Swap(endingOpen) }
+func (e *ending) undo(before uint64)     { e.what.CompareAndSwap(endingOpen, before) }
+
+// told notes that the device has said why the connection ended.
+func (e *ending) told(detail uint32) {
+	e.what.CompareAndSwap(endingOpen, endingKnown+uint64(detail))
+}
+
+// local notes that this side has ended the connection, unless it had ended before.
+func (e *ending) local() { e.what.CompareAndSwap(endingOpen, endingNone) }
+
+// code says how the connection ended, 0 if there is nothing to tell.
+func (e *ending) code() descriptors.Code {
+	switch what := e.what.Load(); what {
+	case endingNone, endingOpen:
+		return 0
+	case endingLost:
+		return descriptors.ErrConnectionBroken
+	default:
+		return ConnectionEnd(uint32(what - endingKnown))
+	}
+}
+
+// ended says how the connection ended whose end shows in status, of a descriptor
+// that completed in error. It is 0 if the connection goes on, there was none, or
+// this side has ended it.
+func (e *endpoint) ended(level datasheet.Reliability, status datasheet.Status) descriptors.Code {
+	if level == datasheet.Unreliable && status&datasheet.StatusFlushed == 0 {
+		return 0 // the error is the descriptor's alone
+	}
+	if e.ending.what.Load() == endingOpen {
+		// The device reports the event after the descriptors, and answers a
+		// command after the event: with the answer the event is there too.
+		switch s, err := e.Query(context.Background()); {
+		case err != nil:
+			e.ending.local() // it cannot be told
+		case s.State == datasheet.StateError:
+			e.ending.what.CompareAndSwap(endingOpen, endingLost)
+		}
+	}
+	return e.ending.code()
+}
+
+// DialTimeout limits Dial if its context has no deadline: longer than a program
+// takes to start.
+const DialTimeout = 30 * time.Second
+
+// How Dial tries: for so long each time, so that a peer that has been started meanwhile is
+// asked afresh, and with a pause between that grows.
+const (
+	dialAttempt    = 2 * time.Second
+	dialFirstPause = time.Millisecond
+	dialLastPause  = 100 * time.Millisecond
+)
+
+// Dial is ConnectRequest that tries again while no program listens at remote, until ctx
+// ends, or for DialTimeout if ctx has no deadline. Its error then matches ErrTimeout, and
+// ErrNoMatch if the NIC was there and no program listened.
+func (e *endpoint) Dial(ctx context.Context, remote Address, local string) (Remote, error) {
+	if ctx == nil {
+		return Remote{}, e.n.noContext("dial")
+	}
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DialTimeout)
+		defer cancel()
+	}
+	pause := dialFirstPause
+	var last error // what an attempt met that ctx has not cut short
+	for {
+		attempt, cancel := context.WithTimeout(ctx, dialAttempt)
+		r, err := e.ConnectRequest(attempt, remote, local)
+		cancel()
+		if err == nil {
+			return r, nil
+		}
+		cause := context.Cause(ctx)
+		// A path that is too small does not grow.
+		goesOn := is(err, descriptors.ErrTimeout, descriptors.ErrNoMatch, descriptors.ErrNotReachable, context.DeadlineExceeded) && !errors.Is(err, descriptors.ErrPathMTU)
+		if cause == nil && !goesOn {
+			return r, err
+		}
+		// An attempt without time says nothing of the other side.
+		if last == nil || !is(err, descriptors.ErrTimeout, context.DeadlineExceeded) {
+			last = err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, dialLastPause)
+		case <-ctx.Done():
+			timer.Stop()
+			return r, e.n.notDialled(ctx, remote, last)
+		}
+	}
+}
+
+// notDialled says why ctx has ended and what the last attempt met.
+func (n *NIC) notDialled(ctx context.Context, remote Address, last error) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, context.DeadlineExceeded) {
+		return n.Fail("dial", fmt.Errorf("%v: %w", remote, cause))
+	}
+	e := &Error{Op: "dial", Device: n.Address(), Code: descriptors.ErrTimeout, Hint: "start the other side; check the address and both ends' wires"}
+	switch {
+	case errors.Is(last, descriptors.ErrNoMatch):
+		e.Err = fmt.Errorf("%v: %w: the NIC there is up, but no program listens at this name", remote, descriptors.ErrNoMatch)
+	case errors.Is(last, descriptors.ErrNotReachable):
+		e.Err = fmt.Errorf("%v: %w", remote, descriptors.ErrNotReachable)
+	default:
+		e.Err = fmt.Errorf("%v: no NIC answered: %w", remote, context.DeadlineExceeded)
+	}
+	return e
 }

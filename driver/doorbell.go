@@ -16,7 +16,7 @@ type doorbell struct {
 	reg    *uint32        // nil if trapped
 	call   func(v uint32) // nil if it is no call into a device of this process
 	n      *NIC
-	bar    int
+	bar    *region
 	offset uint64
 	buf    [4]byte // of a trapped write; here because it would escape to the heap
 	// mark and group say that the page was stored to, on a device that would have
@@ -31,7 +31,7 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 		b.mark, b.group = &n.bar2.mapped.Window(mark, 1)[0], &n.bar2.mapped.Window(group, 1)[0]
 	}
 	if r, ok := n.dev.(vfio.Ringer); ok && b.reg == nil {
-		b.call = r.Ringer(b.bar, offset)
+		b.call = r.Ringer(b.bar.index, offset)
 	}
 	return b
 }
@@ -43,7 +43,7 @@ func (n *NIC) startMarking() error {
 		return nil
 	}
 	n.marks = true
-	return n.bar2.write32(datasheet.MarksOn, 1)
+	return n.bar2.write32(n.background, datasheet.MarksOn, 1)
 }
 
 // pulseAt returns a pulse register of the DMA block.
@@ -52,7 +52,7 @@ func (n *NIC) pulseAt(reg uint64) doorbell {
 }
 
 func (n *NIC) doorbellIn(r *region, offset uint64) doorbell {
-	return doorbell{n: n, reg: r.pointer(offset), bar: r.index, offset: offset}
+	return doorbell{n: n, reg: r.pointer(offset), bar: r, offset: offset}
 }
 
 // store writes the register. Only a trapped one can fail: then the device has
@@ -74,12 +74,7 @@ func (b *doorbell) store(ctx context.Context, v uint32) error {
 // trap writes a register that is not mapped.
 func (b *doorbell) trap(ctx context.Context, v uint32) error {
 	binary.LittleEndian.PutUint32(b.buf[:], v)
-	var err error
-	if b.n.remote != nil {
-		err = b.n.remote.WriteRegionContext(ctx, b.bar, b.offset, b.buf[:])
-	} else {
-		err = b.n.dev.WriteRegion(b.bar, b.offset, b.buf[:])
-	}
+	err := b.bar.trap(ctx, b.offset, b.buf[:])
 	if err == nil || ended(ctx, err) {
 		return err
 	}

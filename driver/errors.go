@@ -168,6 +168,10 @@ var hints = []struct {
 	{ErrNotReady, "power-cycle the device"},
 	{descriptors.ErrPathMTU, "set mtu= in the addresses of both devices to what the path carries"},
 	{ErrAddressInUse, "another listener of this NIC has the name: close it, or take another name"},
+	{ErrNotRearmed, "call Rearm or Prepare before posting it again"},
+	{ErrPosted, "take it back with SendDone or RecvDone first"},
+	{ErrOtherVI, "post it to the VI that it was made for"},
+	{ErrBadHandle, "lay the descriptor over memory that this NIC has allocated and that is still registered"},
 	{ErrNotDMAMemory, "use memory that the NIC has allocated, or from mmap or C, or copy into it"},
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // Health is the state of a device.
@@ -158,4 +159,116 @@ func (n *NIC) check() error {
 		return n.failUnlessClosing(errReset)
 	}
 	return nil
+}
+
+// A device in another process may stop answering, and most of what it is asked takes
+// no context. Its back end gives it up after the first request that it has not
+// answered in time; what follows is for callers whose context ends before.
+
+// timeout is the time that a remote device may take for what it is doing when the
+// caller's context ends, and what cannot be left half done.
+const timeout = 100 * time.Millisecond
+
+// unansweredFor is the time that a remote device has not answered when callers who are
+// about to leave ask it for nothing more.
+const unansweredFor = 500 * time.Millisecond
+
+// unanswering reports whether a remote device has not answered for that long to
+// a call that waits.
+func (n *NIC) unanswering() bool {
+	since := n.checking.Load()
+	return since != 0 && time.Since(n.opened)-time.Duration(since) > unansweredFor
+}
+
+// bound calls f. If ctx ends before f does, and f does not return within grace
+// either, a remote device is given up, which ends f.
+func (n *NIC) bound(ctx context.Context, grace time.Duration, f func() error) error {
+	if n.remote == nil {
+		return f()
+	}
+	returned, decided := make(chan struct{}), make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-returned:
+			decided <- nil
+		case <-timer.C:
+			n.remote.GiveUp(ctx.Err())
+			decided <- ctx.Err()
+		}
+	})
+	err := f()
+	close(returned)
+	if !stop() {
+		if gaveUp := <-decided; err == nil {
+			err = gaveUp
+		}
+	}
+	return err
+}
+
+// ended reports whether err says that ctx has ended, and nothing of the device.
+func ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, ErrDeviceGone)
+}
+
+// watchInterval is the time between two looks at a device that no call waits for: what
+// a program that is idle hears of its end it hears that late. A look is two register
+// accesses, so it is rarer where these are messages: that the other end of the
+// connection is gone is known without one.
+const (
+	watchInterval    = 250 * time.Millisecond
+	farWatchInterval = 5 * time.Second
+)
+
+// startWatch looks after the device until it fails or the NIC is closed, so that
+// every wait ends and the owner is told, whatever he does.
+func (n *NIC) startWatch() {
+	var alerts <-chan error
+	if a, ok := n.dev.(vfio.Alerter); ok {
+		alerts = a.Alerts()
+	}
+	var lost <-chan struct{}
+	interval := watchInterval
+	if n.remote != nil {
+		lost, interval = n.remote.Lost(), farWatchInterval
+	}
+	resets := n.resets
+	n.goroutines.Go(func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for n.failed() == nil {
+			select {
+			case err, ok := <-alerts:
+				switch {
+				case !ok:
+					alerts = nil // the back end has nothing more to say
+				case errors.Is(err, vfio.ErrDeviceGone):
+					_ = n.fail(err)
+				default:
+					_ = n.fail(errors.Join(ErrDeviceFault, err))
+				}
+			case <-lost:
+				_ = n.fail(ErrDeviceGone)
+			case <-tick.C:
+				n.look(resets)
+			case <-n.done:
+				return
+			}
+		}
+	})
+}
+
+// look is check, and finds resets by others that are over: there were as many when
+// the NIC was set up.
+func (n *NIC) look(resets uint32) {
+	if n.check() != nil {
+		return
+	}
+	now, err := n.regs.read(n.background, datasheet.BlockHealth, datasheet.RegResetCount)
+	// What a device that has just gone reads is no count.
+	if err == nil && now != resets && n.check() == nil {
+		_ = n.failUnlessClosing(errReset)
+	}
 }

@@ -122,7 +122,6 @@ func (l *lane) follow(now *datasheet.Progress, same bool) {
 // queued returns the number of frames that wait behind, as far as it can be believed.
 func queued(now *datasheet.Progress) int { return int(min(now.Queued, pipeline.MaxFrame)) }
 
-// begin starts a frame.
 func (l *lane) begin(now *datasheet.Progress) {
 	l.issued, l.pulse, l.whole, l.ours = 0, 0, false, true
 	if l.learns != nil {

@@ -104,7 +104,6 @@ func (h *latencyHistogram) add(d time.Duration) {
 	h.max.Store(max(h.max.Load(), int64(d)))
 }
 
-// latencyBucket is the bucket of a time.
 func latencyBucket(d time.Duration) int {
 	ns := uint64(min(max(d, 0), 1<<latencyPowers-1))
 	power := max(bits.Len64(ns)-latencyBits-1, 0)

@@ -144,7 +144,7 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	n.poller, _ = dev.(vfio.Poller)
 	n.waker, _ = dev.(vfio.Waker)
 	n.remote, _ = dev.(vfio.Remote)
-	n.regions.init(n.failed)
+	n.regions.m, n.regions.failed = map[uint32]*Memory{}, n.failed
 	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {
 		n.closeOnce.Do(n.shutdown)
 		return nil, n.error(opOpen, err)
@@ -187,7 +187,7 @@ func (n *NIC) step() bool {
 func (n *NIC) progress() bool {
 	did := n.poller != nil && n.poller.Poll()
 	if p := n.pump.Load(); p != nil {
-		return p.step() || did
+		return p.look(1) || did
 	}
 	return did
 }

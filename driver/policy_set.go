@@ -73,7 +73,6 @@ func (n *NIC) decideAtNIC(p Policy) error {
 	return n.stopPump()
 }
 
-// writeBuiltIn writes what differs.
 func (n *NIC) writeBuiltIn(from, to builtInPolicies) error {
 	old := from.registers()
 	for i, r := range to.registers() {

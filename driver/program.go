@@ -104,11 +104,6 @@ func (m *ProgramMap) Delete(key []byte) error {
 	return m.do("delete key", func() error { return m.m.Delete(key) })
 }
 
-// next replaces key by the one after it, see load.Map.Next.
-func (m *ProgramMap) next(key []byte, first bool) error {
-	return m.do("next key", func() error { return m.m.Next(key, first) })
-}
-
 // Each calls f with the entries in an order of the NIC's, until it returns false. f must not
 // keep the slices. Entries that come or go meanwhile may be missed. Errors wrap
 // load.ErrNoProgram, and load.ErrRegisters if the NIC lists more than the map can hold.
@@ -117,7 +112,7 @@ func (m *ProgramMap) Each(f func(key, value []byte) bool) error {
 	key, value := make([]byte, spec.Key), make([]byte, spec.Value)
 	// Twice as many: keys that move while they are listed may come again.
 	for n := range 2 * uint64(spec.Entries) {
-		if err := m.next(key, n == 0); errors.Is(err, load.ErrNoEntry) {
+		if err := m.do("next key", func() error { return m.m.Next(key, n == 0) }); errors.Is(err, load.ErrNoEntry) {
 			return nil
 		} else if err != nil {
 			return err
@@ -135,15 +130,13 @@ func (m *ProgramMap) do(op string, f func() error) error {
 	return m.nic.inProgram(m.nic.background, op, f)
 }
 
-// processor is the device as a load sees it.
+// processor is the device as a load sees it: a load.NIC.
 type processor struct{ n *NIC }
 
-// ReadProcessor is described at load.NIC.
 func (p processor) ReadProcessor(register uint32) (uint32, error) {
 	return p.n.regs.read(p.n.background, datasheet.BlockProcessor, uint64(register))
 }
 
-// WriteProcessor is described at load.NIC.
 func (p processor) WriteProcessor(register, v uint32) error {
 	return p.n.regs.write(datasheet.BlockProcessor, uint64(register), v)
 }
@@ -154,7 +147,6 @@ func (p processor) ReadSRAM(offset uint64, b []byte) error {
 	return p.n.inSRAM(offset, b, p.n.bar4.read)
 }
 
-// WriteSRAM is described at load.NIC.
 func (p processor) WriteSRAM(offset uint64, b []byte) error {
 	return p.n.inSRAM(offset, b, p.n.bar4.write)
 }

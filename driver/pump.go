@@ -65,11 +65,9 @@ func (n *NIC) newPump(plan pipeline.Plan) (*pump, error) {
 // picoseconds is the clock of policies that learn.
 func (n *NIC) picoseconds() int64 { return time.Since(n.opened).Nanoseconds() * 1000 }
 
-// step is look by a call that polls.
-func (p *pump) step() bool { return p.look(1) }
-
 // look reads the progress counters once and answers. It reports whether they
-// had changed. If another call is at it, it returns false at once.
+// had changed. If another call is at it, it returns false at once. visit is 1 of a call that polls,
+// and 0 of the goroutine.
 func (p *pump) look(visit uint32) bool {
 	if !p.mu.TryLock() {
 		return false

@@ -275,23 +275,14 @@ func (q *workQueue) refused(err error) error {
 		err = q.n.failed() // there never will be room
 	case err == descriptors.ErrQueueFull, err == q.closedAs:
 		return err
-	case err == ErrNotRearmed:
-		return q.n.refuse("post "+q.side, err, "call Rearm or Prepare before posting it again")
-	case err == ErrPosted:
-		return q.n.refuse("post "+q.side, err, "take it back with SendDone or RecvDone first")
-	case err == ErrOtherVI:
-		return q.n.refuse("post "+q.side, err, "post it to the VI that it was made for")
 	case err == descriptors.ErrInvalidPtag:
 		return q.n.refuse("post "+q.side, err, "VI and memory must have the same protection tag")
-	case err == ErrBadHandle:
-		return q.n.refuse("post "+q.side, err, "lay the descriptor over memory that this NIC has allocated and that is still registered")
 	}
 	return q.n.error("post "+q.side, err)
 }
 
 // wait waits until the oldest descriptor has completed, with empty also while nothing is posted.
 func (q *workQueue) wait(w *waiter, empty bool) (*descriptors.Descriptor, error) {
-	defer w.stop()
 	d, err := q.done(false)
 	for err == descriptors.ErrNotDone || empty && err == descriptors.ErrQueueEmpty {
 		if err := w.pause(q, q.vec, nil); err != nil {
@@ -307,7 +298,7 @@ func (q *workQueue) holds(handle uint32) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.shared {
-		return q.sharedHolds(handle)
+		return slices.ContainsFunc(q.posted, func(p posting) bool { return p.d != nil && p.d.Token().Handle == handle })
 	}
 	_, held := q.first(func(place uint32) bool { return q.posted[place].d.Token().Handle == handle })
 	return held

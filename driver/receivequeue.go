@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -123,11 +122,6 @@ func (e *entry) takeShared(done *Completion) bool {
 	return true
 }
 
-// sharedHolds is holds for a queue that is shared. mu is held.
-func (q *workQueue) sharedHolds(handle uint32) bool {
-	return slices.ContainsFunc(q.posted, func(p posting) bool { return p.d != nil && p.d.Token().Handle == handle })
-}
-
 // releaseShared gives what is posted to a queue that is shared back to the program. mu is
 // held.
 func (q *workQueue) releaseShared() {
@@ -140,12 +134,4 @@ func (q *workQueue) releaseShared() {
 		}
 	}
 	q.taken = q.next
-}
-
-// keep finds the VIs of all completions of q, which may be nil, before one of them has its
-// number no more.
-func (q *workQueue) keep() {
-	if q != nil {
-		q.cq.forget(nil)
-	}
 }

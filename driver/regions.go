@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,8 +25,6 @@ type regionTable struct {
 	m       map[uint32]*Memory
 	retired EagerStats // of what is no longer in m
 }
-
-func (t *regionTable) init(failed func() error) { t.m, t.failed = map[uint32]*Memory{}, failed }
 
 // forget has all work queues look here again before they accept a descriptor.
 func (t *regionTable) forget() { t.generation.Add(1) }
@@ -131,11 +127,4 @@ func (s *spans) find(t datasheet.Token, table *regionTable, ptag uint32) error {
 	}
 	s[t.Handle%uint32(len(s))] = span{generation: generation + 1, first: m.address, last: last, handle: t.Handle}
 	return nil
-}
-
-// handles lists the handles in use.
-func (t *regionTable) handles() []uint32 {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return slices.Collect(maps.Keys(t.m))
 }

@@ -2,12 +2,15 @@ package driver
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/mmio"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // allOnes is returned by a read when no device answers on the bus.
@@ -22,7 +25,6 @@ type registers struct {
 	latch sync.Mutex
 }
 
-// has reports whether the device has a block.
 func (r *registers) has(block uint32) bool {
 	_, ok := r.blocks[block]
 	return ok
@@ -39,7 +41,7 @@ func (r *registers) write(block uint32, reg uint64, v uint32) error {
 
 // writeContext is write that ends with a context, where it can be made to wait.
 func (r *registers) writeContext(ctx context.Context, block uint32, reg uint64, v uint32) error {
-	return r.bar.write32Context(ctx, r.blocks[block].Offset+reg, v)
+	return r.bar.write32(ctx, r.blocks[block].Offset+reg, v)
 }
 
 // read64 reads the register pair that starts at reg.
@@ -115,4 +117,239 @@ func (r *registers) fault() error {
 		return err
 	}
 	return &f
+}
+
+// Block is one register block in BAR0.
+type Block struct {
+	// Type is one of the Block constants of package descriptors, or unknown.
+	Type uint32
+	// Version is major<<16 | minor.
+	Version uint32
+	// Offset in BAR0 and Size, header included, in bytes.
+	Offset uint64
+	Size   uint32
+}
+
+// Name returns the block's type in words.
+func (b Block) Name() string { return blockName(b.Type) }
+
+type knownBlock struct {
+	name    string
+	minSize uint32 // up to the last register that the driver uses
+}
+
+var knownBlocks = map[uint32]knownBlock{
+	datasheet.BlockIdentity:  {"identity", datasheet.RegPageSizeLog2 + 4},
+	datasheet.BlockHealth:    {"health", datasheet.RegHeartbeat + 4},
+	datasheet.BlockAdmin:     {"admin", datasheet.RegEventsLost + 4},
+	datasheet.BlockProcessor: {"processor", datasheet.ProcessorHookBase + datasheet.ImageHookCount*datasheet.ProcessorHookSize},
+	datasheet.BlockDMA:       {"DMA", datasheet.RegLogLost + 4},
+	datasheet.BlockClock:     {"clock", datasheet.RegClockResolution + 4},
+	datasheet.BlockCounters:  {"counters", datasheet.RegCounterBase},
+	datasheet.BlockChannels:  {"channels", datasheet.RegStopped + 4},
+	datasheet.BlockInterrupt: {"interrupt", datasheet.RegVectors + 4},
+}
+
+func blockName(t uint32) string {
+	if k, ok := knownBlocks[t]; ok {
+		return k.name
+	}
+	return fmt.Sprintf("type %#x", t)
+}
+
+// maxBlocks ends a chain that goes on for ever without a loop.
+const maxBlocks = 256
+
+// walkBlocks follows the chain of register blocks in a BAR of size bytes. It
+// returns every block, also those that this driver does not know. read reads a
+// register.
+func walkBlocks(size uint64, read func(offset uint64) (uint32, error)) ([]Block, error) {
+	var blocks []Block
+	seen := map[uint64]bool{}
+	for offset := uint64(0); ; {
+		bad := func(format string, args ...any) error {
+			return fmt.Errorf("%w: block at %#x: %s", ErrBadRegisters, offset, fmt.Sprintf(format, args...))
+		}
+		switch {
+		case offset%4 != 0:
+			return nil, bad("the offset is not a multiple of 4")
+		case offset > size || size-offset < datasheet.BlockHeaderSize:
+			return nil, bad("the header lies outside BAR0, which has %#x bytes", size)
+		case seen[offset]:
+			return nil, bad("the chain loops")
+		case len(blocks) == maxBlocks:
+			return nil, bad("the chain has more than %d blocks", maxBlocks)
+		}
+		seen[offset] = true
+
+		var h [4]uint32
+		for i := range h {
+			v, err := read(offset + uint64(4*i))
+			if err != nil {
+				return nil, err
+			}
+			h[i] = v
+		}
+		if h == [4]uint32{allOnes, allOnes, allOnes, allOnes} {
+			return nil, ErrDeviceGone
+		}
+		b := Block{
+			Type: h[datasheet.BlockRegType/4], Version: h[datasheet.BlockRegVersion/4],
+			Offset: offset, Size: h[datasheet.BlockRegSize/4],
+		}
+		if b.Size < datasheet.BlockHeaderSize || uint64(b.Size) > size-offset {
+			return nil, bad("a size of %#x does not fit BAR0, which has %#x bytes", b.Size, size)
+		}
+		blocks = append(blocks, b)
+		if offset = uint64(h[datasheet.BlockRegNext/4]); offset == 0 {
+			return blocks, nil
+		}
+	}
+}
+
+// checkBlocks finds the blocks that this driver uses, and refuses what it
+// cannot work with.
+func checkBlocks(blocks []Block) (map[uint32]Block, error) {
+	used := map[uint32]Block{}
+	if blocks[0].Type != datasheet.BlockIdentity {
+		return nil, fmt.Errorf("%w: BAR0 starts with the %s block, not with the identity block", ErrBadRegisters, blocks[0].Name())
+	}
+	for _, b := range blocks {
+		k, ok := knownBlocks[b.Type]
+		if !ok {
+			continue
+		}
+		if b.Version>>16 != datasheet.BlockVersion1>>16 {
+			return nil, &VersionError{Block: b.Type, Offset: b.Offset, Found: b.Version, Wanted: datasheet.BlockVersion1}
+		}
+		if b.Size < k.minSize {
+			return nil, fmt.Errorf("%w: the %s block at %#x has %#x bytes, %#x are needed", ErrBadRegisters, k.name, b.Offset, b.Size, k.minSize)
+		}
+		if _, ok := used[b.Type]; ok {
+			return nil, fmt.Errorf("%w: a second %s block at %#x", ErrBadRegisters, k.name, b.Offset)
+		}
+		used[b.Type] = b
+	}
+	for _, t := range []uint32{datasheet.BlockIdentity, datasheet.BlockHealth, datasheet.BlockAdmin} {
+		if _, ok := used[t]; !ok {
+			return nil, fmt.Errorf("%w: there is no %s block", ErrBadRegisters, blockName(t))
+		}
+	}
+	return used, nil
+}
+
+// region is a BAR: mapped where the device allows it, trapped (an access is a
+// call) elsewhere.
+type region struct {
+	dev    vfio.Device
+	remote vfio.Remote // nil: accesses do not wait for another process
+	index  int
+	size   uint64
+
+	// mu is held for reading during an access, for writing while unmapping.
+	mu     sync.RWMutex
+	mapped vfio.MappedBAR
+	closed bool
+}
+
+// openRegion finds a region and maps what can be mapped of it. A region that
+// the device does not have has size 0.
+func openRegion(dev vfio.Device, index int) (*region, error) {
+	info, err := dev.Region(index)
+	if err != nil {
+		return nil, err
+	}
+	r := &region{dev: dev, index: index, size: info.Size}
+	r.remote, _ = dev.(vfio.Remote)
+	if r.mapped, err = vfio.MapBAR(dev, index, info); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return r, nil
+}
+
+// pointer returns the register at offset, or nil if it is trapped. The pointer
+// dies with the region.
+func (r *region) pointer(offset uint64) *uint32 { return r.mapped.Register(offset) }
+
+// read32 ends with the context, where it can be made to wait.
+func (r *region) read32(ctx context.Context, offset uint64) (v uint32, err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return 0, descriptors.ErrClosed
+	}
+	if p := r.pointer(offset); p != nil {
+		return mmio.Read32(p), nil
+	}
+	var b [4]byte
+	if r.remote != nil {
+		err = r.remote.ReadRegionContext(ctx, r.index, offset, b[:])
+	} else {
+		err = r.dev.ReadRegion(r.index, offset, b[:])
+	}
+	return binary.LittleEndian.Uint32(b[:]), err
+}
+
+// write32 ends with the context, where it can be made to wait. What is written may get there all
+// the same.
+func (r *region) write32(ctx context.Context, offset uint64, v uint32) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return descriptors.ErrClosed
+	}
+	if p := r.pointer(offset); p != nil {
+		mmio.Write32(p, v)
+		return nil
+	}
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], v)
+	return r.trap(ctx, offset, b[:])
+}
+
+// trap writes to a part of the region that is not mapped.
+func (r *region) trap(ctx context.Context, offset uint64, p []byte) error {
+	if r.remote != nil {
+		return r.remote.WriteRegionContext(ctx, r.index, offset, p)
+	}
+	return r.dev.WriteRegion(r.index, offset, p)
+}
+
+// read copies from the region, through a mapping that holds all of it if there
+// is one.
+func (r *region) read(offset uint64, p []byte) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return descriptors.ErrClosed
+	}
+	if b := r.mapped.Window(offset, len(p)); b != nil {
+		copy(p, b)
+		return nil
+	}
+	return r.dev.ReadRegion(r.index, offset, p)
+}
+
+func (r *region) write(offset uint64, p []byte) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return descriptors.ErrClosed
+	}
+	if b := r.mapped.Window(offset, len(p)); b != nil {
+		copy(b, p)
+		mmio.FlushWriteCombining()
+		return nil
+	}
+	return r.dev.WriteRegion(r.index, offset, p)
+}
+
+func (r *region) close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	return r.mapped.Close()
 }

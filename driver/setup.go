@@ -99,7 +99,6 @@ func (n *NIC) checkID() error {
 	return fmt.Errorf("%w: it is PCI device %v, this driver knows %v%s", ErrUnsupportedDevice, found, known, other)
 }
 
-// setCommand sets and clears bits of the command register.
 func (n *NIC) setCommand(set, clear uint16) error {
 	var b [2]byte
 	if err := n.dev.ReadRegion(vfio.RegionConfig, vfio.ConfigCommand, b[:]); err != nil {

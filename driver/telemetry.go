@@ -35,9 +35,9 @@ func (n *NIC) show() (leave func()) {
 			{Name: "wire", Help: "Returns the counters of the wire, of a NIC that this process emulates. Parameters: optional int port.",
 				Run: n.wireCounts},
 			{Name: "policy", Help: "Says which delivery policy moves frames, and how that goes. Parameters: optional int port.",
-				Run: func(context.Context, []uint64) (any, error) { return n.policyCounts() }},
+				Run: n.policyCounts},
 			{Name: "program", Help: "Says which control program runs. Parameters: optional int port.",
-				Run: func(context.Context, []uint64) (any, error) { return n.program() }},
+				Run: n.program},
 			{Name: "capture", Help: "Lends memory into which frames are copied while the client is connected. Parameters: optional int port, optional int snaplen.",
 				Run: n.lendCapture},
 			{Name: "latency", Help: "Returns how long the sends of an endpoint took that were timed. Parameters: optional int port, int endpoint.",
@@ -45,7 +45,7 @@ func (n *NIC) show() (leave func()) {
 			{Name: "map", Help: "Lists entries of a map of the control program, if this process has loaded that. Parameters: optional int port, int map.",
 				Needs: 1, Run: n.programMap},
 			{Name: "log", Help: "Takes records of the DMA log, which is kept for as long as they are asked for. Parameters: optional int port.",
-				Run: func(context.Context, []uint64) (any, error) { return n.transfers() }},
+				Run: n.transfers},
 		},
 	}, telemetry.Options{NoTelemetry: n.options.NoTelemetry, Logger: n.log})
 }
@@ -160,19 +160,14 @@ func (n *NIC) listCQs(_ context.Context, p []uint64) (any, error) {
 }
 
 func (n *NIC) listRegions(_ context.Context, p []uint64) (any, error) {
-	rows := n.regions.rows()
-	slices.SortFunc(rows, func(a, b telemetry.Region) int { return cmp.Compare(a.Handle, b.Handle) })
-	return telemetry.NewPage(rows, func(r telemetry.Region) uint64 { return r.Handle }, p[0]), nil
-}
-
-// rows are the registered memory, in no order.
-func (t *regionTable) rows() (rows []telemetry.Region) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for handle, m := range t.m {
+	var rows []telemetry.Region
+	n.regions.mu.RLock()
+	for handle, m := range n.regions.m {
 		rows = append(rows, telemetry.Region{Handle: uint64(handle), Bytes: uint64(len(m.bytes)), Ptag: m.attributes.Ptag, Eager: m.eager.Load() != nil})
 	}
-	return rows
+	n.regions.mu.RUnlock()
+	slices.SortFunc(rows, func(a, b telemetry.Region) int { return cmp.Compare(a.Handle, b.Handle) })
+	return telemetry.NewPage(rows, func(r telemetry.Region) uint64 { return r.Handle }, p[0]), nil
 }
 
 // wireCounts are those of an emulated NIC of this process.
@@ -184,7 +179,7 @@ func (n *NIC) wireCounts(context.Context, []uint64) (any, error) {
 	return telemetry.Counts(w.WireStats()), nil
 }
 
-func (n *NIC) policyCounts() (any, error) {
+func (n *NIC) policyCounts(context.Context, []uint64) (any, error) {
 	s, err := n.Policy()
 	return struct {
 		telemetry.Policy
@@ -192,7 +187,7 @@ func (n *NIC) policyCounts() (any, error) {
 	}{describePolicy(s), telemetry.Counts(s.Pump)}, err
 }
 
-func (n *NIC) program() (any, error) {
+func (n *NIC) program(context.Context, []uint64) (any, error) {
 	s, err := n.ProgramStatus()
 	return s.Describe(), err
 }

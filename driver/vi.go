@@ -361,7 +361,9 @@ func (v *VI) close() {
 func (v *VI) forget() {
 	v.send.cq.forget(&v.send)
 	v.recv.cq.forget(&v.recv)
-	v.source().keep()
+	if q := v.source(); q != nil {
+		q.cq.forget(nil) // it finds the VIs of all completions, before v has its number no more
+	}
 }
 
 func (v *VI) free() error {

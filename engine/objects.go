@@ -62,7 +62,8 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 		}
 	}
 	e.countUser(ep, 1)
-	e.core.Enter(ep)
+	e.core.All[n] = ep
+	e.core.Living = append(e.core.Living, ep)
 	e.core.Bells.Open(n, ep.Bells, true)
 	reply.Endpoint = n
 	return reply, core.Refusal{}
@@ -142,7 +143,6 @@ func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) core.Refusal {
 	return core.Refusal{}
 }
 
-// setPayload writes an entry of an endpoint's payload table.
 func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
 	ep := e.core.Subject(b.Endpoint)
 	switch {

@@ -21,14 +21,14 @@ func (w *Mover) stop(l *cellLink, stopped bool) {
 // say sends a frame of no payload to the peer of a link, in the name of any of its channels.
 // It returns false if the wire takes no more now.
 func (w *Mover) say(l *cellLink, what datasheet.FrameType) bool {
-	buf := w.tx.Reserve(&l.members[0].Remote.MAC, datasheet.HeaderSize)
+	buf := w.Tx.Reserve(&l.members[0].Remote.MAC, datasheet.HeaderSize)
 	if buf == nil {
 		return false
 	}
 	h := datasheet.HeaderAt(buf)
 	*h = l.members[0].Outline
 	h.Type = what
-	w.tx.Launch(buf)
+	w.Tx.Launch(buf)
 	return true
 }
 
@@ -65,11 +65,11 @@ func (w *Mover) Tick() {
 			l.asked = w.Now
 		case w.Present()-l.waiting > w.Timing.Dead:
 			for len(l.members) > 0 {
-				w.conns.Fail(l.members[0], datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
+				w.Conns.Fail(l.members[0], datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 			}
 		case w.Now-l.asked >= w.Timing.Retransmit:
 			l.asked = w.Now
-			w.tx.SendAck(l.members[0], datasheet.FrameProbe)
+			w.Tx.SendAck(l.members[0], datasheet.FrameProbe)
 		}
 	}
 }

@@ -52,7 +52,6 @@ func (w *Mover) join(ep *core.Endpoint) {
 	}
 }
 
-// leave undoes join.
 func (w *Mover) leave(ep *core.Endpoint) {
 	l := channelOf(ep).link
 	channelOf(ep).link = nil
@@ -203,11 +202,11 @@ func (w *Mover) fill(l *cellLink, p datasheet.ChannelPriority, most int) (n int)
 		var cut int
 		cut, ended = ch.cut(&w.Regions, view, w.payloads[at:min(at+min(most-n, cellRun), len(w.payloads))])
 		for range cut {
-			w.filled = append(w.filled, ch.header)
+			w.filled = append(w.filled, ch.outbound[0])
 		}
 		n += cut
 		if ended {
-			w.filled[len(w.filled)-1] = ch.last
+			w.filled[len(w.filled)-1] = ch.outbound[1]
 			l.fifos[which].pop()
 			w.Levels.Transmit[which]--
 			from.showSent()
@@ -229,7 +228,7 @@ func (w *Mover) launch() bool {
 		return true
 	}
 	n := len(w.filled) * datasheet.CellSize
-	buf := w.tx.Reserve(&w.head.Destination, datasheet.HeaderSize+n)
+	buf := w.Tx.Reserve(&w.head.Destination, datasheet.HeaderSize+n)
 	if buf == nil {
 		if w.tries++; w.Peers == nil || w.tries < cellTries {
 			return false
@@ -246,7 +245,7 @@ func (w *Mover) launch() bool {
 		c := &out[i]
 		c.Header, c.HEC, c.Tag, c.Payload = head.header, head.hec, head.tag, w.payloads[i]
 	}
-	w.tx.Launch(buf)
+	w.Tx.Launch(buf)
 	if w.low {
 		w.ahead.note(w.Lossless)
 	}
@@ -280,7 +279,8 @@ func (w *Mover) take(ep *core.Endpoint, h *datasheet.Header, payload []byte) cor
 			w.Count(datasheet.CounterCellsDropped, 1)
 		case w.Received.N == len(w.Received.ring):
 			w.Count(datasheet.CounterCellsDropped, 1)
-			channelOf(to).drop()
+			channelOf(to).receive.Drop()
+			channelOf(to).showReceived()
 		default:
 			*w.Received.push(&arrived[i].Payload) = arrival{to, to.Era, last, stamp}
 		}

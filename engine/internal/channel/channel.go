@@ -17,7 +17,7 @@ type channels struct {
 
 // New makes the mover of an engine, and registers channels.
 func New(k *vi.Transport, config core.Cells) *Mover {
-	w := &Mover{Core: k.Core, tx: &k.Tx, conns: &k.Conns, config: config, Received: cellFIFO{Config: config}}
+	w := &Mover{Core: k.Core, config: config, Received: cellFIFO{Config: config}}
 	k.Bells.RangChannel = w.Rang
 	all := channels{vi.Unreliable{Transport: k}, w}
 	k.Kinds[datasheet.KindChannel] = &core.Kind{Connects: true, SRAM: true, Check: all.check, Number: all.number,
@@ -101,7 +101,6 @@ func (k channels) check(b *datasheet.CreateEndpointBody) core.Refusal {
 	})
 }
 
-// destroy gives back what create took.
 func (k channels) destroy(ep *core.Endpoint) {
 	ch := channelOf(ep)
 	if ch.kernel {
@@ -111,7 +110,6 @@ func (k channels) destroy(ep *core.Endpoint) {
 	k.cells.Levels.Channels--
 }
 
-// Open implements core.Delivery.
 func (k channels) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	k.Unreliable.Open(ep, peer)
 	ch := channelOf(ep)
@@ -143,7 +141,6 @@ func (k channels) Close(ep *core.Endpoint) {
 // Transmit implements core.Delivery: Mover sends.
 func (channels) Transmit(*core.Endpoint, int) bool { return false }
 
-// Take implements core.Delivery.
 func (k channels) Take(ep *core.Endpoint, h *datasheet.Header, payload []byte) core.Verdict {
 	switch h.Type {
 	case datasheet.FrameCells:

@@ -24,12 +24,6 @@ func (ch *channel) allow(word uint32) bool {
 	return true
 }
 
-// drop counts a cell of the channel that is lost.
-func (ch *channel) drop() {
-	ch.receive.Drop()
-	ch.showReceived()
-}
-
 // spaced reports whether something is stored behind each cell, and not only behind a PDU.
 func (ch *channel) spaced() bool { return ch.receive.Status&datasheet.ChannelSpaced != 0 }
 

@@ -22,8 +22,32 @@ type channel struct {
 	link       *cellLink // while it is connected
 	kernel     bool      // channel 0, which has no link of its own
 
-	channelSender
-	channelReceiver
+	// The sending half.
+	transmit datasheet.TransmitWord
+	status   datasheet.SendStatus
+	crc      cells.CRC                          // behind its last cell
+	under    [datasheet.ChannelPriorities]uint8 // its messages that have not ended
+	gone     bool                               // channel 0, and it has been destroyed
+
+	// What is sent on the channel: by itself, or by channel 0.
+	posted [datasheet.ChannelPriorities]fifo[message]
+	// At most one message is cut into cells, since those of two could not be told apart. It is
+	// the oldest of the priority sending. From current up to stop its words are still to go.
+	cutter        cells.Cutter
+	sending       datasheet.ChannelPriority
+	from          *channel
+	current, stop uint32
+	// outbound are the headers of its cells, and of the last one of a PDU, with the key's tag.
+	outbound [2]cellHead
+	frames   uint32 // of cells that were sent for the connection
+
+	// The receiving half.
+	receive  datasheet.ReceiveWord
+	assembly cells.Assembly
+	cutShort bool   // words of the PDU that is arriving were not written
+	expect   uint32 // number of the next frame of cells for the connection
+	// inbound are the headers of its cells, and of the last one of a PDU.
+	inbound [2]cellHead
 }
 
 // channelOf is the channel that an endpoint is, nil if there is none.
@@ -49,27 +73,6 @@ func (ch *channel) view(m *core.Regions, d doublePage, write bool) []byte {
 		return r.Whole[off : off+size]
 	}
 	return nil
-}
-
-// channelSender is the sending half of a channel.
-type channelSender struct {
-	transmit datasheet.TransmitWord
-	status   datasheet.SendStatus
-	crc      cells.CRC                          // behind its last cell
-	under    [datasheet.ChannelPriorities]uint8 // its messages that have not ended
-	gone     bool                               // channel 0, and it has been destroyed
-
-	// What is sent on the channel: by itself, or by channel 0.
-	posted [datasheet.ChannelPriorities]fifo[message]
-	// At most one message is cut into cells, since those of two could not be told apart. It is
-	// the oldest of the priority sending. From current up to stop its words are still to go.
-	cutter        cells.Cutter
-	sending       datasheet.ChannelPriority
-	from          *channel
-	current, stop uint32
-	// headers of its cells, and of the last one of a PDU, with the key's tag.
-	header, last cellHead
-	frames       uint32 // of cells that were sent for the connection
 }
 
 // message is a doorbell that was taken.
@@ -120,16 +123,6 @@ func (f *fifo[T]) resize(size int, keep func(T) bool) {
 	*f = to
 }
 
-// channelReceiver is the receiving half of a channel.
-type channelReceiver struct {
-	receive  datasheet.ReceiveWord
-	assembly cells.Assembly
-	cutShort bool   // words of the PDU that is arriving were not written
-	expect   uint32 // number of the next frame of cells for the connection
-	// inbound are the headers of its cells, and of the last one of a PDU.
-	inbound [2]cellHead
-}
-
 // cellHead is a copy of what precedes the payload of a cell: the wire may be written by others.
 type cellHead struct {
 	header [4]byte
@@ -154,8 +147,6 @@ type cellLink struct {
 // way of the receive FIFO, into them. What is next cells.Waiting says.
 type Mover struct {
 	*core.Core
-	tx       *core.Transmitter
-	conns    *core.Connections
 	config   core.Cells
 	Received cellFIFO
 	Links    map[datasheet.MAC]*cellLink

@@ -4,21 +4,17 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
 // completions ends descriptors and enters them into completion queues.
 type completions struct {
-	*counters
-	*Reports
-	memory *Regions
-	bells  *doorbells
+	*Core
 	queues []*completionQueue
 	last   uint32             // number that was given out last
 	Failed []*completionQueue // have lost an entry in this step
 }
 
 func (c *completions) clear() {
-	n := c.memory.Limits.CQs
+	n := c.Limits.CQs
 	c.queues, c.last, c.Failed = make([]*completionQueue, n), n-1, nil
 }
 
-// Queue finds a completion queue.
 func (c *completions) Queue(id uint32) *completionQueue {
 	if id >= uint32(len(c.queues)) {
 		return nil
@@ -29,28 +25,27 @@ func (c *completions) Queue(id uint32) *completionQueue {
 // Create makes a completion queue. As with endpoints, numbers are not used again
 // before all others were.
 func (c *completions) Create(b *datasheet.CreateCQBody) (reply datasheet.CQBody, why Refusal) {
-	limits := &c.memory.Limits
 	switch {
 	case b.IOVA == 0 || b.IOVA%datasheet.CompletionSize != 0:
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IOVA)}
 	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IndexIOVA)}
-	case !limits.HasVector(b.Vector):
+	case !c.Limits.HasVector(b.Vector):
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Vector)}
-	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > limits.CQLog2:
+	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > c.Limits.CQLog2:
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Log2)}
 	}
 	for range c.queues {
-		c.last = (c.last + 1) % limits.CQs
+		c.last = (c.last + 1) % c.Limits.CQs
 		if c.queues[c.last] != nil {
 			continue
 		}
 		cq := &completionQueue{id: c.last, iova: b.IOVA, indexIOVA: b.IndexIOVA, log2: b.Log2, vector: b.Vector}
-		if !c.memory.reachable(cq.iova, cq.bytes()) || !c.mapCQ(cq) {
+		if !c.Regions.reachable(cq.iova, cq.bytes()) || !c.mapCQ(cq) {
 			return reply, Refusal{datasheet.ResultDMAFault, Field(b, &b.IOVA)}
 		}
 		c.queues[c.last] = cq
-		c.bells.Open(limits.Endpoints+cq.id, 0, cq.vector != datasheet.NoVector)
+		c.Bells.Open(c.Limits.Endpoints+cq.id, 0, cq.vector != datasheet.NoVector)
 		return datasheet.CQBody{CQ: cq.id}, Refusal{}
 	}
 	return reply, Refusal{datasheet.ResultResource, 0}
@@ -66,7 +61,7 @@ func (c *completions) Destroy(b *datasheet.CQBody) Refusal {
 		return Refusal{datasheet.ResultResource, Field(b, &b.CQ)}
 	}
 	c.queues[cq.id] = nil
-	c.bells.Close(c.memory.Limits.Endpoints + cq.id)
+	c.Bells.Close(c.Limits.Endpoints + cq.id)
 	return Refusal{}
 }
 
@@ -79,11 +74,11 @@ var operations = [datasheet.ControlOpMask + 1]datasheet.Status{datasheet.OpSend:
 // completion entry, then interrupt. st lacks StatusDone and the operation.
 func (c *completions) Complete(ep *Endpoint, q *WorkQueue, l *Layout, length, immediate uint32, st datasheet.Status) {
 	seg := l.Descriptor
-	if seg == nil || l.Stamp != c.memory.Stamp {
-		seg = c.memory.found(l, ep.Ptag)
+	if seg == nil || l.Stamp != c.Regions.Stamp {
+		seg = c.Regions.found(l, ep.Ptag)
 	}
 	if l.Eager&eagerDescriptor != 0 {
-		c.memory.voidDescriptor(l, ep.Ptag)
+		c.Regions.voidDescriptor(l, ep.Ptag)
 	}
 	st |= datasheet.StatusDone | operations[l.Control.Bits.Op()]
 	if q.Receive {
@@ -129,7 +124,7 @@ func (c *completions) enter(ep *Endpoint, q *WorkQueue, index uint32, st datashe
 	if cq.Dead {
 		return
 	}
-	if cq.epoch != c.memory.Epoch && !c.mapCQ(cq) {
+	if cq.epoch != c.Regions.Epoch && !c.mapCQ(cq) {
 		c.kill(cq, datasheet.EventCompletionProtect)
 		return
 	}
@@ -168,19 +163,19 @@ func (cq *completionQueue) bytes() uint64 { return datasheet.CompletionSize << c
 // reach, and leaves entries to be looked up one by one where they are not contiguous, as in
 // the pages of a virtual machine.
 func (c *completions) mapCQ(cq *completionQueue) bool {
-	cq.index = datasheet.IndexAt(c.memory.whole(cq.indexIOVA, 4, false))
+	cq.index = datasheet.IndexAt(c.Regions.whole(cq.indexIOVA, 4, false))
 	cq.entries = nil
-	if w, err := c.memory.bus.Window(cq.iova, cq.bytes(), true); err == nil && uint64(len(w)) >= cq.bytes() {
+	if w, err := c.Regions.bus.Window(cq.iova, cq.bytes(), true); err == nil && uint64(len(w)) >= cq.bytes() {
 		cq.entries = datasheet.CompletionsAt(w[:cq.bytes()])
 	}
-	cq.epoch = c.memory.Epoch
+	cq.epoch = c.Regions.Epoch
 	return cq.index != nil
 }
 
 // scattered is entry i of a completion queue whose ring is not contiguous, nil if it is out
 // of reach.
 func (c *completions) scattered(cq *completionQueue, i uint32) *datasheet.Completion {
-	at := c.memory.whole(cq.iova+uint64(i)*datasheet.CompletionSize, datasheet.CompletionSize, true)
+	at := c.Regions.whole(cq.iova+uint64(i)*datasheet.CompletionSize, datasheet.CompletionSize, true)
 	if entries := datasheet.CompletionsAt(at); len(entries) == 1 {
 		return &entries[0]
 	}
@@ -235,12 +230,12 @@ func (c *completions) Resize(b *datasheet.ResizeCQBody) (reply datasheet.ResizeC
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IOVA)}
 	case b.IndexIOVA == 0 || b.IndexIOVA%4 != 0:
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.IndexIOVA)}
-	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > c.memory.Limits.CQLog2:
+	case b.Log2 < datasheet.MinCQLog2 || b.Log2 > c.Limits.CQLog2:
 		return reply, Refusal{datasheet.ResultInvalidParameter, Field(b, &b.Log2)}
 	}
 	other := *cq
 	other.iova, other.indexIOVA, other.log2 = b.IOVA, b.IndexIOVA, b.Log2
-	if !c.memory.reachable(other.iova, other.bytes()) || !c.mapCQ(&other) {
+	if !c.Regions.reachable(other.iova, other.bytes()) || !c.mapCQ(&other) {
 		return reply, Refusal{datasheet.ResultDMAFault, Field(b, &b.IOVA)}
 	}
 	reply.Written = cq.producer

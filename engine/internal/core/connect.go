@@ -40,8 +40,6 @@ type setup struct {
 type setups struct {
 	*Core
 	random   io.Reader
-	tx       *Transmitter
-	conns    *Connections
 	UnderWay []*Endpoint
 }
 
@@ -153,7 +151,7 @@ func (c *setups) send(ep *Endpoint) {
 		longest = setupEvery // the server is there
 	}
 	s.sent, s.repeatAt = c.Now, c.Now+min(max((c.Present()-s.began)/4, setupEvery), longest)
-	c.tx.send(&h, &s.body)
+	c.Tx.send(&h, &s.body)
 }
 
 // soon reports whether a wire to a station that loses nothing is being set up: a connection is better
@@ -195,10 +193,10 @@ func (c *setups) End(ep *Endpoint, result datasheet.Result) {
 	} else {
 		h.Type, h.Key = datasheet.FrameDisconnect, ep.Remote.OurKey
 	}
-	c.tx.send(&h, nil)
+	c.Tx.send(&h, nil)
 	c.leave(ep)
 	ep.State = datasheet.StateIdle
-	c.conns.unlink(ep)
+	c.Conns.unlink(ep)
 	c.Answer(s.command, Refusal{result, 0})
 }
 
@@ -212,12 +210,12 @@ func (c *setups) establish(ep *Endpoint, peer *datasheet.ConnectBody) {
 	s := ep.Setup
 	c.leave(ep)
 	ep.State = datasheet.StateConnected
-	c.conns.Depart(ep)
+	c.Conns.Depart(ep)
 	ep.ended = ended{}
 	ep.Outline = datasheet.Header{
 		Destination: ep.Remote.MAC, DestinationEndpoint: ep.Remote.Endpoint, SourceEndpoint: ep.ID, Key: ep.Remote.TheirKey,
 	}
-	c.tx.sign(&ep.Outline)
+	c.Tx.sign(&ep.Outline)
 	ep.Allowed, ep.MaxPayload = peer.Rights, s.largest(c.mtu)-datasheet.HeaderSize
 	ep.Delivery.Open(ep, peer)
 	ep.Delivery.Posted(ep) // before there was a connection
@@ -245,16 +243,16 @@ func (c *setups) OnAccept(h *datasheet.Header, payload []byte) Verdict {
 	body := *on
 	ep := c.connecting(h)
 	if ep == nil {
-		c.conns.AnswerUnknown(c.Endpoint(h.DestinationEndpoint), h)
+		c.Conns.AnswerUnknown(c.Endpoint(h.DestinationEndpoint), h)
 		return Refused
 	}
 	if ep.State == datasheet.StateConnected && ep.Remote.MAC == h.Source &&
 		ep.Remote.Endpoint == h.SourceEndpoint && ep.Remote.TheirKey == body.Key {
-		c.tx.SendAck(ep, datasheet.FrameAck) // the last one, which confirmed this, was lost
+		c.Tx.SendAck(ep, datasheet.FrameAck) // the last one, which confirmed this, was lost
 		return Taken
 	}
 	if ep.Setup == nil {
-		c.conns.AnswerUnknown(ep, h) // another server was first
+		c.Conns.AnswerUnknown(ep, h) // another server was first
 		return Refused
 	}
 	if ep.Setup.Accepting || body.Key == 0 || h.SourceEndpoint == 0 || body.Reliability != ep.Reliability ||
@@ -267,7 +265,7 @@ func (c *setups) OnAccept(h *datasheet.Header, payload []byte) Verdict {
 	}
 	ep.Remote = from
 	c.establish(ep, &body)
-	c.tx.SendAck(ep, datasheet.FrameAck) // the server learns that its accept has arrived
+	c.Tx.SendAck(ep, datasheet.FrameAck) // the server learns that its accept has arrived
 	return Taken
 }
 
@@ -289,7 +287,7 @@ func (c *setups) OnReject(h *datasheet.Header) Verdict {
 		if h.SourceEndpoint != ep.Remote.Endpoint || h.Source != ep.Remote.MAC {
 			return Refused
 		}
-		c.conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
+		c.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
 		return Taken
 	}
 	if ep.Setup.Accepting {
@@ -372,7 +370,7 @@ func (c *setups) OnRequest(h *datasheet.Header, payload []byte) Verdict {
 func (c *setups) sendReject(to Remote, why datasheet.Result) {
 	h := datasheet.Header{Destination: to.MAC, Type: datasheet.FrameConnectReject,
 		DestinationEndpoint: to.Endpoint, Key: to.TheirKey, Immediate: uint32(why)}
-	c.tx.send(&h, nil)
+	c.Tx.send(&h, nil)
 }
 
 // OnWithdrawal takes back a request whose client no longer waits.

@@ -42,12 +42,12 @@ func (p *Core) Assemble(c *Config, rang func(page uint32, b Bell, value uint32),
 	p.Program.Clock = &p.Clock
 	p.Bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, rang)
 	p.Regions = Regions{counters: &p.counters, bus: c.Memory, Limits: c.Limits, Direct: newDirect(&p.link)}
-	p.CQs = completions{counters: &p.counters, Reports: &p.Reports, memory: &p.Regions, bells: &p.Bells}
+	p.CQs = completions{Core: p}
 	p.DMA = dma{clock: &p.Clock, program: &p.Program, regions: &p.Regions, config: c.Pipeline, timed: p.Timed}
 	p.Tx = Transmitter{Core: p, pace: pace{Bus: c.Pipeline.bus()}}
-	p.Rx = Receiver{Core: p, demultiplex: demultiplex, Conns: &p.Conns, placement: placement{bus: c.Pipeline.bus()}}
-	p.Conns = Connections{Core: p, tx: &p.Tx}
-	p.Setups = setups{Core: p, random: c.Rand, tx: &p.Tx, conns: &p.Conns}
+	p.Rx = Receiver{Core: p, demultiplex: demultiplex, placement: placement{bus: c.Pipeline.bus()}}
+	p.Conns = Connections{Core: p}
+	p.Setups = setups{Core: p, random: c.Rand}
 	p.Requests = requests{Clock: &p.Clock, Reports: &p.Reports}
 	return p.DMA.clear()
 }
@@ -93,7 +93,6 @@ const (
 // when the peer is dead (SPEC.md 8.7).
 type Connections struct {
 	*Core
-	tx *Transmitter
 
 	// departed are the last connections whose endpoints are gone, or connected anew: a
 	// peer that missed the end is told of it all the same.

@@ -178,14 +178,9 @@ func (s *logSide) Transfer(outgoing bool, frame uint32, start, end int64, bytes,
 	if outgoing {
 		r.Engine = engineOf[s.direction][1]
 	}
-	r.Publish(datasheet.PhaseOf(g.Producer, g.Log2) | queuedFlags(queued))
-	g.Producer++
-}
-
-// queuedFlags returns the flags of a record of a frame with so many behind it.
-func queuedFlags(queued int) uint32 {
 	const most = int(datasheet.DMARecordQueued >> 16)
-	return uint32(min(max(queued, 0), most)) << 16
+	r.Publish(datasheet.PhaseOf(g.Producer, g.Log2) | uint32(min(max(queued, 0), most))<<16)
+	g.Producer++
 }
 
 // engineOf names the incoming and the outgoing engine of each direction.

@@ -119,8 +119,7 @@ func (d *doorbells) Find(offset uint64) (page uint32, b Bell, ok bool) {
 
 // Ring takes a store that was trapped. It may be called from any goroutine.
 func (d *doorbells) Ring(page uint32, b Bell, value uint32) {
-	c := &d.Cells[page]
-	c.values[b].Store(value)
+	d.Cells[page].values[b].Store(value)
 	d.link(page, 1<<b)
 }
 
@@ -221,7 +220,6 @@ func (d *doorbells) look(p *mappedPage) (any bool) {
 	return any
 }
 
-// reset makes a page read zero.
 func (p *mappedPage) reset() {
 	for _, w := range p.words {
 		if w != nil {
@@ -270,7 +268,6 @@ func (d *doorbells) Open(page uint32, first Bell, looks bool) {
 	d.Mapped = append(d.Mapped, p)
 }
 
-// Close ends what open began.
 func (d *doorbells) Close(page uint32) {
 	c := &d.Cells[page]
 	d.Mapped = slices.DeleteFunc(d.Mapped, func(p *mappedPage) bool { return p == c.mapped })

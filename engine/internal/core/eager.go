@@ -52,11 +52,6 @@ func (m *Regions) newEager(address, length uint64, log2 uint8) *eager {
 	return e
 }
 
-// reply says where the device memory is.
-func (e *eager) reply() datasheet.RegionReply {
-	return datasheet.RegionReply{Blocks: uint32(e.piece.At), Status: uint32(e.piece.At + e.BlockBytes()), BlockLog2: e.Log2}
-}
-
 // PushRings takes device memory for the rings of tokens of an endpoint with EndpointEager,
 // and says where it is. It returns false if there is no room for both.
 func (m *Regions) PushRings(ep *Endpoint) (reply datasheet.EndpointCreated, ok bool) {
@@ -199,17 +194,6 @@ func (e *eager) Void(off, n uint64) {
 	}
 }
 
-// lookedAt is at for what a peer wants to read. That is always host memory: the host does not
-// know when, and pushes nothing for it.
-func (m *Regions) lookedAt(handle, tag uint32, address, n uint64) ([]byte, datasheet.Status) {
-	if r, off := m.Reach(handle, tag, address, n, false); r != nil {
-		if w := m.Window(r, off, n, false); len(w) > 0 {
-			return w, 0
-		}
-	}
-	return nil, datasheet.StatusProtectionError
-}
-
 // Control is the control segment of a message at offset off of eager region r, where it is
 // good.
 func (m *Regions) Control(l *Layout, r *region, off uint64) *datasheet.ControlSegment {
@@ -225,11 +209,7 @@ func (m *Regions) found(l *Layout, tag uint32) *datasheet.ControlSegment {
 	if l.Descriptor != nil && l.Stamp == m.Stamp {
 		return l.Descriptor
 	}
-	r, off := m.Reach(l.Token.Handle, tag, l.Token.Address, datasheet.ControlSegmentSize, true)
-	if r == nil {
-		return nil
-	}
-	return datasheet.ControlAt(m.Window(r, off, datasheet.ControlSegmentSize, true))
+	return m.controlAt(l.Token, tag, true)
 }
 
 // voidDescriptor is void for the control segment of a message's descriptor, before the device

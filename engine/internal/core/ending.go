@@ -54,8 +54,8 @@ func (c *Connections) Fail(ep *Endpoint, first datasheet.Status, reason datashee
 
 // End notes how a connection ended and tells the peer.
 func (c *Connections) End(ep *Endpoint, reason datasheet.Result, tell bool) {
-	if c.tx.Held && c.tx.Ep == ep {
-		c.tx.drop()
+	if c.Tx.Held && c.Tx.Ep == ep {
+		c.Tx.drop()
 	}
 	if !ep.Connects {
 		return // there is no other end
@@ -73,14 +73,14 @@ func (c *Connections) End(ep *Endpoint, reason datasheet.Result, tell bool) {
 	if r != nil && r.ackDue && reason != datasheet.ResultRemoteDescriptor {
 		// It tells less than the disconnect, but one of the two may be lost. A
 		// receive that has failed must not be acknowledged.
-		c.tx.SendAck(ep, datasheet.FrameAck)
+		c.Tx.SendAck(ep, datasheet.FrameAck)
 	}
 	if ep.ended.due = !c.sendDisconnect(&ep.ended); ep.ended.due {
 		c.acks.Add(ep)
 	} else if r != nil && r.Wire != 0 {
 		// It must be there before the peer sees that the frame has been taken which
 		// ended the connection.
-		c.tx.Flush()
+		c.Tx.Flush()
 	}
 }
 
@@ -98,7 +98,7 @@ func (c *Connections) EnterError(ep *Endpoint, first datasheet.Status) {
 // flushed.
 func (c *Connections) FlushSends(ep *Endpoint, first datasheet.Status) {
 	if ep.Flow.Lending() {
-		c.tx.Revoke(ep.ID) // the peer has not acknowledged them: their buffers are the host's again
+		c.Tx.Revoke(ep.ID) // the peer has not acknowledged them: their buffers are the host's again
 	}
 	ep.Delivery.Flush(ep, first)
 	c.FlushPosted(ep, &ep.Send)
@@ -131,7 +131,7 @@ func (c *Connections) unlink(ep *Endpoint) {
 // sendDisconnect tells the peer of a connection that has ended how it ended. It
 // returns false if the wire takes no more now.
 func (c *Connections) sendDisconnect(p *ended) bool {
-	return c.tx.send(&datasheet.Header{
+	return c.Tx.send(&datasheet.Header{
 		Destination: p.MAC, Type: datasheet.FrameDisconnect,
 		DestinationEndpoint: p.Endpoint, SourceEndpoint: p.id, Key: p.TheirKey,
 		PSN: p.refused, Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
@@ -142,7 +142,7 @@ func (c *Connections) sendDisconnect(p *ended) bool {
 // longer. It returns false if the wire takes no more now.
 func (c *Connections) AnswerUnknown(ep *Endpoint, h *datasheet.Header) bool {
 	if c.Lossless != nil || c.Peers != nil {
-		defer c.tx.Flush() // as in end
+		defer c.Tx.Flush() // as in end
 	}
 	if p := c.lastOf(ep, h); p != nil {
 		return c.sendDisconnect(p)
@@ -151,7 +151,7 @@ func (c *Connections) AnswerUnknown(ep *Endpoint, h *datasheet.Header) bool {
 	if to == (datasheet.MAC{}) {
 		to = datasheet.Broadcast // of a short frame no more than the tag is known
 	}
-	return c.tx.send(&datasheet.Header{
+	return c.Tx.send(&datasheet.Header{
 		Destination: to, Type: datasheet.FrameDisconnect, Flags: datasheet.FrameEcho,
 		DestinationEndpoint: h.SourceEndpoint, SourceEndpoint: h.DestinationEndpoint, Key: h.Key,
 		Immediate: uint32(datasheet.ResultConnectionLost),
@@ -161,7 +161,7 @@ func (c *Connections) AnswerUnknown(ep *Endpoint, h *datasheet.Header) bool {
 // Probe asks the peer whether it lives.
 func (c *Connections) Probe(ep *Endpoint, l *Liveness) {
 	l.Unheard(&c.Clock)
-	c.tx.SendAck(ep, datasheet.FrameProbe)
+	c.Tx.SendAck(ep, datasheet.FrameProbe)
 }
 
 // Expire ends a connection whose peer is dead.
@@ -187,7 +187,7 @@ func (c *Connections) SendAcks() bool {
 		case !r.ackNow && r.holdsAck():
 			return true
 		default:
-			due = !c.tx.SendAck(ep, datasheet.FrameAck)
+			due = !c.Tx.SendAck(ep, datasheet.FrameAck)
 		}
 		any = any || !due
 		return due

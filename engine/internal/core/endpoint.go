@@ -80,19 +80,12 @@ type endpoints struct {
 	Busy      list // have frames under way that may be lost, or wait for credit there
 }
 
-// Enter gives ep, which has a number, its place.
-func (l *endpoints) Enter(ep *Endpoint) {
-	l.All[ep.ID] = ep
-	l.Living = append(l.Living, ep)
-}
-
 func (l *endpoints) clear(n uint32) {
 	e := &l.Events
 	*l = endpoints{All: make([]*Endpoint, n), Ready: list{e, OnReady, nil}, acks: list{e, OnAcks, nil},
 		Unsettled: list{e, OnUnsettled, nil}, Busy: list{e, OnBusy, nil}}
 }
 
-// Endpoint finds an endpoint by its number.
 func (l *endpoints) Endpoint(id uint32) *Endpoint {
 	if id == 0 || id >= uint32(len(l.All)) {
 		return nil

@@ -75,15 +75,16 @@ func (m *Regions) next(l *Layout, offset uint32, n int, tag uint32, write bool) 
 	}
 	s, skip := &l.Segments[l.At], uint64(offset-l.Base)
 	at, size := s.Address+skip, min(uint64(s.Length)-skip, uint64(n))
-	if l.Peer {
-		if m.Check(l, tag, write) != 0 {
-			return nil, datasheet.StatusProtectionError
-		}
-		if !write {
-			return m.lookedAt(s.Handle, tag, at, size)
-		}
+	if l.Peer && m.Check(l, tag, write) != 0 {
+		return nil, datasheet.StatusProtectionError
 	}
-	w := m.At(s.Handle, tag, at, size, write)
+	var w []byte
+	if !l.Peer || write {
+		w = m.At(s.Handle, tag, at, size, write)
+	} else if r, off := m.Reach(s.Handle, tag, at, size, false); r != nil {
+		// What a peer reads is always host memory: the host does not know when, and pushes nothing for it.
+		w = m.Window(r, off, size, false)
+	}
 	if len(w) == 0 {
 		return nil, datasheet.StatusProtectionError
 	}

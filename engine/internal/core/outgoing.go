@@ -12,7 +12,9 @@ func (t *Transmitter) Start(behind int) Outcome {
 	tx := t.DMA.Movers[Transmit]
 	// No frame is in progress and the length is good: Start cannot refuse.
 	_ = tx.Start(int(t.Length), behind)
-	t.beginGather()
+	if !t.Bus.Instant() {
+		t.due = t.Read() + t.Bus.Setup + t.Bus.Takes(int(min(t.Length, uint32(t.DMA.config.Burst))))
+	}
 	if !tx.Hosted() {
 		return t.feed()
 	}
@@ -141,13 +143,6 @@ func (t *Transmitter) Frame(to *datasheet.MAC, at, n int) []byte {
 		t.stage = Aligned(int(t.mtu))
 	}
 	return t.stage[:at+n]
-}
-
-// beginGather has hostTx begin with the frame in progress.
-func (t *Transmitter) beginGather() {
-	if !t.Bus.Instant() {
-		t.due = t.Read() + t.Bus.Setup + t.Bus.Takes(int(min(t.Length, uint32(t.DMA.config.Burst))))
-	}
 }
 
 // fetched returns the part of hostTx's burst of n bytes that has been moved: all or

@@ -11,7 +11,6 @@ import (
 // order).
 type Hook uint8
 
-// Hooks.
 const (
 	HookPulseTransmit Hook = iota
 	HookPulseReceive
@@ -20,13 +19,10 @@ const (
 	HookFilterReceive
 )
 
-// HookSet is a set of hooks.
 type HookSet uint8
 
-// Set returns the set of one hook.
 func (h Hook) Set() HookSet { return 1 << h }
 
-// Has reports whether a hook is in the set.
 func (s HookSet) Has(h Hook) bool { return s&h.Set() != 0 }
 
 const (
@@ -50,7 +46,6 @@ var pulseHooks = [Directions]Hook{HookPulseTransmit, HookPulseReceive}
 // Action is a program's decision about a frame.
 type Action uint8
 
-// Actions.
 const (
 	FramePass Action = iota
 	FrameDrop
@@ -109,7 +104,6 @@ func (p *Program) Resume() {
 // clear goes back to built-in behaviour.
 func (p *Program) clear() { p.Processor, p.Hooks, p.Writes, p.Waiting = nil, p.Hooks&Watching, 0, 0 }
 
-// Asks reports whether a program is asked at a hook.
 func (p *Program) Asks(h Hook) bool { return p.Hooks.Has(h) }
 
 // filter asks about a complete frame of an endpoint. It reports whether

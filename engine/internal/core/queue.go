@@ -67,15 +67,19 @@ func (m *Regions) mapRing(q *WorkQueue) bool {
 
 // operation is that of the descriptor that a token names, without a look at the rest of it.
 func (m *Regions) operation(t datasheet.Token, tag uint32) datasheet.Control {
-	r, off := m.Reach(t.Handle, tag, t.Address, datasheet.ControlSegmentSize, false)
+	if seg := m.controlAt(t, tag, false); seg != nil {
+		return seg.Control.Op()
+	}
+	return datasheet.OpSend
+}
+
+// controlAt is the control segment in host memory that a token names, nil if it is out of reach.
+func (m *Regions) controlAt(t datasheet.Token, tag uint32, write bool) *datasheet.ControlSegment {
+	r, off := m.Reach(t.Handle, tag, t.Address, datasheet.ControlSegmentSize, write)
 	if r == nil {
-		return datasheet.OpSend
+		return nil
 	}
-	seg := datasheet.ControlAt(m.Window(r, off, datasheet.ControlSegmentSize, false))
-	if seg == nil {
-		return datasheet.OpSend
-	}
-	return seg.Control.Op()
+	return datasheet.ControlAt(m.Window(r, off, datasheet.ControlSegmentSize, write))
 }
 
 // Target is the memory that the address segment of an RDMA descriptor names. It stands

@@ -137,7 +137,8 @@ func (m *Regions) Register(b *datasheet.RegisterMemoryBody) (reply datasheet.Reg
 			m.leave(r)
 			return reply, Refusal{datasheet.ResultResource, Field(b, &b.Access)}
 		}
-		reply = r.Eager.reply()
+		at := r.Eager.piece.At
+		reply = datasheet.RegionReply{Blocks: uint32(at), Status: uint32(at + r.Eager.BlockBytes()), BlockLog2: r.Eager.Log2}
 	}
 	r.ptag, r.address, r.length, r.iova, r.access = b.Ptag, b.Address, b.Length, b.IOVA, b.Access
 	t.Users++
@@ -183,8 +184,7 @@ func (m *Regions) Hosts(handle uint32) (*region, Refusal) {
 
 // Deregister ends the region handle, which is there.
 func (m *Regions) Deregister(handle uint32) {
-	i := handle & RegionIndexMask
-	r := &m.table[i]
+	r := &m.table[handle&RegionIndexMask]
 	m.Ptag(r.ptag).Users--
 	if r.Eager != nil {
 		m.SRAM.Release(r.Eager.piece)
@@ -339,10 +339,7 @@ func (m *Regions) resolve(r *region, off, n uint64, write bool) []byte {
 		m.Count(datasheet.CounterDMAFaults, 1)
 		return nil
 	}
-	if uint64(len(w)) > n {
-		w = w[:n]
-	}
-	return w
+	return w[:min(uint64(len(w)), n)]
 }
 
 // whole returns the n bytes at bus address iova, or nil if they are not contiguous.

@@ -7,7 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// counters are the device's counters.
 type counters struct {
 	Own    [datasheet.CounterCount]uint64
 	Others [datasheet.CounterCount]atomic.Uint64 // outside the engine
@@ -56,7 +55,6 @@ func FirstOf(checks []Check) Refusal {
 	return Refusal{}
 }
 
-// Answer replies to a command, without a body.
 func (r *Reports) Answer(id uint16, why Refusal) {
 	r.entry = datasheet.AdminEntry{Kind: datasheet.EntryReply, ID: id, Result: why.Result, Field: why.Field}
 	r.host.AdminEntry(&r.entry)
@@ -84,7 +82,6 @@ func (r *Reports) raise(vector uint16) {
 	}
 }
 
-// Interrupt raises the interrupts of a step.
 func (r *Reports) Interrupt() {
 	for r.vectors != 0 {
 		v := bits.TrailingZeros64(r.vectors)

@@ -34,7 +34,6 @@ type request struct {
 	longest  uint32    // of the client's frames with this request, in bytes
 }
 
-// requestState is the state of a request.
 type requestState int
 
 const (

@@ -14,7 +14,7 @@ func TestSetupPauses(t *testing.T) {
 	clock, now := NewTestClock()
 	tx, wire := newTestTransmitter(1 << 20)
 	tx.Clock, tx.Timing = *clock, DefaultTiming()
-	c := &setups{Core: tx.Core, tx: tx, random: bytes.NewReader([]byte{0, 0, 0, 0, 1, 2, 3, 4})}
+	c := &setups{Core: tx.Core, random: bytes.NewReader([]byte{0, 0, 0, 0, 1, 2, 3, 4})}
 	if k, ok := c.key(); k != 0x04030201 || !ok { // zero is none
 		t.Errorf("key %#x, %v", k, ok)
 	}

@@ -44,7 +44,8 @@ func newTestTransmitter(room int) (*Transmitter, *space) {
 	s := &space{room: room}
 	c := &Core{link: link{Port: s, departs: Unflushed}}
 	c.endpoints.clear(8)
-	return &Transmitter{Core: c}, s
+	c.Tx.Core = c
+	return &c.Tx, s
 }
 
 // TestTransmitTurns: endpoints that are ready take turns of transmitQuantum frames, of

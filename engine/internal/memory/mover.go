@@ -106,7 +106,6 @@ func New(c Config) (*Mover, error) {
 	return m, nil
 }
 
-// Policy returns the policy of the frames to come.
 func (m *Mover) Policy() pipeline.Policy { return m.policy }
 
 // SetPolicy has p decide from the next frame on. Errors are
@@ -377,7 +376,6 @@ type State struct {
 	Queued  int    // frames known to wait behind it
 }
 
-// State returns the progress counters.
 func (m *Mover) State() State {
 	s := State{Length: m.length, Arrived: m.arrived, Sent: m.length - m.missing}
 	if m.length > 0 { // there has been a frame

@@ -81,7 +81,6 @@ func slotTokens(at uint64, handle uint32, n uint64) []datasheet.Token {
 	return tokens
 }
 
-// destroy gives back what create took.
 func (k ring) destroy(ep *core.Endpoint) {
 	r := ep.Own.(*ringMemory)
 	k.nic.Regions.Deregister(r.handle)

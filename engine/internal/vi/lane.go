@@ -176,7 +176,6 @@ func arrived(r *core.Receiver, ep *core.Endpoint, rel *reliable, in *core.Receip
 	r.Port.Release()
 }
 
-// short takes a short frame.
 func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) {
 	if !shortLane(r, payload, h, b) {
 		r.TakeFrame(lengthen(r, payload, h, b))

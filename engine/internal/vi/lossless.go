@@ -90,7 +90,6 @@ func (c *Transport) AskFlight() {
 	}
 }
 
-// Sent implements core.Delivery.
 func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit uint32, _ bool) {
 	r := rel(ep)
 	if k.Tx.Dropped {
@@ -161,7 +160,6 @@ func (r *reliable) arrivedUpTo(psn uint32) {
 	}
 }
 
-// Placed implements core.Delivery.
 func (k losslessVI) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	r := rel(ep)
 	if h.Type != datasheet.FrameData {
@@ -207,7 +205,6 @@ const firstFlight = 64
 
 func (f *flight) at(i uint32) *flying { return &f.messages[i&uint32(len(f.messages)-1)] }
 
-// add adds the newest message.
 func (f *flight) add(m flying) {
 	if f.next-f.first == uint32(len(f.messages)) {
 		f.makeRoom()
@@ -245,7 +242,6 @@ type flying struct {
 	mark uint32    // of the wire behind its last frame
 }
 
-// Clear forgets the wires.
 func (k *Transport) Clear() { *k.wires = ways{} }
 
 // use has one more connection use a wire, whose number is seen.
@@ -261,7 +257,6 @@ func (w *ways) use(wire core.Lossless, seen uint32) *way {
 	return u
 }
 
-// leave ends what use began.
 func (w *ways) leave(u *way) {
 	if u.users--; u.users == 0 {
 		w.all = slices.DeleteFunc(w.all, func(other *way) bool { return other == u })

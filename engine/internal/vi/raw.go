@@ -14,7 +14,6 @@ import (
 // like that of an unreliable VI.
 type frames struct{ Unreliable }
 
-// rawFrames is the kind of those endpoints.
 func rawFrames(k *Transport) *core.Kind {
 	return &core.Kind{Queues: true, Tokens: true, Deliver: func(datasheet.Reliability) core.Delivery { return frames{Unreliable{k}} },
 		Check: func(b *datasheet.CreateEndpointBody) core.Refusal {
@@ -31,7 +30,6 @@ func rawFrames(k *Transport) *core.Kind {
 		}}
 }
 
-// Close implements delivery.
 func (k frames) Close(ep *core.Endpoint) {
 	k.Takers = slices.DeleteFunc(k.Takers, func(other *core.Endpoint) bool { return other == ep })
 }

@@ -44,7 +44,6 @@ type serving struct {
 
 func (s *serving) answer(n uint32) *core.Sending { return &s.answers[n%datasheet.MaxReads] }
 
-// due reports whether there is something to send.
 func (s *serving) due() bool {
 	for s.sent != s.next && s.answer(s.sent).AllCut {
 		s.sent++

@@ -69,8 +69,7 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 		r.shorts, r.Told, r.heardAck = k.Slots != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
 		k.Regions.Direct.Connected(ep)
 	} else {
-		ep.Delivery, r.window = k, &window{timers: timers{rto: k.Timing.Retransmit},
-			pathCheck: pathCheck{able: peer.Options&datasheet.ConnectCounts != 0}}
+		ep.Delivery, r.window = k, &window{rto: k.Timing.Retransmit, able: peer.Options&datasheet.ConnectCounts != 0}
 	}
 	ep.Conn, ep.Flow, ep.Alive = r, &r.Flow, &r.Liveness
 	if ep.Request != nil {

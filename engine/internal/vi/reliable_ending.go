@@ -34,22 +34,33 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 	return true
 }
 
-// Close implements delivery.
 func (k Reliable) Close(ep *core.Endpoint) {
 	if r := rel(ep); r != nil && r.way != nil {
 		k.wires.leave(r.way)
 	}
 }
 
-// Outstanding implements delivery.
+// Outstanding implements core.Delivery. Of operations that have not arrived, and of what has not been
+// fetched, each counts as one message.
 func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool) {
-	if r := rel(ep); r != nil {
-		return r.posted(), r.unfinished()
+	r := rel(ep)
+	if r == nil {
+		return 0, false
 	}
-	return 0, false
+	posted, unfinished = r.numbered+ep.Send.Posted(), ep.Send.Posted() > 0
+	for n := r.head; n != r.next; n++ {
+		m := r.message(n)
+		if r.arrived(m) {
+			continue
+		}
+		unfinished = true
+		if !m.TakesReceive() {
+			posted++
+		}
+	}
+	return posted, unfinished
 }
 
-// Flush implements core.Delivery.
 func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {
@@ -65,34 +76,6 @@ func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 		k.Complete(ep, &ep.Send, &m.Layout, 0, 0, first)
 		first, failed = datasheet.StatusFlushed, true
 	}
-}
-
-// unfinished reports whether messages are posted that are not known to have
-// arrived.
-func (r *reliable) unfinished() bool {
-	return r != nil && (r.Ep.Send.Posted() > 0 || r.underWay() > 0)
-}
-
-// underWay returns the number of messages that have begun and are not known to have arrived.
-func (r *reliable) underWay() (count uint32) {
-	for n := r.head; n != r.next; n++ {
-		if !r.arrived(r.message(n)) {
-			count++
-		}
-	}
-	return count
-}
-
-// posted is the number behind the last message that the host has posted. Of operations
-// that have not arrived, and of what has not been fetched, each counts as one.
-func (r *reliable) posted() uint32 {
-	n := r.numbered + r.Ep.Send.Posted()
-	for i := r.head; i != r.next; i++ {
-		if m := r.message(i); !m.TakesReceive() && !r.arrived(m) {
-			n++
-		}
-	}
-	return n
 }
 
 // Revoke takes back what has been lent of a region that is no more.

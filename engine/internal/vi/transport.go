@@ -44,7 +44,10 @@ func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
 
 func (k *Transport) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
 	if ep.Options&datasheet.EndpointShares != 0 {
-		ep.Recv = sharing(k.All[b.RecvIOVA])
+		// The receive side holds as many of the other's receives as messages can be in work.
+		from := k.All[b.RecvIOVA]
+		ep.Recv = core.WorkQueue{Source: from, Named: true, Receive: true, CQ: from.Recv.CQ, Vector: datasheet.NoVector,
+			Mask: core.WindowFrames - 1, Tokens: make([]datasheet.Token, core.WindowFrames)}
 	}
 	if ep.Options&datasheet.EndpointEager != 0 {
 		var ok bool
@@ -133,13 +136,6 @@ func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datashee
 		return k.Regions.Check(&in.Entry, ep.Ptag, true)
 	}
 	return 0
-}
-
-// sharing is the receive side of a VI that shares the receives of from. It holds as many
-// as messages can be in work.
-func sharing(from *core.Endpoint) core.WorkQueue {
-	return core.WorkQueue{Source: from, Named: true, Receive: true, CQ: from.Recv.CQ, Vector: datasheet.NoVector,
-		Mask: core.WindowFrames - 1, Tokens: make([]datasheet.Token, core.WindowFrames)}
 }
 
 // share moves the next token of the queue that q shares to q. It returns false if there is

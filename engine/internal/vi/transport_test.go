@@ -20,7 +20,7 @@ func TestFindLost(t *testing.T) {
 	for _, reordered := range []bool{false, true} {
 		c, now := newTestClock()
 		e := New(&core.Core{Clock: *c, Timing: core.DefaultTiming()})
-		r := &reliable{Flow: core.Flow{C: e.Core}, nic: e, window: &window{recovery: recovery{reordered: reordered}}}
+		r := &reliable{Flow: core.Flow{C: e.Core}, nic: e, window: &window{reordered: reordered}}
 		for ; r.Nxt < 5; r.Nxt++ {
 			r.transmissions++
 			r.frames[r.Nxt] = cut{sentAt: e.Now, number: r.transmissions}

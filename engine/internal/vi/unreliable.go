@@ -170,7 +170,6 @@ func (k Unreliable) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	k.Complete(ep, &ep.Recv, &in.Layout, length, in.Immediate, in.Status|in.Flags)
 }
 
-// Flush implements core.Delivery.
 func (k Unreliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	if u := unrel(ep); u != nil && u.out.Begun {
 		k.Failed(ep, &u.out, false, first)

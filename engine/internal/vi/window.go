@@ -19,22 +19,14 @@ type window struct {
 	passed place                    // of frame expect-1
 	places [core.WindowFrames]place // of those that have arrived out of order, by PSN
 
-	recovery
-	pathCheck
-	timers
-}
-
-// pathCheck finds out whether data frames fail to arrive on a connection on which small
-// frames do (SPEC.md 8.5, Path).
-type pathCheck struct {
+	// These find out whether data frames fail to arrive on a connection on which small
+	// frames do (SPEC.md 8.5, Path).
 	able         bool   // the peer counts the data frames that come
 	asking       bool   // a small question is unanswered
 	counted      uint32 // data frames that had come, as the peer said last
 	emptyAnswers int    // answers in a row that no data frame has come
-}
 
-// timers of a reliable connection. Times are the engine's clock.
-type timers struct {
+	// These are the timers. Times are the engine's clock.
 	rto, srtt, rttvar time.Duration
 	retransmitAt      time.Duration // zero: not running
 	probeAt           time.Duration // zero: not running
@@ -43,11 +35,9 @@ type timers struct {
 	backOff           time.Duration // until the next question, once there have been maxProbes
 	probes            int           // that have not been answered
 	asked             bool          // for credit, and none has come
-}
 
-// recovery is a sender's knowledge of how its frames get lost, and overtake each
-// other: RACK-TLP (RFC 8985) with frames in place of segments, SPEC.md 8.4.
-type recovery struct {
+	// These are a sender's knowledge of how its frames get lost, and overtake each
+	// other: RACK-TLP (RFC 8985) with frames in place of segments, SPEC.md 8.4.
 	duplicates uint32 // frames that the peer has had twice, as it says
 	// Transmissions are numbered, the first of a frame and its repetitions alike: the
 	// clock is too coarse to tell which of two was first.
