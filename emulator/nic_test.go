@@ -84,6 +84,7 @@ func TestBadNICAddresses(t *testing.T) {
 		{"eth:", "eth:eth0"},
 		{"eth:?mtu=1514", "eth:eth0"},
 		{"eth:mem:x", "is no NIC"},
+		{"eth:cable:x%", "escape"},
 		{"eth:udp://127.0.0.1:9", "is no NIC"},
 		{"eth:pigeon:x", "is no NIC"},
 		{"eth:cable:x?wire=loop", "option wire"},
@@ -108,6 +109,7 @@ func TestBadNICAddresses(t *testing.T) {
 		"eth:vhost-user:" + nobody:                         nobody,
 		"emu:?wire=vhost-user:relative":                    "whole path",
 		"emu:?wire=vhost-user:" + nobody + "%3Fring=round": "ring=packed or ring=split",
+		"eth:vhost-user:" + nobody + "%3Fring=round":       "ring=packed or ring=split",
 		"eth:no-such-interface":                            "give the name of an interface",
 		"eth:pci:ffff:ff:1f.7":                             "vfio/kernel", // no machine has it
 	} {

@@ -202,7 +202,7 @@ func parseSettings(a vfio.Address) (*settings, error) {
 // expand returns what an address of EthernetScheme or agentScheme is short for: what stands before
 // the question mark is the wire, and an interface of Linux may go without "afxdp:".
 func expand(a vfio.Address) (vfio.Address, error) {
-	wire := a.Path
+	wire, err := url.PathUnescape(a.Path) // options of the NIC's own address are in it
 	if a.Scheme == agentScheme {
 		wire = agentScheme + ":" + wire
 	} else if wire != "" && !strings.Contains(wire, ":") {
@@ -210,6 +210,8 @@ func expand(a vfio.Address) (vfio.Address, error) {
 	}
 	var s settings
 	switch {
+	case err != nil:
+		return a, err
 	case a.Options.Has("wire"):
 		return a, fmt.Errorf("option wire: it stands between %s: and the question mark", a.Scheme)
 	case a.Scheme == agentScheme:

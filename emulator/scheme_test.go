@@ -139,6 +139,7 @@ func TestBadAddresses(t *testing.T) {
 		{"agent:?colour=green", "with a NIC of the agent, agent: has the options engine, "},
 		{"emu:?interface=1", `unknown option "interface" (with a loop, `},
 		{"eth:pci:0000:03:00.0?interface=1", "options of the NIC's own address follow it as in eth:pci:0000:03:00.0%3Finterface=1"},
+		{"eth:vhost-user:/a%2Bb?interface=1", "as in eth:vhost-user:/a%2Bb%3Finterface=1"},
 		{"emu:?wire=pci:0000:03:00.0&interface=1", "as in emu:?wire=pci:0000:03:00.0%3Finterface=1"},
 		{"emu:?wire=pci:0000:03:00.0%3Fk=v&interface=1", "as in emu:?wire=pci:0000:03:00.0%3Fk=v%26interface=1"},
 		{"emu:?wire=tap0", "loop, mem:NAME, host:NAME, udp://HOST:PORT, memif:PATH"},

@@ -106,15 +106,14 @@ func (e *unknownOption) hint(scheme string) string {
 	_, called := s.kind.form()
 	has := fmt.Sprintf("with %s, %s: has the options %s", called, scheme, strings.Join(names, ", "))
 	if s.kind == wireNIC {
-		start, next := scheme+":", "%3F"
+		start, next := scheme+":", "?"
 		if scheme == Scheme {
 			start += "?wire="
 		}
 		if strings.Contains(e.wire, "?") {
-			next = "%26"
+			next = "&"
 		}
-		has += fmt.Sprintf("; options of the NIC's own address follow it as in %s%s%s%s=%s", start,
-			strings.NewReplacer("?", "%3F", "&", "%26").Replace(e.wire), next, e.name, e.value)
+		has += fmt.Sprintf("; options of the NIC's own address follow it as in %s%s", start, option.InAddress(e.wire+next+e.name+"="+e.value))
 	}
 	return has
 }

@@ -159,3 +159,36 @@ func TestChannelLossyWire(t *testing.T) {
 		}
 	}
 }
+
+// TestChannelAsksBeforeRest: an engine that is not stepped for a while asks a peer for an answer, once,
+// if cells of low priority wait until it has taken others.
+func TestChannelAsksBeforeRest(t *testing.T) {
+	w := newChannelWorld(t, exactly(nil))
+	a, b := w.pair(nil)
+	b.allow(0, 1000)
+	w.now += time.Millisecond
+	w.settle()
+	w.a.e.Rest() // there is nothing to ask for
+	a.post(datasheet.PriorityLow, 0, 900)
+	for range 10 {
+		w.a.e.Step()
+	}
+	out, in := w.a.port.out, w.a.port.in
+	if len(*out) != 2 {
+		t.Fatalf("%d frames are under way", len(*out))
+	}
+	w.a.e.Rest()
+	w.a.e.Rest()
+	if len(*out) != 3 || datasheet.HeaderAt((*out)[2]).Type != datasheet.FrameProbe {
+		t.Fatalf("it asks in %d frames", len(*out)-2)
+	}
+	for w.b.e.Step() {
+	}
+	if len(*in) == 0 {
+		t.Error("there is no answer")
+	}
+	w.settle()
+	if got := b.received(); got.PDUs != 1 || !b.end(0).Whole() {
+		t.Errorf("%+v, %08x", got, b.end(0))
+	}
+}

@@ -67,6 +67,7 @@ func (p *exact) Free()         {}
 func (p *exact) Wire() uint32  { return p.wire.number }
 func (p *exact) Mark() uint32  { return p.wire.sent[p.out] }
 func (p *exact) Taken() uint32 { return p.taken }
+func (p *exact) Hurry()        {}
 func (p *exact) GiveCredit(endpoint, key, credit uint32) (asked uint32, asks, ok bool) {
 	if p.wire.framesOnly {
 		return 0, false, false

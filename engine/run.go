@@ -90,6 +90,7 @@ func (e *Engine) rest() (polls bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.vis.AskFlight()
+	e.cells.Ask()
 	e.core.NextLook = 0
 	return len(e.core.Bells.Mapped) > 0
 }

@@ -135,6 +135,9 @@ func (m *Memory) Mark() uint32 { return m.tx.head }
 // Taken is described at engine.Lossless.
 func (m *Memory) Taken() uint32 { return m.taken }
 
+// Hurry is described at engine.Lossless: Taken lags behind no call.
+func (m *Memory) Hurry() {}
+
 // Reserve is described at engine.Port. With a plug out there is no room.
 func (m *Memory) Reserve(n int) []byte {
 	if uint(n) > uint(m.mtu) || m.down.Load()&memoryPlugs != 0 {

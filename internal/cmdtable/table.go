@@ -13,6 +13,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/keys"
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // Row is a command of a table: what it is called, prints and does.
@@ -79,7 +80,15 @@ func (t *Table) Command(row Row) *cobra.Command {
 	r := &registration{command: c, words: t.words, overrides: map[string]reflect.StructTag{}}
 	r.flags(reflect.ValueOf(row.flags).Elem())
 	for _, pair := range r.exclusive {
-		c.MarkFlagsMutuallyExclusive(pair[:]...)
+		c.MarkFlagsMutuallyExclusive(pair[:]...) // for what the shell completes
+	}
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		for _, pair := range r.exclusive {
+			if c.Flags().Changed(pair[0]) && c.Flags().Changed(pair[1]) {
+				return option.Errorf("--%s and --%s exclude each other: leave one out", pair[0], pair[1])
+			}
+		}
+		return nil
 	}
 	return c
 }

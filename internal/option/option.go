@@ -35,6 +35,11 @@ func (e *Error) Error() string {
 // Unwrap returns ErrBad.
 func (e *Error) Unwrap() error { return ErrBad }
 
+// InAddress writes an address as the value of an option in another one.
+func InAddress(address string) string { return inAddress.Replace(address) }
+
+var inAddress = strings.NewReplacer("%", "%25", "?", "%3F", "&", "%26", "+", "%2B", ";", "%3B")
+
 // Mark says of err that the command line cannot be used. What it returns matches
 // ErrBad and err, and has one line: cobra puts its suggestions on lines of their own.
 func Mark(err error) error { return &marked{err} }

@@ -47,6 +47,7 @@ func Counted(ctx context.Context, a Asker, port int) ([]EndpointCounts, error) {
 }
 
 func pages[R any](ctx context.Context, a Asker, command string, port int) (list []R, err error) {
+	list = []R{} // and not null in JSON
 	for from := uint64(0); ; {
 		var p Page[R]
 		if err := a.Ask(ctx, fmt.Sprintf("%s%s,%d,%d", ours, command, port, from), &p); err != nil {

@@ -66,6 +66,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"model", "--profile", ""}, " is required: "},
 		{[]string{`bench`, `--duration`, `1`}, `--duration 1: bad option (allowed: a time such as`},
 		{[]string{`model`, `--count`, `x`}, `--count x: bad option (allowed: a whole number)`},
+		{[]string{`model`, `sweep`, `--gaps-us`, `1,x`}, `--gaps-us 1,x: bad option (allowed: numbers, with commas between them: microseconds between postings, 0 to 1000000`},
 		{[]string{`model`, `sweep`, `--counts`, `1,x`}, `--counts 1,x: bad option (allowed: whole numbers, with commas`},
 		{[]string{`model`, `sweep`, `--policies`, `"`}, `--policies "\"": bad option (allowed: words, with commas`},
 		{[]string{"ping"}, `unknown command "ping"`},

@@ -54,6 +54,20 @@ func (w *Mover) repeat(ep *core.Endpoint) {
 	w.say(channelOf(ep).link, what) // if there is no room the peer asks again
 }
 
+// Ask asks a peer for an answer that has not taken what cells of low priority wait for. The engine does
+// not look for a while at how far the wire is: the answer wakes its thread.
+func (w *Mover) Ask() {
+	for _, l := range w.busy {
+		if l.fifos[datasheet.PriorityLow].n == 0 || !w.ahead.full(w.Lossless) {
+			continue
+		}
+		if ep := l.members[0]; ep.Alive != nil && ep.Alive.Pending == 0 {
+			w.Conns.Probe(ep, ep.Alive)
+			w.Tx.Flush()
+		}
+	}
+}
+
 // Tick looks after peers that have said stop. One that still says so after the dead time, or
 // nothing, is as good as dead: its channels end.
 func (w *Mover) Tick() {

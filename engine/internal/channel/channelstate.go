@@ -184,7 +184,11 @@ func (f *lowFlight) full(wire core.Lossless) bool {
 	if number := wire.Wire(); number != f.wire {
 		*f = lowFlight{wire: number, marks: [2]uint32{taken, taken}}
 	}
-	return int32(taken-f.marks[f.first]) < 0
+	if int32(taken-f.marks[f.first]) >= 0 {
+		return false
+	}
+	wire.Hurry()
+	return true
 }
 
 // note takes note of a frame that has been committed.

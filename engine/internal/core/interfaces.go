@@ -103,6 +103,8 @@ type Lossless interface {
 	// before it released them has been received. It does not move while Receive returns
 	// nil for another reason, and may lag behind for some calls of it.
 	Taken() uint32
+	// Hurry says that this end waits for Taken to move: the next Receive looks.
+	Hurry()
 	// Free tells the peer of all frames that have been released, as Receive does when it finds nothing.
 	Free()
 	// GiveCredit says that an endpoint of this end takes the messages below number credit.

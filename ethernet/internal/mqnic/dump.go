@@ -80,7 +80,7 @@ func hex(v uint32) string { return fmt.Sprintf("%08x", v) }
 
 // blockTable lists blocks, also those that the driver does not know.
 func blockTable(name string, list []block) ethernet.Table {
-	t := ethernet.Table{Name: name, Columns: []string{"at", "type", "version", "name", "known"}}
+	t := ethernet.Table{Name: name, Columns: []string{"at", "type", "version", "name", "known"}, Rows: [][]string{}}
 	for _, b := range list {
 		what, known := "", "no"
 		for _, k := range kinds {
@@ -128,7 +128,7 @@ const (
 
 // queueTable lists the queues that are on.
 func (r *registers) queueTable(name string, l *layout) ethernet.Table {
-	t := ethernet.Table{Name: name, Columns: []string{"kind", "queue", "size", "descriptors of a block", "reports to", "producer", "consumer"}}
+	t := ethernet.Table{Name: name, Columns: []string{"kind", "queue", "size", "descriptors of a block", "reports to", "producer", "consumer"}, Rows: [][]string{}}
 	for _, m := range []manager{l.eq, l.cq, l.tx, l.rx} {
 		work := m.stride >= 32
 		for i := range m.count {
@@ -152,7 +152,7 @@ func (r *registers) queueTable(name string, l *layout) ethernet.Table {
 // flash lists the segments of the flash memory from which the FPGA is loaded. A block says how large
 // the first one is (utils/flash.c). Nothing here writes to it.
 func (r *registers) flash(c *card) (ethernet.Table, error) {
-	t := ethernet.Table{Name: "flash", Columns: []string{"kind", "segment", "use", "KiB"}}
+	t := ethernet.Table{Name: "flash", Columns: []string{"kind", "segment", "use", "KiB"}, Rows: [][]string{}}
 	for _, k := range []kind{kindSPIFlash, kindBPIFlash} {
 		list, err := all(c.blocks, k, c.end)
 		if err != nil {

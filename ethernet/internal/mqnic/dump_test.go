@@ -14,6 +14,9 @@ func rows(t *testing.T, tables []ethernet.Table, name string) [][]string {
 	t.Helper()
 	for _, x := range tables {
 		if x.Name == name {
+			if x.Rows == nil {
+				t.Errorf("%s: null in JSON", name)
+			}
 			for _, r := range x.Rows {
 				if len(r) != len(x.Columns) {
 					t.Errorf("%s: %d cells of %v", name, len(r), x.Columns)

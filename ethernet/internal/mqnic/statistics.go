@@ -26,7 +26,7 @@ const lastCounter = 58
 
 // statistics reads the counters that have a name.
 func (r *registers) statistics(b block, end uint64) (ethernet.Table, error) {
-	t := ethernet.Table{Name: "statistics", Columns: []string{"counter", "value"}}
+	t := ethernet.Table{Name: "statistics", Columns: []string{"counter", "value"}, Rows: [][]string{}}
 	m, err := r.readManager(b.at, kindStats.name, 0, end, 8)
 	if err != nil {
 		return t, err

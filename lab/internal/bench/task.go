@@ -96,7 +96,7 @@ func (t *Task) Validate() error {
 		return fmt.Errorf("%w: wire %q (%s)", ErrSpec, t.Wire, strings.Join(Wires(), ", "))
 	}
 	if t.Placement != "" && t.Placement != "inline" && t.Placement != "thread" {
-		return fmt.Errorf("%w: placement %q (inline or thread)", ErrSpec, t.Placement)
+		return fmt.Errorf("%w: placement %q (default, inline or thread)", ErrSpec, t.Placement)
 	}
 	if t.Wire == "vfio-user" && t.Placement != "" {
 		return fmt.Errorf("%w: placement %q: behind vfio-user the engines have a process of their own", ErrSpec, t.Placement)

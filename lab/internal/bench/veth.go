@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func (c *cable) in(i int, f func() error) error {
 }
 
 // outside runs f, which may change the namespace, on a thread that then goes back. A thread that
-// cannot is lost to the program.
+// cannot is lost to the program. f's error, which is why it cannot, is told alone.
 func outside(f func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
@@ -91,7 +92,7 @@ func outside(f func() error) error {
 	}
 	err = f()
 	if back := errors.Join(netns.Set(home), home.Close()); back != nil {
-		return errors.Join(err, back)
+		return cmp.Or(err, back)
 	}
 	runtime.UnlockOSThread()
 	return err

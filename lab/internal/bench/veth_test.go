@@ -72,7 +72,7 @@ func TestVethWithoutRoot(t *testing.T) {
 		_, err := bench.Run(context.Background(), task(bench.Latency, "veth"))
 		ended <- err
 	}()
-	if err := <-ended; !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "takes root") {
+	if err := <-ended; !errors.Is(err, unix.EPERM) || !strings.HasSuffix(err.Error(), "takes root: operation not permitted") {
 		t.Errorf("%v", err)
 	}
 }

@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 			if len(r.Limits.Between) != 1 || len(r.Limits.Copies) == 0 {
 				t.Fatalf("%+v", r.Limits)
 			}
-			if b := r.Limits.Between[0]; b.P50 < b.P50Spread[0] || b.P50 > b.P50Spread[1] || b.P50Spread[0] <= 0 || b.P999 < b.P50 || b.Crossing != 0 || b.Rounds < 2 || len(b.Cores) > 0 {
+			if b := r.Limits.Between[0]; b.P50 < b.P50Spread[0] || b.P50 > b.P50Spread[1] || b.P50Spread[0] <= 0 || b.P999 < b.P50 || b.Crossing != 0 || b.Rounds < 2 || b.Cores == nil || len(b.Cores) > 0 {
 				t.Errorf("%+v", b)
 			}
 			for _, c := range r.Limits.Copies {

@@ -68,7 +68,7 @@ func (o *Options) limits(ctx context.Context) (l Limits, err error) {
 	o.Progress.Step()
 	pairs := o.Pairs
 	if len(pairs) == 0 {
-		pairs = make([]bench.Pair, 1)
+		pairs = []bench.Pair{{Cores: []int{}}}
 	}
 	c := bench.Comparison{Wire: bench.UsualWire, Rounds: betweenRounds, Pairs: pairs, Rows: []bench.Row{{Test: "latency", Bytes: o.Bytes}},
 		For: max(each/time.Duration(betweenRounds*len(pairs)), leastRound)}

@@ -100,6 +100,8 @@ func TestBadOptions(t *testing.T) {
 		{"model profiles vax", option.ErrBad, "alcor"},
 		{"plot flow", option.ErrBad, "--output"},
 		{"plot flow --policy psychic --output " + svg, option.ErrBad, "store-and-forward"},
+		{"plot flow --log x --policy amp --output " + svg, option.ErrBad, "--log and --policy"},
+		{"plot rate --log x --count 3 --output " + svg, option.ErrBad, "--log and --count"},
 		{"plot rate --window-us 0 --output " + svg, option.ErrBad, "0.001"},
 		{"plot threshold --payload 1 --output " + svg, option.ErrBad, "64"},
 		{"plot latency --policies psychic --output " + svg, option.ErrBad, "--policies psychic"},

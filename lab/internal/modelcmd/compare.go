@@ -174,7 +174,7 @@ func writeComparison(w io.Writer, lines []published.Line) error {
 	fmt.Fprintln(t, "id\tpublished\tcomputed\terror\tunit\tkind\twhat was computed")
 	for _, l := range lines {
 		if l.Kind() != published.NotModelled {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%+.1f %%\t%s\t%s\t%s\n", l.ID, l.Published(), l.Result(), 100*l.Error, l.Unit, l.Kind(), l.What())
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, l.Published(), l.Result(), l.Percent(), l.Unit, l.Kind(), l.What())
 		}
 	}
 	if err := t.Flush(); err != nil {

@@ -114,7 +114,7 @@ func writeFit(w io.Writer, r fitResult, lines []published.Line, use func(publish
 			if !use(l.Row) {
 				part = "predicted"
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s %s\t%.1f\t%+.1f %%\t%s\n", l.ID, l.Condition, l.Value, l.Unit, l.Computed, 100*l.Error, part)
+			fmt.Fprintf(t, "%s\t%s\t%s %s\t%.1f\t%s\t%s\n", l.ID, l.Condition, l.Value, l.Unit, l.Computed, l.Percent(), part)
 		}
 	}
 	if err := t.Flush(); err != nil {

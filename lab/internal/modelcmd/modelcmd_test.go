@@ -174,6 +174,9 @@ func TestCompare(t *testing.T) {
 			t.Errorf("no %q in the output", want)
 		}
 	}
+	if !strings.Contains(out, " 0.0 %") || strings.Contains(out, "-0.0 %") {
+		t.Error("an error of nothing has a sign")
+	}
 	// A bound that only the paper's words state is shown as one: its error is 0 where it is met.
 	for id, want := range map[string]string{"002-067": ">115", "002-069": ">100", "000-006": "<400"} {
 		if line := regexp.MustCompile(`(?m)^` + id + ` +(\S+)`).FindStringSubmatch(out); line == nil || line[1] != want {

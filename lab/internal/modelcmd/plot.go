@@ -21,7 +21,7 @@ var (
 // be told apart.
 type flowFlags struct {
 	caseFlags `override:"count" default:"6"`
-	Log       string `flag:"log" help:"draw this DMA log (JSON lines with packet, engine, start_us, end_us, bytes) instead of a model run"`
+	Log       string `flag:"log" excludes:"profile,policy,payload,minpulse-send,minpulse-recv,log-costs,count,gap-us,poisson,seed,bidirectional,warmup" help:"draw this DMA log (JSON lines with packet, engine, start_us, end_us, bytes) instead of a model run"`
 }
 
 // source returns the case, and the log's records if there is one.

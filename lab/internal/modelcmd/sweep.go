@@ -26,7 +26,7 @@ type sweepFlags struct {
 	Payloads      []int     `flag:"payloads" default:"8192" help:"payload sizes in bytes"`
 	Thresholds    []int     `flag:"thresholds" default:"0" help:"thresholds or pulses in bytes, 0 = default"`
 	Sides         string    `flag:"sides" default:"both" help:"which side the thresholds are for: both, send or recv"`
-	Gaps          []float64 `flag:"gaps-us" default:"0" help:"microseconds between postings, 0 = as fast as the host can"`
+	Gaps          []float64 `flag:"gaps-us" default:"0" help:"microseconds between postings, 0 to 1000000; 0 = as fast as the host can"`
 	Counts        []int     `flag:"counts" default:"100" help:"payloads of the stream"`
 	Poisson       bool      `flag:"poisson" help:"make the gaps exponential"`
 	Bidirectional bool      `flag:"bidirectional" help:"both hosts send a stream"`

@@ -22,6 +22,14 @@ func (l *Line) Result() string {
 	return fmt.Sprintf("%.2f", l.Computed)
 }
 
+// Percent writes the error. One that is rounded to nothing has no sign.
+func (l *Line) Percent() string {
+	if math.Abs(l.Error) < 0.0005 {
+		return "0.0 %"
+	}
+	return fmt.Sprintf("%+.1f %%", 100*l.Error)
+}
+
 // Summary of the relative errors, absolute values.
 type Summary struct {
 	Rows    int     `json:"rows"`

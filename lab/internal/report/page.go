@@ -134,7 +134,7 @@ func comparison(ctx context.Context, rows []published.Row) (plot.Section, error)
 			continue
 		}
 		t.Rows = append(t.Rows, []string{l.ID, l.Source, strings.TrimSuffix(l.Quantity+"; "+l.Condition, "; "), l.Published(),
-			l.Result(), fmt.Sprintf("%+.1f %%", 100*l.Error), l.Unit})
+			l.Result(), l.Percent(), l.Unit})
 	}
 	s := published.Summarise(lines, func(published.Line) bool { return true })
 	text := fmt.Sprintf("Over %d computed times and bandwidths the mean error is %.2f %% and the greatest %.2f %% (%s). %d rows are not modelled.",

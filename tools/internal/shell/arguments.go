@@ -82,6 +82,8 @@ func badFlag(err error) error {
 		allowed = "true or false"
 	case "intSlice":
 		allowed = "whole numbers, with commas between them"
+	case "float64Slice":
+		allowed = "numbers, with commas between them: " + bad.GetFlag().Usage
 	case "stringSlice":
 		allowed = "words, with commas between them"
 	case "bytes":
@@ -89,7 +91,7 @@ func badFlag(err error) error {
 	default:
 		return err
 	}
-	if errors.Is(err, strconv.ErrRange) {
+	if errors.Is(err, strconv.ErrRange) && strings.Contains(allowed, "whole") {
 		allowed += ", of at most 64 bits"
 	}
 	return &option.Error{Option: "--" + bad.GetFlag().Name, Value: bad.GetValue(), Allowed: allowed}

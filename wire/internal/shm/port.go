@@ -233,6 +233,9 @@ func (p *Port) Fill() (freed, head, size uint32) {
 // Taken is described at engine.Lossless.
 func (p *Port) Taken() uint32 { return p.tx.sure }
 
+// Hurry is described at engine.Lossless.
+func (p *Port) Hurry() { p.tx.lookEvery = 1 }
+
 // Break is described at engine.Lossless: it ends the session.
 func (p *Port) Break() {
 	if p.session != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -239,6 +240,12 @@ func TestTwoAgents(t *testing.T) {
 	}
 	if _, err := agent.Listen(t.Context(), c); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("a second agent: %v", err)
+	}
+	var listed bytes.Buffer
+	list := agent.Command(&command.Env{JSON: true, Stdout: &listed, Stderr: &listed})
+	list.SetArgs([]string{"list", "--socket", socket})
+	if err := list.ExecuteContext(t.Context()); err != nil || !strings.Contains(listed.String(), `"clients": []`) {
+		t.Errorf("an agent without clients: %v, %s", err, &listed)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"text/tabwriter"
@@ -233,7 +232,7 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 	case err != nil:
 		return err
 	}
-	r := listReport{slices.Concat([]agentlink.NIC{}, nics), slices.Concat([]agentlink.Client{}, clients)}
+	r := listReport{append([]agentlink.NIC{}, nics...), append([]agentlink.Client{}, clients...)}
 	return x.Print(r, func(w io.Writer) error {
 		for _, n := range r.NICs {
 			fmt.Fprintf(w, "agent:%s is %s\n", n.Name, n.State)

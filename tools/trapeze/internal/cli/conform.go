@@ -23,6 +23,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -112,11 +113,17 @@ func (f *conformFlags) check() error {
 			return outfile.Explain("--junit", err)
 		}
 	}
-	for _, address := range []string{f.Device, f.Peer} {
-		if address != "" {
-			if err := peer.CheckDevice(address); err != nil {
-				return err
-			}
+	for i, address := range []string{f.Device, f.Peer} {
+		if address == "" {
+			continue
+		}
+		if err := peer.CheckDevice(address); err != nil {
+			return err
+		}
+		// Such an end only answers, and a check that it begins would wait until its time is up.
+		a, err := vfio.ParseAddress(address)
+		if err == nil && strings.HasPrefix(a.Options.Get("wire"), "udp:") && !a.Options.Has("peer") {
+			return &option.Error{Option: []string{"--device", "--peer"}[i], Value: address, Allowed: "with peer=HOST:PORT: either end begins checks, and must know the other"}
 		}
 	}
 	return nil

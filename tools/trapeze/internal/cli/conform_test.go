@@ -102,8 +102,10 @@ func TestConformFails(t *testing.T) {
 
 func TestConformArguments(t *testing.T) {
 	for says, args := range map[string][]string{
-		"--peer is required":                {"--device", "emu:?wire=mem:x"},
-		"--device is required":              {"--peer", "emu:?wire=mem:x"},
+		"--peer is required":   {"--device", "emu:?wire=mem:x"},
+		"--device is required": {"--peer", "emu:?wire=mem:x"},
+		"--device emu:?wire=udp://[::1]:9701: bad option (allowed: with peer=": {
+			"--device", "emu:?wire=udp://[::1]:9701", "--peer", "emu:?wire=udp://[::1]:9702&peer=[::1]:9701"},
 		"--section states-of-mind":          {"--section", "states-of-mind"},
 		"--run (":                           {"--run", "("},
 		"no check is called so":             {"--run", "^nothing$"},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -90,10 +88,6 @@ func (r *programReport) print(w io.Writer, on, off string) {
 		for _, h := range n.Active() {
 			fmt.Fprintf(w, "  %s  %v\n", name, h)
 		}
-		for _, m := range slices.Sorted(maps.Keys(n.Maps)) {
-			for _, e := range n.Maps[m] {
-				fmt.Fprintf(w, "  %s  %s: %s = %s\n", name, m, e.Key, e.Value)
-			}
-		}
+		n.PrintMaps(w, "  "+name+"  ")
 	}
 }

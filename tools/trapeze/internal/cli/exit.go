@@ -9,6 +9,7 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
@@ -59,7 +60,7 @@ func schemeHint(err error) string {
 			wire = rest
 		}
 		return "; " + scheme + ": is a port of plain frames, which 'trapeze frames' takes; as the wire of a NIC it is " +
-			emulator.EthernetScheme + ":" + strings.NewReplacer("?", "%3F", "&", "%26").Replace(wire) // they are the port's
+			emulator.EthernetScheme + ":" + option.InAddress(wire) // they are the port's
 	case slices.Contains([]string{"udp", "shm", "memif", "mem", "host"}, scheme):
 		// The options of a wire are the device's.
 		return "; it is a wire: as a device it is '" + emulator.Scheme + ":?wire=" + strings.Replace(e.Device, "?", "&", 1) + "'"

@@ -174,4 +174,7 @@ func TestDemoImage(t *testing.T) {
 			t.Errorf("%d, lacks %q: %s %s", o.code, want, o.stdout, o.stderr)
 		}
 	}
+	if o := run(t, "demo", "--duration", "20ms", "--image", "acl", "--show-map", "rules"); !strings.Contains(o.stdout, "  a  rules: empty\n  b") {
+		t.Errorf("an empty map: %d, %s %s", o.code, o.stdout, o.stderr)
+	}
 }

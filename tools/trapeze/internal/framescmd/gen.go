@@ -26,6 +26,7 @@ import (
 type genReport struct {
 	totals
 	Generated uint64 `json:"generated"`
+	Closing   uint64 `json:"closing" help:"frames that end the streams, beside the generated ones"`
 	Dropped   uint64 `json:"dropped" help:"for lack of room in the send ring"`
 	TooLong   uint64 `json:"too_long" help:"frames of a file that cannot be sent"`
 	CutOff    uint64 `json:"cut_off" help:"the same, not whole in the file"`
@@ -146,6 +147,9 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 			workers = append(workers, func(ctx context.Context) error { return g.work(ctx, port.Queue(i), generator) })
 		}
 	}
+	if link, err := port.Link(); err == nil && !link.Up {
+		x.Note("waiting for the link of %s", port.Info().Device)
+	}
 	if _, err := ethernet.WaitLink(ctx, port); err != nil {
 		return err
 	}
@@ -153,7 +157,7 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 	if err := s.runAll(ctx, workers); err != nil {
 		return err
 	}
-	r := genReport{Generated: g.generated.Load(), Dropped: g.dropped.Load(), TooLong: g.tooLong, CutOff: g.cutOff, Unsent: int(g.unsent.Load())}
+	r := genReport{Generated: g.generated.Load(), Closing: g.closing.Load(), Dropped: g.dropped.Load(), TooLong: g.tooLong, CutOff: g.cutOff, Unsent: int(g.unsent.Load())}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
@@ -162,7 +166,7 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 
 func (r *genReport) print(w io.Writer) error {
 	r.totals.print(w)
-	_, err := fmt.Fprintf(w, "generated %d, dropped %d without room, %d too long, %d cut off, %d left in the ring\n", r.Generated, r.Dropped, r.TooLong, r.CutOff, r.Unsent)
+	_, err := fmt.Fprintf(w, "generated %d, and %d to end streams, dropped %d without room, %d too long, %d cut off, %d left in the ring\n", r.Generated, r.Closing, r.Dropped, r.TooLong, r.CutOff, r.Unsent)
 	return err
 }
 
@@ -191,12 +195,14 @@ func (f *genFlags) generator(mac ethernet.MAC, queue, room int) (*numbered.Gener
 
 // gen sends frames.
 type gen struct {
-	flags              *genFlags
-	pool               *ethernet.Pool
-	room               int // bytes of the longest frame
-	generated, dropped atomic.Uint64
-	unsent             atomic.Int64
-	tooLong, cutOff    uint64
+	flags           *genFlags
+	pool            *ethernet.Pool
+	room            int           // bytes of the longest frame
+	generated       atomic.Uint64 // without closing
+	closing         atomic.Uint64 // frames that end streams
+	dropped         atomic.Uint64
+	unsent          atomic.Int64
+	tooLong, cutOff uint64
 }
 
 // pacer says how many frames are due.
@@ -242,7 +248,7 @@ func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Gener
 	next, end := stream.Next, stream.End
 	for ctx.Err() == nil && left > 0 {
 		n := pace.due(ctx, int(min(burst, left)))
-		if err := g.burst(ctx, q, frames[:n], next); err != nil {
+		if err := g.burst(ctx, q, frames[:n], next, &g.generated); err != nil {
 			return err
 		}
 		left -= uint64(n)
@@ -255,7 +261,7 @@ func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Gener
 			return err
 		}
 		_ = command.Pause(ctx, endGap)
-		if err := g.burst(ctx, q, frames[:1], end); err != nil {
+		if err := g.burst(ctx, q, frames[:1], end, &g.closing); err != nil {
 			return err
 		}
 	}
@@ -264,8 +270,8 @@ func (g *gen) work(ctx context.Context, q ethernet.Queue, stream *numbered.Gener
 	return err
 }
 
-// burst fills frames and sends them: those for which there are buffers.
-func (g *gen) burst(ctx context.Context, q ethernet.Queue, frames []ethernet.Frame, fill func([]byte) int) error {
+// burst fills frames, counts and sends them: those for which there are buffers.
+func (g *gen) burst(ctx context.Context, q ethernet.Queue, frames []ethernet.Frame, fill func([]byte) int, count *atomic.Uint64) error {
 	for len(frames) > 0 && ctx.Err() == nil {
 		n := q.Cache().Alloc(frames)
 		if n == 0 {
@@ -278,7 +284,7 @@ func (g *gen) burst(ctx context.Context, q ethernet.Queue, frames []ethernet.Fra
 			f.Length = uint16(g.room)
 			f.Length = uint16(fill(g.pool.Bytes(*f)))
 		}
-		g.generated.Add(uint64(n))
+		count.Add(uint64(n))
 		if err := g.sendAll(ctx, q, frames[:n]); err != nil {
 			return err
 		}

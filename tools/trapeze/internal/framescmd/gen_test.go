@@ -18,11 +18,11 @@ import (
 )
 
 type genReport struct {
-	Generated, Dropped uint64
-	TooLong            uint64 `json:"too_long"`
-	CutOff             uint64 `json:"cut_off"`
-	Unsent             int
-	Ports              []struct {
+	Generated, Closing, Dropped uint64
+	TooLong                     uint64 `json:"too_long"`
+	CutOff                      uint64 `json:"cut_off"`
+	Unsent                      int
+	Ports                       []struct {
 		SentFrames uint64 `json:"sent_frames"`
 	}
 }
@@ -47,10 +47,10 @@ func TestGenCheck(t *testing.T) {
 		}
 		var count uint64
 		if n, _ := fmt.Sscanf(flags, "--count %d", &count); n == 0 {
-			count = g.Generated - ends
+			count = g.Generated
 		}
 		want := fmt.Sprintf("numbered: %d of 1 streams, 1 ended: 0 lost (0 of them explained by counters), 0 doubled, 0 reordered, 0 late, 0 damaged, 0 other\n", count)
-		if s := check.stdout.String(); !strings.HasSuffix(s, want) || g.Generated != count+ends || g.Dropped != 0 || g.Unsent != 0 || g.Ports[0].SentFrames != count+ends {
+		if s := check.stdout.String(); !strings.HasSuffix(s, want) || g.Generated != count || g.Closing != ends || g.Dropped != 0 || g.Unsent != 0 || g.Ports[0].SentFrames != count+ends {
 			t.Errorf("%s: %s, %+v", flags, s, g)
 		}
 	}
@@ -138,15 +138,16 @@ func TestReplay(t *testing.T) {
 }
 
 // TestRates: with --progress there is a line each second, and the totals at the end are
-// for people.
+// for people. Without a link gen says that it waits for one.
 func TestRates(t *testing.T) {
 	address := newWire()
-	newPeer(t, address)
 	gen := startEnv(t, command.Env{Progress: "plain"}, "gen", "--device", address, "--rate", "100", "--duration", "1200ms")
+	gen.ready(t)
+	newPeer(t, address)
 	if err := gen.wait(); err != nil {
 		t.Fatal(err)
 	}
-	if s := gen.stderr.String(); !strings.Contains(s, "frames/s, ") || !strings.Contains(s, "; out ") {
+	if s := gen.stderr.String(); !strings.HasPrefix(s, "waiting for the link of "+address+"\nsending ") || !strings.Contains(s, "frames/s, ") || !strings.Contains(s, "; out ") {
 		t.Errorf("stderr %q", s)
 	}
 	if s := gen.stdout.String(); !strings.Contains(s, "generated ") || !strings.Contains(s, "--- "+address) {

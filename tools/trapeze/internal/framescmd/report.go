@@ -3,8 +3,6 @@ package framescmd
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
@@ -97,11 +95,7 @@ func (t *totals) print(w io.Writer) {
 			for _, h := range p.Program.Active() {
 				fmt.Fprintf(w, "  %v\n", h)
 			}
-			for _, name := range slices.Sorted(maps.Keys(p.Program.Maps)) {
-				for _, e := range p.Program.Maps[name] {
-					fmt.Fprintf(w, "  %s: %s = %s\n", name, e.Key, e.Value)
-				}
-			}
+			p.Program.PrintMaps(w, "  ")
 		}
 	}
 }

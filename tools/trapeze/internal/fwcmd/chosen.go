@@ -3,6 +3,9 @@ package fwcmd
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
@@ -105,6 +108,18 @@ func (c *Chosen) DecidesTransfers() bool {
 type Ran struct {
 	telemetry.Program
 	Maps map[string][]Entry `json:"maps" help:"entries by name"`
+}
+
+// PrintMaps prints the entries of the maps for people, in lines that begin with start.
+func (r *Ran) PrintMaps(w io.Writer, start string) {
+	for _, name := range slices.Sorted(maps.Keys(r.Maps)) {
+		for _, e := range r.Maps[name] {
+			fmt.Fprintf(w, "%s%s: %s = %s\n", start, name, e.Key, e.Value)
+		}
+		if len(r.Maps[name]) == 0 {
+			fmt.Fprintf(w, "%s%s: empty\n", start, name)
+		}
+	}
 }
 
 // Ran asks a NIC how the program has done.

@@ -321,7 +321,7 @@ func TestRefusedCommands(t *testing.T) {
 	}{
 		"build without input":   {[]string{"build", "--output", "x"}, option.ErrBad, "--from"},
 		"build without output":  {[]string{"build", "--from", object}, option.ErrBad, "--output"},
-		"build of two":          {[]string{"build", "--from", object, "--image", "amp", "--output", "x"}, nil, "none of the others can be"},
+		"build of two":          {[]string{"build", "--from", object, "--image", "amp", "--output", "x"}, option.ErrBad, "--from and --image exclude each other"},
 		"no such image":         {[]string{"build", "--image", "fail", "--output", "x"}, option.ErrBad, "amp"},
 		"bad device":            {[]string{"build", "--from", object, "--output", "x", "--for", "12:34"}, option.ErrBad, "vendor:device"},
 		"bad build ID":          {[]string{"build", "--from", object, "--output", "x", "--build-id", "xyz"}, option.ErrBad, "hexadecimal"},

@@ -181,6 +181,9 @@ func (x *commands) maps(ctx context.Context, f *deviceFlags, args []string) erro
 		return x.PrintJSON(r)
 	}
 	for _, result := range r.Results {
+		if result.Operation == "list" && len(result.Entries) == 0 {
+			x.Note("map %s is empty", r.Map.Name)
+		}
 		for _, e := range result.Entries {
 			if _, err := fmt.Fprintf(w, "%s %s\n", e.Key, e.Value); err != nil {
 				return err

@@ -97,7 +97,7 @@ func (r *Report) keep(name string) {
 			return
 		}
 	}
-	r.Tables = nil
+	r.Tables = []ethernet.Table{}
 }
 
 // Print writes the tables for people to read.
