@@ -107,11 +107,9 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 	for number := range cqs {
 		list = append(list, newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: number}))
 	}
-	n.regions.mu.RLock()
-	for handle := range n.regions.m {
+	for _, handle := range n.regions.handles() {
 		list = append(list, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle}))
 	}
-	n.regions.mu.RUnlock()
 	for _, cmd := range list {
 		if _, err := n.executeUntil(ctx, nil, left, cmd); err != nil && !isRefused(err) {
 			return err

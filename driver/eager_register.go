@@ -175,18 +175,22 @@ func (m *Memory) IsEager() bool {
 
 // EagerStats are those of all memory that the NIC has and had, and of the tokens of VIs.
 func (n *NIC) EagerStats() EagerStats {
-	t := &n.regions
-	t.mu.RLock()
-	s := t.retired
-	for _, m := range t.m {
-		s.add(m.eager.Load().counted())
-	}
-	t.mu.RUnlock()
+	s := n.regions.counted()
 	for _, e := range n.present() {
 		if v, ok := e.queues.(*VI); ok {
 			s.add(v.send.eagerTokens())
 			s.add(v.recv.eagerTokens())
 		}
+	}
+	return s
+}
+
+func (t *regionTable) counted() EagerStats {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s := t.retired
+	for _, m := range t.m {
+		s.add(m.eager.Load().counted())
 	}
 	return s
 }

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -127,4 +129,11 @@ func (s *spans) find(t datasheet.Token, table *regionTable, ptag uint32) error {
 	}
 	s[t.Handle%uint32(len(s))] = span{generation: generation + 1, first: m.address, last: last, handle: t.Handle}
 	return nil
+}
+
+// handles lists the handles in use.
+func (t *regionTable) handles() []uint32 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Keys(t.m))
 }

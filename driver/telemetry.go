@@ -160,14 +160,19 @@ func (n *NIC) listCQs(_ context.Context, p []uint64) (any, error) {
 }
 
 func (n *NIC) listRegions(_ context.Context, p []uint64) (any, error) {
-	var rows []telemetry.Region
-	n.regions.mu.RLock()
-	for handle, m := range n.regions.m {
-		rows = append(rows, telemetry.Region{Handle: uint64(handle), Bytes: uint64(len(m.bytes)), Ptag: m.attributes.Ptag, Eager: m.eager.Load() != nil})
-	}
-	n.regions.mu.RUnlock()
+	rows := n.regions.rows()
 	slices.SortFunc(rows, func(a, b telemetry.Region) int { return cmp.Compare(a.Handle, b.Handle) })
 	return telemetry.NewPage(rows, func(r telemetry.Region) uint64 { return r.Handle }, p[0]), nil
+}
+
+// rows are the registered memory, in no order.
+func (t *regionTable) rows() (rows []telemetry.Region) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for handle, m := range t.m {
+		rows = append(rows, telemetry.Region{Handle: uint64(handle), Bytes: uint64(len(m.bytes)), Ptag: m.attributes.Ptag, Eager: m.eager.Load() != nil})
+	}
+	return rows
 }
 
 // wireCounts are those of an emulated NIC of this process.

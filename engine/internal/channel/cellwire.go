@@ -202,11 +202,11 @@ func (w *Mover) fill(l *cellLink, p datasheet.ChannelPriority, most int) (n int)
 		var cut int
 		cut, ended = ch.cut(&w.Regions, view, w.payloads[at:min(at+min(most-n, cellRun), len(w.payloads))])
 		for range cut {
-			w.filled = append(w.filled, ch.outbound[0])
+			w.filled = append(w.filled, ch.header)
 		}
 		n += cut
 		if ended {
-			w.filled[len(w.filled)-1] = ch.outbound[1]
+			w.filled[len(w.filled)-1] = ch.last
 			l.fifos[which].pop()
 			w.Levels.Transmit[which]--
 			from.showSent()

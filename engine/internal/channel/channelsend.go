@@ -23,11 +23,11 @@ func (ch *channel) connect(number uint32, to *core.Remote) {
 		return cellHead{[4]byte(b[:4]), b[4], cellTag(key)}
 	}
 	for i, pti := range [...]uint8{cells.PTIMore, cells.PTILast} {
-		ch.outbound[i] = head(to.Endpoint, to.TheirKey, pti)
+		*[...]*cellHead{&ch.header, &ch.last}[i] = head(to.Endpoint, to.TheirKey, pti)
 		ch.inbound[i] = head(number, to.OurKey, pti)
 	}
 	ch.transmit.VCI = uint8(to.Endpoint >> (16 - ch.page.VCIBits()))
-	ch.transmit.HEC, ch.transmit.LastHEC = ch.outbound[0].hec, ch.outbound[1].hec
+	ch.transmit.HEC, ch.transmit.LastHEC = ch.header.hec, ch.last.hec
 	ch.frames = 0
 }
 

@@ -37,9 +37,9 @@ type channel struct {
 	sending       datasheet.ChannelPriority
 	from          *channel
 	current, stop uint32
-	// outbound are the headers of its cells, and of the last one of a PDU, with the key's tag.
-	outbound [2]cellHead
-	frames   uint32 // of cells that were sent for the connection
+	// headers of its cells, and of the last one of a PDU, with the key's tag.
+	header, last cellHead
+	frames       uint32 // of cells that were sent for the connection
 
 	// The receiving half.
 	receive  datasheet.ReceiveWord

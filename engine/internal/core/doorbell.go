@@ -119,7 +119,8 @@ func (d *doorbells) Find(offset uint64) (page uint32, b Bell, ok bool) {
 
 // Ring takes a store that was trapped. It may be called from any goroutine.
 func (d *doorbells) Ring(page uint32, b Bell, value uint32) {
-	d.Cells[page].values[b].Store(value)
+	c := &d.Cells[page]
+	c.values[b].Store(value)
 	d.link(page, 1<<b)
 }
 

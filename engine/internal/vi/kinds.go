@@ -55,3 +55,4 @@ func receiveQueues(k *Transport) *core.Kind {
 		},
 		Deliver: func(datasheet.Reliability) core.Delivery { return receiveQueue{Unreliable{k}} }}
 }
+
