@@ -24,25 +24,25 @@ const engineOrder = `
 internal/memory:
 	mover.go
 internal/core:
-	clock.go doorbell.go endpoint.go interfaces.go config.go frame.go reports.go fields_unsafe.go requests.go
-	direct.go regions.go layout.go queue.go program.go channelbell.go kind.go dma.go core.go flow.go
-	outgoing.go sram.go eager.go transmit.go ending.go receive.go path.go connect.go incoming.go
-	completion.go lend.go
+	clock.go doorbell.go endpoint.go interfaces.go pipeline.go frame.go reports.go fields_unsafe.go requests.go
+	config.go direct.go regions.go layout.go queue.go program.go channelbell.go kind.go dma.go core.go flow.go
+	outgoing.go sram.go eager.go transmit.go ending.go receive.go path.go connect.go incoming.go steer.go
+	completion.go lend.go borrow.go
 internal/vi:
-	window.go unreliable.go reliable.go transport.go rdma.go reliable_receive.go
+	window.go unreliable.go reliable.go transport.go receivequeue.go rdma.go reliable_receive.go
 	rdma_receive.go lossless.go lane.go reliable_ending.go raw.go kinds.go recovery.go
 internal/ring:
 	ring.go
 internal/channel:
 	channelstate.go channelsend.go cellflow.go channelreceive.go cellwire.go channel.go
 engine:
-	doc.go engine.go processor.go step.go run.go movers.go objects.go dispatch.go
+	doc.go types.go engine.go processor.go step.go run.go movers.go objects.go dispatch.go
 	admin.go ringer.go
 `
 
 // engineBackUp limits the arrows of the engine that run against that order. Lower it when
 // there are fewer.
-const engineBackUp = 37
+const engineBackUp = 38
 
 type fileArrow struct{ from, to string }
 

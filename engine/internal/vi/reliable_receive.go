@@ -238,18 +238,3 @@ func (r *reliable) inPlace(h *datasheet.Header, ahead uint32) bool {
 	behind := r.Have >> ahead
 	return behind == 0 || at.ends(r.places[(h.PSN+1+uint32(bits.TrailingZeros64(behind)))%core.WindowFrames])
 }
-
-// shareUpTo has the VI take what it needs from the queue that it shares for a message,
-// ahead of the oldest that is not complete. If there is too little the message is dropped;
-// the peer, which will send it again, learns that this end lives.
-func (r *reliable) shareUpTo(ahead uint32) bool {
-	q := &r.Ep.Recv
-	for ahead >= q.Producer-q.Completed {
-		if !r.nic.share(q) {
-			r.nic.Count(datasheet.CounterReceiveQueueEmpty, 1)
-			r.Acknowledge(true)
-			return false
-		}
-	}
-	return true
-}
