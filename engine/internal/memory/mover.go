@@ -171,6 +171,9 @@ func (m *Mover) Whole(length, queued int) bool {
 	return true
 }
 
+// Undo says that the frame that Whole has taken comes again.
+func (m *Mover) Undo() { m.number-- }
+
 // letsGo asks the policy of a plain frame that is all there whether all of it goes. The rules are those of
 // pipeline.Device: it does, unless the policy names a part of it.
 func (m *Mover) letsGo(length, queued int) bool {

@@ -39,9 +39,13 @@ func (t *sendLane) send(ep *core.Endpoint) bool {
 	if !usual && t.Regions.Direct.Open && r.carryNext(m) {
 		return true
 	}
-	n := m.Total
-	if !usual || n == 0 || n > ep.MaxPayload || n < ep.Shortest || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() ||
-		!t.DMA.Movers[core.Transmit].Whole(int(n), 0) || !t.launch(r, m) {
+	n, mover := m.Total, t.DMA.Movers[core.Transmit]
+	sent := usual && n != 0 && n <= ep.MaxPayload && n >= ep.Shortest && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) && mover.Whole(int(n), 0)
+	if sent && !t.launch(r, m) {
+		mover.Undo()
+		sent = false
+	}
+	if !sent {
 		q.Fetched-- // it counts as posted
 		r.fetched = true
 		return false
