@@ -40,7 +40,7 @@ func (t *sendLane) send(ep *core.Endpoint) bool {
 		return true
 	}
 	n, mover := m.Total, t.DMA.Movers[core.Transmit]
-	sent := usual && n != 0 && n <= ep.MaxPayload && n >= ep.Shortest && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) && mover.Whole(int(n), 0)
+	sent := usual && n != 0 && n <= ep.MaxPayload && n >= ep.Shortest && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) && mover.Whole(int(n), int(q.Posted()))
 	if sent && !t.launch(r, m) {
 		mover.Undo()
 		sent = false
