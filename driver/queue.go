@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // workQueue is one side of a VI: a ring of tokens in DMA memory, which the
@@ -31,7 +32,7 @@ type workQueue struct {
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
-	poll     func() bool     // steps a device in this process; nil if it needs none
+	path     vfio.Path       // into a device of this process; nil if it has none
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
@@ -91,10 +92,19 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 // postOne is post for one descriptor.
 func (q *workQueue) postOne(d *descriptors.Descriptor) error {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if d != nil && q.put(d) == nil {
-		return q.tell(1)
+	if d == nil || q.put(d) != nil {
+		return q.postAny(d)
 	}
+	err := q.tell(1)
+	q.mu.Unlock()
+	return err
+}
+
+// postAny is postOne for what is not as it mostly is. It unlocks mu.
+//
+//go:noinline
+func (q *workQueue) postAny(d *descriptors.Descriptor) error {
+	defer q.mu.Unlock()
 	_, err := q.PostHeld([]*descriptors.Descriptor{d})
 	return err
 }
@@ -134,8 +144,12 @@ func (q *workQueue) tell(n uint32) error {
 		q.unflushed = false
 	}
 	datasheet.StoreIndex(&q.producer, q.next)
-	if q.bell.call != nil { // as ring does, without a call in between
-		q.bell.call(q.next)
+	if q.path != nil {
+		if q.sends {
+			q.path.Post(q.next)
+		} else {
+			q.path.PostReceives(q.next)
+		}
 	} else if lost := q.bell.ring(q.next); lost != nil {
 		q.next -= n
 		datasheet.StoreIndex(&q.producer, q.next)

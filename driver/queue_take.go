@@ -13,8 +13,43 @@ import (
 // does that and looks again.
 func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	q.mu.Lock()
+	if d := q.next1(run); d != nil {
+		q.mu.Unlock()
+		return d, nil
+	}
+	return q.doneAny(run)
+}
+
+// next1 takes the oldest descriptor if it has completed without error, after a look at the device with run.
+func (q *workQueue) next1(run bool) *descriptors.Descriptor {
+	if q.taken == q.next || q.closed || q.sampler != nil || q.vi.send.sampler != nil {
+		return nil
+	}
+	p := &q.posted[q.taken&q.mask]
+	d := p.d
+	status := d.Status()
+	if !status.Done() {
+		if !run || q.path == nil || !q.path.Poll(!q.sends) {
+			return nil
+		}
+		status = d.Status()
+	}
+	mmio.FromDevice()
+	if !status.Done() || p.quiet || status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || d.Length() > p.length {
+		return nil
+	}
+	d.Post().Posted = false
+	p.d = nil
+	datasheet.StoreIndex(&q.taken, q.taken+1)
+	return d
+}
+
+// doneAny is done for what is not as it mostly is, or not there. It unlocks mu.
+//
+//go:noinline
+func (q *workQueue) doneAny(run bool) (*descriptors.Descriptor, error) {
 	defer q.mu.Unlock()
-	return q.DoneHeld(run)
+	return q.DoneHeld(run && q.path == nil)
 }
 
 // passQuiet takes back what has completed without error of what the application wants no
@@ -241,8 +276,8 @@ func (v *VI) written(d *descriptors.Descriptor) bool {
 
 // progress steps the device as NIC.progress does, for something in this queue.
 func (q *workQueue) progress() bool {
-	if q.poll == nil || q.n.pump.Load() != nil {
+	if q.path == nil || q.n.pump.Load() != nil {
 		return q.n.progress()
 	}
-	return q.poll()
+	return q.path.Poll(!q.sends)
 }

@@ -151,7 +151,8 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
 	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
 	if d, ok := n.dev.(vfio.Ringer); ok {
-		v.send.poll, v.recv.poll = d.Stepper(v.number, false), d.Stepper(v.number, true)
+		v.send.path = d.Path(v.number)
+		v.recv.path = v.send.path
 	}
 	return v, nil
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -157,21 +158,36 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
-// Stepper is described at vfio.Ringer.
-func (d *Device) Stepper(endpoint uint32, receive bool) func() bool {
+// Path is described at vfio.Ringer.
+func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
 	}
-	return func() bool {
-		if !d.pollable.Load() || d.special.Load() {
-			return d.Poll()
-		}
-		worked, completed := d.engine.StepFor(endpoint, receive)
-		if p := d.peer.Load(); p != nil && !completed {
-			worked = p.step() || worked
-		}
-		return worked
+	if p := d.engine.Path(endpoint); p != nil {
+		return &path{p, d}
 	}
+	return nil
+}
+
+// path is an endpoint's way into the engine of a device.
+type path struct {
+	*engine.Path
+	d *Device
+}
+
+// Poll is described at vfio.Path.
+func (p *path) Poll(receive bool) bool {
+	d := p.d
+	if !d.pollable.Load() || d.special.Load() {
+		return d.Poll()
+	}
+	worked, completed := p.Path.Poll(receive)
+	if !completed {
+		if o := d.peer.Load(); o != nil {
+			worked = o.step() || worked
+		}
+	}
+	return worked
 }
 
 // ReadDirect is described at vfio.Ringer.

@@ -38,30 +38,95 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 			e.Wake()
 			return
 		}
-		if e.core.Bells.Cells[page].Rung.Load() != 0 {
-			e.core.Bells.TakeCell(page) // what was stored before
-		}
-		if ep := e.core.Endpoint(page); b == core.BellSend && ep != nil && ep.Bells == core.BellSend && ep.State == datasheet.StateConnected {
-			if e.advance(ep, &ep.Send, value) {
-				// Nothing that others have to send waits.
-				for n := core.TransmitQuantum; n > 0 && e.core.Events&core.OnReady == 0 && e.vis.Lane(ep); n-- {
-				}
-				if e.core.Tx.Flush(); ep.Send.Posted() > 0 {
-					e.core.Ready.Add(ep)
-				}
-			}
-		} else {
-			e.rang(page, b, value)
-		}
-		if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
-			e.core.Tx.Transmit() // at once, as the peer waits
-			e.core.Tx.Flush()
-		}
-		if e.core.Carried >= vi.CarriedPerRound {
-			e.round(&e.core.None) // a host that finds all complete at once does not step the engine
-		}
+		e.ring(page, b, value)
 		e.mu.Unlock()
 	}
+}
+
+// ring takes what was stored to a doorbell, and sends what it can.
+func (e *Engine) ring(page uint32, b core.Bell, value uint32) {
+	if e.core.Bells.Cells[page].Rung.Load() != 0 {
+		e.core.Bells.TakeCell(page) // what was stored before
+	}
+	e.rang(page, b, value)
+	e.sendReady()
+}
+
+// sendReady sends what is ready at once, as the peer waits.
+func (e *Engine) sendReady() {
+	if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
+		e.core.Tx.Transmit()
+		e.core.Tx.Flush()
+	}
+	if e.core.Carried >= vi.CarriedPerRound {
+		e.round(&e.core.None) // a host that finds all complete at once does not step the engine
+	}
+}
+
+// Path is a VI's way into the engine: a call for each of the host's. It is for hosts that step the
+// engine themselves, with doorbells that are not in shared memory.
+type Path struct {
+	e    *Engine
+	p    *vi.Path
+	page uint32
+}
+
+// Path returns that of an endpoint, nil if it is no VI.
+func (e *Engine) Path(endpoint uint32) *Path {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ep := e.core.Endpoint(endpoint)
+	if ep == nil || ep.KindID != datasheet.KindVI || e.core.Line == nil {
+		return nil
+	}
+	return &Path{e, e.vis.PathOf(ep), endpoint}
+}
+
+// Post is the send doorbell.
+func (p *Path) Post(producer uint32) {
+	e := p.e
+	if !e.mu.TryLock() {
+		e.core.Bells.Ring(p.page, core.BellSend, producer)
+		e.Wake()
+		return
+	}
+	if e.core.Bells.Cells[p.page].Rung.Load() != 0 || !p.p.Post(producer) {
+		e.ring(p.page, core.BellSend, producer)
+	} else if e.core.Carried >= vi.CarriedPerRound {
+		e.sendReady()
+	}
+	e.mu.Unlock()
+}
+
+// PostReceives is the receive doorbell.
+func (p *Path) PostReceives(producer uint32) {
+	e := p.e
+	if !e.mu.TryLock() {
+		e.core.Bells.Ring(p.page, core.BellRecv, producer)
+		e.Wake()
+		return
+	}
+	if e.core.Bells.Cells[p.page].Rung.Load() != 0 || !p.p.PostReceives(producer) {
+		e.ring(p.page, core.BellRecv, producer)
+	} else if e.core.Events&core.OnAcks != 0 {
+		e.round(&e.core.None) // the peer waits for credit
+	}
+	e.mu.Unlock()
+}
+
+// Poll steps the engine, up to the first completion of a receive, or of a send. It reports whether
+// anything was done, and whether there was such a one.
+func (p *Path) Poll(receive bool) (worked, completed bool) {
+	e := p.e
+	if !e.mu.TryLock() {
+		return false, false
+	}
+	polled := p.p.Poll(receive)
+	e.mu.Unlock()
+	if polled != vi.PolledOther {
+		return polled == vi.PolledCompleted, polled == vi.PolledCompleted
+	}
+	return e.StepFor(p.page, receive)
 }
 
 // ReadDirect is described at vfio.Ringer.

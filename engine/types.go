@@ -21,6 +21,8 @@ type (
 	Peers       = core.Peers       // a port of a wire with many ends.
 	Lossless    = core.Lossless    // a port of a wire that loses nothing.
 	Slots       = core.Slots       // a port that carries short frames.
+	Line        = core.Line        // what most messages need of such a port.
+	Found       = core.Found       // what is next on it.
 	Lender      = core.Lender      // a port whose peer can read this host's memory.
 	Direct      = core.Direct      // a port whose peer may carry out RDMA by itself.
 
@@ -43,6 +45,8 @@ const (
 	Transmit, Receive                     = core.Transmit, core.Receive
 	DefaultQueue                          = core.DefaultQueue
 	DefaultMinPulse                       = core.DefaultMinPulse
+
+	FoundNone, FoundShort, FoundOther = core.FoundNone, core.FoundShort, core.FoundOther
 )
 
 // ErrConfig is wrapped by the errors of New.

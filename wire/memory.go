@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
 const (
@@ -55,8 +57,8 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 // used by one goroutine or by two at the same time.
 type Memory struct {
 	ends.CreditEnd
-	tx, rx *ring
-	mtu    int
+	line *shm.Local
+	mtu  int
 	// down is shared by both ends: the link is up while it is zero.
 	down *atomic.Uint32
 	// plug and end are this end's bits of down: pulled, closed.
@@ -80,11 +82,11 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	if err := o.complete(); err != nil {
 		return nil, nil, err
 	}
-	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
-	number := newNumber()
-	first, second := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
-	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: first, Sends: second}}
-	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: second, Sends: first}, peer: a}
+	first, second := shm.NewLocal(alignedBytes(shm.LocalSize(o.Ring)), o.Ring, o.MTU)
+	down, number := new(atomic.Uint32), newNumber()
+	to, from := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
+	a = &Memory{line: first, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: to, Sends: from}}
+	b = &Memory{line: second, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: from, Sends: to}, peer: a}
 	a.peer = b
 	return a, b, nil
 }
@@ -95,8 +97,7 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	r := newPartsRing(o.Ring)
-	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
+	m := &Memory{line: shm.NewLoop(alignedBytes(shm.LocalSize(o.Ring)), o.Ring, o.MTU), mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
 		CreditEnd: ends.CreditEnd{Receives: make(ends.Credits, ends.CreditWords)}}
 	m.peer, m.Sends = m, m.Receives
 	return m, nil
@@ -130,7 +131,7 @@ func (m *Memory) Wire() uint32 {
 func (m *Memory) Break() { m.number.Store(drawNumber()) }
 
 // Mark is described at engine.Lossless.
-func (m *Memory) Mark() uint32 { return m.tx.head }
+func (m *Memory) Mark() uint32 { return m.line.Mark() }
 
 // Taken is described at engine.Lossless.
 func (m *Memory) Taken() uint32 { return m.taken }
@@ -138,43 +139,84 @@ func (m *Memory) Taken() uint32 { return m.taken }
 // Hurry is described at engine.Lossless: Taken lags behind no call.
 func (m *Memory) Hurry() {}
 
+// Look is described at engine.Line.
+func (m *Memory) Look() uint32 { return m.line.Look() }
+
+// SendShort is described at engine.Slots.
+func (m *Memory) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool {
+	if m.down.Load() != 0 || len(payload) > m.mtu-datasheet.HeaderSize || !m.line.SendShort(h, b, payload, last) {
+		return false
+	}
+	if last {
+		m.line.Flush()
+		m.peer.wake.Call()
+	}
+	return true
+}
+
+// Short is described at engine.Slots.
+func (m *Memory) Short() (datasheet.ShortHeader, datasheet.ShortBeside, bool) { return m.line.Short() }
+
+// Put is described at engine.Line.
+func (m *Memory) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool {
+	if m.down.Load() != 0 || len(payload) > m.mtu-datasheet.HeaderSize || !m.line.Put(header, b, payload, last) {
+		return false
+	}
+	if last {
+		m.line.Flush()
+		m.peer.wake.Call()
+	}
+	return true
+}
+
+// Next is described at engine.Line.
+func (m *Memory) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
+	if m.down.Load() != 0 {
+		return nil, 0, 0, engine.FoundOther
+	}
+	return m.line.Next()
+}
+
+// Pass is described at engine.Line.
+func (m *Memory) Pass() { m.line.Pass() }
+
 // Reserve is described at engine.Port. With a plug out there is no room.
 func (m *Memory) Reserve(n int) []byte {
 	if uint(n) > uint(m.mtu) || m.down.Load()&memoryPlugs != 0 {
-		m.tx.reserved = false
+		m.line.Unreserve()
 		return nil
 	}
-	return m.tx.reserve(n)
+	return m.line.Reserve(n)
 }
 
 // Commit is described at engine.Port.
 func (m *Memory) Commit() {
 	switch {
 	case m.down.Load()&memoryEnds != 0:
-		m.tx.abort()
-	case m.tx.open:
-		m.tx.finish()
+		m.line.Abort()
+	case m.line.Open():
+		m.line.Finish()
 		m.peer.wake.Call()
 	default:
-		m.tx.commit(int(m.tx.room), 0)
+		m.line.Commit()
 	}
 }
 
 // Publish is described at engine.Progressive.
 func (m *Memory) Publish(n int) {
 	if m.down.Load()&memoryEnds != 0 {
-		m.tx.abort()
+		m.line.Abort()
 		return
 	}
-	if m.tx.show(n) {
+	if m.line.Show(n) {
 		m.peer.wake.Call()
 	}
 }
 
 // Abort is described at engine.Progressive.
 func (m *Memory) Abort() {
-	told := m.tx.open
-	m.tx.abort()
+	told := m.line.Open()
+	m.line.Abort()
 	if told {
 		m.peer.wake.Call()
 	}
@@ -183,13 +225,13 @@ func (m *Memory) Abort() {
 // Arrived is described at engine.Progressive. A frame that has not arrived whole
 // when an end is closed never will.
 func (m *Memory) Arrived() (n int, aborted bool) {
-	got, whole, gone := m.rx.progress()
-	return int(got), gone || !whole && m.down.Load()&memoryEnds != 0
+	n, aborted = m.line.Progress()
+	return n, aborted || !m.line.Whole() && m.down.Load()&memoryEnds != 0
 }
 
 // Flush is described at engine.Port.
 func (m *Memory) Flush() {
-	if m.tx.publish() {
+	if m.line.Flush() {
 		m.peer.wake.Call()
 	}
 }
@@ -199,38 +241,36 @@ func (m *Memory) Flush() {
 func (m *Memory) Receive() []byte {
 	if down := m.down.Load(); down != 0 {
 		if down&m.end != 0 {
-			m.rx.discard()
+			m.line.Discard()
 			return nil
 		}
 		if down&memoryPlugs != 0 {
 			return nil
 		}
 	}
-	if m.tx.freedSeen != m.tx.head { // before the look for frames
-		m.tx.freedSeen = m.tx.freed.Load()
-	}
-	f := m.rx.take()
-	if f == nil {
-		m.taken = m.tx.freedSeen
+	sure := m.line.Look() // before the look for frames
+	f := m.line.Take()
+	if f == nil && !m.line.Skipped() {
+		m.taken = sure
 	}
 	return f
 }
 
 // Release is described at engine.Port.
-func (m *Memory) Release() { m.rx.release() }
+func (m *Memory) Release() { m.line.Release() }
 
 // Free is described at engine.Lossless.
-func (m *Memory) Free() {
-	if m.rx.tail != m.rx.freedLast {
-		m.rx.free()
-	}
-}
+func (m *Memory) Free() { m.line.Free() }
 
 // LinkUp reports whether both ends are plugged in.
 func (m *Memory) LinkUp() bool { return m.down.Load() == 0 }
 
 // SetWake is described at Port.
-func (m *Memory) SetWake(f func()) { m.wake.Set(f) }
+func (m *Memory) SetWake(f func()) {
+	if m.wake.Set(f); f != nil {
+		shm.Fence() // a sender that has not seen f has stored its frame
+	}
+}
 
 // OnLink is described at Port.
 func (m *Memory) OnLink(f func()) { m.link.Set(f) }

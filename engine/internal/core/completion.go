@@ -118,6 +118,19 @@ func (c *completions) Complete(ep *Endpoint, q *WorkQueue, l *Layout, length, im
 	}
 }
 
+// Watched reports whether somebody beside the host's polls is to learn of a completion.
+func (q *WorkQueue) Watched() bool { return q.CQ != nil || q.armed }
+
+// Tell tells them that descriptor index has completed, whose status is written.
+func (c *completions) Tell(ep *Endpoint, q *WorkQueue, index uint32, st datasheet.Status) {
+	if q.CQ != nil {
+		c.enter(ep, q, index, st)
+	} else if q.armed && datasheet.ArmReached(q.armWord, q.Completed) {
+		q.armed = false
+		c.raise(q.Vector)
+	}
+}
+
 // enter adds an entry to the completion queue of q.
 func (c *completions) enter(ep *Endpoint, q *WorkQueue, index uint32, st datasheet.Status) {
 	cq := q.CQ

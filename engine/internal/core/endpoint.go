@@ -42,6 +42,7 @@ type Endpoint struct {
 	Payloads []Segment        // payload table, nil as long as it is empty
 	Allowed  datasheet.Access // what the peer lets this end do
 	Own      any              // what its kind has taken for it
+	Path     any              // of a VI: that of its messages of one frame
 }
 
 // Remote is the other end of a connection.

@@ -14,6 +14,7 @@ type link struct {
 	Lossless    Lossless    // the port, if it is one
 	Peers       Peers       // the port, if it is one
 	Slots       Slots       // the port, if it is one
+	Line        Line        // the port, if it is one
 	mtu         uint32      // of the port
 	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -37,6 +38,7 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	if !l.Checksum {
 		if l.Lossless, _ = port.(Lossless); l.Lossless != nil {
 			l.Slots, _ = port.(Slots)
+			l.Line, _ = port.(Line)
 		}
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.

@@ -133,6 +133,30 @@ type Slots interface {
 	Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool)
 }
 
+// Line is implemented by Slots ports. It is what most messages need, in one call for each side.
+type Line interface {
+	// Put is SendShort with a packed header: Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in
+	// 63:48. With last the peer sees all frames at once.
+	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool
+	// Next looks at the next frame. It returns one that is short, has neither references nor immediate data and
+	// stands in its slot, until Pass. All others are Receive's.
+	Next() (payload []byte, header uint64, b datasheet.ShortBeside, found Found)
+	// Pass gives back the frame that Next has returned.
+	Pass()
+	// Look is the position up to which the peer has released all frames, as far as this end knows. It may lag behind for
+	// some calls of it.
+	Look() uint32
+}
+
+// Found is what Next has found.
+type Found uint8
+
+const (
+	FoundNone Found = iota
+	FoundShort
+	FoundOther // something for Receive
+)
+
 // Lender is implemented by ports whose peer can read memory of this host, so that
 // a frame may say where bytes are in place of them (SPEC.md 8.10). New looks for it
 // once. All of it is the goroutine's that uses the port.

@@ -73,6 +73,11 @@ func (m *Regions) operation(t datasheet.Token, tag uint32) datasheet.Control {
 	return datasheet.OpSend
 }
 
+// ControlAt is the control segment that a token names, nil if it is out of reach.
+func (m *Regions) ControlAt(t datasheet.Token, tag uint32) *datasheet.ControlSegment {
+	return m.controlAt(t, tag, true)
+}
+
 // controlAt is the control segment in host memory that a token names, nil if it is out of reach.
 func (m *Regions) controlAt(t datasheet.Token, tag uint32, write bool) *datasheet.ControlSegment {
 	r, off := m.Reach(t.Handle, tag, t.Address, datasheet.ControlSegmentSize, write)

@@ -7,10 +7,7 @@ type Receiver struct {
 	*Core
 	// demultiplex gives a sound frame to whom it is for.
 	demultiplex func(h *datasheet.Header, payload []byte) Verdict
-	// Lane takes a frame of a message that is as most are, and reports whether it has; short takes
-	// a short frame, raw one of another protocol. They are the transport's, as values: so they cost
-	// a message no more than a call.
-	Lane  func(r *Receiver, frame []byte) bool
+	// Short takes a short frame, raw one of another protocol.
 	Short func(r *Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside)
 	Raw   func(r *Receiver, frame []byte)
 
@@ -78,9 +75,7 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 				continue
 			}
 		}
-		if !r.Lane(r, buf) {
-			r.TakeFrame(buf)
-		}
+		r.TakeFrame(buf)
 	}
 	return any
 }

@@ -282,6 +282,9 @@ type near struct {
 	memory  []byte
 }
 
+// Handle is that of the region.
+func (n *near) Handle() uint32 { return n.handle }
+
 // Near is the n bytes that reach finds, if they are in one piece of the host's memory of which that
 // is known; else nil. The capacity ends with the region. It looks at the region in which it found some last
 // before it looks for another.

@@ -34,7 +34,15 @@ func (c *Transport) TakeFlights() {
 		}
 	}
 	clear(c.wires.aloft[len(left):])
-	if c.wires.aloft = left; len(left) == 0 {
+	c.wires.aloft = left
+	if len(c.wires.paths) > 0 {
+		if w := c.Lossless.Wire(); w != c.wires.seen {
+			c.wires.seen = w
+			changed = c.changedWires() || changed
+		}
+		c.takePaths(c.Lossless.Taken())
+	}
+	if len(left)+len(c.wires.paths) == 0 {
 		c.Events &^= core.InFlight
 	}
 	if changed {
@@ -53,13 +61,17 @@ func (w *way) changed() bool {
 	return true
 }
 
-// CheckWires ends the connections over wires that have been set up anew since.
-func (c *Transport) CheckWires() {
-	changed := false
+// changedWires reports whether a wire has been set up anew.
+func (c *Transport) changedWires() (changed bool) {
 	for _, w := range c.wires.all {
 		changed = w.changed() || changed
 	}
-	if changed {
+	return changed
+}
+
+// CheckWires ends the connections over wires that have been set up anew since.
+func (c *Transport) CheckWires() {
+	if c.changedWires() {
 		c.failOld()
 	}
 }
@@ -76,6 +88,12 @@ func (c *Transport) failOld() {
 // AskFlight asks peers for an answer to the newest message under way. The engine does
 // not look for a while at how far the wire is: the answer wakes its thread.
 func (c *Transport) AskFlight() {
+	for _, p := range c.wires.paths {
+		if r := p.r; r != nil && p.head != p.next && r.Pending == 0 && int32(p.sends[(p.next-1)&p.Ep.Send.Mask].psn-r.Una) >= 0 {
+			c.Conns.Probe(p.Ep, &r.Liveness)
+			c.Tx.Flush()
+		}
+	}
 	for _, w := range c.wires.aloft {
 		for f, i := &w.flight, w.flight.next; i != f.first; i-- {
 			m := f.at(i - 1)
@@ -140,7 +158,9 @@ func (k losslessVI) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 // Posted implements core.Delivery: the peer finds in a word how much credit it has.
 func (k losslessVI) Posted(ep *core.Endpoint) {
 	if r := rel(ep); r != nil {
-		r.fetchAhead()
+		if r.path == nil {
+			r.fetchAhead()
+		}
 		r.giveCredit()
 	}
 }
@@ -189,7 +209,9 @@ type way struct {
 // ways are those over which there are connections.
 type ways struct {
 	all   []*way
-	aloft []*way // with messages under way
+	aloft []*way  // with messages under way
+	paths []*Path // with sends under way
+	seen  uint32  // number of their wire at the last look
 }
 
 // flight are the messages that have left over a wire that loses nothing, oldest first:

@@ -34,6 +34,7 @@ type reliable struct {
 	way     *way             // the wire that loses nothing, nil if window is there
 	inbound datasheet.Header // what the peer's data frames over it have in common
 	shorts  bool             // both ends know short frames
+	path    *Path            // nil unless they do
 	// heardAck and heardCredit are those of the peer's last frame.
 	heardAck, heardCredit uint32
 	*window
@@ -67,11 +68,17 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 			Version: datasheet.WireVersion, Type: datasheet.FrameData,
 			DestinationEndpoint: ep.ID, SourceEndpoint: ep.Remote.Endpoint, Key: ep.Remote.OurKey}
 		r.shorts, r.Told, r.heardAck = k.Slots != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
+		if r.shorts && k.Line != nil && k.format == nil {
+			r.path = k.PathOf(ep)
+		}
 		k.Regions.Direct.Connected(ep)
 	} else {
 		ep.Delivery, r.window = k, &window{rto: k.Timing.Retransmit, able: peer.Options&datasheet.ConnectCounts != 0}
 	}
 	ep.Conn, ep.Flow, ep.Alive = r, &r.Flow, &r.Liveness
+	if r.path != nil {
+		r.path.open(r)
+	}
 	if ep.Request != nil {
 		r.Acknowledge(true) // it carries the first credit
 	}
@@ -85,7 +92,7 @@ func (k Reliable) Transmit(ep *core.Endpoint, budget int) bool {
 	r := rel(ep)
 	windowed := r.window != nil
 	for ; budget > 0; budget-- {
-		if !windowed && k.Lane != nil && k.Lane(ep) {
+		if r.path != nil && r.path.Send() {
 			continue
 		}
 		if windowed && r.resend != 0 {
@@ -288,6 +295,11 @@ func (k *Transport) SettleAll() {
 
 // settle completes the messages that have been acknowledged whole, in order.
 func (r *reliable) settle() {
+	if p := r.path; p != nil && p.head != p.next {
+		if p.reap(r.nic.Lossless.Taken()); p.head != p.next {
+			return
+		}
+	}
 	for int32(r.next-r.head) > 0 {
 		m := r.message(r.head)
 		switch {
@@ -309,6 +321,9 @@ func (r *reliable) arrived(m *core.Sending) bool {
 
 // delivered completes m, the oldest message.
 func (r *reliable) delivered(m *core.Sending) {
+	if p := r.path; p != nil && p.head != p.next {
+		p.reap(p.sends[(p.next-1)&p.Ep.Send.Mask].mark) // they were before it
+	}
 	r.head++
 	r.nic.Count(datasheet.CounterMessagesSent, 1)
 	if k := r.nic; k.format == nil {
