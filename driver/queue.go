@@ -32,6 +32,7 @@ type workQueue struct {
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
+	quick    bool            // see hasten
 	path     vfio.Path       // into a device of this process; nil if it has none
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
@@ -91,22 +92,51 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 
 // postOne is post for one descriptor.
 func (q *workQueue) postOne(d *descriptors.Descriptor) error {
-	q.mu.Lock()
-	if d == nil || q.put(d) != nil {
+	if d == nil || q.path == nil {
 		return q.postAny(d)
 	}
-	err := q.tell(1)
+	q.mu.Lock()
+	p := d.Post()
+	if !q.quick || p.Holder.Load() != &q.holder || p.Posted || p.Seen != q.n.regions.generation.Load()+1 ||
+		d.Status() != 0 || q.next-q.taken >= q.depth || q.n.regions.eager.Load() || q.n.pump.Load() != nil {
+		q.mu.Unlock()
+		return q.postAny(d)
+	}
+	p.Posted = true
+	i := int(q.next & q.mask)
+	if i >= len(q.tokens) || i >= len(q.posted) {
+		panic("a queue has a place for each descriptor")
+	}
+	q.tokens[i] = d.Token()
+	to := &q.posted[i]
+	to.d, to.length, to.quiet = d, d.Length(), q.sends && d.User().Unsignaled
+	q.next++
+	datasheet.StoreIndex(&q.producer, q.next)
+	if q.next>>31 != q.halves&1 {
+		datasheet.StoreIndex(&q.halves, q.halves+1)
+	}
+	if q.sends {
+		q.path.Post(q.next)
+	} else {
+		q.path.PostReceives(q.next)
+	}
 	q.mu.Unlock()
-	return err
+	return nil
 }
 
-// postAny is postOne for what is not as it mostly is. It unlocks mu.
+// postAny is postOne for what is not as it mostly is.
 //
 //go:noinline
 func (q *workQueue) postAny(d *descriptors.Descriptor) error {
+	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, err := q.PostHeld([]*descriptors.Descriptor{d})
 	return err
+}
+
+// hasten notes whether most descriptors may take the short way through the queue.
+func (q *workQueue) hasten() {
+	q.quick = q.path != nil && !q.closed && !q.refuses && !q.shared && q.cq == nil && q.ring == nil && q.sampler == nil && q.vi.send.sampler == nil
 }
 
 // PostHeld is VI.PostSendBatch, or VI.PostRecvBatch, with the lock held.
@@ -158,7 +188,9 @@ func (q *workQueue) tell(n uint32) error {
 	if q.next>>31 != q.halves&1 {
 		datasheet.StoreIndex(&q.halves, q.halves+1)
 	}
-	q.n.posted()
+	if q.path == nil || q.n.pump.Load() != nil {
+		q.n.posted()
+	}
 	return nil
 }
 
@@ -176,6 +208,7 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 			return err
 		}
 	}
+	seen := q.spans[t.Handle%uint32(len(q.spans))].generation
 	// Claimed before its status is looked at: of a descriptor that is posted that is
 	// the device's to write.
 	if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
@@ -187,6 +220,7 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 		d.Post().Posted = false
 		return ErrNotRearmed
 	}
+	d.Post().Seen = seen
 	if regions.eager.Load() {
 		q.push(d, t)
 	}
@@ -340,7 +374,7 @@ func (q *workQueue) close() {
 		q.posted[place].d.Post().Posted = false
 		return false
 	})
-	q.closed = true
+	q.closed, q.quick = true, false
 	q.posted, q.tokens, q.bytes = nil, nil, nil
 	if q.ring != nil {
 		q.n.regions.keep(q.ring.stats)

@@ -13,35 +13,33 @@ import (
 // does that and looks again.
 func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	q.mu.Lock()
-	if d := q.next1(run); d != nil {
-		q.mu.Unlock()
-		return d, nil
+	if !q.quick || q.taken == q.next {
+		return q.doneAny(run)
 	}
-	return q.doneAny(run)
-}
-
-// next1 takes the oldest descriptor if it has completed without error, after a look at the device with run.
-func (q *workQueue) next1(run bool) *descriptors.Descriptor {
-	if q.taken == q.next || q.closed || q.sampler != nil || q.vi.send.sampler != nil {
-		return nil
+	i := int(q.taken & q.mask)
+	if i >= len(q.posted) {
+		return q.doneAny(run)
 	}
-	p := &q.posted[q.taken&q.mask]
+	p := &q.posted[i]
 	d := p.d
 	status := d.Status()
-	if !status.Done() {
-		if !run || q.path == nil || !q.path.Poll(!q.sends) {
-			return nil
+	if status == 0 && run && q.n.pump.Load() == nil {
+		if !q.path.Poll(!q.sends) && !p.lost {
+			if q.misses++; q.misses%missesPerCheck != 0 {
+				q.mu.Unlock()
+				return nil, descriptors.ErrNotDone
+			}
 		}
-		status = d.Status()
+		status, run = d.Status(), false
 	}
-	mmio.FromDevice()
-	if !status.Done() || p.quiet || status&(datasheet.StatusErrorMask|datasheet.StatusReserved) != 0 || d.Length() > p.length {
-		return nil
+	if status&(datasheet.StatusDone|datasheet.StatusErrorMask|datasheet.StatusReserved) != datasheet.StatusDone || p.quiet || d.Length() > p.length {
+		return q.doneAny(run)
 	}
 	d.Post().Posted = false
 	p.d = nil
 	datasheet.StoreIndex(&q.taken, q.taken+1)
-	return d
+	q.mu.Unlock()
+	return d, nil
 }
 
 // doneAny is done for what is not as it mostly is, or not there. It unlocks mu.
@@ -49,7 +47,7 @@ func (q *workQueue) next1(run bool) *descriptors.Descriptor {
 //go:noinline
 func (q *workQueue) doneAny(run bool) (*descriptors.Descriptor, error) {
 	defer q.mu.Unlock()
-	return q.DoneHeld(run && q.path == nil)
+	return q.DoneHeld(run)
 }
 
 // passQuiet takes back what has completed without error of what the application wants no

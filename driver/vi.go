@@ -153,6 +153,8 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	if d, ok := n.dev.(vfio.Ringer); ok {
 		v.send.path = d.Path(v.number)
 		v.recv.path = v.send.path
+		v.send.hasten()
+		v.recv.hasten()
 	}
 	return v, nil
 }
@@ -352,6 +354,11 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 func (v *VI) refuse(yes bool) {
 	v.send.refuse(yes)
 	v.recv.refuse(yes)
+	for _, q := range []*workQueue{&v.send, &v.recv} {
+		q.mu.Lock()
+		q.hasten()
+		q.mu.Unlock()
+	}
 }
 
 func (v *VI) close() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -146,6 +147,7 @@ func (d *Device) Remove() {
 // mu is held.
 func (d *Device) halt() {
 	d.pollable.Store(false)
+	d.gate.Or(engine.GateSteps)
 	if p := d.peer.Swap(nil); p != nil {
 		p.peer.CompareAndSwap(d, nil)
 	}

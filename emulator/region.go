@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -163,31 +162,20 @@ func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
 	}
-	if p := d.engine.Path(endpoint); p != nil {
-		return &path{p, d}
-	}
-	return nil
-}
-
-// path is an endpoint's way into the engine of a device.
-type path struct {
-	*engine.Path
-	d *Device
-}
-
-// Poll is described at vfio.Path.
-func (p *path) Poll(receive bool) bool {
-	d := p.d
-	if !d.pollable.Load() || d.special.Load() {
-		return d.Poll()
-	}
-	worked, completed := p.Path.Poll(receive)
-	if !completed {
-		if o := d.peer.Load(); o != nil {
+	p := d.engine.Path(endpoint, &d.gate, func(receive bool) bool {
+		if !d.pollable.Load() || d.special.Load() {
+			return d.Poll()
+		}
+		worked, completed := d.engine.StepFor(endpoint, receive)
+		if o := d.peer.Load(); o != nil && !completed {
 			worked = o.step() || worked
 		}
+		return worked
+	}, d.Wake)
+	if p == nil {
+		return nil
 	}
-	return worked
+	return p
 }
 
 // ReadDirect is described at vfio.Ringer.

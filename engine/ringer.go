@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"sync/atomic"
+
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -63,70 +65,29 @@ func (e *Engine) sendReady() {
 	}
 }
 
-// Path is a VI's way into the engine: a call for each of the host's. It is for hosts that step the
-// engine themselves, with doorbells that are not in shared memory.
-type Path struct {
-	e    *Engine
-	p    *vi.Path
-	page uint32
-}
-
-// Path returns that of an endpoint, nil if it is no VI.
-func (e *Engine) Path(endpoint uint32) *Path {
+// Path returns a VI's way into the engine, nil if the endpoint is no VI, or the wire has none. It is for hosts
+// that step the engine themselves, with doorbells that are not in shared memory. step does what there is to do, and wake wakes
+// who waits, as gate says.
+func (e *Engine) Path(endpoint uint32, gate *atomic.Uint32, step func(receive bool) bool, wake func()) *vi.Path {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ep := e.core.Endpoint(endpoint)
 	if ep == nil || ep.KindID != datasheet.KindVI || e.core.Line == nil {
 		return nil
 	}
-	return &Path{e, e.vis.PathOf(ep), endpoint}
-}
-
-// Post is the send doorbell.
-func (p *Path) Post(producer uint32) {
-	e := p.e
-	if !e.mu.TryLock() {
-		e.core.Bells.Ring(p.page, core.BellSend, producer)
-		e.Wake()
-		return
-	}
-	if e.core.Bells.Cells[p.page].Rung.Load() != 0 || !p.p.Post(producer) {
-		e.ring(p.page, core.BellSend, producer)
-	} else if e.core.Carried >= vi.CarriedPerRound {
-		e.sendReady()
-	}
-	e.mu.Unlock()
-}
-
-// PostReceives is the receive doorbell.
-func (p *Path) PostReceives(producer uint32) {
-	e := p.e
-	if !e.mu.TryLock() {
-		e.core.Bells.Ring(p.page, core.BellRecv, producer)
-		e.Wake()
-		return
-	}
-	if e.core.Bells.Cells[p.page].Rung.Load() != 0 || !p.p.PostReceives(producer) {
-		e.ring(p.page, core.BellRecv, producer)
-	} else if e.core.Events&core.OnAcks != 0 {
-		e.round(&e.core.None) // the peer waits for credit
-	}
-	e.mu.Unlock()
-}
-
-// Poll steps the engine, up to the first completion of a receive, or of a send. It reports whether
-// anything was done, and whether there was such a one.
-func (p *Path) Poll(receive bool) (worked, completed bool) {
-	e := p.e
-	if !e.mu.TryLock() {
-		return false, false
-	}
-	polled := p.p.Poll(receive)
-	e.mu.Unlock()
-	if polled != vi.PolledOther {
-		return polled == vi.PolledCompleted, polled == vi.PolledCompleted
-	}
-	return e.StepFor(p.page, receive)
+	p := e.vis.PathOf(ep)
+	p.Host = vi.Host{Mu: &e.mu, Gate: gate, Step: step, Wake: wake, Ring: func(b core.Bell, value uint32, stored bool) {
+		switch {
+		case stored:
+			e.core.Bells.Ring(endpoint, b, value)
+			e.Wake()
+		case e.core.Events&core.OnAcks != 0 && b == core.BellRecv && ep.Recv.Producer == value:
+			e.round(&e.core.None) // the peer waits for credit
+		default:
+			e.ring(endpoint, b, value)
+		}
+	}}
+	return p
 }
 
 // ReadDirect is described at vfio.Ringer.

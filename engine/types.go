@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/trapeze-nic/trapeze/engine/internal/channel"
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 )
 
 // These are the parts of an engine, and its reports. The parts inside share them.
@@ -21,6 +22,7 @@ type (
 	Peers       = core.Peers       // a port of a wire with many ends.
 	Lossless    = core.Lossless    // a port of a wire that loses nothing.
 	Slots       = core.Slots       // a port that carries short frames.
+	Lined       = core.Lined       // a port that has a Line.
 	Line        = core.Line        // what most messages need of such a port.
 	Found       = core.Found       // what is next on it.
 	Lender      = core.Lender      // a port whose peer can read this host's memory.
@@ -46,6 +48,7 @@ const (
 	DefaultQueue                          = core.DefaultQueue
 	DefaultMinPulse                       = core.DefaultMinPulse
 
+	GateSteps, GatePair, GateWakes    = vi.GateSteps, vi.GatePair, vi.GateWakes
 	FoundNone, FoundShort, FoundOther = core.FoundNone, core.FoundShort, core.FoundOther
 )
 

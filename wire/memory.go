@@ -88,6 +88,7 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	a = &Memory{line: first, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: to, Sends: from}}
 	b = &Memory{line: second, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: from, Sends: to}, peer: a}
 	a.peer = b
+	first.Down, first.Wake, second.Down, second.Wake = down, &b.wake, down, &a.wake
 	return a, b, nil
 }
 
@@ -100,6 +101,7 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	m := &Memory{line: shm.NewLoop(alignedBytes(shm.LocalSize(o.Ring)), o.Ring, o.MTU), mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
 		CreditEnd: ends.CreditEnd{Receives: make(ends.Credits, ends.CreditWords)}}
 	m.peer, m.Sends = m, m.Receives
+	m.line.Down, m.line.Wake = m.down, &m.wake
 	return m, nil
 }
 
@@ -139,8 +141,8 @@ func (m *Memory) Taken() uint32 { return m.taken }
 // Hurry is described at engine.Lossless: Taken lags behind no call.
 func (m *Memory) Hurry() {}
 
-// Look is described at engine.Line.
-func (m *Memory) Look() uint32 { return m.line.Look() }
+// Line is described at engine.Lined.
+func (m *Memory) Line() engine.Line { return m.line }
 
 // SendShort is described at engine.Slots.
 func (m *Memory) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool {
@@ -156,29 +158,6 @@ func (m *Memory) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, pay
 
 // Short is described at engine.Slots.
 func (m *Memory) Short() (datasheet.ShortHeader, datasheet.ShortBeside, bool) { return m.line.Short() }
-
-// Put is described at engine.Line.
-func (m *Memory) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool {
-	if m.down.Load() != 0 || len(payload) > m.mtu-datasheet.HeaderSize || !m.line.Put(header, b, payload, last) {
-		return false
-	}
-	if last {
-		m.line.Flush()
-		m.peer.wake.Call()
-	}
-	return true
-}
-
-// Next is described at engine.Line.
-func (m *Memory) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
-	if m.down.Load() != 0 {
-		return nil, 0, 0, engine.FoundOther
-	}
-	return m.line.Next()
-}
-
-// Pass is described at engine.Line.
-func (m *Memory) Pass() { m.line.Pass() }
 
 // Reserve is described at engine.Port. With a plug out there is no room.
 func (m *Memory) Reserve(n int) []byte {

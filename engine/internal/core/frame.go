@@ -38,7 +38,9 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	if !l.Checksum {
 		if l.Lossless, _ = port.(Lossless); l.Lossless != nil {
 			l.Slots, _ = port.(Slots)
-			l.Line, _ = port.(Line)
+			if p, ok := port.(Lined); ok {
+				l.Line = p.Line()
+			}
 		}
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.

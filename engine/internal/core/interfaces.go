@@ -133,16 +133,19 @@ type Slots interface {
 	Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool)
 }
 
-// Line is implemented by Slots ports. It is what most messages need, in one call for each side.
+// Lined is implemented by Slots ports that have a Line.
+type Lined interface{ Line() Line }
+
+// Line belongs to a Slots port. It is what most messages need, in one call for each side.
 type Line interface {
 	// Put is SendShort with a packed header: Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in
-	// 63:48. With last the peer sees all frames at once.
-	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool
+	// 63:48. With last the peer sees all frames at once. It returns the position behind the frame.
+	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool)
 	// Next looks at the next frame. It returns one that is short, has neither references nor immediate data and
 	// stands in its slot, until Pass. All others are Receive's.
 	Next() (payload []byte, header uint64, b datasheet.ShortBeside, found Found)
-	// Pass gives back the frame that Next has returned.
-	Pass()
+	// Pass gives back the frame that Next has returned. With tell the peer learns of it now.
+	Pass(tell bool)
 	// Look is the position up to which the peer has released all frames, as far as this end knows. It may lag behind for
 	// some calls of it.
 	Look() uint32

@@ -279,11 +279,18 @@ type near struct {
 	handle  uint32
 	write   bool // it may be written to
 	address uint64
+	last    uint64 // where descriptors with a data segment may start at most; zero: nowhere but at the start
 	memory  []byte
 }
 
+// Writable reports whether the region may be written to.
+func (n *near) Writable() bool { return n.write }
+
 // Handle is that of the region.
 func (n *near) Handle() uint32 { return n.handle }
+
+// descriptorSize is that of the smallest descriptor.
+const descriptorSize = datasheet.ControlSegmentSize + datasheet.DataSegmentSize
 
 // Near is the n bytes that reach finds, if they are in one piece of the host's memory of which that
 // is known; else nil. The capacity ends with the region. It looks at the region in which it found some last
@@ -294,7 +301,10 @@ func (m *Regions) Near(last *near, handle, tag uint32, address, n uint64, write 
 		if r == nil || r.Eager != nil || r.Device || r.Epoch != m.Epoch || r.Whole == nil {
 			return nil
 		}
-		*last = near{m.Stamp, handle, r.access&datasheet.AccessReadOnly == 0, r.address, r.Whole}
+		*last = near{m.Stamp, handle, r.access&datasheet.AccessReadOnly == 0, r.address, 0, r.Whole}
+		if size := uint64(len(r.Whole)); last.write && size >= descriptorSize && aligned(r.Whole, r.address) {
+			last.last = size - descriptorSize
+		}
 	}
 	off := address - last.address
 	if size := uint64(len(last.memory)); off > size || n > size-off || write && !last.write {

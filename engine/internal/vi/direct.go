@@ -1,13 +1,17 @@
 package vi
 
 import (
+	"sync/atomic"
+
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
 )
 
-// Path is the way of a VI's messages of one frame over a wire that loses nothing. What it
-// keeps of a message is one small record; descriptor and memory are looked at once. What it does not like it
-// leaves as it is, before anything has happened, to transmit and TakeFrame, which end the same. It lives as long
+// Path is the way of a VI's messages of one frame over a wire that loses nothing. It is also the host's way into
+// an engine that it steps itself: a call for each of its own. What
+// it keeps of a message is one small record; descriptor and memory are looked at once. What it does not like it
+// leaves as it is, before anything has happened, to Transmit and TakeFrame, which end the same. It lives as long
 // as the endpoint.
 type Path struct {
 	k    *Transport
@@ -20,12 +24,34 @@ type Path struct {
 	landings []landing
 	// head and next are the sends that are not complete: numbers of tokens.
 	head, next uint32
-	listed     bool // it is in Transport.paths
+	looks      uint32
 	id         uint16
 	tag        uint16 // of the frames that come
 	to         datasheet.ShortBeside
-	looks      uint32
+	peer       uint64 // Endpoint of the header
+	listed     bool   // it is in Transport.paths
+
+	Host
 }
+
+// Host is what a path needs of an engine that its host steps.
+type Host struct {
+	Mu   *hotlock.Mutex
+	Gate *atomic.Uint32 // not zero: bits of Gate...
+	// Ring takes what was stored to a doorbell; stored says that it has to wait for the step under way.
+	Ring func(b core.Bell, value uint32, stored bool)
+	// Step does what Poll does, whatever there is to do.
+	Step func(receive bool) bool
+	// Wake wakes those who wait for something to do.
+	Wake func()
+}
+
+// Bits of Host.Gate.
+const (
+	GateSteps uint32 = 1 << iota // Poll has more to do than a path knows
+	GatePair                     // each vain look steps the other end too
+	GateWakes                    // somebody waits
+)
 
 // sent is a message that has left.
 type sent struct {
@@ -41,7 +67,7 @@ type sent struct {
 type landing struct {
 	seg    *datasheet.ControlSegment
 	memory *byte
-	stamp  uint64
+	stamp  uint64 // of the regions when it was found; zero: look for it
 	total  uint32
 	index  uint32 // of the token
 }
@@ -58,7 +84,7 @@ func (k *Transport) PathOf(ep *core.Endpoint) *Path {
 
 // open begins with a connection.
 func (p *Path) open(r *reliable) {
-	p.r, p.tag, p.to = r, uint16(p.Ep.Remote.OurKey), datasheet.ShortBeside(uint16(p.Ep.Remote.TheirKey))
+	p.r, p.tag, p.to, p.peer = r, uint16(p.Ep.Remote.OurKey), datasheet.ShortBeside(uint16(p.Ep.Remote.TheirKey)), uint64(uint16(p.Ep.Remote.Endpoint))
 	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
 	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n {
 		p.sends = make([]sent, n)
@@ -69,31 +95,44 @@ func (p *Path) open(r *reliable) {
 	clear(p.landings)
 }
 
-// Post takes the send doorbell's value, and sends what it can. It returns false if something is left, or if it
-// has done nothing.
-func (p *Path) Post(value uint32) bool {
-	r, q := p.r, &p.Ep.Send
-	if r == nil || value-q.Completed > q.Mask+1 || int32(value-q.Producer) <= 0 || p.k.Events&core.OnReady != 0 {
-		return false
+// Post is described at vfio.Path.
+func (p *Path) Post(producer uint32) {
+	if !p.Mu.TryLock() {
+		p.Ring(core.BellSend, producer, true)
+		return
 	}
-	q.Producer = value
-	for p.Send() {
-		if q.Fetched == value {
-			if p.k.Events&core.Unflushed != 0 {
-				p.k.Tx.Flush()
-			}
-			return true
+	r, q := p.r, &p.Ep.Send
+	if r == nil || producer-q.Completed > q.Mask+1 || int32(producer-q.Producer) <= 0 || p.k.Events&core.OnReady != 0 || p.k.Bells.Last.Load() != 0 {
+		p.Ring(core.BellSend, producer, false)
+	} else {
+		q.Producer = producer
+		for p.Send() && q.Fetched != producer {
+		}
+		if q.Fetched != producer || p.k.Carried != 0 {
+			p.left(producer)
 		}
 	}
-	p.k.Ready.Add(p.Ep)
-	return false
+	p.Mu.Unlock()
+	if p.Gate.Load()&GateWakes != 0 {
+		p.Wake()
+	}
+}
+
+// left has others send what Send has left.
+func (p *Path) left(producer uint32) {
+	if p.k.Events&core.Unflushed != 0 {
+		p.k.Tx.Flush()
+	}
+	if p.Ep.Send.Posted() != 0 || p.k.Carried >= CarriedPerRound {
+		p.Ring(core.BellSend, producer, false)
+	}
 }
 
 // Send sends the next message that is posted, if all is as it mostly is. Otherwise it returns false, and nothing
 // has happened.
 func (p *Path) Send() bool {
 	r, q, k := p.r, &p.Ep.Send, p.k
-	if r == nil || q.Producer == q.Fetched || !k.Plain || r.head != r.next || k.Tx.Held || k.Events&core.Suspended != 0 ||
+	if q.Producer == q.Fetched || !k.Plain || r.head != r.next || k.Tx.Held || k.Events&core.Suspended != 0 ||
 		r.broken || q.Pushed != nil || q.Epoch != k.Regions.Epoch || r.serving != nil && r.serving.due() ||
 		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
@@ -101,39 +140,60 @@ func (p *Path) Send() bool {
 	if p.head == p.next {
 		p.head, p.next = q.Fetched, q.Fetched
 	}
-	i := q.Fetched & q.Mask
-	seg, memory, bits, immediate := descriptors{&k.Regions}.usual(p.Ep, q, q.Tokens[i])
-	n := len(memory)
-	if seg == nil {
-		return p.carry()
-	}
-	credit := r.Credit()
-	if n == 0 || uint32(n) > p.Ep.MaxPayload || uint32(n) < p.Ep.Shortest || !r.tells(credit) {
+	i := int(q.Fetched & q.Mask)
+	if i >= len(p.sends) || i >= len(q.Tokens) {
 		return false
 	}
-	last := q.Fetched+1 == q.Producer
-	header := uint64(uint16(p.Ep.Remote.Endpoint)) | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
+	t := &q.Tokens[i]
+	seg := q.Described.Control(&k.Regions, t.Handle, t.Address)
+	if seg == nil || t.Flags != 0 {
+		if seg = p.find(q, t); seg == nil {
+			return p.carry()
+		}
+	}
+	bits, n := seg.Control, seg.Length
+	if n-1 >= p.Ep.MaxPayload || n > p.Ep.MaxTransfer || n < p.Ep.Shortest || seg.Front != 0 {
+		return p.carry()
+	}
+	var from *byte
+	if bits == datasheet.OpSend|datasheet.ControlInline {
+		if uint32(seg.SegCount) == (n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize && seg.SegCount <= k.Limits.Segments {
+			from = q.Described.Inline(seg, n)
+		}
+	} else if from = p.source(q, seg, bits, n); from == nil {
+		return p.carry()
+	}
+	if from == nil {
+		return false
+	}
+	credit := r.Credit()
+	if !r.tells(credit) {
+		return false
+	}
+	header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
 	s := &p.sends[i]
 	s.lent = 0
-	if n >= core.LendFrom && k.Tx.Lends(p.Ep) && bits == datasheet.OpSend {
-		if !p.lend(header, memory, s) {
+	if n >= core.LendFrom && bits == datasheet.OpSend && k.Tx.Lends(p.Ep) {
+		if !p.lend(header, bytesAt(from, n), s) {
 			return false
 		}
 	} else {
-		to := p.to
+		to, last := p.to, q.Fetched+1 == q.Producer
 		if bits&datasheet.ControlImmediate != 0 {
-			to = to.WithImmediate(immediate)
+			to = to.WithImmediate(seg.Immediate)
 		}
-		if uint32(n) > k.Tx.OneBurst || !p.line.Put(header, to, memory, last) {
+		mark, ok := p.line.Put(header, to, bytesAt(from, n), last)
+		if !ok {
 			return false
 		}
+		s.mark = mark
 		if !last {
 			k.Events |= core.Unflushed
 		} else {
 			k.Events &^= core.Unflushed
 		}
 	}
-	s.seg, s.stamp, s.psn, s.mark, s.number = seg, k.Regions.Stamp, r.Nxt, k.Lossless.Mark(), r.numbered
+	s.seg, s.stamp, s.psn, s.number = seg, k.Regions.Stamp, r.Nxt, r.numbered
 	r.Nxt++
 	r.numbered++
 	r.stalled, r.fetched = false, false
@@ -141,14 +201,46 @@ func (p *Path) Send() bool {
 	p.next = q.Fetched
 	r.Tell(credit)
 	if !p.listed {
-		p.listed = true
-		k.wires.paths = append(k.wires.paths, p)
-		k.Events |= core.InFlight
+		p.list()
 	}
 	k.Progress++
 	k.Count(datasheet.CounterFramesSent, 1)
 	k.Count(datasheet.CounterBytesSent, uint64(n))
 	return true
+}
+
+// find looks for the region of a token, nil if its descriptor is not as most are.
+func (p *Path) find(q *core.WorkQueue, t *datasheet.Token) *datasheet.ControlSegment {
+	at := *t
+	if p.k.Regions.Near(&q.Described, at.Handle, p.Ep.Ptag, at.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true) == nil || at.Flags != 0 {
+		return nil
+	}
+	return q.Described.Control(&p.k.Regions, at.Handle, at.Address)
+}
+
+// source is the memory of the n bytes of a message in one segment, or of a receive, nil of another one.
+func (p *Path) source(q *core.WorkQueue, seg *datasheet.ControlSegment, bits datasheet.Control, n uint32) *byte {
+	if bits&^datasheet.ControlImmediate != datasheet.OpSend || seg.SegCount != 1 || seg.Front != 0 {
+		return nil
+	}
+	data := core.Behind(seg)
+	handle, address := data.Handle, data.Address
+	if data.Length != n {
+		return nil
+	}
+	if b := q.Payload.Bytes(&p.k.Regions, handle, address, uint64(n)); b != nil && (q.Payload.Writable() || !q.Receive) {
+		return b
+	}
+	if b := p.k.Regions.Near(&q.Payload, handle, p.Ep.Ptag, address, uint64(n), q.Receive); len(b) > 0 {
+		return &b[0]
+	}
+	return nil
+}
+
+func (p *Path) list() {
+	p.listed = true
+	p.k.wires.paths = append(p.k.wires.paths, p)
+	p.k.Events |= core.InFlight
 }
 
 // lend sends where the memory of a message is.
@@ -160,14 +252,16 @@ func (p *Path) lend(header uint64, memory []byte, s *sent) bool {
 	}
 	reference := k.Tx.References[:1]
 	reference[0] = datasheet.Reference{Region: id, Length: uint32(len(memory)), Offset: at}
-	h := datasheet.ShortHeader{Endpoint: uint16(header), PSN: uint16(header >> 16), Ack: uint16(header >> 32), Credit: uint16(header >> 48)}
-	if !k.Slots.SendShort(h, p.to|datasheet.ShortLent, datasheet.ReferenceBytes(reference), false) {
+	if s.mark, ok = p.line.Put(header, p.to|datasheet.ShortLent, datasheet.ReferenceBytes(reference), false); !ok {
 		return false
 	}
 	k.Lender.Lent(p.Ep.ID)
 	p.r.Lent = p.r.Nxt + 1
 	s.lent = p.Ep.Send.Payload.Handle()
 	k.Events |= core.Unflushed
+	if p.Ep.Send.Fetched+1 == p.Ep.Send.Producer {
+		k.Tx.Flush()
+	}
 	return true
 }
 
@@ -187,29 +281,51 @@ func (p *Path) carry() bool {
 	return false
 }
 
-// PostReceives takes the receive doorbell's value. It returns false if it has done nothing.
-func (p *Path) PostReceives(value uint32) bool {
-	r, q, k := p.r, &p.Ep.Recv, p.k
-	if r == nil || value-q.Completed > q.Mask+1 || int32(value-q.Producer) <= 0 || q.Pushed != nil || q.Epoch != k.Regions.Epoch {
-		return false
+// PostReceives is described at vfio.Path.
+func (p *Path) PostReceives(producer uint32) {
+	if !p.Mu.TryLock() {
+		p.Ring(core.BellRecv, producer, true)
+		return
 	}
-	for ; q.Producer != value; q.Producer++ {
-		p.prepare(q.Producer)
+	r, q := p.r, &p.Ep.Recv
+	if r == nil || producer-q.Completed > q.Mask+1 || int32(producer-q.Producer) <= 0 || q.Pushed != nil || q.Epoch != p.k.Regions.Epoch || p.k.Bells.Last.Load() != 0 {
+		p.Ring(core.BellRecv, producer, false)
+	} else {
+		for ; q.Producer != producer; q.Producer++ {
+			p.prepare(q.Producer)
+		}
+		if r.giveCredit(); p.k.Events&core.OnAcks != 0 {
+			p.Ring(core.BellRecv, producer, false) // the peer waits
+		}
 	}
-	r.giveCredit()
-	return true
+	p.Mu.Unlock()
+	if p.Gate.Load()&GateWakes != 0 {
+		p.Wake()
+	}
 }
 
 // prepare looks at receive number i. It returns nil if that is not as most are.
 func (p *Path) prepare(i uint32) *landing {
 	q, k := &p.Ep.Recv, p.k
-	seg, memory, bits, _ := descriptors{&k.Regions}.usual(p.Ep, q, q.Tokens[i&q.Mask])
-	l := &p.landings[i&q.Mask]
-	if seg == nil || len(memory) == 0 || bits != datasheet.OpSend {
+	j := int(i & q.Mask)
+	if j >= len(p.landings) || j >= len(q.Tokens) {
+		return nil
+	}
+	t, l := &q.Tokens[j], &p.landings[j]
+	seg := q.Described.Control(&k.Regions, t.Handle, t.Address)
+	if seg == nil || t.Flags != 0 {
+		if seg = p.find(q, t); seg == nil {
+			l.stamp = 0
+			return nil
+		}
+	}
+	n := seg.Length
+	b := p.source(q, seg, seg.Control, n)
+	if b == nil || n > k.Limits.Transfer {
 		l.stamp = 0
 		return nil
 	}
-	l.seg, l.memory, l.total, l.index, l.stamp = seg, &memory[0], uint32(len(memory)), i, k.Regions.Stamp
+	l.seg, l.memory, l.total, l.index, l.stamp = seg, b, n, i, k.Regions.Stamp
 	return l
 }
 
@@ -221,7 +337,11 @@ func (p *Path) expected(header uint64, tag datasheet.ShortBeside, n uint32) *lan
 		q.Fetched != q.Completed || q.Producer == q.Completed || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
 		return nil
 	}
-	l := &p.landings[q.Completed&q.Mask]
+	i := int(q.Completed & q.Mask)
+	if i >= len(p.landings) {
+		return nil
+	}
+	l := &p.landings[i]
 	if l.stamp != k.Regions.Stamp || l.index != q.Completed {
 		if q.Pushed != nil || q.Epoch != k.Regions.Epoch {
 			return nil
@@ -234,21 +354,9 @@ func (p *Path) expected(header uint64, tag datasheet.ShortBeside, n uint32) *lan
 	return l
 }
 
-// take takes a short frame without references and immediate data. If it returns false nothing has happened.
-func (p *Path) take(header uint64, tag datasheet.ShortBeside, payload []byte) bool {
-	l := p.expected(header, tag, uint32(len(payload)))
-	if l == nil {
-		return false
-	}
-	copy(l.bytes(uint32(len(payload))), payload)
-	p.landed(l, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
-	return true
-}
-
 // landed completes the message of n bytes that has been copied to its place.
 func (p *Path) landed(l *landing, header uint64, n uint32, st datasheet.Status) {
 	r, q, k := p.r, &p.Ep.Recv, p.k
-	ack, credit := ahead(r.heardAck, uint16(header>>32)), ahead(r.heardCredit, uint16(header>>48))
 	l.seg.Length = n
 	l.seg.StoreStatus(st)
 	l.stamp = 0
@@ -257,9 +365,13 @@ func (p *Path) landed(l *landing, header uint64, n uint32, st datasheet.Status) 
 	r.Expect++
 	r.Done++
 	r.Hear(&k.Clock)
+	ack, credit := ahead(r.heardAck, uint16(header>>32)), ahead(r.heardCredit, uint16(header>>48))
 	r.heardAck, r.heardCredit = ack, credit
 	if int32(credit-r.limit) > 0 {
-		r.takeCredit(credit)
+		r.limit = credit
+		if r.stalled {
+			k.Ready.Add(p.Ep)
+		}
 	}
 	if int32(ack-r.Una) > 0 {
 		r.Una = ack
@@ -281,29 +393,47 @@ func (p *Path) landed(l *landing, header uint64, n uint32, st datasheet.Status) 
 	}
 }
 
-// What Poll has come to.
-type Polled uint8
+// polled is what poll has come to.
+type polled uint8
 
 const (
-	PolledNothing   Polled = iota // there is nothing, nor anything else for a step to do
-	PolledCompleted               // something of the queue has completed
-	PolledOther                   // a step may do something
+	pollNothing   polled = iota // there is nothing, nor anything else for a step to do
+	pollCompleted               // something of the queue has completed
+	pollOther                   // a step may do something
 )
 
 // stepEvery is after how many calls of Poll a step is due, which looks at timers and doorbells.
 const stepEvery = 64
 
-// Poll takes what has come, until something of the queue has completed.
-func (p *Path) Poll(receive bool) Polled {
-	k, r := p.k, p.r
-	if p.looks++; p.looks%stepEvery == 0 || r == nil || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held || k.Bells.Last.Load() != 0 {
-		return PolledOther
+// Poll is described at vfio.Path.
+func (p *Path) Poll(receive bool) bool {
+	if p.looks++; p.looks%stepEvery != 0 && p.Gate.Load()&GateSteps == 0 {
+		if !p.Mu.TryLock() {
+			return false
+		}
+		what := p.poll(receive)
+		p.Mu.Unlock()
+		if what == pollCompleted {
+			return true
+		}
+		if what == pollNothing && p.Gate.Load()&GatePair == 0 {
+			return false
+		}
 	}
-	if !receive && p.head != p.next && p.reap(p.sends[p.head&p.Ep.Send.Mask].mark-1) {
-		return PolledCompleted
+	return p.Step(receive)
+}
+
+// poll takes what has come, until something of the queue has completed.
+func (p *Path) poll(receive bool) polled {
+	k, r := p.k, p.r
+	if r == nil || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held || k.Bells.Last.Load() != 0 {
+		return pollOther
 	}
 	taken := uint32(0)
-	if !receive {
+	if !receive && p.head != p.next {
+		if p.reap(p.sends[p.head&p.Ep.Send.Mask].mark - 1) {
+			return pollCompleted
+		}
 		taken = p.line.Look() // before the look for frames
 	}
 	for n := 0; ; n++ {
@@ -317,38 +447,40 @@ func (p *Path) Poll(receive bool) Polled {
 		to := p
 		if uint16(header) != p.id {
 			if to = pathTo(k.Core, uint32(uint16(header))); to == nil {
-				return PolledOther
+				return p.receive(receive)
 			}
 		}
-		if !to.take(header, b, payload) {
-			return PolledOther
+		l := to.expected(header, b, uint32(len(payload)))
+		if l == nil {
+			return p.receive(receive)
 		}
-		p.line.Pass()
-		if receive && to == p {
-			k.Lossless.Free()
-			return PolledCompleted
+		copy(bytesAt(l.memory, uint32(len(payload))), payload)
+		to.landed(l, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
+		done := receive && to == p
+		if p.line.Pass(done); done {
+			return pollCompleted
 		}
 		if k.Events&^core.InFlight != 0 || n > core.WindowFrames {
-			return PolledOther
+			return pollOther
 		}
 	}
 	if !receive && p.head != p.next && p.reap(taken) {
-		return PolledCompleted
+		return pollCompleted
 	}
-	return PolledNothing
+	return pollNothing
 }
 
-// receive does what Poll does for frames of all kinds.
-func (p *Path) receive(receive bool) Polled {
+// receive does what poll does for frames of all kinds.
+func (p *Path) receive(receive bool) polled {
 	of := &p.Ep.Send
 	if receive {
 		of = &p.Ep.Recv
 	}
 	before := of.Completed
 	if p.k.Rx.Receive(of); of.Completed == before || p.k.Events&^core.InFlight != 0 {
-		return PolledOther
+		return pollOther
 	}
-	return PolledCompleted
+	return pollCompleted
 }
 
 // pathTo is that of the connected endpoint id, nil if it has none.
@@ -371,7 +503,15 @@ func (p *Path) reap(taken uint32) (any bool) {
 			}
 			r.Una = s.psn + 1
 		}
-		p.done(s, 0)
+		if s.stamp != k.Regions.Stamp || q.Watched() {
+			p.done(0)
+		} else {
+			s.seg.StoreStatus(datasheet.StatusDone | datasheet.StatusOpSend)
+			p.head++
+			q.Completed++
+			k.Progress++
+			k.Count(datasheet.CounterCompletions, 1)
+		}
 		k.Count(datasheet.CounterMessagesSent, 1)
 		any = true
 	}
@@ -379,42 +519,31 @@ func (p *Path) reap(taken uint32) (any bool) {
 }
 
 // done completes the oldest send.
-func (p *Path) done(s *sent, st datasheet.Status) {
+func (p *Path) done(st datasheet.Status) {
 	q, k := &p.Ep.Send, p.k
 	p.head++
-	if s.stamp != k.Regions.Stamp || st != 0 {
-		l := core.Layout{}
-		l.Token, _ = k.Regions.Token(q, q.Completed)
-		n := uint32(0)
-		if seg := k.Regions.ControlAt(l.Token, p.Ep.Ptag); seg != nil && st == 0 {
-			n = seg.Length
-		}
-		k.Complete(p.Ep, q, &l, n, 0, st)
-		return
+	l, n := core.Layout{}, uint32(0)
+	l.Token, _ = k.Regions.Token(q, q.Completed)
+	if seg := k.Regions.ControlAt(l.Token, p.Ep.Ptag); seg != nil && st == 0 {
+		n = seg.Length
 	}
-	st = datasheet.StatusDone | datasheet.StatusOpSend
-	s.seg.StoreStatus(st)
-	q.Completed++
-	k.Progress++
-	k.Count(datasheet.CounterCompletions, 1)
-	if q.Watched() {
-		k.CQs.Tell(p.Ep, q, q.Completed-1, st)
-	}
+	k.Complete(p.Ep, q, &l, n, 0, st)
 }
 
-// flush ends what has not arrived, at the end of the connection: the first with status first.
+// flush ends what has not arrived, at the end of the connection: the first with status first. It
+// returns the status of what follows, and whether there was any.
 func (p *Path) flush(first datasheet.Status) (next datasheet.Status, any bool) {
 	for p.head != p.next {
 		s := &p.sends[p.head&p.Ep.Send.Mask]
 		if !any && int32(p.r.Una-s.psn) > 0 {
-			p.done(s, 0)
+			p.done(0)
 			p.k.Count(datasheet.CounterMessagesSent, 1)
 			continue
 		}
 		if s.lent == revoked {
 			first = datasheet.StatusProtectionError
 		}
-		p.done(s, first)
+		p.done(first)
 		first, any = datasheet.StatusFlushed, true
 	}
 	return first, any
@@ -436,7 +565,7 @@ func (p *Path) revoke(handle uint32) bool {
 	return false
 }
 
-// TakePaths completes the sends of all VIs that have arrived.
+// takePaths completes the sends of all VIs that have arrived.
 func (k *Transport) takePaths(taken uint32) {
 	left := k.wires.paths[:0]
 	for _, p := range k.wires.paths {

@@ -2,5 +2,5 @@ package vi
 
 import "unsafe"
 
-// bytes is the memory of the first n bytes of a message, of at most total.
-func (l *landing) bytes(n uint32) []byte { return unsafe.Slice(l.memory, n) }
+// bytesAt is the memory of n bytes at p, which is known to have them.
+func bytesAt(p *byte, n uint32) []byte { return unsafe.Slice(p, n) }

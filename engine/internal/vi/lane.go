@@ -38,7 +38,7 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 			return false
 		}
 	}
-	copy(l.bytes(n), from)
+	copy(bytesAt(l.memory, n), from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
 		frame := lengthen(r, payload, h, b)

@@ -215,40 +215,6 @@ func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
 	return true
 }
 
-// usual looks at the token of a send, or of a receive, of one piece of memory. seg is nil of all others, of
-// which nothing is known then.
-func (m descriptors) usual(ep *core.Endpoint, q *core.WorkQueue, t datasheet.Token) (seg *datasheet.ControlSegment, memory []byte, bits datasheet.Control, immediate uint32) {
-	// Each message has a data segment at least, or as many bytes in its place.
-	host := m.Near(&q.Described, t.Handle, ep.Ptag, t.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true)
-	seg = datasheet.ControlAt(host)
-	if seg == nil || t.Address%datasheet.DescriptorAlign != 0 || t.Flags != 0 || seg.Front != 0 {
-		return nil, nil, 0, 0
-	}
-	bits, immediate = seg.Control, seg.Immediate
-	n, count := seg.Length, uint32(seg.SegCount)
-	switch bits &^ datasheet.ControlImmediate {
-	case datasheet.OpSend | datasheet.ControlInline:
-		// The rest of the region is behind the segment.
-		rest := host[datasheet.ControlSegmentSize:cap(host)]
-		if !q.Receive && uint64(n) <= uint64(len(rest)) && (n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize == count && count <= uint32(m.Limits.Segments) && n <= ep.MaxTransfer {
-			return seg, rest[:n:n], bits, immediate
-		}
-	case datasheet.OpSend:
-		limit := ep.MaxTransfer
-		if q.Receive {
-			limit = m.Limits.Transfer
-		}
-		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
-		handle, address := data.Handle, data.Address
-		if data.Length == n && count == 1 && n <= limit {
-			if memory = m.Near(&q.Payload, handle, ep.Ptag, address, uint64(n), q.Receive); memory != nil {
-				return seg, memory, bits, immediate
-			}
-		}
-	}
-	return nil, nil, 0, 0
-}
-
 // fetchRDMA goes on with a fetch that has copied a control segment, with one data segment behind an address
 // segment. It returns false, and has fetched nothing, if that is no RDMA operation or anything special.
 func (m descriptors) fetchRDMA(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, host []byte) bool {

@@ -6,36 +6,44 @@ import (
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
 // What follows is described at engine.Line: frames that stand in their slots cross without a
 // call for each part of them.
 
+// Line is described at engine.Lined.
+func (p *Port) Line() engine.Line { return p }
+
 // Put is described at engine.Line.
-func (p *Port) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool {
-	if p.state.Load() != 0 || !p.tx.slots() || len(payload) > p.mtu-datasheet.HeaderSize || b&datasheet.ShortImmediate != 0 && !p.tx.immediates {
-		return false
-	}
-	if !p.tx.put(header, b, payload, last) {
-		if p.tx.fault != nil {
-			p.drop(p.tx.fault)
-		}
-		return false
+func (p *Port) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
+	if p.state.Load() != 0 || !p.tx.slots() || !p.tx.put(header, b, payload, last) {
+		return p.put(header, b, payload, last)
 	}
 	if last {
 		if p.tx.batch {
 			p.tx.flush()
 		}
-		p.notify()
+		if !p.tx.light || atomic.LoadUint32(p.tx.asleep) != 0 {
+			p.wakePeer()
+		}
 	}
-	return true
+	return p.tx.number, true
 }
 
-// put is sendShort, which has the rules, for what most frames are.
+// put is Put for what is not as it mostly is.
+func (p *Port) put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
+	if !p.SendShort(unpacked(header), b, payload, last) {
+		return 0, false
+	}
+	return p.tx.number, true
+}
+
+// put is sendShort, which has the rules, for what most frames are. It returns false for others.
 func (s *sender) put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool {
 	n, first := uint32(len(payload)), uint32(firstLine)
 	if s.open || s.reserved || n > slotPayload || b > 1<<lengthBits-1 || s.number-s.taken > s.last {
-		return s.sendShort(header, b, payload, last)
+		return false
 	}
 	to := s.slot(s.number)
 	if n > first {
@@ -93,9 +101,10 @@ func (r *receiver) upcoming() (*slot, uint64, engine.Found) {
 }
 
 // Pass is described at engine.Line.
-func (p *Port) Pass() {
-	if p.rx.number++; p.rx.number-p.rx.freedNumber >= p.rx.count()/8 {
-		p.rx.free()
+func (p *Port) Pass(tell bool) {
+	if p.rx.number++; tell || p.rx.number-p.rx.freedNumber >= p.rx.count()/8 {
+		atomicmem.Store64(p.rx.freedBoth, uint64(p.rx.number)<<32|uint64(p.rx.tail))
+		p.rx.freedLast, p.rx.freedNumber = p.rx.tail, p.rx.number
 	}
 }
 
@@ -121,6 +130,9 @@ type Local struct {
 	tx    sender
 	rx    receiver
 	slept atomic.Uint64
+	// Down says, if it is not zero, that no frames pass; Wake is called for frames to the other end.
+	Down *atomic.Uint32
+	Wake *ends.Hook
 }
 
 // NewLocal makes both ends, with a ring of so many bytes each way, a power of two. mem is memory of LocalSize
@@ -202,13 +214,27 @@ func (l *Local) Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bo
 	return unpacked(l.rx.header), l.rx.beside, true
 }
 
-// Put is described at engine.Line. It does not flush.
-func (l *Local) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool {
-	return l.tx.put(header, b, payload, last)
+// Put is described at engine.Line.
+func (l *Local) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
+	if l.Down.Load() != 0 || !l.tx.put(header, b, payload, last) {
+		if l.Down.Load() != 0 || len(payload) > int(l.rx.limit)-datasheet.HeaderSize || !l.tx.sendShort(header, b, payload, last) {
+			return 0, false
+		}
+	}
+	if last {
+		if l.tx.batch {
+			l.tx.flush()
+		}
+		l.Wake.Call()
+	}
+	return l.tx.number, true
 }
 
 // Next is described at engine.Line.
 func (l *Local) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
+	if l.Down.Load() != 0 {
+		return nil, 0, 0, engine.FoundOther
+	}
 	s, w, found := l.rx.upcoming()
 	if found != engine.FoundShort {
 		if found == engine.FoundNone && l.rx.number != l.rx.freedNumber {
@@ -220,9 +246,10 @@ func (l *Local) Next() (payload []byte, header uint64, b datasheet.ShortBeside, 
 }
 
 // Pass is described at engine.Line.
-func (l *Local) Pass() {
-	if l.rx.number++; l.rx.number-l.rx.freedNumber >= l.rx.count()/8 {
-		l.rx.free()
+func (l *Local) Pass(tell bool) {
+	if l.rx.number++; tell || l.rx.number-l.rx.freedNumber >= l.rx.count()/8 {
+		atomicmem.Store64(l.rx.freedBoth, uint64(l.rx.number)<<32|uint64(l.rx.tail))
+		l.rx.freedLast, l.rx.freedNumber = l.rx.tail, l.rx.number
 	}
 }
 
