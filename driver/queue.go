@@ -96,32 +96,65 @@ func (q *workQueue) postOne(d *descriptors.Descriptor) error {
 		return q.postAny(d)
 	}
 	q.mu.Lock()
-	p := d.Post()
-	if !q.quick || p.Holder.Load() != &q.holder || p.Posted || p.Seen != q.n.regions.generation.Load()+1 ||
-		d.Status() != 0 || q.next-q.taken >= q.depth || q.n.regions.eager.Load() || q.n.pump.Load() != nil {
+	if q.n.pump.Load() != nil || !q.quickly(d) {
 		q.mu.Unlock()
 		return q.postAny(d)
 	}
-	p.Posted = true
-	i := int(q.next & q.mask)
-	if i >= len(q.tokens) || i >= len(q.posted) {
-		panic("a queue has a place for each descriptor")
+	q.tellPath()
+	q.mu.Unlock()
+	return nil
+}
+
+// quickly does what put does for a descriptor that is as most are. Otherwise it returns false, and has done nothing. The
+// conditions stand one by one: the compiler makes branches of them then.
+func (q *workQueue) quickly(d *descriptors.Descriptor) bool {
+	if !q.quick {
+		return false
 	}
+	p := d.Post()
+	if p.Posted {
+		return false
+	}
+	if p.Holder.Load() != &q.holder {
+		return false
+	}
+	if p.Seen != q.n.regions.generation.Load()+1 {
+		return false
+	}
+	if d.Status() != 0 {
+		return false
+	}
+	if q.n.regions.eager.Load() {
+		return false
+	}
+	next := q.next
+	i := int(next & q.mask)
+	if next-q.taken >= q.depth || i >= len(q.tokens) || i >= len(q.posted) {
+		return false
+	}
+	p.Posted = true
 	q.tokens[i] = d.Token()
 	to := &q.posted[i]
-	to.d, to.length, to.quiet = d, d.Length(), q.sends && d.User().Unsignaled
-	q.next++
-	datasheet.StoreIndex(&q.producer, q.next)
-	if q.next>>31 != q.halves&1 {
+	to.d, to.length = d, d.Length()
+	if q.sends {
+		to.quiet = d.User().Unsignaled
+	}
+	q.next = next + 1
+	return true
+}
+
+// tellPath does what tell does where there is a path.
+func (q *workQueue) tellPath() {
+	next := q.next
+	datasheet.StoreIndex(&q.producer, next)
+	if next>>31 != q.halves&1 {
 		datasheet.StoreIndex(&q.halves, q.halves+1)
 	}
 	if q.sends {
-		q.path.Post(q.next)
+		q.path.Post(next)
 	} else {
-		q.path.PostReceives(q.next)
+		q.path.PostReceives(next)
 	}
-	q.mu.Unlock()
-	return nil
 }
 
 // postAny is postOne for what is not as it mostly is.
@@ -145,6 +178,10 @@ func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (n int, err error) {
 		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
 	for n < len(ds) {
+		if q.quickly(ds[n]) {
+			n++
+			continue
+		}
 		if err = q.put(ds[n]); err == ErrPosted && q.regain(ds[n]) {
 			err = q.put(ds[n])
 		}
@@ -153,7 +190,9 @@ func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (n int, err error) {
 		}
 		n++
 	}
-	if n > 0 {
+	if n > 0 && q.quick && q.n.pump.Load() == nil {
+		q.tellPath()
+	} else if n > 0 {
 		if lost := q.tell(uint32(n)); lost != nil {
 			return 0, lost
 		}

@@ -23,8 +23,11 @@ func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	p := &q.posted[i]
 	d := p.d
 	status := d.Status()
-	if status == 0 && run && q.n.pump.Load() == nil {
-		if !q.path.Poll(!q.sends) && !p.lost {
+	if status == 0 {
+		if !run || q.n.pump.Load() != nil {
+			return q.doneAny(run)
+		}
+		if !q.path.Poll(!q.sends, 1) && !p.lost {
 			if q.misses++; q.misses%missesPerCheck != 0 {
 				q.mu.Unlock()
 				return nil, descriptors.ErrNotDone
@@ -32,7 +35,10 @@ func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 		}
 		status, run = d.Status(), false
 	}
-	if status&(datasheet.StatusDone|datasheet.StatusErrorMask|datasheet.StatusReserved) != datasheet.StatusDone || p.quiet || d.Length() > p.length {
+	if status&(datasheet.StatusDone|datasheet.StatusErrorMask|datasheet.StatusReserved) != datasheet.StatusDone {
+		return q.doneAny(run)
+	}
+	if p.quiet || d.Length() > p.length {
 		return q.doneAny(run)
 	}
 	d.Post().Posted = false
@@ -190,7 +196,9 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	n := q.takeSound(into)
 	if n == 0 && !q.closed && q.taken != q.next {
 		step := q.progress
-		if len(into) > 1 {
+		if q.quick && q.n.pump.Load() == nil {
+			step = func() bool { return q.path.Poll(!q.sends, len(into)) }
+		} else if len(into) > 1 {
 			step = q.n.progress // for all that has come
 		}
 		if step() {
@@ -277,5 +285,5 @@ func (q *workQueue) progress() bool {
 	if q.path == nil || q.n.pump.Load() != nil {
 		return q.n.progress()
 	}
-	return q.path.Poll(!q.sends)
+	return q.path.Poll(!q.sends, 1)
 }

@@ -162,11 +162,15 @@ func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
 	}
-	p := d.engine.Path(endpoint, &d.gate, func(receive bool) bool {
+	p := d.engine.Path(endpoint, &d.gate, func(receive, send bool) bool {
 		if !d.pollable.Load() || d.special.Load() {
 			return d.Poll()
 		}
-		worked, completed := d.engine.StepFor(endpoint, receive)
+		of := endpoint
+		if !receive && !send {
+			of = 0
+		}
+		worked, completed := d.engine.StepFor(of, receive)
 		if o := d.peer.Load(); o != nil && !completed {
 			worked = o.step() || worked
 		}

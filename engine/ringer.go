@@ -68,7 +68,7 @@ func (e *Engine) sendReady() {
 // Path returns a VI's way into the engine, nil if the endpoint is no VI, or the wire has none. It is for hosts
 // that step the engine themselves, with doorbells that are not in shared memory. step does what there is to do, and wake wakes
 // who waits, as gate says.
-func (e *Engine) Path(endpoint uint32, gate *atomic.Uint32, step func(receive bool) bool, wake func()) *vi.Path {
+func (e *Engine) Path(endpoint uint32, gate *atomic.Uint32, step func(receive, send bool) bool, wake func()) *vi.Path {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ep := e.core.Endpoint(endpoint)

@@ -211,8 +211,8 @@ type Path interface {
 	Post(producer uint32)
 	// PostReceives says that of the receive queue.
 	PostReceives(producer uint32)
-	// Poll does what Poller.Poll does, up to the first completion of a receive, or of a send.
-	Poll(receive bool) bool
+	// Poll does what Poller.Poll does, up to so many completions of receives, or of sends.
+	Poll(receive bool, most int) bool
 }
 
 // Poller is implemented by devices in the same process that make progress only

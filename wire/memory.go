@@ -227,7 +227,7 @@ func (m *Memory) Receive() []byte {
 			return nil
 		}
 	}
-	sure := m.line.Look() // before the look for frames
+	sure := m.line.Look(true) // before the look for frames
 	f := m.line.Take()
 	if f == nil && !m.line.Skipped() {
 		m.taken = sure

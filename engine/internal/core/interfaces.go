@@ -147,8 +147,8 @@ type Line interface {
 	// Pass gives back the frame that Next has returned. With tell the peer learns of it now.
 	Pass(tell bool)
 	// Look is the position up to which the peer has released all frames, as far as this end knows. It may lag behind for
-	// some calls of it.
-	Look() uint32
+	// some calls of it, unless that is urgent.
+	Look(urgent bool) uint32
 }
 
 // Found is what Next has found.

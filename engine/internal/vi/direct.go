@@ -41,7 +41,7 @@ type Host struct {
 	// Ring takes what was stored to a doorbell; stored says that it has to wait for the step under way.
 	Ring func(b core.Bell, value uint32, stored bool)
 	// Step does what Poll does, whatever there is to do.
-	Step func(receive bool) bool
+	Step func(receive, send bool) bool
 	// Wake wakes those who wait for something to do.
 	Wake func()
 }
@@ -101,8 +101,7 @@ func (p *Path) Post(producer uint32) {
 		p.Ring(core.BellSend, producer, true)
 		return
 	}
-	r, q := p.r, &p.Ep.Send
-	if r == nil || producer-q.Completed > q.Mask+1 || int32(producer-q.Producer) <= 0 || p.k.Events&core.OnReady != 0 || p.k.Bells.Last.Load() != 0 {
+	if q := &p.Ep.Send; !p.takes(q, producer) || p.k.Events&core.OnReady != 0 {
 		p.Ring(core.BellSend, producer, false)
 	} else {
 		q.Producer = producer
@@ -116,6 +115,14 @@ func (p *Path) Post(producer uint32) {
 	if p.Gate.Load()&GateWakes != 0 {
 		p.Wake()
 	}
+}
+
+// takes reports whether a doorbell's value can be, and nothing else is to be done before.
+func (p *Path) takes(q *core.WorkQueue, producer uint32) bool {
+	if p.k.Bells.Last.Load() != 0 {
+		return false
+	}
+	return p.r != nil && producer-q.Completed <= q.Mask+1 && int32(producer-q.Producer) > 0
 }
 
 // left has others send what Send has left.
@@ -133,8 +140,13 @@ func (p *Path) left(producer uint32) {
 func (p *Path) Send() bool {
 	r, q, k := p.r, &p.Ep.Send, p.k
 	if q.Producer == q.Fetched || !k.Plain || r.head != r.next || k.Tx.Held || k.Events&core.Suspended != 0 ||
-		r.broken || q.Pushed != nil || q.Epoch != k.Regions.Epoch || r.serving != nil && r.serving.due() ||
-		int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
+		r.broken || q.Pushed != nil || q.Epoch != k.Regions.Epoch {
+		return false
+	}
+	if r.serving != nil && r.serving.due() {
+		return false
+	}
+	if int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
 	if p.head == p.next {
@@ -166,8 +178,8 @@ func (p *Path) Send() bool {
 	if from == nil {
 		return false
 	}
-	credit := r.Credit()
-	if !r.tells(credit) {
+	credit := r.Done + p.Ep.Recv.Producer - p.Ep.Recv.Completed
+	if credit-r.Offered >= 1<<16 || r.Expect-r.Told >= 1<<16 {
 		return false
 	}
 	header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
@@ -287,14 +299,13 @@ func (p *Path) PostReceives(producer uint32) {
 		p.Ring(core.BellRecv, producer, true)
 		return
 	}
-	r, q := p.r, &p.Ep.Recv
-	if r == nil || producer-q.Completed > q.Mask+1 || int32(producer-q.Producer) <= 0 || q.Pushed != nil || q.Epoch != p.k.Regions.Epoch || p.k.Bells.Last.Load() != 0 {
+	if q := &p.Ep.Recv; !p.takes(q, producer) || q.Pushed != nil || q.Epoch != p.k.Regions.Epoch {
 		p.Ring(core.BellRecv, producer, false)
 	} else {
 		for ; q.Producer != producer; q.Producer++ {
 			p.prepare(q.Producer)
 		}
-		if r.giveCredit(); p.k.Events&core.OnAcks != 0 {
+		if p.r.giveCredit(); p.k.Events&core.OnAcks != 0 {
 			p.Ring(core.BellRecv, producer, false) // the peer waits
 		}
 	}
@@ -406,35 +417,41 @@ const (
 const stepEvery = 64
 
 // Poll is described at vfio.Path.
-func (p *Path) Poll(receive bool) bool {
-	if p.looks++; p.looks%stepEvery != 0 && p.Gate.Load()&GateSteps == 0 {
-		if !p.Mu.TryLock() {
-			return false
-		}
-		what := p.poll(receive)
-		p.Mu.Unlock()
-		if what == pollCompleted {
-			return true
-		}
-		if what == pollNothing && p.Gate.Load()&GatePair == 0 {
-			return false
-		}
+func (p *Path) Poll(receive bool, most int) bool {
+	p.looks++
+	gate := p.Gate.Load()
+	if p.looks%stepEvery == 0 || gate&GateSteps != 0 {
+		return p.Step(receive && most == 1, !receive && most == 1)
 	}
-	return p.Step(receive)
+	if !p.Mu.TryLock() {
+		return false
+	}
+	what := p.poll(receive, most)
+	p.Mu.Unlock()
+	if what == pollCompleted {
+		return true
+	}
+	if what == pollNothing && gate&GatePair == 0 {
+		return false
+	}
+	return p.Step(receive && most == 1, !receive && most == 1)
 }
 
 // poll takes what has come, until something of the queue has completed.
-func (p *Path) poll(receive bool) polled {
-	k, r := p.k, p.r
-	if r == nil || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held || k.Bells.Last.Load() != 0 {
+func (p *Path) poll(receive bool, most int) polled {
+	k := p.k
+	if k.Bells.Last.Load() != 0 {
 		return pollOther
 	}
-	taken := uint32(0)
+	if p.r == nil || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held {
+		return pollOther
+	}
+	taken, got := uint32(0), 0
 	if !receive && p.head != p.next {
 		if p.reap(p.sends[p.head&p.Ep.Send.Mask].mark - 1) {
 			return pollCompleted
 		}
-		taken = p.line.Look() // before the look for frames
+		taken = p.line.Look(p.next-p.head > p.Ep.Send.Mask/2) // before the look for frames
 	}
 	for n := 0; ; n++ {
 		payload, header, b, found := p.line.Next()
@@ -456,15 +473,17 @@ func (p *Path) poll(receive bool) polled {
 		}
 		copy(bytesAt(l.memory, uint32(len(payload))), payload)
 		to.landed(l, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
-		done := receive && to == p
-		if p.line.Pass(done); done {
+		if receive && to == p {
+			got++
+		}
+		if p.line.Pass(got == most); got == most {
 			return pollCompleted
 		}
 		if k.Events&^core.InFlight != 0 || n > core.WindowFrames {
 			return pollOther
 		}
 	}
-	if !receive && p.head != p.next && p.reap(taken) {
+	if got != 0 || !receive && p.head != p.next && p.reap(taken) {
 		return pollCompleted
 	}
 	return pollNothing

@@ -109,12 +109,12 @@ func (p *Port) Pass(tell bool) {
 }
 
 // Look is described at engine.Line.
-func (p *Port) Look() uint32 {
+func (p *Port) Look(urgent bool) uint32 {
 	if p.state.Load() != 0 {
 		return p.tx.released()
 	}
 	if p.tx.taken != p.tx.number {
-		if p.tx.unlooked++; p.tx.unlooked >= p.tx.lookEvery {
+		if p.tx.unlooked++; urgent || p.tx.unlooked >= p.tx.lookEvery {
 			p.tx.unlooked, p.tx.lookEvery = 0, takenEvery
 			if p.tx.look(); p.tx.fault != nil {
 				p.drop(p.tx.fault)
@@ -180,7 +180,7 @@ func (l *Local) Flush() bool     { return l.tx.flush() }
 func (l *Local) Mark() uint32    { return l.tx.mark() }
 
 // Look is the mark up to which the other end has given frames back.
-func (l *Local) Look() uint32 {
+func (l *Local) Look(bool) uint32 {
 	if l.tx.taken != l.tx.number {
 		l.tx.look()
 	}
