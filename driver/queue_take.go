@@ -195,13 +195,16 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	}
 	n := q.takeSound(into)
 	if n == 0 && !q.closed && q.taken != q.next {
-		step := q.progress
-		if q.quick && q.n.pump.Load() == nil {
-			step = func() bool { return q.path.Poll(!q.sends, len(into)) }
-		} else if len(into) > 1 {
-			step = q.n.progress // for all that has come
+		var did bool
+		switch {
+		case q.quick && q.n.pump.Load() == nil:
+			did = q.path.Poll(!q.sends, len(into))
+		case len(into) > 1:
+			did = q.n.progress() // for all that has come
+		default:
+			did = q.progress()
 		}
-		if step() {
+		if did {
 			n = q.takeSound(into)
 		}
 	}
