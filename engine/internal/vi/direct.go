@@ -471,7 +471,11 @@ func (p *Path) poll(receive bool, most int) polled {
 		if l == nil {
 			return p.receive(receive)
 		}
-		copy(bytesAt(l.memory, uint32(len(payload))), payload)
+		if to := bytesAt(l.memory, uint32(len(payload))); len(payload) == 64 {
+			*(*[64]byte)(to) = *(*[64]byte)(payload)
+		} else {
+			copy(to, payload)
+		}
 		to.landed(l, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
 		if receive && to == p {
 			got++

@@ -47,7 +47,11 @@ func (s *sender) put(header uint64, b datasheet.ShortBeside, payload []byte, las
 	}
 	to := s.slot(s.number)
 	if n > first {
-		copy(to.payload[firstLine:], payload[firstLine:])
+		if n <= lineSize {
+			*(*[16]byte)(to.payload[n-16:]) = *(*[16]byte)(payload[n-16:])
+		} else {
+			copy(to.payload[firstLine:], payload[firstLine:])
+		}
 		*(*[firstLine]byte)(to.payload[:firstLine]) = *(*[firstLine]byte)(payload)
 	} else {
 		copy(to.payload[:firstLine], payload)
