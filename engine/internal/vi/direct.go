@@ -185,7 +185,7 @@ func (p *Path) Send() bool {
 	header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
 	s := &p.sends[i]
 	s.lent = 0
-	if n >= core.LendFrom && bits == datasheet.OpSend && k.Tx.Lends(p.Ep) {
+	if n >= core.LendFrom && bits == datasheet.OpSend && k.Lender != nil {
 		if !p.lend(header, bytesAt(from, n), s) {
 			return false
 		}
@@ -526,7 +526,7 @@ func (p *Path) reap(taken uint32) (any bool) {
 			}
 			r.Una = s.psn + 1
 		}
-		if s.stamp != k.Regions.Stamp || q.Watched() {
+		if s.stamp != k.Regions.Stamp {
 			p.done(0)
 		} else {
 			s.seg.StoreStatus(datasheet.StatusDone | datasheet.StatusOpSend)
@@ -534,6 +534,9 @@ func (p *Path) reap(taken uint32) (any bool) {
 			q.Completed++
 			k.Progress++
 			k.Count(datasheet.CounterCompletions, 1)
+			if q.Watched() {
+				k.CQs.Tell(p.Ep, q, q.Completed-1, datasheet.StatusDone|datasheet.StatusOpSend)
+			}
 		}
 		k.Count(datasheet.CounterMessagesSent, 1)
 		any = true
