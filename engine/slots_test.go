@@ -64,6 +64,25 @@ func (s *slotted) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, pa
 	return true
 }
 
+// Line is described at engine.Lined: Next leaves all to Receive.
+func (s *slotted) Line() engine.Line { return lineOf{s} }
+
+type lineOf struct{ *slotted }
+
+func (l lineOf) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bool) (uint32, bool) {
+	ok := l.SendShort(datasheet.ShortHeader{Endpoint: uint16(h), PSN: uint16(h >> 16), Ack: uint16(h >> 32), Credit: uint16(h >> 48)}, b, payload, last)
+	if ok && last {
+		l.Flush()
+	}
+	return l.Mark(), ok
+}
+
+func (l lineOf) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
+	return nil, 0, 0, engine.FoundOther
+}
+func (l lineOf) Pass(bool)        {}
+func (l lineOf) Look(bool) uint32 { return l.Taken() }
+
 func (s *slotted) Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool) {
 	f := (*s.in)[0]
 	if len(f) == 0 {

@@ -110,6 +110,9 @@ const rememberedEnds = 128
 func (c *Core) Welcome() {
 	d := &c.Regions.Direct
 	c.Plain = c.Hooks == 0 && !c.Timed && !c.Checksum && !c.DMA.Chosen && !c.DMA.Log.On && c.DMA.Pulses == [Directions]bool{}
+	for _, m := range c.DMA.Movers {
+		m.Settle() // a path does not ask it
+	}
 	if d.Port == nil {
 		return
 	}
