@@ -49,6 +49,9 @@ func (m *Regions) Token(q *WorkQueue, i uint32) (datasheet.Token, datasheet.Stat
 	return t[0], 0
 }
 
+// Mapped reports whether the tokens of a queue are in one piece, as most are.
+func (m *Regions) Mapped(q *WorkQueue) bool { return q.Epoch == m.Epoch || m.mapRing(q) }
+
 // mapRing looks up the memory of a queue's ring. It returns false if that is not
 // contiguous for us.
 func (m *Regions) mapRing(q *WorkQueue) bool {

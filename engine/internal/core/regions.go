@@ -313,6 +313,20 @@ func (m *Regions) Near(last *near, handle, tag uint32, address, n uint64, write 
 	return last.memory[off : off+n]
 }
 
+// Find is Near that also looks whether a region of which that is not known is in one piece.
+func (m *Regions) Find(last *near, handle, tag uint32, address, n uint64, write bool) []byte {
+	b := m.Near(last, handle, tag, address, n, write)
+	if b != nil {
+		return b
+	}
+	if r, off := m.Reach(handle, tag, address, n, write); r != nil && r.Eager == nil && !r.Device && n != 0 && r.Epoch != m.Epoch {
+		if m.Window(r, off, n, write) != nil {
+			b = m.Near(last, handle, tag, address, n, write)
+		}
+	}
+	return b
+}
+
 // At returns the memory that reach finds, n bytes or as many as are contiguous. It is
 // nil if reach or the bus says no.
 func (m *Regions) At(handle, tag uint32, address, n uint64, write bool) []byte {

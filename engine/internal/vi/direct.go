@@ -25,6 +25,7 @@ type Path struct {
 	// head and next are the sends that are not complete: numbers of tokens.
 	head, next uint32
 	looks      uint32
+	prepared   uint32 // the first receive that has not been looked at
 	id         uint16
 	tag        uint16 // of the frames that come
 	to         datasheet.ShortBeside
@@ -93,6 +94,8 @@ func (p *Path) open(r *reliable) {
 		p.landings = make([]landing, n)
 	}
 	clear(p.landings)
+	p.prepared = p.Ep.Recv.Completed
+	p.prepareAll()
 }
 
 // Post is described at vfio.Path.
@@ -140,7 +143,10 @@ func (p *Path) left(producer uint32) {
 func (p *Path) Send() bool {
 	r, q, k := p.r, &p.Ep.Send, p.k
 	if q.Producer == q.Fetched || !k.Plain || r.head != r.next || k.Tx.Held || k.Events&core.Suspended != 0 ||
-		r.broken || q.Pushed != nil || q.Epoch != k.Regions.Epoch {
+		r.broken || q.Pushed != nil {
+		return false
+	}
+	if q.Epoch != k.Regions.Epoch && !k.Regions.Mapped(q) {
 		return false
 	}
 	if r.serving != nil && r.serving.due() {
@@ -224,7 +230,7 @@ func (p *Path) Send() bool {
 // find looks for the region of a token, nil if its descriptor is not as most are.
 func (p *Path) find(q *core.WorkQueue, t *datasheet.Token) *datasheet.ControlSegment {
 	at := *t
-	if p.k.Regions.Near(&q.Described, at.Handle, p.Ep.Ptag, at.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true) == nil || at.Flags != 0 {
+	if p.k.Regions.Find(&q.Described, at.Handle, p.Ep.Ptag, at.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true) == nil || at.Flags != 0 {
 		return nil
 	}
 	return q.Described.Control(&p.k.Regions, at.Handle, at.Address)
@@ -243,7 +249,7 @@ func (p *Path) source(q *core.WorkQueue, seg *datasheet.ControlSegment, bits dat
 	if b := q.Payload.Bytes(&p.k.Regions, handle, address, uint64(n)); b != nil && (q.Payload.Writable() || !q.Receive) {
 		return b
 	}
-	if b := p.k.Regions.Near(&q.Payload, handle, p.Ep.Ptag, address, uint64(n), q.Receive); len(b) > 0 {
+	if b := p.k.Regions.Find(&q.Payload, handle, p.Ep.Ptag, address, uint64(n), q.Receive); len(b) > 0 {
 		return &b[0]
 	}
 	return nil
@@ -299,12 +305,11 @@ func (p *Path) PostReceives(producer uint32) {
 		p.Ring(core.BellRecv, producer, true)
 		return
 	}
-	if q := &p.Ep.Recv; !p.takes(q, producer) || q.Pushed != nil || q.Epoch != p.k.Regions.Epoch {
+	if q := &p.Ep.Recv; !p.takes(q, producer) || q.Pushed != nil {
 		p.Ring(core.BellRecv, producer, false)
 	} else {
-		for ; q.Producer != producer; q.Producer++ {
-			p.prepare(q.Producer)
-		}
+		q.Producer = producer
+		p.prepareAll()
 		if p.r.giveCredit(); p.k.Events&core.OnAcks != 0 {
 			p.Ring(core.BellRecv, producer, false) // the peer waits
 		}
@@ -312,6 +317,20 @@ func (p *Path) PostReceives(producer uint32) {
 	p.Mu.Unlock()
 	if p.Gate.Load()&GateWakes != 0 {
 		p.Wake()
+	}
+}
+
+// prepareAll looks at the receives that have been posted since.
+func (p *Path) prepareAll() {
+	q := &p.Ep.Recv
+	if q.Epoch != p.k.Regions.Epoch && !p.k.Regions.Mapped(q) || q.Pushed != nil {
+		return
+	}
+	if int32(q.Completed-p.prepared) > 0 {
+		p.prepared = q.Completed
+	}
+	for ; p.prepared != q.Producer; p.prepared++ {
+		p.prepare(p.prepared)
 	}
 }
 
@@ -354,7 +373,7 @@ func (p *Path) expected(header uint64, tag datasheet.ShortBeside, n uint32) *lan
 	}
 	l := &p.landings[i]
 	if l.stamp != k.Regions.Stamp || l.index != q.Completed {
-		if q.Pushed != nil || q.Epoch != k.Regions.Epoch {
+		if q.Pushed != nil || !k.Regions.Mapped(q) {
 			return nil
 		}
 		l = p.prepare(q.Completed)

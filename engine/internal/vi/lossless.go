@@ -160,6 +160,8 @@ func (k losslessVI) Posted(ep *core.Endpoint) {
 	if r := rel(ep); r != nil {
 		if r.path == nil {
 			r.fetchAhead()
+		} else {
+			r.path.prepareAll()
 		}
 		r.giveCredit()
 	}
