@@ -6,10 +6,11 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Control is the control segment at an address of the region, with a data segment behind it, nil if that is not known.
+// Control is the control segment at an address of the region, with room for a data segment behind it, nil if the region is not known to have
+// that, or may not be written to.
 func (n *near) Control(m *Regions, handle uint32, address uint64) *datasheet.ControlSegment {
 	off := address - n.address
-	if n.handle != handle || n.stamp != m.Stamp || off > n.last || address%datasheet.DescriptorAlign != 0 {
+	if n.handle != handle || n.stamp != m.Stamp || off >= n.starts || address%datasheet.DescriptorAlign != 0 {
 		return nil
 	}
 	return (*datasheet.ControlSegment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(n.memory)), off))
@@ -29,7 +30,7 @@ func (n *near) Inline(seg *datasheet.ControlSegment, size uint32) *byte {
 	return (*byte)(first)
 }
 
-// Bytes is where the n bytes at an address of the region begin, nil if that is not known.
+// Bytes is where n bytes at an address of the region begin, nil if they are not known to be there.
 func (n *near) Bytes(m *Regions, handle uint32, address, size uint64) *byte {
 	off := address - n.address
 	if n.handle != handle || n.stamp != m.Stamp || off > uint64(len(n.memory)) || size > uint64(len(n.memory))-off {

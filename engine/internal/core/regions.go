@@ -279,7 +279,7 @@ type near struct {
 	handle  uint32
 	write   bool // it may be written to
 	address uint64
-	last    uint64 // where descriptors with a data segment may start at most; zero: nowhere but at the start
+	starts  uint64 // descriptors with a data segment start before this offset; zero if none may
 	memory  []byte
 }
 
@@ -303,7 +303,7 @@ func (m *Regions) Near(last *near, handle, tag uint32, address, n uint64, write 
 		}
 		*last = near{m.Stamp, handle, r.access&datasheet.AccessReadOnly == 0, r.address, 0, r.Whole}
 		if size := uint64(len(r.Whole)); last.write && size >= descriptorSize && aligned(r.Whole, r.address) {
-			last.last = size - descriptorSize
+			last.starts = size - descriptorSize + 1
 		}
 	}
 	off := address - last.address

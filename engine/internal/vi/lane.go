@@ -28,8 +28,8 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 		n = at.Length
 	}
 	header := uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
-	l := p.expected(header, b, n)
-	if l == nil {
+	seg, memory := p.expected(header, b, n)
+	if seg == nil {
 		return false
 	}
 	from := payload
@@ -38,7 +38,7 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 			return false
 		}
 	}
-	copy(bytesAt(l.memory, n), from)
+	copy(bytesAt(memory, n), from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
 		frame := lengthen(r, payload, h, b)
@@ -49,10 +49,10 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 	}
 	st := datasheet.StatusDone | datasheet.StatusOpReceive
 	if b&datasheet.ShortImmediate != 0 {
-		l.seg.Immediate = b.Immediate()
+		seg.Immediate = b.Immediate()
 		st |= datasheet.StatusImmediate
 	}
-	p.landed(l, header, n, st)
+	p.landed(seg, header, n, st)
 	r.Port.Release()
 	return true
 }

@@ -31,10 +31,11 @@ type reliable struct {
 	wants    bool   // and it still does
 
 	core.Liveness
-	way     *way             // the wire that loses nothing, nil if window is there
-	inbound datasheet.Header // what the peer's data frames over it have in common
-	shorts  bool             // both ends know short frames
-	path    *Path            // nil unless they do
+	way      *way   // the wire that loses nothing, nil if window is there
+	flying   bool   // it is in ways.flying
+	lastMark uint32 // of the wire, behind the newest message
+	shorts   bool   // both ends know short frames
+	path     *Path  // nil unless they do
 	// heardAck and heardCredit are those of the peer's last frame.
 	heardAck, heardCredit uint32
 	*window
@@ -64,9 +65,6 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	if k.CheckWires(); peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) {
 		r.way = k.wires.use(k.WayTo(ep.Remote.MAC), peer.Wire)
 		ep.Delivery, r.Wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
-		r.inbound = datasheet.Header{Destination: k.MAC, Source: ep.Remote.MAC, EtherType: datasheet.EtherType,
-			Version: datasheet.WireVersion, Type: datasheet.FrameData,
-			DestinationEndpoint: ep.ID, SourceEndpoint: ep.Remote.Endpoint, Key: ep.Remote.OurKey}
 		r.shorts, r.Told, r.heardAck = k.Slots != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
 		if r.shorts && k.Line != nil && k.format == nil {
 			r.path = k.PathOf(ep)
@@ -296,7 +294,7 @@ func (k *Transport) SettleAll() {
 // settle completes the messages that have been acknowledged whole, in order.
 func (r *reliable) settle() {
 	if p := r.path; p != nil && p.head != p.next {
-		if p.reap(r.nic.Lossless.Taken()); p.head != p.next {
+		if p.reap(r.way.Taken()); p.head != p.next {
 			return
 		}
 	}

@@ -1,0 +1,242 @@
+package vi
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
+)
+
+// Path carries the messages of one frame of a VI over a wire that loses nothing: in calls of the host, if that steps
+// the engine, and in rounds. A call looks at a descriptor and its memory once. Whatever a call does
+// not carry out itself it leaves as it found it, to Transmit and TakeFrame, which end the same. A path lives as
+// long as its endpoint.
+type Path struct {
+	k    *Transport
+	Ep   *core.Endpoint
+	r    *reliable // nil without such a connection
+	line core.Line
+
+	// sends has a record for each token of the send queue, at the token's place. head and next are the
+	// numbers of the oldest token under way, and of the one behind the newest.
+	sends      []sent
+	head, next uint32
+	looks      uint32 // calls of Poll
+	id         uint16 // of the endpoint, as frames have it
+	tag        uint16 // of the frames that come
+	to         datasheet.ShortBeside
+	peer       uint64 // Endpoint of the header
+
+	Host
+}
+
+// Host is what a path needs of an engine that its host steps.
+type Host struct {
+	Mu   *hotlock.Mutex
+	Gate *atomic.Uint32 // bits of Gate..., zero most of the time
+	// Ring takes what was stored to a doorbell. With stored it leaves it to the step under way.
+	Ring func(b core.Bell, value uint32, stored bool)
+	// Step does a round of the engine, up to a completion of the endpoint's receives or sends.
+	Step func(receive, send bool) bool
+	// Wake wakes those that wait for something to do.
+	Wake func()
+}
+
+// Bits of Host.Gate.
+const (
+	GateSteps uint32 = 1 << iota // each Poll is a round: a path does not know all that there is to do
+	GatePair                     // a look in vain also steps the NIC at the other end
+	GateWakes                    // a goroutine sleeps until something is posted
+)
+
+// PathOf returns the path of an endpoint, and makes it at the first call.
+func (k *Transport) PathOf(ep *core.Endpoint) *Path {
+	p, _ := ep.Path.(*Path)
+	if p == nil {
+		p = &Path{k: k, Ep: ep, line: k.Line, id: uint16(ep.ID)}
+		ep.Path = p
+	}
+	return p
+}
+
+// open begins a connection.
+func (p *Path) open(r *reliable) {
+	remote := &p.Ep.Remote
+	p.r, p.tag, p.to, p.peer = r, uint16(remote.OurKey), datasheet.ShortBeside(uint16(remote.TheirKey)), uint64(uint16(remote.Endpoint))
+	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
+	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n {
+		p.sends = make([]sent, n)
+	}
+}
+
+// Post is described at vfio.Path.
+func (p *Path) Post(producer uint32) {
+	if !p.Mu.TryLock() {
+		p.Ring(core.BellSend, producer, true)
+		return
+	}
+	if q := &p.Ep.Send; !p.takes(q, producer) || p.k.Events&core.OnReady != 0 {
+		p.Ring(core.BellSend, producer, false)
+	} else {
+		q.Producer = producer
+		for p.Send() && q.Fetched != producer {
+		}
+		if q.Fetched != producer || p.k.Carried != 0 {
+			p.left(producer)
+		}
+	}
+	p.Mu.Unlock()
+	if p.Gate.Load()&GateWakes != 0 {
+		p.Wake()
+	}
+}
+
+// takes reports whether a producer index is in range, and no doorbell that was stored before waits.
+func (p *Path) takes(q *core.WorkQueue, producer uint32) bool {
+	if p.k.Bells.Last.Load() != 0 {
+		return false
+	}
+	return p.r != nil && producer-q.Completed <= q.Mask+1 && int32(producer-q.Producer) > 0
+}
+
+// left leaves the messages that Send has not sent to a round.
+func (p *Path) left(producer uint32) {
+	if p.k.Events&core.Unflushed != 0 {
+		p.k.Tx.Flush()
+	}
+	if p.Ep.Send.Posted() != 0 || p.k.Carried >= CarriedPerRound {
+		p.Ring(core.BellSend, producer, false)
+	}
+}
+
+// PostReceives is described at vfio.Path.
+func (p *Path) PostReceives(producer uint32) {
+	if !p.Mu.TryLock() {
+		p.Ring(core.BellRecv, producer, true)
+		return
+	}
+	if q := &p.Ep.Recv; !p.takes(q, producer) {
+		p.Ring(core.BellRecv, producer, false)
+	} else {
+		q.Producer = producer
+		if p.r.giveCredit(); p.k.Events&core.OnAcks != 0 {
+			p.Ring(core.BellRecv, producer, false) // the peer waits
+		}
+	}
+	p.Mu.Unlock()
+	if p.Gate.Load()&GateWakes != 0 {
+		p.Wake()
+	}
+}
+
+// polled is what poll has come to.
+type polled uint8
+
+const (
+	pollNothing   polled = iota // nothing has come
+	pollCompleted               // something of the queue has completed
+	pollOther                   // there may be something for a round to do
+)
+
+// stepEvery is the number of calls of Poll of which one is a round, which looks at timers and doorbells.
+const stepEvery = 64
+
+// Poll is described at vfio.Path.
+func (p *Path) Poll(receive bool, most int) bool {
+	p.looks++
+	gate := p.Gate.Load()
+	if p.looks%stepEvery == 0 || gate&GateSteps != 0 {
+		return p.Step(receive && most == 1, !receive && most == 1)
+	}
+	if !p.Mu.TryLock() {
+		return false
+	}
+	what := p.poll(receive, most)
+	p.Mu.Unlock()
+	if what == pollCompleted {
+		return true
+	}
+	if what == pollNothing && gate&GatePair == 0 {
+		return false
+	}
+	return p.Step(receive && most == 1, !receive && most == 1)
+}
+
+// poll takes what has come, until something of the queue has completed.
+func (p *Path) poll(receive bool, most int) polled {
+	k := p.k
+	if k.Bells.Last.Load() != 0 {
+		return pollOther
+	}
+	if p.r == nil || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held {
+		return pollOther
+	}
+	taken, got := uint32(0), 0
+	if !receive && p.head != p.next {
+		if p.reap(p.sends[p.head&p.Ep.Send.Mask].mark - 1) {
+			return pollCompleted
+		}
+		taken = p.line.Look(p.next-p.head > p.Ep.Send.Mask/2) // before the look for frames
+	}
+	for n := 0; ; n++ {
+		payload, header, b, found := p.line.Next()
+		if found != core.FoundShort {
+			if found == core.FoundOther {
+				return p.receive(receive)
+			}
+			break
+		}
+		to := p
+		if uint16(header) != p.id {
+			if to = pathTo(k.Core, uint32(uint16(header))); to == nil {
+				return p.receive(receive)
+			}
+		}
+		seg, memory := to.expected(header, b, uint32(len(payload)))
+		if seg == nil {
+			return p.receive(receive)
+		}
+		if at := bytesAt(memory, uint32(len(payload))); len(payload) == 64 {
+			*(*[64]byte)(at) = *(*[64]byte)(payload)
+		} else {
+			copy(at, payload)
+		}
+		to.landed(seg, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
+		if receive && to == p {
+			got++
+		}
+		if p.line.Pass(got == most); got == most {
+			return pollCompleted
+		}
+		if k.Events&^core.InFlight != 0 || n > core.WindowFrames {
+			return pollOther
+		}
+	}
+	if got != 0 || !receive && p.head != p.next && p.reap(taken) {
+		return pollCompleted
+	}
+	return pollNothing
+}
+
+// receive does what poll does for frames of all kinds.
+func (p *Path) receive(receive bool) polled {
+	of := &p.Ep.Send
+	if receive {
+		of = &p.Ep.Recv
+	}
+	before := of.Completed
+	if p.k.Rx.Receive(of); of.Completed == before || p.k.Events&^core.InFlight != 0 {
+		return pollOther
+	}
+	return pollCompleted
+}
+
+// pathTo is that of the connected endpoint id, nil if it has none.
+func pathTo(k *core.Core, id uint32) *Path {
+	if ep := k.Endpoint(id); ep != nil {
+		p, _ := ep.Path.(*Path)
+		return p
+	}
+	return nil
+}
