@@ -96,7 +96,7 @@ func (q *workQueue) postOne(d *descriptors.Descriptor) error {
 		return q.postAny(d)
 	}
 	q.mu.Lock()
-	if q.n.pump.Load() != nil || !q.quickly(d) {
+	if q.n.regions.has(unusual) || !q.quickly(d) {
 		q.mu.Unlock()
 		return q.postAny(d)
 	}
@@ -105,8 +105,8 @@ func (q *workQueue) postOne(d *descriptors.Descriptor) error {
 	return nil
 }
 
-// quickly does what put does for a descriptor that is as most are. Otherwise it returns false, and has done nothing. The
-// conditions stand one by one: the compiler makes branches of them then.
+// quickly does what put does, for a descriptor that was posted to this queue before, in the usual case. Otherwise it returns
+// false, and has done nothing. The conditions stand one by one: the compiler makes branches of them then.
 func (q *workQueue) quickly(d *descriptors.Descriptor) bool {
 	if !q.quick {
 		return false
@@ -124,26 +124,32 @@ func (q *workQueue) quickly(d *descriptors.Descriptor) bool {
 	if d.Status() != 0 {
 		return false
 	}
-	if q.n.regions.eager.Load() {
-		return false
-	}
 	next := q.next
 	i := int(next & q.mask)
 	if next-q.taken >= q.depth || i >= len(q.tokens) || i >= len(q.posted) {
 		return false
 	}
+	quiet := false
+	if q.sends {
+		quiet = d.User().Unsignaled
+	}
+	if q.cq != nil {
+		if next-datasheet.LoadIndex(&q.reported) >= q.depth {
+			return false
+		}
+		if word := d.User().Word; q.noted || word != 0 || quiet {
+			q.note(uint32(i), word, quiet)
+		}
+	}
 	p.Posted = true
 	q.tokens[i] = d.Token()
 	to := &q.posted[i]
-	to.d, to.length = d, d.Length()
-	if q.sends {
-		to.quiet = d.User().Unsignaled
-	}
+	to.d, to.length, to.quiet = d, d.Length(), quiet
 	q.next = next + 1
 	return true
 }
 
-// tellPath does what tell does where there is a path.
+// tellPath tells the device of tokens by a path.
 func (q *workQueue) tellPath() {
 	next := q.next
 	datasheet.StoreIndex(&q.producer, next)
@@ -157,7 +163,7 @@ func (q *workQueue) tellPath() {
 	}
 }
 
-// postAny is postOne for what is not as it mostly is.
+// postAny is postOne for any descriptor.
 //
 //go:noinline
 func (q *workQueue) postAny(d *descriptors.Descriptor) error {
@@ -167,9 +173,9 @@ func (q *workQueue) postAny(d *descriptors.Descriptor) error {
 	return err
 }
 
-// hasten notes whether most descriptors may take the short way through the queue.
+// hasten notes whether there is a usual case on this queue.
 func (q *workQueue) hasten() {
-	q.quick = q.path != nil && !q.closed && !q.refuses && !q.shared && q.cq == nil && q.ring == nil && q.sampler == nil && q.vi.send.sampler == nil
+	q.quick = q.path != nil && !q.closed && !q.refuses && !q.shared && q.ring == nil && q.sampler == nil && q.vi.send.sampler == nil
 }
 
 // PostHeld is VI.PostSendBatch, or VI.PostRecvBatch, with the lock held.
@@ -190,9 +196,7 @@ func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (n int, err error) {
 		}
 		n++
 	}
-	if n > 0 && q.quick && q.n.pump.Load() == nil {
-		q.tellPath()
-	} else if n > 0 {
+	if n > 0 {
 		if lost := q.tell(uint32(n)); lost != nil {
 			return 0, lost
 		}
@@ -212,14 +216,15 @@ func (q *workQueue) tell(n uint32) error {
 		mmio.FlushWriteCombining()
 		q.unflushed = false
 	}
-	datasheet.StoreIndex(&q.producer, q.next)
 	if q.path != nil {
-		if q.sends {
-			q.path.Post(q.next)
-		} else {
-			q.path.PostReceives(q.next)
+		q.tellPath()
+		if q.n.regions.has(unusualPump) {
+			q.n.posted()
 		}
-	} else if lost := q.bell.ring(q.next); lost != nil {
+		return nil
+	}
+	datasheet.StoreIndex(&q.producer, q.next)
+	if lost := q.bell.ring(q.next); lost != nil {
 		q.next -= n
 		datasheet.StoreIndex(&q.producer, q.next)
 		return q.refused(lost)
@@ -227,9 +232,7 @@ func (q *workQueue) tell(n uint32) error {
 	if q.next>>31 != q.halves&1 {
 		datasheet.StoreIndex(&q.halves, q.halves+1)
 	}
-	if q.path == nil || q.n.pump.Load() != nil {
-		q.n.posted()
-	}
+	q.n.posted()
 	return nil
 }
 
@@ -259,8 +262,10 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 		d.Post().Posted = false
 		return ErrNotRearmed
 	}
-	d.Post().Seen = seen
-	if regions.eager.Load() {
+	if d.Post().Seen = seen; (seen-1)&(unusualEager|unusualPump) != 0 {
+		d.Post().Seen = 0 // it is for this method the next time, too
+	}
+	if regions.has(unusualEager) {
 		q.push(d, t)
 	}
 	i := q.next & q.mask

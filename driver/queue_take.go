@@ -13,7 +13,7 @@ import (
 // does that and looks again.
 func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	q.mu.Lock()
-	if !q.quick || q.taken == q.next {
+	if !q.quick || q.taken == q.next || q.n.regions.has(unusual) {
 		return q.doneAny(run)
 	}
 	i := int(q.taken & q.mask)
@@ -24,8 +24,8 @@ func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	d := p.d
 	status := d.Status()
 	if status == 0 {
-		if !run || q.n.pump.Load() != nil {
-			return q.doneAny(run)
+		if !run {
+			return q.doneAny(false)
 		}
 		if !q.path.Poll(!q.sends, 1) && !p.lost {
 			if q.misses++; q.misses%missesPerCheck != 0 {
@@ -48,7 +48,7 @@ func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	return d, nil
 }
 
-// doneAny is done for what is not as it mostly is, or not there. It unlocks mu.
+// doneAny is done in any case. It unlocks mu.
 //
 //go:noinline
 func (q *workQueue) doneAny(run bool) (*descriptors.Descriptor, error) {
@@ -197,7 +197,7 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	if n == 0 && !q.closed && q.taken != q.next {
 		var did bool
 		switch {
-		case q.quick && q.n.pump.Load() == nil:
+		case q.path != nil && !q.n.regions.has(unusualPump):
 			did = q.path.Poll(!q.sends, len(into))
 		case len(into) > 1:
 			did = q.n.progress() // for all that has come
@@ -285,7 +285,7 @@ func (v *VI) written(d *descriptors.Descriptor) bool {
 
 // progress steps the device as NIC.progress does, for something in this queue.
 func (q *workQueue) progress() bool {
-	if q.path == nil || q.n.pump.Load() != nil {
+	if q.path == nil || q.n.regions.has(unusualPump) {
 		return q.n.progress()
 	}
 	return q.path.Poll(!q.sends, 1)

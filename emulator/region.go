@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -162,24 +163,35 @@ func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
 	}
-	p := d.engine.Path(endpoint, &d.gate, func(receive, send bool) bool {
+	if p := d.engine.Path(endpoint, d.host()); p != nil {
+		return p
+	}
+	return nil
+}
+
+// CQPath is described at vfio.Ringer.
+func (d *Device) CQPath(cq uint32) vfio.CQPath {
+	if d.mapped || d.thread {
+		return nil
+	}
+	if p := d.engine.CQPath(cq, d.host()); p != nil {
+		return p
+	}
+	return nil
+}
+
+// host is how paths step the device.
+func (d *Device) host() engine.PathHost {
+	return engine.PathHost{Gate: &d.gate, Wake: d.Wake, Step: func(endpoint uint32, receive bool) bool {
 		if !d.pollable.Load() || d.special.Load() {
 			return d.Poll()
 		}
-		of := endpoint
-		if !receive && !send {
-			of = 0
-		}
-		worked, completed := d.engine.StepFor(of, receive)
+		worked, completed := d.engine.StepFor(endpoint, receive)
 		if o := d.peer.Load(); o != nil && !completed {
 			worked = o.step() || worked
 		}
 		return worked
-	}, d.Wake)
-	if p == nil {
-		return nil
-	}
-	return p
+	}}
 }
 
 // ReadDirect is described at vfio.Ringer.

@@ -65,18 +65,31 @@ func (e *Engine) sendReady() {
 	}
 }
 
+// PathHost is how the host of paths steps the engine: step does a round, up to a completion of an endpoint's receives or
+// sends, and wake ends the sleep of those that wait, as gate says.
+type PathHost struct {
+	Gate *atomic.Uint32
+	Step func(endpoint uint32, receive bool) bool
+	Wake func()
+}
+
 // Path returns a VI's way into the engine, nil if the endpoint is no VI, or the wire has none. It is for hosts
-// that step the engine themselves, with doorbells that are not in shared memory. step does what there is to do, and wake wakes
-// who waits, as gate says.
-func (e *Engine) Path(endpoint uint32, gate *atomic.Uint32, step func(receive, send bool) bool, wake func()) *vi.Path {
+// that step the engine themselves, with doorbells that are not in shared memory.
+func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ep := e.core.Endpoint(endpoint)
 	if ep == nil || ep.KindID != datasheet.KindVI || e.core.Line == nil {
 		return nil
 	}
+	step := func(receive, send bool) bool {
+		if !receive && !send {
+			return h.Step(0, false)
+		}
+		return h.Step(endpoint, receive)
+	}
 	p := e.vis.PathOf(ep)
-	p.Host = vi.Host{Mu: &e.mu, Gate: gate, Step: step, Wake: wake, Ring: func(b core.Bell, value uint32, stored bool) {
+	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Ring: func(b core.Bell, value uint32, stored bool) {
 		switch {
 		case stored:
 			e.core.Bells.Ring(endpoint, b, value)
@@ -87,6 +100,20 @@ func (e *Engine) Path(endpoint uint32, gate *atomic.Uint32, step func(receive, s
 			e.ring(endpoint, b, value)
 		}
 	}}
+	return p
+}
+
+// CQPath is Path for a completion queue.
+func (e *Engine) CQPath(cq uint32, h PathHost) *vi.CQPath {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.core.Line == nil {
+		return nil
+	}
+	p := e.vis.CQPathOf(cq)
+	if p != nil {
+		p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: func(bool, bool) bool { return h.Step(0, false) }}
+	}
 	return p
 }
 

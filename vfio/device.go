@@ -197,6 +197,8 @@ type Ringer interface {
 	// Path returns an endpoint's way into the device, nil for a device that Poll does not step, and for
 	// endpoints that have none.
 	Path(endpoint uint32) Path
+	// CQPath returns the way to a completion queue, nil where there is no Path.
+	CQPath(cq uint32) CQPath
 	// ReadDirect carries out an RDMA read of an endpoint without a descriptor: n bytes at address of
 	// the peer's memory handle come to at of the memory into. It returns false if the read has to
 	// be posted, as the wire does not let this end copy, or other work was posted before. Bytes
@@ -213,6 +215,12 @@ type Path interface {
 	PostReceives(producer uint32)
 	// Poll does what Poller.Poll does, up to so many completions of receives, or of sends.
 	Poll(receive bool, most int) bool
+}
+
+// CQPath is the way to a completion queue, as Path is to a VI.
+type CQPath interface {
+	// Poll does what Poller.Poll does, up to so many entries of the queue.
+	Poll(most int) bool
 }
 
 // Poller is implemented by devices in the same process that make progress only

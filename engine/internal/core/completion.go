@@ -22,6 +22,14 @@ func (c *completions) Queue(id uint32) *completionQueue {
 	return c.queues[id]
 }
 
+// Written returns where a completion queue counts its entries, nil if there is no such queue.
+func (c *completions) Written(id uint32) *uint32 {
+	if cq := c.Queue(id); cq != nil {
+		return &cq.producer
+	}
+	return nil
+}
+
 // Create makes a completion queue. As with endpoints, numbers are not used again
 // before all others were.
 func (c *completions) Create(b *datasheet.CreateCQBody) (reply datasheet.CQBody, why Refusal) {

@@ -14,7 +14,7 @@ func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datashee
 
 // takeShort takes a short frame with references or immediate data, or any other, as Path.take does.
 func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) bool {
-	p, n := pathTo(r.Core, uint32(h.Endpoint)), uint32(len(payload))
+	p, n := pathOf(r.Endpoint(uint32(h.Endpoint))), uint32(len(payload))
 	if p == nil || !r.Plain || n == 0 {
 		return false
 	}

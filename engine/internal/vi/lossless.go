@@ -35,6 +35,15 @@ func (c *Transport) TakeFlights() {
 	}
 }
 
+// takeTaken takes note that the peer has placed the frames before a mark of the port's wire.
+func (c *Transport) takeTaken(taken uint32) {
+	for _, r := range c.wires.flying {
+		if rel(r.Ep) == r && r.way.Lossless == c.Lossless && r.Wire == r.way.seen {
+			r.takenUpTo(taken)
+		}
+	}
+}
+
 // takenUpTo takes note that the peer has placed the frames before a mark of the wire.
 func (r *reliable) takenUpTo(taken uint32) {
 	if r.path != nil {

@@ -35,7 +35,7 @@ type Path struct {
 type Host struct {
 	Mu   *hotlock.Mutex
 	Gate *atomic.Uint32 // bits of Gate..., zero most of the time
-	// Ring takes what was stored to a doorbell. With stored it leaves it to the step under way.
+	// Ring takes what was stored to a doorbell of the path's endpoint. With stored it leaves it to the step under way.
 	Ring func(b core.Bell, value uint32, stored bool)
 	// Step does a round of the engine, up to a completion of the endpoint's receives or sends.
 	Step func(receive, send bool) bool
@@ -52,7 +52,7 @@ const (
 
 // PathOf returns the path of an endpoint, and makes it at the first call.
 func (k *Transport) PathOf(ep *core.Endpoint) *Path {
-	p, _ := ep.Path.(*Path)
+	p := pathOf(ep)
 	if p == nil {
 		p = &Path{k: k, Ep: ep, line: k.Line, id: uint16(ep.ID)}
 		ep.Path = p
@@ -130,72 +130,147 @@ func (p *Path) PostReceives(producer uint32) {
 	}
 }
 
-// polled is what poll has come to.
+// polled is what a poll has come to.
 type polled uint8
 
 const (
 	pollNothing   polled = iota // nothing has come
-	pollCompleted               // something of the queue has completed
+	pollCompleted               // something that the caller waits for has completed
 	pollOther                   // there may be something for a round to do
 )
 
-// stepEvery is the number of calls of Poll of which one is a round, which looks at timers and doorbells.
+// stepEvery is the number of polls of which one is a round, which looks at timers and doorbells.
 const stepEvery = 64
 
 // Poll is described at vfio.Path.
 func (p *Path) Poll(receive bool, most int) bool {
 	p.looks++
 	gate := p.Gate.Load()
-	if p.looks%stepEvery == 0 || gate&GateSteps != 0 {
-		return p.Step(receive && most == 1, !receive && most == 1)
-	}
-	if !p.Mu.TryLock() {
-		return false
-	}
-	what := p.poll(receive, most)
-	p.Mu.Unlock()
-	if what == pollCompleted {
-		return true
-	}
-	if what == pollNothing && gate&GatePair == 0 {
-		return false
+	if p.looks%stepEvery != 0 && gate&GateSteps == 0 {
+		if !p.Mu.TryLock() {
+			return false
+		}
+		what := p.poll(receive, uint32(most))
+		p.Mu.Unlock()
+		if what == pollCompleted {
+			return true
+		}
+		if what == pollNothing && gate&GatePair == 0 {
+			return false
+		}
 	}
 	return p.Step(receive && most == 1, !receive && most == 1)
 }
 
-// poll takes what has come, until something of the queue has completed.
-func (p *Path) poll(receive bool, most int) polled {
-	k := p.k
-	if k.Bells.Last.Load() != 0 {
+// poll takes what has come, until so many of the queue have completed.
+func (p *Path) poll(receive bool, most uint32) polled {
+	if p.r == nil || p.k.busy() {
 		return pollOther
 	}
-	if p.r == nil || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held {
-		return pollOther
+	if receive {
+		return p.k.takeFrames(p, &p.Ep.Recv, &p.Ep.Recv.Completed, most)
 	}
-	taken, got := uint32(0), 0
-	if !receive && p.head != p.next {
+	taken := uint32(0)
+	if p.head != p.next {
 		if p.reap(p.sends[p.head&p.Ep.Send.Mask].mark - 1) {
 			return pollCompleted
 		}
 		taken = p.line.Look(p.next-p.head > p.Ep.Send.Mask/2) // before the look for frames
 	}
+	what := p.k.takeFrames(p, &p.Ep.Send, &p.Ep.Send.Completed, most)
+	if what == pollNothing && p.head != p.next && p.reap(taken) {
+		return pollCompleted
+	}
+	return what
+}
+
+// CQPath is the host's way to the completions of one queue, whose VIs have paths.
+type CQPath struct {
+	k       *Transport
+	entries *uint32 // that the NIC has written
+	last    *Path   // to which a frame came last
+	looks   uint32
+
+	Host
+}
+
+// CQPathOf returns the path of a completion queue, nil if there is none with that number.
+func (k *Transport) CQPathOf(cq uint32) *CQPath {
+	if entries := k.CQs.Written(cq); entries != nil {
+		return &CQPath{k: k, entries: entries}
+	}
+	return nil
+}
+
+// Poll is described at vfio.CQPath.
+func (c *CQPath) Poll(most int) bool {
+	c.looks++
+	gate := c.Gate.Load()
+	if c.looks%stepEvery != 0 && gate&GateSteps == 0 {
+		if !c.Mu.TryLock() {
+			return false
+		}
+		what := c.poll(uint32(most))
+		c.Mu.Unlock()
+		if what == pollCompleted {
+			return true
+		}
+		if what == pollNothing && gate&GatePair == 0 {
+			return false
+		}
+	}
+	return c.Step(false, false)
+}
+
+// poll takes what has come, until the queue has so many more entries.
+func (c *CQPath) poll(most uint32) polled {
+	k, before := c.k, *c.entries
+	if k.busy() {
+		return pollOther
+	}
+	taken, flying := uint32(0), len(k.wires.flying) > 0
+	if flying {
+		taken = k.Line.Look(false) // before the look for frames
+	}
+	if c.last == nil || c.last.r == nil {
+		c.last = k.anyPath()
+	}
+	what := pollOther
+	if c.last != nil {
+		what = k.takeFrames(c.last, &k.None, c.entries, most)
+	}
+	if what == pollNothing && flying {
+		k.takeTaken(taken)
+	}
+	if *c.entries != before {
+		return pollCompleted
+	}
+	return what
+}
+
+// busy reports whether there is something for a round to do before frames are taken.
+func (k *Transport) busy() bool {
+	return k.Bells.Last.Load() != 0 || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held
+}
+
+// takeFrames takes short frames to their receives until done, which counts completions, has moved on by most. Most frames are for
+// p. It leaves a frame of another kind, and one that it cannot place, to Receive, which ends with a completion of queue of.
+func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most uint32) polled {
+	line, before := p.line, *done
 	for n := 0; ; n++ {
-		payload, header, b, found := p.line.Next()
-		if found != core.FoundShort {
-			if found == core.FoundOther {
-				return p.receive(receive)
-			}
+		payload, header, b, found := line.Next()
+		if found == core.FoundNone {
 			break
 		}
 		to := p
-		if uint16(header) != p.id {
-			if to = pathTo(k.Core, uint32(uint16(header))); to == nil {
-				return p.receive(receive)
+		if uint16(header) != p.id || found != core.FoundShort {
+			if to = k.pathTo(header, found); to == nil {
+				return k.receive(of, done, before)
 			}
 		}
 		seg, memory := to.expected(header, b, uint32(len(payload)))
 		if seg == nil {
-			return p.receive(receive)
+			return k.receive(of, done, before)
 		}
 		if at := bytesAt(memory, uint32(len(payload))); len(payload) == 64 {
 			*(*[64]byte)(at) = *(*[64]byte)(payload)
@@ -203,40 +278,51 @@ func (p *Path) poll(receive bool, most int) polled {
 			copy(at, payload)
 		}
 		to.landed(seg, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
-		if receive && to == p {
-			got++
-		}
-		if p.line.Pass(got == most); got == most {
+		got := *done-before >= most
+		if line.Pass(got); got {
 			return pollCompleted
 		}
 		if k.Events&^core.InFlight != 0 || n > core.WindowFrames {
 			return pollOther
 		}
 	}
-	if got != 0 || !receive && p.head != p.next && p.reap(taken) {
+	if *done != before {
 		return pollCompleted
 	}
 	return pollNothing
 }
 
-// receive does what poll does for frames of all kinds.
-func (p *Path) receive(receive bool) polled {
-	of := &p.Ep.Send
-	if receive {
-		of = &p.Ep.Recv
-	}
-	before := of.Completed
-	if p.k.Rx.Receive(of); of.Completed == before || p.k.Events&^core.InFlight != 0 {
+// receive takes frames of all kinds.
+func (k *Transport) receive(of *core.WorkQueue, done *uint32, before uint32) polled {
+	if k.Rx.Receive(of); *done == before || k.Events&^core.InFlight != 0 {
 		return pollOther
 	}
 	return pollCompleted
 }
 
-// pathTo is that of the connected endpoint id, nil if it has none.
-func pathTo(k *core.Core, id uint32) *Path {
-	if ep := k.Endpoint(id); ep != nil {
-		p, _ := ep.Path.(*Path)
-		return p
+// pathTo returns the path of the endpoint to which a short frame goes, nil if it has none.
+func (k *Transport) pathTo(header uint64, found core.Found) *Path {
+	if found != core.FoundShort {
+		return nil
+	}
+	return pathOf(k.Endpoint(uint32(uint16(header))))
+}
+
+// pathOf returns the path of an endpoint, nil if it has none.
+func pathOf(ep *core.Endpoint) *Path {
+	if ep == nil {
+		return nil
+	}
+	p, _ := ep.Path.(*Path)
+	return p
+}
+
+// anyPath returns the path of a connection, nil if none has one.
+func (k *Transport) anyPath() *Path {
+	for _, ep := range k.Living {
+		if p := pathOf(ep); p != nil && p.r != nil {
+			return p
+		}
 	}
 	return nil
 }
