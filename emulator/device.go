@@ -50,8 +50,7 @@ type Device struct {
 	peer atomic.Pointer[Device]
 
 	idle idle
-	// gate says what a path has to do beside.
-	gate atomic.Uint32
+	gate gate
 
 	// atClose, if any, is called once, by Close.
 	atClose func()
@@ -144,9 +143,6 @@ func New(o Options) (_ *Device, err error) {
 	d.sharing = newSharing(o.Wire)
 	_, paced := o.Wire.(engine.Paced)
 	d.special.Store(paced || o.Pipeline.Bus != 0 || o.Pipeline.Setup != 0)
-	if d.special.Load() {
-		d.gate.Or(engine.GateSteps)
-	}
 	// The order matters, since a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
 	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })
@@ -160,6 +156,7 @@ func New(o Options) (_ *Device, err error) {
 func (d *Device) start(o Options) error {
 	if !d.thread {
 		d.pollable.Store(true)
+		d.regate()
 		return nil
 	}
 	d.wire.SetWake(d.engine.Wake)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
@@ -53,7 +52,7 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 		}
 		if mem.FD() < 0 {
 			d.special.Store(true)
-			d.gate.Or(engine.GateSteps)
+			d.regate()
 		}
 		d.share(mem, iova, flags)
 		return nil

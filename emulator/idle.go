@@ -4,8 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/engine"
 )
 
 // wakeInterval is the shortest time between two posts that wake a waiter, some hundred
@@ -45,7 +43,7 @@ func (d *Device) Idle() <-chan struct{} {
 	if d.idle.over == nil {
 		d.idle.over = make(chan struct{})
 		d.idle.waiting.Store(d.idle.woken == 0 || d.clock()-d.idle.woken > wakeInterval)
-		d.gateWakes()
+		d.regateBoth()
 		if d.closed.Load() {
 			close(d.idle.over)
 		} else {
@@ -53,22 +51,6 @@ func (d *Device) Idle() <-chan struct{} {
 		}
 	}
 	return d.idle.over
-}
-
-// gateWakes has paths at both ends wake those who wait, if there are any.
-func (d *Device) gateWakes() {
-	p := d.peer.Load()
-	on := d.idle.waiting.Load() || p != nil && p.idle.waiting.Load()
-	for _, e := range []*Device{d, p} {
-		if e == nil {
-			continue
-		}
-		if on {
-			e.gate.Or(engine.GateWakes)
-		} else {
-			e.gate.And(^engine.GateWakes)
-		}
-	}
 }
 
 // endIdle wakes all waiters; posted says that a post is the reason.
@@ -83,7 +65,7 @@ func (d *Device) endIdle(posted bool) {
 	}
 	d.wire.SetWake(nil)
 	d.idle.waiting.Store(false)
-	d.gateWakes()
+	d.regateBoth()
 	select {
 	case <-d.idle.over: // Idle found the device closed
 	default:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire"
@@ -147,9 +146,10 @@ func (d *Device) Remove() {
 // mu is held.
 func (d *Device) halt() {
 	d.pollable.Store(false)
-	d.gate.Or(engine.GateSteps)
-	if p := d.peer.Swap(nil); p != nil {
+	p := d.peer.Swap(nil)
+	if d.regate(); p != nil {
 		p.peer.CompareAndSwap(d, nil)
+		p.regate()
 	}
 	if d.stop != nil {
 		d.stop()

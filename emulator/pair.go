@@ -88,6 +88,6 @@ func stepTogether(a, b *Device) {
 	}
 	a.peer.Store(b)
 	b.peer.Store(a)
-	a.gate.Or(engine.GatePair)
-	b.gate.Or(engine.GatePair)
+	a.regate()
+	b.regate()
 }

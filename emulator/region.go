@@ -182,7 +182,7 @@ func (d *Device) CQPath(cq uint32) vfio.CQPath {
 
 // host is how paths step the device.
 func (d *Device) host() engine.PathHost {
-	return engine.PathHost{Gate: &d.gate, Wake: d.Wake, Step: func(endpoint uint32, receive bool) bool {
+	return engine.PathHost{Gate: &d.gate.bits, Wake: d.Wake, Step: func(endpoint uint32, receive bool) bool {
 		if !d.pollable.Load() || d.special.Load() {
 			return d.Poll()
 		}

@@ -73,13 +73,13 @@ type PathHost struct {
 	Wake func()
 }
 
-// Path returns a VI's way into the engine, nil if the endpoint is no VI, or the wire has none. It is for hosts
+// Path returns a VI's way into the engine, nil if the endpoint is no VI. It is for hosts
 // that step the engine themselves, with doorbells that are not in shared memory.
 func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ep := e.core.Endpoint(endpoint)
-	if ep == nil || ep.KindID != datasheet.KindVI || e.core.Line == nil {
+	if ep == nil || ep.KindID != datasheet.KindVI {
 		return nil
 	}
 	step := func(receive, send bool) bool {
@@ -107,9 +107,6 @@ func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 func (e *Engine) CQPath(cq uint32, h PathHost) *vi.CQPath {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.core.Line == nil {
-		return nil
-	}
 	p := e.vis.CQPathOf(cq)
 	if p != nil {
 		p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: func(bool, bool) bool { return h.Step(0, false) }}

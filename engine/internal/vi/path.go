@@ -225,7 +225,7 @@ func (c *CQPath) Poll(most int) bool {
 // poll takes what has come, until the queue has so many more entries.
 func (c *CQPath) poll(most uint32) polled {
 	k, before := c.k, *c.entries
-	if k.busy() {
+	if k.Line == nil || k.busy() {
 		return pollOther
 	}
 	taken, flying := uint32(0), len(k.wires.flying) > 0
