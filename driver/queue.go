@@ -112,10 +112,10 @@ func (q *workQueue) quickly(d *descriptors.Descriptor) bool {
 		return false
 	}
 	p := d.Post()
-	if p.Posted {
+	if p.Holder.Load() != &q.holder { // before Posted, which the holder's lock guards
 		return false
 	}
-	if p.Holder.Load() != &q.holder {
+	if p.Posted {
 		return false
 	}
 	if p.Seen != q.n.regions.generation.Load()+1 {

@@ -22,9 +22,9 @@ type Path struct {
 	// numbers of the oldest token under way, and of the one behind the newest.
 	sends      []sent
 	head, next uint32
-	looks      uint32 // calls of Poll
-	id         uint16 // of the endpoint, as frames have it
-	tag        uint16 // of the frames that come
+	looks      [2]uint32 // calls of Poll, of sends and of receives: each under the lock of its queue
+	id         uint16    // of the endpoint, as frames have it
+	tag        uint16    // of the frames that come
 	to         datasheet.ShortBeside
 	peer       uint64 // Endpoint of the header
 
@@ -144,9 +144,13 @@ const stepEvery = 64
 
 // Poll is described at vfio.Path.
 func (p *Path) Poll(receive bool, most int) bool {
-	p.looks++
+	looks := &p.looks[0]
+	if receive {
+		looks = &p.looks[1]
+	}
+	*looks++
 	gate := p.Gate.Load()
-	if p.looks%stepEvery != 0 && gate&GateSteps == 0 {
+	if *looks%stepEvery != 0 && gate&GateSteps == 0 {
 		if !p.Mu.TryLock() {
 			return false
 		}
