@@ -132,9 +132,6 @@ var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 // offerBell gives the peer a bell to wake this side with, unless it has one. Without one, as there may
 // be no descriptors left, the peer sends messages. quit ends the use of this bell until the next call.
 func (p *Port) offerBell(s *session) (quit func()) {
-	if !s.bells {
-		return func() {}
-	}
 	b, offered := s.own, s.own != nil
 	if !offered {
 		var err error
@@ -175,9 +172,9 @@ func (s *session) takeBell(m message, fd int) error {
 	switch {
 	case fd < 0:
 		return &PeerError{"descriptors of a bell", 0, "1"}
-	case !s.bells || s.bell.isSet():
+	case s.bell.isSet():
 		_ = passedfd.Close(fd)
-		return &PeerError{"kind of a message", uint64(m.kind), "one bell, if both have said that they wake with one"}
+		return &PeerError{"kind of a message", uint64(m.kind), "one bell"}
 	case !s.bell.set(fd):
 		return &PeerError{"timers in the descriptor of a bell", 0, "1"}
 	}

@@ -207,7 +207,7 @@ func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
 func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, error) {
 	// Whatever ends the context ends the greeting.
 	stop := context.AfterFunc(ctx, func() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) })
-	ours := p.greet(oldest, newest, 0)
+	ours := p.greet(0)
 	if err := c.send(ours.message(kindHello), -1); err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	if r := theirs.ring; r < MinRing || r&(r-1) != 0 || r < ringFor(0, max(p.mtu, theirs.mtu)) {
 		return nil, &PeerError{"size of a ring", uint64(r), "a power of two that holds four of the largest frames"}
 	}
-	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring, ours.flags&theirs.flags))
+	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring))
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	if first {
 		p.mtu = min(p.mtu, theirs.mtu)
 	}
-	return newSession(c, memory, theirs.ring, false, ours, theirs), nil
+	return newSession(c, memory, theirs.ring, false, ours.flags&theirs.flags, theirs.mtu), nil
 }
 
 // endGreeting takes the greeting's deadline off a connection.

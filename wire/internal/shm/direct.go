@@ -66,7 +66,7 @@ func (p *Port) dropTable() {
 
 // offerTable gives the peer of s the table.
 func (p *Port) offerTable(s *session) error {
-	if !s.direct || p.tableFD < 0 {
+	if !s.shared || p.tableFD < 0 {
 		return nil
 	}
 	return s.conn.send(message{kind: kindTable, a: datasheet.DirectTableSize}, p.tableFD)
@@ -79,8 +79,8 @@ func (p *Port) takeTable(s *session, m message, fd int) error {
 	}
 	known := p.theirTable.Load()
 	switch {
-	case !s.direct || known != nil && known.of == s:
-		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both have said that they know of them"}
+	case !s.shared || known != nil && known.of == s:
+		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both share memory"}
 	case fd < 0:
 		return &PeerError{"descriptors of a table", 0, "1"}
 	case m.a != datasheet.DirectTableSize:
@@ -124,7 +124,7 @@ func (p *Port) Welcome(ok bool) {
 // openTable lets the peer of the session that the data path uses carry out operations, if it
 // is welcome to.
 func (p *Port) openTable() {
-	if s := p.session; p.welcomes && s != nil && s.direct && p.table.DirectTable != nil {
+	if s := p.session; p.welcomes && s != nil && s.shared && p.table.DirectTable != nil {
 		atomic.StoreUint32(&p.table.Wire, s.memory.number)
 	}
 }
@@ -150,7 +150,7 @@ func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 
 // Settle is described at engine.Direct.
 func (p *Port) Settle() {
-	if s := p.session; s != nil && s.direct {
+	if s := p.session; s != nil && s.shared {
 		s.settle(p.rx.copying)
 	}
 }
@@ -194,7 +194,7 @@ func (s *session) gone() bool {
 // Begin is described at engine.Direct.
 func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	s := p.session
-	if p.state.Load() != 0 || s == nil || !s.direct || s.memory.number != wire {
+	if p.state.Load() != 0 || s == nil || !s.shared || s.memory.number != wire {
 		return nil
 	}
 	atomicmem.Store32(&p.loan.inUse, 1)

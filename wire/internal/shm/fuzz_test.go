@@ -31,15 +31,13 @@ func FuzzRings(f *testing.F) {
 	path := socket(f)
 	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		play(t, p, path, data, flagCredits)
-		play(t, p, path, data, flagCredits|flagSlots)
-		play(t, p, path, data, flagCredits|flagSlots|flagImmediates)
+		play(t, p, path, data)
 	})
 }
 
-// play has a peer with flags do what data says.
-func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
-	r := joinRaw(t, path, flags)
+// play has a peer do what data says.
+func play(t *testing.T, p *shm.Port, path string, data []byte) {
+	r := joinRaw(t, path, 0)
 	up(t, p)
 	number, held, whole := 0, []byte(nil), make([]byte, shm.DefaultMTU)
 	take := func(n int) []byte {

@@ -20,28 +20,22 @@ import (
 // State is where a paused port is in its memory. Positions count bytes, modulo 2^32, and are
 // multiples of 64; numbers count frames.
 type State struct {
-	MTU     int    `json:"mtu"`      // largest frame of this side, in bytes.
-	PeerMTU int    `json:"peer_mtu"` // that of the peer.
-	Ring    int    `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing.
-	Flags   uint32 `json:"flags"`    // that both sides have set in their greetings.
-	Pulled  bool   `json:"pulled"`   // the peer's plug is out.
+	MTU      int  `json:"mtu"`      // largest frame of this side, in bytes.
+	PeerMTU  int  `json:"peer_mtu"` // that of the peer.
+	Ring     int  `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing.
+	Barriers bool `json:"barriers"` // both sides take part in membarrier.
+	Pulled   bool `json:"pulled"`   // the peer's plug is out.
 	// Of the frames to the peer.
-	Head  uint32 `json:"head"`  // position behind the last one.
-	Freed uint32 `json:"freed"` // position up to which the peer is known to have taken them.
-	Sent  uint32 `json:"sent"`  // number of the next one.
+	Head uint32 `json:"head"` // position behind the last one.
+	Sent uint32 `json:"sent"` // number of the next one.
 	// Of the frames from the peer.
-	Tail     uint32 `json:"tail"`     // position behind the last one that was taken.
-	Given    uint32 `json:"given"`    // position up to which the peer knows of that.
+	Tail     uint32 `json:"tail"`     // position behind the last one that was taken, of which the peer knows.
 	Received uint32 `json:"received"` // number of the next one.
 	Wakes    uint64 `json:"wakes"`    // how often the peer may still wake this side.
 	// Bell and PeerBell say that there are descriptors of them.
 	Bell     bool `json:"bell"`
 	PeerBell bool `json:"peer_bell"`
 }
-
-// knownFlags are those that a port which was handed over may have.
-// It has no slots: who passes frames on for others has no use for short ones.
-const knownFlags = flagBarrier | flagBell | flagSingle | flagCredits
 
 // StateError says which field of a State cannot be.
 type StateError struct {
@@ -62,7 +56,6 @@ func (e *StateError) Error() string {
 func (st State) Check() error {
 	barriers := hasBarrier()
 	mtu := fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)
-	ring := uint32(st.Ring)
 	switch {
 	case st.MTU < datasheet.MinMTU || st.MTU > datasheet.MaxMTU:
 		return &StateError{"mtu", st.MTU, mtu}
@@ -70,20 +63,12 @@ func (st State) Check() error {
 		return &StateError{"peer_mtu", st.PeerMTU, mtu}
 	case st.Ring > MaxRing || st.Ring < MinRing || st.Ring&(st.Ring-1) != 0 || st.Ring < ringFor(0, max(st.MTU, st.PeerMTU)):
 		return &StateError{"ring", st.Ring, "a power of two that holds four of the largest frames"}
-	case st.Flags&^knownFlags != 0:
-		return &StateError{"flags", st.Flags, fmt.Sprintf("some of %#x", knownFlags)}
-	case st.Flags&flagBarrier != 0 && !barriers:
-		return &StateError{"flags", st.Flags, "no barriers, which this process cannot make"}
+	case st.Barriers && !barriers:
+		return &StateError{"barriers", true, "false, as this process cannot make any"}
 	case st.Head%lineSize != 0:
 		return &StateError{"head", st.Head, "a multiple of 64"}
-	case st.Freed%lineSize != 0 || st.Head-st.Freed > ring:
-		return &StateError{"freed", st.Freed, "a multiple of 64, at most a ring before head"}
 	case st.Tail%lineSize != 0:
 		return &StateError{"tail", st.Tail, "a multiple of 64"}
-	case st.Given%lineSize != 0 || st.Tail-st.Given > ring:
-		return &StateError{"given", st.Given, "a multiple of 64, at most a ring before tail"}
-	case (st.Bell || st.PeerBell) && st.Flags&flagBell == 0:
-		return &StateError{"bell", true, "none without the flag 4"}
 	}
 	return nil
 }
@@ -112,6 +97,7 @@ func (p *Port) Pause() error {
 	if p.state.Load()&stateFresh != 0 {
 		p.turn()
 	}
+	p.rx.free()
 	return nil
 }
 
@@ -159,9 +145,9 @@ func (p *Port) Leave() {
 // are those of the connection, of the memory, and of the bells that there are.
 func (p *Port) State() (st State, fds []int, err error) {
 	s := p.paused
-	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Flags: s.agreed,
+	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Barriers: p.tx.light,
 		Pulled: p.state.Load()&statePeerPulled != 0,
-		Head:   p.tx.head, Freed: p.tx.freedSeen, Sent: p.tx.number, Tail: p.rx.tail, Given: p.rx.freedLast, Received: p.rx.number,
+		Head:   p.tx.head, Sent: p.tx.number, Tail: p.rx.tail, Received: p.rx.number,
 		Wakes: s.slept.Load() - min(s.slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
 	dup := func(fd int) error {
 		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -236,12 +222,16 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring, st.Flags))
+	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring))
 	if err != nil {
 		return nil, err
 	}
 	memory.number = *numberIn(memory.mem)
-	s := newSession(conn, memory, st.Ring, true, greeting{flags: st.Flags}, greeting{flags: st.Flags, mtu: st.PeerMTU})
+	agreed := uint32(0)
+	if st.Barriers {
+		agreed = flagBarrier
+	}
+	s := newSession(conn, memory, st.Ring, true, agreed, st.PeerMTU)
 	bells := fds[1:]
 	if st.Bell {
 		own, err := bellOf(bells[0])
@@ -256,11 +246,9 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 		s.bell.fd = bells[0]
 	}
 	s.file = fds[0]
-	s.tx.head, s.tx.freedSeen, s.tx.number = st.Head, st.Freed, st.Sent
-	s.rx.tail, s.rx.freedLast, s.rx.number = st.Tail, st.Given, st.Received
-	if s.rx.freedNumber = st.Received; st.Given != st.Tail {
-		s.rx.freedNumber-- // some have not been given back
-	}
+	// All is under way as far as is known, until the first look.
+	s.tx.head, s.tx.freedSeen, s.tx.number, s.tx.taken = st.Head, st.Head-uint32(st.Ring), st.Sent, st.Sent-s.tx.count()
+	s.rx.tail, s.rx.freedLast, s.rx.number, s.rx.freedNumber = st.Tail, st.Tail, st.Received, st.Received
 	// A bell that has rung before rings once more for a new listener.
 	s.slept.Store(st.Wakes + 1)
 	s.pausing.Store(true)

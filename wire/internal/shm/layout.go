@@ -18,7 +18,6 @@ const (
 
 	// A slot has the word of a frame, the header of a short one, and room for the payload of that.
 	slotSize    = 2 * lineSize
-	slotShift   = 4 // words of a slot
 	slotHeader  = 2 * wordSize
 	slotPayload = slotSize - slotHeader
 	firstLine   = lineSize - slotHeader // bytes of it on the line of the word
@@ -28,92 +27,61 @@ const (
 
 // half is one direction as both sides see it.
 type half struct {
-	// freed counts the bytes that the receiver has given back. It writes it.
-	freed *uint32
+	// freed counts the bytes, in bits 31:0, and the frames that the receiver has given back. It writes it.
+	freed *uint64
 	// asleep is not zero if the receiver wants to be woken. Both write it.
 	asleep *uint32
-	// credits are behind both directions' parts; none if one end knows of none.
+	// credits are behind both directions' parts.
 	credits ends.Credits
 	// void says which frames' loans have been revoked. The sender writes it.
 	void *uint64
 	// copying is odd while the sender copies to memory of the receiver's, or from it. The
 	// sender writes it.
 	copying *uint32
-	words   []uint64 // by frame number: one each, or a slot
+	slots   []uint64 // by frame number
 	frames  []byte   // a power of two
-	// immediates says that both ends know short frames with immediate data.
-	immediates bool
-	// shift says how many words there are for each frame, as a power of two: 0 or slotShift.
-	shift uint8
-	last  uint32 // count less one
-	// freedBoth is freed and, in bits 63:32, the number of the frames that the receiver has
-	// given back. It is in use where there are slots.
-	freedBoth *uint64
+	last    uint32   // number of slots less one
 }
 
 // numberIn is where the number of the wire is, which the listener writes before there is
-// a peer: zero if it knows of none.
+// a peer.
 func numberIn(mem []byte) *uint32 { return datasheet.IndexAt(mem[numberOffset:]) }
 
-// halfSize is the size of one direction with a ring of so many bytes, with slots or without.
-func halfSize(ring int, slots bool) int { return wordsOffset + wordsSize(ring, slots) + ring }
+// slotsSize is the size of the slots of a ring, and creditsSize that of the credit words of one direction.
+func slotsSize(ring int) int { return ring / perSlot * slotSize }
 
-// wordsSize is the size of the words, or slots, of a ring.
-func wordsSize(ring int, slots bool) int {
-	if slots {
-		return ring / perSlot * slotSize
-	}
-	return ring / lineSize * wordSize
-}
-
-// creditsSize is the size of the credit words of one direction.
 const creditsSize = ends.CreditWords * wordSize
 
-// fileSize is the size of the memory of a connection whose ends have agreed on flags.
-func fileSize(ring int, agreed uint32) int {
-	size := 2 * halfSize(ring, agreed&flagSlots != 0)
-	if agreed&flagCredits != 0 {
-		size += 2 * creditsSize
-	}
-	return size
-}
+// halfSize is the size of one direction with a ring of so many bytes.
+func halfSize(ring int) int { return wordsOffset + slotsSize(ring) + ring }
 
-// layHalves lays both directions over the memory of a connection whose ends have agreed on flags.
-func layHalves(mem []byte, ring int, agreed uint32) (first, second half) {
-	slots := agreed&flagSlots != 0
-	size := halfSize(ring, slots)
-	first, second = layHalf(mem, ring, slots), layHalf(mem[size:], ring, slots)
-	first.immediates, second.immediates = agreed&flagImmediates != 0, agreed&flagImmediates != 0
-	if agreed&flagCredits != 0 {
-		words := mem[2*size:]
-		first.credits, second.credits = wordsAt(words[:creditsSize]), wordsAt(words[creditsSize:])
-	}
+// fileSize is the size of the memory of a connection.
+func fileSize(ring int) int { return 2 * (halfSize(ring) + creditsSize) }
+
+// layHalves lays both directions over the memory of a connection.
+func layHalves(mem []byte, ring int) (first, second half) {
+	size := halfSize(ring)
+	first, second = layHalf(mem, ring), layHalf(mem[size:], ring)
+	words := mem[2*size:]
+	first.credits, second.credits = wordsAt(words[:creditsSize]), wordsAt(words[creditsSize:])
 	return first, second
 }
 
 // layHalf lays a direction over memory of halfSize bytes.
-func layHalf(mem []byte, ring int, slots bool) half {
-	framesOffset := wordsOffset + wordsSize(ring, slots)
-	h := half{
-		freed:     datasheet.IndexAt(mem[freedOffset:]),
-		freedBoth: &wordsAt(mem[freedOffset : freedOffset+wordSize])[0],
-		asleep:    datasheet.IndexAt(mem[asleepOffset:]),
-		void:      &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
-		copying:   datasheet.IndexAt(mem[copyOffset:]),
-		words:     wordsAt(mem[wordsOffset:framesOffset]),
-		frames:    mem[framesOffset : framesOffset+ring : framesOffset+ring],
+func layHalf(mem []byte, ring int) half {
+	framesOffset := wordsOffset + slotsSize(ring)
+	return half{
+		freed:   &wordsAt(mem[freedOffset : freedOffset+wordSize])[0],
+		asleep:  datasheet.IndexAt(mem[asleepOffset:]),
+		void:    &wordsAt(mem[voidOffset : voidOffset+wordSize])[0],
+		copying: datasheet.IndexAt(mem[copyOffset:]),
+		slots:   wordsAt(mem[wordsOffset:framesOffset]),
+		frames:  mem[framesOffset : framesOffset+ring : framesOffset+ring],
+		last:    uint32(ring/perSlot) - 1,
 	}
-	if slots {
-		h.shift = slotShift
-	}
-	h.last = uint32(len(h.words))>>h.shift - 1
-	return h
 }
 
-// slots reports whether each frame has a slot.
-func (h *half) slots() bool { return h.shift != 0 }
-
-// count counts the words or slots of frames, a power of two.
+// count counts the slots, a power of two.
 func (h *half) count() uint32 { return h.last + 1 }
 
 // prepare gives every word the number that it would have had one lap ago: a word
@@ -144,4 +112,4 @@ func (h *half) frame(start, n uint32) []byte {
 }
 
 // word is the word of frame i.
-func (h *half) word(i uint32) *uint64 { return &h.words[i<<(h.shift&31)&uint32(len(h.words)-1)] }
+func (h *half) word(i uint32) *uint64 { return &h.slot(i).word }

@@ -31,7 +31,7 @@ type slot struct {
 // immediate is where the immediate data of a short frame are.
 func (s *slot) immediate() *uint32 { return (*uint32)(unsafe.Pointer(&s.payload)) }
 
-// slot is the slot of frame i. It is for memory with slots.
+// slot is the slot of frame i.
 func (h *half) slot(i uint32) *slot {
-	return (*slot)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(h.words)), uintptr(i&h.last)*slotSize))
+	return (*slot)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(h.slots)), uintptr(i&h.last)*slotSize))
 }

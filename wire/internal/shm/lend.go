@@ -263,7 +263,7 @@ func (p *Port) Lent(owner uint32) {
 func (p *Port) Revoke(owner uint32) {
 	switch {
 	case p.session == nil:
-	case owner == 0 || !p.session.single:
+	case owner == 0:
 		p.tx.revoke()
 	default:
 		p.tx.revokeOf(owner)

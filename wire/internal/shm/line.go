@@ -17,7 +17,7 @@ func (p *Port) Line() engine.Line { return p }
 
 // Put is described at engine.Line.
 func (p *Port) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
-	if p.state.Load() != 0 || !p.tx.slots() || !p.tx.put(header, b, payload, last) {
+	if p.state.Load() != 0 || !p.tx.put(header, b, payload, last) {
 		return p.put(header, b, payload, last)
 	}
 	if last {
@@ -71,7 +71,7 @@ func (s *sender) put(header uint64, b datasheet.ShortBeside, payload []byte, las
 
 // Next is described at engine.Line.
 func (p *Port) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
-	if p.state.Load() != 0 || p.borrowed || !p.rx.slots() {
+	if p.state.Load() != 0 || p.borrowed {
 		return nil, 0, 0, engine.FoundOther
 	}
 	s, w, found := p.rx.upcoming()
@@ -107,7 +107,7 @@ func (r *receiver) upcoming() (*slot, uint64, engine.Found) {
 // Pass is described at engine.Line.
 func (p *Port) Pass(tell bool) {
 	if p.rx.number++; tell || p.rx.number-p.rx.freedNumber >= p.rx.count()/8 {
-		atomicmem.Store64(p.rx.freedBoth, uint64(p.rx.number)<<32|uint64(p.rx.tail))
+		atomicmem.Store64(p.rx.freed, uint64(p.rx.number)<<32|uint64(p.rx.tail))
 		p.rx.freedLast, p.rx.freedNumber = p.rx.tail, p.rx.number
 	}
 }
@@ -115,7 +115,7 @@ func (p *Port) Pass(tell bool) {
 // Look is described at engine.Line.
 func (p *Port) Look(urgent bool) uint32 {
 	if p.state.Load() != 0 {
-		return p.tx.released()
+		return p.tx.taken
 	}
 	if p.tx.taken != p.tx.number {
 		if p.tx.unlooked++; urgent || p.tx.unlooked >= p.tx.lookEvery {
@@ -125,7 +125,7 @@ func (p *Port) Look(urgent bool) uint32 {
 			}
 		}
 	}
-	return p.tx.released()
+	return p.tx.taken
 }
 
 // Local is an end of a wire of which both ends are in this process: the same directions in other
@@ -142,7 +142,7 @@ type Local struct {
 // NewLocal makes both ends, with a ring of so many bytes each way, a power of two. mem is memory of LocalSize
 // bytes, aligned to a line.
 func NewLocal(mem []byte, ring, mtu int) (a, b *Local) {
-	first, second := layHalves(mem, ring, flagSlots|flagImmediates)
+	first, second := layHalves(mem, ring)
 	first.prepare()
 	second.prepare()
 	a, b = &Local{}, &Local{}
@@ -156,7 +156,7 @@ func NewLocal(mem []byte, ring, mtu int) (a, b *Local) {
 
 // NewLoop makes one end at which everything arrives again.
 func NewLoop(mem []byte, ring, mtu int) *Local {
-	first, _ := layHalves(mem, ring, flagSlots|flagImmediates)
+	first, _ := layHalves(mem, ring)
 	first.prepare()
 	a := &Local{}
 	a.tx.half, a.rx.half = first, first
@@ -165,7 +165,7 @@ func NewLoop(mem []byte, ring, mtu int) *Local {
 }
 
 // LocalSize is the memory that both directions take.
-func LocalSize(ring int) int { return fileSize(ring, flagSlots) }
+func LocalSize(ring int) int { return fileSize(ring) }
 
 // The methods that follow are those of Port, without a peer that may do anything.
 
@@ -181,14 +181,14 @@ func (l *Local) Commit() {
 func (l *Local) Show(n int) bool { return l.tx.show(n) }
 func (l *Local) Abort()          { l.tx.abort() }
 func (l *Local) Flush() bool     { return l.tx.flush() }
-func (l *Local) Mark() uint32    { return l.tx.mark() }
+func (l *Local) Mark() uint32    { return l.tx.number }
 
 // Look is the mark up to which the other end has given frames back.
 func (l *Local) Look(bool) uint32 {
 	if l.tx.taken != l.tx.number {
 		l.tx.look()
 	}
-	return l.tx.released()
+	return l.tx.taken
 }
 func (l *Local) Take() []byte                   { return l.rx.take() }
 func (l *Local) Skipped() bool                  { return l.rx.skipped }
@@ -252,7 +252,7 @@ func (l *Local) Next() (payload []byte, header uint64, b datasheet.ShortBeside, 
 // Pass is described at engine.Line.
 func (l *Local) Pass(tell bool) {
 	if l.rx.number++; tell || l.rx.number-l.rx.freedNumber >= l.rx.count()/8 {
-		atomicmem.Store64(l.rx.freedBoth, uint64(l.rx.number)<<32|uint64(l.rx.tail))
+		atomicmem.Store64(l.rx.freed, uint64(l.rx.number)<<32|uint64(l.rx.tail))
 		l.rx.freedLast, l.rx.freedNumber = l.rx.tail, l.rx.number
 	}
 }

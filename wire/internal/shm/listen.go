@@ -136,7 +136,7 @@ func (p *Port) welcome(c *conn) (*session, error) {
 // agree is the listener's side of the greeting.
 func (p *Port) agree(c *conn) (*session, error) {
 	refuse := func(reason uint64, err error) (*session, error) {
-		c.trySend(message{kind: kindRefuse, a: reason, b: oldest | newest<<16})
+		c.trySend(message{kind: kindRefuse, a: reason, b: version})
 		return nil, err
 	}
 	m, _, err := c.receive()
@@ -157,9 +157,8 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return refuse(refuseHello, err)
 	}
 	ring := ringFor(p.options.Ring, max(p.mtu, theirs.mtu))
-	version := min(theirs.newest, newest)
-	ours := p.greet(version, version, ring)
-	fd, memory, err := p.createRings(fileSize(ring, ours.flags&theirs.flags))
+	ours := p.greet(ring)
+	fd, memory, err := p.createRings(fileSize(ring))
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
@@ -168,7 +167,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 			unix.Close(fd)
 		}
 	}()
-	s := newSession(c, memory, ring, true, ours, theirs)
+	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu)
 	memory.number = rand.Uint32() | 1
 	*numberIn(memory.mem) = memory.number
 	s.tx.prepare()

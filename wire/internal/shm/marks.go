@@ -100,7 +100,7 @@ type peerMark struct {
 // offerMarks gives the peer of s the marks.
 func (p *Port) offerMarks(s *session) error {
 	m := p.options.Marks
-	if m == nil || s.agreed&flagMarks == 0 {
+	if m == nil {
 		return nil
 	}
 	m.mu.Lock()
@@ -118,8 +118,8 @@ func (p *Port) takeMarks(s *session, m message, fd int) error {
 		defer passedfd.Close(fd)
 	}
 	switch {
-	case s.agreed&flagMarks == 0 || s.mark.Load() != nil:
-		return &PeerError{"kind of a message", uint64(m.kind), "one message of marks, if both have said that they know of them"}
+	case s.mark.Load() != nil:
+		return &PeerError{"kind of a message", uint64(m.kind), "one message of marks"}
 	case fd < 0:
 		return &PeerError{"descriptors of marks", 0, "1"}
 	case m.a != marksSize:
@@ -162,7 +162,7 @@ func (p *Port) Idle() bool {
 	if s == nil || p.state.Load() != 0 || !s.marked.Load() {
 		return false
 	}
-	if p.tx.freedSeen != p.tx.head {
+	if p.tx.taken != p.tx.number {
 		if p.tx.look(); p.tx.fault != nil {
 			p.drop(p.tx.fault)
 			return false
@@ -173,7 +173,7 @@ func (p *Port) Idle() bool {
 	if p.rx.take() != nil || p.rx.skipped || p.rx.fault != nil {
 		return false
 	}
-	p.tx.taken = p.tx.freedSeen
+	p.tx.sure = p.tx.taken
 	return true
 }
 

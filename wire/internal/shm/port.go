@@ -182,18 +182,18 @@ func (p *Port) Wire() uint32 {
 	if p.state.Load()&(stateFresh|stateClosed) == stateFresh && !p.rx.held {
 		p.turn()
 	}
-	if p.session == nil || !p.session.single || p.state.Load()&^statePlugs != 0 {
+	if p.session == nil || p.state.Load()&^statePlugs != 0 {
 		return 0
 	}
 	return p.session.memory.number
 }
 
 // Mark is described at engine.Lossless.
-func (p *Port) Mark() uint32 { return p.tx.mark() }
+func (p *Port) Mark() uint32 { return p.tx.number }
 
 // SendShort is described at engine.Slots.
 func (p *Port) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool {
-	if p.state.Load() != 0 || !p.tx.slots() || len(payload) > p.mtu-datasheet.HeaderSize || b&datasheet.ShortImmediate != 0 && !p.tx.immediates {
+	if p.state.Load() != 0 || len(payload) > p.mtu-datasheet.HeaderSize {
 		return false
 	}
 	if !p.tx.sendShort(packed(h), b, payload, last) {
@@ -299,7 +299,7 @@ func (p *Port) Receive() []byte {
 	if p.state.Load() != 0 && !p.settleReceive() {
 		return nil
 	}
-	if p.tx.released() != p.tx.mark() {
+	if p.tx.taken != p.tx.number {
 		if p.tx.unlooked++; p.tx.unlooked >= p.tx.lookEvery {
 			p.tx.unlooked, p.tx.lookEvery = 0, takenEvery
 			if p.tx.look(); p.tx.fault != nil {
@@ -307,7 +307,7 @@ func (p *Port) Receive() []byte {
 			}
 		}
 	}
-	sure := p.tx.released() // before the look for frames
+	sure := p.tx.taken // before the look for frames
 	f := p.rx.take()
 	if f == nil {
 		if !p.rx.skipped {

@@ -17,7 +17,7 @@ type receiver struct {
 	tail        uint32 // position behind the last frame that was released
 	freedLast   uint32 // as the sender knows it
 	number      uint32 // of the next frame, or of the one that is held
-	freedNumber uint32 // as the sender knows it, with slots
+	freedNumber uint32 // as the sender knows it
 
 	held    bool
 	short   bool   // it has the header that follows
@@ -75,7 +75,7 @@ func (r *receiver) look() (frame []byte, skipped bool) {
 		r.none(w)
 		return nil, false
 	}
-	if r.slots() && w>>flagShift&flagShort != 0 {
+	if w>>flagShift&flagShort != 0 {
 		return r.takeShort(w, n)
 	}
 	return r.part(w, n)
@@ -95,8 +95,8 @@ func (r *receiver) takeShort(w uint64, n uint32) (frame []byte, skipped bool) {
 	case n > r.limit-datasheet.HeaderSize || flags&flagLent != 0 && n > room:
 		r.fault = &PeerError{"length of a short frame", uint64(n), "at most what was agreed on"}
 		return nil, false
-	case flags&^(flagEnded|flagAborted|flagShort|flagLent|flagImmediate) != 0 || flags&flagEnded == 0 || flags&flagImmediate != 0 && !r.immediates:
-		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2, 8 and 16 or not, as agreed on"}
+	case flags&^(flagEnded|flagAborted|flagShort|flagLent|flagImmediate) != 0 || flags&flagEnded == 0:
+		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2, 8 and 16 or not"}
 		return nil, false
 	}
 	if n > room {
@@ -142,14 +142,10 @@ func (r *receiver) part(w uint64, n uint32) (frame []byte, skipped bool) {
 // none looks at a word that is not of the next frame, and gives back the room of
 // what was released.
 func (r *receiver) none(w uint64) {
-	// Where the next frame will start, or the second line of its slot, is fetched at each look. The
+	// The second line of the next frame's slot is fetched at each look. The
 	// processor does so ahead of knowing that the look is in vain: when it is not, a frame of two
 	// lines is under way at the same time as its word.
-	if r.slots() {
-		atomicmem.Fetch(&r.slot(r.number).payload[firstLine])
-	} else {
-		atomicmem.Fetch(&r.frames[r.tail&uint32(len(r.frames)-1)])
-	}
+	atomicmem.Fetch(&r.slot(r.number).payload[firstLine])
 	if w>>numShift != numberOf(r.number-r.count()) {
 		r.fault = &PeerError{"number of a frame", w >> numShift, "the next one, or the one that was there before"}
 		return
@@ -241,10 +237,6 @@ func (r *receiver) free() {
 	if r.number == r.freedNumber {
 		return
 	}
-	if r.slots() {
-		atomicmem.Store64(r.freedBoth, uint64(r.number)<<32|uint64(r.tail))
-	} else {
-		atomicmem.Store32(r.freed, r.tail)
-	}
+	atomicmem.Store64(r.freed, uint64(r.number)<<32|uint64(r.tail))
 	r.freedLast, r.freedNumber = r.tail, r.number
 }

@@ -42,6 +42,6 @@ func TestScribbled(t *testing.T) {
 				data = append(data, op)
 			}
 		}
-		play(t, p, path, data, []uint64{flagCredits, flagCredits | flagSlots, flagCredits | flagSlots | flagImmediates}[random.IntN(3)])
+		play(t, p, path, data)
 	}
 }

@@ -15,7 +15,7 @@ type sender struct {
 	head      uint32 // position after the last frame that was ended or shown
 	freedSeen uint32
 	number    uint32 // of the next frame
-	taken     uint32 // number up to which the receiver has given frames back, with slots
+	taken     uint32 // number up to which the receiver has given frames back
 
 	start, room uint32 // of the frame that is reserved or open
 	end         uint32 // position behind it
@@ -66,7 +66,7 @@ func (s *sender) reserve(n uint32) []byte {
 
 // sendShort appends a short frame with a packed header and a payload, if there is room. A payload of
 // more than slotRoom bytes stands in the ring, others in the slot. If shown, the receiver sees it at once,
-// unless others before it wait for flush. It is for memory with slots.
+// unless others before it wait for flush.
 //
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
 // stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
@@ -109,23 +109,18 @@ func (s *sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byt
 
 // fits reports whether there is room for a frame that ends at a position, and for its word.
 func (s *sender) fits(end uint32) bool {
-	size, count := uint32(len(s.frames)), s.count()
-	if end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count) {
+	size := uint32(len(s.frames))
+	if end-s.freedSeen <= size && s.number-s.taken <= s.last {
 		return true
 	}
 	s.look()
-	return end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count)
+	return end-s.freedSeen <= size && s.number-s.taken <= s.last
 }
 
 // look reads the position and the number up to which the receiver has given back.
 func (s *sender) look() {
-	var freed, taken uint32
-	if s.slots() {
-		both := atomic.LoadUint64(s.freedBoth)
-		freed, taken = uint32(both), uint32(both>>32)
-	} else {
-		freed, taken = atomic.LoadUint32(s.freed), s.number
-	}
+	both := atomic.LoadUint64(s.freed)
+	freed, taken := uint32(both), uint32(both>>32)
 	switch {
 	case freed-s.freedSeen > s.head-s.freedSeen:
 		s.fault = &PeerError{"freed bytes", uint64(freed), "a position between the last one and what was sent"}
@@ -134,22 +129,6 @@ func (s *sender) look() {
 	default:
 		s.freedSeen, s.taken = freed, taken
 	}
-}
-
-// mark is the position behind the last frame. With slots it is a number of frames, else of bytes. So is
-// released, up to which the receiver is known to have given frames back.
-func (s *sender) mark() uint32 {
-	if s.slots() {
-		return s.number
-	}
-	return s.head
-}
-
-func (s *sender) released() uint32 {
-	if s.slots() {
-		return s.taken
-	}
-	return s.freedSeen
 }
 
 // commit appends the reserved frame. It shows with flush.

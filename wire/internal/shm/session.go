@@ -23,23 +23,16 @@ type session struct {
 	tx     sender
 	rx     receiver
 	shared bool // both agree to share memory
-	single bool // both know that loans of single frames can be void
-	direct bool // both share memory, and know of tables
 	writes bool // and let the other write
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
 	fence   atomic.Uint32
-	// bells: both sides wake with them instead of messages, once they have them.
-	bells bool
-	own   *bell // nil if there is none
-	bell  peerBell
+	own     *bell // nil if there is none
+	bell    peerBell
 	// marked: the peer has been given marks. mark is where this side marks itself, nil as long as it cannot.
-	marked atomic.Bool
-	mark   atomic.Pointer[peerMark]
-	// agreed are the flags of both sides, and file is that of the memory: -1 unless the port is
-	// transferable.
-	agreed  uint32
-	file    int
+	marked  atomic.Bool
+	mark    atomic.Pointer[peerMark]
+	file    int         // that of the memory; -1 unless the port is transferable
 	pausing atomic.Bool // for Port.Resume, and not for the end
 	// slept counts how often this side asked to be woken, woken how often the peer
 	// did it.
@@ -60,23 +53,21 @@ type answer struct {
 	id   uint32
 }
 
-// newSession lays out the rings for the side that listens, or the other.
-func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs greeting) *session {
-	agreed := ours.flags & theirs.flags
-	first, second := layHalves(m.mem, ring, agreed)
+// newSession lays out the rings for the side that listens, or the other. agreed are the flags of both
+// sides, and mtu is the peer's.
+func newSession(c *conn, m *mapping, ring int, listening bool, agreed uint32, mtu int) *session {
+	first, second := layHalves(m.mem, ring)
 	if !listening {
 		first, second = second, first
 	}
 	// Both processes take part in membarrier, or senders make barriers.
 	light := agreed&flagBarrier != 0
 	slept := &atomic.Uint64{}
-	has := func(flags uint32) bool { return agreed&flags == flags }
 	return &session{conn: c, memory: m,
 		tx:     sender{half: first, light: light},
-		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
-		shared: agreed&flagShare != 0, single: agreed&flagSingle != 0, agreed: agreed, file: -1,
-		direct: has(flagShare | flagDirect), writes: has(flagShare | flagDirect | flagWrite),
-		bells: agreed&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
+		rx:     receiver{half: second, limit: uint32(mtu), eighth: uint32(ring / 8), slept: slept},
+		shared: agreed&flagShare != 0, writes: agreed&(flagShare|flagWrite) == flagShare|flagWrite, file: -1,
+		bell: peerBell{fd: -1}, slept: slept,
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
 

@@ -21,100 +21,73 @@ var shortHeader = datasheet.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9a
 const shortTag datasheet.ShortBeside = 0x1357
 
 // TestShortFrames: a short frame stands where the package's documentation says, up to 112 bytes in its
-// slot, more in the ring. A peer that knows no slots is sent none.
+// slot, or 104 beside immediate data, more in the ring.
 func TestShortFrames(t *testing.T) {
-	for name, flags := range map[string]uint64{"old": flagCredits, "slots": flagCredits | flagSlots, "new": flagCredits | flagSlots | flagImmediates} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			path := socket(t)
-			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-			r := joinRaw(t, path, flags)
-			up(t, p)
-			p.Receive() // it turns to the peer
-			if !r.slots {
-				if p.SendShort(shortHeader, shortTag, []byte{1}, true) {
-					t.Error("a short frame for a peer that knows none")
-				}
-				sendTo(t, p, []byte("whole"))
-				copy(r.frames(), "too")
-				r.put(0, 3, 3, 1)
-				got := p.Receive()
-				if _, _, ok := p.Short(); ok || string(got) != "too" || string(r.theirs[r.framesAt():][:5]) != "whole" {
-					t.Errorf("%q, short %v", got, ok)
-				}
-				p.Release()
-				return
-			}
-			const word, immediate = 0xdef09abc56781234, 0x89abcdef
-			if flags&flagImmediates == 0 && p.SendShort(shortHeader, shortTag.WithImmediate(immediate), []byte{1}, true) {
-				t.Error("immediate data for a peer that knows of none")
-			}
-			frames := []struct {
-				n      int
-				beside datasheet.ShortBeside
-				flags  uint64 // of the word
-				room   int    // in the slot
-			}{{1, shortTag, 5, 112}, {64, shortTag, 5, 112}, {112, shortTag, 5, 112}, {113, shortTag, 5, 112}, {1000, shortTag, 5, 112},
-				{112, shortTag, 5, 112}, {16, shortTag | datasheet.ShortLent, 13, 112}}
-			if flags&flagImmediates != 0 {
-				data := shortTag.WithImmediate(immediate)
-				for _, n := range []int{1, 40, 41, 64, 104, 105, 112, 1000} {
-					frames = append(frames, frames[0])
-					f := &frames[len(frames)-1]
-					f.n, f.beside, f.flags, f.room = n, data, 21, 104
-				}
-				frames = append(frames, frames[6])
-				f := &frames[len(frames)-1]
-				f.beside, f.flags, f.room = data|datasheet.ShortLent, 29, 104
-			}
-			ring := 0
-			for i, f := range frames {
-				n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
-				if !p.SendShort(shortHeader, f.beside, want, i%2 == 0) {
-					t.Fatalf("no room for %d bytes", n)
-				}
-				p.Flush()
-				if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|f.flags<<32|uint64(i+1)<<40 {
-					t.Errorf("frame %d: word %#x", i, w)
-				}
-				s := r.slot(r.theirs, i)
-				at := s[8+112-f.room:]
-				if f.room != 112 && binary.LittleEndian.Uint32(s[8:]) != immediate {
-					t.Errorf("frame %d: immediate data % x", i, s[8:12])
-				}
-				if n > f.room {
-					at, ring = r.theirs[r.framesAt()+ring:], ring+(n+63)/64*64
-				}
-				if h := binary.LittleEndian.Uint64(s); h != word || !bytes.Equal(at[:n], want) {
-					t.Errorf("frame %d: header %#x, % x", i, h, at[:n])
-				}
-			}
-			ring = 0
-			for i, f := range frames {
-				n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
-				copy(r.frames()[ring:], want)
-				stands := binary.LittleEndian.AppendUint64(nil, immediate)[:112-f.room]
-				r.putShort(i, word, append(stands, want[:min(n, f.room)]...), uint64(n), 0x1357, f.flags)
-				got := p.Receive()
-				h, beside, ok := p.Short()
-				if !ok || h != shortHeader || beside != f.beside || !bytes.Equal(got, want) {
-					t.Errorf("frame %d: %+v, %#x, short %v, % x", i, h, beside, ok, got)
-				}
-				if again := p.Receive(); !bytes.Equal(again, want) {
-					t.Errorf("frame %d: then % x", i, again)
-				}
-				if n, gone := p.Arrived(); n != len(want) || gone {
-					t.Errorf("frame %d: %d bytes have arrived", i, n)
-				}
-				p.Release()
-				if n > f.room {
-					ring += (n + 63) / 64 * 64
-				}
-			}
-			if p.Receive() != nil || atomic.LoadUint32(r.freedWord(0)) != uint32(ring) || atomic.LoadUint32(r.freedWord(1)) != uint32(len(frames)) {
-				t.Errorf("given back: %d bytes, %d frames", *r.freedWord(0), *r.freedWord(1))
-			}
-		})
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	r := joinRaw(t, path, 0)
+	up(t, p)
+	p.Receive() // it turns to the peer
+	const word, immediate = 0xdef09abc56781234, 0x89abcdef
+	type frame struct {
+		n      int
+		beside datasheet.ShortBeside
+		flags  uint64 // of the word
+		room   int    // in the slot
+	}
+	data := shortTag.WithImmediate(immediate)
+	frames := []frame{{16, shortTag | datasheet.ShortLent, 13, 112}, {96, data | datasheet.ShortLent, 29, 104}}
+	for _, n := range []int{1, 64, 112, 113, 1000} {
+		frames = append(frames, frame{n, shortTag, 5, 112})
+	}
+	for _, n := range []int{1, 40, 41, 64, 104, 105, 112, 1000} {
+		frames = append(frames, frame{n, data, 21, 104})
+	}
+	frames = append(frames, frame{48, shortTag, 5, 112})
+	ring := 0
+	for i, f := range frames {
+		n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
+		if !p.SendShort(shortHeader, f.beside, want, i%2 == 0) {
+			t.Fatalf("no room for %d bytes", n)
+		}
+		p.Flush()
+		if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|f.flags<<32|uint64(i+1)<<40 {
+			t.Errorf("frame %d: word %#x", i, w)
+		}
+		s := r.slot(r.theirs, i)
+		at := s[8+112-f.room:]
+		if f.room != 112 && binary.LittleEndian.Uint32(s[8:]) != immediate {
+			t.Errorf("frame %d: immediate data % x", i, s[8:12])
+		}
+		if n > f.room {
+			at, ring = r.theirs[r.framesAt()+ring:], ring+(n+63)/64*64
+		}
+		if h := binary.LittleEndian.Uint64(s); h != word || !bytes.Equal(at[:n], want) {
+			t.Errorf("frame %d: header %#x, % x", i, h, at[:n])
+		}
+	}
+	ring = 0
+	for i, f := range frames {
+		n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
+		copy(r.frames()[ring:], want)
+		stands := binary.LittleEndian.AppendUint64(nil, immediate)[:112-f.room]
+		r.putShort(i, word, append(stands, want[:min(n, f.room)]...), uint64(n), 0x1357, f.flags)
+		got := p.Receive()
+		h, beside, ok := p.Short()
+		if !ok || h != shortHeader || beside != f.beside || !bytes.Equal(got, want) {
+			t.Errorf("frame %d: %+v, %#x, short %v, % x", i, h, beside, ok, got)
+		}
+		if again := p.Receive(); !bytes.Equal(again, want) {
+			t.Errorf("frame %d: then % x", i, again)
+		}
+		p.Release()
+		if n > f.room {
+			ring += (n + 63) / 64 * 64
+		}
+	}
+	if p.Receive() != nil || atomic.LoadUint32(r.freedWord(0)) != uint32(ring) || atomic.LoadUint32(r.freedWord(1)) != uint32(len(frames)) {
+		t.Errorf("given back: %d bytes, %d frames", *r.freedWord(0), *r.freedWord(1))
 	}
 }
 
@@ -123,7 +96,7 @@ func TestTwoRooms(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, MTU: 4096, Ring: 1})
-	r := joinRaw(t, path, flagSlots)
+	r := joinRaw(t, path, 0)
 	up(t, p)
 	p.Receive()
 	slots := r.ring / 256
@@ -172,7 +145,7 @@ func TestBrokenSlots(t *testing.T) {
 		{"more references than fit", func(r *raw) { r.putShort(0, 0, nil, 113, 0, 13) }, "length"},
 		{"short, and not ended", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 4) }, "flags"},
 		{"an unknown flag", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|32) }, "flags"},
-		{"immediate data that were not agreed on", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|16) }, "flags"},
+		{"more references than fit beside immediate data", func(r *raw) { r.putShort(0, 0, nil, 105, 0, 29) }, "length"},
 		{"lent, and not short", func(r *raw) { r.put(0, 10, 10, 9) }, "flags"},
 		{"a number that jumps", func(r *raw) { r.putWord(0, 10|5<<32|3<<40) }, "number"},
 		{"frames freed that were not sent", func(r *raw) { atomic.StoreUint32(r.freedFrames(), 1) }, "freed frames"},
@@ -183,7 +156,7 @@ func TestBrokenSlots(t *testing.T) {
 			checkLeaks(t)
 			path := socket(t)
 			p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
-			r := joinRaw(t, path, flagSlots)
+			r := joinRaw(t, path, 0)
 			up(t, p)
 			tt.do(r)
 			waittest.Until(t, "disconnected", func() bool {
@@ -194,7 +167,7 @@ func TestBrokenSlots(t *testing.T) {
 			if err := p.Err(); !errors.As(err, &e) || !strings.Contains(e.Error(), tt.says) {
 				t.Errorf("error %v, want one about %q", err, tt.says)
 			}
-			again := joinRaw(t, path, flagSlots)
+			again := joinRaw(t, path, 0)
 			up(t, p)
 			again.putShort(0, 1, []byte("a good frame"), 12, 0, 5)
 			if got := receiveFrom(t, p); string(got) != "a good frame" {
@@ -220,7 +193,7 @@ func TestScribbledSlots(t *testing.T) {
 	}
 	payload := make([]byte, 4032)
 	for rounds > 0 {
-		r := joinRaw(t, path, flagSlots|flagCredits|flagImmediates*rnd.Uint64N(2))
+		r := joinRaw(t, path, 0)
 		up(t, p)
 		sessions++
 		next := 0

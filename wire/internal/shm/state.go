@@ -70,7 +70,7 @@ func (p *Port) leave() {
 		return
 	}
 	s.void() // it cannot be told later
-	if s.direct {
+	if s.shared {
 		p.closeTable()
 		s.settle(p.rx.copying)
 	}
