@@ -487,15 +487,20 @@ func (p *Path) poll(receive bool, most int) polled {
 			}
 		}
 		l := to.expected(header, b, uint32(len(payload)))
-		if l == nil {
+		if l == nil || b&datasheet.ShortLent != 0 {
 			return p.receive(receive)
+		}
+		st := datasheet.StatusDone | datasheet.StatusOpReceive
+		if b&datasheet.ShortImmediate != 0 {
+			l.seg.Immediate = b.Immediate()
+			st |= datasheet.StatusImmediate
 		}
 		if to := bytesAt(l.memory, uint32(len(payload))); len(payload) == 64 {
 			*(*[64]byte)(to) = *(*[64]byte)(payload)
 		} else {
 			copy(to, payload)
 		}
-		to.landed(l, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
+		to.landed(l, header, uint32(len(payload)), st)
 		if receive && to == p {
 			got++
 		}

@@ -67,8 +67,8 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 		r.inbound = datasheet.Header{Destination: k.MAC, Source: ep.Remote.MAC, EtherType: datasheet.EtherType,
 			Version: datasheet.WireVersion, Type: datasheet.FrameData,
 			DestinationEndpoint: ep.ID, SourceEndpoint: ep.Remote.Endpoint, Key: ep.Remote.OurKey}
-		r.shorts, r.Told, r.heardAck = k.Slots != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
-		if r.shorts && k.Line != nil && k.format == nil {
+		r.shorts, r.Told, r.heardAck = k.Line != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
+		if r.shorts && k.format == nil {
 			r.path = k.PathOf(ep)
 		}
 		k.Regions.Direct.Connected(ep)

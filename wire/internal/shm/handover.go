@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // A port that was made by Adopt with Options.Transferable can go to another process, and its peer
@@ -54,7 +55,7 @@ func (e *StateError) Error() string {
 // Check fails with a *StateError if no port can be in this state. The first call in a process waits for
 // all processors (membarrier(2)).
 func (st State) Check() error {
-	barriers := hasBarrier()
+	barriers := line.HasBarrier()
 	mtu := fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)
 	switch {
 	case st.MTU < datasheet.MinMTU || st.MTU > datasheet.MaxMTU:
@@ -65,9 +66,9 @@ func (st State) Check() error {
 		return &StateError{"ring", st.Ring, "a power of two that holds four of the largest frames"}
 	case st.Barriers && !barriers:
 		return &StateError{"barriers", true, "false, as this process cannot make any"}
-	case st.Head%lineSize != 0:
+	case st.Head%line.LineSize != 0:
 		return &StateError{"head", st.Head, "a multiple of 64"}
-	case st.Tail%lineSize != 0:
+	case st.Tail%line.LineSize != 0:
 		return &StateError{"tail", st.Tail, "a multiple of 64"}
 	}
 	return nil
@@ -97,7 +98,7 @@ func (p *Port) Pause() error {
 	if p.state.Load()&stateFresh != 0 {
 		p.turn()
 	}
-	p.rx.free()
+	p.Free()
 	return nil
 }
 
@@ -134,7 +135,7 @@ func (p *Port) Leave() {
 	p.live = nil
 	p.mu.Unlock()
 	s.memory.unmap()
-	p.session, p.tx, p.rx, p.CreditEnd = nil, sender{}, receiver{}, ends.CreditEnd{}
+	p.session, p.Pair, p.CreditEnd = nil, line.Pair{}, ends.CreditEnd{}
 	s.end(vfio.ErrClosed)
 	s.closeFiles()
 	_ = s.conn.c.Close() // without a shutdown, which would be the other process's too
@@ -145,10 +146,11 @@ func (p *Port) Leave() {
 // are those of the connection, of the memory, and of the bells that there are.
 func (p *Port) State() (st State, fds []int, err error) {
 	s := p.paused
-	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Barriers: p.tx.light,
+	st = State{MTU: p.options.MTU, PeerMTU: p.Rx.Limit(), Ring: p.Tx.Ring(), Barriers: p.Light,
 		Pulled: p.state.Load()&statePeerPulled != 0,
-		Head:   p.tx.head, Sent: p.tx.number, Tail: p.rx.tail, Received: p.rx.number,
-		Wakes: s.slept.Load() - min(s.slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+		Wakes:  s.Slept.Load() - min(s.Slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+	st.Head, st.Sent = p.Tx.Position()
+	st.Tail, st.Received = p.Rx.Position()
 	dup := func(fd int) error {
 		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		if err == nil {
@@ -226,12 +228,12 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	if err != nil {
 		return nil, err
 	}
-	memory.number = *numberIn(memory.mem)
 	agreed := uint32(0)
 	if st.Barriers {
 		agreed = flagBarrier
 	}
 	s := newSession(conn, memory, st.Ring, true, agreed, st.PeerMTU)
+	memory.number = *s.Tx.Number
 	bells := fds[1:]
 	if st.Bell {
 		own, err := bellOf(bells[0])
@@ -246,13 +248,12 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 		s.bell.fd = bells[0]
 	}
 	s.file = fds[0]
-	// All is under way as far as is known, until the first look.
-	s.tx.head, s.tx.freedSeen, s.tx.number, s.tx.taken = st.Head, st.Head-uint32(st.Ring), st.Sent, st.Sent-s.tx.count()
-	s.rx.tail, s.rx.freedLast, s.rx.number, s.rx.freedNumber = st.Tail, st.Tail, st.Received, st.Received
+	s.Tx.Resume(st.Head, st.Sent)
+	s.Rx.Resume(st.Tail, st.Received)
 	// A bell that has rung before rings once more for a new listener.
-	s.slept.Store(st.Wakes + 1)
+	s.Slept.Store(st.Wakes + 1)
 	s.pausing.Store(true)
-	p.makeScratch()
+	p.complete()
 	p.enter(s)
 	if st.Pulled {
 		p.state.Or(statePeerPulled)

@@ -147,7 +147,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return nil, err
 	}
 	if m.kind != kindHello {
-		return refuse(refuseHello, &PeerError{"kind of the first message", uint64(m.kind), "1"})
+		return refuse(refuseHello, broken("kind of the first message", uint64(m.kind), "1"))
 	}
 	theirs, err := greetingOf(m)
 	switch {
@@ -156,7 +156,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 	case err != nil:
 		return refuse(refuseHello, err)
 	}
-	ring := ringFor(p.options.Ring, max(p.mtu, theirs.mtu))
+	ring := ringFor(p.options.Ring, max(p.options.MTU, theirs.mtu))
 	ours := p.greet(ring)
 	fd, memory, err := p.createRings(fileSize(ring))
 	if err != nil {
@@ -169,9 +169,9 @@ func (p *Port) agree(c *conn) (*session, error) {
 	}()
 	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu)
 	memory.number = rand.Uint32() | 1
-	*numberIn(memory.mem) = memory.number
-	s.tx.prepare()
-	s.rx.prepare()
+	*s.Tx.Number = memory.number
+	s.Tx.Prepare()
+	s.Rx.Prepare()
 	if err := c.send(ours.message(kindWelcome), fd); err != nil {
 		return s, err
 	}
@@ -179,7 +179,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return s, err
 	}
 	if m.kind != kindReady {
-		return s, &PeerError{"kind of the second message", uint64(m.kind), "3"}
+		return s, broken("kind of the second message", uint64(m.kind), "3")
 	}
 	if p.options.Transferable {
 		s.file, fd = fd, -1

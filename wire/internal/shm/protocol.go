@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // The messages of the socket, described in the package's documentation.
@@ -70,7 +71,7 @@ func (m *message) encode() [messageSize]byte {
 
 func decode(p []byte) (message, error) {
 	if len(p) != messageSize {
-		return message{}, &PeerError{"size of a message", uint64(len(p)), "32 bytes"}
+		return message{}, broken("size of a message", uint64(len(p)), "32 bytes")
 	}
 	return message{
 		kind: kind(binary.LittleEndian.Uint32(p[0:])), id: binary.LittleEndian.Uint32(p[4:]),
@@ -94,13 +95,13 @@ func greetingOf(m message) (greeting, error) {
 	g := greeting{flags: uint32(m.a >> flagsShift)}
 	switch {
 	case m.id != magic:
-		return g, &PeerError{"magic number of a greeting", uint64(m.id), fmt.Sprintf("%#x", uint32(magic))}
+		return g, broken("magic number of a greeting", uint64(m.id), fmt.Sprintf("%#x", uint32(magic)))
 	case uint32(m.a) != version:
 		return g, fmt.Errorf("%w: the peer speaks %d, this side %d", ErrVersion, uint32(m.a), version)
 	case m.b < datasheet.MinMTU || m.b > datasheet.MaxMTU:
-		return g, &PeerError{"MTU", m.b, fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)}
+		return g, broken("MTU", m.b, fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU))
 	case m.kind == kindWelcome && m.c > MaxRing:
-		return g, &PeerError{"size of a ring", m.c, fmt.Sprintf("at most %d", MaxRing)}
+		return g, broken("size of a ring", m.c, fmt.Sprintf("at most %d", MaxRing))
 	}
 	g.mtu, g.ring = int(m.b), int(m.c)
 	return g, nil
@@ -108,14 +109,14 @@ func greetingOf(m message) (greeting, error) {
 
 // greet is the greeting of this side.
 func (p *Port) greet(ring int) greeting {
-	g := greeting{mtu: p.mtu, ring: ring}
+	g := greeting{mtu: p.options.MTU, ring: ring}
 	if p.options.Share {
 		g.flags |= flagShare
 	}
 	if p.options.ShareWrite {
 		g.flags |= flagWrite
 	}
-	if hasBarrier() {
+	if line.HasBarrier() {
 		g.flags |= flagBarrier
 	}
 	return g
@@ -133,5 +134,5 @@ func refusal(m message) error {
 	case refuseMemory:
 		return fmt.Errorf("%w: the listener has no memory for the wire", ErrMemory)
 	}
-	return &PeerError{"reason of a refusal", m.a, "1 to 4"}
+	return broken("reason of a refusal", m.a, "1 to 4")
 }

@@ -177,6 +177,9 @@ func (r *raw) framesAt() int { return 4096 + r.ring/2 }
 // slot is what follows the word of frame i of a part in its slot: a header of 8 bytes, and 112 more.
 func (r *raw) slot(part []byte, i int) []byte { return part[4096+i%(r.ring/256)*128+8:][:120] }
 
+// header is that of short frame i of this side.
+func (r *raw) header(i int) *uint64 { return (*uint64)(unsafe.Pointer(&r.slot(r.ours, i)[0])) }
+
 // putShort writes a short frame in its slot, and the word, in which length may be wrong.
 func (r *raw) putShort(i int, header uint64, payload []byte, length, tag, flags uint64) {
 	s := r.slot(r.ours, i)

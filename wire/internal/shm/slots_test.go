@@ -5,18 +5,21 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
 // shortHeader is one of which every field differs.
-var shortHeader = datasheet.ShortHeader{Endpoint: 0x1234, PSN: 0x5678, Ack: 0x9abc, Credit: 0xdef0}
+const shortHeader = 0xdef09abc56781234
 
 const shortTag datasheet.ShortBeside = 0x1357
 
@@ -29,7 +32,7 @@ func TestShortFrames(t *testing.T) {
 	r := joinRaw(t, path, 0)
 	up(t, p)
 	p.Receive() // it turns to the peer
-	const word, immediate = 0xdef09abc56781234, 0x89abcdef
+	const immediate = 0x89abcdef
 	type frame struct {
 		n      int
 		beside datasheet.ShortBeside
@@ -48,8 +51,8 @@ func TestShortFrames(t *testing.T) {
 	ring := 0
 	for i, f := range frames {
 		n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
-		if !p.SendShort(shortHeader, f.beside, want, i%2 == 0) {
-			t.Fatalf("no room for %d bytes", n)
+		if mark, ok := p.Put(shortHeader, f.beside, want, i%2 == 0); !ok || mark != uint32(i+1) || mark != p.Mark() {
+			t.Fatalf("%d bytes: %v, position %d", n, ok, mark)
 		}
 		p.Flush()
 		if w := atomic.LoadUint64(r.word(r.theirs, i)); w != uint64(n)|0x1357<<16|f.flags<<32|uint64(i+1)<<40 {
@@ -63,7 +66,7 @@ func TestShortFrames(t *testing.T) {
 		if n > f.room {
 			at, ring = r.theirs[r.framesAt()+ring:], ring+(n+63)/64*64
 		}
-		if h := binary.LittleEndian.Uint64(s); h != word || !bytes.Equal(at[:n], want) {
+		if h := binary.LittleEndian.Uint64(s); h != shortHeader || !bytes.Equal(at[:n], want) {
 			t.Errorf("frame %d: header %#x, % x", i, h, at[:n])
 		}
 	}
@@ -72,21 +75,25 @@ func TestShortFrames(t *testing.T) {
 		n, want := f.n, bytes.Repeat([]byte{byte(f.n)}, f.n)
 		copy(r.frames()[ring:], want)
 		stands := binary.LittleEndian.AppendUint64(nil, immediate)[:112-f.room]
-		r.putShort(i, word, append(stands, want[:min(n, f.room)]...), uint64(n), 0x1357, f.flags)
-		got := p.Receive()
-		h, beside, ok := p.Short()
-		if !ok || h != shortHeader || beside != f.beside || !bytes.Equal(got, want) {
-			t.Errorf("frame %d: %+v, %#x, short %v, % x", i, h, beside, ok, got)
+		r.putShort(i, shortHeader, append(stands, want[:min(n, f.room)]...), uint64(n), 0x1357, f.flags)
+		if i%3 == 0 && p.Receive() != nil { // which may look first
+			t.Errorf("frame %d is received", i)
 		}
-		if again := p.Receive(); !bytes.Equal(again, want) {
-			t.Errorf("frame %d: then % x", i, again)
+		for range 2 {
+			if got, h, beside, found := p.Next(); found != engine.FoundShort || h != shortHeader || beside != f.beside || !bytes.Equal(got, want) {
+				t.Errorf("frame %d: %#x, %#x, found %v, % x", i, h, beside, found, got)
+			}
+			if p.Receive() != nil {
+				t.Errorf("frame %d is received", i)
+			}
 		}
-		p.Release()
+		p.Pass(i%2 == 0)
+		p.Pass(true) // there is none
 		if n > f.room {
 			ring += (n + 63) / 64 * 64
 		}
 	}
-	if p.Receive() != nil || atomic.LoadUint32(r.freedWord(0)) != uint32(ring) || atomic.LoadUint32(r.freedWord(1)) != uint32(len(frames)) {
+	if _, _, _, found := p.Next(); found != engine.FoundNone || atomic.LoadUint32(r.freedWord(0)) != uint32(ring) || atomic.LoadUint32(r.freedWord(1)) != uint32(len(frames)) {
 		t.Errorf("given back: %d bytes, %d frames", *r.freedWord(0), *r.freedWord(1))
 	}
 }
@@ -101,7 +108,7 @@ func TestTwoRooms(t *testing.T) {
 	p.Receive()
 	slots := r.ring / 256
 	short := func() bool {
-		sent := p.SendShort(shortHeader, shortTag, make([]byte, 112), false)
+		_, sent := p.Put(shortHeader, shortTag, make([]byte, 112), false)
 		p.Flush()
 		return sent
 	}
@@ -121,7 +128,7 @@ func TestTwoRooms(t *testing.T) {
 	if whole != r.ring/4096 {
 		t.Errorf("%d frames of 4096 bytes in %d", whole, r.ring)
 	}
-	if p.SendShort(shortHeader, shortTag, make([]byte, 113), true) || !short() {
+	if _, sent := p.Put(shortHeader, shortTag, make([]byte, 113), true); sent || !short() {
 		t.Error("a ring without room has room, or its slots have none")
 	}
 	atomic.StoreUint32(r.freed(), 4096)
@@ -160,8 +167,9 @@ func TestBrokenSlots(t *testing.T) {
 			up(t, p)
 			tt.do(r)
 			waittest.Until(t, "disconnected", func() bool {
-				p.Fill()
-				return p.Receive() == nil && p.Stats().Violations == 1
+				p.Room()
+				_, _, _, found := p.Next()
+				return found == engine.FoundNone && p.Stats().Violations == 1
 			})
 			var e *shm.PeerError
 			if err := p.Err(); !errors.As(err, &e) || !strings.Contains(e.Error(), tt.says) {
@@ -170,10 +178,81 @@ func TestBrokenSlots(t *testing.T) {
 			again := joinRaw(t, path, 0)
 			up(t, p)
 			again.putShort(0, 1, []byte("a good frame"), 12, 0, 5)
-			if got := receiveFrom(t, p); string(got) != "a good frame" {
+			var got []byte
+			waittest.Until(t, "a frame", func() bool {
+				f, _, _, found := p.Next()
+				got = f
+				return found == engine.FoundShort
+			})
+			if string(got) != "a good frame" {
 				t.Errorf("received %q", got)
 			}
 		})
+	}
+}
+
+// checkShort fails unless a short frame is one that can be.
+func checkShort(t *testing.T, payload []byte, beside datasheet.ShortBeside) {
+	t.Helper()
+	lent, immediate := beside&datasheet.ShortLent != 0, beside&datasheet.ShortImmediate != 0
+	if len(payload) > shm.DefaultMTU-64 || lent && len(payload) > 112 || lent && immediate && len(payload) > 104 || beside>>18&(1<<14-1) != 0 || !immediate && beside>>32 != 0 {
+		t.Fatalf("a short frame of %d bytes, beside its header %#x", len(payload), beside)
+	}
+}
+
+// TestChangingSlots: a slot that another processor changes all the time is looked at once: each frame is one of those that
+// were written, with a length, a tag and flags that belong together.
+func TestChangingSlots(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	r := joinRaw(t, path, 0)
+	up(t, p)
+	p.Receive() // it turns to the peer
+	rounds := 2000
+	if soak.Wanted() {
+		rounds = 1_000_000
+	}
+	var at atomic.Int64 // number of the frame that is changed; negative: the end
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for v := uint64(1); ; v++ {
+			i := int(at.Load())
+			if i < 0 {
+				return
+			}
+			// The tag says how long it is, and whether there are immediate data: the header as well.
+			n, flags := v*11%105, uint64(5)
+			if v&1 != 0 {
+				flags = 21
+			}
+			tag := n<<8 | flags
+			atomic.StoreUint64(r.header(i), tag|tag<<16|tag<<32|tag<<48)
+			r.put(i, n, tag, flags)
+		}
+	})
+	seen := map[uint64]bool{}
+	for i := range rounds {
+		f, h, beside, found := p.Next()
+		for found != engine.FoundShort {
+			if found == engine.FoundOther || !p.LinkUp() {
+				t.Fatalf("frame %d: found %v, %v", i, found, p.Err())
+			}
+			runtime.Gosched()
+			f, h, beside, found = p.Next()
+		}
+		tag := uint64(beside.Tag())
+		if len(f) != int(tag>>8) || beside&datasheet.ShortImmediate != 0 != (tag&16 != 0) || h&0xffff*0x1000100010001 != h {
+			t.Fatalf("frame %d: %d bytes, header %#x, beside it %#x", i, len(f), h, beside)
+		}
+		seen[tag] = true
+		at.Store(int64(i + 1))
+		p.Pass(false)
+	}
+	at.Store(-1)
+	changing.Wait()
+	if len(seen) < 50 {
+		t.Errorf("%d kinds of frames", len(seen))
 	}
 }
 
@@ -213,20 +292,29 @@ func TestScribbledSlots(t *testing.T) {
 				}
 				r.putShort(next, rnd.Uint64(), nil, uint64(n), rnd.Uint64()&0xffff, flags)
 			default:
-				p.SendShort(shortHeader, datasheet.ShortBeside(rnd.Uint64())&^datasheet.ShortLent, payload[:rnd.IntN(4032)], rnd.IntN(2) == 0)
+				p.Put(shortHeader, datasheet.ShortBeside(rnd.Uint64())&^datasheet.ShortLent, payload[:rnd.IntN(4032)], rnd.IntN(2) == 0)
 				p.Flush()
 			}
-			if f := p.Receive(); f != nil {
+			f, _, beside, found := p.Next()
+			if found == engine.FoundShort {
+				checkShort(t, f, beside)
+			} else if f = p.Receive(); len(f) > shm.DefaultMTU {
+				t.Fatalf("a frame of %d bytes", len(f))
+			}
+			if f != nil {
 				next++
 				frames++
-				_, beside, ok := p.Short()
-				if len(f) > shm.DefaultMTU || ok && len(f) > shm.DefaultMTU-64 || beside&datasheet.ShortLent != 0 && len(f) > 112 {
-					t.Fatalf("a frame of %d bytes, short %v, beside %#x", len(f), ok, beside)
+				if rnd.IntN(8) == 0 { // between the look and the copy
+					r.putShort(next-1, rnd.Uint64(), nil, rnd.Uint64()&0xffff, rnd.Uint64()&0xffff, rnd.Uint64()&0xff)
 				}
 				for _, c := range f {
 					taken += int(c & 1) // all of it can be read
 				}
-				p.Release()
+				if found == engine.FoundShort {
+					p.Pass(rnd.IntN(2) == 0)
+				} else {
+					p.Release()
+				}
 			} else {
 				next = int(atomic.LoadUint32(r.freedWord(1))) // some were skipped
 			}
