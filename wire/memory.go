@@ -48,6 +48,12 @@ func (o *MemoryOptions) complete() error {
 	return nil
 }
 
+// minRing and maxRing bound a ring in bytes.
+const (
+	minRing = 1 << 12
+	maxRing = 1 << 30
+)
+
 // powerOfTwo returns the power of two at or above n, which is positive.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 
