@@ -22,8 +22,18 @@ type slotted struct {
 }
 
 type shortFrame struct {
-	header datasheet.ShortHeader
+	header uint64
 	beside datasheet.ShortBeside
+}
+
+// packed is the header of a short frame, of bits 15:0 of each.
+func packed(endpoint, psn, ack, credit uint32) uint64 {
+	return uint64(uint16(endpoint)) | uint64(uint16(psn))<<16 | uint64(uint16(ack))<<32 | uint64(credit)<<48
+}
+
+// numbered is a header whose PSN is so many more.
+func numbered(header uint64, more uint16) uint64 {
+	return header&^(0xffff<<16) | uint64(uint16(header>>16)+more)<<16
 }
 
 // withSlots is an option behind exactly.
@@ -45,9 +55,10 @@ func lendsToo(c *engine.Config, _ *port) {
 	}{c.Port.(*slotted), c.Host.(*node).lender}
 }
 
-func (s *slotted) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, _ bool) bool {
+// Put is described at engine.Line.
+func (s *slotted) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bool) (uint32, bool) {
 	if s.whole || s.Reserve(len(payload)) == nil {
-		return false
+		return 0, false
 	}
 	copy(s.space, payload)
 	f := shortFrame{h, b}
@@ -61,41 +72,30 @@ func (s *slotted) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, pa
 	*s.out = append(*s.out, s.space)
 	s.wire.sent[s.out]++
 	s.space = nil
-	return true
-}
-
-// Line is described at engine.Lined: Next leaves all to Receive.
-func (s *slotted) Line() engine.Line { return lineOf{s} }
-
-type lineOf struct{ *slotted }
-
-func (l lineOf) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bool) (uint32, bool) {
-	ok := l.SendShort(datasheet.ShortHeader{Endpoint: uint16(h), PSN: uint16(h >> 16), Ack: uint16(h >> 32), Credit: uint16(h >> 48)}, b, payload, last)
-	if ok && last {
-		l.Flush()
+	if last {
+		s.Flush()
 	}
-	return l.Mark(), ok
+	return s.Mark(), true
 }
 
-func (l lineOf) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
-	return nil, 0, 0, engine.FoundOther
-}
-func (l lineOf) Pass(bool)        {}
-func (l lineOf) Look(bool) uint32 { return l.Taken() }
-
-func (s *slotted) Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool) {
-	f := (*s.in)[0]
+// Next is described at engine.Line.
+func (s *slotted) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
+	f := s.exact.Receive()
 	if len(f) == 0 {
-		return h, 0, false
+		return nil, 0, 0, engine.FoundOther
 	}
 	short, ok := s.wire.shorts[&f[0]]
-	return short.header, short.beside, ok
+	if !ok {
+		return nil, 0, 0, engine.FoundOther
+	}
+	return f, short.header, short.beside, engine.FoundShort
 }
 
-func (s *slotted) Release() {
-	if f := (*s.in)[0]; len(f) != 0 {
-		delete(s.wire.shorts, &f[0])
-	}
+func (s *slotted) Look(bool) uint32 { return s.wire.released[s.out] }
+
+// Pass is described at engine.Line.
+func (s *slotted) Pass(bool) {
+	delete(s.wire.shorts, &(*s.in)[0][0])
 	s.exact.Release()
 }
 
@@ -277,7 +277,7 @@ func TestLentShort(t *testing.T) {
 			mustArrive(t, v, p, 4096, 1)
 			r, _ := p.descriptor(4096)
 			p.postRecv(r)
-			last.header.PSN++
+			last.header = numbered(last.header, 1)
 			last.beside |= datasheet.ShortLent
 			bytes := alignedBytes(len(table) * datasheet.ReferenceSize)
 			copy(datasheet.ReferencesAt(bytes), table)
@@ -343,22 +343,22 @@ func TestScribbledShorts(t *testing.T) {
 		r, in := p.descriptor(64)
 		guard := w.b.mem[len(w.b.mem)-4096:]
 		for ; done < rounds && p.state() == datasheet.StateConnected; done++ {
-			last.header.PSN++
+			last.header = numbered(last.header, 1)
 			f := last
 			h := &f.header
 			switch rnd.IntN(200) {
 			case 0:
-				h.PSN = uint16(rnd.Uint32())
+				*h = numbered(*h, uint16(rnd.Uint32()))
 			case 1:
-				h.Ack = uint16(rnd.Uint32())
+				*h = *h&^(0xffff<<32) | uint64(uint16(rnd.Uint32()))<<32
 			case 2:
-				h.Credit = uint16(rnd.Uint32())
+				*h = *h<<16>>16 | uint64(rnd.Uint32())<<48
 			case 3, 4, 5, 6:
-				h.Endpoint = uint16(rnd.Uint32())
-				last.header.PSN--
+				*h = *h&^0xffff | uint64(uint16(rnd.Uint32()))
+				last.header = numbered(last.header, ^uint16(0))
 			case 7, 8, 9, 10:
 				f.beside = datasheet.ShortBeside(uint16(rnd.Uint32()))
-				last.header.PSN--
+				last.header = numbered(last.header, ^uint16(0))
 			}
 			renew(r, 64)
 			if rnd.IntN(300) != 0 {

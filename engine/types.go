@@ -21,9 +21,7 @@ type (
 	Paced       = core.Paced       // a port of a wire with a speed.
 	Peers       = core.Peers       // a port of a wire with many ends.
 	Lossless    = core.Lossless    // a port of a wire that loses nothing.
-	Slots       = core.Slots       // a port that carries short frames.
-	Lined       = core.Lined       // a port that has a Line.
-	Line        = core.Line        // what most messages need of such a port.
+	Line        = core.Line        // a port that carries short frames.
 	Found       = core.Found       // what is next on it.
 	Lender      = core.Lender      // a port whose peer can read this host's memory.
 	Direct      = core.Direct      // a port whose peer may carry out RDMA by itself.

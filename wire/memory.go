@@ -6,10 +6,9 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
-	"github.com/trapeze-nic/trapeze/wire/internal/shm"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 const (
@@ -49,6 +48,12 @@ func (o *MemoryOptions) complete() error {
 	return nil
 }
 
+// minRing and maxRing bound a ring in bytes.
+const (
+	minRing = 1 << 12
+	maxRing = 1 << 30
+)
+
 // powerOfTwo returns the power of two at or above n, which is positive.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 
@@ -56,17 +61,14 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 // nanoseconds, allocate nothing and make no system call. The two ends may be
 // used by one goroutine or by two at the same time.
 type Memory struct {
+	line.Line
 	ends.CreditEnd
-	line *shm.Local
-	mtu  int
 	// down is shared by both ends: the link is up while it is zero.
 	down *atomic.Uint32
 	// plug and end are this end's bits of down: pulled, closed.
 	plug, end uint32
 	number    *atomic.Uint32 // of the wire, shared by both ends
-	taken     uint32         // by the other end, when Receive last found nothing
 	peer      *Memory
-	wake      Hook
 	link      Hook
 }
 
@@ -82,13 +84,13 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	if err := o.complete(); err != nil {
 		return nil, nil, err
 	}
-	first, second := shm.NewLocal(alignedBytes(shm.LocalSize(o.Ring)), o.Ring, o.MTU)
-	down, number := new(atomic.Uint32), newNumber()
+	first, second := newHalf(o.Ring), newHalf(o.Ring)
 	to, from := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
-	a = &Memory{line: first, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: to, Sends: from}}
-	b = &Memory{line: second, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: from, Sends: to}, peer: a}
+	a = &Memory{plug: 1, end: 2, down: new(atomic.Uint32), number: newNumber(), CreditEnd: ends.CreditEnd{Receives: to, Sends: from}}
+	b = &Memory{plug: 4, end: 8, down: a.down, number: a.number, CreditEnd: ends.CreditEnd{Receives: from, Sends: to}, peer: a}
 	a.peer = b
-	first.Down, first.Wake, second.Down, second.Wake = down, &b.wake, down, &a.wake
+	a.open(first, second, o.MTU)
+	b.open(second, first, o.MTU)
 	return a, b, nil
 }
 
@@ -98,11 +100,25 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	m := &Memory{line: shm.NewLoop(alignedBytes(shm.LocalSize(o.Ring)), o.Ring, o.MTU), mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
+	m := &Memory{down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
 		CreditEnd: ends.CreditEnd{Receives: make(ends.Credits, ends.CreditWords)}}
 	m.peer, m.Sends = m, m.Receives
-	m.line.Down, m.line.Wake = m.down, &m.wake
+	h := newHalf(o.Ring)
+	m.open(h, h, o.MTU)
 	return m, nil
+}
+
+// newHalf makes one direction with a ring of so many bytes.
+func newHalf(ring int) line.Half {
+	h := line.Lay(alignedBytes(line.Size(ring)), ring)
+	h.Prepare()
+	return h
+}
+
+// open makes the end's line.
+func (m *Memory) open(to, from line.Half, mtu int) {
+	m.Pair = line.NewPair(to, from, mtu, line.HasBarrier())
+	m.Line.Open(line.Options{Owner: m, State: m.down, Gone: memoryEnds, MTU: mtu, Scratch: alignedBytes(mtu), Local: true})
 }
 
 // newNumber makes a number for a wire.
@@ -115,12 +131,6 @@ func newNumber() *atomic.Uint32 {
 // drawNumber draws the number of a wire, which is not zero.
 func drawNumber() uint32 { return rand.Uint32() | 1 }
 
-// MTU returns the largest frame in bytes.
-func (m *Memory) MTU() int { return m.mtu }
-
-// Checksum returns false: memory does not damage frames.
-func (m *Memory) Checksum() bool { return false }
-
 // Wire is described at engine.Lossless. It is zero once an end is closed.
 func (m *Memory) Wire() uint32 {
 	if m.down.Load()&memoryEnds != 0 {
@@ -132,122 +142,33 @@ func (m *Memory) Wire() uint32 {
 // Break is described at engine.Lossless.
 func (m *Memory) Break() { m.number.Store(drawNumber()) }
 
-// Mark is described at engine.Lossless.
-func (m *Memory) Mark() uint32 { return m.line.Mark() }
+// SettleSend is described at line.Owner.
+func (m *Memory) SettleSend() bool { return m.down.Load() == 0 }
 
-// Taken is described at engine.Lossless.
-func (m *Memory) Taken() uint32 { return m.taken }
-
-// Hurry is described at engine.Lossless: Taken lags behind no call.
-func (m *Memory) Hurry() {}
-
-// Line is described at engine.Lined.
-func (m *Memory) Line() engine.Line { return m.line }
-
-// SendShort is described at engine.Slots.
-func (m *Memory) SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool {
-	if m.down.Load() != 0 || len(payload) > m.mtu-datasheet.HeaderSize || !m.line.SendShort(h, b, payload, last) {
-		return false
-	}
-	if last {
-		m.line.Flush()
-		m.peer.wake.Call()
-	}
-	return true
-}
-
-// Short is described at engine.Slots.
-func (m *Memory) Short() (datasheet.ShortHeader, datasheet.ShortBeside, bool) { return m.line.Short() }
-
-// Reserve is described at engine.Port. With a plug out there is no room.
-func (m *Memory) Reserve(n int) []byte {
-	if uint(n) > uint(m.mtu) || m.down.Load()&memoryPlugs != 0 {
-		m.line.Unreserve()
-		return nil
-	}
-	return m.line.Reserve(n)
-}
-
-// Commit is described at engine.Port.
-func (m *Memory) Commit() {
-	switch {
-	case m.down.Load()&memoryEnds != 0:
-		m.line.Abort()
-	case m.line.Open():
-		m.line.Finish()
-		m.peer.wake.Call()
-	default:
-		m.line.Commit()
-	}
-}
-
-// Publish is described at engine.Progressive.
-func (m *Memory) Publish(n int) {
-	if m.down.Load()&memoryEnds != 0 {
-		m.line.Abort()
-		return
-	}
-	if m.line.Show(n) {
-		m.peer.wake.Call()
-	}
-}
-
-// Abort is described at engine.Progressive.
-func (m *Memory) Abort() {
-	told := m.line.Open()
-	m.line.Abort()
-	if told {
-		m.peer.wake.Call()
-	}
-}
-
-// Arrived is described at engine.Progressive. A frame that has not arrived whole
-// when an end is closed never will.
-func (m *Memory) Arrived() (n int, aborted bool) {
-	n, aborted = m.line.Progress()
-	return n, aborted || !m.line.Whole() && m.down.Load()&memoryEnds != 0
-}
-
-// Flush is described at engine.Port.
-func (m *Memory) Flush() {
-	if m.line.Flush() {
-		m.peer.wake.Call()
-	}
-}
-
-// Receive is described at engine.Port. Frames that the other end sent before it was
+// SettleReceive is described at line.Owner. Frames that the other end sent before it was
 // closed still arrive.
-func (m *Memory) Receive() []byte {
-	if down := m.down.Load(); down != 0 {
-		if down&m.end != 0 {
-			m.line.Discard()
-			return nil
-		}
-		if down&memoryPlugs != 0 {
-			return nil
-		}
+func (m *Memory) SettleReceive() bool {
+	down := m.down.Load()
+	if down&m.end != 0 {
+		m.Rx.Discard()
 	}
-	sure := m.line.Look(true) // before the look for frames
-	f := m.line.Take()
-	if f == nil && !m.line.Skipped() {
-		m.taken = sure
-	}
-	return f
+	return down&(memoryPlugs|m.end) == 0
 }
 
-// Release is described at engine.Port.
-func (m *Memory) Release() { m.line.Release() }
+// WakePeer is described at line.Owner.
+func (m *Memory) WakePeer() { m.peer.Wake.Call() }
 
-// Free is described at engine.Lossless.
-func (m *Memory) Free() { m.line.Free() }
+// Broke is described at line.Owner. Only this process has the memory.
+func (m *Memory) Broke(*line.PeerError) { m.Break() }
 
 // LinkUp reports whether both ends are plugged in.
 func (m *Memory) LinkUp() bool { return m.down.Load() == 0 }
 
-// SetWake is described at Port.
+// SetWake is described at Port. The other end calls f for each flush.
 func (m *Memory) SetWake(f func()) {
-	if m.wake.Set(f); f != nil {
-		shm.Fence() // a sender that has not seen f has stored its frame
+	m.Wake.Set(f)
+	if m.SetAsleep(f != nil); f != nil {
+		line.Barrier() // a sender that has not seen f has stored its frame
 	}
 }
 
@@ -264,14 +185,14 @@ func (m *Memory) SetLink(up bool) {
 	m.tellLink()
 	if up {
 		// There may be frames that have waited.
-		m.wake.Call()
-		m.peer.wake.Call()
+		m.Wake.Call()
+		m.peer.Wake.Call()
 	}
 }
 
 // Close is described at Port.
 func (m *Memory) Close() error {
-	m.wake.Set(nil)
+	m.SetWake(nil)
 	m.link.Set(nil)
 	if m.down.Or(m.end)&m.end == 0 {
 		m.tellLink()

@@ -30,7 +30,7 @@ internal/core:
 	completion.go lend.go borrow.go
 internal/vi:
 	window.go unreliable.go reliable.go transport.go receivequeue.go rdma.go reliable_receive.go
-	rdma_receive.go lossless.go lane.go reliable_ending.go raw.go kinds.go recovery.go
+	rdma_receive.go lossless.go path.go send.go land.go short.go reliable_ending.go raw.go kinds.go recovery.go
 internal/ring:
 	ring.go
 internal/channel:

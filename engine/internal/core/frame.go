@@ -13,7 +13,6 @@ type link struct {
 	paced       Paced       // the port, if it is one
 	Lossless    Lossless    // the port, if it is one
 	Peers       Peers       // the port, if it is one
-	Slots       Slots       // the port, if it is one
 	Line        Line        // the port, if it is one
 	mtu         uint32      // of the port
 	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
@@ -37,10 +36,7 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	l.Peers, _ = port.(Peers)
 	if !l.Checksum {
 		if l.Lossless, _ = port.(Lossless); l.Lossless != nil {
-			l.Slots, _ = port.(Slots)
-			if p, ok := port.(Lined); ok {
-				l.Line = p.Line()
-			}
+			l.Line, _ = port.(Line)
 		}
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.

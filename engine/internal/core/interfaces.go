@@ -120,29 +120,18 @@ type Lossless interface {
 	Break()
 }
 
-// Slots is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md
-// 8.12). New looks for it once. All of it is the goroutine's that uses the port.
-type Slots interface {
-	// SendShort sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
-	// that is a table of references (8.10): at most seven, or six beside immediate data. With last the peer
-	// sees all frames at once, as Flush does it. It returns false, and has sent nothing, if the wire can take no
-	// more now or the peer does not know such short frames.
-	SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool
-	// Short returns the header of the frame that Receive returned last, of which that was the
-	// payload. ok is false if it is no short one: then its header is in front of it.
-	Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool)
-}
-
-// Lined is implemented by Slots ports that have a Line.
-type Lined interface{ Line() Line }
-
-// Line belongs to a Slots port. It is what most messages need, in one call for each side.
+// Line is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md 8.12):
+// Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in 63:48. New looks for it once. All of it is the
+// goroutine's that uses the port.
 type Line interface {
-	// Put is SendShort with a packed header: Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in
-	// 63:48. With last the peer sees all frames at once. It returns the position behind the frame.
+	// Put sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
+	// that is a table of references (8.10): at most seven, or six beside immediate data. With last the peer
+	// sees all frames at once, as Flush does it. Put returns the position behind the frame, as Mark does. ok is
+	// false if the wire can take no more now; nothing has been sent then.
 	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool)
-	// Next looks at the next frame. It returns one that is short, has neither references nor immediate data and
-	// stands in its slot, until Pass. All others are Receive's.
+	// Next looks at the oldest frame that has arrived. A short one stays until Pass: its payload may change, if the
+	// peer can write it, and what else Next has returned is a copy. All others are Receive's, which returns
+	// no short ones.
 	Next() (payload []byte, header uint64, b datasheet.ShortBeside, found Found)
 	// Pass gives back the frame that Next has returned. With tell the peer learns of it now.
 	Pass(tell bool)

@@ -272,16 +272,24 @@ func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most u
 				return k.receive(of, done, before)
 			}
 		}
+		if b&datasheet.ShortLent != 0 {
+			return k.receive(of, done, before)
+		}
 		seg, memory := to.expected(header, b, uint32(len(payload)))
 		if seg == nil {
 			return k.receive(of, done, before)
+		}
+		st := datasheet.StatusDone | datasheet.StatusOpReceive
+		if b&datasheet.ShortImmediate != 0 {
+			seg.Immediate = b.Immediate()
+			st |= datasheet.StatusImmediate
 		}
 		if at := bytesAt(memory, uint32(len(payload))); len(payload) == 64 {
 			*(*[64]byte)(at) = *(*[64]byte)(payload)
 		} else {
 			copy(at, payload)
 		}
-		to.landed(seg, header, uint32(len(payload)), datasheet.StatusDone|datasheet.StatusOpReceive)
+		to.landed(seg, header, uint32(len(payload)), st)
 		got := *done-before >= most
 		if line.Pass(got); got {
 			return pollCompleted

@@ -65,8 +65,8 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	if k.CheckWires(); peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) {
 		r.way = k.wires.use(k.WayTo(ep.Remote.MAC), peer.Wire)
 		ep.Delivery, r.Wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
-		r.shorts, r.Told, r.heardAck = k.Slots != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
-		if r.shorts && k.Line != nil && k.format == nil {
+		r.shorts, r.Told, r.heardAck = k.Line != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
+		if r.shorts && k.format == nil {
 			r.path = k.PathOf(ep)
 		}
 		k.Regions.Direct.Connected(ep)

@@ -66,7 +66,7 @@ func (p *Port) dropTable() {
 
 // offerTable gives the peer of s the table.
 func (p *Port) offerTable(s *session) error {
-	if !s.direct || p.tableFD < 0 {
+	if !s.shared || p.tableFD < 0 {
 		return nil
 	}
 	return s.conn.send(message{kind: kindTable, a: datasheet.DirectTableSize}, p.tableFD)
@@ -79,16 +79,16 @@ func (p *Port) takeTable(s *session, m message, fd int) error {
 	}
 	known := p.theirTable.Load()
 	switch {
-	case !s.direct || known != nil && known.of == s:
-		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both have said that they know of them"}
+	case !s.shared || known != nil && known.of == s:
+		return broken("kind of a message", uint64(m.kind), "one table, if both share memory")
 	case fd < 0:
-		return &PeerError{"descriptors of a table", 0, "1"}
+		return broken("descriptors of a table", 0, "1")
 	case m.a != datasheet.DirectTableSize:
-		return &PeerError{"size of a table", m.a, "299008"}
+		return broken("size of a table", m.a, "299008")
 	}
 	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, datasheet.DirectTableSize)
 	if err != nil || !whole {
-		return &PeerError{"pages of a table", 0, "all of them in a file that is sealed against shrinking"}
+		return broken("pages of a table", 0, "all of them in a file that is sealed against shrinking")
 	}
 	memory, err := p.maps.mapFile(fd, 0, datasheet.DirectTableSize, unix.PROT_READ, unix.MAP_POPULATE)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *Port) Welcome(ok bool) {
 // openTable lets the peer of the session that the data path uses carry out operations, if it
 // is welcome to.
 func (p *Port) openTable() {
-	if s := p.session; p.welcomes && s != nil && s.direct && p.table.DirectTable != nil {
+	if s := p.session; p.welcomes && s != nil && s.shared && p.table.DirectTable != nil {
 		atomic.StoreUint32(&p.table.Wire, s.memory.number)
 	}
 }
@@ -150,8 +150,8 @@ func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 
 // Settle is described at engine.Direct.
 func (p *Port) Settle() {
-	if s := p.session; s != nil && s.direct {
-		s.settle(p.rx.copying)
+	if s := p.session; s != nil && s.shared {
+		s.settle(p.Rx.Copying)
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *session) settle(word *uint32) {
 			continue
 		}
 		if time.Now().After(end) {
-			s.end(&PeerError{"word of a copy", uint64(began), "another one after two seconds"})
+			s.end(broken("word of a copy", uint64(began), "another one after two seconds"))
 			return
 		}
 		time.Sleep(50 * time.Microsecond)
@@ -194,13 +194,13 @@ func (s *session) gone() bool {
 // Begin is described at engine.Direct.
 func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	s := p.session
-	if p.state.Load() != 0 || s == nil || !s.direct || s.memory.number != wire {
+	if p.state.Load() != 0 || s == nil || !s.shared || s.memory.number != wire {
 		return nil
 	}
 	atomicmem.Store32(&p.loan.inUse, 1)
 	p.copies++
 	// It keeps the order of this store, and the one before, and of all loads behind.
-	atomic.StoreUint32(p.tx.copying, p.copies)
+	atomic.StoreUint32(p.Tx.Copying, p.copies)
 	if t := p.theirTable.Load(); t != nil && t.of == s && atomic.LoadUint32(&t.Wire) == wire {
 		return t.DirectTable
 	}
@@ -211,7 +211,7 @@ func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 // End is described at engine.Direct.
 func (p *Port) End() {
 	p.copies++
-	atomicmem.Store32(p.tx.copying, p.copies)
+	atomicmem.Store32(p.Tx.Copying, p.copies)
 	if !p.borrowed {
 		p.endUse()
 	}

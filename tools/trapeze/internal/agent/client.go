@@ -85,8 +85,8 @@ func (c *client) grants(h []byte) bool {
 // deliver gives the client a frame, unless it has no room for more of that sender: it does not hold up
 // others. head, if there is any, replaces its beginning.
 func (c *client) deliver(from *client, f, head []byte) {
-	freed, at, size := c.port.Fill()
-	if size != 0 && !c.claims.admit(from, freed, at, size) {
+	taken, size := c.port.Room()
+	if size != 0 && !c.claims.admit(from, taken, size) {
 		c.dropped.Add(1)
 		return
 	}
@@ -99,7 +99,7 @@ func (c *client) deliver(from *client, f, head []byte) {
 	copy(b, head)
 	c.port.Commit()
 	if size != 0 {
-		c.claims.add(from, at, c.port.Mark())
+		c.claims.add(from, len(f), c.port.Mark())
 	}
 	c.reached.Add(1)
 }

@@ -5,16 +5,17 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// short takes a short frame that Line.Next has left, or of another endpoint.
-func short(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) {
-	if !takeShort(r, payload, h, b) {
-		r.TakeFrame(lengthen(r, payload, h, b))
+// short takes a short frame that Path.poll has left.
+func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) {
+	if !takeShort(r, payload, header, b) {
+		r.Copied = true
+		r.TakeFrame(lengthen(r, payload, header, b))
 	}
 }
 
-// takeShort takes a short frame with references or immediate data, or any other, as Path.take does.
-func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside) bool {
-	p, n := pathOf(r.Endpoint(uint32(h.Endpoint))), uint32(len(payload))
+// takeShort takes a short frame as Path.poll does, with references, too.
+func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	p, n := pathOf(r.Endpoint(uint32(uint16(header)))), uint32(len(payload))
 	if p == nil || !r.Plain || n == 0 {
 		return false
 	}
@@ -27,7 +28,6 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
 		n = at.Length
 	}
-	header := uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
 	seg, memory := p.expected(header, b, n)
 	if seg == nil {
 		return false
@@ -41,8 +41,8 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 	copy(bytesAt(memory, n), from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
-		frame := lengthen(r, payload, h, b)
-		r.Header, r.Unanswered = *datasheet.HeaderAt(frame), false
+		frame := lengthen(r, payload, header, b)
+		r.Header, r.Unanswered, r.Copied = *datasheet.HeaderAt(frame), false, true
 		r.Refuse()
 		r.Release(frame)
 		return true
@@ -53,7 +53,7 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 		st |= datasheet.StatusImmediate
 	}
 	p.landed(seg, header, n, st)
-	r.Port.Release()
+	r.Line.Pass(false)
 	return true
 }
 
@@ -61,7 +61,7 @@ func takeShort(r *core.Receiver, payload []byte, h datasheet.ShortHeader, b data
 func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
-func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, b datasheet.ShortBeside) []byte {
+func lengthen(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
 	copy(frame[datasheet.HeaderSize:], payload)
 	length := uint32(len(payload))
@@ -76,7 +76,7 @@ func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, b datas
 			length += min(at.Length, datasheet.MaxMTU) // too much is refused
 		}
 	}
-	h := wholeHeader(r, s, b.Tag())
+	h := wholeHeader(r, header, b.Tag())
 	h.Flags, h.Length, h.Extent, h.Immediate = flags, uint16(length), length, b.Immediate()
 	*datasheet.HeaderAt(frame) = h
 	return frame
@@ -84,14 +84,15 @@ func lengthen(r *core.Receiver, payload []byte, s datasheet.ShortHeader, b datas
 
 // wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
 // its tag is remembered, Source is zero, and Key the tag.
-func wholeHeader(r *core.Receiver, s datasheet.ShortHeader, tag uint16) datasheet.Header {
+func wholeHeader(r *core.Receiver, header uint64, tag uint16) datasheet.Header {
+	psn, ack, credit := uint16(header>>16), uint16(header>>32), uint16(header>>48)
 	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
-		Type: datasheet.FrameData, DestinationEndpoint: uint32(s.Endpoint), Key: uint32(tag), PSN: uint32(s.PSN)}
+		Type: datasheet.FrameData, DestinationEndpoint: uint32(uint16(header)), Key: uint32(tag), PSN: uint32(psn)}
 	ep := r.Endpoint(h.DestinationEndpoint)
 	if ep != nil && ep.Remote.Is(tag) {
-		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, s.PSN), ahead(ep.Remote.OurKey, s.Ack), uint32(s.Credit)
+		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, psn), ahead(ep.Remote.OurKey, ack), uint32(credit)
 		if rel := rel(ep); rel != nil {
-			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, s.PSN), ahead(rel.heardAck, s.Ack), ahead(rel.heardCredit, s.Credit), rel.Done
+			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, psn), ahead(rel.heardAck, ack), ahead(rel.heardCredit, credit), rel.Done
 		}
 		h.Source, h.SourceEndpoint, h.Key = ep.Remote.MAC, ep.Remote.Endpoint, ep.Remote.OurKey
 	} else if p := r.Conns.LastWith(ep, h.DestinationEndpoint, tag); p != nil {

@@ -1,4 +1,4 @@
-package shm
+package line
 
 import (
 	"sync/atomic"
@@ -7,15 +7,14 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// sender puts frames into one direction. The zero value has no memory.
-type sender struct {
-	half
-	light bool // the receiver makes the barriers that its sleep takes
+// Sender puts frames into one direction. The zero value has no memory.
+type Sender struct {
+	Half
 
 	head      uint32 // position after the last frame that was ended or shown
 	freedSeen uint32
 	number    uint32 // of the next frame
-	taken     uint32 // number up to which the receiver has given frames back, with slots
+	taken     uint32 // number up to which the receiver has given frames back
 
 	start, room uint32 // of the frame that is reserved or open
 	end         uint32 // position behind it
@@ -29,10 +28,8 @@ type sender struct {
 	firstNumber uint32
 	batch       bool
 
-	heard     uint32 // frames that the peer had sent when this side answered last
-	unlooked  uint32 // calls of Receive since the last look at what the peer has released
-	lookEvery uint32 // calls of Receive to the next one
-	sure      uint32 // up to where it had when Receive last found nothing
+	heard uint32 // frames that the peer had sent when this side answered last
+	sure  uint32 // up to where it had released all when Receive last found nothing
 
 	loans []loanOf // by frame number; nil as long as nothing has been lent
 
@@ -46,15 +43,16 @@ type loanOf struct{ number, owner uint32 }
 // receiver fetches while it polls, and with larger ones it begins before the end
 // of them is demoted.
 const (
-	demoteAbove = 2 * lineSize
-	demoteUpTo  = 4096 + 2*lineSize
+	demoteAbove = 2 * LineSize
+	demoteUpTo  = 4096 + 2*LineSize
 )
 
-// reserve returns n bytes for a frame, nil if there is no room.
-func (s *sender) reserve(n uint32) []byte {
+// Reserve returns n bytes for a frame, nil if there is no room.
+func (s *Sender) Reserve(bytes int) []byte {
 	if s.open {
-		s.abort()
+		s.Abort()
 	}
+	n := uint32(bytes)
 	start, end := s.place(s.head, n)
 	if !s.fits(end) {
 		s.reserved = false
@@ -64,15 +62,35 @@ func (s *sender) reserve(n uint32) []byte {
 	return s.frame(start, n)
 }
 
+// Space returns the room that Reserve returned last.
+func (s *Sender) Space() []byte { return s.frame(s.start, s.room) }
+
+// Shorten makes the frame that is reserved one of n bytes.
+func (s *Sender) Shorten(n int) {
+	s.room = uint32(n)
+	s.end = s.start + spaceOf(s.room)
+}
+
+// Held reports whether a frame is reserved or open.
+func (s *Sender) Held() bool { return s.reserved || s.open }
+
+// Position is where the sender is: the position behind the last frame, and the number of the next.
+func (s *Sender) Position() (head, number uint32) { return s.head, s.number }
+
+// Resume goes on at a position. All frames before it may be under way.
+func (s *Sender) Resume(head, number uint32) {
+	s.head, s.freedSeen, s.number, s.taken = head, head-uint32(len(s.frames)), number, number-s.count()
+}
+
 // sendShort appends a short frame with a packed header and a payload, if there is room. A payload of
 // more than slotRoom bytes stands in the ring, others in the slot. If shown, the receiver sees it at once,
-// unless others before it wait for flush. It is for memory with slots.
+// unless others before it wait for flush.
 //
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
 // stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
-func (s *sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byte, shown bool) bool {
+func (s *Sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byte, shown bool) bool {
 	if s.open || s.reserved {
-		s.abort()
+		s.Abort()
 	}
 	n, end, room := uint32(len(payload)), s.head, slotRoom(b)
 	if n > room {
@@ -107,25 +125,50 @@ func (s *sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byt
 	return true
 }
 
+// put is sendShort, which has the rules, for what most frames are. It returns false for others.
+func (s *Sender) put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) bool {
+	n, first := uint32(len(payload)), uint32(firstLine)
+	if s.open || s.reserved || n > slotPayload || b > 1<<lengthBits-1 || s.number-s.taken > s.last {
+		return false
+	}
+	to := s.slot(s.number)
+	if n > first {
+		if n <= LineSize {
+			*(*[16]byte)(to.payload[n-16:]) = *(*[16]byte)(payload[n-16:])
+		} else {
+			copy(to.payload[firstLine:], payload[firstLine:])
+		}
+		*(*[firstLine]byte)(to.payload[:firstLine]) = *(*[firstLine]byte)(payload)
+	} else {
+		copy(to.payload[:firstLine], payload)
+	}
+	w := numberOf(s.number)<<numShift | (flagShort|flagEnded)<<flagShift | uint64(b)<<shownShift | uint64(n)
+	to.header = header
+	if last && !s.batch {
+		atomicmem.Store64(&to.word, w)
+	} else if s.batch {
+		to.word = w
+	} else {
+		s.first, s.firstNumber, s.batch = w, s.number, true
+	}
+	s.number++
+	return true
+}
+
 // fits reports whether there is room for a frame that ends at a position, and for its word.
-func (s *sender) fits(end uint32) bool {
-	size, count := uint32(len(s.frames)), s.count()
-	if end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count) {
+func (s *Sender) fits(end uint32) bool {
+	size := uint32(len(s.frames))
+	if end-s.freedSeen <= size && s.number-s.taken <= s.last {
 		return true
 	}
 	s.look()
-	return end-s.freedSeen <= size && (!s.slots() || s.number-s.taken < count)
+	return end-s.freedSeen <= size && s.number-s.taken <= s.last
 }
 
 // look reads the position and the number up to which the receiver has given back.
-func (s *sender) look() {
-	var freed, taken uint32
-	if s.slots() {
-		both := atomic.LoadUint64(s.freedBoth)
-		freed, taken = uint32(both), uint32(both>>32)
-	} else {
-		freed, taken = atomic.LoadUint32(s.freed), s.number
-	}
+func (s *Sender) look() {
+	both := atomic.LoadUint64(s.freed)
+	freed, taken := uint32(both), uint32(both>>32)
 	switch {
 	case freed-s.freedSeen > s.head-s.freedSeen:
 		s.fault = &PeerError{"freed bytes", uint64(freed), "a position between the last one and what was sent"}
@@ -136,29 +179,13 @@ func (s *sender) look() {
 	}
 }
 
-// mark is the position behind the last frame. With slots it is a number of frames, else of bytes. So is
-// released, up to which the receiver is known to have given frames back.
-func (s *sender) mark() uint32 {
-	if s.slots() {
-		return s.number
-	}
-	return s.head
-}
-
-func (s *sender) released() uint32 {
-	if s.slots() {
-		return s.taken
-	}
-	return s.freedSeen
-}
-
-// commit appends the reserved frame. It shows with flush.
-func (s *sender) commit() {
+// Commit appends the reserved frame. It shows with Flush.
+func (s *Sender) Commit() {
 	s.append(wordOf(s.number, s.room, s.room, flagEnded))
 }
 
 // append appends the reserved frame, of which w is the word.
-func (s *sender) append(w uint64) {
+func (s *Sender) append(w uint64) {
 	if s.batch {
 		*s.word(s.number) = w
 	} else {
@@ -168,15 +195,15 @@ func (s *sender) append(w uint64) {
 }
 
 // pass moves on behind the reserved frame.
-func (s *sender) pass() {
+func (s *Sender) pass() {
 	s.reserved = false
 	s.number++
 	s.head = s.end
 }
 
-// flush shows the receiver what was committed. It reports whether there was
+// Flush shows the receiver what was committed. It reports whether there was
 // anything.
-func (s *sender) flush() bool {
+func (s *Sender) Flush() bool {
 	if !s.batch {
 		return false
 	}
@@ -188,17 +215,17 @@ func (s *sender) flush() bool {
 // answer makes what flush has just shown reach a receiver that waits for it as
 // soon as can be. It slows a stream of frames down: it is for an answer to what
 // the peer has sent, heard frames in all.
-func (s *sender) answer(heard uint32) {
+func (s *Sender) answer(heard uint32) {
 	s.heard = heard
 	if s.room > demoteAbove && s.room <= demoteUpTo && s.number-s.firstNumber == 1 {
 		f := s.frame(s.start, s.room)
-		atomicmem.Demote(&f[0], int(spaceOf(s.room))/lineSize)
+		atomicmem.Demote(&f[0], int(spaceOf(s.room))/LineSize)
 	}
 }
 
-// show lets the receiver have the first n bytes of the frame that is reserved or
+// Show lets the receiver have the first n bytes of the frame that is reserved or
 // open, and all frames before it. It reports whether that is news.
-func (s *sender) show(n int) bool {
+func (s *Sender) Show(n int) bool {
 	if n <= 0 || uint(n) > uint(s.room) || s.open && uint32(n) <= s.shown || !s.open && !s.reserved {
 		return false
 	}
@@ -208,19 +235,19 @@ func (s *sender) show(n int) bool {
 	}
 	s.shown = uint32(n)
 	s.tell(0)
-	s.flush()
+	s.Flush()
 	return true
 }
 
-// finish ends the open frame: all of it is there.
-func (s *sender) finish() {
+// Finish ends the open frame: all of it is there.
+func (s *Sender) Finish() {
 	s.open = false
 	s.shown = s.room
 	s.tell(flagEnded)
 }
 
-// abort gives up the frame that is reserved or open.
-func (s *sender) abort() {
+// Abort gives up the frame that is reserved or open.
+func (s *Sender) Abort() {
 	s.reserved = false
 	if s.open {
 		s.open = false
@@ -228,20 +255,23 @@ func (s *sender) abort() {
 	}
 }
 
-// revoke makes the loans of all frames before the next one void.
-func (s *sender) revoke() { atomicmem.Store64(s.void, voidBefore|uint64(s.number)) }
+// VoidAll makes all loans void, of frames to come as well. Any goroutine may call it.
+func (s *Sender) VoidAll() { atomicmem.Store64(s.void, voidAll) }
 
-// lend notes on whose behalf the frame that was committed last lends.
-func (s *sender) lend(owner uint32) {
+// Revoke makes the loans of all frames before the next one void.
+func (s *Sender) Revoke() { atomicmem.Store64(s.void, voidBefore|uint64(s.number)) }
+
+// Lend notes on whose behalf the frame that was committed last lends.
+func (s *Sender) Lend(owner uint32) {
 	if s.loans == nil {
 		s.loans = make([]loanOf, s.count())
 	}
 	s.loans[(s.number-1)&uint32(len(s.loans)-1)] = loanOf{s.number - 1, owner}
 }
 
-// revokeOf makes the loans void of all frames before the next one that lend on behalf of
+// RevokeOf makes the loans void of all frames before the next one that lend on behalf of
 // owner.
-func (s *sender) revokeOf(owner uint32) {
+func (s *Sender) RevokeOf(owner uint32) {
 	for i, l := range s.loans {
 		// An older frame's word is another one's by now.
 		if l.owner != owner || s.number-1-l.number >= uint32(len(s.loans)) {
@@ -257,6 +287,6 @@ func (s *sender) revokeOf(owner uint32) {
 }
 
 // tell writes the word of the open frame.
-func (s *sender) tell(flags uint64) {
+func (s *Sender) tell(flags uint64) {
 	atomicmem.Store64(s.word(s.number-1), wordOf(s.number-1, s.room, s.shown, flags))
 }

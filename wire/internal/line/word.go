@@ -1,8 +1,8 @@
-package shm
+package line
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// A word says all about one frame: see the package's documentation.
+// A word says all about one frame: see the documentation of package shm.
 const (
 	lengthBits = 16 // MaxMTU fits
 	shownShift = lengthBits
@@ -55,16 +55,6 @@ func slotRoom(b datasheet.ShortBeside) uint32 {
 		return slotPayload - wordSize
 	}
 	return slotPayload
-}
-
-// packed is the header of a short frame as it stands in its slot. The tag is in the word.
-func packed(h datasheet.ShortHeader) uint64 {
-	return uint64(h.Endpoint) | uint64(h.PSN)<<16 | uint64(h.Ack)<<32 | uint64(h.Credit)<<48
-}
-
-// unpacked is the opposite of packed.
-func unpacked(w uint64) datasheet.ShortHeader {
-	return datasheet.ShortHeader{Endpoint: uint16(w), PSN: uint16(w >> 16), Ack: uint16(w >> 32), Credit: uint16(w >> 48)}
 }
 
 // Bits of the word that says which loans are void: those of the frames before a
