@@ -167,3 +167,9 @@ type Segment struct {
 	Handle  uint32
 	Length  uint32
 }
+
+// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
+// VI that shares a receive queue drops messages for which there is none.
+func mayAgree(ep *Endpoint) bool {
+	return ep.Reliability != datasheet.Unreliable && ep.Recv.Source == nil
+}

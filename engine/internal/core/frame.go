@@ -64,12 +64,6 @@ func (l *link) Wire(station datasheet.MAC) uint32 {
 	return 0
 }
 
-// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
-// VI that shares a receive queue drops messages for which there is none.
-func mayAgree(ep *Endpoint) bool {
-	return ep.Reliability != datasheet.Unreliable && ep.Recv.Source == nil
-}
-
 // sign fills in what is the same in all frames of this NIC.
 func (l *link) sign(h *datasheet.Header) {
 	h.Source, h.EtherType, h.Version = l.MAC, datasheet.EtherType, datasheet.WireVersion

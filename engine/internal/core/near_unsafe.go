@@ -38,8 +38,3 @@ func (n *near) Bytes(m *Regions, handle uint32, address, size uint64) *byte {
 	}
 	return (*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(n.memory)), off))
 }
-
-// aligned reports whether b starts where descriptors at address do.
-func aligned(b []byte, address uint64) bool {
-	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))%datasheet.DescriptorAlign == address%datasheet.DescriptorAlign
-}

@@ -28,3 +28,11 @@ func (k *Transport) Receipts(ep *core.Endpoint, do func(in *core.Receipt)) {
 		do(&u.in)
 	}
 }
+
+// Deliver is the delivery of an endpoint before it is connected.
+func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
+	if r == datasheet.Unreliable {
+		return Unreliable{k}
+	}
+	return Reliable{k}
+}

@@ -207,19 +207,6 @@ func (r *reliable) tells(credit uint32) bool {
 	return credit-r.Offered < 1<<16 && r.Expect-r.Told < 1<<16
 }
 
-// way is a wire that loses nothing: that of the port, or the one to a peer.
-type way struct {
-	core.Lossless
-	seen  uint32 // its number at the last look
-	users int    // connections over it
-}
-
-// ways are those over which there are connections.
-type ways struct {
-	all    []*way
-	flying []*reliable // connections with messages under way
-}
-
 func (k *Transport) Clear() { *k.wires = ways{} }
 
 // use has one more connection use a wire, whose number is seen.

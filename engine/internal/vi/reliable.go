@@ -336,3 +336,6 @@ func rel(ep *core.Endpoint) *reliable {
 	r, _ := ep.Conn.(*reliable)
 	return r
 }
+
+// ahead is the number at or behind known, by less than 2^16, of which bits 15:0 are low.
+func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }

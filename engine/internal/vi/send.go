@@ -5,16 +5,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// sent is the record of a message that has left by a path.
-type sent struct {
-	seg    *datasheet.ControlSegment
-	stamp  uint64 // of the regions when seg was found
-	psn    uint32
-	mark   uint32 // of the wire behind it
-	number uint32 // of the message
-	lent   uint32 // handle of the memory that is lent for it
-}
-
 // Send sends the next message that is posted: a send of one frame, from one segment or inline, that has credit. Of anything
 // else it returns false, and nothing has happened.
 func (p *Path) Send() bool {

@@ -57,9 +57,6 @@ func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.Shor
 	return true
 }
 
-// ahead is the number at or behind known, by less than 2^16, of which bits 15:0 are low.
-func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }
-
 // lengthen makes a whole frame of a short one, in memory of the engine.
 func lengthen(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]

@@ -15,6 +15,19 @@ type Transport struct {
 	format format // nil: descriptors of VIs
 }
 
+// way is a wire that loses nothing: that of the port, or the one to a peer.
+type way struct {
+	core.Lossless
+	seen  uint32 // its number at the last look
+	users int    // connections over it
+}
+
+// ways are those over which there are connections.
+type ways struct {
+	all    []*way
+	flying []*reliable // connections with messages under way
+}
+
 // Format describes the queues and messages of another kind. VIs, where every message
 // passes, are past this interface: four such calls cost a message 20 ns of 470
 // (BenchmarkEcho/inline/64).
@@ -31,14 +44,6 @@ type format interface {
 
 // With is the transport of a kind with a format of its own.
 func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f} }
-
-// Deliver is the delivery of an endpoint before it is connected.
-func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
-	if r == datasheet.Unreliable {
-		return Unreliable{k}
-	}
-	return Reliable{k}
-}
 
 func (k *Transport) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
 	if ep.Options&datasheet.EndpointShares != 0 {
