@@ -110,7 +110,7 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 
 // newHalf makes one direction with a ring of so many bytes.
 func newHalf(ring int) line.Half {
-	h := line.Lay(alignedBytes(line.Size(ring)), ring)
+	h := line.Lay(line.Aligned(line.Size(ring)), ring)
 	h.Prepare()
 	return h
 }
@@ -118,7 +118,7 @@ func newHalf(ring int) line.Half {
 // open makes the end's line.
 func (m *Memory) open(to, from line.Half, mtu int) {
 	m.Pair = line.NewPair(to, from, mtu, line.HasBarrier())
-	m.Line.Open(line.Options{Owner: m, State: m.down, Gone: memoryEnds, MTU: mtu, Scratch: alignedBytes(mtu), Local: true})
+	m.Line.Open(line.Options{Owner: m, State: m.down, Gone: memoryEnds, MTU: mtu, Local: true})
 }
 
 // newNumber makes a number for a wire.

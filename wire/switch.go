@@ -96,7 +96,7 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
 	for i := range n {
-		f.ports = append(f.ports, &switchPort{fabric: f, number: i, space: alignedBytes(o.MTU),
+		f.ports = append(f.ports, &switchPort{fabric: f, number: i, space: line.Aligned(o.MTU),
 			tx: make([]line.Sender, n), rx: make([]line.Receiver, n)})
 	}
 	ports := make([]Port, n)

@@ -162,8 +162,8 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
 	ring := newHalf(ringSize)
-	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: alignedBytes(mtu), reserved: -1, log: o.Logger,
-		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), queryFrame: alignedBytes(datasheet.HeaderSize), stopped: make(chan struct{})}
+	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: line.Aligned(mtu), reserved: -1, log: o.Logger,
+		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), queryFrame: line.Aligned(datasheet.HeaderSize), stopped: make(chan struct{})}
 	if u.log == nil {
 		u.log = slog.Default()
 	}

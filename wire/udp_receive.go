@@ -18,7 +18,7 @@ const warnEvery = 10 * time.Second
 // takes time: questions, and the handshakes of a wire with a key.
 func (u *UDP) receive() {
 	defer close(u.stopped)
-	spill := alignedBytes(maxDatagram)
+	spill := line.Aligned(maxDatagram)
 	for {
 		// Without a key the frame is read where it stays.
 		var p []byte

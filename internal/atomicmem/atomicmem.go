@@ -6,8 +6,8 @@
 //
 // The stores of sync/atomic order more than that, and compile to locked exchanges on
 // amd64, where a plain store already releases. Registers of devices are for package
-// mmio. The functions are assembly, and ci/disasm checks what they became. The race
-// detector does not see them.
+// mmio. Most are assembly, and ci/disasm checks what they became. Under the race detector the
+// stores are those of sync/atomic.
 package atomicmem
 
 // LoadBarrier keeps the loads before it ahead of those that follow.

@@ -7,6 +7,13 @@ func WordsAt(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/wordSize)
 }
 
+// Aligned returns n bytes that start at a line, so that header and payload of a frame start on lines of their own.
+func Aligned(n int) []byte {
+	b := make([]byte, n+LineSize)
+	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % LineSize)
+	return b[at : at+n : at+n]
+}
+
 // slot is that of a frame: its word, and the header and payload of a short one.
 type slot struct {
 	word, header uint64

@@ -64,15 +64,13 @@ type Options struct {
 	State *atomic.Uint32
 	Gone  uint32
 	MTU   int
-	// Scratch is memory for a frame that is lost, aligned to a line.
-	Scratch []byte
 	// Local says that the other end is in this process: looks at what it has released are not rare then.
 	Local bool
 }
 
 // Open begins. Pair is the owner's to set.
 func (l *Line) Open(o Options) {
-	l.owner, l.state, l.gone, l.mtu, l.scratch, l.local = o.Owner, o.State, o.Gone, o.MTU, o.Scratch, o.Local
+	l.owner, l.state, l.gone, l.mtu, l.scratch, l.local = o.Owner, o.State, o.Gone, o.MTU, Aligned(o.MTU), o.Local
 }
 
 // takenEvery is the number of calls of Look to each look at what the peer has

@@ -123,8 +123,7 @@ func newPort(o Options) (*Port, error) {
 
 // complete ends the making of a port whose MTU is known.
 func (p *Port) complete() {
-	scratch := make([]byte, p.options.MTU+line.LineSize)
-	p.Line.Open(line.Options{Owner: p, State: &p.state, Gone: stateGone, MTU: p.options.MTU, Scratch: scratch[toLine(scratch):]})
+	p.Line.Open(line.Options{Owner: p, State: &p.state, Gone: stateGone, MTU: p.options.MTU})
 	// What the data path holds when the port is closed cannot be unmapped under
 	// it. It is when no caller can reach the port any more.
 	runtime.AddCleanup(p, func(m *mappings) { m.unmapAll() }, p.maps)

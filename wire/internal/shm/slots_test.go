@@ -256,6 +256,56 @@ func TestChangingSlots(t *testing.T) {
 	}
 }
 
+// TestShortFramesOfOneThatLeft: short frames that a peer has sent before it left arrive. One that has been looked at stays
+// until Pass though another peer has come, which does not notice.
+func TestShortFramesOfOneThatLeft(t *testing.T) {
+	checkLeaks(t)
+	path := socket(t)
+	p := open(t, shm.Options{Path: path, Role: shm.RoleListen})
+	r := joinRaw(t, path, 0)
+	up(t, p)
+	p.Receive() // it turns to the peer
+	next := func(want string) (payload []byte) {
+		t.Helper()
+		waittest.Until(t, "a frame", func() bool {
+			f, _, _, found := p.Next()
+			payload = f
+			return found == engine.FoundShort
+		})
+		if string(payload) != want {
+			t.Fatalf("received %q, want %q", payload, want)
+		}
+		return payload
+	}
+	for i, frame := range []string{"first", "second", "third"} {
+		r.putShort(i, 0, []byte(frame), uint64(len(frame)), 0, 5)
+	}
+	next("first")
+	r.close()
+	waittest.Until(t, "link down", func() bool { return !p.LinkUp() })
+	next("first")
+	p.Pass(false)
+	f := next("second")
+	again := joinRaw(t, path, 0)
+	up(t, p)
+	if b := p.Reserve(64); b == nil {
+		t.Error("Reserve holds up while the link is down")
+	}
+	p.Commit()
+	p.Flush()
+	if string(f) != "second" {
+		t.Errorf("%q", f)
+	}
+	p.Pass(true)
+	p.Pass(true)
+	again.putShort(0, 0, []byte("good"), 4, 0, 5)
+	next("good") // and the third is lost
+	p.Pass(true)
+	if s := p.Stats(); s.Violations != 0 || s.Sessions != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestScribbledSlots: whatever a peer writes in slots, at any time, what is given out lies in one piece where
 // the peer's frames may be. Its length is what the word said.
 func TestScribbledSlots(t *testing.T) {

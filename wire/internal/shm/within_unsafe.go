@@ -1,10 +1,6 @@
 package shm
 
-import (
-	"unsafe"
-
-	"github.com/trapeze-nic/trapeze/wire/internal/line"
-)
+import "unsafe"
 
 // within returns where p lies in mem, which is not on the Go heap.
 func within(p, mem []byte) (offset uint64, ok bool) {
@@ -13,9 +9,4 @@ func within(p, mem []byte) (offset uint64, ok bool) {
 		return 0, false
 	}
 	return uint64(at - first), true
-}
-
-// toLine returns how far the next cache line starts behind the start of b.
-func toLine(b []byte) int {
-	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % line.LineSize)
 }
