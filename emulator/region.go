@@ -180,7 +180,7 @@ func (d *Device) CQPath(cq uint32) vfio.CQPath {
 	return nil
 }
 
-// host is how paths step the device.
+// host has the calls by which paths step the device.
 func (d *Device) host() engine.PathHost {
 	return engine.PathHost{Gate: &d.gate.bits, Wake: d.Wake, Step: func(endpoint uint32, receive bool) bool {
 		if !d.pollable.Load() || d.special.Load() {

@@ -65,7 +65,7 @@ func (e *Engine) sendReady() {
 	}
 }
 
-// PathHost is how the host of paths steps the engine: step does a round, up to a completion of an endpoint's receives or
+// PathHost has the calls by which the host of paths steps the engine: step does a round, up to a completion of an endpoint's receives or
 // sends, and wake ends the sleep of those that wait, as gate says.
 type PathHost struct {
 	Gate *atomic.Uint32

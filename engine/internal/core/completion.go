@@ -118,18 +118,13 @@ func (c *completions) Complete(ep *Endpoint, q *WorkQueue, l *Layout, length, im
 	}
 	c.Progress++
 	c.Count(datasheet.CounterCompletions, 1)
-	if q.CQ != nil {
-		c.enter(ep, q, index, st)
-	} else if q.armed && datasheet.ArmReached(q.armWord, q.Completed) {
-		q.armed = false
-		c.raise(q.Vector)
-	}
+	c.Tell(ep, q, index, st)
 }
 
-// Watched reports whether somebody beside the host's polls is to learn of a completion.
+// Watched reports whether a completion queue or an interrupt is to tell of a completion.
 func (q *WorkQueue) Watched() bool { return q.CQ != nil || q.armed }
 
-// Tell tells them that descriptor index has completed, whose status is written.
+// Tell tells them that descriptor index, whose status is written, has completed.
 func (c *completions) Tell(ep *Endpoint, q *WorkQueue, index uint32, st datasheet.Status) {
 	if q.CQ != nil {
 		c.enter(ep, q, index, st)

@@ -140,7 +140,7 @@ type Line interface {
 	Look(urgent bool) uint32
 }
 
-// Found is what Next has found.
+// Found is the kind of frame that Next has found.
 type Found uint8
 
 const (

@@ -13,9 +13,6 @@ type near struct {
 	memory  []byte
 }
 
-// Writable reports whether the region may be written to.
-func (n *near) Writable() bool { return n.write }
-
 // Handle is that of the region.
 func (n *near) Handle() uint32 { return n.handle }
 

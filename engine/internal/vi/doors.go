@@ -65,7 +65,7 @@ func (p *Path) PostReceives(producer uint32) {
 	}
 }
 
-// polled is what a poll has come to.
+// polled is the outcome of a poll.
 type polled uint8
 
 const (

@@ -41,7 +41,7 @@ type sent struct {
 	lent   uint32 // handle of the memory that is lent for it
 }
 
-// Host is what a path needs of an engine that its host steps.
+// Host has the calls into an engine that its host steps.
 type Host struct {
 	Mu   *hotlock.Mutex
 	Gate *atomic.Uint32 // bits of Gate..., zero most of the time

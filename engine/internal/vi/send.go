@@ -112,7 +112,7 @@ func (p *Path) lend(header uint64, memory []byte, s *sent) bool {
 	return true
 }
 
-// carry carries out an RDMA operation by a copy, if that is what comes next and the peer lets this end.
+// carry carries out an RDMA operation by a copy, if one comes next and the peer lets this end copy.
 func (p *Path) carry() bool {
 	r, q := p.r, &p.Ep.Send
 	if !p.k.Regions.Direct.Open || r.fetched || p.head != p.next {

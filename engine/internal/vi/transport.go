@@ -194,7 +194,8 @@ func (m descriptors) piece(ep *core.Endpoint, q *core.WorkQueue, seg *datasheet.
 	if from.Length != n {
 		return from, nil
 	}
-	if at = q.Payload.Bytes(m.Regions, from.Handle, from.Address, uint64(n)); at != nil && (q.Payload.Writable() || !q.Receive) {
+	// What a receive queue remembers may be written to.
+	if at = q.Payload.Bytes(m.Regions, from.Handle, from.Address, uint64(n)); at != nil {
 		return from, at
 	}
 	if b := m.Find(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive); len(b) > 0 {
