@@ -140,7 +140,7 @@ type Line interface {
 	Look(urgent bool) uint32
 }
 
-// Found is what Next has found.
+// Found says what stands first on a Line.
 type Found uint8
 
 const (

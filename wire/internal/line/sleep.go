@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// Asleep and AsleepMark are what a receiver writes that wants to be woken, or wants a mark.
+	// A receiver writes Asleep to be woken, and AsleepMark to get a mark.
 	Asleep     = 1
 	AsleepMark = 2
 	// armAfter is the number of looks in vain, in a row, until a line whose
