@@ -75,7 +75,7 @@ func (p *Path) open(r *reliable) {
 	remote := &p.Ep.Remote
 	p.r, p.tag, p.to, p.peer = r, uint16(remote.OurKey), datasheet.ShortBeside(uint16(remote.TheirKey)), uint64(uint16(remote.Endpoint))
 	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
-	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n {
+	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n && p.k.format == nil {
 		p.sends = make([]sent, n)
 	}
 }

@@ -66,7 +66,7 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 		r.way = k.wires.use(k.WayTo(ep.Remote.MAC), peer.Wire)
 		ep.Delivery, r.Wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
 		r.shorts, r.Told, r.heardAck = k.Line != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
-		if r.shorts && k.format == nil {
+		if r.shorts {
 			r.path = k.PathOf(ep)
 		}
 		k.Regions.Direct.Connected(ep)
@@ -90,7 +90,7 @@ func (k Reliable) Transmit(ep *core.Endpoint, budget int) bool {
 	r := rel(ep)
 	windowed := r.window != nil
 	for ; budget > 0; budget-- {
-		if r.path != nil && r.path.Send() {
+		if r.path != nil && (k.format == nil && r.path.Send() || k.format != nil && r.path.sendFormatted()) {
 			continue
 		}
 		if windowed && r.resend != 0 {

@@ -7,7 +7,7 @@ import (
 
 // short takes a short frame that Path.poll has left.
 func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) {
-	if !takeShort(r, payload, header, b) {
+	if !takeShort(r, payload, header, b) && !takeFormatted(r, payload, header, b) {
 		r.Copied = true
 		r.TakeFrame(lengthen(r, payload, header, b))
 	}
@@ -16,7 +16,7 @@ func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBes
 // takeShort takes a short frame as Path.poll does, with references, too.
 func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
 	p, n := pathOf(r.Endpoint(uint32(uint16(header)))), uint32(len(payload))
-	if p == nil || !r.Plain || n == 0 {
+	if p == nil || p.k.format != nil || !r.Plain || n == 0 {
 		return false
 	}
 	var at datasheet.Reference
