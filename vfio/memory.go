@@ -38,9 +38,8 @@ type Memory struct {
 	page   uint64
 	locked bool
 	fd     int
-	offset uint64 // in the file
 
-	foreign bool // the program's own, see ForeignMemory and MappedMemory
+	foreign bool // the program's own, see ForeignMemory
 
 	mu     sync.Mutex
 	closed atomic.Bool
@@ -209,10 +208,7 @@ func (m *Memory) FD() int {
 	return m.fd
 }
 
-// FileOffset returns where in its file the memory begins, in bytes: 0 but for MappedMemory.
-func (m *Memory) FileOffset() uint64 { return m.offset }
-
-// Close unmaps the memory and gives it back, but for ForeignMemory and MappedMemory. The device must not be able to
+// Close unmaps the memory and gives it back, but for ForeignMemory. The device must not be able to
 // access it any more. Closing again does nothing.
 func (m *Memory) Close() error {
 	m.mu.Lock()

@@ -137,10 +137,6 @@ func (a *Agent) Successor() (pid int32, ok bool) { return a.successor, a.success
 // Moves returns how often each NIC has looked for frames: of one that is stuck, the number stays.
 func (a *Agent) Moves() (turns []uint64) {
 	for _, n := range a.nics {
-		if d := n.whole.Load(); d != nil {
-			turns = append(turns, d.Turns())
-			continue
-		}
 		turns = append(turns, n.turns.Load())
 	}
 	return turns

@@ -238,14 +238,10 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 			fmt.Fprintf(w, "agent:%s is %s\n", n.Name, n.State)
 		}
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED\tCOMMANDS\tDOORBELLS")
+		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED")
 		for _, c := range r.Clients {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant, c.VIs)
-			if c.Device {
-				fmt.Fprintf(t, "-\t-\t-\t-\t-\t-\t%d\t%d\n", c.Commands, c.Doorbells)
-				continue
-			}
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t-\t-\n", c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant,
+				c.VIs, c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
 		}
 		return t.Flush()
 	})

@@ -24,7 +24,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.
@@ -63,21 +62,6 @@ type Config struct {
 type NIC struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
-}
-
-// device reports whether it is a PCI function with Trapeze's own data sheet.
-func (n *NIC) device() bool {
-	scheme, _, _ := strings.Cut(n.Address, ":")
-	return scheme == "pci" || scheme == "vfio-user"
-}
-
-// check says whether the address makes sense, as far as can be told without opening it.
-func (n *NIC) check() error {
-	if n.device() {
-		_, err := vfio.ParseAddress(n.Address)
-		return err
-	}
-	return emulator.CheckWire(n.Address)
 }
 
 // Grant says who may have what. A client has to be one of each of users, groups and control groups
@@ -263,10 +247,10 @@ func (r *reader) config(raw *rawConfig) *Config {
 		switch {
 		case !nicNames.MatchString(name):
 			r.bad("nic."+name, 0, "address", "name %q: it has 1 to 32 letters, digits, dots, dashes and underscores", name)
-		case scheme != "eth" && scheme != "emu" && !n.device():
-			r.bad("nic."+name, 0, "address", "%q is not as eth:eth0, eth:pci:0000:03:00.0 or emu:, nor, with Trapeze's own data sheet, as pci:0000:03:00.0", n.Address)
+		case scheme != "eth" && scheme != "emu":
+			r.bad("nic."+name, 0, "address", "%q is no port: give that of an Ethernet NIC, as eth:eth0 or eth:pci:0000:03:00.0, or a wire, as emu:?wire=udp://0.0.0.0:9000&peer=HOST:9000", n.Address)
 		default:
-			if err := n.check(); err != nil {
+			if err := emulator.CheckWire(n.Address); err != nil {
 				r.bad("nic."+name, 0, "address", "%w", &command.DeviceError{Err: err})
 			}
 		}
@@ -357,22 +341,6 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	g.Rings, g.Channels, g.Frames = isOr(raw.Rings, true), isOr(raw.Channels, true), isOr(raw.Frames, false)
 	limited := g.Rate != 0 || !g.Rings || !g.Channels
 	g.Direct = isOr(raw.Direct, !limited)
-	for _, n := range c.NICs {
-		if !n.device() || !g.grants(n.Name) {
-			continue
-		}
-		const why = "NIC %s sends by itself, and this cannot be kept there: name other NICs in nics, and have a grant of its own for it"
-		switch {
-		case g.Rate != 0:
-			bad("rate", why, n.Name)
-		case raw.Share != nil:
-			bad("share", why, n.Name)
-		case g.Stations != nil:
-			bad("stations", why, n.Name)
-		case g.Frames:
-			bad("frames", why, n.Name)
-		}
-	}
 	if g.Direct && limited {
 		bad("direct", "frames that do not pass the agent cannot be limited: leave out direct, or rate, rings and channels")
 	}
