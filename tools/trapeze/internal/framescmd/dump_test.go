@@ -189,6 +189,7 @@ func TestUsage(t *testing.T) {
 		{"gen --device emu: --rate NaN", "--rate"},
 		{"gen --device emu: --rate 10G", "--rate"},
 		{"gen --device emu: --vlan 4095", "--vlan"},
+		{"gen --device emu: --max-gap -1s", "--max-gap"},
 		{"gen --device emu: --udp 10.0.0.1:1", "--udp"},
 		{"gen --device emu: --udp [::1]:1,10.0.0.1:1", "--udp"},
 		{"gen --device emu: --read /nonexistent/file", "no such file"},
