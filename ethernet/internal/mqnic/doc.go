@@ -28,9 +28,9 @@
 //
 // # What was tried
 //
-// A fake device, written from the register map, and the gates in simulation: a Verilator model of commit
-// 1ca0151b, behind vfio-user, with all but changes of the clock, of which only the fake has run the wait
-// until they are applied. No board has been run.
+// A fake device, written from the register map. The gates in simulation: a Verilator model of commit
+// 1ca0151b, behind vfio-user. Changes of the clock have run on the fake only since they wait. No board
+// has been run.
 //
 // # Where the numbers are from
 //

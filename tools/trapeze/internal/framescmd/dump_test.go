@@ -193,7 +193,7 @@ func TestUsage(t *testing.T) {
 		{"gen --device emu: --udp 10.0.0.1:1", "--udp"},
 		{"gen --device emu: --udp [::1]:1,10.0.0.1:1", "--udp"},
 		{"gen --device emu: --read /nonexistent/file", "no such file"},
-		{"gen --device emu: --read dump_test.go", "not a file of Ethernet frames"},
+		{"gen --device emu: --read dump_test.go", "not a pcap or pcapng file"},
 		{"forward --device emu:", "--device"},
 		{"bridge --device emu:", "--device"},
 		{"echo --ip 10.0.0.1 --device vhost-user:/nonexistent/s --image acl", "processor"},
