@@ -15,11 +15,11 @@ type Source struct {
 	Port func() (Port, error)
 	// Stats returns a struct that Values takes. Its errors are those of the device.
 	Stats func() (any, error)
-	// Commands are those of the NIC, below /trapeze/.
+	// Commands are those of the NIC, below /trapeze/. Sources of one process may have different ones.
 	Commands []Command
 }
 
-// Command is one of a source. Each source of a process has the same ones.
+// Command is one of a source.
 type Command struct {
 	// Name is the last word of the command, Help a sentence.
 	Name, Help string

@@ -62,7 +62,7 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 	if err != nil {
 		return option.Mark(err)
 	}
-	h := look(ctx)
+	h := x.look(ctx, f.Device)
 	defer h.close()
 	n, err := h.one(f.Device)
 	if err != nil {

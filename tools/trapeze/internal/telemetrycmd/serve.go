@@ -37,7 +37,7 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
-		func(ctx context.Context) []*exposition.NIC { return exposition.Host(ctx, f.VIs) }))
+		func(ctx context.Context) []*exposition.Target { return exposition.Host(ctx, f.VIs) }))
 	const timeout = 10 * time.Second
 	server := &http.Server{Handler: mux, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}

@@ -16,7 +16,8 @@ import (
 
 // statsReport is printed by stats --json.
 type statsReport struct {
-	NICs []nicStats `json:"nics"`
+	NICs   []nicStats          `json:"nics"`
+	Silent []*telemetry.Silent `json:"silent" help:"processes that do not answer"`
 }
 
 type nicStats struct {
@@ -47,7 +48,7 @@ func (x *commands) stats(ctx context.Context, f *statsFlags, args []string) erro
 	if f.Watch && x.JSON {
 		return option.Errorf("--watch goes on, and --json prints one value: give one of them")
 	}
-	h := look(ctx)
+	h := x.look(ctx, word(args))
 	defer h.close()
 	nics, err := h.choose(word(args))
 	if err != nil {
@@ -56,7 +57,7 @@ func (x *commands) stats(ctx context.Context, f *statsFlags, args []string) erro
 	if f.Watch {
 		return x.watch(ctx, f, nics)
 	}
-	r := statsReport{NICs: []nicStats{}}
+	r := statsReport{NICs: []nicStats{}, Silent: h.silent}
 	for _, n := range nics {
 		s := nicStats{NIC: n}
 		if s.Counters, _, err = n.counters(ctx); err != nil {
