@@ -99,6 +99,10 @@ type Connections struct {
 	// peer that missed the end is told of it all the same.
 	departed   [rememberedEnds]ended
 	departedAt int
+
+	// Ahead sends the cells that wait for room on the wire, which go before the end of their connection. It
+	// returns false if the wire takes no more now.
+	Ahead func() bool
 }
 
 // rememberedEnds bounds departed. Peers learn of an end within a probe time or so

@@ -131,7 +131,7 @@ func (c *Connections) unlink(ep *Endpoint) {
 // sendDisconnect tells the peer of a connection that has ended how it ended. It
 // returns false if the wire takes no more now.
 func (c *Connections) sendDisconnect(p *ended) bool {
-	return c.Tx.send(&datasheet.Header{
+	return c.Ahead() && c.Tx.send(&datasheet.Header{
 		Destination: p.MAC, Type: datasheet.FrameDisconnect,
 		DestinationEndpoint: p.Endpoint, SourceEndpoint: p.id, Key: p.TheirKey,
 		PSN: p.refused, Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
