@@ -57,7 +57,7 @@ type Post struct {
 	// it: the queue to which it was posted last, if any.
 	Posted bool
 	Holder atomic.Pointer[Holder]
-	// Seen is what Holder knows of where the descriptor lies.
+	// Seen tells Holder which state of its regions the descriptor was checked against.
 	Seen uint64
 }
 
