@@ -128,6 +128,7 @@ type CQPath struct {
 	k       *Transport
 	entries *uint32 // that the NIC has written
 	last    *Path   // to which a frame came last
+	taken   uint32  // what the peer had taken at the last look
 	looks   uint32
 
 	Host
@@ -178,7 +179,8 @@ func (c *CQPath) poll(most uint32) polled {
 	if c.last != nil {
 		what = k.takeFrames(c.last, &k.None, c.entries, most)
 	}
-	if what == pollNothing && flying {
+	if what == pollNothing && flying && (taken != c.taken || k.wires.heard) {
+		c.taken = taken
 		k.takeTaken(taken)
 	}
 	if *c.entries != before {

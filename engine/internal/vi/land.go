@@ -70,7 +70,7 @@ func (p *Path) took(header uint64, n uint32) {
 		}
 	}
 	if int32(ack-r.Una) > 0 {
-		r.Una = ack
+		r.Una, k.wires.heard = ack, true
 		if r.head != r.next {
 			k.Unsettled.Add(p.Ep)
 		}

@@ -14,13 +14,22 @@ type losslessVI struct{ Reliable }
 
 // TakeFlights takes note of what peers have placed, and of wires that were set up anew.
 func (c *Transport) TakeFlights() {
-	changed, left := c.changedWires(), c.wires.flying[:0]
+	changed, moved := c.changedWires(), c.wires.heard
+	for _, w := range c.wires.all {
+		taken := w.Taken()
+		moved, w.taken = moved || taken != w.taken, taken
+	}
+	if !moved && !changed {
+		return // thousands of connections may have messages under way
+	}
+	left := c.wires.flying[:0]
+	c.wires.heard = false
 	for _, r := range c.wires.flying {
 		if rel(r.Ep) != r {
 			continue // the connection is over
 		}
 		if r.Wire == r.way.seen {
-			r.takenUpTo(r.way.Taken())
+			r.takenUpTo(r.way.taken)
 		}
 		if r.flying = r.Una != r.Nxt; r.flying {
 			left = append(left, r)

@@ -19,6 +19,7 @@ type Transport struct {
 type way struct {
 	core.Lossless
 	seen  uint32 // its number at the last look
+	taken uint32 // of the peer, at the last look
 	users int    // connections over it
 }
 
@@ -26,6 +27,7 @@ type way struct {
 type ways struct {
 	all    []*way
 	flying []*reliable // connections with messages under way
+	heard  bool        // the peer's frames have acknowledged some of them
 }
 
 // Format describes the queues and messages of another kind. VIs, where every message
