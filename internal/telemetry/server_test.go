@@ -210,9 +210,14 @@ func TestOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 			t.Setenv(telemetry.Variable, setUp(t))
-			telemetry.Register(source("emu:a"), telemetry.Options{Logger: slog.New(slog.DiscardHandler)})()
-			leave := telemetry.Register(source("emu:a"), telemetry.Options{Logger: slog.New(slog.DiscardHandler)})
+			var said strings.Builder
+			log := slog.New(slog.NewTextHandler(&said, nil))
+			telemetry.Register(source("emu:a"), telemetry.Options{Logger: log})()
+			leave := telemetry.Register(source("emu:a"), telemetry.Options{Logger: log})
 			defer leave()
+			if off := name == "off" || name == "no prefix"; off == strings.Contains(said.String(), "level=WARN") {
+				t.Errorf("%q", said.String())
+			}
 			for _, path := range telemetry.Find() {
 				if strings.HasPrefix(path, os.Getenv("RUNTIME_DIRECTORY")) {
 					t.Errorf("there is %s", path)
