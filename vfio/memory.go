@@ -62,7 +62,7 @@ func AllocMemory(size uint64, o MemoryOptions) (*Memory, error) {
 	}
 	stock, err := lastStock.forAlloc(size, o.Huge)
 	if err != nil {
-		return nil, memoryError(size, err, "how much there is cannot be read: check that /proc is mounted, and ulimit -n")
+		return nil, memoryError(size, err, "how much there is cannot be read: check ulimit -n")
 	}
 	switch o.Huge {
 	case HugeRequire:

@@ -21,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
 )
 
@@ -82,7 +83,7 @@ func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, len(
 func (x *commands) run(ctx context.Context, file string, replace, verbose bool) (err error) {
 	config, err := Load(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w (write it as docs/agent.md explains, or give another with --file)", err)
+		return shell.Hinted(err, "write it as docs/agent.md explains, or give another with --file")
 	}
 	if err != nil {
 		return err
@@ -228,7 +229,7 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 	var none *net.OpError
 	switch {
 	case errors.As(err, &none) && none.Op == "dial":
-		return &command.DeviceError{Err: fmt.Errorf("%w (start trapeze agent, or give its socket with --socket)", err)}
+		return &command.DeviceError{Err: shell.Hinted(err, "start trapeze agent, or give its socket with --socket")}
 	case err != nil:
 		return err
 	}
