@@ -29,8 +29,8 @@ internal/core:
 	outgoing.go sram.go eager.go transmit.go ending.go receive.go path.go connect.go incoming.go steer.go
 	completion.go lend.go borrow.go
 internal/vi:
-	window.go reliable.go bytes_unsafe.go transport.go path.go reliable_receive.go unreliable.go raw.go land.go formatted.go
-	short.go receivequeue.go rdma.go kinds.go recovery.go rdma_receive.go lossless.go send.go doors.go reliable_ending.go
+	window.go reliable.go bytes_unsafe.go transport.go path.go reliable_receive.go unreliable.go raw.go land.go
+	receivequeue.go rdma.go recovery.go rdma_receive.go lossless.go short.go kinds.go send.go doors.go reliable_ending.go
 internal/ring:
 	ring.go
 internal/channel:

@@ -57,6 +57,31 @@ func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.Shor
 	return true
 }
 
+// takeFormatted is takeShort for kinds whose queues have a format of their own.
+func takeFormatted(c *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	p, n := pathOf(c.Endpoint(uint32(uint16(header)))), uint32(len(payload))
+	if p == nil || p.k.format == nil || !c.Plain || b&datasheet.ShortLent != 0 || !p.isNext(header, b) || n > p.Ep.MaxTransfer || n < p.Ep.Shortest {
+		return false
+	}
+	r, q := p.r, &p.Ep.Recv
+	if q.Fetched == q.Completed {
+		r.takeReceives(1)
+	}
+	in := r.receipt(r.Done)
+	if q.Fetched == q.Completed || in.Open || in.Status != 0 || in.Stamp != c.Regions.Stamp || n > uint32(len(in.Memory)) {
+		return false
+	}
+	copy(in.Memory, payload)
+	st := datasheet.Status(0)
+	if b&datasheet.ShortImmediate != 0 {
+		st = datasheet.StatusImmediate
+	}
+	p.took(header, n)
+	p.k.format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), st)
+	c.Line.Pass(false)
+	return true
+}
+
 // lengthen makes a whole frame of a short one, in memory of the engine.
 func lengthen(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
