@@ -195,6 +195,9 @@ func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 			return nil
 		}
 		m, fd, err = c.Receive(time.Now().Add(firstMessage))
+		if err == nil {
+			who.inspect(c.Socket()) // within hears: it takes a thread
+		}
 		a.heard(who.uid)
 	}
 	if fd >= 0 {

@@ -75,7 +75,7 @@ func TestClaim(t *testing.T) {
 	group := fmt.Sprintf("/trapeze-test-%d", os.Getpid())
 	in := cgrouptest.Make(t, group+"/pod")
 	claims := filepath.Join(t.TempDir(), "claims")
-	socket := serve(t, "claims = \""+claims+"\"\n"+local+"vis = 16\nmemory = \"64M\"\n")
+	socket := serve(t, "claims = \""+claims+"\"\n"+local+"vis = 16\nmemory = \"64M\"\n[[grant]]\nname = \"wide\"\nusers = [\"*\"]\nvis = 1024\n")
 	want := agentlink.Claim{NIC: "local", Cgroups: []string{group + "/other", group + "/pod"}, VIs: 4, Memory: 1 << 20, Rate: 1 << 30}
 	write := func(c agentlink.Claim) {
 		t.Helper()
@@ -107,6 +107,20 @@ func TestClaim(t *testing.T) {
 	end()
 	if said, end = claimed(t, in, at("")); said != "open\n" {
 		t.Errorf("after the first: %q", said)
+	}
+	end()
+	// What the claim leaves open is as the first grant has it.
+	write(agentlink.Claim{NIC: "local", Cgroups: want.Cgroups})
+	for options, says := range map[string]string{
+		"vis=17&": "vis=17: claim c1 grants 16 at most", "memory=65M&": "memory=68157440: claim c1 grants 67108864 bytes",
+	} {
+		if said, _ := claimed(t, in, at(options)); !strings.Contains(said, says) {
+			t.Errorf("a wider grant, %s: %q", options, said)
+		}
+	}
+	write(want)
+	if said, end = claimed(t, in, at("")); said != "open\n" {
+		t.Errorf("the claim as it was: %q", said)
 	}
 	// Of a NIC that the claim is not about there is none.
 	write(agentlink.Claim{NIC: "another", Cgroups: want.Cgroups})

@@ -67,7 +67,10 @@ func (l *client) connect(ctx context.Context, m *agentlink.Message) (*wire.SHM, 
 
 // admit takes note of a client that may have what it wants.
 func (a *Agent) admit(who *identity, m *agentlink.Message) (*client, error) {
-	grants := a.grantsOf(who)
+	if who.gone {
+		return nil, refuse("the process that has connected has ended, and what it may have cannot be told: connect from the one that uses the NIC")
+	}
+	grants := a.grantsOf(who, m.NIC)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n, g, err := a.choose(who, m, grants)

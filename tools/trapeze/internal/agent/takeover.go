@@ -179,6 +179,7 @@ func takeClient(text []byte, fds []int, i int) (_ *taken, err error) {
 	if c.who, err = identify(control); err != nil {
 		return nil, &StateError{of, err}
 	}
+	c.who.inspect(control)
 	conn, err := agentlink.Seqpacket(next())
 	if err != nil {
 		return nil, &StateError{of + ".wire", err}

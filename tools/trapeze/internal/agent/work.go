@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -160,8 +161,8 @@ func (a *Agent) dismiss(l *client) {
 func (a *Agent) leave(l *client) {
 	a.mu.Lock()
 	l.nic.remove(l)
+	a.clients = slices.DeleteFunc(a.clients, func(c *client) bool { return c == l })
 	a.mu.Unlock()
-	a.forget(l)
 	for len(l.said) > 0 {
 		s := <-l.said
 		_ = unix.Close(s.fd)
