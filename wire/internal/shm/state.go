@@ -72,7 +72,7 @@ func (p *Port) leave() {
 	s.void() // it cannot be told later
 	if s.direct {
 		p.closeTable()
-		s.settle(p.rx.copying)
+		p.settle(s, p.rx.copying)
 	}
 	if p.tx.reserved || p.tx.open {
 		// A goroutine may be writing into it.
