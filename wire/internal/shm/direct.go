@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -151,44 +152,57 @@ func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 // Settle is described at engine.Direct.
 func (p *Port) Settle() {
 	if s := p.session; s != nil && s.shared {
-		s.settle(p.Rx.Copying)
+		p.settle(s, p.Rx.Copying)
 	}
 }
 
 // settle waits for the end of a copy that the peer has begun, as its word says. What was
 // taken back before, by an atomic store, no later copy uses. A peer that is gone has ended
-// its copies. One that takes too long is disconnected.
-func (s *session) settle(word *uint32) {
+// its copies. One that takes too long, or breaks the rules, is disconnected, and what it writes later is lost.
+func (p *Port) settle(s *session, word *uint32) {
 	began := atomic.LoadUint32(word)
 	if began&1 == 0 {
 		return
 	}
 	end := time.Now().Add(copyTime)
 	for turn := 0; atomic.LoadUint32(word) == began; turn++ {
-		if s.gone() {
-			return
+		late := false
+		select {
+		case <-s.done:
+			if errors.Is(s.why, ends.ErrGone) {
+				return
+			}
+			late = s.broken()
+		default:
 		}
-		if turn < 64 {
-			runtime.Gosched()
-			continue
-		}
-		if time.Now().After(end) {
+		switch {
+		case late || time.Now().After(end):
 			s.end(broken("word of a copy", uint64(began), "another one after two seconds"))
+			p.detachAll()
 			return
+		case turn < 64:
+			runtime.Gosched()
+		default:
+			time.Sleep(50 * time.Microsecond)
 		}
-		time.Sleep(50 * time.Microsecond)
 	}
 }
 
-// gone reports whether a session has ended in a way after which its peer copies no more, or
-// cannot be waited for.
-func (s *session) gone() bool {
-	select {
-	case <-s.done:
-		return s.broken() || errors.Is(s.why, ends.ErrGone)
-	default:
-		return false
+// detachAll has what a peer may still be writing to be memory of this process alone. It is not exported any more.
+func (p *Port) detachAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, e := range p.offers {
+		if e.writable < 0 {
+			continue
+		}
+		if err := detach(e.mem, e.writable, e.offset); err != nil {
+			p.lastErr = fmt.Errorf("%w: a peer that has not ended a copy may still write to it: %w", ErrMemory, err)
+		}
+		e.close()
+		delete(p.offers, id)
 	}
+	p.listLent()
 }
 
 // Begin is described at engine.Direct.

@@ -69,7 +69,7 @@ func (p *Port) leave() {
 	s.void() // it cannot be told later
 	if s.shared {
 		p.closeTable()
-		s.settle(p.Rx.Copying)
+		p.settle(s, p.Rx.Copying)
 	}
 	if p.Tx.Held() {
 		// A goroutine may be writing into it.
