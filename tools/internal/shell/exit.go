@@ -34,8 +34,10 @@ func (p *Program) exitCodesTopic() *cobra.Command {
 		Long: `Exit codes of ` + p.Name + `:
 
     0  all went well
-    1  it failed; stderr says why
-    2  it was called wrongly: unknown command or flag, bad or missing argument
+    1  it failed, also because a file or a process that it was told to use is
+       not there or is no good; stderr says why
+    2  it was called wrongly, whatever files there are: a command or flag that is
+       not known, an argument that is missing or out of its range
     3  the device address is bad, or the device cannot be opened
     4  the peer is gone, or was lost in the middle
     5  time ran out before an answer came

@@ -175,13 +175,13 @@ func (r *run) begin(c *cobra.Command, args []string) error {
 	if err := checkEmpty(c, args); err != nil {
 		return err
 	}
+	r.started = true
 	if err := r.observed.begin(c, &r.Env); err != nil {
 		return err
 	}
 	if r.alone { // wires and other parts that get no logger of the command
 		slog.SetDefault(command.Logger(c.Context(), slog.LevelInfo))
 	}
-	r.started = true
 	return nil
 }
 

@@ -51,7 +51,7 @@ const (
 func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) error {
 	switch {
 	case f.Output.Path == "":
-		return option.Errorf("--output is missing: say which file to write, or - for stdout")
+		return &option.Error{Option: "--output", Allowed: "the file to write, or - for stdout"}
 	case f.Duration < 0:
 		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "0 for no limit, or more"}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/exposition"
-	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // metricsReport is printed by serve-metrics --json once it serves.
@@ -27,13 +26,9 @@ type metricsFlags struct {
 }
 
 func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string) error {
-	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
-		return &option.Error{Option: "--listen", Value: f.Listen, Allowed: "HOST:PORT, as in 127.0.0.1:9840"}
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", f.Listen)
+	l, err := command.Listen(ctx, "--listen", f.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w: give another address or port", err)
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
