@@ -228,7 +228,7 @@ const (
 var badStates = []struct{ from, to, field string }{
 	{`"version":1`, `"version":2`, "state.version"},
 	{`"version":1`, `"version":"1"`, "state"},
-	{`{"version"`, `{"more":1,"version"`, "state"},
+	{`{"version"`, `{"more":1,"version"`, "state.more"},
 	{`true,"supervisor"`, `3,"supervisor"`, "state.removes"},
 	{`"name":"local"`, `"name":"../x"`, "state.nics[0].name"},
 	{`"received":0,"unknown":0}]`, `"received":0,"unknown":0},{"name":"local"}]`, "state.nics[1].name"},
@@ -250,7 +250,7 @@ var badClients = []struct{ from, to, field string }{
 	{`"freed":0`, `"freed":128`, "client[3].wire.freed"},
 	{`"given":64`, `"given":192`, "client[3].wire.given"},
 	{`"flags":30`, `"flags":26`, "client[3].wire.bell"},
-	{`"wire"`, `"wires"`, "client[3]"},
+	{`"wire"`, `"wires"`, "client[3].wires"},
 	{`"peer_bell":true}}`, `"peer_bell":true}} x`, "client[3]"},
 }
 
