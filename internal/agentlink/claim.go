@@ -1,7 +1,6 @@
 package agentlink
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/strict"
 )
 
 // DefaultClaims is the folder in which the agent of a host looks for claims.
@@ -70,13 +71,7 @@ func ParseClaim(text []byte) (c Claim, err error) {
 	if len(text) > maxClaimFile {
 		return c, fmt.Errorf("%w: it has %d bytes, at most %d", ErrClaim, len(text), maxClaimFile)
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err = d.Decode(&c)
-	if err == nil && d.More() {
-		err = errors.New("more than one object")
-	}
-	if err != nil {
+	if err := strict.JSON(text, &c); err != nil {
 		return Claim{}, fmt.Errorf("%w: %w", ErrClaim, err)
 	}
 	if err := c.check(); err != nil {

@@ -255,7 +255,10 @@ func TestFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"x = 1": "f:1: x", "[nic.a": "f:1", local + "vis = 0": "f:5: grant[0].vis", local + "rate = \"1\"": "f:5: grant[0].rate",
-		local + "nics = [\"b\"]": "f:5: grant[0].nics", local + "users2 = 1": "f:5: grant.users2", "mode = \"9\"\n" + local: "f:1: mode",
+		local + "nics = [\"b\"]": "f:5: grant[0].nics", local + "users2 = 1": "f:5: grant.users2",
+		local + "Users = [\"*\"]": "f:5: grant.Users: there is no such key", "[[Grant]]\nusers = [\"*\"]\n": "f:1: Grant: there is no such key",
+		local + "clients = \"1\"":              "f:5: grant.clients: it takes a whole number",
+		"mode = \"9\"\n" + local:               "f:1: mode",
 		local + "rate = \"1M\"\ndirect = true": "f:6: grant[0].direct", "[nic.a]\naddress = \"usb:1\"\n": "f:2: nic.a.address",
 		"[nic.a]\naddress = \"emu:?rite=1M\"\n":            "f:2: nic.a.address: open emu:?rite=1M: bad device address: unknown option \"rite\" (did you mean rate?)",
 		"[nic.a]\naddress = \"emu:?wire=mem:a\"\n":         "f:2: nic.a.address: open emu:?wire=mem:a: bad device address: it has no wire that can be shared",

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,14 +15,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
+	"github.com/trapeze-nic/trapeze/internal/strict"
+	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.
@@ -154,20 +153,9 @@ func Load(file string) (*Config, error) {
 // Parse reads the text of the agent's file. Errors are *ConfigError.
 func Parse(file string, text []byte) (*Config, error) {
 	var raw rawConfig
-	d := toml.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&raw)
-	var strict *toml.StrictMissingError
-	var bad *toml.DecodeError
-	switch {
-	case errors.As(err, &strict) && len(strict.Errors) > 0:
-		line, _ := strict.Errors[0].Position()
-		return nil, &ConfigError{file, line, strings.Join(strict.Errors[0].Key(), "."), errors.New("the file has no such key")}
-	case errors.As(err, &bad):
-		line, _ := bad.Position()
-		return nil, &ConfigError{file, line, strings.Join(bad.Key(), "."), errors.New(bad.Error())}
-	case err != nil:
-		return nil, &ConfigError{File: file, Err: err}
+	var bad *strict.Error
+	if errors.As(stricttoml.Decode(text, &raw), &bad) {
+		return nil, &ConfigError{file, bad.Line, bad.Key, bad.Err}
 	}
 	r := &reader{file: file, text: text}
 	c := r.config(&raw)

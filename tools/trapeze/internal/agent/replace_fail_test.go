@@ -228,7 +228,7 @@ const (
 var badStates = []struct{ from, to, field string }{
 	{`"version":1`, `"version":2`, "state.version"},
 	{`"version":1`, `"version":"1"`, "state"},
-	{`{"version"`, `{"more":1,"version"`, "state"},
+	{`{"version"`, `{"more":1,"version"`, "state.more"},
 	{`true,"supervisor"`, `3,"supervisor"`, "state.removes"},
 	{`"name":"local"`, `"name":"../x"`, "state.nics[0].name"},
 	{`"received":0,"unknown":0}]`, `"received":0,"unknown":0},{"name":"local"}]`, "state.nics[1].name"},
@@ -247,7 +247,7 @@ var badClients = []struct{ from, to, field string }{
 	{`"peer_mtu":16448`, `"peer_mtu":1048576`, "client[3].wire.peer_mtu"},
 	{`"head":64`, `"head":65`, "client[3].wire.head"},
 	{`"tail":128`, `"tail":127`, "client[3].wire.tail"},
-	{`"wire"`, `"wires"`, "client[3]"},
+	{`"wire"`, `"wires"`, "client[3].wires"},
 	{`"peer_bell":true}}`, `"peer_bell":true}} x`, "client[3]"},
 }
 
