@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -68,7 +69,7 @@ func (n *NIC) Part(l Limits) (*Part, error) {
 	p.config = n.config()
 	p.begin()
 	var err error
-	if p.file, p.bells.bar, err = newDoorbells(n.doorbellSize()); err != nil {
+	if p.file, p.bells.bar, err = memfile.Map("doorbells", n.doorbellSize(), memfile.Options{Seals: memfile.Final}); err != nil {
 		return nil, err
 	}
 	if err := n.add(p); err != nil {
@@ -84,25 +85,6 @@ func (n *NIC) doorbellSize() uint64 {
 		size *= 2
 	}
 	return size
-}
-
-// newDoorbells makes memory in a file that cannot be cut off.
-func newDoorbells(size uint64) (fd int, b []byte, err error) {
-	fd, err = unix.MemfdCreate("trapeze-doorbells", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return -1, nil, err
-	}
-	if err = unix.Ftruncate(fd, int64(size)); err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
-	}
-	if err == nil {
-		b, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, nil, err
-	}
-	return fd, b, nil
 }
 
 // config is the configuration space of a part, without capabilities (PCI Local Bus 3.0, 6.1): a client has the part
