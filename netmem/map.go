@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
@@ -142,17 +143,11 @@ func (m *Mapping) reserve(size int64, page int) error {
 	if int64(int(size)) != size {
 		return optionError("the size of the source", size, "what an address reaches")
 	}
-	fd, err := unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before 6.3
-		fd, err = unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC)
-	}
+	fd, err := memfile.Create("netmem", uint64(size), memfile.Options{})
 	if err != nil {
-		return os.NewSyscallError("memfd_create", err)
-	}
-	m.memory.File, m.memory.Size = fd, uint64(size)
-	if err := unix.Ftruncate(fd, size); err != nil {
 		return &Error{Op: "make a file in memory", Err: err, Hint: "ulimit -f unlimited"}
 	}
+	m.memory.File, m.memory.Size = fd, uint64(size)
 	m.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return &Error{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}

@@ -27,11 +27,11 @@ func Ask(ctx context.Context, socket string) (nics []NIC, clients []Client, err 
 	c := New(found.(*net.UnixConn))
 	defer c.Close()
 	defer context.AfterFunc(ctx, c.Interrupt)()
-	if err := c.Send(Message{Kind: List, Version: Version}); err != nil {
-		return nil, nil, err
+	m, fd := Message{}, -1
+	if err = c.Send(Message{Kind: List, Version: Version}); err == nil {
+		deadline, _ := ctx.Deadline()
+		m, fd, err = c.Receive(deadline)
 	}
-	deadline, _ := ctx.Deadline()
-	m, fd, err := c.Receive(deadline)
 	if fd >= 0 {
 		_ = passedfd.Close(fd)
 	}

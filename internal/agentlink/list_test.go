@@ -69,6 +69,20 @@ func TestAsk(t *testing.T) {
 			}
 		})
 	}
+	// Whenever ctx ends, its error is that of Ask.
+	path := filepath.Join(t.TempDir(), "silent")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 100 { // fewer than a socket's backlog
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if _, _, err := agentlink.Ask(ctx, path); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v, want %v", err, context.Canceled)
+		}
+	}
 	if _, _, err := agentlink.Ask(t.Context(), filepath.Join(t.TempDir(), "s")); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("no agent: %v", err)
 	}

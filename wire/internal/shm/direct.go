@@ -11,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -34,7 +35,7 @@ func (p *Port) makeTable() {
 	if !p.options.Share {
 		return
 	}
-	fd, err := createFile(datasheet.DirectTableSize, fileSeals)
+	fd, err := memfile.Create("shm", datasheet.DirectTableSize, memfile.Options{Seals: memfile.Sealed, Filled: true})
 	if err != nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -190,7 +191,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 // createRings makes and maps the memory of a connection, of size bytes.
 func (p *Port) createRings(size int) (fd int, m *mapping, err error) {
 	// Nor shall the peer seal it in a way that one of us could not map it.
-	fd, err = createFile(size, fileSeals|unix.F_SEAL_SEAL)
+	fd, err = memfile.Create("shm", uint64(size), memfile.Options{Seals: memfile.Final, Filled: true})
 	if err != nil {
 		return -1, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
@@ -34,7 +35,7 @@ type Marks struct {
 
 // NewMarks makes marks. It fails with ErrMemory, or an error of the system.
 func NewMarks() (*Marks, error) {
-	fd, err := createFile(marksSize, fileSeals|unix.F_SEAL_SEAL)
+	fd, err := memfile.Create("shm", marksSize, memfile.Options{Seals: memfile.Final, Filled: true})
 	if err != nil {
 		return nil, err
 	}
