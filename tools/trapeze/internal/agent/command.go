@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
 // DefaultFile is the agent's file.
@@ -32,7 +34,8 @@ const DefaultFile = "/etc/trapeze/agent.toml"
 type agentReport struct {
 	Socket string `json:"socket"`
 	NICs   []NIC  `json:"nics"`
-	Grants int    `json:"grants"`
+	// Grants are tried in their order: the first that fits decides.
+	Grants []*Grant `json:"grants" help:"the first that fits a program decides"`
 }
 
 type listReport struct {
@@ -75,10 +78,44 @@ func (x *commands) check(file string) error {
 	if err != nil {
 		return err
 	}
-	return x.Printf(reportOf(config), "%s: %d NICs, %d grants, socket %s\n", file, len(config.NICs), len(config.Grants), config.Socket)
+	return x.Print(reportOf(config), func(w io.Writer) error {
+		fmt.Fprintf(w, "%s: socket %s, mode %#o\n", file, config.Socket, config.Mode)
+		for _, n := range config.NICs {
+			fmt.Fprintf(w, "agent:%s  %s\n", n.Name, n.Address)
+		}
+		fmt.Fprintln(w, "The first grant that fits a program, and the NIC that it names, decides:")
+		return command.Table(w, 0, "GRANT\tWHO\tNICS\tCLIENTS\tVIS\tMEMORY\tRATE\tSHARE\tSTATIONS\tMAY", config.Grants, grantLine)
+	})
 }
 
-func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, len(c.Grants)} }
+// grantLine is what a grant gives, in the columns of check.
+func grantLine(g *Grant) string {
+	nics, memory, rate, stations := strings.Join(g.NICs, ", "), "no limit", "no limit", "local ones"
+	if len(g.NICs) == 0 {
+		nics = "all"
+	}
+	if g.Memory != 0 {
+		memory = units.Size(g.Memory)
+	}
+	if g.Rate != 0 {
+		rate = units.Amount(uint64(g.Rate)) + "/s"
+	}
+	if g.Stations != nil {
+		stations = strings.Trim(fmt.Sprint(g.Stations), "[]")
+	}
+	may := "VIs"
+	for _, m := range []struct {
+		what string
+		may  bool
+	}{{"rings", g.Rings}, {"channels", g.Channels}, {"plain frames", g.Frames}, {"shared memory", g.Direct}} {
+		if m.may {
+			may += ", " + m.what
+		}
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s", g.Name, g.Who, nics, g.Clients, g.VIs, memory, rate, g.Share, stations, may)
+}
+
+func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, c.Grants} }
 
 func (x *commands) run(ctx context.Context, file string, replace, verbose bool) (err error) {
 	config, err := Load(file)

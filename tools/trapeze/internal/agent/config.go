@@ -23,6 +23,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/internal/strict"
 	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.
@@ -66,25 +67,29 @@ type NIC struct {
 // Grant says who may have what. A client has to be one of each of users, groups and control groups
 // that are stated.
 type Grant struct {
-	Name    string
-	UIDs    []uint32 // nil: any, if Any is set
-	GIDs    []uint32
-	Cgroups []string
-	Any     bool // users is ["*"]
-	NICs    []string
+	Name    string   `json:"name"`
+	Who     string   `json:"who"` // as the file has it
+	UIDs    []uint32 `json:"-"`   // nil: any, if Any is set
+	GIDs    []uint32 `json:"-"`
+	Cgroups []string `json:"-"`
+	Any     bool     `json:"-"` // users is ["*"]
+	NICs    []string `json:"nics" help:"null for all"`
 	// Clients bounds the NICs that one user has by this grant at a time.
-	Clients int
-	VIs     uint32
-	Memory  uint64 // bytes; 0: no limit
-	Rate    int64  // bytes per second that a client may send through the agent; 0: no limit
-	Share   int    // weight of a client among those that send
+	Clients int    `json:"clients"`
+	VIs     uint32 `json:"vis"`
+	Memory  uint64 `json:"memory" help:"bytes; 0 for no limit"`
+	Rate    int64  `json:"rate" help:"bytes per second through the agent; 0 for no limit"`
+	Share   int    `json:"share"` // weight of a client among those that send
 	// Stations are those that a client may be: the first Bits bits count. None: any that is
 	// locally administered.
-	Stations                        []stations
-	Rings, Channels, Frames, Direct bool
+	Stations []stations `json:"stations" help:"null for locally administered ones"`
+	Rings    bool       `json:"rings"`
+	Channels bool       `json:"channels"`
+	Frames   bool       `json:"frames"`
+	Direct   bool       `json:"direct"`
 	// Claimed is for programs with a claim only. Claim is the name of the claim that narrows the grant.
-	Claimed bool
-	Claim   string
+	Claimed bool   `json:"claimed"`
+	Claim   string `json:"-"`
 }
 
 // stations are those whose first bits are those of a station.
@@ -92,6 +97,10 @@ type stations struct {
 	mac  datasheet.MAC
 	bits int
 }
+
+// String has the form of the file.
+func (s stations) String() string               { return fmt.Sprintf("%v/%d", s.mac, s.bits) }
+func (s stations) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 type rawConfig struct {
 	Socket string            `toml:"socket"`
@@ -215,6 +224,9 @@ func (r *reader) config(raw *rawConfig) *Config {
 	if c.Socket == "" {
 		c.Socket = agentlink.DefaultSocket
 	}
+	if err := unixsocket.CheckPath(c.Socket); err != nil {
+		r.bad("", 0, "socket", "%w", err)
+	}
 	if raw.Mode != "" {
 		mode, err := strconv.ParseUint(raw.Mode, 8, 9)
 		if err != nil {
@@ -262,6 +274,18 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	if g.Name == "" {
 		g.Name = fmt.Sprintf("grant[%d]", i)
 	}
+	for _, kind := range []struct {
+		what  string
+		names []string
+	}{{"users ", raw.Users}, {"groups ", raw.Groups}, {"cgroups ", raw.Cgroups}} {
+		if len(kind.names) > 0 {
+			g.Who += " and " + kind.what + strings.Join(kind.names, ", ")
+		}
+	}
+	if g.Claimed {
+		g.Who += ", with a claim"
+	}
+	g.Who = strings.TrimPrefix(g.Who, " and ")
 	g.Any = slices.Equal(raw.Users, []string{"*"})
 	if len(raw.Users)+len(raw.Groups)+len(raw.Cgroups) == 0 {
 		bad("users", "it is missing, and so are groups and cgroups: name some, or users = [\"*\"] for all")
