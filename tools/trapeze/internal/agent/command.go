@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
@@ -199,9 +200,12 @@ func listener(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 	case 0:
 		l, err := Listen(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("listen at %s: %w", c.Socket, err)
+			err = fmt.Errorf("listen at %s: %w", c.Socket, err)
 		}
-		return l, nil
+		if errors.Is(err, unix.EADDRINUSE) {
+			err = shell.Hinted(err, "--replace takes over from an agent")
+		}
+		return l, err
 	case 1:
 		c.Socket = handed[0].Listener.Addr().String()
 		return handed[0].Listener, nil
@@ -265,6 +269,8 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 	nics, clients, err := agentlink.Ask(ctx, f.Socket)
 	var none *net.OpError
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return &command.DeviceError{Err: shell.Hinted(err, "mode and group in the agent's file do not let this user in")}
 	case errors.As(err, &none) && none.Op == "dial":
 		return &command.DeviceError{Err: shell.Hinted(err, "start trapeze agent, or give its socket with --socket")}
 	case err != nil:
