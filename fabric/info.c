@@ -29,7 +29,7 @@
 /* Reliable VIs deliver in order, and complete in order. */
 #define ORDER FI_ORDER_SAS
 
-/* The largest message: Length of a descriptor has 32 bits, and RDMA reads are cut at 1 GiB. */
+/* The largest message of a NIC of Trapeze (SPEC.md 1.2). One that takes less refuses longer ones. */
 #define MAX_MESSAGE ((size_t)1 << 30)
 
 const char *device_address(void)
