@@ -328,14 +328,12 @@ int get_info(uint32_t version, const char *node, const char *service, uint64_t f
 	return 0;
 }
 
-static void cleanup(void) {}
-
 struct fi_provider provider = {
 	.name = "trapeze",
 	.version = PROVIDER_VERSION,
 	.getinfo = get_info,
 	.fabric = open_fabric,
-	.cleanup = cleanup,
+	.cleanup = end_watchers,
 };
 
 FI_EXT_INI
