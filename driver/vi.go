@@ -227,7 +227,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 			a.ReceiveQueue != now.ReceiveQueue {
 			return hinted(fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
 		}
-		_, err := v.n.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
+		_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
 			Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
 		if err != nil {
 			return err
@@ -345,7 +345,7 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 		}
 		// Before the device knows: it may use the entry as soon as it does.
 		v.recv.allow(length)
-		_, err := v.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+		_, err := v.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
 			Address: address, Endpoint: v.number, Entry: uint32(entry), Handle: handle, Length: length}))
 		return err
 	})

@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/trapeze-nic/trapeze/internal/strict"
 )
@@ -83,16 +82,23 @@ func ParseClaim(text []byte) (c Claim, err error) {
 // ReadClaims reads the claims of a folder, by their names. A folder that is not there has none. With
 // an error come those that could be read; a folder that others may write to has none of those.
 func ReadClaims(folder string) (claims map[string]Claim, err error) {
-	var st unix.Stat_t
-	switch err := unix.Stat(folder, &st); {
-	case errors.Is(err, unix.ENOENT):
+	// The folder is opened once: another may take its place between the check and the reading.
+	root, err := os.OpenRoot(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, &fs.PathError{Op: "stat", Path: folder, Err: err}
-	case st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	if st := info.Sys().(*syscall.Stat_t); st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("%w: folder %s: others than root and this user may write to it", ErrClaim, folder)
 	}
-	entries, err := os.ReadDir(folder)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +111,7 @@ func ReadClaims(folder string) (claims map[string]Claim, err error) {
 		if len(claims) == maxClaims {
 			return claims, errors.Join(err, fmt.Errorf("%w: folder %s: more than %d claims", ErrClaim, folder, maxClaims))
 		}
-		text, e := os.ReadFile(claimPath(folder, name))
+		text, e := root.ReadFile(name + ".json")
 		if errors.Is(e, fs.ErrNotExist) {
 			continue // it was withdrawn just now
 		}

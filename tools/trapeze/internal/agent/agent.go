@@ -93,14 +93,11 @@ func Listen(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 			return nil, err
 		}
 	}
-	l, err := unixsocket.Listen(ctx, "unix", c.Socket, 0o600)
-	if err != nil || c.Socket[0] == '@' {
+	l, err := unixsocket.Listen(ctx, "unix", c.Socket, c.Mode)
+	if err != nil || c.Socket[0] == '@' || c.GID < 0 {
 		return l, err
 	}
-	if c.GID >= 0 {
-		err = os.Lchown(c.Socket, -1, c.GID)
-	}
-	if err = errors.Join(err, os.Chmod(c.Socket, c.Mode)); err != nil {
+	if err := os.Lchown(c.Socket, -1, c.GID); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil

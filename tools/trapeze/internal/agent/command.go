@@ -89,7 +89,7 @@ func (x *commands) check(file string) error {
 	})
 }
 
-// grantLine is what a grant gives, in the columns of check.
+// grantLine shows a grant in the columns of check.
 func grantLine(g *Grant) string {
 	nics, memory, rate, stations := strings.Join(g.NICs, ", "), "no limit", "no limit", "local ones"
 	if len(g.NICs) == 0 {
