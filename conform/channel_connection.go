@@ -184,8 +184,8 @@ func testChannelClosed(w *World) {
 	OK(w, y.Flush(ctx))
 }
 
-// testChannelLast closes channels as soon as Flush says that all has left: the other end, which waits,
-// takes all of it, and then learns of the end.
+// testChannelLast closes channels as soon as Flush says that all has left. The other end, which waits,
+// takes all of it and then learns of the end.
 func testChannelLast(w *World) {
 	for range 8 {
 		x, y := w.channels(channel.Options{})

@@ -58,8 +58,8 @@ func testRingConnection(w *World) {
 	}
 }
 
-// testRingLast ends connections while one call of the other program waits for a message, and another
-// learns of the end first by sending: what came before is got all the same.
+// testRingLast ends connections while one call of the other program waits, and another learns of the
+// end by sending. What came before is got all the same.
 func testRingLast(w *World) {
 	for range 8 {
 		x, y := w.rings(reliableRing())

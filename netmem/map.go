@@ -46,7 +46,10 @@ type MapOptions struct {
 // The pages are the business of other processes, which Map starts with o.Command.
 //
 // A thread that waits for a page holds its processor (runtime.GOMAXPROCS) meanwhile: programs
-// many of whose goroutines wait at the same time give themselves more of them.
+// many of whose goroutines wait at the same time give themselves more of them. A garbage collection that
+// begins meanwhile waits for the page, up to o.Deadline, and all goroutines wait with it. Programs that
+// must not stand still read far pages by Client.ReadAt, which is an ordinary wait. Others touch the memory in a
+// process of its own, or with collections off (debug.SetGCPercent(-1) and no memory limit).
 //
 // It fails with an *Error: with ErrNoUserfaultfd, ErrUserfaultfdRights or
 // ErrUserfaultfdTooOld where the kernel does not let this be done, with ErrLocal if o.Local
