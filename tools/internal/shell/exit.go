@@ -96,5 +96,5 @@ func (p *Program) message(ctx context.Context, err error, code int) string {
 		return context.Cause(ctx).Error() + remark
 	}
 	// Joined errors have a line each.
-	return strings.ReplaceAll(err.Error(), "\n", "; ") + limitHint(err) + remark
+	return command.Printable(strings.ReplaceAll(err.Error(), "\n", "; ")) + limitHint(err) + remark
 }
