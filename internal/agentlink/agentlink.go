@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // DefaultSocket is where the agent of a host listens.
@@ -141,7 +142,7 @@ type RefusedError struct {
 	Errno unix.Errno
 }
 
-func (e *RefusedError) Error() string { return "the agent refuses: " + e.Why }
+func (e *RefusedError) Error() string { return "the agent refuses: " + telemetry.Printable(e.Why) }
 
 // Unwrap returns the errno.
 func (e *RefusedError) Unwrap() error { return e.Errno }

@@ -23,8 +23,9 @@ import (
 // sets JSON and Progress from its flags before a command runs.
 type Env struct {
 	Stdin io.Reader
-	// Stdout is for results, Stderr for remarks to a person who watches.
-	Stdout, Stderr io.Writer
+	// Stdout is for results, Stderr for remarks to a person who watches. What is written to Stdout is
+	// made Printable; Bytes is Stdout for what is no text.
+	Stdout, Stderr, Bytes io.Writer
 	// JSON says that a command prints one JSON value on Stdout and nothing else.
 	JSON bool
 	// Progress is auto, bar, plain or none; empty is none.
@@ -81,7 +82,7 @@ func Table[T any](w io.Writer, flags uint, header string, rows []T, line func(T)
 // Note prints a line for a person who watches; never with JSON.
 func (e *Env) Note(format string, a ...any) {
 	if !e.JSON {
-		fmt.Fprintf(e.Stderr, format+"\n", a...)
+		fmt.Fprintln(e.Stderr, Printable(fmt.Sprintf(format, a...)))
 	}
 }
 
@@ -126,6 +127,7 @@ func (e *Env) Steps(what string, total int) *progress.Meter {
 
 // fit makes a bar that was not asked for fit the terminal.
 func (e *Env) fit(what string) (progress.Style, string) {
+	what = Printable(what)
 	style, err := e.Style()
 	if err != nil { // the program refuses it before any command runs
 		return progress.None, what

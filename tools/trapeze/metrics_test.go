@@ -43,6 +43,22 @@ func TestServeMetrics(t *testing.T) {
 	up := fmt.Sprintf(`trapeze_up{pid="%d",program="trapeze`, owner.Process.Pid)
 	scrape(`nic="`+address+`"`, "# TYPE trapeze_nic_frames_sent_total counter", `trapeze_vi_descriptors_total{direction="send",`, up+` ping"} 1`)
 
+	// A page of another name that leads here is refused.
+	for host, code := range map[string]int{"evil.example:9840": http.StatusMisdirectedRequest, "localhost:1": http.StatusOK} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url.FindString(out.String()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		reply, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.Body.Close(); reply.StatusCode != code {
+			t.Errorf("%s: %d", host, reply.StatusCode)
+		}
+	}
+
 	// A process that stands still is named, and others are shown.
 	signal(t, owner, syscall.SIGSTOP)
 	scrape(up+`"} 0`, "trapeze_nic_info{")

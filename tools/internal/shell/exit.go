@@ -99,7 +99,7 @@ func (p *Program) message(ctx context.Context, err error, code int) string {
 	if stopped {
 		return context.Cause(ctx).Error() + remark
 	}
-	return words.Replace(err.Error()) + limitHint(err) + remark
+	return command.Printable(words.Replace(err.Error())) + limitHint(err) + remark
 }
 
 // words are ours in place of Go's. Joined errors have a line each.

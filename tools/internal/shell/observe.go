@@ -74,8 +74,7 @@ func (o *observed) listen(ctx context.Context) (net.Listener, error) {
 	return command.Listen(ctx, "--pprof", net.JoinHostPort(host, port))
 }
 
-// handler answers as net/http/pprof does, and refuses names of hosts: a page in a browser could
-// have a name of its own lead here.
+// handler answers as net/http/pprof does.
 func (o *observed) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -83,17 +82,10 @@ func (o *observed) handler() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" && !o.remote {
-			http.Error(w, "ask for an IP address or for localhost", http.StatusForbidden)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	if o.remote {
+		return mux
+	}
+	return command.OwnHost("", mux)
 }
 
 // end stops what begin has started.

@@ -80,11 +80,11 @@ func (p *Program) run(ctx context.Context, args []string, stdin io.Reader, stdou
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &results{Writer: stdout, end: cancel}
-	r := &run{Program: p, alone: alone, Env: command.Env{Stdin: stdin, Stdout: out, Stderr: stderr, Bold: showsBold(stdout)}}
+	r := &run{Program: p, alone: alone, Env: command.Env{Stdin: stdin, Stdout: printable{out}, Stderr: stderr, Bytes: out, Bold: showsBold(stdout)}}
 	root := r.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(out)
+	root.SetOut(r.Stdout)
 	root.SetErr(stderr)
 	c, limits := root, checkLimits()
 	err := limits

@@ -168,7 +168,7 @@ func checkOutput(output string, replace bool) error {
 // openSink opens where a file goes.
 func (p *program) openSink(output string, mode fs.FileMode, replace bool) (transfer.Sink, error) {
 	if output == "-" {
-		return stream{p.Stdout}, nil
+		return stream{p.Bytes}, nil
 	}
 	file, err := outfile.Create(output, mode, replace)
 	if err != nil {

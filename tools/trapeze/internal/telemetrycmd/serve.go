@@ -34,9 +34,13 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
 		func(ctx context.Context) []*exposition.Target { return exposition.Host(ctx, f.VIs) }))
 	const timeout = 10 * time.Second
-	server := &http.Server{Handler: mux, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
-		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
 	at := l.Addr().(*net.TCPAddr)
+	h := http.Handler(mux)
+	if at.IP.IsLoopback() { // else other hosts ask by names that only they know
+		h = command.OwnHost("", mux)
+	}
+	server := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
 	shown := at.String()
 	if name, err := os.Hostname(); err == nil && at.IP.IsUnspecified() {
 		shown = net.JoinHostPort(name, fmt.Sprint(at.Port))

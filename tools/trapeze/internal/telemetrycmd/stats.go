@@ -83,13 +83,13 @@ func (f *statsFlags) print(w io.Writer, nics []nicStats) error {
 		}{{"", n.Counters}, {"wire_", n.Wire}} {
 			for _, name := range slices.Sorted(maps.Keys(group.counts)) {
 				if v := group.counts[name]; v != 0 || f.All {
-					fmt.Fprintf(t, "  %s\t%d\n", group.prefix+telemetry.Printable(name), v)
+					fmt.Fprintf(t, "  %s\t%d\n", group.prefix+name, v)
 				}
 			}
 		}
 		for _, e := range n.Rows {
-			fmt.Fprintf(t, "  %s %d\t%s, %d of %d sends and %d of %d receives queued\n", telemetry.Printable(e.Kind), e.Number,
-				telemetry.Printable(e.Reliability), e.SendQueued(), e.SendDepth, e.RecvQueued(), e.RecvDepth)
+			fmt.Fprintf(t, "  %s %d\t%s, %d of %d sends and %d of %d receives queued\n", e.Kind, e.Number,
+				e.Reliability, e.SendQueued(), e.SendDepth, e.RecvQueued(), e.RecvDepth)
 		}
 	}
 	return t.Flush()
@@ -112,7 +112,7 @@ func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error 
 			fmt.Fprintf(t, "%s\tPID %s (%s)\n", gauges[i].nic.Address, gauges[i].nic.id(), gauges[i].nic.Program)
 			for _, name := range slices.Sorted(maps.Keys(rates)) {
 				if v := rates[name]; v != 0 || f.All {
-					fmt.Fprintf(t, "  %s\t%s/s\n", telemetry.Printable(name), amount(v))
+					fmt.Fprintf(t, "  %s\t%s/s\n", name, amount(v))
 				}
 			}
 		}
