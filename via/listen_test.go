@@ -308,19 +308,3 @@ func TestDialInterrupted(t *testing.T) {
 		}
 	}
 }
-
-// TestListenBounds: a client cannot have a listener that says nothing of sizes make room for messages as large as its own.
-func TestListenBounds(t *testing.T) {
-	ctx := conform.Context(t)
-	a, b := conform.OnMemory(t, "", via.Options{})
-	l, err := via.Listen(b, service, via.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := via.Dial(ctx, a, service, via.ConnOptions{MaxMessage: 16<<20 + 1, SendDepth: 1, RecvDepth: 1}); !errors.Is(err, via.ErrReject) {
-		t.Errorf("got %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-}
