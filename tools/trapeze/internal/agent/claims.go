@@ -24,8 +24,8 @@ type claim struct {
 // leastClaim is the memory for each frame of a port (wire/internal/shm), in bytes: those of so many have a slot.
 const leastClaim = 256
 
-// admit reports whether a sender may put one more frame into memory of size bytes, of which the client has
-// released the frames up to position taken.
+// admit reports whether a sender may put one more frame into memory of size bytes. The client has released the frames
+// up to position taken.
 func (c *claims) admit(from *client, taken, size uint32) bool {
 	for ; c.first < len(c.frames) && int32(c.frames[c.first].end-taken) <= 0; c.first++ {
 		f := c.frames[c.first]
