@@ -269,8 +269,8 @@ func (c *Channel) Drops() (Drops, error) {
 // Status returns the NIC's result for the messages that Send took. It fails with net.ErrClosed.
 func (c *Channel) Status() (datasheet.SendStatus, error) { return c.d.SendStatus() }
 
-// Close ends the channel. Messages that have not left are lost, and the other end gets
-// via.ErrDisconnected.
+// Close ends the channel. Messages that have not left are lost: call Flush before. The other end
+// gets those that have, and then via.ErrDisconnected.
 func (c *Channel) Close() error {
 	if c.closed.Swap(true) {
 		return nil

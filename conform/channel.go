@@ -43,6 +43,7 @@ var channels = []entry{
 	{"channels", "connection", testChannelConnection},
 	{"channels", "waits", testChannelWaits},
 	{"channels", "use after close", testChannelClosed},
+	{"channels", "last messages", testChannelLast},
 	{"channels", "closed under way", testChannelUnderWay},
 	{"channels", "peer gone", testChannelPeerGone},
 	{"channels", "device memory", testChannelDeviceMemory},

@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -181,6 +182,36 @@ func testChannelClosed(w *World) {
 	// What the other end sends now is lost, and is told so.
 	w.sendWords(y, channel.Low, 0, 5)
 	OK(w, y.Flush(ctx))
+}
+
+// testChannelLast closes channels as soon as Flush says that all has left. The other end, which waits,
+// takes all of it and then learns of the end.
+func testChannelLast(w *World) {
+	for range 8 {
+		x, y := w.channels(channel.Options{})
+		lengths := []int{1, 400, 2, 300}
+		taken := make(chan error, 1)
+		go func() {
+			for i := 0; ; i++ {
+				m, err := y.Wait(Context(w))
+				switch {
+				case err != nil && (i == len(lengths) || w.lost()):
+					taken <- err
+					return
+				case err != nil || i == len(lengths) || (m.Err != nil || m.Length != lengths[i]*channel.Word) && !w.lost():
+					taken <- fmt.Errorf("message %d: %+v, %v", i, m, err)
+					return
+				}
+			}
+		}()
+		for _, n := range lengths {
+			w.sendWords(x, channel.Low, 0, n)
+		}
+		OK(w, x.Flush(Context(w)))
+		OK(w, x.Close())
+		w.wantOver("the last messages have come", <-taken)
+		OK(w, y.Close())
+	}
 }
 
 // testChannelUnderWay closes channels while cells are under way, this way and that: the other end

@@ -20,6 +20,7 @@ var rings = []entry{
 	{"rings", "entries", testRingEntries},
 	{"rings", "waits", testRingWaits},
 	{"rings", "connection", testRingConnection},
+	{"rings", "last message", testRingLast},
 	{"rings", "endings", testRingEndings},
 	{"rings", "device memory", testRingMemory},
 	{"rings", "calls", testRingCalls},

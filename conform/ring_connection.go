@@ -58,6 +58,37 @@ func testRingConnection(w *World) {
 	}
 }
 
+// testRingLast ends connections while one call of the other program waits, and another learns of the
+// end by sending. What came before is got all the same.
+func testRingLast(w *World) {
+	for range 8 {
+		x, y := w.rings(reliableRing())
+		taken, learned := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := y.Wait(Context(w))
+			taken <- err
+		}()
+		go func() {
+			for {
+				e, err := y.GetSend()
+				if err == nil {
+					err = y.ReleaseSend(e)
+				}
+				if y.CheckSent(); err != nil && err != via.ErrQueueFull {
+					learned <- err
+					return
+				}
+			}
+		}()
+		w.sendMessage(x, "last", ring.Frame{}, nil)
+		w.settle(x)
+		OK(w, x.Close())
+		OK(w, <-taken)
+		wantError(w, "send after the end", <-learned, ring.ErrPeerGone)
+		OK(w, y.Close())
+	}
+}
+
 // testRingEndings ends connections: what had come can be got, and then the other end is gone.
 func testRingEndings(w *World) {
 	x, y := w.rings(reliableRing())

@@ -127,7 +127,7 @@ func testMessagesUnreliable(w *World) {
 }
 
 func testMessagesLarge(w *World) {
-	limit := min(w.A.Query().MaxTransfer, w.B.Query().MaxTransfer)
+	limit := min(w.A.Query().MaxTransfer, w.B.Query().MaxTransfer, 16<<20) // more would take the memory of tests
 	x, y := w.Connect(Setup{Attributes: via.VIAttributes{MaxTransfer: limit}, Memory: int(limit)})
 	for i, n := range []int{1 << 20, int(limit)} {
 		exchange(w, x, y, min(n, int(limit)), uint64(i))

@@ -57,6 +57,8 @@ type Post struct {
 	// it: the queue to which it was posted last, if any.
 	Posted bool
 	Holder atomic.Pointer[Holder]
+	// Seen tells Holder which state of its regions the descriptor was checked against.
+	Seen uint64
 }
 
 // Holder is a work queue of a driver.

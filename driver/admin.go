@@ -67,10 +67,16 @@ func (a *admin) acquire(c class) *slot {
 
 // submit gives a command to the device. The slot is the caller's until take
 // returns its reply or abandon gives it up.
-func (a *admin) submit(ctx context.Context, s *slot, cmd *datasheet.Command) error {
+func (a *admin) submit(ctx context.Context, s *slot, cmd *datasheet.Command, of *leaving) error {
 	a.submitMu.Lock()
 	defer a.submitMu.Unlock()
+	left := of != nil && of.begun(a.n)
 	a.mu.Lock()
+	if left {
+		a.slots.release(s)
+		a.mu.Unlock()
+		return errLeft
+	}
 	if a.closed {
 		a.mu.Unlock()
 		return descriptors.ErrClosed

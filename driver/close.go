@@ -111,7 +111,7 @@ func (n *NIC) destroyAll(cqs map[uint32]*CQ) error {
 		list = append(list, newCommand(datasheet.OpDeregisterMemory, datasheet.MemoryBody{Handle: handle}))
 	}
 	for _, cmd := range list {
-		if _, err := n.executeUntil(ctx, nil, left, cmd); err != nil && !isRefused(err) {
+		if _, err := n.executeUntil(ctx, nil, left, cmd, nil); err != nil && !isRefused(err) {
 			return err
 		}
 	}

@@ -39,14 +39,14 @@ func newCommand[B datasheet.CommandBody](op datasheet.Opcode, body B) *datasheet
 // is looked at until the device has been given the command; from there on its
 // outcome must be known, and the wait ends with the command timeout.
 func (n *NIC) execute(ctx context.Context, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
-	return n.executeUntil(ctx, n.done, newTimeLeft(n.options.CommandTimeout), cmd)
+	return n.executeUntil(ctx, n.done, newTimeLeft(n.options.CommandTimeout), cmd, nil)
 }
 
 // executeUntil is execute with another end: done, if not nil, gives the command
-// up when it is closed.
-func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *timeLeft, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
+// up when it is closed; and of, see send.
+func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *timeLeft, cmd *datasheet.Command, of *leaving) (*datasheet.AdminEntry, error) {
 	defer trace.StartRegion(ctx, "NIC command").End()
-	s, err := n.send(ctx, done, classShort, cmd)
+	s, err := n.send(ctx, done, classShort, cmd, of)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,10 @@ func (n *NIC) executeUntil(ctx context.Context, done <-chan struct{}, left *time
 }
 
 // connect carries out a command that the network answers. When the context
-// ends first the command is aborted.
-func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
+// ends first the command is aborted. of is described at send.
+func (n *NIC) connect(ctx context.Context, c class, cmd *datasheet.Command, of *leaving) (*datasheet.AdminEntry, error) {
 	defer trace.StartRegion(ctx, "NIC connects").End()
-	s, err := n.send(ctx, n.done, c, cmd)
+	s, err := n.send(ctx, n.done, c, cmd, of)
 	if outcomeUnknown(err) && ended(ctx, err) && !n.unanswering() && n.abort(cmd.ID) == nil {
 		return nil, ctx.Err() // it ended while the device was told
 	}
@@ -101,15 +101,20 @@ func (n *NIC) abort(id uint16) error {
 	return err
 }
 
-// send waits for a free slot and submits.
-func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *datasheet.Command) (*slot, error) {
+// send waits for a free slot and submits. of, unless nil, is the object that the command is about: it fails with errLeft once the
+// closing of that has begun.
+func (n *NIC) send(ctx context.Context, done <-chan struct{}, c class, cmd *datasheet.Command, of *leaving) (*slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	w := waiter{n: n, ctx: ctx, done: done}
 	for {
 		if s := n.admin.acquire(c); s != nil {
-			if err := n.admin.submit(ctx, s, cmd); err != nil {
+			err := n.admin.submit(ctx, s, cmd, of)
+			if err == errLeft {
+				return nil, err
+			}
+			if err != nil {
 				n.admin.abandon(s)
 				n.admin.drain() // the device may have written, and not interrupted
 				return nil, &unknownOutcome{err}

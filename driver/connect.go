@@ -114,7 +114,7 @@ func (e *endpoint) ConnectRequest(ctx context.Context, remote Address, local str
 // because its last connection has ended says how.
 func (e *endpoint) connect(ctx context.Context, class class, cmd *datasheet.Command) (Remote, error) {
 	before := e.ending.begin()
-	reply, err := e.n.connect(ctx, class, cmd)
+	reply, err := e.n.connect(ctx, class, cmd, &e.leaving)
 	if err != nil {
 		e.ending.undo(before)
 		if end := e.ending.code(); end != 0 && errors.Is(err, descriptors.ErrInvalidState) {
@@ -131,7 +131,7 @@ func (e *endpoint) connect(ctx context.Context, class class, cmd *datasheet.Comm
 // a reliable one ErrConnectionBroken if it has not taken all that was posted here.
 func (e *endpoint) Disconnect(ctx context.Context) error {
 	return e.do(ctx, "disconnect", func() error {
-		_, err := e.n.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
+		_, err := e.execute(ctx, newCommand(datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: e.number}))
 		if err == nil {
 			e.ending.local()
 		}
@@ -147,7 +147,7 @@ func (n *NIC) ConnectWait(ctx context.Context, local string) (*Connection, error
 		if err != nil {
 			return nil, err
 		}
-		reply, err := n.connect(ctx, classWait, newCommand(datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}))
+		reply, err := n.connect(ctx, classWait, newCommand(datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: timeoutMS(ctx), Local: at}), nil)
 		if err != nil {
 			return nil, err
 		}

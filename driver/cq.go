@@ -25,6 +25,7 @@ type CQ struct {
 	ready  *vfio.Eventfd // see FD; nil until it is asked for
 	armed  atomic.Bool
 
+	path    vfio.CQPath // into a device of this process; nil if it has none
 	notices notices[Completion]
 	arms    notices[struct{}]
 
@@ -85,6 +86,9 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 		c.number = datasheet.Reply[datasheet.CQBody](reply).CQ
 		if c.number >= n.identity.MaxCQs {
 			return nil, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs))
+		}
+		if d, ok := n.dev.(vfio.Ringer); ok {
+			c.path = d.CQPath(c.number)
 		}
 		c.armBell = n.doorbellAt(datasheet.CQPage(n.identity.MaxEndpoints, c.number) + datasheet.DoorbellCQArm)
 		if !n.enterCQ(c) {

@@ -46,6 +46,23 @@ func (c *CQ) Take(done *Completion, run bool) error {
 	return c.Take(done, run)
 }
 
+// step runs the device, if it needs that, up to an entry of the CQ, and reports whether that did anything. mu is held: a
+// device calls none that need it.
+func (c *CQ) step() bool {
+	if c.path != nil && !c.n.regions.has(unusual) {
+		return c.path.Poll(1)
+	}
+	done := false
+	defer func() {
+		if !done { // memory that the device needs is gone, which the caller is to learn
+			c.mu.Unlock()
+		}
+	}()
+	did := c.n.progress()
+	done = true
+	return did
+}
+
 // oldest takes entries up to the first whose descriptor is still in its queue. It returns false if
 // there is none, also on a CQ that has failed. mu is held.
 func (c *CQ) oldest(e *entry) (found bool) {

@@ -121,10 +121,16 @@ func (e *endpoint) do(ctx context.Context, op string, f func() error) error {
 	return e.leaving.do(ctx, e.n, op, f)
 }
 
+// execute carries out a command about the endpoint. It fails with ErrClosed once the closing has begun, however long the
+// command has waited for its turn: the number may be another's then.
+func (e *endpoint) execute(ctx context.Context, cmd *datasheet.Command) (*datasheet.AdminEntry, error) {
+	return e.n.executeUntil(ctx, e.n.done, newTimeLeft(e.n.options.CommandTimeout), cmd, &e.leaving)
+}
+
 // Query asks the device for the state of the endpoint.
 func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
 	return get(ctx, e.do, "query "+e.what, func() (s EndpointState, err error) {
-		reply, err := e.n.execute(ctx, newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}))
+		reply, err := e.execute(ctx, newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}))
 		if err != nil {
 			return s, err
 		}

@@ -152,7 +152,7 @@ func (n *NIC) logEvents(e datasheet.Event, count uint64) {
 	case datasheet.EventCQOverrun:
 		level = slog.LevelError
 	}
-	about := []any{"vi", e.Endpoint, "detail", e.Detail, "count", count}
+	about := []any{"vi", e.Endpoint, "detail", e.DetailText(), "count", count}
 	if e.CQ != datasheet.NoCQ {
 		about = append(about, "cq", e.CQ)
 	}

@@ -20,7 +20,6 @@ type vector struct {
 	also func()
 
 	mu      sync.Mutex
-	calls   []*func()     // of programs that share the NIC, see OnInterrupt
 	next    chan struct{} // closed by the next interrupt; nil if no call waits
 	started bool
 	stopped bool
@@ -123,9 +122,6 @@ func (v *vector) wake() {
 	if v.next != nil {
 		close(v.next)
 		v.next = nil
-	}
-	for _, f := range v.calls {
-		(*f)()
 	}
 }
 

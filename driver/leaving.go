@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
@@ -95,3 +96,6 @@ func (l *leaving) unless(n *NIC, f func() error) error {
 	}
 	return f()
 }
+
+// errLeft is the error of a command that has waited for its turn until the closing of its object had begun.
+var errLeft = fmt.Errorf("%w: it was closed before the command had its turn", descriptors.ErrClosed)

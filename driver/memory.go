@@ -119,6 +119,7 @@ func (n *NIC) reach(ctx context.Context, b []byte) (iova uint64, writable bool, 
 	case err != nil:
 		return 0, false, nil, err
 	case buf == nil:
+		n.regions.mark(unusualForeign)
 		return n.holdForeign(ctx, b)
 	}
 	return buf.iova + (addressOf(b) - buf.mem.Address()), buf.flags&vfio.DMAWrite != 0, func() error { return n.drop(buf) }, nil
@@ -173,7 +174,7 @@ func (n *NIC) register(ctx context.Context, iova uint64, bytes []byte, a MemoryA
 			return nil, &unknownOutcome{n.fail(err)}
 		}
 		m.eager.Store(e)
-		n.regions.eager.Store(true)
+		n.regions.mark(unusualEager)
 	}
 	if !n.regions.add(m) {
 		err := fmt.Errorf("%w: it gave out memory handle %#x twice", ErrProtocol, m.handle)

@@ -101,6 +101,7 @@ func (n *NIC) decideAtHost(p Policy, plan pipeline.Plan) error {
 	clear(n.dma.area.mem.Bytes()[:datasheet.ProgressAreaSize])
 	n.dma.host = p
 	n.pump.Store(next)
+	n.regions.mark(unusualPump)
 	if err := n.setDMAControl(datasheet.DMAControlHostTx|datasheet.DMAControlHostRx, 0); err != nil {
 		return errors.Join(err, n.stopPump())
 	}
@@ -131,6 +132,7 @@ func (n *NIC) stopPump() error {
 	if p == nil {
 		return nil
 	}
+	n.regions.unmark(unusualPump)
 	p.stop()
 	return n.setDMAControl(0, datasheet.DMAControlHostTx|datasheet.DMAControlHostRx)
 }

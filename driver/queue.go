@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // workQueue is one side of a VI: a ring of tokens in DMA memory, which the
@@ -31,7 +32,8 @@ type workQueue struct {
 	halves   uint32 // how often next has passed a multiple of 2^31; read without mu, as taken
 	failed   uint64 // those of them that have completed in error
 	spans    spans
-	poll     func() bool     // steps a device in this process; nil if it needs none
+	quick    bool            // see hasten
+	path     vfio.Path       // into a device of this process; nil if it has none
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.
@@ -90,13 +92,90 @@ func (q *workQueue) post(ds []*descriptors.Descriptor) (int, error) {
 
 // postOne is post for one descriptor.
 func (q *workQueue) postOne(d *descriptors.Descriptor) error {
+	if d == nil || q.path == nil {
+		return q.postAny(d)
+	}
+	q.mu.Lock()
+	if q.n.regions.has(unusual) || !q.quickly(d) {
+		q.mu.Unlock()
+		return q.postAny(d)
+	}
+	q.tellPath()
+	q.mu.Unlock()
+	return nil
+}
+
+// quickly does what put does, for a descriptor that was posted to this queue before, in the usual case. Otherwise it returns
+// false, and has done nothing. The conditions stand one by one: the compiler makes branches of them then.
+func (q *workQueue) quickly(d *descriptors.Descriptor) bool {
+	if !q.quick {
+		return false
+	}
+	p := d.Post()
+	if p.Holder.Load() != &q.holder { // before Posted, which the holder's lock guards
+		return false
+	}
+	if p.Posted {
+		return false
+	}
+	if p.Seen != q.n.regions.generation.Load()+1 {
+		return false
+	}
+	if d.Status() != 0 {
+		return false
+	}
+	next := q.next
+	i := int(next & q.mask)
+	if next-q.taken >= q.depth || i >= len(q.tokens) || i >= len(q.posted) {
+		return false
+	}
+	quiet := false
+	if q.sends {
+		quiet = d.User().Unsignaled
+	}
+	if q.cq != nil {
+		if next-datasheet.LoadIndex(&q.reported) >= q.depth {
+			return false
+		}
+		if word := d.User().Word; q.noted || word != 0 || quiet {
+			q.note(uint32(i), word, quiet)
+		}
+	}
+	p.Posted = true
+	q.tokens[i] = d.Token()
+	to := &q.posted[i]
+	to.d, to.length, to.quiet = d, d.Length(), quiet
+	q.next = next + 1
+	return true
+}
+
+// tellPath tells the device of tokens by a path.
+func (q *workQueue) tellPath() {
+	next := q.next
+	datasheet.StoreIndex(&q.producer, next)
+	if next>>31 != q.halves&1 {
+		datasheet.StoreIndex(&q.halves, q.halves+1)
+	}
+	if q.sends {
+		q.path.Post(next)
+	} else {
+		q.path.PostReceives(next)
+	}
+}
+
+// postAny is postOne for any descriptor.
+//
+//go:noinline
+func (q *workQueue) postAny(d *descriptors.Descriptor) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if d != nil && q.put(d) == nil {
-		return q.tell(1)
-	}
 	_, err := q.PostHeld([]*descriptors.Descriptor{d})
 	return err
+}
+
+// hasten notes whether there is a usual case on this queue.
+func (q *workQueue) hasten() {
+	q.quick = q.path != nil && !q.closed && !q.refuses && !q.shared && q.ring == nil && q.sampler == nil && q.vi.send.sampler == nil
 }
 
 // PostHeld is VI.PostSendBatch, or VI.PostRecvBatch, with the lock held.
@@ -105,6 +184,10 @@ func (q *workQueue) PostHeld(ds []*descriptors.Descriptor) (n int, err error) {
 		return 0, q.n.error("post "+q.side, fmt.Errorf("%w: descriptor %d of %d is nil", descriptors.ErrInvalidParameter, i, len(ds)))
 	}
 	for n < len(ds) {
+		if q.quickly(ds[n]) {
+			n++
+			continue
+		}
 		if err = q.put(ds[n]); err == ErrPosted && q.regain(ds[n]) {
 			err = q.put(ds[n])
 		}
@@ -133,10 +216,15 @@ func (q *workQueue) tell(n uint32) error {
 		mmio.FlushWriteCombining()
 		q.unflushed = false
 	}
+	if q.path != nil {
+		q.tellPath()
+		if q.n.regions.has(unusualPump) {
+			q.n.posted()
+		}
+		return nil
+	}
 	datasheet.StoreIndex(&q.producer, q.next)
-	if q.bell.call != nil { // as ring does, without a call in between
-		q.bell.call(q.next)
-	} else if lost := q.bell.ring(q.next); lost != nil {
+	if lost := q.bell.ring(q.next); lost != nil {
 		q.next -= n
 		datasheet.StoreIndex(&q.producer, q.next)
 		return q.refused(lost)
@@ -162,6 +250,7 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 			return err
 		}
 	}
+	seen := q.spans[t.Handle%uint32(len(q.spans))].generation
 	// Claimed before its status is looked at: of a descriptor that is posted that is
 	// the device's to write.
 	if p := d.Post(); p.Holder.Load() == &q.holder && !p.Posted {
@@ -173,7 +262,10 @@ func (q *workQueue) put(d *descriptors.Descriptor) error {
 		d.Post().Posted = false
 		return ErrNotRearmed
 	}
-	if regions.eager.Load() {
+	if d.Post().Seen = seen; (seen-1)&(unusualEager|unusualPump) != 0 {
+		d.Post().Seen = 0 // it is for this method the next time, too
+	}
+	if regions.has(unusualEager) {
 		q.push(d, t)
 	}
 	i := q.next & q.mask
@@ -326,7 +418,7 @@ func (q *workQueue) close() {
 		q.posted[place].d.Post().Posted = false
 		return false
 	})
-	q.closed = true
+	q.closed, q.quick = true, false
 	q.posted, q.tokens, q.bytes = nil, nil, nil
 	if q.ring != nil {
 		q.n.regions.keep(q.ring.stats)

@@ -30,20 +30,6 @@ type queue struct {
 // device's health.
 const missesPerCheck = 1 << 16
 
-// step runs the device, if it needs that, and reports whether that did anything. mu is held: a
-// device calls none that need it.
-func (q *queue) step() bool {
-	done := false
-	defer func() {
-		if !done { // memory that the device needs is gone, which the caller is to learn
-			q.mu.Unlock()
-		}
-	}()
-	did := q.n.progress()
-	done = true
-	return did
-}
-
 // nothing is the result of a look in vain: nothing has completed. mu is held, but not while the device is
 // asked, which it is after many.
 func (q *queue) nothing() error {

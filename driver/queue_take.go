@@ -13,6 +13,45 @@ import (
 // does that and looks again.
 func (q *workQueue) done(run bool) (*descriptors.Descriptor, error) {
 	q.mu.Lock()
+	if !q.quick || q.taken == q.next || q.n.regions.has(unusual) {
+		return q.doneAny(run)
+	}
+	i := int(q.taken & q.mask)
+	if i >= len(q.posted) {
+		return q.doneAny(run)
+	}
+	p := &q.posted[i]
+	d := p.d
+	status := d.Status()
+	if status == 0 {
+		if !run {
+			return q.doneAny(false)
+		}
+		if !q.path.Poll(!q.sends, 1) && !p.lost {
+			if q.misses++; q.misses%missesPerCheck != 0 {
+				q.mu.Unlock()
+				return nil, descriptors.ErrNotDone
+			}
+		}
+		status, run = d.Status(), false
+	}
+	if status&(datasheet.StatusDone|datasheet.StatusErrorMask|datasheet.StatusReserved) != datasheet.StatusDone {
+		return q.doneAny(run)
+	}
+	if p.quiet || d.Length() > p.length {
+		return q.doneAny(run)
+	}
+	d.Post().Posted = false
+	p.d = nil
+	datasheet.StoreIndex(&q.taken, q.taken+1)
+	q.mu.Unlock()
+	return d, nil
+}
+
+// doneAny is done in any case. It unlocks mu.
+//
+//go:noinline
+func (q *workQueue) doneAny(run bool) (*descriptors.Descriptor, error) {
 	defer q.mu.Unlock()
 	return q.DoneHeld(run)
 }
@@ -156,11 +195,16 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 	}
 	n := q.takeSound(into)
 	if n == 0 && !q.closed && q.taken != q.next {
-		step := q.progress
-		if len(into) > 1 {
-			step = q.n.progress // for all that has come
+		var did bool
+		switch {
+		case q.path != nil && !q.n.regions.has(unusualPump):
+			did = q.path.Poll(!q.sends, len(into))
+		case len(into) > 1:
+			did = q.n.progress() // for all that has come
+		default:
+			did = q.progress()
 		}
-		if step() {
+		if did {
 			n = q.takeSound(into)
 		}
 	}
@@ -241,8 +285,8 @@ func (v *VI) written(d *descriptors.Descriptor) bool {
 
 // progress steps the device as NIC.progress does, for something in this queue.
 func (q *workQueue) progress() bool {
-	if q.poll == nil || q.n.pump.Load() != nil {
+	if q.path == nil || q.n.regions.has(unusualPump) {
 		return q.n.progress()
 	}
-	return q.poll()
+	return q.path.Poll(!q.sends, 1)
 }

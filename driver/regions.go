@@ -15,21 +15,41 @@ import (
 // which must not be memory that has been given back.
 type regionTable struct {
 	// generation changes when memory is deregistered or the device fails; spans of
-	// an older one are worth nothing.
+	// an older one are worth nothing. Its lowest bits say why posts cannot be usual.
 	generation atomic.Uint64
 	// failed says why the device takes no posts any more, if so.
 	failed func() error
-
-	// eager says that memory is eager, or was: posts look for it.
-	eager atomic.Bool
 
 	mu      sync.RWMutex
 	m       map[uint32]*Memory
 	retired EagerStats // of what is no longer in m
 }
 
-// forget has all work queues look here again before they accept a descriptor.
-func (t *regionTable) forget() { t.generation.Add(1) }
+// These are the reasons, in the generation, why the calls of work queues look at more than the usual.
+const (
+	unusualEager   uint64 = 1 << iota // memory is eager, or was
+	unusualForeign                    // memory is the program's own, or was: to read a descriptor there may panic
+	unusualPump                       // a policy of the host moves the payloads
+	unusual        = 1<<iota - 1
+)
+
+// forget makes all work queues look here again before they accept a descriptor.
+func (t *regionTable) forget() { t.generation.Add(unusual + 1) }
+
+// mark notes a reason why calls of work queues are not usual any more; unmark takes it back.
+func (t *regionTable) mark(reason uint64) {
+	if t.generation.Or(reason)&reason == 0 {
+		t.forget()
+	}
+}
+
+func (t *regionTable) unmark(reason uint64) {
+	t.generation.And(^reason)
+	t.forget()
+}
+
+// has reports whether there is one of the reasons.
+func (t *regionTable) has(reasons uint64) bool { return t.generation.Load()&reasons != 0 }
 
 // add reports false if the handle is in use.
 func (t *regionTable) add(m *Memory) bool {

@@ -114,7 +114,7 @@ func (q *RingQueue) Put(i uint32, message []byte, s RingEntry) error {
 		return q.n.refuse("put "+q.side, fmt.Errorf("%w: entry %d is posted, or beyond the ring", descriptors.ErrInvalidParameter, i), "")
 	}
 	q.posted[i&q.mask] = s.Payload
-	if regions := &q.n.regions; segments > 0 && q == &q.ring.Send && regions.eager.Load() {
+	if regions := &q.n.regions; segments > 0 && q == &q.ring.Send && regions.has(unusualEager) {
 		q.eagers.source(s.Payload, regions) // the doorbell flushes
 	}
 	slot := q.copied

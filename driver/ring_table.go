@@ -80,7 +80,7 @@ func (r *Ring) EndPlace(ctx context.Context, tag uint32) error {
 		if err := r.SetPlace(tag, datasheet.DataSegment{}); err != nil {
 			return err
 		}
-		_, err := r.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+		_, err := r.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
 			Endpoint: r.number, Entry: tag % datasheet.PayloadEntries}))
 		return err
 	})

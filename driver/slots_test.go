@@ -3,10 +3,12 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -124,5 +126,78 @@ func TestWaitsForPeersAreApart(t *testing.T) {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
+	}
+}
+
+// asked is a context that says when something begins to wait for its end.
+type asked struct {
+	context.Context
+	once  sync.Once
+	waits chan struct{}
+}
+
+func (a *asked) Done() <-chan struct{} {
+	a.once.Do(func() { close(a.waits) })
+	return a.Context.Done()
+}
+
+// TestTurnAfterClose: a VI is closed while its ConnectRequest waits for its turn, and its number is another's then. The request
+// fails, and connects nothing.
+func TestTurnAfterClose(t *testing.T) {
+	const most = 512 // requests that may be outstanding
+	checkLeaks(t)
+	d := newFake(t)
+	n := openFake(t, d)
+	vi := func() *driver.VI {
+		v, err := n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	count := unanswered(d)
+	full, late := vi(), vi()
+	request := func(ctx context.Context, v *driver.VI) <-chan error {
+		end := make(chan error, 1)
+		go func() {
+			_, err := v.ConnectRequest(ctx, driver.Address{Discriminator: "x"}, "")
+			end <- err
+		}()
+		return end
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var ends []<-chan error
+	for range most {
+		ends = append(ends, request(ctx, full))
+	}
+	waittest.Until(t, "all are with the device", func() bool { return count(datasheet.OpConnectRequest) == most })
+	ask := &asked{Context: contextFor(t), waits: make(chan struct{})}
+	end := request(ask, late)
+	<-ask.waits
+	if err := late.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if victim := vi(); victim.Number() != late.Number() {
+		t.Fatalf("number %d, want %d anew", victim.Number(), late.Number())
+	}
+	cancel()
+	for _, end := range ends {
+		if err := <-end; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	waittest.Until(t, "the late one had its turn", func() bool { return len(end) == 1 || count(datasheet.OpConnectRequest) > 0 })
+	d.with(func() {
+		for _, c := range d.admin.unanswered {
+			if got := datasheet.Body[datasheet.ConnectRequestBody](&c).Endpoint; got == late.Number() {
+				t.Error("it connects the VI that has the number now")
+			}
+		}
+	})
+	if len(end) == 1 {
+		if err := <-end; !errors.Is(err, descriptors.ErrClosed) {
+			t.Error(err)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func (n *NIC) show() (leave func()) {
 			{Name: "log", Help: "Takes records of the DMA log, which is kept for as long as they are asked for. Parameters: optional int port.",
 				Run: n.transfers},
 		},
-	}, telemetry.Options{NoTelemetry: n.options.NoTelemetry, Logger: n.log})
+	}, telemetry.Options{NoTelemetry: n.options.NoTelemetry})
 }
 
 // publicReport is Report without secrets.

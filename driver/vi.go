@@ -151,7 +151,10 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
 	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
 	if d, ok := n.dev.(vfio.Ringer); ok {
-		v.send.poll, v.recv.poll = d.Stepper(v.number, false), d.Stepper(v.number, true)
+		v.send.path = d.Path(v.number)
+		v.recv.path = v.send.path
+		v.send.hasten()
+		v.recv.hasten()
 	}
 	return v, nil
 }
@@ -224,7 +227,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 			a.ReceiveQueue != now.ReceiveQueue {
 			return hinted(fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
 		}
-		_, err := v.n.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
+		_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
 			Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
 		if err != nil {
 			return err
@@ -342,7 +345,7 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 		}
 		// Before the device knows: it may use the entry as soon as it does.
 		v.recv.allow(length)
-		_, err := v.n.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
+		_, err := v.execute(ctx, newCommand(datasheet.OpSetPayload, datasheet.SetPayloadBody{
 			Address: address, Endpoint: v.number, Entry: uint32(entry), Handle: handle, Length: length}))
 		return err
 	})
@@ -351,6 +354,11 @@ func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, 
 func (v *VI) refuse(yes bool) {
 	v.send.refuse(yes)
 	v.recv.refuse(yes)
+	for _, q := range []*workQueue{&v.send, &v.recv} {
+		q.mu.Lock()
+		q.hasten()
+		q.mu.Unlock()
+	}
 }
 
 func (v *VI) close() {

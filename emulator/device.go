@@ -50,6 +50,7 @@ type Device struct {
 	peer atomic.Pointer[Device]
 
 	idle idle
+	gate gate
 
 	// atClose, if any, is called once, by Close.
 	atClose func()
@@ -155,6 +156,7 @@ func New(o Options) (_ *Device, err error) {
 func (d *Device) start(o Options) error {
 	if !d.thread {
 		d.pollable.Store(true)
+		d.regate()
 		return nil
 	}
 	d.wire.SetWake(d.engine.Wake)

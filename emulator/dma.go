@@ -52,6 +52,7 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 		}
 		if mem.FD() < 0 {
 			d.special.Store(true)
+			d.regate()
 		}
 		d.share(mem, iova, flags)
 		return nil

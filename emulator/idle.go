@@ -43,6 +43,7 @@ func (d *Device) Idle() <-chan struct{} {
 	if d.idle.over == nil {
 		d.idle.over = make(chan struct{})
 		d.idle.waiting.Store(d.idle.woken == 0 || d.clock()-d.idle.woken > wakeInterval)
+		d.regateBoth()
 		if d.closed.Load() {
 			close(d.idle.over)
 		} else {
@@ -64,6 +65,7 @@ func (d *Device) endIdle(posted bool) {
 	}
 	d.wire.SetWake(nil)
 	d.idle.waiting.Store(false)
+	d.regateBoth()
 	select {
 	case <-d.idle.over: // Idle found the device closed
 	default:

@@ -146,8 +146,10 @@ func (d *Device) Remove() {
 // mu is held.
 func (d *Device) halt() {
 	d.pollable.Store(false)
-	if p := d.peer.Swap(nil); p != nil {
+	p := d.peer.Swap(nil)
+	if d.regate(); p != nil {
 		p.peer.CompareAndSwap(d, nil)
+		p.regate()
 	}
 	if d.stop != nil {
 		d.stop()

@@ -88,4 +88,6 @@ func stepTogether(a, b *Device) {
 	}
 	a.peer.Store(b)
 	b.peer.Store(a)
+	a.regate()
+	b.regate()
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/emulator/internal/pciconfig"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -157,21 +158,40 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
-// Stepper is described at vfio.Ringer.
-func (d *Device) Stepper(endpoint uint32, receive bool) func() bool {
+// Path is described at vfio.Ringer.
+func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
 	}
-	return func() bool {
+	if p := d.engine.Path(endpoint, d.host()); p != nil {
+		return p
+	}
+	return nil
+}
+
+// CQPath is described at vfio.Ringer.
+func (d *Device) CQPath(cq uint32) vfio.CQPath {
+	if d.mapped || d.thread {
+		return nil
+	}
+	if p := d.engine.CQPath(cq, d.host()); p != nil {
+		return p
+	}
+	return nil
+}
+
+// host has the calls by which paths step the device.
+func (d *Device) host() engine.PathHost {
+	return engine.PathHost{Gate: &d.gate.bits, Wake: d.Wake, Step: func(endpoint uint32, receive bool) bool {
 		if !d.pollable.Load() || d.special.Load() {
 			return d.Poll()
 		}
 		worked, completed := d.engine.StepFor(endpoint, receive)
-		if p := d.peer.Load(); p != nil && !completed {
-			worked = p.step() || worked
+		if o := d.peer.Load(); o != nil && !completed {
+			worked = o.step() || worked
 		}
 		return worked
-	}
+	}}
 }
 
 // ReadDirect is described at vfio.Ringer.

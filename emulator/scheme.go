@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/vfio"
-	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -74,11 +73,6 @@ func openWith(ctx context.Context, a vfio.Address, around func(wire.Port) wire.P
 		return nil, badAddress(a, err)
 	}
 	s.around = around
-	if s.kind == wireAgent {
-		if d, err := s.openAgent(ctx); d != nil || err != nil {
-			return d, err
-		}
-	}
 	d, err := s.open(ctx)
 	if err != nil {
 		return nil, err
@@ -140,7 +134,6 @@ type settings struct {
 	vis     uint32
 	faults  wire.FaultOptions
 	shape   wire.ShaperOptions
-	lent    wire.Port                 // the agent's
 	around  func(wire.Port) wire.Port // what surrounds the wire, nil for nothing
 }
 
@@ -281,26 +274,6 @@ func (s *settings) open(ctx context.Context) (*Device, error) {
 	return s.plug(w)
 }
 
-// openAgent asks the agent for its NIC. If that has frames they are for a device of this process; one that is a
-// PCI function is returned.
-func (s *settings) openAgent(ctx context.Context) (vfio.Device, error) {
-	p, grant, err := wire.NewAgent(ctx, s.agent)
-	if err != nil {
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: s.wireHint(err)}
-	}
-	if grant.Device == nil {
-		s.lent = p
-		s.device.MAC, s.device.Memory = grant.MAC, grant.Memory
-		s.limits().Endpoints = min(s.limits().Endpoints, grant.VIs+1) // endpoint 0 is reserved
-		return nil, nil
-	}
-	if s.around != nil {
-		err = errors.Join(fmt.Errorf("%w: the wire of a PCI function cannot be watched or filtered", vfio.ErrNotSupported), grant.Device.Close())
-		return nil, &vfio.Error{Op: "open", Device: s.device.Name, Err: err, Hint: "do it at the other end of the wire, if that is an emu: device"}
-	}
-	return vfiouser.New(ctx, grant.Device, vfiouser.ClientOptions{Address: s.device.Name})
-}
-
 func (s *settings) host() wire.HostOptions { return wire.HostOptions{Name: s.where, MTU: s.mtu} }
 
 func (s *settings) wire(ctx context.Context) (wire.Port, error) {
@@ -312,7 +285,13 @@ func (s *settings) wire(ctx context.Context) (wire.Port, error) {
 	case wireHost:
 		return wire.NewHost(s.host())
 	case wireAgent:
-		return s.lent, nil
+		p, grant, err := wire.NewAgent(ctx, s.agent)
+		if err != nil {
+			return nil, err
+		}
+		s.device.MAC, s.device.Memory = grant.MAC, grant.Memory
+		s.limits().Endpoints = min(s.limits().Endpoints, grant.VIs+1) // endpoint 0 is reserved
+		return p, nil
 	case wireUDP:
 		return wire.NewUDP(ctx, wire.UDPOptions{Local: s.where, Peers: s.peers, MTU: s.mtu, Key: s.key})
 	case wireNIC:

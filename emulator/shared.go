@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
 
 // sharedMemory is the memory of a BAR that can be mapped: a sealed anonymous
@@ -17,23 +18,11 @@ type sharedMemory struct {
 }
 
 func newSharedMemory(name string, size uint64) (*sharedMemory, error) {
-	fd, err := unix.MemfdCreate("trapeze-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, b, err := memfile.Map(name, size, memfile.Options{Seals: memfile.Final})
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	m := &sharedMemory{fd: fd}
-	if err = unix.Ftruncate(fd, int64(size)); err != nil {
-		err = os.NewSyscallError("ftruncate", err)
-	} else if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		err = os.NewSyscallError("seal", err)
-	} else {
-		m.bytes, err = m.mapPart(0, size)
-	}
-	if err != nil {
-		m.close()
 		return nil, err
 	}
-	return m, nil
+	return &sharedMemory{fd, b}, nil
 }
 
 // newMemory makes the memory of BAR4, and that of BAR2 unless its doorbells are trapped.

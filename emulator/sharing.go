@@ -1,6 +1,8 @@
 package emulator
 
 import (
+	"errors"
+
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -128,7 +130,7 @@ func (d *Device) unshare(iova uint64) {
 		return
 	}
 	delete(s.exports, iova)
-	if err := s.to.Unexport(id); err != nil {
+	if err := s.to.Unexport(id); err != nil && !errors.Is(err, wire.ErrNotExported) { // it was detached
 		s.err = err // the peer has been disconnected
 	}
 }

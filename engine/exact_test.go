@@ -104,6 +104,9 @@ func exactly(ends *[2]*exact) option {
 	}
 }
 
+// LinkUp is described at engine.Port.
+func (e *exact) LinkUp() bool { return !e.pulled }
+
 // exactPair is pair over a wire that loses nothing.
 func exactPair(t testing.TB, change func(*datasheet.CreateEndpointBody), options ...option) (w *world, v, p *vi, ends *[2]*exact) {
 	t.Helper()

@@ -195,7 +195,7 @@ func newVictim(t testing.TB, kind victimKind) *victim {
 	if x.shorts != nil {
 		x.shorts.seen = func(f shortFrame, payload []byte) {
 			h := &datasheet.Header{Flags: datasheet.FrameFirst | datasheet.FrameLast, Message: x.numbered,
-				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(f.header.Credit)}
+				Extent: uint32(len(payload)), Length: uint16(len(payload)), Credit: uint32(f.header >> 48)}
 			if f.beside&datasheet.ShortImmediate != 0 {
 				h.Flags, h.Immediate = h.Flags|datasheet.FrameImmediate, f.beside.Immediate()
 			}
@@ -421,8 +421,7 @@ func (x *victim) send(length, extent uint32, how byte) {
 			if h.Flags&datasheet.FrameImmediate != 0 {
 				beside = beside.WithImmediate(h.Immediate)
 			}
-			x.shorts.arrive(shortFrame{header: datasheet.ShortHeader{Endpoint: uint16(h.DestinationEndpoint), PSN: uint16(h.PSN),
-				Ack: uint16(h.Ack), Credit: uint16(h.Credit)}, beside: beside}, payload)
+			x.shorts.arrive(shortFrame{packed(h.DestinationEndpoint, h.PSN, h.Ack, h.Credit), beside}, payload)
 			return
 		}
 	}

@@ -91,9 +91,9 @@ func TestIdleStep(t *testing.T) {
 	}
 }
 
-// TestRinger: a doorbell that is a call is taken during it, or by the next step if
-// somebody is in the engine, in order with those that are stored.
-func TestRinger(t *testing.T) {
+// TestPath: a post by a path is taken during the call, or by the next step if
+// another goroutine is in the engine, in order with doorbells that are stored.
+func TestPath(t *testing.T) {
 	w := newWorld(t)
 	v := w.a.newVI(w.a.memory(0, 0), nil)
 	for _, bad := range []uint64{datasheet.EndpointPage(v.id) + 4, 1 << 40} {
@@ -101,7 +101,7 @@ func TestRinger(t *testing.T) {
 			t.Errorf("there is a doorbell at %#x", bad)
 		}
 	}
-	ring := w.a.e.Ringer(datasheet.EndpointPage(v.id) + datasheet.DoorbellSend)
+	ring := v.way().Post
 	post := func(ring func(uint32)) *descriptors.Descriptor {
 		d, _ := v.descriptor(10)
 		v.send.tokens[v.send.producer] = d.Token()
@@ -135,16 +135,16 @@ func TestRinger(t *testing.T) {
 	}
 }
 
-// TestRingerOfMany: of several goroutines that ring while others step the engine, no
-// doorbell is lost.
-func TestRingerOfMany(t *testing.T) {
+// TestPathsOfMany: of several goroutines that post while others step the engine, no
+// post is lost.
+func TestPathsOfMany(t *testing.T) {
 	const vis, posts = 4, 2000
 	w := newWorld(t, func(c *engine.Config, _ *port) { c.Memory.(*node).mem = mapped(t, memSize) })
 	h := w.a.memory(0, 0)
 	var all sync.WaitGroup
 	for range vis {
 		v := w.a.newVI(h, nil)
-		ring := w.a.e.Ringer(datasheet.EndpointPage(v.id) + datasheet.DoorbellSend)
+		ring := v.way().Post
 		d, _ := v.descriptor(10)
 		all.Go(func() {
 			for i := range posts {

@@ -79,23 +79,25 @@ type schedule struct {
 	w     *world
 	r     *rand.Rand
 	sides [2]*modelSide
-	dead  int // side that was killed, -1 for none
+	dead  int       // side that was killed, -1 for none
+	ends  [2]*exact // over a wire that loses nothing
 }
 
 // runSchedule runs the schedule of a seed.
 func runSchedule(t *testing.T, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 15))
+	s := &schedule{t: t, r: rand.New(rand.NewPCG(seed, 15)), dead: -1}
+	r := s.r
 	var options []option
 	switch r.IntN(4) {
 	case 0:
-		options = append(options, exactly(nil))
+		options = append(options, exactly(&s.ends))
 	case 1:
 	default:
 		share := func() float64 { return max(0, 0.3*r.Float64()-0.1) }
 		options = append(options, lossy(seed, share(), share(), share(), share()))
 	}
 	w := newWorld(t, append(options, scheduleMemory)...)
-	s := &schedule{t: t, w: w, r: r, dead: -1}
+	s.w = w
 	for i, n := range []*node{w.a, w.b} {
 		v := n.newVI(n.memory(0, 0), withRights(bothRights))
 		side := &modelSide{v: v, shared: v.target(sharedSize, bothRights)}
@@ -163,8 +165,13 @@ func (s *schedule) stall(side int) {
 	}
 }
 
-// kill stops a side for good: it answers nothing any more.
-func (s *schedule) kill(side int) { s.dead = side }
+// kill stops a side for good: it answers nothing any more, and its end of a wire that loses nothing goes with it.
+func (s *schedule) kill(side int) {
+	s.dead = side
+	if s.ends[0] != nil {
+		s.ends[0].wire.number = 0
+	}
+}
 
 // over reports whether all that lives has ended.
 func (s *schedule) over() bool {

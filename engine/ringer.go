@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"sync/atomic"
+
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -38,30 +40,78 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 			e.Wake()
 			return
 		}
-		if e.core.Bells.Cells[page].Rung.Load() != 0 {
-			e.core.Bells.TakeCell(page) // what was stored before
-		}
-		if ep := e.core.Endpoint(page); b == core.BellSend && ep != nil && ep.Bells == core.BellSend && ep.State == datasheet.StateConnected {
-			if e.advance(ep, &ep.Send, value) {
-				// Nothing that others have to send waits.
-				for n := core.TransmitQuantum; n > 0 && e.core.Events&core.OnReady == 0 && e.vis.Lane(ep); n-- {
-				}
-				if e.core.Tx.Flush(); ep.Send.Posted() > 0 {
-					e.core.Ready.Add(ep)
-				}
-			}
-		} else {
-			e.rang(page, b, value)
-		}
-		if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
-			e.core.Tx.Transmit() // at once, as the peer waits
-			e.core.Tx.Flush()
-		}
-		if e.core.Carried >= vi.CarriedPerRound {
-			e.round(&e.core.None) // a host that finds all complete at once does not step the engine
-		}
+		e.ring(page, b, value)
 		e.mu.Unlock()
 	}
+}
+
+// ring takes what was stored to a doorbell, and sends what it can.
+func (e *Engine) ring(page uint32, b core.Bell, value uint32) {
+	if e.core.Bells.Cells[page].Rung.Load() != 0 {
+		e.core.Bells.TakeCell(page) // what was stored before
+	}
+	e.rang(page, b, value)
+	e.sendReady()
+}
+
+// sendReady sends what is ready at once, as the peer waits.
+func (e *Engine) sendReady() {
+	if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
+		e.core.Tx.Transmit()
+		e.core.Tx.Flush()
+	}
+	if e.core.Carried >= vi.CarriedPerRound {
+		e.round(&e.core.None) // a host that finds all complete at once does not step the engine
+	}
+}
+
+// PathHost has the calls by which the host of paths steps the engine: step does a round, up to a completion of an endpoint's receives or
+// sends, and wake ends the sleep of those that wait, as gate says.
+type PathHost struct {
+	Gate *atomic.Uint32
+	Step func(endpoint uint32, receive bool) bool
+	Wake func()
+}
+
+// Path returns a VI's way into the engine, nil if the endpoint is no VI. It is for hosts
+// that step the engine themselves, with doorbells that are not in shared memory.
+func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ep := e.core.Endpoint(endpoint)
+	if ep == nil || ep.KindID != datasheet.KindVI {
+		return nil
+	}
+	step := func(receive, send bool) bool {
+		if !receive && !send {
+			return h.Step(0, false)
+		}
+		return h.Step(endpoint, receive)
+	}
+	p := e.vis.PathOf(ep)
+	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Ring: func(b core.Bell, value uint32, stored bool) {
+		switch {
+		case stored:
+			e.core.Bells.Ring(endpoint, b, value)
+			e.Wake()
+		case e.core.Events&core.OnAcks != 0 && b == core.BellRecv && ep.Recv.Producer == value:
+			e.round(&e.core.None) // the peer waits for credit
+		default:
+			e.ring(endpoint, b, value)
+		}
+	}}
+	return p
+}
+
+// CQPath is Path for a completion queue.
+func (e *Engine) CQPath(cq uint32, h PathHost) *vi.CQPath {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.vis.CQPathOf(cq)
+	if p != nil {
+		p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: func(bool, bool) bool { return h.Step(0, false) }}
+	}
+	return p
 }
 
 // ReadDirect is described at vfio.Ringer.

@@ -369,11 +369,7 @@ func (p *play) postAll(items []*item) {
 			q.posted = append(q.posted, i.d)
 			q.producer++
 		}
-		if at := datasheet.EndpointPage(v.id) + kind; v.n.calls {
-			v.n.e.Ringer(at)(q.producer)
-		} else {
-			v.n.e.Doorbell(at, q.producer)
-		}
+		v.ring(kind, q.producer)
 		items = items[n:]
 	}
 }

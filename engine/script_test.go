@@ -143,7 +143,7 @@ func (p *play) step(a *arguments) string {
 	}
 	for range times {
 		for _, n := range p.nodes(a.Words) {
-			n.e.Step()
+			n.step()
 		}
 	}
 	return ""
@@ -222,7 +222,7 @@ func (p *play) until(a *arguments) string {
 	}
 	if name, one := a.Option("alone"); one {
 		for limit := p.w.now + time.Hour; !done() && p.w.now < limit; p.w.now += time.Millisecond {
-			p.node(name).e.Step()
+			p.node(name).step()
 		}
 	}
 	p.w.run(strings.Join(a.Words, " "), done)

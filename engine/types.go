@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/trapeze-nic/trapeze/engine/internal/channel"
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/engine/internal/vi"
 )
 
 // These are the parts of an engine, and its reports. The parts inside share them.
@@ -20,7 +21,8 @@ type (
 	Paced       = core.Paced       // a port of a wire with a speed.
 	Peers       = core.Peers       // a port of a wire with many ends.
 	Lossless    = core.Lossless    // a port of a wire that loses nothing.
-	Slots       = core.Slots       // a port that carries short frames.
+	Line        = core.Line        // a port that carries short frames.
+	Found       = core.Found       // what is next on it.
 	Lender      = core.Lender      // a port whose peer can read this host's memory.
 	Direct      = core.Direct      // a port whose peer may carry out RDMA by itself.
 
@@ -43,6 +45,9 @@ const (
 	Transmit, Receive                     = core.Transmit, core.Receive
 	DefaultQueue                          = core.DefaultQueue
 	DefaultMinPulse                       = core.DefaultMinPulse
+
+	GateSteps, GatePair, GateWakes    = vi.GateSteps, vi.GatePair, vi.GateWakes
+	FoundNone, FoundShort, FoundOther = core.FoundNone, core.FoundShort, core.FoundOther
 )
 
 // ErrConfig is wrapped by the errors of New.

@@ -74,22 +74,30 @@ static int await_vi(struct ep *ep, const struct message *m, int64_t deadline)
 			continue;
 		}
 		r = vip.ConnectAccept(c, ep->vi);
-		if (!again(ep, r, deadline))
+		/* VIPL has no other code for a peer that has withdrawn its request, or stands still meanwhile: it asks again. */
+		if (!again(ep, r == VIP_ERROR_RESOURCE ? VIP_TIMEOUT : r, deadline))
 			return error_of(r);
 	}
 }
 
-/* socket_news tells that the peer is gone: a connected socket carries nothing more. */
+/* socket_news tells that the peer is gone: a connected socket carries nothing more. One that stands although the NIC
+ * has lost the peer is of a process that lives: messages may be missing that nobody has been told of. */
 static bool socket_news(struct watched *w)
 {
 	struct ep *ep = (struct ep *)((char *)w - offsetof(struct ep, socket));
 	uint8_t b;
 	ssize_t n = recv(w->fd, &b, 1, MSG_DONTWAIT);
+	bool stands = n < 0 && (errno == EAGAIN || errno == EINTR);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (stands && (w->deadline == 0 || now_ms() < w->deadline))
 		return true;
 	pthread_mutex_lock(&ep->domain->lock);
 	progress(ep->domain, NULL, SIZE_MAX); /* what has come before its end */
+	if (stands) {
+		FI_WARN(&provider, FI_LOG_EP_CTRL, "a peer lives, but its NIC no longer answers: the connection is lost\n");
+		cq_lost(ep->receive.cq);
+		cq_lost(ep->send.cq);
+	}
 	ended(ep);
 	pthread_mutex_unlock(&ep->domain->lock);
 	return false;

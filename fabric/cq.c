@@ -38,6 +38,15 @@ void cq_add(struct cq *q, const struct completion *c)
 	signal_set(q->fd);
 }
 
+void cq_lost(struct cq *q)
+{
+	if (q == NULL)
+		return;
+	q->lost = true;
+	disarm(q->domain, &q->waits);
+	signal_set(q->fd);
+}
+
 static size_t entry_size(enum fi_cq_format f)
 {
 	switch (f) {
@@ -91,6 +100,10 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	if (q->tail - q->head < count || count == 0)
 		look(q, count);
 	n = count != 0 ? copy(q, buf, count) : q->head == q->tail ? -FI_EAGAIN : 0;
+	if (n == -FI_EAGAIN && q->lost) {
+		q->lost = false;
+		n = -FI_ENOTCONN;
+	}
 	pthread_mutex_unlock(&q->domain->lock);
 	for (i = 0; from != NULL && i < n; i++)
 		from[i] = FI_ADDR_NOTAVAIL;
@@ -124,7 +137,7 @@ int cq_arm(struct cq *q)
 	pthread_mutex_lock(&q->domain->lock);
 	signal_clear(q->fd);
 	progress(q->domain, q, 1);
-	r = q->head != q->tail ? -FI_EAGAIN : arm(q->domain, &q->waits);
+	r = q->head != q->tail || q->lost ? -FI_EAGAIN : arm(q->domain, &q->waits);
 	pthread_mutex_unlock(&q->domain->lock);
 	return r;
 }

@@ -18,7 +18,7 @@ struct post {
 };
 
 /* fill writes a descriptor and says how many bytes it moves, or an error. */
-static ssize_t fill(VIP_DESCRIPTOR *d, const struct post *p, uint8_t *inject, VIP_MEM_HANDLE memory)
+static ssize_t fill(const struct ep *ep, VIP_DESCRIPTOR *d, const struct post *p, uint8_t *inject)
 {
 	VIP_DESCRIPTOR_SEGMENT *s = d->DS;
 	size_t total = 0, i;
@@ -32,7 +32,7 @@ static ssize_t fill(VIP_DESCRIPTOR *d, const struct post *p, uint8_t *inject, VI
 	for (i = 0; i < p->count; i++) {
 		if (p->iov[i].iov_len == 0)
 			continue;
-		if (total + p->iov[i].iov_len > (inject != NULL ? INJECT_SIZE : (size_t)1 << 30))
+		if (total + p->iov[i].iov_len > (inject != NULL ? INJECT_SIZE : ep->domain->attributes.MaxTransferSize))
 			return -FI_EMSGSIZE;
 		if (inject != NULL) {
 			memcpy(inject + total, p->iov[i].iov_base, p->iov[i].iov_len);
@@ -46,7 +46,7 @@ static ssize_t fill(VIP_DESCRIPTOR *d, const struct post *p, uint8_t *inject, VI
 		total += p->iov[i].iov_len;
 	}
 	if (inject != NULL && total != 0) {
-		s->Local = (VIP_DATA_SEGMENT){.Data.Address = inject, .Handle = memory, .Length = (VIP_UINT32)total};
+		s->Local = (VIP_DATA_SEGMENT){.Data.Address = inject, .Handle = ep->memory, .Length = (VIP_UINT32)total};
 		s++;
 	}
 	d->CS = (VIP_CONTROL_SEGMENT){.SegCount = (VIP_UINT16)(s - d->DS), .Control = p->op, .Length = (VIP_UINT32)total};
@@ -78,7 +78,7 @@ static ssize_t post_to(struct ep *ep, struct work *w, bool receive, const struct
 
 	if (w->posted - w->done == w->depth || (w->cq != NULL && cq_full(w->cq)))
 		return -FI_EAGAIN;
-	n = fill(d, p, (p->flags & FI_INJECT) != 0 ? w->inject + (size_t)i * INJECT_SIZE : NULL, ep->memory);
+	n = fill(ep, d, p, (p->flags & FI_INJECT) != 0 ? w->inject + (size_t)i * INJECT_SIZE : NULL);
 	if (n < 0)
 		return n;
 	*op = (struct op){.context = p->context, .buffer = receive && p->count != 0 ? p->iov[0].iov_base : NULL, .flags = p->reports,

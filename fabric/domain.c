@@ -232,6 +232,7 @@ static void failed(void *context, VIP_ERROR_DESCRIPTOR *e)
 	struct domain *d = context;
 	size_t i;
 
+	pthread_mutex_lock(&d->fabric->lock);
 	pthread_mutex_lock(&d->lock);
 	if (e->ErrorCode == VIP_ERROR_CATASTROPHIC) {
 		FI_WARN(&provider, FI_LOG_DOMAIN, "the NIC has failed; all its connections have ended\n");
@@ -241,12 +242,15 @@ static void failed(void *context, VIP_ERROR_DESCRIPTOR *e)
 	} else if (e->ViHandle != NULL && e->ErrorCode == VIP_ERROR_CONN_LOST) {
 		struct ep *ep = d->eps[slot(d, e->ViHandle)];
 
-		if (ep != NULL)
+		if (ep != NULL && e->OpCode == VIP_PEER_LOST && ep->socket.id != 0)
+			ep->socket.deadline = now_ms() + REST_MS; /* a process that has ended closes its socket */
+		else if (ep != NULL)
 			ended(ep);
 	} else {
 		FI_INFO(&provider, FI_LOG_DOMAIN, "error %d of VI %p\n", e->ErrorCode, e->ViHandle);
 	}
 	pthread_mutex_unlock(&d->lock);
+	pthread_mutex_unlock(&d->fabric->lock);
 }
 
 static int domain_close(struct fid *fid)

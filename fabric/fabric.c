@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 /* watched_by is the entry of a number; the fabric's lock is held. */
@@ -72,9 +73,8 @@ static void *watch_all(void *argument)
 {
 	struct fabric *f = argument;
 	int64_t rested = 0;
-	bool go_on = true;
 
-	while (go_on) {
+	do {
 		struct epoll_event e;
 		struct watched *w;
 		int n, wait;
@@ -98,9 +98,8 @@ static void *watch_all(void *argument)
 		} else if (n == 1 && e.data.u64 == 0) {
 			signal_clear(f->wake);
 		}
-		go_on = f->watching;
 		pthread_mutex_unlock(&f->lock);
-	}
+	} while (__atomic_load_n(&f->watching, __ATOMIC_ACQUIRE));
 	return NULL;
 }
 
@@ -155,18 +154,41 @@ void unwatch(struct fabric *f, struct watched *w)
 		drop(f, w);
 }
 
+static pthread_mutex_t all = PTHREAD_MUTEX_INITIALIZER;
+static struct fabric *fabrics; /* that are open; guarded by all */
+
+void end_watchers(void)
+{
+	struct timespec end;
+	struct fabric *f;
+
+	if (in_child())
+		return; /* threads do not go along */
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec++; /* who calls exit in a signal handler may have a lock that a watcher waits for */
+	pthread_mutex_lock(&all);
+	for (f = fabrics; f != NULL; f = f->next)
+		if (__atomic_exchange_n(&f->watching, false, __ATOMIC_ACQ_REL)) {
+			signal_set(f->wake);
+			(void)pthread_timedjoin_np(f->watcher, NULL, &end);
+		}
+	pthread_mutex_unlock(&all);
+}
+
 static int fabric_close(struct fid *fid)
 {
-	struct fabric *f = (struct fabric *)fid;
+	struct fabric *f = (struct fabric *)fid, **at;
 
 	if (in_child())
 		return -FI_EOPNOTSUPP;
 	if (__atomic_load_n(&f->users, __ATOMIC_ACQUIRE) != 0)
 		return -FI_EBUSY;
-	if (f->watching) {
-		pthread_mutex_lock(&f->lock);
-		f->watching = false;
-		pthread_mutex_unlock(&f->lock);
+	pthread_mutex_lock(&all);
+	for (at = &fabrics; *at != f; at = &(*at)->next)
+		;
+	*at = f->next;
+	pthread_mutex_unlock(&all);
+	if (__atomic_exchange_n(&f->watching, false, __ATOMIC_ACQ_REL)) {
 		signal_set(f->wake);
 		pthread_join(f->watcher, NULL);
 		close(f->wake);
@@ -224,6 +246,10 @@ int open_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *c
 	f->fabric.fid = (struct fid){.fclass = FI_CLASS_FABRIC, .context = context, .ops = &fid_ops};
 	f->fabric.ops = &ops;
 	pthread_mutex_init(&f->lock, NULL);
+	pthread_mutex_lock(&all);
+	f->next = fabrics;
+	fabrics = f;
+	pthread_mutex_unlock(&all);
 	*fabric = &f->fabric;
 	return 0;
 }

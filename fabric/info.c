@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The wire that the NICs of all programs of a user on a host share. */
 #define DEFAULT_DEVICE "emu:?wire=host:fabric&engine=inline"
@@ -29,7 +30,7 @@
 /* Reliable VIs deliver in order, and complete in order. */
 #define ORDER FI_ORDER_SAS
 
-/* The largest message: Length of a descriptor has 32 bits, and RDMA reads are cut at 1 GiB. */
+/* The largest message of a NIC of Trapeze (SPEC.md 1.2). One that takes less refuses longer ones. */
 #define MAX_MESSAGE ((size_t)1 << 30)
 
 const char *device_address(void)
@@ -201,31 +202,80 @@ static bool only_this_host(void)
 	       (w == NULL || strncmp(w + 5, "host:", 5) == 0 || strncmp(w + 5, "shm:", 4) == 0 || strncmp(w + 5, "memif:", 6) == 0);
 }
 
-/* own_address is where other programs reach this host: FI_TRAPEZE_IFACE, or the first interface that is up. */
+/* wire_interface finds the interface that the device's wire is at, of an address that names one. */
+static bool wire_interface(char name[IF_NAMESIZE])
+{
+	const char *d = device_address(), *w = strstr(d, "wire=");
+
+	w = w != NULL ? w + 5 : d;
+	return sscanf(w, "eth:%15[^?&%]", name) == 1 || sscanf(w, "afxdp:%15[^?&%]", name) == 1;
+}
+
+/* wire_address finds the address that the device's wire has, if it is one of UDP. */
+static bool wire_address(struct in_addr *a)
+{
+	const char *w = strstr(device_address(), "wire=udp://");
+	char host[INET_ADDRSTRLEN];
+
+	return w != NULL && sscanf(w, "wire=udp://%15[0-9.]", host) == 1 && inet_pton(AF_INET, host, a) == 1 && a->s_addr != htonl(INADDR_ANY);
+}
+
+/* routed_address finds the address from which the default route leads to other hosts, or 0.0.0.0. Nothing is sent. */
+static struct in_addr routed_address(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0xcb007101)}; /* 203.0.113.1: RFC 5737 */
+	socklen_t n = sizeof(a);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0 || getsockname(fd, (struct sockaddr *)&a, &n) != 0)
+		a.sin_addr.s_addr = htonl(INADDR_ANY);
+	if (fd >= 0)
+		close(fd);
+	return a.sin_addr;
+}
+
+/* own_address is where other programs reach this host: at FI_TRAPEZE_IFACE, else at the wire's own address or interface, else
+ * where the default route begins, else at the first interface with a carrier. */
 static int own_address(struct sockaddr_in *a)
 {
 	struct ifaddrs *all, *i;
-	char *wanted = NULL;
-	bool found = false;
+	char *wanted = NULL, wire[IF_NAMESIZE] = "", text[INET_ADDRSTRLEN];
+	struct in_addr routed = routed_address();
+	int best = 0;
 
 	*a = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	(void)fi_param_get_str(&provider, "iface", &wanted);
-	if (wanted == NULL && only_this_host())
+	if (wanted == NULL && (only_this_host() || wire_address(&a->sin_addr)))
 		return 0;
+	(void)wire_interface(wire);
 	if (getifaddrs(&all) != 0)
 		return -errno;
-	for (i = all; i != NULL && !found; i = i->ifa_next) {
+	for (i = all; i != NULL; i = i->ifa_next) {
+		struct in_addr at;
+		int rank;
+
 		if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_UP) == 0)
 			continue;
-		found = wanted != NULL ? strcmp(wanted, i->ifa_name) == 0 : (i->ifa_flags & IFF_LOOPBACK) == 0;
-		if (found)
-			a->sin_addr = ((struct sockaddr_in *)i->ifa_addr)->sin_addr;
+		at = ((struct sockaddr_in *)i->ifa_addr)->sin_addr;
+		if (wanted != NULL || (i->ifa_flags & IFF_LOOPBACK) != 0)
+			rank = wanted != NULL && strcmp(wanted, i->ifa_name) == 0;
+		else if (strcmp(wire, i->ifa_name) == 0)
+			rank = 4;
+		else if ((i->ifa_flags & IFF_RUNNING) == 0)
+			rank = 1;
+		else
+			rank = at.s_addr == routed.s_addr ? 3 : 2;
+		if (rank > best) {
+			best = rank;
+			a->sin_addr = at;
+		}
 	}
 	freeifaddrs(all);
-	if (wanted != NULL && !found) {
+	if (wanted != NULL && best == 0) {
 		FI_WARN(&provider, FI_LOG_CORE, "FI_TRAPEZE_IFACE is %s, and no interface of that name is up with an IPv4 address\n", wanted);
 		return -FI_ENODATA;
 	}
+	FI_INFO(&provider, FI_LOG_CORE, "peers connect to %s; FI_TRAPEZE_IFACE names another interface\n", inet_ntop(AF_INET, &a->sin_addr, text, sizeof(text)));
 	return 0;
 }
 
@@ -328,14 +378,12 @@ int get_info(uint32_t version, const char *node, const char *service, uint64_t f
 	return 0;
 }
 
-static void cleanup(void) {}
-
 struct fi_provider provider = {
 	.name = "trapeze",
 	.version = PROVIDER_VERSION,
 	.getinfo = get_info,
 	.fabric = open_fabric,
-	.cleanup = cleanup,
+	.cleanup = end_watchers,
 };
 
 FI_EXT_INI
@@ -345,6 +393,6 @@ FI_EXT_INI
 	provider.fi_version = libfabric.version(); /* programs that want a newer one than a provider has do not get it */
 	fi_param_define(&provider, "device", FI_PARAM_STRING, "address of the NIC, or a name of libvipl (default: " DEFAULT_DEVICE ")");
 	fi_param_define(&provider, "iface", FI_PARAM_STRING,
-			"interface whose IPv4 address peers connect to (default: loopback where the wire stays on this host, else the first that is up)");
+			"interface whose IPv4 address peers connect to (default: loopback where the wire stays on this host, else that of the wire, or of the default route)");
 	return &provider;
 }

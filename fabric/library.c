@@ -21,7 +21,12 @@ static const volatile int *ours = &unknown;
 bool find_libfabric(void)
 {
 	void *l = dlopen("libfabric.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	int *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	if (p != MAP_FAILED && madvise(p, sizeof(*p), MADV_WIPEONFORK) == 0) {
+		*p = 1;
+		ours = p;
+	}
 	if (l == NULL)
 		return false;
 	libfabric.dupinfo = (__typeof__(libfabric.dupinfo))dlsym(l, "fi_dupinfo");
@@ -46,11 +51,6 @@ static int find(void)
 	}
 	LIBRARY(F)
 #undef F
-	int *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p != MAP_FAILED && madvise(p, sizeof(*p), MADV_WIPEONFORK) == 0) {
-		*p = 1;
-		ours = p;
-	}
 	return 0;
 }
 

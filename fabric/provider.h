@@ -38,7 +38,7 @@ enum {
 	MAC_SIZE = 6,	     /* of the address of a station */
 	POINT_SIZE = 16,     /* of the name of a connection point */
 	CONNECT_MS = 30000,  /* the longest that connecting may take */
-	REST_MS = 100,	     /* that a NIC rests while its program computes; peers take it for dead after 3 s */
+	REST_MS = 100,	     /* that a NIC rests while its program computes; peers elsewhere take it for dead after 3 s */
 };
 
 /* The functions of libvipl that the provider calls; it loads the library with the first domain. */
@@ -66,7 +66,7 @@ struct libfabric {
 
 extern struct libfabric libfabric;
 
-/* find_libfabric finds them in the library that has loaded the provider. */
+/* find_libfabric finds them in the library that has loaded the provider, and notes which process that is. */
 bool find_libfabric(void);
 extern struct fi_provider provider;
 
@@ -76,7 +76,7 @@ int load_library(void);
 /* device_address is the address of the NIC that a domain opens. */
 const char *device_address(void);
 
-/* in_child reports whether the process is a child that fork has made of the one that opened. */
+/* in_child reports whether the process is a child that fork has made of the one that loaded the provider. */
 bool in_child(void);
 
 /* error_of is the negative error of libfabric for a code of VIPL. */
@@ -155,6 +155,7 @@ struct cq {
 	int fd; /* -1 without a wait object */
 	bool signaled;
 	bool waits; /* for arm; guarded by the domain's lock */
+	bool lost;  /* its user has not been told of a connection that was lost; guarded by the domain's lock */
 	int users;
 };
 
@@ -162,6 +163,10 @@ int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **
 
 /* cq_add adds a completion. */
 void cq_add(struct cq *cq, const struct completion *c);
+
+/* cq_lost has the read after all completions fail once, since a connection was lost whose peer lives. Layers drop
+ * the receives that end with a connection, as after the end of a process. q may be NULL. */
+void cq_lost(struct cq *q);
 
 /* cq_full reports whether so many completions wait for their user that nothing is to be posted. */
 bool cq_full(const struct cq *cq);
@@ -189,6 +194,7 @@ int cntr_arm(struct cntr *c);
 
 struct fabric {
 	struct fid_fabric fabric;
+	struct fabric *next; /* of those that are open */
 	pthread_mutex_t lock;
 	struct watched *watched; /* guarded by lock */
 	struct domain *domains;	 /* guarded by lock */
@@ -208,6 +214,9 @@ struct watched {
 	bool (*news)(struct watched *w);
 	int64_t deadline; /* in now_ms, 0 for none: then news is called */
 };
+
+/* end_watchers ends the watchers of all fabrics that are open when the process ends. */
+void end_watchers(void);
 
 int watch(struct fabric *f, struct watched *w, uint32_t events);
 void unwatch(struct fabric *f, struct watched *w);

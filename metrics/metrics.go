@@ -23,14 +23,14 @@ const timeout = 5 * time.Second
 // Options are choices of Collector and Handler.
 type Options struct {
 	// Host takes the NICs of all processes of this host that this user may look at, in place of
-	// those of this process. A process that does not answer is left out.
+	// those of this process. A process that does not answer has trapeze_up 0.
 	Host bool
 	// VIs adds the queues of each endpoint: four series each, and its latencies if they are
 	// measured.
 	VIs bool
 }
 
-func (o Options) read(ctx context.Context) []*exposition.NIC {
+func (o Options) read(ctx context.Context) []*exposition.Target {
 	if o.Host {
 		return exposition.Host(ctx, o.VIs)
 	}
@@ -76,9 +76,9 @@ var kinds = map[exposition.Type]prometheus.ValueType{exposition.Counter: prometh
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	for _, n := range c.options.read(ctx) {
+	for _, t := range c.options.read(ctx) {
 		for _, f := range c.families {
-			f.Each(n, func(v exposition.Value) {
+			f.Each(t, func(v exposition.Value) {
 				if l := v.Latency; l != nil {
 					to <- prometheus.MustNewConstSummary(f.desc, l.Samples, float64(l.SumNS)/1e9,
 						map[float64]float64{0.5: float64(l.P50) / 1e9, 0.99: float64(l.P99) / 1e9}, v.Labels...)

@@ -24,6 +24,8 @@ type frame struct {
 	// about to write it back.
 	dirty, queued bool
 	pins          int32 // who reads or writes it
+	// since is cache.drops when the servers were asked for what is there, or were last sent it.
+	since uint64
 	// owner is the pool of a page that is kept for other clients, who have evicted it; 0 of the
 	// client's own. last is when it was used last, in ticks.
 	owner    uint64
@@ -32,6 +34,9 @@ type frame struct {
 	change   change
 	err      error // of the last attempt to write it back
 }
+
+// settled reports whether the page of a frame is there, as the servers have it, and no call or worker has to do with it.
+func (f *frame) settled() bool { return f.state == valid && !f.dirty && !f.queued && f.pins == 0 }
 
 // cache is frames, found by page, and a clock that says which is needed least: each has a
 // second chance.
@@ -47,6 +52,7 @@ type cache struct {
 	guests               int    // frames of pages of others
 	tick                 uint32 // counts the time since the client was opened
 	evicted              uint64 // pages that have left for others
+	drops                uint64 // calls of Drop
 }
 
 func (c *cache) init(frames int) {
@@ -85,7 +91,7 @@ func (c *cache) enter(f *frame, owner, page uint64, s state) {
 	b := c.bucket(owner, page)
 	f.change = change{page: page}
 	f.state, f.used, f.ahead, f.dirty, f.from, f.to, f.err = s, false, false, false, 0, 0, nil
-	f.owner, f.last = owner, c.tick
+	f.owner, f.last, f.since = owner, c.tick, c.drops
 	if owner != 0 {
 		c.guests++
 	}

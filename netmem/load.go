@@ -22,7 +22,7 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 	if c.ahead.Window > 0 {
 		c.readAhead(page, c.find(own, page) == nil)
 	}
-	for missed := false; ; {
+	for missed, since := false, c.drops; ; {
 		if err := c.usable(ctx); err != nil {
 			return nil, err
 		}
@@ -43,7 +43,9 @@ func (c *Client) hold(ctx context.Context, page uint64, from, to int) (*frame, e
 			if err := c.load(ctx, f, from, to); err != nil {
 				return nil, err
 			}
-		case f.state == loading, f.state == partial && (from < f.from || to > f.to):
+		case f.since < since && f.settled():
+			c.remove(f) // Drop has met it on its way, or in use
+		case f.since < since && !f.dirty, f.state == loading, f.state == partial && (from < f.from || to > f.to):
 			c.changed.Wait()
 		default:
 			if !missed {

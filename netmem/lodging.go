@@ -200,7 +200,7 @@ func (l *lodging) room(owner, page uint64, age uint32) *frame {
 	for range min(mostLooks, len(c.frames)) {
 		f := &c.frames[c.lookout]
 		c.lookout = (c.lookout + 1) % len(c.frames)
-		if f.state != valid || f.dirty || f.queued || f.pins > 0 || full && f.owner == 0 || c.tick-f.last <= age {
+		if !f.settled() || full && f.owner == 0 || c.tick-f.last <= age {
 			continue
 		}
 		c.remove(f)
@@ -223,7 +223,7 @@ func (c *Client) Lend(bytes int64) error {
 	l := c.lodging
 	l.most = int(bytes / int64(c.page))
 	for i := 0; i < len(c.frames) && c.guests > l.most; i++ {
-		if f := &c.frames[i]; f.owner != 0 && f.state == valid && f.pins == 0 && !f.queued {
+		if f := &c.frames[i]; f.owner != own && f.settled() {
 			c.remove(f)
 		}
 	}

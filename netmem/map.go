@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/netmem/internal/pager"
 	"github.com/trapeze-nic/trapeze/netmem/internal/userfault"
 )
@@ -45,7 +46,10 @@ type MapOptions struct {
 // The pages are the business of other processes, which Map starts with o.Command.
 //
 // A thread that waits for a page holds its processor (runtime.GOMAXPROCS) meanwhile: programs
-// many of whose goroutines wait at the same time give themselves more of them.
+// many of whose goroutines wait at the same time give themselves more of them. A garbage collection that
+// begins meanwhile waits for the page, up to o.Deadline, and all goroutines wait with it. Programs that
+// must not stand still read far pages by Client.ReadAt, which is an ordinary wait. Others touch the memory in a
+// process of its own, or with collections off (debug.SetGCPercent(-1) and no memory limit).
 //
 // It fails with an *Error: with ErrNoUserfaultfd, ErrUserfaultfdRights or
 // ErrUserfaultfdTooOld where the kernel does not let this be done, with ErrLocal if o.Local
@@ -142,17 +146,11 @@ func (m *Mapping) reserve(size int64, page int) error {
 	if int64(int(size)) != size {
 		return optionError("the size of the source", size, "what an address reaches")
 	}
-	fd, err := unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before 6.3
-		fd, err = unix.MemfdCreate("trapeze-netmem", unix.MFD_CLOEXEC)
-	}
+	fd, err := memfile.Create("netmem", uint64(size), memfile.Options{})
 	if err != nil {
-		return os.NewSyscallError("memfd_create", err)
-	}
-	m.memory.File, m.memory.Size = fd, uint64(size)
-	if err := unix.Ftruncate(fd, size); err != nil {
 		return &Error{Op: "make a file in memory", Err: err, Hint: "ulimit -f unlimited"}
 	}
+	m.memory.File, m.memory.Size = fd, uint64(size)
 	m.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return &Error{Op: fmt.Sprintf("reserve %d bytes of address space", size), Err: err, Hint: "ulimit -v unlimited"}

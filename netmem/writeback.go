@@ -31,7 +31,7 @@ func (c *Client) leave(f *frame) bool {
 
 // writeBack writes a frame to the servers. If another client was faster the frame is freed.
 func (c *Client) writeBack(ctx context.Context, f *frame) error {
-	f.state = writing
+	f.state, f.since = writing, c.drops
 	f.change.from = c.frameOf(f)
 	c.mu.Unlock()
 	err := late(ctx, c.pool.write(ctx, &f.change))
@@ -115,12 +115,14 @@ func (c *Client) queueDirty(ctx context.Context) error {
 }
 
 // Drop forgets all pages that have not been written here: they are fetched again when they
-// are needed, as other clients have written them.
+// are needed, as other clients have written them. Calls that begin after Drop also meet nothing that was
+// on its way then, or in use by another call.
 func (c *Client) Drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.drops++
 	for i := range c.frames {
-		if f := &c.frames[i]; f.state == valid && f.owner == 0 && !f.dirty && !f.queued && f.pins == 0 {
+		if f := &c.frames[i]; f.owner == own && f.settled() {
 			c.remove(f)
 		}
 	}
@@ -171,7 +173,7 @@ func (c *Client) work() {
 			c.writeQueued(j.frame)
 			c.lodge(j.frame)
 			c.leaving--
-			if f := j.frame; f.state == valid && !f.dirty && !f.queued && f.pins == 0 {
+			if f := j.frame; f.settled() {
 				c.remove(f)
 			}
 			c.changed.Broadcast()

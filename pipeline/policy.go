@@ -1,7 +1,6 @@
 package pipeline
 
-// MaxFrame is the longest frame a Device takes, in bytes (16 MiB, the largest
-// message of the device's data sheet).
+// MaxFrame is the longest frame a Device takes, in bytes: far more than any wire carries.
 const MaxFrame = 16 << 20
 
 // View holds what a policy may look at: the oldest frame that has not left, and how

@@ -189,7 +189,9 @@ func (r *Ring) Wait(ctx context.Context) (*Entry, error) {
 		if err != via.ErrNotDone {
 			return e, err
 		}
-		err = r.d.Recv.Wait(ctx, nil)
+		if err = r.d.Recv.Wait(ctx, nil); err == nil && !r.closed.Load() {
+			continue // a message, or the end behind the last: another call may know of the end already
+		}
 		if lost := r.broken(); err == via.ErrQueueEmpty && lost == nil {
 			return nil, err
 		}

@@ -111,20 +111,26 @@ func Schemes() []string {
 	return s
 }
 
+// ParseKnown is ParseAddress for an address that Open is to open. It fails with ErrUnknownScheme too.
+func ParseKnown(address string) (Address, error) {
+	a, err := ParseAddress(address)
+	if known := Schemes(); err == nil && !slices.Contains(known, a.Scheme) {
+		err = &Error{Op: "open", Device: address, Err: fmt.Errorf("%w %q", ErrUnknownScheme, a.Scheme),
+			Hint: "this program knows " + strings.Join(known, ", ")}
+	}
+	return a, err
+}
+
 // Open opens the device at address. It fails with ErrBadAddress,
 // ErrUnknownScheme or the errors of the back end.
 func Open(ctx context.Context, address string) (Device, error) {
-	a, err := ParseAddress(address)
+	a, err := ParseKnown(address)
 	if err != nil {
 		return nil, err
 	}
 	openers.Lock()
 	open, whole := openers.m[a.Scheme], openers.whole[a.Scheme]
 	openers.Unlock()
-	if open == nil {
-		return nil, &Error{Op: "open", Device: address, Err: fmt.Errorf("%w %q", ErrUnknownScheme, a.Scheme),
-			Hint: "this program knows " + strings.Join(Schemes(), ", ")}
-	}
 	if a.Options.Has(interfaceOption) && !whole {
 		return openInterface(ctx, a, open)
 	}

@@ -194,14 +194,33 @@ type Ringer interface {
 	// The function returns at once, never waits for the goroutine that steps the device, and may
 	// be called by several goroutines, and after Close.
 	Ringer(index int, offset uint64) func(value uint32)
-	// Stepper returns a function that does what Poll does, up to the first completion of a receive, or a
-	// send, of an endpoint. It is nil for a device that Poll does not step.
-	Stepper(endpoint uint32, receive bool) func() bool
+	// Path returns an endpoint's way into the device, nil for a device that Poll does not step, and for
+	// endpoints that have none.
+	Path(endpoint uint32) Path
+	// CQPath returns the way to a completion queue, nil where there is no Path.
+	CQPath(cq uint32) CQPath
 	// ReadDirect carries out an RDMA read of an endpoint without a descriptor: n bytes at address of
 	// the peer's memory handle come to at of the memory into. It returns false if the read has to
 	// be posted, as the wire does not let this end copy, or other work was posted before. Bytes
 	// may have come then, too.
 	ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool
+}
+
+// Path is a VI's way into a device of the same process: calls in place of doorbells and steps. What the caller
+// has written to memory before is seen by the device. It may be used by several goroutines, and after Close.
+type Path interface {
+	// Post says that the send queue holds tokens up to producer.
+	Post(producer uint32)
+	// PostReceives says that of the receive queue.
+	PostReceives(producer uint32)
+	// Poll does what Poller.Poll does, up to so many completions of receives, or of sends.
+	Poll(receive bool, most int) bool
+}
+
+// CQPath is the way to a completion queue, as Path is to a VI.
+type CQPath interface {
+	// Poll does what Poller.Poll does, up to so many entries of the queue.
+	Poll(most int) bool
 }
 
 // Poller is implemented by devices in the same process that make progress only

@@ -53,21 +53,6 @@ func ForeignMemory(b []byte) (*Memory, DMAFlags, error) {
 	return m, flags, nil
 }
 
-// MappedMemory makes a Memory of b, whole pages that the program has mapped from a file in memory, at an
-// offset of whole pages. Both stay the program's, and must stay as they are until the device no longer has the
-// memory. It fails with ErrBadSize or ErrMisaligned.
-func MappedMemory(b []byte, fd int, offset uint64) (*Memory, error) {
-	page := uint64(os.Getpagesize())
-	m := &Memory{b: b, page: page, fd: fd, offset: offset, foreign: true}
-	switch {
-	case len(b) == 0:
-		return nil, &Error{Op: "take a file for DMA", Err: ErrBadSize}
-	case m.Address()%page != 0 || m.Size()%page != 0 || offset%page != 0:
-		return nil, &Error{Op: fmt.Sprintf("take %#x bytes at %#x of a file for DMA", len(b), offset), Err: ErrMisaligned}
-	}
-	return m, nil
-}
-
 // accessible finds in /proc/self/maps, which fd is, what a device may do with the bytes
 // from first to last. If it is nothing at all, at is the first byte that cannot be read.
 func accessible(fd int, first, last uint64) (flags DMAFlags, at uint64, err error) {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
 
 // HugePolicy says whether DMA memory comes from huge pages.
@@ -38,9 +40,8 @@ type Memory struct {
 	page   uint64
 	locked bool
 	fd     int
-	offset uint64 // in the file
 
-	foreign bool // the program's own, see ForeignMemory and MappedMemory
+	foreign bool // the program's own, see ForeignMemory
 
 	mu     sync.Mutex
 	closed atomic.Bool
@@ -63,7 +64,7 @@ func AllocMemory(size uint64, o MemoryOptions) (*Memory, error) {
 	}
 	stock, err := lastStock.forAlloc(size, o.Huge)
 	if err != nil {
-		return nil, memoryError(size, err, "how much there is cannot be read: check that /proc is mounted, and ulimit -n")
+		return nil, memoryError(size, err, "how much there is cannot be read: check ulimit -n")
 	}
 	switch o.Huge {
 	case HugeRequire:
@@ -119,62 +120,15 @@ func allocHuge(size uint64, s memoryStock) (*Memory, error) {
 
 // allocFile makes, fills and maps an anonymous file of size bytes, a multiple
 // of page.
-func allocFile(size, page uint64, flags int) (_ *Memory, err error) {
+func allocFile(size, page uint64, flags int) (*Memory, error) {
 	if size > math.MaxInt {
 		return nil, unix.ENOMEM
 	}
-	fd, err := createMemfd(flags)
+	fd, b, err := memfile.Map("dma", size, memfile.Options{Seals: memfile.Sealed, Filled: true, Flags: flags})
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-		}
-	}()
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		return nil, os.NewSyscallError("ftruncate", err)
-	}
-	if err := allocatePages(fd, int64(size)); err != nil {
 		return nil, err
 	}
-	// No holder of the descriptor can take the memory away. More seals
-	// are the business of the caller that gives it away.
-	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, os.NewSyscallError("seal", err)
-	}
-	b, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, os.NewSyscallError("mmap", err)
-	}
 	return &Memory{b: b, page: page, fd: fd, locked: unix.Mlock(b) == nil}, nil
-}
-
-func createMemfd(flags int) (int, error) {
-	flags |= unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate("trapeze-dma", flags|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // the flag is new in Linux 6.3
-		fd, err = unix.MemfdCreate("trapeze-dma", flags)
-	}
-	return fd, err
-}
-
-// allocatePages gives the file all its pages now: an error here would be a bus
-// error at the first touch later. It goes in pieces, because a signal undoes
-// the piece that it interrupts.
-func allocatePages(fd int, size int64) error {
-	const piece = 64 << 20
-	for at := int64(0); at < size; {
-		err := unix.Fallocate(fd, 0, at, min(piece, size-at))
-		switch {
-		case err == nil:
-			at += piece
-		case !errors.Is(err, unix.EINTR):
-			return os.NewSyscallError("fallocate", err)
-		}
-	}
-	return nil
 }
 
 // Bytes returns the memory; nil after Close. Slices of it must not be used
@@ -209,10 +163,7 @@ func (m *Memory) FD() int {
 	return m.fd
 }
 
-// FileOffset returns where in its file the memory begins, in bytes: 0 but for MappedMemory.
-func (m *Memory) FileOffset() uint64 { return m.offset }
-
-// Close unmaps the memory and gives it back, but for ForeignMemory and MappedMemory. The device must not be able to
+// Close unmaps the memory and gives it back, but for ForeignMemory. The device must not be able to
 // access it any more. Closing again does nothing.
 func (m *Memory) Close() error {
 	m.mu.Lock()

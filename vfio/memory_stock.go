@@ -3,7 +3,9 @@ package vfio
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // memoryStock is the memory that the kernel has left for this process.
@@ -53,6 +57,11 @@ func (r *recentStock) forAlloc(size uint64, huge HugePolicy) (s memoryStock, err
 // processes, so AllocMemory looks here first.
 func readMemoryStock() (memoryStock, error) {
 	f, err := os.Open("/proc/meminfo")
+	if errors.Is(err, fs.ErrNotExist) { // a root folder without /proc: caches, which could be emptied, are not counted
+		var s unix.Sysinfo_t
+		err := unix.Sysinfo(&s)
+		return memoryStock{available: uint64(s.Freeram) * uint64(s.Unit)}, err
+	}
 	if err != nil {
 		return memoryStock{}, err
 	}

@@ -43,6 +43,17 @@ func Dial(ctx context.Context, n *NIC, address string, o ConnOptions) (*Conn, er
 	return c, nil
 }
 
+// DialStream connects as Dial does, with the default ConnOptions, and returns the connection's
+// Stream as a net.Conn: for the DialContext of an http.Transport, and for all that reads and
+// writes over TCP. The deadline of ctx holds for the connecting only.
+func DialStream(ctx context.Context, n *NIC, address string) (net.Conn, error) {
+	c, err := Dial(ctx, n, address, ConnOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return c.Stream()
+}
+
 var _ net.Addr = Address{}
 
 // LocalAddr is this end's Address.

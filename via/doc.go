@@ -1,7 +1,7 @@
 // Package via is the application's interface to a Trapeze NIC: the Virtual
 // Interface Architecture in Go idiom. Dial, Listen and Conn are for programs that
-// want to send and receive messages, or a stream of bytes. They are made of what
-// follows.
+// send and receive messages; DialStream and Listener.Streams are for those that read and write
+// bytes, as over TCP. They are built from the parts below.
 //
 // A connection point has an address too, which is told to other processes as text: see
 // Address, ParseAddress and NIC.Resolve.

@@ -1,6 +1,7 @@
 package via_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -236,6 +237,33 @@ func ExampleConn_Stream() {
 	// Output: a stream of bytes
 }
 
+// A stream in one call, as net.Dialer.DialContext makes one over TCP.
+func ExampleDialStream() {
+	ctx, cancel := exampleContext()
+	defer cancel()
+	client, server := examplePair(ctx, emulator.PairOptions{})
+	defer client.Close()
+	defer server.Close()
+	l, err := via.Listen(server, "upper", via.ListenOptions{})
+	check(err)
+	go func() {
+		in, err := l.Streams().Accept()
+		check(err)
+		line, err := bufio.NewReader(in).ReadString('\n')
+		check(err)
+		_, err = io.WriteString(in, strings.ToUpper(line))
+		check(errors.Join(err, in.Close()))
+	}()
+	out, err := via.DialStream(ctx, client, l.Address().String())
+	check(err)
+	defer out.Close()
+	_, err = io.WriteString(out, "a line over a NIC\n")
+	check(err)
+	_, err = io.Copy(os.Stdout, out)
+	check(err)
+	// Output: A LINE OVER A NIC
+}
+
 // A listener whose connections are streams serves what net.Listener serves.
 func ExampleListener_Streams() {
 	ctx, cancel := exampleContext()
@@ -252,11 +280,7 @@ func ExampleListener_Streams() {
 	defer s.Close()
 
 	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return c.Stream()
+		return via.DialStream(ctx, client, l.Address().String())
 	}}
 	defer t.CloseIdleConnections()
 	response, err := (&http.Client{Transport: t}).Get("http://nic/page")

@@ -32,7 +32,7 @@ type ListenOptions struct {
 const DefaultBacklog = listening.DefaultBacklog
 
 // mostBuffered is the size of a connection's buffers in bytes, for each direction, if the
-// listener does not say.
+// listener does not say. One message may have twice that.
 const mostBuffered = 8 << 20
 
 // Listener takes connections at one name of a NIC. A client that does not answer keeps no
@@ -77,6 +77,9 @@ func Listen(n *NIC, name string, o ListenOptions) (*Listener, error) {
 func anyReliable(r Remote) (ConnOptions, error) {
 	if r.Reliability == Unreliable {
 		return ConnOptions{}, ErrInvalidReliability
+	}
+	if r.MaxTransfer > 2*mostBuffered {
+		return ConnOptions{}, ErrInvalidMTU
 	}
 	depth := min(DefaultConnDepth, max(1, mostBuffered/int(max(r.MaxTransfer, 1))))
 	return ConnOptions{SendDepth: depth, RecvDepth: depth}, nil

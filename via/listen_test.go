@@ -303,7 +303,7 @@ func TestDialInterrupted(t *testing.T) {
 	}
 	// Nothing is left behind: all VIs can still be made.
 	for i := range 3 {
-		if _, err := via.Dial(conform.Context(t), a, via.Address{}.String(), via.ConnOptions{MaxMessage: 1 << 30}); !errors.Is(err, via.ErrInvalidMTU) {
+		if _, err := via.Dial(conform.Context(t), a, via.Address{}.String(), via.ConnOptions{MaxMessage: 1<<30 + 1}); !errors.Is(err, via.ErrInvalidMTU) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

@@ -70,8 +70,9 @@ func (n *NIC) register(op string, a MemoryAttributes, eager EagerAttributes, f f
 	return &Memory{nic: n, d: d, address: d.Address(), handle: d.Handle(), attributes: a}, nil
 }
 
-// Close ends the registration: the NIC no longer touches the memory through this handle
-// when it returns. Memory from Alloc is freed with its last registration. It fails with
+// Close ends the registration: neither the NIC nor its peer touches the memory through this handle
+// when it returns. Where share=write lends the memory, and the peer stands still within a write, that takes 2 s
+// and a copy of the memory. Memory from Alloc is freed with its last registration. It fails with
 // ErrResource while a descriptor is posted that lies in the memory.
 //
 // Memory that posted descriptors only name may be closed. They complete with

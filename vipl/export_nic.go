@@ -102,8 +102,12 @@ func (h *errorHandler) call(n *nic, about *vi, e via.AsyncError) {
 	if e.Code > via.AsyncCatastrophic {
 		code = C.VIP_ERROR_CATASTROPHIC // a CQ that was full
 	}
+	operation := C.ulong(e.Operation) << operationShift
+	if e.Code == via.AsyncConnectionLost {
+		operation = C.ulong(e.Detail)
+	}
 	C.trapeze_error(h.function, h.context, C.uintptr_t(n.name), viName, cqName,
-		C.uintptr_t(e.Descriptor), C.ulong(e.Operation)<<operationShift, C.int(e.Resource), code)
+		C.uintptr_t(e.Descriptor), operation, C.int(e.Resource), code)
 }
 
 //export trapezeCreatePtag

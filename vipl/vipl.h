@@ -265,6 +265,8 @@ typedef enum _VIP_ERROR_CODE {
 	VIP_ERROR_CATASTROPHIC = 10
 } VIP_ERROR_CODE;
 
+#define VIP_PEER_LOST ((VIP_ULONG)36)
+
 typedef enum _VIP_RESOURCE_CODE {
 	VIP_RESOURCE_NIC = 0,
 	VIP_RESOURCE_VI = 1,
@@ -277,7 +279,8 @@ typedef struct _VIP_ERROR_DESCRIPTOR {
 	VIP_VI_HANDLE ViHandle;
 	VIP_CQ_HANDLE CQHandle;
 	VIP_DESCRIPTOR *DescriptorPtr;
-	VIP_ULONG OpCode; /* the operation, as in VIP_STATUS_OP_MASK */
+	VIP_ULONG OpCode; /* the operation, as in VIP_STATUS_OP_MASK; with VIP_ERROR_CONN_LOST 0 if the peer has disconnected in order,
+			     VIP_PEER_LOST if it no longer answers, else what broke the connection (SPEC.md 8.7) */
 	VIP_RESOURCE_CODE ResourceCode;
 	VIP_ERROR_CODE ErrorCode;
 } VIP_ERROR_DESCRIPTOR;

@@ -38,9 +38,6 @@ type AgentGrant struct {
 	MAC    datasheet.MAC
 	VIs    uint32
 	Memory uint64 // bytes that may be registered; 0: no limit
-	// Device is not nil if the NIC is a PCI function, and there is no port: a connection that carries
-	// vfio-user, which is the caller's.
-	Device *net.UnixConn
 }
 
 const (
@@ -62,8 +59,7 @@ type agentSession struct {
 	peers   int           // are going to be named
 }
 
-// NewAgent makes a port of a NIC of the host's agent, or says that it is a PCI function. It fails with ErrOptions or an *Error,
-// which wraps agentlink.RefusedError if the agent refuses.
+// NewAgent makes a port of a NIC of the host's agent. It fails with ErrOptions or an *Error, which wraps agentlink.RefusedError if the agent refuses.
 func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	if err := o.Check(); err != nil {
 		return nil, AgentGrant{}, err
@@ -75,9 +71,6 @@ func NewAgent(ctx context.Context, o AgentOptions) (Port, AgentGrant, error) {
 	c, up, err := s.ask(ctx)
 	if err != nil {
 		return nil, AgentGrant{}, &Error{Op: "open", Device: "agent:" + o.NIC, Err: err, Hint: agentHint(o.Socket, err)}
-	}
-	if s.grant.Device != nil {
-		return nil, s.grant, nil
 	}
 	// Claim comes next, after which others may find the port.
 	s.port.join = func(mac datasheet.MAC) (func() error, error) {
@@ -165,8 +158,6 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 	case m.Kind == agentlink.Refuse:
 		_ = passedfd.Close(fd)
 		return nil, &agentlink.RefusedError{Why: m.Why, Errno: unix.Errno(m.Errno)}
-	case m.Kind == agentlink.Welcome && m.Version == agentlink.Version && m.Device && fd < 0 && s.port == nil:
-		return nil, s.takeDevice(c, &m)
 	case m.Kind != agentlink.Welcome || m.Version != agentlink.Version || fd < 0:
 		_ = passedfd.Close(fd)
 		return nil, fmt.Errorf("%w: kind %q of version %d, want %q of version %d with a descriptor", agentlink.ErrMessage, m.Kind, m.Version, agentlink.Welcome, agentlink.Version)
@@ -194,18 +185,6 @@ func (s *agentSession) open(ctx context.Context, c *agentlink.Conn) (*hostMember
 		s.options.MAC, s.options.NIC, s.options.MTU, s.options.VIs, s.options.Memory = mac, m.NIC, m.MTU, m.VIs, m.Memory
 	}
 	return &hostMember{many: true, wire: w, parts: w, shared: w, mark: noMark, leave: c.Close}, nil
-}
-
-// takeDevice takes the connection for a PCI function.
-func (s *agentSession) takeDevice(c *agentlink.Conn, m *agentlink.Message) error {
-	mac, err := parseStation(m.Station)
-	if err == nil {
-		err = c.Socket().SetDeadline(time.Time{})
-	}
-	if err == nil {
-		s.grant = AgentGrant{NIC: m.NIC, MAC: mac, VIs: m.VIs, Memory: m.Memory, Device: c.Socket()}
-	}
-	return err
 }
 
 // adopt makes a wire of a descriptor that the agent has passed.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // FaultOptions are probabilities, from 0 (never) to 1 (always), that are drawn
@@ -90,12 +91,12 @@ func NewFault(of Port, o FaultOptions) (Port, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	f := &fault{inner: of, chance: o, spare: alignedBytes(of.MTU()),
+	f := &fault{inner: of, chance: o, spare: line.Aligned(of.MTU()),
 		// The second word only has to differ from the first now and then.
 		rand: rand.New(rand.NewPCG(o.Seed, ^o.Seed))}
 	f.parts, _ = of.(engine.Progressive)
 	for i := range f.held {
-		f.held[i].buf = alignedBytes(of.MTU())
+		f.held[i].buf = line.Aligned(of.MTU())
 	}
 	return f, nil
 }

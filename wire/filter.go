@@ -3,6 +3,7 @@ package wire
 import (
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // FilterFunc says which frames cross a port of NewFilter in place of one that is sent, or of one that has
@@ -36,7 +37,7 @@ func NewFilter(of Port, change FilterFunc) Port {
 // Reserve is described at engine.Port.
 func (f *filter) Reserve(n int) []byte {
 	if f.frame = nil; f.push() && n <= f.MTU() {
-		f.frame = alignedBytes(n)
+		f.frame = line.Aligned(n)
 	}
 	return f.frame
 }
@@ -77,11 +78,11 @@ func (f *filter) Receive() []byte {
 			f.idle()
 			return nil
 		}
-		own := alignedBytes(len(p))
+		own := line.Aligned(len(p))
 		copy(own, p)
 		f.inner.Release()
 		for _, q := range f.change(false, own) {
-			own := alignedBytes(len(q))
+			own := line.Aligned(len(q))
 			copy(own, q)
 			f.in = append(f.in, own)
 		}

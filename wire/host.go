@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
@@ -130,7 +131,7 @@ func NewHost(o HostOptions) (Port, error) {
 }
 
 func newHost(o HostOptions) *host {
-	p := &host{options: o, mtu: o.MTU, scratch: alignedBytes(o.MTU), meeting: map[datasheet.MAC]time.Time{}}
+	p := &host{options: o, mtu: o.MTU, scratch: line.Aligned(o.MTU), meeting: map[datasheet.MAC]time.Time{}}
 	p.marks, _ = shm.NewMarks() // without, all are looked at
 	p.members.Store(new([]*hostMember))
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,6 +33,7 @@ const (
 	hostMagic   = "TPZHW"
 	hostVersion = 1
 	hostHello   = len(hostMagic) + 1 + 6
+	hostLock    = "lock" // the file that is locked
 	// hostTimeout bounds the lock, and what one port waits for another.
 	hostTimeout = 2 * time.Second
 	// hostLinger bounds the time for which frames of a port that has gone stay.
@@ -81,11 +83,12 @@ func (p *host) Claim(mac datasheet.MAC) error {
 // meetOthers joins the ports of this user's other processes.
 func (p *host) meetOthers(mac datasheet.MAC) (leave func() error, err error) {
 	m := &hostMeeting{port: p, mac: mac}
-	if m.folder, err = runtimedir.Make("trapeze", "host", p.options.Name); err == nil {
-		err = m.join()
-	}
+	err = runtimedir.Use(func(folder string) error {
+		m.folder = folder
+		return m.join()
+	}, "trapeze", "host", p.options.Name)
 	if err != nil {
-		return nil, &Error{Op: "join", Device: "host:" + p.options.Name, Err: err, Hint: "see whether other programs of this user can make files in the folder for sockets"}
+		return nil, &Error{Op: "join", Device: "host:" + p.options.Name, Err: err, Hint: "this user must be able to make files in its folder for sockets; XDG_RUNTIME_DIR names another"}
 	}
 	return m.close, nil
 }
@@ -99,14 +102,11 @@ func (m *hostMeeting) socket(mac datasheet.MAC) string {
 func (m *hostMeeting) join() error {
 	ctx, cancel := context.WithTimeout(m.port.ctx, hostTimeout)
 	defer cancel()
-	lock, err := os.OpenFile(filepath.Join(m.folder, "lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	lock, err := m.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := filelock.Lock(ctx, int(lock.Fd())); err != nil {
-		return fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
 	others, err := m.others()
 	if err != nil {
 		return err
@@ -116,11 +116,30 @@ func (m *hostMeeting) join() error {
 	}
 	for _, mac := range others {
 		if err := m.meet(ctx, mac); err != nil {
-			return errors.Join(fmt.Errorf("station %v: %w", mac, err), m.close())
+			return errors.Join(fmt.Errorf("station %v: %w", mac, err), m.listener.Close())
 		}
 	}
 	m.port.running.Go(m.accept)
 	return nil
+}
+
+// lock locks the folder until the file is closed. It fails with fs.ErrNotExist if the last port that
+// has left removed the file meanwhile.
+func (m *hostMeeting) lock(ctx context.Context) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(m.folder, hostLock), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = filelock.Lock(ctx, int(file.Fd()))
+	mine, serr := file.Stat()
+	there, lerr := os.Lstat(file.Name())
+	if err = errors.Join(err, serr, lerr); err == nil && !os.SameFile(mine, there) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+	}
+	return file, nil
 }
 
 // others lists the addresses of the sockets in the folder.
@@ -253,8 +272,21 @@ func readHello(c net.Conn) (mac datasheet.MAC, err error) {
 	return mac, c.SetReadDeadline(time.Time{})
 }
 
-// close ends what Claim has begun.
-func (m *hostMeeting) close() error { return m.listener.Close() }
+// close ends what Claim has begun. The last one removes the folder.
+func (m *hostMeeting) close() error {
+	err := m.listener.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), hostTimeout)
+	defer cancel()
+	lock, lerr := m.lock(ctx)
+	if lerr != nil {
+		return err // another comes
+	}
+	if left, rerr := os.ReadDir(m.folder); rerr == nil && len(left) == 1 { // the lock
+		_ = os.Remove(lock.Name())
+		runtimedir.Remove("trapeze", "host", m.port.options.Name)
+	}
+	return errors.Join(err, lock.Close())
+}
 
 // has reports whether a station is a member.
 func (p *host) has(mac datasheet.MAC) bool {

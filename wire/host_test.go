@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -208,6 +209,32 @@ func TestHostLeaves(t *testing.T) {
 	hostMembers(t, a, 3)
 	if _, err := os.Lstat(dead); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket of a dead port is still there: %v", err)
+	}
+}
+
+// TestHostLeavesNothing: the last port to leave removes the folder, and others may come meanwhile.
+func TestHostLeavesNothing(t *testing.T) {
+	folder := hostFolder(t)
+	for range 3 {
+		var all sync.WaitGroup
+		for n := range byte(4) {
+			all.Go(func() {
+				for range 5 {
+					p, err := wire.NewHost(wire.HostOptions{Name: "w"})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := errors.Join(p.(wire.Claimer).Claim(stationMAC(n)), p.Close()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if _, err := os.Lstat(folder); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", folder, err)
+		}
 	}
 }
 

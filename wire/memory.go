@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 const (
@@ -47,6 +48,12 @@ func (o *MemoryOptions) complete() error {
 	return nil
 }
 
+// minRing and maxRing bound a ring in bytes.
+const (
+	minRing = 1 << 12
+	maxRing = 1 << 30
+)
+
 // powerOfTwo returns the power of two at or above n, which is positive.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 
@@ -54,17 +61,14 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 // nanoseconds, allocate nothing and make no system call. The two ends may be
 // used by one goroutine or by two at the same time.
 type Memory struct {
+	line.Line
 	ends.CreditEnd
-	tx, rx *ring
-	mtu    int
 	// down is shared by both ends: the link is up while it is zero.
 	down *atomic.Uint32
 	// plug and end are this end's bits of down: pulled, closed.
 	plug, end uint32
 	number    *atomic.Uint32 // of the wire, shared by both ends
-	taken     uint32         // by the other end, when Receive last found nothing
 	peer      *Memory
-	wake      Hook
 	link      Hook
 }
 
@@ -80,12 +84,13 @@ func NewMemory(o MemoryOptions) (a, b *Memory, err error) {
 	if err := o.complete(); err != nil {
 		return nil, nil, err
 	}
-	ab, ba, down := newPartsRing(o.Ring), newPartsRing(o.Ring), new(atomic.Uint32)
-	number := newNumber()
-	first, second := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
-	a = &Memory{tx: ab, rx: ba, mtu: o.MTU, down: down, plug: 1, end: 2, number: number, CreditEnd: ends.CreditEnd{Receives: first, Sends: second}}
-	b = &Memory{tx: ba, rx: ab, mtu: o.MTU, down: down, plug: 4, end: 8, number: number, CreditEnd: ends.CreditEnd{Receives: second, Sends: first}, peer: a}
+	first, second := newHalf(o.Ring), newHalf(o.Ring)
+	to, from := make(ends.Credits, ends.CreditWords), make(ends.Credits, ends.CreditWords)
+	a = &Memory{plug: 1, end: 2, down: new(atomic.Uint32), number: newNumber(), CreditEnd: ends.CreditEnd{Receives: to, Sends: from}}
+	b = &Memory{plug: 4, end: 8, down: a.down, number: a.number, CreditEnd: ends.CreditEnd{Receives: from, Sends: to}, peer: a}
 	a.peer = b
+	a.open(first, second, o.MTU)
+	b.open(second, first, o.MTU)
 	return a, b, nil
 }
 
@@ -95,11 +100,25 @@ func NewLoopback(o MemoryOptions) (*Memory, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	r := newPartsRing(o.Ring)
-	m := &Memory{tx: r, rx: r, mtu: o.MTU, down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
+	m := &Memory{down: new(atomic.Uint32), plug: 1, end: 2, number: newNumber(),
 		CreditEnd: ends.CreditEnd{Receives: make(ends.Credits, ends.CreditWords)}}
 	m.peer, m.Sends = m, m.Receives
+	h := newHalf(o.Ring)
+	m.open(h, h, o.MTU)
 	return m, nil
+}
+
+// newHalf makes one direction with a ring of so many bytes.
+func newHalf(ring int) line.Half {
+	h := line.Lay(line.Aligned(line.Size(ring)), ring)
+	h.Prepare()
+	return h
+}
+
+// open makes the end's line.
+func (m *Memory) open(to, from line.Half, mtu int) {
+	m.Pair = line.NewPair(to, from, mtu, line.HasBarrier())
+	m.Line.Open(line.Options{Owner: m, State: m.down, Gone: memoryEnds, MTU: mtu, Local: true})
 }
 
 // newNumber makes a number for a wire.
@@ -112,12 +131,6 @@ func newNumber() *atomic.Uint32 {
 // drawNumber draws the number of a wire, which is not zero.
 func drawNumber() uint32 { return rand.Uint32() | 1 }
 
-// MTU returns the largest frame in bytes.
-func (m *Memory) MTU() int { return m.mtu }
-
-// Checksum returns false: memory does not damage frames.
-func (m *Memory) Checksum() bool { return false }
-
 // Wire is described at engine.Lossless. It is zero once an end is closed.
 func (m *Memory) Wire() uint32 {
 	if m.down.Load()&memoryEnds != 0 {
@@ -129,108 +142,35 @@ func (m *Memory) Wire() uint32 {
 // Break is described at engine.Lossless.
 func (m *Memory) Break() { m.number.Store(drawNumber()) }
 
-// Mark is described at engine.Lossless.
-func (m *Memory) Mark() uint32 { return m.tx.head }
+// SettleSend is described at line.Owner.
+func (m *Memory) SettleSend() bool { return m.down.Load() == 0 }
 
-// Taken is described at engine.Lossless.
-func (m *Memory) Taken() uint32 { return m.taken }
-
-// Hurry is described at engine.Lossless: Taken lags behind no call.
-func (m *Memory) Hurry() {}
-
-// Reserve is described at engine.Port. With a plug out there is no room.
-func (m *Memory) Reserve(n int) []byte {
-	if uint(n) > uint(m.mtu) || m.down.Load()&memoryPlugs != 0 {
-		m.tx.reserved = false
-		return nil
-	}
-	return m.tx.reserve(n)
-}
-
-// Commit is described at engine.Port.
-func (m *Memory) Commit() {
-	switch {
-	case m.down.Load()&memoryEnds != 0:
-		m.tx.abort()
-	case m.tx.open:
-		m.tx.finish()
-		m.peer.wake.Call()
-	default:
-		m.tx.commit(int(m.tx.room), 0)
-	}
-}
-
-// Publish is described at engine.Progressive.
-func (m *Memory) Publish(n int) {
-	if m.down.Load()&memoryEnds != 0 {
-		m.tx.abort()
-		return
-	}
-	if m.tx.show(n) {
-		m.peer.wake.Call()
-	}
-}
-
-// Abort is described at engine.Progressive.
-func (m *Memory) Abort() {
-	told := m.tx.open
-	m.tx.abort()
-	if told {
-		m.peer.wake.Call()
-	}
-}
-
-// Arrived is described at engine.Progressive. A frame that has not arrived whole
-// when an end is closed never will.
-func (m *Memory) Arrived() (n int, aborted bool) {
-	got, whole, gone := m.rx.progress()
-	return int(got), gone || !whole && m.down.Load()&memoryEnds != 0
-}
-
-// Flush is described at engine.Port.
-func (m *Memory) Flush() {
-	if m.tx.publish() {
-		m.peer.wake.Call()
-	}
-}
-
-// Receive is described at engine.Port. Frames that the other end sent before it was
+// SettleReceive is described at line.Owner. Frames that the other end sent before it was
 // closed still arrive.
-func (m *Memory) Receive() []byte {
-	if down := m.down.Load(); down != 0 {
-		if down&m.end != 0 {
-			m.rx.discard()
-			return nil
-		}
-		if down&memoryPlugs != 0 {
-			return nil
-		}
+func (m *Memory) SettleReceive() bool {
+	down := m.down.Load()
+	if down&m.end != 0 {
+		m.Rx.Discard()
 	}
-	if m.tx.freedSeen != m.tx.head { // before the look for frames
-		m.tx.freedSeen = m.tx.freed.Load()
-	}
-	f := m.rx.take()
-	if f == nil {
-		m.taken = m.tx.freedSeen
-	}
-	return f
+	return down&(memoryPlugs|m.end) == 0
 }
 
-// Release is described at engine.Port.
-func (m *Memory) Release() { m.rx.release() }
+// WakePeer is described at line.Owner.
+func (m *Memory) WakePeer() { m.peer.Wake.Call() }
 
-// Free is described at engine.Lossless.
-func (m *Memory) Free() {
-	if m.rx.tail != m.rx.freedLast {
-		m.rx.free()
-	}
-}
+// Broke is described at line.Owner. Only this process has the memory.
+func (m *Memory) Broke(*line.PeerError) { m.Break() }
 
 // LinkUp reports whether both ends are plugged in.
 func (m *Memory) LinkUp() bool { return m.down.Load() == 0 }
 
-// SetWake is described at Port.
-func (m *Memory) SetWake(f func()) { m.wake.Set(f) }
+// SetWake is described at Port. The other end calls f for each flush.
+func (m *Memory) SetWake(f func()) {
+	m.Wake.Set(f)
+	if m.SetAsleep(f != nil); f != nil {
+		line.Barrier() // a sender that has not seen f has stored its frame
+	}
+}
 
 // OnLink is described at Port.
 func (m *Memory) OnLink(f func()) { m.link.Set(f) }
@@ -245,14 +185,14 @@ func (m *Memory) SetLink(up bool) {
 	m.tellLink()
 	if up {
 		// There may be frames that have waited.
-		m.wake.Call()
-		m.peer.wake.Call()
+		m.Wake.Call()
+		m.peer.Wake.Call()
 	}
 }
 
 // Close is described at Port.
 func (m *Memory) Close() error {
-	m.wake.Set(nil)
+	m.SetWake(nil)
 	m.link.Set(nil)
 	if m.down.Or(m.end)&m.end == 0 {
 		m.tellLink()

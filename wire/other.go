@@ -33,6 +33,9 @@ const (
 // ErrMemory: memory cannot be shared.
 var ErrMemory = shm.ErrMemory
 
+// ErrNotExported: no memory has been exported under this number, or not any more.
+var ErrNotExported = shm.ErrNotExported
+
 // NewSHM makes a port of shared memory. It fails with an *Error.
 func NewSHM(ctx context.Context, o SHMOptions) (*SHM, error) { return shm.New(ctx, o) }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // ErrStalled: the sender of a frame stalled in the middle of it for longer than the watchdog
@@ -77,7 +78,7 @@ func (p *switchPort) Publish(n int) {
 	if !p.path.open {
 		p.path.open, p.path.targets = true, p.route(f)
 		for to := range p.path.targets.all() {
-			if p.tx[to].reserve(len(f)) == nil { // it was unplugged when the frame was reserved
+			if p.tx[to].Reserve(len(f)) == nil { // it was unplugged when the frame was reserved
 				p.lose(to)
 			}
 		}
@@ -93,15 +94,15 @@ func (p *switchPort) forward(n int) {
 		return
 	}
 	for to := range p.path.targets.all() {
-		r := p.tx[to]
+		r := &p.tx[to]
 		if live&(1<<to) == 0 {
-			r.abort()
+			r.Abort()
 			p.lose(to)
 			continue
 		}
-		copy(r.space()[p.path.shown:n], p.frame[p.path.shown:n])
-		if r.show(n) {
-			p.fabric.ports[to].wake.Call()
+		copy(r.Space()[p.path.shown:n], p.frame[p.path.shown:n])
+		if r.Show(n) {
+			p.wakes(to)
 		}
 	}
 	p.path.shown = n
@@ -118,8 +119,8 @@ func (p *switchPort) lose(to int) {
 func (p *switchPort) finish() {
 	p.forward(len(p.frame))
 	for to := range p.path.targets.all() {
-		p.tx[to].finish()
-		p.fabric.ports[to].wake.Call()
+		p.tx[to].Finish()
+		p.wakes(to)
 	}
 	p.frame, p.path = nil, path{}
 }
@@ -127,8 +128,8 @@ func (p *switchPort) finish() {
 // Abort is described at engine.Progressive.
 func (p *switchPort) Abort() {
 	for to := range p.path.targets.all() {
-		p.tx[to].abort()
-		p.fabric.ports[to].wake.Call()
+		p.tx[to].Abort()
+		p.wakes(to)
 	}
 	p.frame, p.path = nil, path{}
 }
@@ -146,9 +147,9 @@ var started = time.Now()
 
 // hold takes note that the frame that has come first from a port holds this one, if it comes
 // in parts.
-func (p *switchPort) hold(r *ring) {
+func (p *switchPort) hold(r *line.Receiver) {
 	o := &p.output
-	if o.held || r.length&parts == 0 {
+	if o.held || r.Whole() {
 		return
 	}
 	*o = output{held: true, grew: time.Since(started)}
@@ -161,8 +162,8 @@ func (p *switchPort) letGo() {
 		return
 	}
 	p.output = output{}
-	for i, r := range p.rx {
-		if i != p.from && r.published.Load() != r.taken {
+	for i := range p.rx {
+		if i != p.from && p.rx[i].Left() {
 			p.counts.waited.Add(1)
 		}
 	}
@@ -171,14 +172,13 @@ func (p *switchPort) letGo() {
 // Arrived is described at engine.Progressive. A frame that has not arrived whole when its
 // sender is closed or unplugged never will, nor does one whose sender stalls.
 func (p *switchPort) Arrived() (n int, aborted bool) {
-	r, o := p.rx[p.from], &p.output
-	if r == nil {
-		return 0, false
+	r, o := &p.rx[p.from], &p.output
+	n, gone := r.Progress()
+	if !o.held {
+		return n, false
 	}
-	got, whole, gone := r.progress()
-	n = int(got)
-	length := int(r.length &^ (wrapped | parts))
-	if whole || n == length && !gone && !o.ended || !o.held {
+	frame := r.Take() // the one that is held
+	if n == len(frame) && !gone && !o.ended {
 		return n, false
 	}
 	if o.ended {
@@ -194,7 +194,7 @@ func (p *switchPort) Arrived() (n int, aborted bool) {
 	case now-o.grew > p.fabric.watchdog:
 		o.ended = true
 		p.counts.stalled.Add(1)
-		p.failed.Store(&PathError{senderOf(r.take()), p.from, p.number, n, length, ErrStalled})
+		p.failed.Store(&PathError{senderOf(frame), p.from, p.number, n, len(frame), ErrStalled})
 	}
 	o.seen = n
 	return n, o.ended

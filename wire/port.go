@@ -40,10 +40,6 @@ var (
 	ErrGone = ends.ErrGone
 )
 
-// frameAlign is the alignment of frames in bytes: a cache line of amd64 and
-// arm64, so that header and payload start on lines of their own.
-const frameAlign = 64
-
 func checkMTU(mtu int) error {
 	if mtu < datasheet.MinMTU || mtu > datasheet.MaxMTU {
 		return fmt.Errorf("%w: MTU %d is not in %d..%d", ErrOptions, mtu, datasheet.MinMTU, datasheet.MaxMTU)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // MaxSwitchPorts bounds the ports of a switch: it has a ring from each to each
@@ -32,8 +33,9 @@ type switchPort struct {
 	number int
 	frame  []byte // reserved
 	space  []byte
-	tx, rx []*ring // to and from each port
-	from   int     // of rx: where the last frame came from, and the search goes on
+	tx     []line.Sender // to each port
+	rx     []line.Receiver
+	from   int // of rx: where the last frame came from, and the search goes on
 	// source was heard at this port last, and table is the knowledge of that time: with both
 	// the same there is nothing to learn.
 	source datasheet.MAC
@@ -94,15 +96,15 @@ func NewSwitch(n int, o SwitchOptions) ([]Port, error) {
 	f.up.Store(1<<n - 1)
 	f.open.Store(1<<n - 1)
 	for i := range n {
-		f.ports = append(f.ports, &switchPort{fabric: f, number: i, space: alignedBytes(o.MTU),
-			tx: make([]*ring, n), rx: make([]*ring, n)})
+		f.ports = append(f.ports, &switchPort{fabric: f, number: i, space: line.Aligned(o.MTU),
+			tx: make([]line.Sender, n), rx: make([]line.Receiver, n)})
 	}
 	ports := make([]Port, n)
 	for i, p := range f.ports {
 		ports[i] = p
 		for j, q := range f.ports {
-			r := newPartsRing(o.Ring)
-			p.tx[j], q.rx[i] = r, r
+			h := newHalf(o.Ring)
+			p.tx[j].Half, q.rx[i] = h, line.NewReceiver(h, o.MTU)
 		}
 	}
 	return ports, nil
@@ -125,8 +127,8 @@ func (p *switchPort) Reserve(n int) []byte {
 		return nil
 	}
 	live := p.fabric.live()
-	for i, r := range p.tx {
-		if live&(1<<i) != 0 && r.reserve(n) == nil {
+	for i := range p.tx {
+		if live&(1<<i) != 0 && p.tx[i].Reserve(n) == nil {
 			return nil
 		}
 	}
@@ -146,10 +148,9 @@ func (p *switchPort) Commit() {
 	}
 	p.frame = nil
 	for to := range p.route(frame).all() {
-		r := p.tx[to]
-		if b := r.reserve(len(frame)); b != nil {
+		if b := p.tx[to].Reserve(len(frame)); b != nil {
 			copy(b, frame)
-			r.commit(len(frame), 0)
+			p.tx[to].Commit()
 		}
 	}
 }
@@ -222,11 +223,17 @@ func (p *switchPort) leave() {
 
 // Flush is described at engine.Port.
 func (p *switchPort) Flush() {
-	for i, r := range p.tx {
-		if r.publish() {
-			p.fabric.ports[i].wake.Call()
+	for i := range p.tx {
+		if p.tx[i].Flush() {
+			p.wakes(i)
 		}
 	}
+}
+
+// wakes wakes a port for which there are news.
+func (p *switchPort) wakes(to int) {
+	line.Fence() // a port that goes to sleep has set its function, and looks once more
+	p.fabric.ports[to].wake.Call()
 }
 
 // Receive is described at engine.Port. Ports take turns.
@@ -236,15 +243,12 @@ func (p *switchPort) Receive() []byte {
 		p.output = output{}
 	}
 	for range p.rx {
-		r := p.rx[p.from]
-		switch {
-		case down:
-			r.discard()
-		default:
-			if b := r.take(); b != nil {
-				p.hold(r)
-				return b
-			}
+		r := &p.rx[p.from]
+		if down {
+			r.Discard()
+		} else if b := r.Take(); b != nil {
+			p.hold(r)
+			return b
 		}
 		p.from = (p.from + 1) % len(p.rx)
 	}
@@ -254,7 +258,7 @@ func (p *switchPort) Receive() []byte {
 // Release is described at engine.Port.
 func (p *switchPort) Release() {
 	p.letGo()
-	p.rx[p.from].release()
+	p.rx[p.from].Release()
 	p.from = (p.from + 1) % len(p.rx)
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -23,7 +24,7 @@ const (
 	defaultUDP6MTU = 1448
 	// maxDatagram holds any UDP payload, so that a peer with a larger MTU is
 	// heard too: RFC 768 has a 16-bit length.
-	maxDatagram = 1 << 16
+	maxDatagram = 1<<16 - 1
 	// udpWindow is the number of the largest frames that the receive ring holds at
 	// least: twice the 64 that a sender may have unacknowledged.
 	udpWindow = 128
@@ -85,7 +86,8 @@ type UDP struct {
 	last     route          // where the last frame went
 
 	// The receiver's.
-	in         *ring
+	in         line.Sender   // the socket's goroutine's
+	came       line.Receiver // of what that has put there
 	heard      heard
 	questions  []question
 	queryFrame []byte
@@ -159,8 +161,9 @@ func NewUDP(ctx context.Context, o UDPOptions) (*UDP, error) {
 	// what is lost is sent again.
 	_ = conn.SetReadBuffer(ringSize)
 	_ = conn.SetWriteBuffer(ringSize)
-	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: alignedBytes(mtu), reserved: -1, log: o.Logger,
-		in: newRing(ringSize), queryFrame: alignedBytes(datasheet.HeaderSize), stopped: make(chan struct{})}
+	ring := newHalf(ringSize)
+	u := &UDP{conn: conn, peers: peers, mtu: mtu, out: line.Aligned(mtu), reserved: -1, log: o.Logger,
+		in: line.Sender{Half: ring}, came: line.NewReceiver(ring, maxDatagram), queryFrame: line.Aligned(datasheet.HeaderSize), stopped: make(chan struct{})}
 	if u.log == nil {
 		u.log = slog.Default()
 	}
@@ -282,14 +285,14 @@ func (u *UDP) Flush() {}
 // Receive is described at engine.Port.
 func (u *UDP) Receive() []byte {
 	if u.down.Load() || u.closed.Load() {
-		u.in.discard()
+		u.came.Discard()
 		return nil
 	}
-	return u.in.take()
+	return u.came.Take()
 }
 
 // Release is described at engine.Port.
-func (u *UDP) Release() { u.in.release() }
+func (u *UDP) Release() { u.came.Release() }
 
 // LinkUp reports whether the plug is in: UDP cannot tell whether a peer is
 // there.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 	"github.com/trapeze-nic/trapeze/wire/internal/sealed"
 )
 
@@ -17,12 +18,12 @@ const warnEvery = 10 * time.Second
 // takes time: questions, and the handshakes of a wire with a key.
 func (u *UDP) receive() {
 	defer close(u.stopped)
-	spill := alignedBytes(maxDatagram)
+	spill := line.Aligned(maxDatagram)
 	for {
 		// Without a key the frame is read where it stays.
 		var p []byte
 		if u.tunnel == nil {
-			p = u.in.reserve(maxDatagram)
+			p = u.in.Reserve(maxDatagram)
 		}
 		full := p == nil
 		if full {
@@ -52,7 +53,7 @@ func (u *UDP) receive() {
 		default:
 			if full {
 				// There may be room by now.
-				q := u.in.reserve(n)
+				q := u.in.Reserve(n)
 				if q == nil {
 					u.overruns.Add(1)
 					continue
@@ -66,8 +67,10 @@ func (u *UDP) receive() {
 
 // deliver hands the frame over that stands in the space reserved last.
 func (u *UDP) deliver(n int) {
-	u.in.commit(n, 0)
-	u.in.publish()
+	u.in.Shorten(n)
+	u.in.Commit()
+	u.in.Flush()
+	line.Fence() // who goes to sleep has set its function, and looks once more
 	u.wake.Call()
 }
 

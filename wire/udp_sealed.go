@@ -41,7 +41,7 @@ func (u *UDP) unseal(p []byte, from netip.AddrPort) {
 	}
 	var frame []byte
 	if n > 0 {
-		if frame = u.in.reserve(n); frame == nil {
+		if frame = u.in.Reserve(n); frame == nil {
 			u.overruns.Add(1)
 			return
 		}

@@ -25,12 +25,12 @@ internal/memory:
 	mover.go
 internal/core:
 	clock.go doorbell.go endpoint.go interfaces.go pipeline.go frame.go reports.go fields_unsafe.go requests.go
-	config.go direct.go regions.go layout.go queue.go program.go channelbell.go kind.go dma.go core.go flow.go
+	config.go direct.go regions.go layout.go near.go near_unsafe.go queue.go program.go channelbell.go kind.go dma.go core.go flow.go
 	outgoing.go sram.go eager.go transmit.go ending.go receive.go path.go connect.go incoming.go steer.go
 	completion.go lend.go borrow.go
 internal/vi:
-	window.go unreliable.go reliable.go transport.go receivequeue.go rdma.go reliable_receive.go
-	rdma_receive.go lossless.go lane.go reliable_ending.go raw.go kinds.go recovery.go
+	window.go reliable.go bytes_unsafe.go transport.go path.go reliable_receive.go unreliable.go raw.go land.go
+	receivequeue.go rdma.go recovery.go rdma_receive.go lossless.go short.go kinds.go send.go doors.go reliable_ending.go
 internal/ring:
 	ring.go
 internal/channel:

@@ -14,8 +14,7 @@ var target = regexp.MustCompile(`\b(j[a-z]+|b\.[a-z]+) (?:\.[+-])?0x[0-9a-f]+`)
 func (a architecture) check(functions map[string][]string) []error {
 	var problems []error
 	for _, r := range a.rules {
-		symbol := module + r.symbol
-		code, ok := functions[symbol+assembly]
+		code, ok := functions[r.full()]
 		if !ok {
 			problems = append(problems, fmt.Errorf("%s is not in the program", r.symbol))
 			continue
@@ -24,7 +23,7 @@ func (a architecture) check(functions map[string][]string) []error {
 			problems = append(problems, fmt.Errorf("%s is\n\t%s\nand should be\n\t%s", r.symbol, got, r.code))
 		}
 		// Not there if the linker left it out.
-		if err := a.checkWay(functions[symbol]); err != nil {
+		if err := a.checkWay(functions[module+r.symbol]); err != nil {
 			problems = append(problems, fmt.Errorf("%s, on the way into assembly: %w", r.symbol, err))
 		}
 	}

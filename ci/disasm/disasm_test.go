@@ -44,7 +44,7 @@ func TestRunArguments(t *testing.T) {
 func good(a architecture) map[string][]string {
 	f := map[string][]string{}
 	for _, r := range a.rules {
-		f[module+r.symbol+assembly] = strings.Split(r.code, "; ")
+		f[r.full()] = strings.Split(r.code, "; ")
 	}
 	return f
 }
@@ -69,6 +69,7 @@ func TestCheck(t *testing.T) {
 		{"other register", "amd64", read8 + assembly, "mov 0x8(%rsp),%rax; movzbl (%rax),%ebx; mov %cl,0x10(%rsp); retq", "Read8"},
 		{"barrier missing", "arm64", barrier + assembly, "ret", "ToDevice"},
 		{"wrong barrier", "arm64", barrier + assembly, "dmb oshld; ret", "ToDevice"},
+		{"stored behind the release", "amd64", probed + "publish64", "mov 0x8(%rax),%rdx; mov %rcx,(%rbx); mov %rcx,(%rax); mov %rdx,%rax; retq", "publish64"},
 		{"no release", "arm64", release + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; str w1, [x0]; ret", "Store32"},
 		{"exclusive store", "arm64", write32 + assembly, "ldr x0, [sp,#8]; ldr w1, [sp,#16]; stlxr w2, w1, [x0]; ret", "Write32"},
 		{"wrapper touches the pointer", "amd64", write32, "mov (%rax),%ecx; callq 0x48acc0; retq", "access to memory"},

@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintf(out, "%s: %d functions checked, %d problems\n", a.name, len(a.rules), len(problems))
 		if *verbose {
 			for _, r := range a.rules {
-				fmt.Fprintf(out, "  %-40s %s\n", r.symbol, strings.Join(functions[module+r.symbol+assembly], "; "))
+				fmt.Fprintf(out, "  %-40s %s\n", r.symbol, strings.Join(functions[r.full()], "; "))
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func disassemble(ctx context.Context, dir, goarch string) (map[string][]string, 
 	if _, err := goCommand(ctx, goarch, "build", "-o", program, module+"ci/disasm/probe"); err != nil {
 		return nil, err
 	}
-	text, err := goCommand(ctx, "", "tool", "objdump", "-gnu", "-s", "^"+module+`internal/(mmio|atomicmem)\.`, program)
+	text, err := goCommand(ctx, "", "tool", "objdump", "-gnu", "-s", "^"+module+`internal/(mmio|atomicmem)\.|^main\.publish`, program)
 	if err != nil {
 		return nil, err
 	}

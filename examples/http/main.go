@@ -58,11 +58,7 @@ func fetch(ctx context.Context, out io.Writer, client, server *via.NIC, secure b
 	}
 	s.Listener, s.EnableHTTP2 = l.Streams(), true
 	t := &http.Transport{ForceAttemptHTTP2: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		c, err := via.Dial(ctx, client, l.Address().String(), via.ConnOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return c.Stream()
+		return via.DialStream(ctx, client, l.Address().String())
 	}}
 	scheme := "http"
 	if secure {

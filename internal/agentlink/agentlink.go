@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // DefaultSocket is where the agent of a host listens.
@@ -74,9 +75,7 @@ type Message struct {
 	VIs      uint32 `json:"vis,omitempty"`
 	Memory   uint64 `json:"memory,omitempty"` // bytes that may be registered; 0: no limit
 	Checksum bool   `json:"checksum,omitempty"`
-	// Device says that the NIC is a PCI function: the connection carries vfio-user from then on.
-	Device  bool   `json:"device,omitempty"`
-	Program string `json:"program,omitempty"`
+	Program  string `json:"program,omitempty"`
 	// Peers counts the messages of kind Peer that follow a Welcome at once.
 	Peers int `json:"peers,omitempty"`
 
@@ -105,10 +104,6 @@ type Client struct {
 	Grant   string `json:"grant"`
 	VIs     uint32 `json:"vis"`
 	Direct  int    `json:"direct"` // clients with which it shares memory
-	// Device says that its NIC is a PCI function, whose frames the agent does not see: ClientStats is zero then.
-	Device    bool   `json:"device"`
-	Commands  uint64 `json:"commands"`  // that it has given such a NIC
-	Doorbells uint64 `json:"doorbells"` // that the agent has passed on to such a NIC
 	ClientStats
 }
 
@@ -147,7 +142,7 @@ type RefusedError struct {
 	Errno unix.Errno
 }
 
-func (e *RefusedError) Error() string { return "the agent refuses: " + e.Why }
+func (e *RefusedError) Error() string { return "the agent refuses: " + telemetry.Printable(e.Why) }
 
 // Unwrap returns the errno.
 func (e *RefusedError) Unwrap() error { return e.Errno }

@@ -1,7 +1,6 @@
 package agentlink
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +9,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/trapeze-nic/trapeze/internal/strict"
 )
 
 // DefaultClaims is the folder in which the agent of a host looks for claims.
@@ -70,13 +70,7 @@ func ParseClaim(text []byte) (c Claim, err error) {
 	if len(text) > maxClaimFile {
 		return c, fmt.Errorf("%w: it has %d bytes, at most %d", ErrClaim, len(text), maxClaimFile)
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err = d.Decode(&c)
-	if err == nil && d.More() {
-		err = errors.New("more than one object")
-	}
-	if err != nil {
+	if err := strict.JSON(text, &c); err != nil {
 		return Claim{}, fmt.Errorf("%w: %w", ErrClaim, err)
 	}
 	if err := c.check(); err != nil {
@@ -88,16 +82,23 @@ func ParseClaim(text []byte) (c Claim, err error) {
 // ReadClaims reads the claims of a folder, by their names. A folder that is not there has none. With
 // an error come those that could be read; a folder that others may write to has none of those.
 func ReadClaims(folder string) (claims map[string]Claim, err error) {
-	var st unix.Stat_t
-	switch err := unix.Stat(folder, &st); {
-	case errors.Is(err, unix.ENOENT):
+	// The folder is opened once: another may take its place between the check and the reading.
+	root, err := os.OpenRoot(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, &fs.PathError{Op: "stat", Path: folder, Err: err}
-	case st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	if st := info.Sys().(*syscall.Stat_t); st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("%w: folder %s: others than root and this user may write to it", ErrClaim, folder)
 	}
-	entries, err := os.ReadDir(folder)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func ReadClaims(folder string) (claims map[string]Claim, err error) {
 		if len(claims) == maxClaims {
 			return claims, errors.Join(err, fmt.Errorf("%w: folder %s: more than %d claims", ErrClaim, folder, maxClaims))
 		}
-		text, e := os.ReadFile(claimPath(folder, name))
+		text, e := root.ReadFile(name + ".json")
 		if errors.Is(e, fs.ErrNotExist) {
 			continue // it was withdrawn just now
 		}

@@ -15,7 +15,8 @@ import (
 func TestBadClaims(t *testing.T) {
 	for text, field := range map[string]string{
 		`{}`: "nic", `{"nic":"a","cgroups":["/"]}`: "cgroups", `{"nic":"a","cgroups":["pod"]}`: "cgroups", `{"nic":"a","cgroups":["/a/../.."]}`: "cgroups",
-		`{"nic":"a","rate":-1}`: "rate", `{"nic":"a","vis":-1}`: "vis", `{"nic":"a","user":"root"}`: "user", `{"nic":"a"}{}`: "more than one", ``: "EOF",
+		`{"nic":"a","rate":-1}`: "rate", `{"nic":"a","vis":-1}`: "vis", `{"nic":"a","user":"root"}`: "user", `{"nic":"a"}{}`: "more behind it", ``: "EOF",
+		`{"nic":"a","vis":1,"VIs":0}`: "VIs: there is no such key", `{"nic":"a","vis":1,"vis":9}`: "vis: it stands there twice",
 	} {
 		if c, err := agentlink.ParseClaim([]byte(text)); !errors.Is(err, agentlink.ErrClaim) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %+v, %v", text, c, err)

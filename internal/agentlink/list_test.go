@@ -3,9 +3,11 @@ package agentlink_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,42 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 )
+
+// TestAskPrintable: what a fake agent says is no command to a terminal, and no line of its own.
+func TestAskPrintable(t *testing.T) {
+	leaktest.Check(t)
+	const evil, tame = "\x1b]0;x\x07a\nb", "?]0;x?a?b"
+	for _, answer := range []agentlink.Message{
+		{Kind: agentlink.Refuse, Why: evil},
+		{Kind: agentlink.List, NICs: []agentlink.NIC{{Name: evil, State: evil}},
+			Clients: []agentlink.Client{{NIC: evil, Station: evil, Program: evil, Grant: evil}}},
+	} {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 1)
+		go func() {
+			found, err := l.AcceptUnix()
+			if err == nil {
+				err = errors.Join(agentlink.New(found).Send(answer), found.Close())
+			}
+			sent <- err
+		}()
+		nics, clients, err := agentlink.Ask(t.Context(), path)
+		said := fmt.Sprint(nics, clients, err)
+		if strings.ContainsAny(said, "\x1b\x07\n") || !strings.Contains(said, tame) {
+			t.Errorf("%q", said)
+		}
+		if err := errors.Join(<-sent, l.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if said := (&agentlink.RefusedError{Why: evil}).Error(); said != "the agent refuses: "+tame {
+		t.Errorf("%q", said)
+	}
+}
 
 // TestAsk: what is asked ends with ctx, and an agent that answers something else is none. Nothing that it passes stays open.
 func TestAsk(t *testing.T) {
@@ -68,6 +106,20 @@ func TestAsk(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+	// Whenever ctx ends, its error is that of Ask.
+	path := filepath.Join(t.TempDir(), "silent")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 100 { // fewer than a socket's backlog
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if _, _, err := agentlink.Ask(ctx, path); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v, want %v", err, context.Canceled)
+		}
 	}
 	if _, _, err := agentlink.Ask(t.Context(), filepath.Join(t.TempDir(), "s")); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("no agent: %v", err)

@@ -6,19 +6,9 @@
 //
 // The stores of sync/atomic order more than that, and compile to locked exchanges on
 // amd64, where a plain store already releases. Registers of devices are for package
-// mmio. The functions are assembly, and ci/disasm checks what they became. The race
-// detector does not see them.
+// mmio. Most are assembly, and ci/disasm checks what they became. Under the race detector the
+// stores are those of sync/atomic.
 package atomicmem
-
-// Store32 stores v at p after everything that precedes it in program order.
-//
-//go:noescape
-func Store32(p *uint32, v uint32)
-
-// Store64 is Store32 for 64 bits.
-//
-//go:noescape
-func Store64(p *uint64, v uint64)
 
 // LoadBarrier keeps the loads before it ahead of those that follow.
 func LoadBarrier()

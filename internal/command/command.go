@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/progress"
 )
 
@@ -21,8 +23,9 @@ import (
 // sets JSON and Progress from its flags before a command runs.
 type Env struct {
 	Stdin io.Reader
-	// Stdout is for results, Stderr for remarks to a person who watches.
-	Stdout, Stderr io.Writer
+	// Stdout is for results, Stderr for remarks to a person who watches. What is written to Stdout is
+	// made Printable; Bytes is Stdout for what is no text.
+	Stdout, Stderr, Bytes io.Writer
 	// JSON says that a command prints one JSON value on Stdout and nothing else.
 	JSON bool
 	// Progress is auto, bar, plain or none; empty is none.
@@ -79,7 +82,7 @@ func Table[T any](w io.Writer, flags uint, header string, rows []T, line func(T)
 // Note prints a line for a person who watches; never with JSON.
 func (e *Env) Note(format string, a ...any) {
 	if !e.JSON {
-		fmt.Fprintf(e.Stderr, format+"\n", a...)
+		fmt.Fprintln(e.Stderr, Printable(fmt.Sprintf(format, a...)))
 	}
 }
 
@@ -124,6 +127,7 @@ func (e *Env) Steps(what string, total int) *progress.Meter {
 
 // fit makes a bar that was not asked for fit the terminal.
 func (e *Env) fit(what string) (progress.Style, string) {
+	what = Printable(what)
 	style, err := e.Style()
 	if err != nil { // the program refuses it before any command runs
 		return progress.None, what
@@ -157,6 +161,24 @@ func Pause(ctx context.Context, d time.Duration) error {
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Listen opens the address of this host that a flag names, HOST:PORT. What is no such address is an
+// option.Error; that the host or the port cannot be had is not.
+func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return nil, &option.Error{Option: flag, Value: address, Allowed: "HOST:PORT, as in 127.0.0.1:8080"}
+	}
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		err = fmt.Errorf("%s: %w: give another address or port", flag, err)
+	}
+	return l, err
 }
 
 // DeviceError is a device whose address is bad or that cannot be opened.

@@ -2,10 +2,11 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"math"
+
+	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // Quiet is the level of a command that logs nothing by itself: what goes wrong shows in its
@@ -26,12 +27,12 @@ type loggingKey struct{}
 func WithLogging(ctx context.Context, w io.Writer, format, level string) (context.Context, error) {
 	l := &logging{w: w, json: format == "json"}
 	if !l.json && format != "text" {
-		return nil, fmt.Errorf("--log-format %q: use text or json", format)
+		return nil, option.Errorf("--log-format %q: use text or json", format)
 	}
 	if level != "" {
 		l.level = new(slog.Level)
 		if err := l.level.UnmarshalText([]byte(level)); err != nil {
-			return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+			return nil, option.Errorf("--log-level %q: use debug, info, warn or error", level)
 		}
 	}
 	return context.WithValue(ctx, loggingKey{}, l), nil

@@ -331,6 +331,19 @@ type Event struct {
 	Descriptor uint64
 }
 
+// DetailText is Detail by name, if the code's details have names, and else as a number.
+func (e Event) DetailText() string {
+	switch {
+	case e.Code == EventConnectionLost && e.Detail == uint32(ResultSuccess):
+		return "the peer disconnected"
+	case e.Code == EventConnectionLost:
+		return Result(e.Detail).String()
+	case e.Code == EventLink && e.Detail < 2:
+		return []string{"down", "up"}[e.Detail]
+	}
+	return fmt.Sprint(e.Detail)
+}
+
 func (PtagBody) commandBody()           {}
 func (RegisterMemoryBody) commandBody() {}
 func (MemoryBody) commandBody()         {}

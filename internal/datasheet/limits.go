@@ -10,7 +10,7 @@ const (
 	// asks for at least 252.
 	MaxSegments = 252
 	// MaxTransfer is the largest message in bytes. VIA asks for at least 32 KiB.
-	MaxTransfer = 16 << 20
+	MaxTransfer = 1 << 30
 	// MinQueueLog2 and MaxQueueLog2 bound a work queue: 2 to 32768 tokens.
 	MinQueueLog2 = 1
 	MaxQueueLog2 = 15

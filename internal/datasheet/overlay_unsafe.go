@@ -256,3 +256,8 @@ func overlaySlice[T any](b []byte, align uintptr) []T {
 	}
 	return unsafe.Slice((*T)(p), n)
 }
+
+// ReferenceBytes is the memory of references, as they stand in a frame.
+func ReferenceBytes(r []Reference) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r))), len(r)*ReferenceSize)
+}

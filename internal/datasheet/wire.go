@@ -224,18 +224,6 @@ type ConnectBody struct {
 	Local  Discriminator
 }
 
-// ShortHeader is the header of a short frame (SPEC.md 8.12), but for ShortBeside. That is a
-// data frame, and a whole message of a connection over a wire that loses nothing.
-//
-// It has no more fields than the compiler keeps in registers. A header that goes by memory is read
-// back before the payload ahead of it has been written: that takes as long as a cache line to cross.
-type ShortHeader struct {
-	Endpoint uint16 // that the frame is for
-	// PSN, Ack and Credit are bits 15:0 of what a Header has under these names. Those of Ack and Credit
-	// count from the ones of the last frame that the sender has sent on the connection.
-	PSN, Ack, Credit uint16
-}
-
 // ShortBeside stands beside the header of a short frame (SPEC.md 8.12). Bits 15:0 are the tag, those of Key, and
 // bits 63:32 the immediate data, if there are any.
 type ShortBeside uint64

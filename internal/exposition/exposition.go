@@ -9,6 +9,7 @@ package exposition
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,8 +33,8 @@ type Family struct {
 	Name, Help string
 	Type       Type
 	Labels     []string // in order
-	// each calls emit for the values of a NIC.
-	each func(n *NIC, emit func(Value))
+	// each calls emit for the values of a process.
+	each func(t *Target, emit func(Value))
 }
 
 // Value is one of a family.
@@ -45,8 +46,25 @@ type Value struct {
 	Latency *telemetry.Latency
 }
 
-// Each calls emit for each value of the family that a NIC has.
-func (f *Family) Each(n *NIC, emit func(Value)) { f.each(n, emit) }
+// Each calls emit for each value of the family that a process has.
+func (f *Family) Each(t *Target, emit func(Value)) { f.each(t, emit) }
+
+// ofNICs makes the each of a family from that of a NIC.
+func ofNICs(each func(n *nic, emit func(Value))) func(*Target, func(Value)) {
+	return func(t *Target, emit func(Value)) {
+		for _, n := range t.nics {
+			each(n, emit)
+		}
+	}
+}
+
+// truth is 1 for true.
+func truth(b bool) (v float64) {
+	if b {
+		v = 1
+	}
+	return v
+}
 
 // labels are those of all series of a NIC.
 var labels = []string{"nic", "pid", "port"}
@@ -67,17 +85,18 @@ var rdmaWords = map[string]string{
 // each endpoint has four series, and three of its latencies if those are measured.
 func Families(stats any, vis bool) []*Family {
 	all := []*Family{
-		{"trapeze_nic_info", "A NIC that a process has open.", Gauge, with([]string{"mac"}, labels...),
-			func(n *NIC, emit func(Value)) { emit(Value{Labels: with([]string{n.mac}, n.labels...), Number: 1}) }},
-		{"trapeze_nic_link_up", "Whether the link is up.", Gauge, labels, func(n *NIC, emit func(Value)) {
-			v := Value{Labels: n.labels}
-			if n.up {
-				v.Number = 1
+		{"trapeze_up", "Whether a process that shows NICs answers.", Gauge, []string{"pid", "program"}, func(t *Target, emit func(Value)) {
+			if t.labels != nil {
+				emit(Value{Labels: t.labels, Number: truth(t.up)})
 			}
-			emit(v)
 		}},
+		{"trapeze_nic_info", "A NIC that a process has open.", Gauge, with([]string{"mac"}, labels...), ofNICs(func(n *nic, emit func(Value)) {
+			emit(Value{Labels: with([]string{n.mac}, n.labels...), Number: 1})
+		})},
+		{"trapeze_nic_link_up", "Whether the link is up.", Gauge, labels,
+			ofNICs(func(n *nic, emit func(Value)) { emit(Value{Labels: n.labels, Number: truth(n.up)}) })},
 		{"trapeze_nic_endpoints", "Endpoints that there are.", Gauge, labels,
-			func(n *NIC, emit func(Value)) { emit(Value{Labels: n.labels, Number: float64(n.endpoints)}) }},
+			ofNICs(func(n *nic, emit func(Value)) { emit(Value{Labels: n.labels, Number: float64(n.endpoints)}) })},
 	}
 	for _, v := range telemetry.Values(stats) {
 		all = append(all, counterFamily(v))
@@ -98,18 +117,18 @@ func counterFamily(v telemetry.Value) *Family {
 	if !v.Gauge {
 		f.Name, f.Type = f.Name+"_total", Counter
 	}
-	f.each = func(n *NIC, emit func(Value)) {
+	f.each = ofNICs(func(n *nic, emit func(Value)) {
 		if c, ok := n.counters[key]; ok {
 			emit(Value{Labels: n.labels, Number: float64(c)})
 		}
-	}
+	})
 	return f
 }
 
 // viFamilies are those of endpoints.
 func viFamilies() []*Family {
-	both := func(of func(*telemetry.Endpoint) (sends, receives uint64)) func(*NIC, func(Value)) {
-		return func(n *NIC, emit func(Value)) {
+	both := func(of func(*telemetry.Endpoint) (sends, receives uint64)) func(*Target, func(Value)) {
+		return ofNICs(func(n *nic, emit func(Value)) {
 			at := append(with([]string{""}, n.labels...), "")
 			for i := range n.vis {
 				e := n.vis[i].Endpoint()
@@ -120,7 +139,7 @@ func viFamilies() []*Family {
 				at[0] = "receive"
 				emit(Value{Labels: at, Number: float64(receives)})
 			}
-		}
+		})
 	}
 	queues := append(with([]string{"direction"}, labels...), "vi")
 	return []*Family{
@@ -129,19 +148,26 @@ func viFamilies() []*Family {
 		{"trapeze_vi_queued_descriptors", "Descriptors that are posted and not taken back.", Gauge, queues,
 			both(func(e *telemetry.Endpoint) (uint64, uint64) { return e.SendQueued(), e.RecvQueued() })},
 		{"trapeze_vi_send_latency_seconds", "Time of sends from post to completion, of those that were measured.", Summary, with(labels, "vi"),
-			func(n *NIC, emit func(Value)) {
+			ofNICs(func(n *nic, emit func(Value)) {
 				for i := range n.vis {
 					if e := n.vis[i].Endpoint(); e.Latency != nil {
 						emit(Value{Labels: with(n.labels, strconv.FormatUint(e.Number, 10)), Latency: e.Latency})
 					}
 				}
-			}},
+			})},
 	}
 }
 
-// NIC has the samples of one.
-type NIC struct {
-	pid       int
+// Target has the samples of a process.
+type Target struct {
+	pid    int
+	labels []string // pid and program; nil for this process
+	up     bool
+	nics   []*nic
+}
+
+// nic has the samples of a NIC.
+type nic struct {
 	labels    []string
 	mac       string
 	up        bool
@@ -151,37 +177,53 @@ type NIC struct {
 }
 
 // Process reads the NICs of this process.
-func Process(ctx context.Context, vis bool) []*NIC { return nics(ctx, telemetry.Local{}, 0, vis) }
+func Process(ctx context.Context, vis bool) []*Target {
+	of, _ := nics(ctx, telemetry.Local{}, 0, vis) // it has none then
+	return []*Target{{up: true, nics: of}}
+}
 
 // Host reads the NICs of all processes of this host that this user may look at, in the order of
-// process numbers. A process that does not answer is left out.
-func Host(ctx context.Context, vis bool) (list []*NIC) {
+// process numbers. A process that does not answer has no NICs.
+func Host(ctx context.Context, vis bool) (list []*Target) {
 	var mu sync.Mutex // guards list
-	telemetry.Each(ctx, func(c *telemetry.Client) {
-		of := nics(ctx, c, c.PID, vis)
-		_ = c.Close()
+	add := func(pid int, program string, up bool, of []*nic) {
 		mu.Lock()
 		defer mu.Unlock()
-		list = append(list, of...)
+		list = append(list, &Target{pid, []string{strconv.Itoa(pid), program}, up, of})
+	}
+	silent := telemetry.Each(ctx, func(ctx context.Context, c *telemetry.Client) error {
+		of, err := nics(ctx, c, c.PID, vis)
+		if err == nil {
+			add(c.PID, c.Program, true, of)
+		}
+		return errors.Join(err, c.Close())
 	})
-	slices.SortStableFunc(list, func(a, b *NIC) int { return cmp.Compare(a.pid, b.pid) })
+	for _, s := range silent {
+		add(s.PID, s.Program, false, nil)
+	}
+	slices.SortStableFunc(list, func(a, b *Target) int { return cmp.Compare(a.pid, b.pid) })
 	return list
 }
 
-// nics reads the NICs of a process; none of one that does not answer.
-func nics(ctx context.Context, a telemetry.Asker, pid int, vis bool) (list []*NIC) {
-	for _, s := range telemetry.NICs(ctx, a) {
-		if n, err := read(ctx, a, pid, s, vis); err == nil {
+// nics reads the NICs of a process.
+func nics(ctx context.Context, a telemetry.Asker, pid int, vis bool) (list []*nic, err error) {
+	shown, err := telemetry.NICs(ctx, a)
+	for _, s := range shown {
+		n, err := read(ctx, a, pid, s, vis)
+		switch {
+		case err == nil:
 			list = append(list, n)
+		case !errors.Is(err, telemetry.ErrNoAnswer): // else it was closed meanwhile
+			return nil, err
 		}
 	}
-	return list
+	return list, err
 }
 
 // read reads one NIC.
-func read(ctx context.Context, a telemetry.Asker, pid int, s telemetry.Shown, vis bool) (n *NIC, err error) {
+func read(ctx context.Context, a telemetry.Asker, pid int, s telemetry.Shown, vis bool) (n *nic, err error) {
 	var link struct{ Status string }
-	n = &NIC{pid: pid, labels: []string{s.Name, strconv.Itoa(pid), strconv.Itoa(s.Port)}, mac: s.MAC, endpoints: s.Endpoints}
+	n = &nic{labels: []string{s.Name, strconv.Itoa(pid), strconv.Itoa(s.Port)}, mac: s.MAC, endpoints: s.Endpoints}
 	for command, into := range map[string]any{"/ethdev/link_status": &link, "/ethdev/xstats": &n.counters} {
 		if err := a.Ask(ctx, fmt.Sprintf("%s,%d", command, s.Port), into); err != nil {
 			return nil, err

@@ -2,10 +2,15 @@ package exposition_test
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/exposition"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -18,8 +23,9 @@ type counters struct {
 }
 
 // shown is a NIC of this process with two endpoints, of which the second is measured.
-func shown(t *testing.T, address string) {
-	t.Setenv(telemetry.Variable, "off")
+func shown(t *testing.T, address, prefix string) {
+	t.Setenv(telemetry.Variable, prefix)
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 	page := telemetry.Page[telemetry.EndpointCounts]{Rows: []telemetry.EndpointCounts{
 		{1, 1<<40 + 3, 1 << 40, 9, 4}, {7, 0, 0, 0, 0, 2, 3_000_000_000, 1_000_000_000, 2_000_000_000, 2_000_000_000}}}
 	t.Cleanup(telemetry.Register(&telemetry.Source{
@@ -36,7 +42,7 @@ func shown(t *testing.T, address string) {
 
 // TestWrite: all that a NIC counts is there, with 64 bits, and texts of others break no line.
 func TestWrite(t *testing.T) {
-	shown(t, "emu:\"\\\n")
+	shown(t, "emu:\"\\\n", "off")
 	var b strings.Builder
 	if err := exposition.Write(&b, exposition.Families(counters{}, true), exposition.Process(t.Context(), true)); err != nil {
 		t.Fatal(err)
@@ -63,9 +69,9 @@ func TestWrite(t *testing.T) {
 
 // TestHandler: so many scrapes are served at a time, and no more.
 func TestHandler(t *testing.T) {
-	shown(t, "emu:")
+	shown(t, "emu:", "off")
 	entered, leave := make(chan bool), make(chan bool)
-	h := exposition.Handler(exposition.Families(counters{}, false), func(ctx context.Context) []*exposition.NIC {
+	h := exposition.Handler(exposition.Families(counters{}, false), func(ctx context.Context) []*exposition.Target {
 		entered <- true
 		<-leave
 		return exposition.Process(ctx, false)
@@ -88,5 +94,44 @@ func TestHandler(t *testing.T) {
 		if w := <-done; w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "trapeze_nic_level") || strings.Contains(w.Body.String(), "trapeze_vi") {
 			t.Errorf("%d: %s", w.Code, w.Body)
 		}
+	}
+}
+
+// TestSilent: a process that does not answer is marked, and the others are shown.
+func TestSilent(t *testing.T) {
+	shown(t, "emu:", "test")
+	t.Cleanup(telemetry.Register(&telemetry.Source{Address: "agent:a",
+		Port:  func() (telemetry.Port, error) { return telemetry.Port{Name: "agent:a"}, nil },
+		Stats: func() (any, error) { return counters{5, 6}, nil },
+	}, telemetry.Options{}))
+	l, err := net.Listen("unixpacket", filepath.Join(os.Getenv("RUNTIME_DIRECTORY"), "dpdk", "test", "dpdk_telemetry.v2:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w := httptest.NewRecorder()
+	exposition.Handler(exposition.Families(counters{}, true), func(ctx context.Context) []*exposition.Target { return exposition.Host(ctx, true) }).
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	at := fmt.Sprintf(`trapeze_up{pid="%d",program="exposition.test"} `, os.Getpid())
+	for _, want := range []string{at + "0\n", at[:strings.Index(at, "program")], `trapeze_nic_level{nic="agent:a",`, `trapeze_nic_level{nic="emu:",`} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in\n%s", want, w.Body)
+		}
+	}
+}
+
+// TestDeadline: a scrape takes no longer than Prometheus waits, nor than the handler's own limit.
+func TestDeadline(t *testing.T) {
+	for header, most := range map[string]time.Duration{"": 5 * time.Second, "2": 1600 * time.Millisecond, "0.5": 400 * time.Millisecond,
+		"60": 5 * time.Second, "-1": 5 * time.Second, "x": 5 * time.Second, "NaN": 5 * time.Second} {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", header)
+		begin := time.Now()
+		exposition.Handler(nil, func(ctx context.Context) []*exposition.Target {
+			if d, ok := ctx.Deadline(); !ok || d.Sub(begin) < most || d.Sub(time.Now()) > most {
+				t.Errorf("%q: %v", header, d.Sub(begin))
+			}
+			return nil
+		}).ServeHTTP(httptest.NewRecorder(), r)
 	}
 }

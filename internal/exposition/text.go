@@ -14,10 +14,21 @@ const (
 	contentType = "text/plain; version=0.0.4; charset=utf-8"
 	// timeout bounds a scrape, atOnce how many there are at a time.
 	timeout, atOnce = 5 * time.Second, 4
+	// scrapeTimeout is the header in which Prometheus says how long it waits.
+	scrapeTimeout = "X-Prometheus-Scrape-Timeout-Seconds"
 )
 
-// Handler serves the families to Prometheus. read finds the NICs: Process or Host.
-func Handler(families []*Family, read func(context.Context) []*NIC) http.Handler {
+// within is the time for a scrape: four fifths of that for which Prometheus waits, so that what is
+// late is marked and the others are shown.
+func within(r *http.Request) time.Duration {
+	if s, err := strconv.ParseFloat(r.Header.Get(scrapeTimeout), 64); err == nil && s > 0 && s < timeout.Seconds() {
+		return time.Duration(s * 0.8 * float64(time.Second))
+	}
+	return timeout
+}
+
+// Handler serves the families to Prometheus. read finds the processes: Process or Host.
+func Handler(families []*Family, read func(context.Context) []*Target) http.Handler {
 	free := make(chan struct{}, atOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -27,11 +38,11 @@ func Handler(families []*Family, read func(context.Context) []*NIC) http.Handler
 			http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		ctx, cancel := context.WithTimeout(r.Context(), within(r))
 		defer cancel()
-		nics := read(ctx)
+		targets := read(ctx)
 		w.Header().Set("Content-Type", contentType)
-		_ = Write(w, families, nics) // who asked has left
+		_ = Write(w, families, targets) // who asked has left
 	})
 }
 
@@ -53,31 +64,31 @@ func appendEscaped(b []byte, value string) []byte {
 	return b
 }
 
-// Write writes what the NICs count as text, family by family. Its errors are those of w.
-func Write(w io.Writer, families []*Family, nics []*NIC) error {
-	t := text{w: bufio.NewWriterSize(w, 1<<16)}
+// Write writes what the NICs of processes count as text, family by family. Its errors are those of w.
+func Write(w io.Writer, families []*Family, targets []*Target) error {
+	out := text{w: bufio.NewWriterSize(w, 1<<16)}
 	for _, f := range families {
 		begun := false
 		emit := func(v Value) {
 			if !begun {
 				begun = true
-				t.w.WriteString("# HELP " + f.Name + " " + escapedHelp.Replace(f.Help) + "\n# TYPE " + f.Name + " " + string(f.Type) + "\n")
+				out.w.WriteString("# HELP " + f.Name + " " + escapedHelp.Replace(f.Help) + "\n# TYPE " + f.Name + " " + string(f.Type) + "\n")
 			}
 			if v.Latency == nil {
-				t.line(f, "", v.Labels, "", v.Number)
+				out.line(f, "", v.Labels, "", v.Number)
 				return
 			}
 			l := v.Latency
-			t.line(f, "", v.Labels, "0.5", float64(l.P50)/1e9)
-			t.line(f, "", v.Labels, "0.99", float64(l.P99)/1e9)
-			t.line(f, "_sum", v.Labels, "", float64(l.SumNS)/1e9)
-			t.line(f, "_count", v.Labels, "", float64(l.Samples))
+			out.line(f, "", v.Labels, "0.5", float64(l.P50)/1e9)
+			out.line(f, "", v.Labels, "0.99", float64(l.P99)/1e9)
+			out.line(f, "_sum", v.Labels, "", float64(l.SumNS)/1e9)
+			out.line(f, "_count", v.Labels, "", float64(l.Samples))
 		}
-		for _, n := range nics {
-			f.each(n, emit)
+		for _, t := range targets {
+			f.each(t, emit)
 		}
 	}
-	return t.w.Flush() // it keeps the first error
+	return out.w.Flush() // it keeps the first error
 }
 
 // text writes lines.

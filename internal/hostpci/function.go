@@ -68,6 +68,12 @@ type Function struct {
 	Board string
 }
 
+// Title names the function for people: in words as far as the list of PCI IDs has them, and by its IDs.
+func (f Function) Title() string {
+	words := strings.TrimSpace(f.VendorName + " " + cmp.Or(f.DeviceName, f.ClassName))
+	return strings.TrimSpace(fmt.Sprintf("%s [%04x:%04x]", words, f.Vendor, f.Device))
+}
+
 // Member is another function of an IOMMU group.
 type Member struct {
 	Address string `json:"address"`

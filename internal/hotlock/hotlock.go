@@ -18,6 +18,7 @@ import (
 // A caller that comes while others wait lets them go first, so that a loop that locks it
 // again and again keeps no other out. Among those who wait there is no order.
 type Mutex struct {
+	_       [0]uint64
 	word    uint32
 	waiters atomic.Int32
 }
@@ -33,12 +34,12 @@ const (
 // TryLock locks m unless it is locked or has a waiter, and reports whether
 // it has.
 func (m *Mutex) TryLock() bool {
-	return m.waiters.Load() == 0 && atomic.CompareAndSwapUint32(&m.word, 0, 1)
+	return atomic.CompareAndSwapUint64(m.both(), 0, 1)
 }
 
 // Lock locks m.
 func (m *Mutex) Lock() {
-	if !m.TryLock() {
+	if !atomic.CompareAndSwapUint64(m.both(), 0, 1) {
 		m.wait()
 	}
 }

@@ -28,9 +28,26 @@ var errProtocol = errors.New("not an answer of a telemetry socket")
 const (
 	// maxAnswer bounds what a client takes of others than us.
 	maxAnswer = 1 << 20
-	// askTimeout bounds the time for an answer.
-	askTimeout = 5 * time.Second
+	// askTimeout bounds the time for an answer: that of a slow device, and some more.
+	askTimeout = runTimeout + time.Second
 )
+
+// Silent says that a process has a telemetry socket and does not answer there in time. PID is that
+// of the process as the kernel knows it, 0 if too many wait already to connect; Program is what the
+// kernel calls it, made printable.
+type Silent struct {
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
+	Socket  string `json:"socket"`
+	cause   error
+}
+
+func (s *Silent) Error() string {
+	return fmt.Sprintf("process %d (%s) does not answer at %s: it is stopped, or waits for its device", s.PID, s.Program, s.Socket)
+}
+
+// Unwrap returns the error of the connection.
+func (s *Silent) Unwrap() error { return s.cause }
 
 // Client asks a process. One goroutine uses it at a time.
 type Client struct {
@@ -46,27 +63,45 @@ type Client struct {
 	answer []byte
 }
 
-// Dial connects with the process behind a socket. Its errors are those of the connection, or
-// say that what answers is no telemetry socket.
+// Dial connects with the process behind a socket. Its errors are those of the connection, *Silent
+// among them, or say that what answers is no telemetry socket.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unixpacket", path)
+	if errors.Is(err, unix.EAGAIN) { // as many wait to be accepted as the kernel lets wait
+		return nil, &Silent{Socket: path, cause: err}
+	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{conn: conn.(*net.UnixConn), Path: path, answer: make([]byte, maxInput+1)}
 	deadline, _ := ctx.Deadline()
 	if err := errors.Join(conn.SetDeadline(deadline), c.greet(ctx)); err != nil {
-		_ = conn.Close()
-		return nil, err
+		return nil, c.end(ctx, err)
 	}
 	return c, nil
 }
 
+// end closes the connection after an error, for a late answer would be taken for that to the next
+// question. What it returns says who is silent.
+func (c *Client) end(ctx context.Context, err error) error {
+	_ = c.conn.Close()
+	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(ctx.Err(), context.Canceled) {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.PID)) // not cmdline, for which the process's memory is locked
+		return &Silent{c.PID, Printable(strings.TrimSuffix(string(name), "\n")), c.Path, err}
+	}
+	return err
+}
+
 // greet takes the greeting.
 func (c *Client) greet(ctx context.Context) error {
+	who, err := unixsocket.Peer(c.conn)
+	if err != nil {
+		return err
+	}
+	c.PID, c.UID = int(who.Pid), who.Uid
 	packet, _, err := c.read(ctx, nil)
 	if err != nil {
 		return err
@@ -75,13 +110,9 @@ func (c *Client) greet(ctx context.Context) error {
 	if json.Unmarshal(packet, &g) != nil || g.MaxOutput < 1 || g.MaxOutput > maxAnswer {
 		return fmt.Errorf("%s: greeting: %w", c.Path, errProtocol)
 	}
-	who, err := unixsocket.Peer(c.conn)
-	if err != nil {
-		return err
-	}
-	c.Version, c.Program, c.PID, c.UID = Printable(g.Version), Printable(g.Program), g.PID, who.Uid
-	if who.Pid > 0 { // else it is in another namespace
-		c.PID = int(who.Pid)
+	c.Version, c.Program = Printable(g.Version), Printable(g.Program)
+	if c.PID == 0 { // it is in another namespace
+		c.PID = g.PID
 	}
 	c.answer = make([]byte, g.MaxOutput+1)
 	return nil
@@ -105,7 +136,8 @@ func (c *Client) read(ctx context.Context, control []byte) (packet []byte, fds [
 }
 
 // Ask sends a command such as "/ethdev/info,0" and decodes the answer. It fails with
-// ErrNoAnswer, with errors of the connection, and if the answer is none.
+// ErrNoAnswer, with errors of the connection, which ends with them, *Silent among them, and if the
+// answer is none.
 func (c *Client) Ask(ctx context.Context, command string, into any) error {
 	_, err := c.ask(ctx, command, into, nil)
 	return err
@@ -152,11 +184,11 @@ func (c *Client) ask(ctx context.Context, command string, into any, control []by
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := c.conn.Write([]byte(command)); err != nil {
-		return fds, fmt.Errorf("%s: %w", c.Path, err)
+		return fds, c.end(ctx, fmt.Errorf("%s: %w", c.Path, err))
 	}
 	packet, fds, err := c.read(ctx, control)
 	if err != nil {
-		return fds, err
+		return fds, c.end(ctx, err)
 	}
 	name, _, _ := strings.Cut(command, ",")
 	answer := valueOf(packet, name)

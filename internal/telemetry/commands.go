@@ -77,11 +77,27 @@ func (r *registry) value(ctx context.Context, command, parameters string, g gree
 	return nil
 }
 
-// commands are those of the sources, of which each has the same.
-func (r *registry) commands() []Command {
-	if n := r.numbers(); len(n) > 0 {
-		if s := r.source(uint64(n[0])); s != nil {
-			return s.Commands
+// commands are those of all sources, each name once.
+func (r *registry) commands() (list []Command) {
+	for _, port := range r.numbers() {
+		s := r.source(uint64(port))
+		if s == nil {
+			continue
+		}
+		for _, c := range s.Commands {
+			if !slices.ContainsFunc(list, func(have Command) bool { return have.Name == c.Name }) {
+				list = append(list, c)
+			}
+		}
+	}
+	return list
+}
+
+// command is that of a name of the source with a port number; nil if there is none.
+func (r *registry) command(port uint64, name string) *Command {
+	if s := r.source(port); s != nil {
+		if i := slices.IndexFunc(s.Commands, func(c Command) bool { return c.Name == name }); i >= 0 {
+			return &s.Commands[i]
 		}
 	}
 	return nil
@@ -124,20 +140,14 @@ func (r *registry) own(ctx context.Context, name, parameters string) any {
 	if !ok {
 		return nil
 	}
-	commands := r.commands()
-	i := slices.IndexFunc(commands, func(c Command) bool { return c.Name == name })
-	if i < 0 || len(numbers) < commands[i].Needs || len(numbers) > commands[i].Needs+2 {
+	c := r.command(0, name)
+	if len(numbers) > 0 && (c == nil || len(numbers) > c.Needs) {
+		c, numbers = r.command(numbers[0], name), numbers[1:]
+	}
+	if c == nil || len(numbers) < c.Needs || len(numbers) > c.Needs+1 {
 		return nil
 	}
-	port := uint64(0)
-	if len(numbers) > commands[i].Needs {
-		port, numbers = numbers[0], numbers[1:]
-	}
-	s := r.source(port)
-	if s == nil {
-		return nil
-	}
-	value, err := s.Commands[i].Run(ctx, append(numbers, 0, 0)[:commands[i].Needs+1])
+	value, err := c.Run(ctx, append(numbers, 0, 0)[:c.Needs+1])
 	if err != nil {
 		return nil
 	}

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// FuzzRequest: whatever a client sends, it gets one object with one key, no longer than the
+// FuzzRequest: whatever a client sends to a process whose NICs have different commands, it gets one object with one key, no longer than the
 // greeting says, or is cut off.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{"/", "/info", "/help,/info", "/ethdev/list", "/ethdev/stats,0", "/ethdev/xstats,0,hide_zero=true", "/trapeze/sum,1",
-		"/trapeze/sum,4294967296", "/trapeze/big", ",", "x", "/\xff,\x00", strings.Repeat("/", 1024), strings.Repeat("/", 1025)} {
+		"/trapeze/sum,0,1", "/trapeze/sum,1,1", "/trapeze/sum,2,1", "/trapeze/twice,2,1,2,3", "/trapeze/twice,1,1,2", "/trapeze/big,0", "/trapeze/big,2",
+		"/trapeze/fail,1", "/help,/trapeze/twice", "/trapeze/sum,4294967296", "/trapeze/big", ",", "x", "/\xff,\x00", strings.Repeat("/", 1024), strings.Repeat("/", 1025)} {
 		f.Add([]byte(s))
 	}
-	path := serve(f, source("emu:a"))
+	path := serve(f, bare("agent:a"), source("emu:b"), other("emu:c"))
 	f.Fuzz(func(t *testing.T, request []byte) {
 		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 		if err != nil {

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -36,7 +37,7 @@ func (Local) Ask(ctx context.Context, command string, into any) error {
 	return json.Unmarshal(encode(value), into)
 }
 
-// Endpoints asks for all endpoints of a port, part by part.
+// Endpoints asks for all endpoints of a port, part by part; none of a port without.
 func Endpoints(ctx context.Context, a Asker, port int) ([]Endpoint, error) {
 	return pages[Endpoint](ctx, a, "vis", port)
 }
@@ -50,7 +51,10 @@ func pages[R any](ctx context.Context, a Asker, command string, port int) (list 
 	list = []R{} // and not null in JSON
 	for from := uint64(0); ; {
 		var p Page[R]
-		if err := a.Ask(ctx, fmt.Sprintf("%s%s,%d,%d", ours, command, port, from), &p); err != nil {
+		switch err := a.Ask(ctx, fmt.Sprintf("%s%s,%d,%d", ours, command, port, from), &p); {
+		case errors.Is(err, ErrNoAnswer): // not each source has endpoints
+			return list, nil
+		case err != nil:
 			return nil, err
 		}
 		list = append(list, p.Rows...)

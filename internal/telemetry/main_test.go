@@ -45,6 +45,23 @@ func source(address string) *telemetry.Source {
 	}
 }
 
+// bare is a source without commands, as an agent's NICs are.
+func bare(address string) *telemetry.Source {
+	s := source(address)
+	s.Commands = nil
+	return s
+}
+
+// other is a source with commands that others have not, and with one of a name that they have.
+func other(address string) *telemetry.Source {
+	s := source(address)
+	s.Commands = []telemetry.Command{
+		{Name: "big", Help: "Says little.", Run: func(context.Context, []uint64) (any, error) { return "small", nil }},
+		{Name: "twice", Help: "Needs two.", Needs: 2, Run: func(_ context.Context, p []uint64) (any, error) { return p, nil }},
+	}
+	return s
+}
+
 // serve shows sources to the test, and returns the only socket.
 func serve(t testing.TB, sources ...*telemetry.Source) string {
 	t.Helper()

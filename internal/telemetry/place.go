@@ -12,7 +12,8 @@ import (
 
 // Where sockets are, by DPDK's rules (lib/eal/linux/eal.c, eal_create_runtime_dir, and
 // lib/telemetry/telemetry.c): RUNTIME/dpdk/PREFIX/dpdk_telemetry.v2, and with :1, :2 and so on
-// behind it for further processes.
+// behind it for further processes. But where DPDK has /tmp, which belongs to all users, RUNTIME is a
+// folder there.
 const (
 	folderName    = "dpdk"
 	socketName    = "dpdk_telemetry.v2"
@@ -38,9 +39,6 @@ func Prefix() (prefix string, on bool) {
 	}
 }
 
-// makeFolder makes the folder of a prefix.
-func makeFolder(prefix string) (string, error) { return runtimedir.Make(folderName, prefix) }
-
 // numbered is the path of the socket of a process of a prefix, counted from 0.
 func numbered(folder string, i int) string {
 	path := filepath.Join(folder, socketName)
@@ -53,7 +51,7 @@ func numbered(folder string, i int) string {
 // Find returns the paths of the telemetry sockets of this host that this process can see, in
 // order. Programs of others have some, and programs that were killed leave theirs.
 func Find() []string {
-	folders := []string{"/run", "/var/run", runtimedir.Root(), os.Getenv("XDG_RUNTIME_DIR"), "/tmp", "/run/user/*"}
+	folders := []string{"/run", "/var/run", runtimedir.Root(), os.Getenv("XDG_RUNTIME_DIR"), "/tmp", "/tmp/trapeze-*", "/run/user/*"}
 	var found []string
 	seen := map[string]bool{}
 	for _, folder := range folders {

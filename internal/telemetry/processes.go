@@ -1,31 +1,49 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
-// Each connects to all processes of this host that show NICs, and calls use with each of them. Calls
-// run at once, so that a process which does not answer delays no other; use closes the client.
-// Sockets without a process, and those of programs of others, are passed over.
-func Each(ctx context.Context, use func(c *Client)) {
+// patience bounds the time for which a process is asked by Each.
+const patience = 2 * time.Second
+
+// Each connects to all processes of this host that show NICs, and calls use with each of them, which
+// closes the client. Calls run at once and end by their context after two seconds, so that a process
+// which does not answer delays no other for longer. Such processes are returned, in the order of
+// their numbers. Sockets without a process, and those of programs of others, are passed over.
+func Each(ctx context.Context, use func(ctx context.Context, c *Client) error) (silent []*Silent) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	var asking sync.WaitGroup
+	silent = []*Silent{} // and not null in JSON
+	var mu sync.Mutex    // guards silent
 	for _, path := range Find() {
 		asking.Go(func() {
 			c, err := Dial(ctx, path)
-			if err != nil {
-				return
+			switch {
+			case err != nil:
+			case !strings.HasPrefix(c.Version, Project):
+				err = c.Close()
+			default:
+				err = use(ctx, c)
 			}
-			if !strings.HasPrefix(c.Version, Project) {
-				_ = c.Close()
-				return
+			if late, ok := errors.AsType[*Silent](err); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				silent = append(silent, late)
 			}
-			use(c)
 		})
 	}
 	asking.Wait()
+	slices.SortFunc(silent, func(a, b *Silent) int { return cmp.Or(a.PID-b.PID, strings.Compare(a.Socket, b.Socket)) })
+	return silent
 }
 
 // Shown is a NIC that a process shows.
@@ -35,11 +53,11 @@ type Shown struct {
 	Endpoints int
 }
 
-// NICs asks a process for its NICs; none of one that ends meanwhile.
-func NICs(ctx context.Context, a Asker) (list []Shown) {
+// NICs asks a process for its NICs. Those that are closed meanwhile are left out. It fails as Ask does.
+func NICs(ctx context.Context, a Asker) (list []Shown, err error) {
 	var ports []int
-	if a.Ask(ctx, "/ethdev/list", &ports) != nil {
-		return nil
+	if err := a.Ask(ctx, "/ethdev/list", &ports); err != nil {
+		return nil, err
 	}
 	for _, port := range ports {
 		var info struct {
@@ -47,9 +65,12 @@ func NICs(ctx context.Context, a Asker) (list []Shown) {
 			MAC  string `json:"mac_addr"`
 			VIs  int    `json:"nb_rx_queues"`
 		}
-		if a.Ask(ctx, fmt.Sprintf("/ethdev/info,%d", port), &info) == nil {
+		switch err := a.Ask(ctx, fmt.Sprintf("/ethdev/info,%d", port), &info); {
+		case err == nil:
 			list = append(list, Shown{port, Printable(info.Name), Printable(info.MAC), info.VIs})
+		case !errors.Is(err, ErrNoAnswer):
+			return nil, err
 		}
 	}
-	return list
+	return list, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
@@ -35,6 +36,7 @@ const (
 // server serves the sources of a registry to clients at a socket.
 type server struct {
 	registry *registry
+	prefix   string
 	listener *unixsocket.Listener
 	greeting greeting
 	serving  sync.WaitGroup
@@ -65,23 +67,22 @@ const (
 
 // listen serves at the first name of a prefix that is free.
 func listen(r *registry, prefix string) (*server, error) {
-	folder, err := makeFolder(prefix)
-	if err != nil {
-		return nil, err
-	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &server{registry: r, clients: map[*net.UnixConn]bool{}, ctx: ctx, stop: stop,
+	s := &server{registry: r, prefix: prefix, clients: map[*net.UnixConn]bool{}, ctx: ctx, stop: stop,
 		greeting: greeting{Version, os.Getpid(), maxOutput, programName(), os.Geteuid()}}
-	// Those of programs that were killed would stay as long as no other takes their place.
-	err = unixsocket.RemoveDead(ctx, "unixpacket", folder, socketName)
-	for i := range maxSockets {
-		if err != nil && !errors.Is(err, unix.EADDRINUSE) {
-			break
+	err := runtimedir.Use(func(folder string) error {
+		// Those of programs that were killed would stay as long as no other takes their place.
+		err := unixsocket.RemoveDead(ctx, "unixpacket", folder, socketName)
+		for i := range maxSockets {
+			if err != nil && !errors.Is(err, unix.EADDRINUSE) {
+				break
+			}
+			if s.listener, err = unixsocket.Listen(ctx, "unixpacket", numbered(folder, i), 0o600); err == nil {
+				break
+			}
 		}
-		if s.listener, err = unixsocket.Listen(ctx, "unixpacket", numbered(folder, i), 0o600); err == nil {
-			break
-		}
-	}
+		return err
+	}, folderName, prefix)
 	if err != nil {
 		stop()
 		return nil, err
@@ -106,6 +107,7 @@ func programName() string {
 func (s *server) close() {
 	s.stop()
 	_ = s.listener.Close() // the path is gone, or the next server takes it
+	runtimedir.Remove(folderName, s.prefix)
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.clients {

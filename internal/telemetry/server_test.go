@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +85,79 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestMixedCommands: what one source has and another has not is not asked of that, whichever was
+// first, and a port without endpoints has none.
+func TestMixedCommands(t *testing.T) {
+	leaktest.Check(t)
+	c := dial(t, serve(t, bare("agent:a"), source("emu:b"), other("emu:c")))
+	for _, x := range []struct {
+		ask  string
+		want any
+	}{
+		{"/trapeze/sum,1,5", map[string]any{"address": "emu:b", "parameters": []any{5., 0.}}},
+		{"/trapeze/sum,2,5", nil}, {"/trapeze/sum,0,5", nil}, {"/trapeze/sum,5", nil}, {"/trapeze/sum", nil},
+		{"/trapeze/twice,2,1,2,3", []any{1., 2., 3.}}, {"/trapeze/twice,1,1,2,3", nil}, {"/trapeze/big,2", "small"},
+		{"/help,/trapeze/twice", map[string]any{"/trapeze/twice": "Needs two."}},
+	} {
+		var got any
+		if err := c.Ask(t.Context(), x.ask, &got); x.want == nil && !errors.Is(err, telemetry.ErrNoAnswer) || x.want != nil && err != nil || !reflect.DeepEqual(got, x.want) {
+			t.Errorf("%s: %v, %v, want %v", x.ask, got, err, x.want)
+		}
+	}
+	if list, err := telemetry.Endpoints(t.Context(), c, 0); err != nil || len(list) > 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestSilent: a process that does not answer is named, and those that do are asked nevertheless.
+func TestSilent(t *testing.T) {
+	leaktest.Check(t)
+	path := serve(t, source("emu:a"))
+	silent := filepath.Join(filepath.Dir(path), "dpdk_telemetry.v2:1")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: silent, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	asked := false
+	late := telemetry.Each(t.Context(), func(ctx context.Context, c *telemetry.Client) error {
+		defer c.Close()
+		nics, err := telemetry.NICs(ctx, c)
+		if c.Path == path {
+			asked = err == nil && len(nics) == 1
+		}
+		return err
+	})
+	name, err := os.ReadFile("/proc/self/comm")
+	late = slices.DeleteFunc(late, func(s *telemetry.Silent) bool { return s.Socket != silent && s.Socket != path }) // others of this host
+	if err != nil || len(late) != 1 || late[0].PID != os.Getpid() || late[0].Socket != silent || late[0].Program+"\n" != string(name) || !asked {
+		t.Errorf("%+v, asked: %v, %v", late, asked, err)
+	}
+}
+
+// TestLateAnswer: what comes after a question was given up is not the answer to the next one.
+func TestLateAnswer(t *testing.T) {
+	leaktest.Check(t)
+	slow := source("emu:a")
+	ask, answer := make(chan bool), make(chan bool)
+	slow.Commands[0].Run = func(context.Context, []uint64) (any, error) {
+		ask <- true
+		<-answer
+		return "late", nil
+	}
+	c := dial(t, serve(t, slow))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-ask; cancel() }()
+	var got any
+	if err := c.Ask(ctx, "/trapeze/sum,1", &got); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", got, err)
+	}
+	close(answer)
+	if err := c.Ask(t.Context(), "/trapeze/sum,1", &got); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // TestLeave: a source that has left is asked no more, its number is given out again, and the
 // socket goes with the last one.
 func TestLeave(t *testing.T) {
@@ -135,9 +210,14 @@ func TestOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 			t.Setenv(telemetry.Variable, setUp(t))
-			telemetry.Register(source("emu:a"), telemetry.Options{Logger: slog.New(slog.DiscardHandler)})()
-			leave := telemetry.Register(source("emu:a"), telemetry.Options{Logger: slog.New(slog.DiscardHandler)})
+			var said strings.Builder
+			log := slog.New(slog.NewTextHandler(&said, nil))
+			telemetry.Register(source("emu:a"), telemetry.Options{Logger: log})()
+			leave := telemetry.Register(source("emu:a"), telemetry.Options{Logger: log})
 			defer leave()
+			if off := name == "off" || name == "no prefix"; off == strings.Contains(said.String(), "level=WARN") {
+				t.Errorf("%q", said.String())
+			}
 			for _, path := range telemetry.Find() {
 				if strings.HasPrefix(path, os.Getenv("RUNTIME_DIRECTORY")) {
 					t.Errorf("there is %s", path)

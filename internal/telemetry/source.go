@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -15,11 +16,11 @@ type Source struct {
 	Port func() (Port, error)
 	// Stats returns a struct that Values takes. Its errors are those of the device.
 	Stats func() (any, error)
-	// Commands are those of the NIC, below /trapeze/.
+	// Commands are those of the NIC, below /trapeze/. Sources of one process may have different ones.
 	Commands []Command
 }
 
-// Command is one of a source. Each source of a process has the same ones.
+// Command is one of a source.
 type Command struct {
 	// Name is the last word of the command, Help a sentence.
 	Name, Help string
@@ -56,7 +57,7 @@ type Port struct {
 type Options struct {
 	// NoTelemetry keeps the NIC from making this process serve a socket.
 	NoTelemetry bool
-	// Logger is told why there is no socket, at level debug.
+	// Logger is told why this process has no socket, at level warn; nil is slog.Default.
 	Logger *slog.Logger
 }
 
@@ -93,7 +94,7 @@ func (r *registry) register(s *Source, o Options) (leave func()) {
 	if loud {
 		r.change.Lock()
 		if r.loud++; r.loud == 1 {
-			r.start(o.Logger)
+			r.start(cmp.Or(o.Logger, slog.Default()))
 		}
 		r.change.Unlock()
 	}
@@ -121,7 +122,7 @@ func (r *registry) start(log *slog.Logger) {
 	}
 	s, err := listen(r, prefix)
 	if err != nil {
-		log.Debug("no telemetry socket", "err", err)
+		log.Warn("other programs do not see the NICs of this one: no telemetry socket", "err", err, "hint", Variable+"=off ends this warning")
 		return
 	}
 	r.server = s

@@ -27,16 +27,14 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
-	"github.com/trapeze-nic/trapeze/kubernetes/internal/deviceplugin"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/dra"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
 )
 
 const usage = `Offer the NICs of this node to the pods of a Kubernetes cluster.
 
-It is a driver of Dynamic Resource Allocation (Kubernetes 1.34 and newer). With
---device-plugin it is a device plugin instead, for older clusters. It runs until
-SIGINT or SIGTERM; what pods have they keep.
+It is a driver of Dynamic Resource Allocation (Kubernetes 1.34 and newer). It runs
+until SIGINT or SIGTERM; what pods have they keep.
 
 Whole NICs are PCI functions that a driver of Trapeze fits. Giving one to a pod
 binds it to vfio-pci, and is refused where the node or another function needs it.
@@ -48,7 +46,6 @@ Examples:
   trapeze-kubernetes --node-name "$NODE_NAME"
   trapeze-kubernetes --node-name n1 --kubeconfig ~/.kube/config --emulated 8 --no-whole-nics
   trapeze-kubernetes --node-name n1 --agent name=port0,vis=1024,memory=4Gi,bandwidth=1G
-  trapeze-kubernetes --device-plugin --emulated 8
 
 Flags:
 `
@@ -70,7 +67,7 @@ type settings struct {
 	nodeName, podUID, kubeconfig, root string
 	cdi, kubelet                       string
 	emulated                           int
-	noWholeNICs, devicePlugin, json    bool
+	noWholeNICs, json                  bool
 	agents                             []string
 	agent                              dra.Agent
 	interval                           time.Duration
@@ -85,7 +82,6 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringVar(&s.agent.Claims, "agent-claims", agentlink.DefaultClaims, "folder in which the agent looks for claims (claims in its file)")
 	f.StringVar(&s.agent.Cgroups, "cgroup-root", "/", "control group above those of pods, as the kubelet's --cgroup-root")
 	f.IntVar(&s.emulated, "emulated", 0, "how many emulated NICs to offer")
-	f.BoolVar(&s.devicePlugin, "device-plugin", false, "be a device plugin (v1beta1)")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "how to reach the API server; in a pod its service account is used")
 	f.StringVar(&s.podUID, "pod-uid", os.Getenv("POD_UID"), "UID of this pod, so that a newer pod can replace it at once")
 	f.StringVar(&s.kubelet, "kubelet-dir", "/var/lib/kubelet", "folder of the kubelet")
@@ -132,9 +128,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	n, err := node.New(o)
 	if err != nil {
 		return err
-	}
-	if s.devicePlugin {
-		return deviceplugin.Run(ctx, deviceplugin.Options{Node: n, Root: root, Folder: s.kubelet + "/device-plugins", Interval: s.interval, Logger: log})
 	}
 	if s.nodeName == "" {
 		return errors.New("the name of the node is missing: give --node-name, or set NODE_NAME in the pod by fieldRef spec.nodeName")

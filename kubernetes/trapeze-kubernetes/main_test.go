@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,7 +11,7 @@ func TestHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Examples:", "--agent", "--device-plugin"} {
+	for _, want := range []string{"Examples:", "--agent", "--emulated"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %s", want)
 		}
@@ -39,18 +36,5 @@ func TestRefuses(t *testing.T) {
 		if err := run(t.Context(), strings.Fields(c.args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.args, err)
 		}
-	}
-}
-
-// TestEnds: a device plugin ends with its context, also without a kubelet.
-func TestEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	folder := t.TempDir()
-	if err := os.Mkdir(filepath.Join(folder, "device-plugins"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(ctx, []string{"--device-plugin", "--kubelet-dir", folder, "--no-whole-nics", "--emulated", "2"}, io.Discard, io.Discard); err != nil {
-		t.Error(err)
 	}
 }

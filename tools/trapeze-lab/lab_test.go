@@ -32,6 +32,8 @@ var tested = shelltest.Program{Name: name, Run: run}
 
 func TestEveryCommand(t *testing.T) { tested.TestEveryCommand(t, 25) }
 
+func TestWrongCalls(t *testing.T) { tested.TestWrongCalls(t) }
+
 func TestExamples(t *testing.T) { tested.TestExamples(t) }
 
 func TestColumns(t *testing.T) { tested.TestColumns(t) }

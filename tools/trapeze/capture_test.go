@@ -186,6 +186,9 @@ func TestCaptureFullDisk(t *testing.T) {
 	c.Stdout = full
 	launch(t, c, "capture").exit(t, long, 1, "no space left on device")
 	start(t, nil, "capture", "--device", address, "--output", filepath.Join(dir, "b.pcapng"), "--count", "1").exit(t, long, 0)
+	if info, err := os.Stat(filepath.Join(dir, "b.pcapng")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("who may not look at the NIC may see its frames: %v, %v", info, err)
+	}
 	select {
 	case <-owner.done:
 		t.Error("the owner has ended")

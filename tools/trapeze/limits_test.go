@@ -1,9 +1,12 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -49,4 +52,27 @@ func TestSmallFiles(t *testing.T) {
 	dir := t.TempDir()
 	oneLine(t, "-f 1", limited(t, "-f 1", "fw", "build", "--image", "acl", "--output", dir+"/acl.img"))
 	empty(t, dir)
+}
+
+// TestWithoutProc: in a root folder that has nothing but the program, NICs open.
+func TestWithoutProc(t *testing.T) {
+	root := t.TempDir()
+	program, err := os.ReadFile(trapeze)
+	if err == nil {
+		err = os.WriteFile(root+"/trapeze", program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "/trapeze", "ping", "-c", "1")
+	c.Dir = "/"
+	c.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+	said, err := c.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		t.Skip("this host lets no user make a namespace: ", err)
+	}
+	if err != nil || !strings.Contains(string(said), "1 sent, 1 received") {
+		t.Errorf("%v, %s", err, said)
+	}
 }

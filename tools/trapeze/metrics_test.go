@@ -1,11 +1,13 @@
 package main_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +18,7 @@ import (
 // TestServeMetrics: Prometheus gets what the NICs of other processes count, until it is
 // interrupted.
 func TestServeMetrics(t *testing.T) {
-	_, address := pinged(t)
+	owner, address := pinged(t)
 	var out outputtest.Buffer
 	c := exec.Command(trapeze, "serve-metrics", "--listen", "127.0.0.1:0", "--vis")
 	c.Stdout = &out
@@ -24,17 +26,47 @@ func TestServeMetrics(t *testing.T) {
 	url := regexp.MustCompile(`http://\S+/metrics`)
 	await(t, "the URL", func() bool { return url.FindString(out.String()) != "" })
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	reply, err := client.Get(url.FindString(out.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(reply.Body)
-	reply.Body.Close()
-	for _, want := range []string{`nic="` + address + `"`, "# TYPE trapeze_nic_frames_sent_total counter", `trapeze_vi_descriptors_total{direction="send",`} {
-		if err != nil || reply.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
-			t.Errorf("%d, %v: no %s in\n%s", reply.StatusCode, err, want, text)
+	scrape := func(wants ...string) {
+		t.Helper()
+		reply, err := client.Get(url.FindString(out.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		for _, want := range wants {
+			if err != nil || reply.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+				t.Errorf("%d, %v: no %s in\n%s", reply.StatusCode, err, want, text)
+			}
 		}
 	}
+	up := fmt.Sprintf(`trapeze_up{pid="%d",program="trapeze`, owner.Process.Pid)
+	scrape(`nic="`+address+`"`, "# TYPE trapeze_nic_frames_sent_total counter", `trapeze_vi_descriptors_total{direction="send",`, up+` ping"} 1`)
+
+	// A page of another name that leads here is refused.
+	for host, code := range map[string]int{"evil.example:9840": http.StatusMisdirectedRequest, "localhost:1": http.StatusOK} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url.FindString(out.String()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		reply, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.Body.Close(); reply.StatusCode != code {
+			t.Errorf("%s: %d", host, reply.StatusCode)
+		}
+	}
+
+	// A process that stands still is named, and others are shown.
+	signal(t, owner, syscall.SIGSTOP)
+	scrape(up+`"} 0`, "trapeze_nic_info{")
+	pid := strconv.Itoa(owner.Process.Pid)
+	start(t, nil, "ps", "--interval", "0").exit(t, long, 0, "process "+pid+" (trapeze) does not answer at")
+	start(t, nil, "stats", pid).exit(t, long, 5, "process "+pid+" (trapeze) does not answer at")
+	signal(t, owner, syscall.SIGCONT)
+
 	used := strings.TrimSuffix(strings.TrimPrefix(url.FindString(out.String()), "http://"), "/metrics")
 	start(t, nil, "serve-metrics", "--listen", used).exit(t, long, 1, "address already in use: give another address or port")
 	signal(t, p, syscall.SIGINT)

@@ -49,7 +49,9 @@ func (at opening) missing(step string, err error, node string) error {
 		hint = fmt.Sprintf("the function has no driver: modprobe vfio-pci, then trapeze bind %s", fn.Address)
 	case fn.Class>>16 != hostpci.ClassNetwork && !hostpci.IsVFIO(fn.Driver):
 		hint = fmt.Sprintf("it is no network controller (PCI class %06x): trapeze list shows those of this host", fn.Class)
-	case !hostpci.IsVFIO(fn.Driver) && fn.Driver != "":
+	case !hostpci.IsVFIO(fn.Driver) && hostpci.InUse(at.root, fn.Address):
+		hint = fmt.Sprintf("%s has the function, and this host uses it: trapeze doctor %s says for what; a NIC of Linux is used as eth:INTERFACE", fn.Driver, fn.Address)
+	case !hostpci.IsVFIO(fn.Driver):
 		hint = fmt.Sprintf("the function belongs to the driver %s: trapeze bind %s takes it away", fn.Driver, fn.Address)
 	case fn.IOMMUGroup < 0:
 		hint = noIOMMUHint

@@ -102,6 +102,18 @@ func TestChoice(t *testing.T) {
 	}
 }
 
+// givenToLinux makes the NIC an interface of Linux with the given routes.
+func givenToLinux(tr tree, routes string) {
+	base := "sys/bus/pci/devices/" + nic
+	tr.remove("dev/vfio")
+	tr.remove(base, "driver")
+	tr.link("../../drivers/ice", base, "driver")
+	tr.file("INTERFACE=eth7\n", base, "net/eth7/uevent")
+	tr.link("../../bus/pci/devices/"+nic+"/net/eth7", "sys/class/net/eth7")
+	tr.file("", "proc/net/if_inet6")
+	tr.file("Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"+routes, "proc/net/route")
+}
+
 // TestFailingSteps lets each step fail as it does on real machines: the error
 // says what to do.
 func TestFailingSteps(t *testing.T) {
@@ -115,11 +127,10 @@ func TestFailingSteps(t *testing.T) {
 	}{
 		{"no such function", both, func(tr tree, _ *fake) { tr.remove("sys/bus/pci/devices", nic) },
 			unix.ENODEV, []string{"find pci:" + nic, "lspci -D"}},
-		{"another driver", both, func(tr tree, _ *fake) {
-			tr.remove("dev/vfio")
-			tr.remove("sys/bus/pci/devices", nic, "driver")
-			tr.link("../../drivers/ice", "sys/bus/pci/devices", nic, "driver")
-		}, unix.ENOENT, []string{"driver ice", "trapeze bind " + nic}},
+		{"another driver", both, func(tr tree, _ *fake) { givenToLinux(tr, "") }, unix.ENOENT, []string{"driver ice", "trapeze bind " + nic}},
+		{"another driver, and the default route", both, func(tr tree, _ *fake) {
+			givenToLinux(tr, "eth7\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+		}, unix.ENOENT, []string{"this host uses it", "trapeze doctor " + nic, "eth:INTERFACE"}},
 		{"no driver", both, func(tr tree, _ *fake) {
 			tr.remove("dev/vfio")
 			tr.remove("sys/bus/pci/devices", nic, "driver")

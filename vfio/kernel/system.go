@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
 
 // system has the calls of Linux that this package makes, besides reading the files of sysfs
@@ -72,7 +74,7 @@ const onesSize = 2 << 20
 
 // onesFile makes a file that is full of ones.
 func onesFile() (int, error) {
-	fd, err := unix.MemfdCreate("trapeze-gone", unix.MFD_CLOEXEC)
+	fd, err := memfile.Create("gone", onesSize, memfile.Options{})
 	if err != nil {
 		return -1, err
 	}

@@ -33,8 +33,6 @@ type ClientOptions struct {
 	// trusted: touching what has been cut off is a bus error, which ends the
 	// program.
 	MapUnsealed bool
-	// Address stands in Info, vfio-user: if empty; for New.
-	Address string
 }
 
 func init() { vfio.Register("vfio-user", openAddress) }
@@ -140,10 +138,7 @@ func open(ctx context.Context, address, path string, o ClientOptions) (vfio.Devi
 // New makes a device of a connection to a server, which it owns from then on.
 // If it is lost Reset cannot connect again. Errors are *vfio.Error.
 func New(ctx context.Context, c *net.UnixConn, o ClientOptions) (vfio.Device, error) {
-	if o.Address == "" {
-		o.Address = "vfio-user:"
-	}
-	d := newDevice(o.Address, o)
+	d := newDevice("vfio-user:", o)
 	if err := d.begin(ctx, c); err != nil {
 		d.end()
 		return nil, d.failHint("open", err, connectHint(err))

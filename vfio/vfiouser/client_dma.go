@@ -93,7 +93,7 @@ func (d *client) checkIOVA(m dmaMapping) error {
 func mapDMA(ctx context.Context, l *link, m dmaMapping) error {
 	// This fails if it has been sealed before.
 	_, _ = unix.FcntlInt(uintptr(m.mem.FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL)
-	request := protocol.DMAMap{Flags: protocol.DMAFlags(m.flags), Offset: m.mem.FileOffset(), Address: m.iova, Size: m.size}
+	request := protocol.DMAMap{Flags: protocol.DMAFlags(m.flags), Address: m.iova, Size: m.size}
 	_, err := l.ask(ctx, protocol.CommandDMAMap, request.Append(nil), m.mem.FD())
 	return err
 }

@@ -51,14 +51,6 @@ type ServedDevice interface {
 	Renew(ctx context.Context) error
 }
 
-// FileDevice is a ServedDevice that has to know the file behind each window, because it passes it on.
-type FileDevice interface {
-	ServedDevice
-	// MapFile is called in place of MapWindow. The window begins at an offset of the file behind fd, which stays
-	// the caller's.
-	MapFile(iova uint64, window []byte, flags vfio.DMAFlags, fd int, offset uint64) error
-}
-
 // IOEventfd is a part of a region in which a write need not be carried out: it
 // is enough to signal an eventfd.
 type IOEventfd struct {

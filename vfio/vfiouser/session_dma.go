@@ -33,12 +33,7 @@ func (n *session) dmaMap(m *protocol.Message) (reply, error) {
 		return reply{}, nil
 	}
 	n.memory.shares = true
-	err = n.call(func() error {
-		if f, ok := n.dev.(FileDevice); ok {
-			return f.MapFile(r.Address, window, r.Flags, fd, r.Offset)
-		}
-		return n.dev.MapWindow(r.Address, window, r.Flags)
-	})
+	err = n.call(func() error { return n.dev.MapWindow(r.Address, window, r.Flags) })
 	if err != nil {
 		// Exactly this range can be taken back.
 		_ = n.memory.space.Unmap(r.Address, r.Address+(r.Size-1))

@@ -384,6 +384,7 @@ struct call {
 	VIP_BOOLEAN receive;
 	VIP_ERROR_CODE error;
 	VIP_RESOURCE_CODE resource;
+	VIP_ULONG operation;
 	pthread_t thread;
 };
 
@@ -438,7 +439,7 @@ static void on_cq(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_B
 static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e)
 {
 	CHECK(context == (VIP_PVOID)3);
-	note((struct call){.nic = e->NicHandle, .vi = e->ViHandle, .error = e->ErrorCode, .resource = e->ResourceCode});
+	note((struct call){.nic = e->NicHandle, .vi = e->ViHandle, .error = e->ErrorCode, .resource = e->ResourceCode, .operation = e->OpCode});
 }
 
 static void handlers(void)
@@ -489,7 +490,7 @@ static void handlers(void)
 	OK(VipErrorCallback(b.nic, (VIP_PVOID)3, on_error));
 	OK(VipDisconnect(x));
 	c = noted_call(0);
-	CHECK(c.vi == y && c.nic == b.nic && c.error == VIP_ERROR_CONN_LOST && c.resource == VIP_RESOURCE_VI);
+	CHECK(c.vi == y && c.nic == b.nic && c.error == VIP_ERROR_CONN_LOST && c.resource == VIP_RESOURCE_VI && c.operation == 0);
 	OK(VipErrorCallback(b.nic, NULL, NULL));
 	disconnect(x);
 	disconnect(y);

@@ -2,7 +2,8 @@
 // through its hooks what no device should.
 //
 // It was written from the register map, formats and order of work of corundum/corundum at commit
-// 1ca0151b, and not from the driver. It completes at once what it is asked for.
+// 1ca0151b, and not from the driver. It completes at once what it is asked for,
+// but for changes of its clock.
 package fakemqnic
 
 import (

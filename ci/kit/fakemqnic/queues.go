@@ -165,8 +165,10 @@ func (d *Device) writeBlock(offset uint64, v uint32) {
 			v = v&^(1<<16) | d.Get(offset)&(1<<16)
 		}
 	}
+	if d.dropsClock(offset) {
+		return
+	}
 	d.Set(offset, v)
-	d.writeClock(offset, v)
 	for k := range d.interfaces {
 		if offset == d.Control(k)+Scheduler+0x18 || offset >= d.Channel(k, 0) && offset < d.Channel(k, d.options.Queues) {
 			for i := range d.interfaces[k].tx {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/qmp"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
 
 // ExitError says that QEMU's process has ended.
@@ -177,9 +178,9 @@ const firmwareSize = 64 << 10
 func firmware() (*os.File, error) {
 	b := bytes.Repeat([]byte{0xf4}, firmwareSize)             // hlt
 	copy(b[firmwareSize-16:], []byte{0xfa, 0xf4, 0xeb, 0xfd}) // cli; hlt; jmp to the hlt
-	fd, err := unix.MemfdCreate("trapeze-firmware", unix.MFD_CLOEXEC)
+	fd, err := memfile.Create("firmware", firmwareSize, memfile.Options{})
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "firmware")
 	if _, err := f.Write(b); err != nil {

@@ -35,9 +35,12 @@ type Described struct {
 	path []string
 
 	Command, Usage, Summary, Description, Examples string
-	Flags                                          []struct{ Name, Usage string }
+	Flags                                          []Flag
 	Commands                                       []struct{ Name, Summary string }
 }
+
+// Flag is one of a command.
+type Flag struct{ Name, Type, Usage string }
 
 // describe returns the help of a command.
 func (p Program) describe(t *testing.T, path []string) (d Described) {
@@ -108,7 +111,7 @@ func (p Program) command(t *testing.T, path []string, d Described) {
 		t.Errorf("%s: the description does not say what it prints with --json", name)
 	}
 	for _, flag := range []string{"json", "progress", "pprof", "log-level", "log-format"} {
-		if !slices.ContainsFunc(d.Flags, func(f struct{ Name, Usage string }) bool { return f.Name == flag && f.Usage != "" }) {
+		if !slices.ContainsFunc(d.Flags, func(f Flag) bool { return f.Name == flag && f.Usage != "" }) {
 			t.Errorf("%s: no flag --%s", name, flag)
 		}
 	}

@@ -1,4 +1,5 @@
 /* What a user may do wrong, and what may befall him: memory of devices, a queue that is not read, signals. */
+#define _GNU_SOURCE /* fopencookie */
 #include "check.h"
 
 #include <signal.h>
@@ -147,6 +148,24 @@ static void count_alarm(int signal)
 {
 	(void)signal;
 	alarms++;
+}
+
+static ssize_t write_slowly(void *cookie, const char *b, size_t n)
+{
+	(void)cookie, (void)b;
+	usleep(300000); /* as into a pipe whose reader is slow */
+	return (ssize_t)n;
+}
+
+void leave(void)
+{
+	struct side s;
+	FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_slowly});
+
+	section = "leaving";
+	side_open(&s, true, FI_WAIT_FD);
+	fputs("result", out); /* exit writes it when libfabric has unloaded its providers */
+	exit(0);
 }
 
 void signals(void)

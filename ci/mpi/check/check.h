@@ -104,6 +104,9 @@ void lost_memory(void);
 void waiting_receives(void);
 void signals(void);
 
+/* leave ends the program with all open, as programs do on errors. */
+void leave(void);
+
 /* measure_messages prints the time of count messages, between two devices or the usual ones for NULL.
  * measure_connections prints the memory of count connections. */
 void measure_messages(int count, size_t bytes, char **devices);

@@ -5,6 +5,7 @@
  *   check
  *   check time MESSAGES BYTES [DEVICE DEVICE]     the processor time of a message
  *   check connections COUNT                       the memory of a connection
+ *   check leave                                   a program that ends with all open
  */
 #include "check.h"
 
@@ -345,6 +346,48 @@ static void waiting(void)
 	side_close(&server);
 }
 
+/* Messages, writes and reads of more than a VI of VIA must carry, up to what the provider says. */
+static void large(void)
+{
+	size_t n = 40 << 20, last = n - 1;
+	char *b = aligned_alloc(4096, n), *own = aligned_alloc(4096, n);
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	struct fid_mr *mr, *mine;
+
+	section = "large messages";
+	WANT(b != NULL && own != NULL, true);
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	WANT(fi_mr_reg(server.domain, b, n, FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL), 0);
+	connect_sides(&client, &server);
+	memset(own, 7, n);
+	WANT(fi_mr_reg(client.domain, own, n, FI_SEND | FI_READ | FI_WRITE, 0, 0, 0, &mine, NULL), 0);
+	WANT(fi_recv(server.ep, b, n, fi_mr_desc(mr), 0, NULL), 0);
+	WANT(fi_send(client.ep, own, n, fi_mr_desc(mine), 0, NULL), 0);
+	while (fi_cq_read(server.cq, &e, 1) == -FI_EAGAIN)
+		(void)fi_cq_read(client.cq, NULL, 0);
+	WANT(e.len, n);
+	WANT(b[last], 7);
+	WANT(next(&client, &e), 0);
+	memset(own, 9, n);
+	WANT(fi_write(client.ep, own, n, fi_mr_desc(mine), 0, (uint64_t)(uintptr_t)b, fi_mr_key(mr), NULL), 0);
+	while (fi_cq_read(client.cq, &e, 1) == -FI_EAGAIN)
+		(void)fi_cq_read(server.cq, NULL, 0);
+	WANT(b[0] == 9 && b[last] == 9, true);
+	b[last] = 11;
+	WANT(fi_read(client.ep, own, n, fi_mr_desc(mine), 0, (uint64_t)(uintptr_t)b, fi_mr_key(mr), NULL), 0);
+	while (fi_cq_read(client.cq, &e, 1) == -FI_EAGAIN)
+		(void)fi_cq_read(server.cq, NULL, 0);
+	WANT(own[0] == 9 && own[last] == 11, true);
+	WANT(fi_close(&mine->fid), 0);
+	WANT(fi_close(&mr->fid), 0);
+	side_close(&client);
+	side_close(&server);
+	free(own);
+	free(b);
+}
+
 /* Ends with work under way: receives and sends that are never taken, a request that is not answered. */
 static void ends(void)
 {
@@ -441,8 +484,10 @@ int main(int argc, char **argv)
 		measure_connections(count);
 		return 0;
 	}
+	if (argc == 2 && strcmp(argv[1], "leave") == 0)
+		leave();
 	if (argc != 1) {
-		fprintf(stderr, "usage: %s [time MESSAGES BYTES [DEVICE DEVICE] | connections COUNT]\n", argv[0]);
+		fprintf(stderr, "usage: %s [time MESSAGES BYTES [DEVICE DEVICE] | connections COUNT | leave]\n", argv[0]);
 		return 2;
 	}
 	peers();
@@ -459,6 +504,7 @@ int main(int argc, char **argv)
 	serialized();
 	waiting();
 	ends();
+	large();
 	unread_queue();
 	lost_memory();
 	waiting_receives();

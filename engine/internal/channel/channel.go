@@ -18,7 +18,7 @@ type channels struct {
 // New makes the mover of an engine, and registers channels.
 func New(k *vi.Transport, config core.Cells) *Mover {
 	w := &Mover{Core: k.Core, config: config, Received: cellFIFO{Config: config}}
-	k.Bells.RangChannel = w.Rang
+	k.Bells.RangChannel, k.Conns.Ahead = w.Rang, w.launch
 	all := channels{vi.Unreliable{Transport: k}, w}
 	k.Kinds[datasheet.KindChannel] = &core.Kind{Connects: true, SRAM: true, Check: all.check, Number: all.number,
 		Create: all.create, Destroy: all.destroy, Deliver: func(datasheet.Reliability) core.Delivery { return all }}
@@ -122,11 +122,14 @@ func (k channels) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	k.cells.join(ep)
 }
 
-// Close implements core.Delivery: what has not been sent never is.
+// Close implements core.Delivery: what has not been sent never is. What the peer sent before it left is stored first.
 func (k channels) Close(ep *core.Endpoint) {
 	ch := channelOf(ep)
 	if ch.link == nil {
 		return // it was connecting
+	}
+	for k.cells.Received.has(ep) {
+		k.cells.store(cellBudget)
 	}
 	k.cells.leave(ep)
 	ch.giveUp()

@@ -238,6 +238,16 @@ func (f *cellFIFO) push(payload *[cells.PayloadSize]byte) *arrival {
 // oldest is the cell that pop takes first.
 func (f *cellFIFO) oldest() *arrival { return &f.ring[f.first] }
 
+// has reports whether cells wait in it that came on the connection of ep.
+func (f *cellFIFO) has(ep *core.Endpoint) bool {
+	for i := range f.N {
+		if a := &f.ring[(f.first+i)%len(f.ring)]; a.ep == ep && a.era == ep.Era {
+			return true
+		}
+	}
+	return false
+}
+
 // run returns the payloads of the oldest cell and of those behind it that belong to the same
 // PDU and lie behind it in memory, most at least one, and the last one of these cells.
 func (f *cellFIFO) run(most int) ([][cells.PayloadSize]byte, *arrival) {

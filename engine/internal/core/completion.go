@@ -22,6 +22,14 @@ func (c *completions) Queue(id uint32) *completionQueue {
 	return c.queues[id]
 }
 
+// Written returns where a completion queue counts its entries, nil if there is no such queue.
+func (c *completions) Written(id uint32) *uint32 {
+	if cq := c.Queue(id); cq != nil {
+		return &cq.producer
+	}
+	return nil
+}
+
 // Create makes a completion queue. As with endpoints, numbers are not used again
 // before all others were.
 func (c *completions) Create(b *datasheet.CreateCQBody) (reply datasheet.CQBody, why Refusal) {
@@ -110,6 +118,14 @@ func (c *completions) Complete(ep *Endpoint, q *WorkQueue, l *Layout, length, im
 	}
 	c.Progress++
 	c.Count(datasheet.CounterCompletions, 1)
+	c.Tell(ep, q, index, st)
+}
+
+// Watched reports whether a completion queue or an interrupt is to tell of a completion.
+func (q *WorkQueue) Watched() bool { return q.CQ != nil || q.armed }
+
+// Tell tells them that descriptor index, whose status is written, has completed.
+func (c *completions) Tell(ep *Endpoint, q *WorkQueue, index uint32, st datasheet.Status) {
 	if q.CQ != nil {
 		c.enter(ep, q, index, st)
 	} else if q.armed && datasheet.ArmReached(q.armWord, q.Completed) {

@@ -27,6 +27,7 @@ type Core struct {
 	None     WorkQueue // of no endpoint: nothing of it completes
 	Handed   bool      // a message to the host in this round
 	Carried  uint      // operations since the last round that took no frame
+	Plain    bool      // neither a program nor the host has a say in what becomes of a frame
 }
 
 // Assemble puts the parts together, as c says, whose zero values it replaces. It gives rang what
@@ -98,6 +99,10 @@ type Connections struct {
 	// peer that missed the end is told of it all the same.
 	departed   [rememberedEnds]ended
 	departedAt int
+
+	// Ahead sends the cells that wait for room on the wire, which go before the end of their connection. It
+	// returns false if the wire takes no more now.
+	Ahead func() bool
 }
 
 // rememberedEnds bounds departed. Peers learn of an end within a probe time or so
@@ -108,10 +113,14 @@ const rememberedEnds = 128
 // in them. Each change of that calls it.
 func (c *Core) Welcome() {
 	d := &c.Regions.Direct
+	c.Plain = c.Hooks == 0 && !c.Timed && !c.Checksum && !c.DMA.Chosen && !c.DMA.Log.On && c.DMA.Pulses == [Directions]bool{}
+	for _, m := range c.DMA.Movers {
+		m.Settle() // a path does not ask it
+	}
 	if d.Port == nil {
 		return
 	}
-	d.Open = c.Hooks == 0 && !c.Timed && !c.DMA.Chosen && !c.DMA.Log.On && c.DMA.Pulses == [Directions]bool{}
+	d.Open = c.Plain
 	d.Port.Welcome(d.Open)
 }
 

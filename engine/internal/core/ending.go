@@ -131,7 +131,7 @@ func (c *Connections) unlink(ep *Endpoint) {
 // sendDisconnect tells the peer of a connection that has ended how it ended. It
 // returns false if the wire takes no more now.
 func (c *Connections) sendDisconnect(p *ended) bool {
-	return c.Tx.send(&datasheet.Header{
+	return c.Ahead() && c.Tx.send(&datasheet.Header{
 		Destination: p.MAC, Type: datasheet.FrameDisconnect,
 		DestinationEndpoint: p.Endpoint, SourceEndpoint: p.id, Key: p.TheirKey,
 		PSN: p.refused, Message: p.taken, Extent: p.posted, Immediate: uint32(p.reason),
@@ -164,9 +164,10 @@ func (c *Connections) Probe(ep *Endpoint, l *Liveness) {
 	c.Tx.SendAck(ep, datasheet.FrameProbe)
 }
 
-// Expire ends a connection whose peer is dead.
+// Expire ends a connection whose peer is dead. A wire that both ends have agreed on ends with the process
+// at its other end: while it stands, a silent peer has only been stopped.
 func (c *Connections) Expire(ep *Endpoint, l *Liveness) {
-	if l.dead(&c.Clock, c.Timing.Dead) {
+	if r := ep.Flow; l.dead(&c.Clock, c.Timing.Dead) && (r == nil || r.Wire == 0 || r.Wire != c.Wire(ep.Remote.MAC) || !c.Port.LinkUp()) {
 		c.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)
 	}
 }

@@ -42,6 +42,7 @@ type Endpoint struct {
 	Payloads []Segment        // payload table, nil as long as it is empty
 	Allowed  datasheet.Access // what the peer lets this end do
 	Own      any              // what its kind has taken for it
+	Path     any              // of a VI: that of its messages of one frame
 }
 
 // Remote is the other end of a connection.
@@ -165,4 +166,10 @@ type Segment struct {
 	Address uint64
 	Handle  uint32
 	Length  uint32
+}
+
+// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
+// VI that shares a receive queue drops messages for which there is none.
+func mayAgree(ep *Endpoint) bool {
+	return ep.Reliability != datasheet.Unreliable && ep.Recv.Source == nil
 }

@@ -18,3 +18,8 @@ const (
 func Field[B datasheet.CommandBody, F any](b *B, field *F) uint16 {
 	return fieldPayload + uint16(uintptr(unsafe.Pointer(field))-uintptr(unsafe.Pointer(b)))
 }
+
+// aligned reports whether b starts where descriptors at address do.
+func aligned(b []byte, address uint64) bool {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))%datasheet.DescriptorAlign == address%datasheet.DescriptorAlign
+}

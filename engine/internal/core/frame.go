@@ -13,7 +13,7 @@ type link struct {
 	paced       Paced       // the port, if it is one
 	Lossless    Lossless    // the port, if it is one
 	Peers       Peers       // the port, if it is one
-	Slots       Slots       // the port, if it is one
+	Line        Line        // the port, if it is one
 	mtu         uint32      // of the port
 	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -36,7 +36,7 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	l.Peers, _ = port.(Peers)
 	if !l.Checksum {
 		if l.Lossless, _ = port.(Lossless); l.Lossless != nil {
-			l.Slots, _ = port.(Slots)
+			l.Line, _ = port.(Line)
 		}
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.
@@ -62,12 +62,6 @@ func (l *link) Wire(station datasheet.MAC) uint32 {
 		return w.Wire()
 	}
 	return 0
-}
-
-// mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
-// VI that shares a receive queue drops messages for which there is none.
-func mayAgree(ep *Endpoint) bool {
-	return ep.Reliability != datasheet.Unreliable && ep.Recv.Source == nil
 }
 
 // sign fills in what is the same in all frames of this NIC.

@@ -249,7 +249,7 @@ func (r *Receiver) drop() {
 		r.Count(datasheet.CounterFramesDropped, 1)
 	}
 	r.Held = false
-	r.Port.Release()
+	r.giveBack()
 }
 
 // Receipt is a message on its way in.

@@ -120,18 +120,34 @@ type Lossless interface {
 	Break()
 }
 
-// Slots is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md
-// 8.12). New looks for it once. All of it is the goroutine's that uses the port.
-type Slots interface {
-	// SendShort sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
+// Line is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md 8.12):
+// Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in 63:48. New looks for it once. All of it is the
+// goroutine's that uses the port.
+type Line interface {
+	// Put sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
 	// that is a table of references (8.10): at most seven, or six beside immediate data. With last the peer
-	// sees all frames at once, as Flush does it. It returns false, and has sent nothing, if the wire can take no
-	// more now or the peer does not know such short frames.
-	SendShort(h datasheet.ShortHeader, b datasheet.ShortBeside, payload []byte, last bool) bool
-	// Short returns the header of the frame that Receive returned last, of which that was the
-	// payload. ok is false if it is no short one: then its header is in front of it.
-	Short() (h datasheet.ShortHeader, b datasheet.ShortBeside, ok bool)
+	// sees all frames at once, as Flush does it. Put returns the position behind the frame, as Mark does. ok is
+	// false if the wire can take no more now; nothing has been sent then.
+	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool)
+	// Next looks at the oldest frame that has arrived. A short one stays until Pass: its payload may change, if the
+	// peer can write it, and what else Next has returned is a copy. All others are Receive's, which returns
+	// no short ones.
+	Next() (payload []byte, header uint64, b datasheet.ShortBeside, found Found)
+	// Pass gives back the frame that Next has returned. With tell the peer learns of it now.
+	Pass(tell bool)
+	// Look is the position up to which the peer has released all frames, as far as this end knows. It may lag behind for
+	// some calls of it, unless that is urgent.
+	Look(urgent bool) uint32
 }
+
+// Found is the kind of frame that Next has found.
+type Found uint8
+
+const (
+	FoundNone Found = iota
+	FoundShort
+	FoundOther // something for Receive
+)
 
 // Lender is implemented by ports whose peer can read memory of this host, so that
 // a frame may say where bytes are in place of them (SPEC.md 8.10). New looks for it

@@ -49,6 +49,9 @@ func (m *Regions) Token(q *WorkQueue, i uint32) (datasheet.Token, datasheet.Stat
 	return t[0], 0
 }
 
+// Mapped reports whether the tokens of a queue are in one piece, as most are.
+func (m *Regions) Mapped(q *WorkQueue) bool { return q.Epoch == m.Epoch || m.mapRing(q) }
+
 // mapRing looks up the memory of a queue's ring. It returns false if that is not
 // contiguous for us.
 func (m *Regions) mapRing(q *WorkQueue) bool {
@@ -71,6 +74,11 @@ func (m *Regions) operation(t datasheet.Token, tag uint32) datasheet.Control {
 		return seg.Control.Op()
 	}
 	return datasheet.OpSend
+}
+
+// ControlAt is the control segment that a token names, nil if it is out of reach.
+func (m *Regions) ControlAt(t datasheet.Token, tag uint32) *datasheet.ControlSegment {
+	return m.controlAt(t, tag, true)
 }
 
 // controlAt is the control segment in host memory that a token names, nil if it is out of reach.

@@ -7,12 +7,11 @@ type Receiver struct {
 	*Core
 	// demultiplex gives a sound frame to whom it is for.
 	demultiplex func(h *datasheet.Header, payload []byte) Verdict
-	// Lane takes a frame of a message that is as most are, and reports whether it has; short takes
-	// a short frame, raw one of another protocol. They are the transport's, as values: so they cost
-	// a message no more than a call.
-	Lane  func(r *Receiver, frame []byte) bool
-	Short func(r *Receiver, payload []byte, h datasheet.ShortHeader, b datasheet.ShortBeside)
+	// Short takes a short frame, raw one of another protocol.
+	Short func(r *Receiver, payload []byte, header uint64, b datasheet.ShortBeside)
 	Raw   func(r *Receiver, frame []byte)
+	// Copied says that the frame in hand is a copy of a short one, which the line still has.
+	Copied bool
 
 	incoming
 	placement
@@ -60,27 +59,26 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 			}
 			continue
 		}
+		if r.Line != nil {
+			if payload, header, b, found := r.Line.Next(); found == FoundShort {
+				any = true
+				r.Short(r, payload, header, b)
+				continue
+			}
+		}
 		buf := r.Port.Receive()
 		if buf == nil {
 			r.Behind = false
 			return any
 		}
 		any = true
-		if r.Slots != nil {
-			if h, b, ok := r.Slots.Short(); ok {
-				r.Short(r, buf, h, b)
-				continue
-			}
-		}
 		if r.progressive != nil {
 			if n, aborted := r.progressive.Arrived(); n != len(buf) || aborted {
 				r.Held, r.buf, r.seen, r.judged, r.grew = true, buf, 0, false, r.Present()
 				continue
 			}
 		}
-		if !r.Lane(r, buf) {
-			r.TakeFrame(buf)
-		}
+		r.TakeFrame(buf)
 	}
 	return any
 }
@@ -183,8 +181,18 @@ func (r *Receiver) Release(buf []byte) bool {
 		}
 	}
 	r.rejectPending, r.Held = false, false
-	r.Port.Release()
+	r.giveBack()
 	return true
+}
+
+// giveBack gives the frame in hand back to the wire.
+func (r *Receiver) giveBack() {
+	if r.Copied {
+		r.Copied = false
+		r.Line.Pass(false)
+		return
+	}
+	r.Port.Release()
 }
 
 // told reports whether the peer has been told if the frame's connection is no more. One from which

@@ -24,7 +24,7 @@ func (m *mailbox) Release() { m.released++ }
 func newTestReceiver(demultiplex func(*datasheet.Header, []byte) Verdict) (*Receiver, *mailbox) {
 	m := &mailbox{}
 	c := &Core{link: link{Port: m, MAC: datasheet.MAC{2, 0, 0, 0, 0, 1}}}
-	return &Receiver{Core: c, demultiplex: demultiplex, Lane: func(*Receiver, []byte) bool { return false }, Raw: func(*Receiver, []byte) {}}, m
+	return &Receiver{Core: c, demultiplex: demultiplex, Raw: func(*Receiver, []byte) {}}, m
 }
 
 // TestReceive: sound frames for this NIC go to whom they are for, each with the payload

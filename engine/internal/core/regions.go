@@ -272,34 +272,6 @@ func (m *Regions) Reach(handle, tag uint32, address, n uint64, write bool) (*reg
 	return r, off
 }
 
-// near is a region in which something of a queue was found, good as long as stamp is that of the
-// regions.
-type near struct {
-	stamp   uint64
-	handle  uint32
-	write   bool // it may be written to
-	address uint64
-	memory  []byte
-}
-
-// Near is the n bytes that reach finds, if they are in one piece of the host's memory of which that
-// is known; else nil. The capacity ends with the region. It looks at the region in which it found some last
-// before it looks for another.
-func (m *Regions) Near(last *near, handle, tag uint32, address, n uint64, write bool) []byte {
-	if last.handle != handle || last.stamp != m.Stamp {
-		r, _ := m.Reach(handle, tag, address, n, write)
-		if r == nil || r.Eager != nil || r.Device || r.Epoch != m.Epoch || r.Whole == nil {
-			return nil
-		}
-		*last = near{m.Stamp, handle, r.access&datasheet.AccessReadOnly == 0, r.address, r.Whole}
-	}
-	off := address - last.address
-	if size := uint64(len(last.memory)); off > size || n > size-off || write && !last.write {
-		return nil
-	}
-	return last.memory[off : off+n]
-}
-
 // At returns the memory that reach finds, n bytes or as many as are contiguous. It is
 // nil if reach or the bus says no.
 func (m *Regions) At(handle, tag uint32, address, n uint64, write bool) []byte {

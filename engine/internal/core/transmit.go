@@ -23,6 +23,7 @@ type Sending struct {
 	AllCut  bool
 	Frames  datasheet.FrameType // that it is cut into
 	LastPSN uint32
+	Mark    uint32 // of a wire that loses nothing, behind its last frame
 	Awaits  uint32 // bytes of a read that have not come
 	Request uint32 // Request of its frames (SPEC.md 8.13)
 }

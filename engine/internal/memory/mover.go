@@ -171,8 +171,12 @@ func (m *Mover) Whole(length, queued int) bool {
 	return true
 }
 
-// Undo says that the frame that Whole has taken comes again.
-func (m *Mover) Undo() { m.number-- }
+// Settle does what was asked for since the last frame, unless one is in progress.
+func (m *Mover) Settle() {
+	if m.changed && m.device.Frames() == 0 {
+		m.change()
+	}
+}
 
 // letsGo asks the policy of a plain frame that is all there whether all of it goes. The rules are those of
 // pipeline.Device: it does, unless the policy names a part of it.

@@ -8,8 +8,8 @@ import (
 // New makes the transport of an engine, and registers the kinds that it has itself: VIs,
 // receive queues that VIs share, and endpoints for raw frames.
 func New(c *core.Core) *Transport {
-	k := &Transport{Core: c, wires: &ways{}, Lane: newSendLane(&c.Tx).send}
-	c.Rx.Lane, c.Rx.Short, c.Rx.Raw = lane, short, takeRaw
+	k := &Transport{Core: c, wires: &ways{}}
+	c.Rx.Short, c.Rx.Raw = short, takeRaw
 	c.Kinds[datasheet.KindVI] = &core.Kind{Connects: true, Queues: true, Tokens: true, Rights: true,
 		Check: k.check, Create: k.create, Destroy: c.Regions.ForgetRings, Deliver: k.Deliver}
 	c.Kinds[datasheet.KindReceiveQueue] = receiveQueues(k)
@@ -27,4 +27,12 @@ func (k *Transport) Receipts(ep *core.Endpoint, do func(in *core.Receipt)) {
 	if u := unrel(ep); u != nil {
 		do(&u.in)
 	}
+}
+
+// Deliver is the delivery of an endpoint before it is connected.
+func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
+	if r == datasheet.Unreliable {
+		return Unreliable{k}
+	}
+	return Reliable{k}
 }

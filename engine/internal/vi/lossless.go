@@ -14,32 +14,72 @@ type losslessVI struct{ Reliable }
 
 // TakeFlights takes note of what peers have placed, and of wires that were set up anew.
 func (c *Transport) TakeFlights() {
-	changed, left := false, c.wires.aloft[:0]
-	for _, w := range c.wires.aloft {
-		if w.Wire() != w.seen {
-			changed = w.changed()
+	changed, moved := c.changedWires(), c.wires.heard
+	for _, w := range c.wires.all {
+		taken := w.Taken()
+		moved, w.taken = moved || taken != w.taken, taken
+	}
+	if !moved && !changed {
+		return // thousands of connections may have messages under way
+	}
+	left := c.wires.flying[:0]
+	c.wires.heard = false
+	for _, r := range c.wires.flying {
+		if rel(r.Ep) != r {
+			continue // the connection is over
 		}
-		f, taken := &w.flight, w.Taken()
-		for ; f.first != f.next; f.first++ {
-			m := &f.messages[f.first&uint32(len(f.messages)-1)]
-			if int32(taken-m.mark) < 0 {
-				break
-			}
-			if r := m.r; r.Ep.Era == m.era {
-				r.arrivedUpTo(m.psn)
-			}
+		if r.Wire == r.way.seen {
+			r.takenUpTo(r.way.taken)
 		}
-		if w.aloft = f.first != f.next; w.aloft {
-			left = append(left, w)
+		if r.flying = r.Una != r.Nxt; r.flying {
+			left = append(left, r)
 		}
 	}
-	clear(c.wires.aloft[len(left):])
-	if c.wires.aloft = left; len(left) == 0 {
+	clear(c.wires.flying[len(left):])
+	if c.wires.flying = left; len(left) == 0 {
 		c.Events &^= core.InFlight
 	}
 	if changed {
 		c.failOld()
 	}
+}
+
+// takeTaken takes note that the peer has placed the frames before a mark of the port's wire.
+func (c *Transport) takeTaken(taken uint32) {
+	for _, r := range c.wires.flying {
+		if rel(r.Ep) == r && r.way.Lossless == c.Lossless && r.Wire == r.way.seen {
+			r.takenUpTo(taken)
+		}
+	}
+}
+
+// takenUpTo takes note that the peer has placed the frames before a mark of the wire.
+func (r *reliable) takenUpTo(taken uint32) {
+	if r.path != nil {
+		r.path.reap(taken)
+	}
+	for n := r.head; n != r.next && r.taken(r.message(n), taken); n++ {
+	}
+	if s := r.serving; s != nil {
+		for n := s.head; n != s.next && r.taken(s.answer(n), taken); n++ {
+		}
+	}
+}
+
+// taken takes note of m, if the peer has placed all of it.
+func (r *reliable) taken(m *core.Sending, taken uint32) bool {
+	if !m.AllCut || int32(taken-m.Mark) < 0 {
+		return false
+	}
+	r.arrivedUpTo(m.LastPSN + 1)
+	return true
+}
+
+// fly notes that messages of the connection are under way.
+func (r *reliable) fly() {
+	r.flying = true
+	r.nic.wires.flying = append(r.nic.wires.flying, r)
+	r.nic.Events |= core.InFlight
 }
 
 // changed reports whether a wire has been set up anew: what was under way on it is lost.
@@ -49,17 +89,20 @@ func (w *way) changed() bool {
 		return false
 	}
 	w.seen = now
-	w.flight.first = w.flight.next
 	return true
+}
+
+// changedWires reports whether a wire has been set up anew.
+func (c *Transport) changedWires() (changed bool) {
+	for _, w := range c.wires.all {
+		changed = w.changed() || changed
+	}
+	return changed
 }
 
 // CheckWires ends the connections over wires that have been set up anew since.
 func (c *Transport) CheckWires() {
-	changed := false
-	for _, w := range c.wires.all {
-		changed = w.changed() || changed
-	}
-	if changed {
+	if c.changedWires() {
 		c.failOld()
 	}
 }
@@ -73,19 +116,19 @@ func (c *Transport) failOld() {
 	}
 }
 
-// AskFlight asks peers for an answer to the newest message under way. The engine does
+// AskFlight asks peers for an answer to the newest message under way on each wire. The engine does
 // not look for a while at how far the wire is: the answer wakes its thread.
 func (c *Transport) AskFlight() {
-	for _, w := range c.wires.aloft {
-		for f, i := &w.flight, w.flight.next; i != f.first; i-- {
-			m := f.at(i - 1)
-			if r := m.r; r.Ep.Era == m.era {
-				if r.Pending == 0 && int32(m.psn-r.Una) > 0 {
-					c.Conns.Probe(r.Ep, &r.Liveness)
-					c.Tx.Flush()
-				}
-				break
+	for _, w := range c.wires.all {
+		var last *reliable
+		for _, r := range c.wires.flying {
+			if r.way == w && rel(r.Ep) == r && r.Una != r.Nxt && (last == nil || int32(r.lastMark-last.lastMark) > 0) {
+				last = r
 			}
+		}
+		if last != nil && last.Pending == 0 {
+			c.Conns.Probe(last.Ep, &last.Liveness)
+			c.Tx.Flush()
 		}
 	}
 }
@@ -108,13 +151,10 @@ func (k losslessVI) Sent(ep *core.Endpoint, m *core.Sending, psn, _, n, credit u
 
 // left takes note that the last frame of m, which has the next number, has gone onto the wire.
 func (r *reliable) left(m *core.Sending) {
-	m.Cut, m.AllCut, m.LastPSN = m.Total, true, r.Nxt
+	m.Cut, m.AllCut, m.LastPSN, m.Mark = m.Total, true, r.Nxt, r.way.Mark()
 	r.Nxt++
-	w := r.way
-	w.flight.add(flying{r, r.Ep.Era, r.Nxt, w.Mark()})
-	if r.nic.Events |= core.InFlight; !w.aloft {
-		w.aloft = true
-		r.nic.wires.aloft = append(r.nic.wires.aloft, w)
+	if r.lastMark = m.Mark; !r.flying {
+		r.fly()
 	}
 }
 
@@ -140,7 +180,6 @@ func (k losslessVI) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 // Posted implements core.Delivery: the peer finds in a word how much credit it has.
 func (k losslessVI) Posted(ep *core.Endpoint) {
 	if r := rel(ep); r != nil {
-		r.fetchAhead()
 		r.giveCredit()
 	}
 }
@@ -175,71 +214,6 @@ func (k losslessVI) Placed(ep *core.Endpoint, h *datasheet.Header) {
 // of those in its last frame by less than 2^16.
 func (r *reliable) tells(credit uint32) bool {
 	return credit-r.Offered < 1<<16 && r.Expect-r.Told < 1<<16
-}
-
-// way is a wire that loses nothing: that of the port, or the one to a peer.
-type way struct {
-	core.Lossless
-	seen   uint32 // its number at the last look
-	users  int    // connections over it
-	flight flight
-	aloft  bool // it is in ways.aloft
-}
-
-// ways are those over which there are connections.
-type ways struct {
-	all   []*way
-	aloft []*way // with messages under way
-}
-
-// flight are the messages that have left over a wire that loses nothing, oldest first:
-// it takes frames in the order of their marks. There are about as many as the wire has room for
-// frames, for which memory is made once.
-type flight struct {
-	messages    []flying // a power of two
-	first, next uint32   // free-running: the oldest, and behind the newest
-}
-
-// firstFlight is the number of messages for which a flight has room at first.
-const firstFlight = 64
-
-func (f *flight) at(i uint32) *flying { return &f.messages[i&uint32(len(f.messages)-1)] }
-
-func (f *flight) add(m flying) {
-	if f.next-f.first == uint32(len(f.messages)) {
-		f.makeRoom()
-	}
-	f.messages[f.next&uint32(len(f.messages)-1)] = m
-	f.next++
-}
-
-// makeRoom drops the oldest messages of which frames of the peer have said that they have arrived, and those
-// of connections that are over. If many stay, it makes room for twice as many.
-func (f *flight) makeRoom() {
-	for f.first != f.next && f.at(f.first).known() {
-		f.first++
-	}
-	n := uint32(len(f.messages))
-	if n != 0 && f.next-f.first <= n/2 {
-		return
-	}
-	more := flight{messages: make([]flying, max(2*n, firstFlight))}
-	for ; f.first != f.next; f.first++ {
-		*more.at(more.next) = *f.at(f.first)
-		more.next++
-	}
-	*f = more
-}
-
-// known reports whether nothing is to be learned from the wire about m.
-func (m *flying) known() bool { return m.r.Ep.Era != m.era || int32(m.r.Una-m.psn) >= 0 }
-
-// flying is a message that has left.
-type flying struct {
-	r    *reliable // its connection
-	era  uint32    // of the endpoint when it left
-	psn  uint32    // behind its last frame
-	mark uint32    // of the wire behind its last frame
 }
 
 func (k *Transport) Clear() { *k.wires = ways{} }

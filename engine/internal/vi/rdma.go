@@ -136,7 +136,7 @@ const CarriedPerRound = 32
 // peer lets this end copy. It returns false if m has to go in frames.
 func (r *reliable) carry(m *core.Sending) bool {
 	d := &r.nic.Regions.Direct
-	if !d.Open || r.Wire == 0 || r.next-r.head != 1 || m.Cut != 0 && m.Frames != datasheet.FrameReadRequest ||
+	if !d.Open || r.Wire == 0 || r.next-r.head != 1 || r.path != nil && r.path.head != r.path.next || m.Cut != 0 && m.Frames != datasheet.FrameReadRequest ||
 		m.AllCut || m.Total == 0 || m.TakesReceive() {
 		return false
 	}
@@ -182,7 +182,7 @@ func (r *reliable) carryNext(m *core.Sending) bool {
 // read has to be posted.
 func (k *Transport) ReadDirect(ep *core.Endpoint, from, into core.Segment) bool {
 	r, d := rel(ep), &k.Regions.Direct
-	if r == nil || r.Wire == 0 || r.broken || r.next != r.head || ep.Send.Posted() > 0 || !d.Open || into.Length > ep.MaxTransfer {
+	if r == nil || r.Wire == 0 || r.broken || r.next != r.head || r.path != nil && r.path.head != r.path.next || ep.Send.Posted() > 0 || !d.Open || into.Length > ep.MaxTransfer {
 		return false
 	}
 	to, off := k.Regions.Reach(into.Handle, ep.Ptag, into.Address, uint64(into.Length), true)

@@ -31,9 +31,11 @@ type reliable struct {
 	wants    bool   // and it still does
 
 	core.Liveness
-	way     *way             // the wire that loses nothing, nil if window is there
-	inbound datasheet.Header // what the peer's data frames over it have in common
-	shorts  bool             // both ends know short frames
+	way      *way   // the wire that loses nothing, nil if window is there
+	flying   bool   // it is in ways.flying
+	lastMark uint32 // of the wire, behind the newest message
+	shorts   bool   // both ends know short frames
+	path     *Path  // nil unless they do
 	// heardAck and heardCredit are those of the peer's last frame.
 	heardAck, heardCredit uint32
 	*window
@@ -63,15 +65,18 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	if k.CheckWires(); peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) {
 		r.way = k.wires.use(k.WayTo(ep.Remote.MAC), peer.Wire)
 		ep.Delivery, r.Wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
-		r.inbound = datasheet.Header{Destination: k.MAC, Source: ep.Remote.MAC, EtherType: datasheet.EtherType,
-			Version: datasheet.WireVersion, Type: datasheet.FrameData,
-			DestinationEndpoint: ep.ID, SourceEndpoint: ep.Remote.Endpoint, Key: ep.Remote.OurKey}
-		r.shorts, r.Told, r.heardAck = k.Slots != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
+		r.shorts, r.Told, r.heardAck = k.Line != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
+		if r.shorts {
+			r.path = k.PathOf(ep)
+		}
 		k.Regions.Direct.Connected(ep)
 	} else {
 		ep.Delivery, r.window = k, &window{rto: k.Timing.Retransmit, able: peer.Options&datasheet.ConnectCounts != 0}
 	}
 	ep.Conn, ep.Flow, ep.Alive = r, &r.Flow, &r.Liveness
+	if r.path != nil {
+		r.path.open(r)
+	}
 	if ep.Request != nil {
 		r.Acknowledge(true) // it carries the first credit
 	}
@@ -85,7 +90,7 @@ func (k Reliable) Transmit(ep *core.Endpoint, budget int) bool {
 	r := rel(ep)
 	windowed := r.window != nil
 	for ; budget > 0; budget-- {
-		if !windowed && k.Lane != nil && k.Lane(ep) {
+		if r.path != nil && (k.format == nil && r.path.Send() || k.format != nil && r.path.sendFormatted()) {
 			continue
 		}
 		if windowed && r.resend != 0 {
@@ -288,6 +293,11 @@ func (k *Transport) SettleAll() {
 
 // settle completes the messages that have been acknowledged whole, in order.
 func (r *reliable) settle() {
+	if p := r.path; p != nil && p.head != p.next {
+		if p.reap(r.way.Taken()); p.head != p.next {
+			return
+		}
+	}
 	for int32(r.next-r.head) > 0 {
 		m := r.message(r.head)
 		switch {
@@ -309,6 +319,9 @@ func (r *reliable) arrived(m *core.Sending) bool {
 
 // delivered completes m, the oldest message.
 func (r *reliable) delivered(m *core.Sending) {
+	if p := r.path; p != nil && p.head != p.next {
+		p.reap(p.sends[(p.next-1)&p.Ep.Send.Mask].mark) // they were before it
+	}
 	r.head++
 	r.nic.Count(datasheet.CounterMessagesSent, 1)
 	if k := r.nic; k.format == nil {
@@ -323,3 +336,6 @@ func rel(ep *core.Endpoint) *reliable {
 	r, _ := ep.Conn.(*reliable)
 	return r
 }
+
+// ahead is the number at or behind known, by less than 2^16, of which bits 15:0 are low.
+func ahead(known uint32, low uint16) uint32 { return known + uint32(low-uint16(known)) }

@@ -15,8 +15,21 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 	if r.head != r.next {
 		oldest = r.message(r.head).Number
 	}
+	p := r.path
+	if p != nil && p.head != p.next {
+		oldest = p.sends[p.head&p.Ep.Send.Mask].number
+	}
 	if number-oldest > r.numbered-oldest {
 		return false
+	}
+	for i := uint32(0); p != nil && p.head+i != p.next; i++ {
+		s := &p.sends[(p.head+i)&p.Ep.Send.Mask]
+		if int32(number-s.number) <= 0 {
+			break
+		}
+		if int32(s.psn-una) >= 0 {
+			una = s.psn + 1
+		}
 	}
 	for n := r.head; n != r.next; n++ {
 		m := r.message(n)
@@ -37,6 +50,9 @@ func (r *reliable) deliveredUpTo(number uint32) bool {
 func (k Reliable) Close(ep *core.Endpoint) {
 	if r := rel(ep); r != nil && r.way != nil {
 		k.wires.leave(r.way)
+		if r.path != nil {
+			r.path.r = nil
+		}
 	}
 }
 
@@ -48,6 +64,9 @@ func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool
 		return 0, false
 	}
 	posted, unfinished = r.numbered+ep.Send.Posted(), ep.Send.Posted() > 0
+	if p := r.path; p != nil && p.head != p.next && int32(r.Una-p.sends[(p.next-1)&ep.Send.Mask].psn) <= 0 {
+		unfinished = true
+	}
 	for n := r.head; n != r.next; n++ {
 		m := r.message(n)
 		if r.arrived(m) {
@@ -62,6 +81,13 @@ func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool
 }
 
 func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
+	if r := rel(ep); r != nil && r.path != nil {
+		if st, ended := r.path.flush(first); ended {
+			for first = st; int32(r.next-r.head) > 0; r.head++ {
+				k.Complete(ep, &ep.Send, &r.message(r.head).Layout, 0, 0, first)
+			}
+		}
+	}
 	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {
 		m := r.message(r.head)
@@ -83,6 +109,9 @@ func (k *Transport) Revoke(handle uint32) {
 	inRegion := func(s core.Segment) bool { return s.Handle == handle }
 	for _, ep := range k.Living {
 		if !ep.Flow.Lending() {
+			continue
+		}
+		if p := rel(ep).path; p != nil && p.revoke(handle) {
 			continue
 		}
 		for r, n := rel(ep), rel(ep).head; int32(r.next-n) > 0; n++ {

@@ -103,7 +103,7 @@ func (r *reliable) findReceipt(h *datasheet.Header) bool {
 	r.takeReceives(ahead + 1)
 	in := r.receipt(h.Message)
 	if !in.Open && in.Status == 0 && in.Stamp != rx.Regions.Stamp {
-		// It was fetched ahead, and memory has been taken away since then.
+		// It was fetched for a later message, and memory has been taken away since then.
 		in.Status = rx.Regions.Check(&in.Layout, ep.Ptag, true)
 	}
 	if write := h.Type == datasheet.FrameWrite; in.Open && (in.Written != write || in.Extent != h.Extent || in.Received == in.Extent) {
@@ -131,13 +131,6 @@ func (r *reliable) takeReceives(n uint32) {
 		next.Open, next.Received, next.Flags, next.Immediate = false, 0, 0, 0
 		r.nic.takeReceive(r.Ep, next)
 	}
-}
-
-// fetchAhead fetches the descriptors of receives that were posted: the messages for them
-// then need not wait for that.
-func (r *reliable) fetchAhead() {
-	q := &r.Ep.Recv
-	r.takeReceives(min(q.Producer-q.Completed, uint32(len(r.receipts))))
 }
 
 // finishReceipts completes the messages that have arrived whole, in order. A
@@ -189,7 +182,6 @@ func (k Reliable) Posted(ep *core.Endpoint) {
 		return
 	}
 	r.doubles(r.Offered)
-	r.fetchAhead()
 }
 
 // doubles acknowledges, and reports it, if the receives posted at least double what the peer

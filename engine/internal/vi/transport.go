@@ -13,8 +13,21 @@ type Transport struct {
 	*core.Core
 	wires  *ways
 	format format // nil: descriptors of VIs
-	// Lane is that of sendLane, nil of a kind with a format of its own.
-	Lane func(ep *core.Endpoint) bool
+}
+
+// way is a wire that loses nothing: that of the port, or the one to a peer.
+type way struct {
+	core.Lossless
+	seen  uint32 // its number at the last look
+	taken uint32 // of the peer, at the last look
+	users int    // connections over it
+}
+
+// ways are those over which there are connections.
+type ways struct {
+	all    []*way
+	flying []*reliable // connections with messages under way
+	heard  bool        // the peer's frames have acknowledged some of them
 }
 
 // Format describes the queues and messages of another kind. VIs, where every message
@@ -32,15 +45,7 @@ type format interface {
 }
 
 // With is the transport of a kind with a format of its own.
-func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f, nil} }
-
-// Deliver is the delivery of an endpoint before it is connected.
-func (k *Transport) Deliver(r datasheet.Reliability) core.Delivery {
-	if r == datasheet.Unreliable {
-		return Unreliable{k}
-	}
-	return Reliable{k}
-}
+func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f} }
 
 func (k *Transport) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
 	if ep.Options&datasheet.EndpointShares != 0 {
@@ -164,9 +169,53 @@ func (c *Transport) share(q *core.WorkQueue) bool {
 // descriptors fetches the messages of VIs from host memory.
 type descriptors struct{ *core.Regions }
 
-// fetch takes the next token of a queue, and copies the descriptor that it names into l. What most
-// tokens name is a send or a receive of one piece of memory, which it reports; fetchAny begins anew with
-// the others.
+// control returns the control segment that a token names, with room for a data segment behind it, in a region that
+// is in one piece of host memory. It returns nil for other tokens.
+func (m descriptors) control(ep *core.Endpoint, q *core.WorkQueue, t *datasheet.Token) *datasheet.ControlSegment {
+	at := *t // once: the host may be writing
+	if at.Flags != 0 && !q.Named {
+		return nil
+	}
+	if seg := q.Described.Control(m.Regions, at.Handle, at.Address); seg != nil {
+		return seg
+	}
+	if m.Find(&q.Described, at.Handle, ep.Ptag, at.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true) == nil {
+		return nil
+	}
+	return q.Described.Control(m.Regions, at.Handle, at.Address)
+}
+
+// piece returns the data segment of a send or receive of n bytes in one segment, and where they are if that is in one
+// piece of host memory; else nil.
+func (m descriptors) piece(ep *core.Endpoint, q *core.WorkQueue, seg *datasheet.ControlSegment, bits datasheet.Control, n uint32) (from core.Segment, at *byte) {
+	if bits&^datasheet.ControlImmediate != datasheet.OpSend || seg.SegCount != 1 || seg.Front != 0 {
+		return from, nil
+	}
+	data := core.Behind(seg)
+	from = core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
+	if from.Length != n {
+		return from, nil
+	}
+	// What a receive queue remembers may be written to.
+	if at = q.Payload.Bytes(m.Regions, from.Handle, from.Address, uint64(n)); at != nil {
+		return from, at
+	}
+	if b := m.Find(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive); len(b) > 0 {
+		return from, &b[0]
+	}
+	return from, nil
+}
+
+// inline returns the n bytes of a message that stand in its descriptor, nil if they do not.
+func (m descriptors) inline(q *core.WorkQueue, seg *datasheet.ControlSegment, n uint32) *byte {
+	if count := uint32(seg.SegCount); count != (n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize || count > uint32(m.Limits.Segments) {
+		return nil
+	}
+	return q.Described.Inline(seg, n)
+}
+
+// fetch takes the next token of a queue, and copies the descriptor that it names into l. It reports whether that is a
+// send or a receive of one piece of memory; fetchAny begins anew with the others.
 //
 // One copy of it serves sends and receives: both stay in the processor's cache of instructions.
 //
@@ -176,53 +225,43 @@ func (m descriptors) fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
 		return m.fetchAny(ep, q, l)
 	}
 	t := q.Tokens[q.Fetched&q.Mask] // once: the host may be writing
-	// Each message has a data segment at least, or as many bytes in its place.
-	host := m.Near(&q.Described, t.Handle, ep.Ptag, t.Address, datasheet.ControlSegmentSize+datasheet.DataSegmentSize, true)
-	seg := datasheet.ControlAt(host)
-	if seg == nil || t.Address%datasheet.DescriptorAlign != 0 || t.Flags != 0 && !q.Named || seg.Front != 0 {
+	seg := m.control(ep, q, &t)
+	if seg == nil || seg.Front != 0 {
 		return m.fetchAny(ep, q, l)
 	}
-	bits, immediate, n, count := seg.Control, seg.Immediate, seg.Length, uint32(seg.SegCount)
+	bits, immediate, n, limit := seg.Control, seg.Immediate, seg.Length, ep.MaxTransfer
+	if q.Receive {
+		limit = m.Limits.Transfer
+	}
 	var from core.Segment
-	var memory []byte
-	switch bits &^ datasheet.ControlImmediate {
-	case datasheet.OpSend | datasheet.ControlInline:
-		// The rest of the region is behind the segment.
-		rest := host[datasheet.ControlSegmentSize:cap(host)]
-		if !q.Receive && uint64(n) <= uint64(len(rest)) && (n+datasheet.DataSegmentSize-1)/datasheet.DataSegmentSize == count && count <= uint32(m.Limits.Segments) && n <= ep.MaxTransfer {
-			from = core.Segment{Address: t.Address + datasheet.ControlSegmentSize, Handle: t.Handle, Length: n}
-			memory = rest[:n:n]
-		}
-	case datasheet.OpSend:
-		limit := ep.MaxTransfer
-		if q.Receive {
-			limit = m.Limits.Transfer
-		}
-		data := datasheet.DataSegmentAt(host[datasheet.ControlSegmentSize:])
-		from = core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
-		if from.Length == n && count == 1 && n <= limit {
-			memory = m.Near(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(n), q.Receive)
-		}
+	var at *byte
+	switch {
+	case n > limit || n == 0:
+	case bits&^datasheet.ControlImmediate != datasheet.OpSend|datasheet.ControlInline:
+		from, at = m.piece(ep, q, seg, bits, n)
+	case !q.Receive:
+		from, at = core.Segment{Address: t.Address + datasheet.ControlSegmentSize, Handle: t.Handle, Length: n}, m.inline(q, seg, n)
 	}
 	l.Token, l.Control, l.Status, l.Total, l.Descriptor, l.Stamp = t, core.Control{Bits: bits, Immediate: immediate}, 0, n, seg, m.Stamp
-	if memory == nil {
-		if count != 2 || !m.fetchRDMA(ep, q, l, host) {
+	if at == nil {
+		if seg.SegCount != 2 || !m.fetchRDMA(ep, q, l) {
 			return m.fetchAny(ep, q, l)
 		}
 		return false
 	}
 	q.Fetched++
 	l.Segments, l.At, l.Base, l.Eager, l.Front, l.Described, l.Pushed = append(l.Segments[:0], from), 0, 0, 0, 0, nil, nil
-	l.Memory = memory
+	l.Memory = bytesAt(at, n)
 	return true
 }
 
 // fetchRDMA goes on with a fetch that has copied a control segment, with one data segment behind an address
 // segment. It returns false, and has fetched nothing, if that is no RDMA operation or anything special.
-func (m descriptors) fetchRDMA(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, host []byte) bool {
-	op, segments := l.Control.Bits, host[datasheet.ControlSegmentSize:cap(host)] // and the rest of the region
+func (m descriptors) fetchRDMA(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) bool {
+	op := l.Control.Bits
+	segments := m.Near(&q.Described, l.Token.Handle, ep.Ptag, l.Token.Address+datasheet.ControlSegmentSize, datasheet.AddressSegmentSize+datasheet.DataSegmentSize, true)
 	if q.Receive || op != datasheet.OpRDMAWrite && op != datasheet.OpRDMARead || l.Total > ep.MaxTransfer ||
-		len(segments) < datasheet.AddressSegmentSize+datasheet.DataSegmentSize || allows(ep, op) != 0 {
+		segments == nil || allows(ep, op) != 0 {
 		return false
 	}
 	to, data := datasheet.AddressSegmentAt(segments), datasheet.DataSegmentAt(segments[datasheet.AddressSegmentSize:])

@@ -61,37 +61,3 @@ func TestTakeRefusesUnknownTypes(t *testing.T) {
 		}
 	}
 }
-
-// TestFlight: messages that the peer's frames have acknowledged make room for others, and those that are not
-// known to have arrived stay, in order.
-func TestFlight(t *testing.T) {
-	const messages = 10 * firstFlight
-	ep := &core.Endpoint{Era: 7}
-	for _, under := range []uint32{1, firstFlight / 2, 3 * firstFlight, messages} { // not acknowledged
-		r := &reliable{Flow: core.Flow{Ep: ep}}
-		var f flight
-		for psn := range uint32(messages) {
-			r.Una = max(psn, under) - under
-			f.add(flying{r, 7, psn + 1, 100 + psn + 1})
-		}
-		if most := max(firstFlight, 4*int(under)); len(f.messages) > most {
-			t.Errorf("%d under way: room for %d, more than %d", under, len(f.messages), most)
-		}
-		if n := f.next - f.first; n < under || n > uint32(len(f.messages)) {
-			t.Errorf("%d under way: %d are kept", under, n)
-		}
-		for i := f.first; i != f.next; i++ {
-			if m := f.at(i); m.psn != messages-(f.next-i)+1 || m.mark != 100+m.psn {
-				t.Fatalf("%d under way: PSN %d at %d before the end", under, m.psn, f.next-i)
-			}
-		}
-	}
-	r := &reliable{Flow: core.Flow{Ep: ep}}
-	var f flight
-	for psn := range uint32(messages) {
-		f.add(flying{r, 6, psn, psn}) // of a connection that is over
-	}
-	if len(f.messages) != firstFlight {
-		t.Errorf("room for %d messages of a connection that is over", len(f.messages))
-	}
-}

@@ -59,7 +59,7 @@ func (d *device) Hint(err error) string {
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		return "this kernel is built without CONFIG_XDP_SOCKETS"
 	case errors.Is(err, unix.ENOBUFS):
-		return fmt.Sprintf("the kernel may lock too little memory: raise ulimit -l by %d KiB for each queue, or have CAP_IPC_LOCK", len(d.memory)>>10)
+		return fmt.Sprintf("the kernel may lock too little memory: raise ulimit -l (LimitMEMLOCK= of a systemd unit) by %d KiB for each queue, or have CAP_IPC_LOCK", len(d.memory)>>10)
 	case errors.Is(err, errDown):
 		return "ip link set dev " + d.name + " up"
 	case errors.Is(err, errShort):
@@ -104,13 +104,14 @@ func capabilities() string {
 }
 
 // patiently calls f until it fails with something else than that another socket has what it
-// wants, for Options.Timeout at most: the kernel takes sockets and programs from a process
-// that has ended, or from this one, a moment later.
+// wants, or that this user has locked all the memory that he may, for Options.Timeout at most: the
+// kernel takes sockets, programs and buffers from a process that has ended, or from this one, a
+// moment later.
 func (d *device) patiently(ctx context.Context, f func() error) error {
 	end := time.Now().Add(d.config.Timeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f()
-		if !errBusy(err) || time.Now().After(end) {
+		if !errBusy(err) && !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
 			return err
 		}
 		select {

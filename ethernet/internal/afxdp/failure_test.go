@@ -504,7 +504,11 @@ const holderVariable = "TRAPEZE_TEST_HOLD"
 
 // holder opens an interface and waits to be killed.
 func holder(name string) {
-	pool, err := ethernet.NewPool(ethernet.PoolOptions{})
+	// Of users but root: as much as the buffers of one queue and a half.
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: 8 << 20}); err != nil {
+		fmt.Println(err)
+	}
+	pool, err := ethernet.NewPool(ethernet.PoolOptions{Buffers: 2560})
 	if err == nil {
 		_, err = ethernet.Open(context.Background(), "afxdp:"+name, ethernet.Options{Pool: pool, Promiscuous: true})
 	}
@@ -561,6 +565,26 @@ func TestDeath(t *testing.T) {
 		if err := errors.Join(p.Close(), right.Close()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestLateMemory: buffers that another process of this user has locked are waited for, as the kernel
+// gives them back late.
+func TestLateMemory(t *testing.T) {
+	leaktest.Check(t)
+	a, b := pair(t, 1)
+	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4_000_000_031, Gid: 65534},
+		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_BPF}}
+	c, said := hold(t, a, as)
+	if said != "<nil>\n" {
+		t.Fatal(said)
+	}
+	defer time.AfterFunc(200*time.Millisecond, func() { _ = c.Process.Kill() }).Stop()
+	if _, said := hold(t, b, as); said != "<nil>\n" {
+		t.Error(said)
+	}
+	if _, said := hold(t, a, as); !strings.Contains(said, "LimitMEMLOCK") {
+		t.Errorf("while another process has them: %s", said)
 	}
 }
 

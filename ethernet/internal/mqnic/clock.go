@@ -15,15 +15,21 @@ import (
 // Registers of the PHC block (mqnic_hw.h, MQNIC_RB_PHC_*). Times are nanoseconds and seconds, the
 // seconds in two halves; fns are 2^-32 ns.
 const (
+	phcControl    = 0x0c
 	phcSeconds    = 0x18 // now, both halves
 	phcLatch      = 0x30 // reading it takes the snapshot of what follows
 	phcNS         = 0x34
 	phcSnapshot   = 0x38 // seconds, both halves
-	phcOffset     = 0x50 // signed ns
+	phcOffset     = 0x50 // signed ns, 30 bits
 	phcSetNS      = 0x54
 	phcSetSeconds = 0x58 // writing the upper half sets the time
 	phcNominal    = 0x70 // period of the clock: fns, ns
 	phcPeriod     = 0x78 // writing the upper half sets it
+
+	// Bits of phcControl: what was written is not applied yet.
+	phcSetPending    = 1 << 24
+	phcOffsetPending = 1 << 25
+	phcPeriodPending = 1 << 28
 
 	peroutControl = 0x0c
 	peroutStart   = 0x10 // fns, ns and seconds, as the two that follow
@@ -82,18 +88,31 @@ func (c *clock) look() error {
 }
 
 // do runs f on a port that works, with its lock held.
-func (c *clock) do(op string, f func(r *registers) error) error {
-	return c.device.port.Do(op+" the clock of", func(context.Context) error {
+func (c *clock) do(op string, f func(ctx context.Context, r *registers) error) error {
+	return c.device.port.Do(op+" the clock of", func(ctx context.Context) error {
 		r := &c.device.regs
-		err := f(r)
+		err := f(ctx, r)
 		r.alive() // what was written is done when this is answered
 		return errors.Join(err, r.Take())
 	})
 }
 
+// apply calls write, and returns when the clock has applied it. The clock does that with its next
+// message of 256 cycles, and until then drops other writes of the same kind.
+func (c *clock) apply(ctx context.Context, pending uint32, write func()) error {
+	applied := func() error {
+		return c.device.cleared(ctx, "a change of the clock", c.at+phcControl, pending)
+	}
+	if err := applied(); err != nil {
+		return err
+	}
+	write()
+	return applied()
+}
+
 // Read implements ethernet.Clock.
 func (c *clock) Read() (now int64, err error) {
-	err = c.do("read", func(r *registers) error {
+	err = c.do("read", func(_ context.Context, r *registers) error {
 		r.Read(c.at + phcLatch)
 		ns, seconds := r.Read(c.at+phcNS), r.read64(c.at+phcSnapshot)
 		if r.alive(); r.Err() != nil {
@@ -119,13 +138,14 @@ func (c *clock) Set(at int64) error {
 	if at < 0 {
 		return c.device.port.Error("set the clock of", &ethernet.ConfigError{Field: "at", Value: at, Want: "0 or more"})
 	}
-	return c.do("set", func(r *registers) error {
+	return c.do("set", func(ctx context.Context, r *registers) error {
 		seconds := uint64(at / int64(time.Second))
-		r.Write(c.at+phcSetNS, uint32(at%int64(time.Second)))
-		r.write64(c.at+phcSetSeconds, seconds)
-		c.last = 0
-		c.seconds.Store(seconds)
-		return nil
+		return c.apply(ctx, phcSetPending, func() {
+			r.Write(c.at+phcSetNS, uint32(at%int64(time.Second)))
+			r.write64(c.at+phcSetSeconds, seconds)
+			c.last = 0
+			c.seconds.Store(seconds)
+		})
 	})
 }
 
@@ -140,9 +160,16 @@ func (c *clock) Shift(by time.Duration) error {
 	if by <= -time.Second || by >= time.Second {
 		return c.device.port.Error("shift the clock of", &ethernet.ConfigError{Field: "by", Value: by, Want: "less than a second"})
 	}
-	return c.do("shift", func(r *registers) error {
-		r.Write(c.at+phcOffset, uint32(int32(by)))
-		c.last = 0
+	return c.do("shift", func(ctx context.Context, r *registers) error {
+		// The register has room for somewhat more than half a second.
+		for _, part := range []time.Duration{by / 2, by - by/2} {
+			if err := c.apply(ctx, phcOffsetPending, func() {
+				r.Write(c.at+phcOffset, uint32(int32(part)))
+				c.last = 0
+			}); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 }
@@ -153,7 +180,7 @@ func (c *clock) Trim(ppb float64) error {
 	if !(math.Abs(ppb) <= ethernet.MaxTrim) { // nor NaN
 		return c.device.port.Error("trim the clock of", &ethernet.ConfigError{Field: "ppb", Value: ppb, Want: fmt.Sprintf("-%.0f to %.0f", ethernet.MaxTrim, ethernet.MaxTrim)})
 	}
-	return c.do("trim", func(r *registers) error {
+	return c.do("trim", func(ctx context.Context, r *registers) error {
 		nominal := r.read64(c.at + phcNominal)
 		if r.Err() != nil {
 			return nil
@@ -167,8 +194,7 @@ func (c *clock) Trim(ppb float64) error {
 		if ppb < 0 {
 			change = -change
 		}
-		r.write64(c.at+phcPeriod, nominal+change)
-		return nil
+		return c.apply(ctx, phcPeriodPending, func() { r.write64(c.at+phcPeriod, nominal+change) })
 	})
 }
 
@@ -190,7 +216,7 @@ func (c *clock) Pulse(i int, at int64, period, width time.Duration) error {
 	case period > 0 && (width <= 0 || width >= period):
 		return bad("width", width, fmt.Sprintf("above 0 and below the period of %v", period))
 	}
-	return c.do("set an output of", func(r *registers) error {
+	return c.do("set an output of", func(_ context.Context, r *registers) error {
 		base := c.device.card.perouts[i].at
 		r.Write(base+peroutControl, 0)
 		if period == 0 {

@@ -47,6 +47,12 @@ func TestClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads(1_000_000_005)
+	for _, by := range []time.Duration{999_999_999, -999_999_999, 600_000_001, -600_000_001} { // more than the register's 30 bits
+		if err := c.Shift(by); err != nil {
+			t.Fatal(err)
+		}
+		reads(1_000_000_005 + max(0, int64(by)))
+	}
 	for ppb, want := range map[float64]uint64{0: 4 << 32, 1e6: 4<<32 + 17179869, -1e6: 4<<32 - 17179869, 1: 4<<32 + 17, 1e8: 4<<32 + 1717986918} {
 		if err := c.Trim(ppb); err != nil {
 			t.Fatal(err)
@@ -122,6 +128,38 @@ func TestClockRefuses(t *testing.T) {
 	if _, err := c.Read(); !errors.Is(err, ethernet.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
+}
+
+// TestClockPending: a clock applies nothing, or it has something to apply yet from before.
+func TestClockPending(t *testing.T) {
+	d, _, p := rings(t, ethernet.Options{Timeout: 20 * time.Millisecond})
+	c := p.(ethernet.Clocked).Clock()
+	for pending, change := range map[uint32]func() error{
+		1 << 24: func() error { return c.Set(5e9) },
+		1 << 25: func() error { return c.Shift(7) },
+		1 << 28: func() error { return c.Trim(1000) },
+	} {
+		d.With(func() {
+			d.OnRead = func(offset uint64, v uint32) uint32 {
+				if offset == fakemqnic.PHC+0x0c {
+					v |= pending
+				}
+				return v
+			}
+		})
+		if err := change(); !errors.Is(err, ethernet.ErrNotReady) {
+			t.Errorf("bit %#x stays set: %v", pending, err)
+		}
+		d.With(func() { d.OnRead = nil; d.Set(fakemqnic.PHC+0x0c, pending) })
+		if err := change(); err != nil {
+			t.Errorf("bit %#x was set: %v", pending, err)
+		}
+	}
+	d.With(func() {
+		if period := uint64(d.Get(fakemqnic.PHC+0x7c))<<32 | uint64(d.Get(fakemqnic.PHC+0x78)); period != 4<<32+17179 {
+			t.Errorf("the period is %d", period)
+		}
+	})
 }
 
 // TestStamps: time stamps have 16 bits of seconds, and get the others, also around their end.

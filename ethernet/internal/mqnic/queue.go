@@ -142,12 +142,17 @@ func (q *queue) stop(ctx context.Context) error {
 // off turns a queue off and waits until it is not active.
 func (d *device) off(ctx context.Context, what string, at uint64, active uint32) error {
 	d.regs.Write(at+queueCommand, cmdOff)
+	return d.cleared(ctx, what, at+queueCommand, active)
+}
+
+// cleared waits until the bits of a register are 0.
+func (d *device) cleared(ctx context.Context, what string, register uint64, bits uint32) error {
 	return d.f.Wait(ctx, what, func() (bool, error) {
-		v := d.regs.Read(at + queueCommand)
+		v := d.regs.Read(register)
 		if v == allOnes {
 			d.regs.alive()
 		}
-		return v&active == 0, d.regs.Take()
+		return v&bits == 0, d.regs.Take()
 	})
 }
 

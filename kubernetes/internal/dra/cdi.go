@@ -15,6 +15,7 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/strict"
 )
 
 // CDIKind is the kind of the devices in our files of the Container Device Interface.
@@ -115,10 +116,10 @@ func (s store) load(uid types.UID) (c claimState, found bool, err error) {
 // parseState reads a file.
 func parseState(text []byte) (c claimState, err error) {
 	var file specs.Spec
-	if err := json.Unmarshal(text, &file); err != nil {
+	if err := strict.JSON(text, &file); err != nil {
 		return c, err
 	}
-	if err := json.Unmarshal([]byte(file.Annotations[stateKey]), &c); err != nil {
+	if err := strict.JSON([]byte(file.Annotations[stateKey]), &c); err != nil {
 		return claimState{}, fmt.Errorf("annotation %s: %w", stateKey, err)
 	}
 	if !goodUID.MatchString(string(c.UID)) || len(c.Devices) != len(file.Devices) {

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
 )
@@ -35,10 +39,15 @@ const Variable = "TRAPEZE_DEVICE"
 // agentSocket is where a program looks for its agent.
 const agentSocket = "/run/trapeze/agent.sock"
 
+// lockTime bounds the wait for another driver that uses the same folder.
+const lockTime = 30 * time.Second
+
 // claims prepares claims for the containers of this node, and takes back what they have.
 type claims struct {
-	mu      sync.Mutex
-	store   store
+	mu    sync.Mutex
+	store store
+	// known are the claims that this driver has prepared, for when somebody deletes their files.
+	known   map[types.UID]claimState
 	pool    string
 	root    hostpci.Root
 	agent   Agent
@@ -47,16 +56,69 @@ type claims struct {
 	find func(name string) (node.Device, bool)
 }
 
-// prepare prepares a claim, or finds that it is prepared.
-func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (claimState, error) {
+// lock keeps other goroutines out, and other drivers with the same folder: while the pod of the driver
+// is replaced there are two.
+func (c *claims) lock(ctx context.Context) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer func() {
+		if err != nil {
+			c.mu.Unlock()
+		}
+	}()
+	if err := os.MkdirAll(c.store.folder, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(c.store.folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := filelock.Lock(ctx, int(f.Fd())); err != nil {
+		return nil, errors.Join(fmt.Errorf("another driver has locked %s: %w", f.Name(), err), f.Close())
+	}
+	return func() { f.Close(); c.mu.Unlock() }, nil
+}
+
+// load reads the file of a claim, or remembers what was in it. It says whether there is a file.
+func (c *claims) load(uid types.UID) (s claimState, found, file bool, err error) {
+	s, file, err = c.store.load(uid)
+	if err != nil || file {
+		return s, file, file, err
+	}
+	s, found = c.known[uid]
+	return s, found, false, nil
+}
+
+// save writes the file of a claim.
+func (c *claims) save(s claimState) error {
+	if err := c.store.save(s); err != nil {
+		return err
+	}
+	c.known[s.UID] = s
+	return nil
+}
+
+// prepare prepares a claim. Of one that is prepared it takes again what somebody has taken away meanwhile.
+func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (claimState, error) {
 	if !goodUID.MatchString(string(claim.UID)) || claim.Status.Allocation == nil {
 		return claimState{}, fmt.Errorf("claim %s/%s has no UID or no allocation", claim.Namespace, claim.Name)
 	}
-	was, found, err := c.store.load(claim.UID)
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return claimState{}, err
+	}
+	defer unlock()
+	was, found, file, err := c.load(claim.UID)
 	if err == nil && found {
-		err = c.bind(claim, was)
+		var changed bool
+		changed, err = c.retake(ctx, &was)
+		if changed || err == nil && !file {
+			err = errors.Join(err, c.save(was))
+		}
+		if err == nil {
+			err = c.bind(claim, was)
+		}
 	}
 	if err != nil || found {
 		return was, err
@@ -84,12 +146,42 @@ func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	}
 	err = c.bind(claim, s)
 	if err == nil {
-		err = c.store.save(s)
+		err = c.save(s)
 	}
 	if err != nil {
 		return claimState{}, errors.Join(err, c.giveBack(ctx, s))
 	}
 	return s, nil
+}
+
+// retake gives functions of a claim to VFIO that the kernel's driver has again, as after a restart of the
+// node. It enters other nodes that functions have now. It says whether s has changed.
+func (c *claims) retake(ctx context.Context, s *claimState) (changed bool, err error) {
+	for i := range s.Devices {
+		p := &s.Devices[i]
+		if p.Function == "" {
+			continue
+		}
+		f, err := hostpci.Lookup(c.root, p.Function)
+		if err == nil && hostpci.IsVFIO(f.Driver) {
+			paths, err := nodes(c.root, f)
+			if err == nil && slices.EqualFunc(paths, p.edits.DeviceNodes, func(path string, n *specs.DeviceNode) bool { return path == n.Path }) {
+				continue
+			}
+		}
+		var again preparedDevice
+		if err == nil {
+			d, ok := c.find(p.Device)
+			if err = ErrNoDevice; ok {
+				err = c.takeFunction(ctx, s.UID, d, &again)
+			}
+		}
+		if err != nil {
+			return changed, fmt.Errorf("device %s of request %s, which the claim had: %w", p.Device, p.Request, err)
+		}
+		changed, p.Bound, p.edits.DeviceNodes = true, p.Bound || again.Bound, again.edits.DeviceNodes
+	}
+	return changed, nil
 }
 
 // environmentName is a request as part of the name of a variable.
@@ -159,9 +251,13 @@ func (c *claims) takeFunction(ctx context.Context, uid types.UID, d node.Device,
 		return err
 	}
 	p.Function, p.Bound, p.address = address, len(result.Changes) > 0, d.Address
-	nodes, err := Nodes(c.root, address)
+	f, err := hostpci.Lookup(c.root, address)
+	var paths []string
 	if err == nil {
-		for _, path := range nodes {
+		paths, err = nodes(c.root, f)
+	}
+	if err == nil {
+		for _, path := range paths {
 			p.edits.DeviceNodes = append(p.edits.DeviceNodes, &specs.DeviceNode{Path: path, Permissions: "rw"})
 		}
 		return nil
@@ -183,42 +279,42 @@ func whyUnsafe(d node.Device) string {
 	return "it has virtual functions"
 }
 
-// Nodes are the nodes by which a container reaches a function that VFIO has: its own with
+// nodes are the nodes by which a container reaches a function that VFIO has: its own with
 // iommufd's, and that of its group with VFIO's.
-func Nodes(root hostpci.Root, address string) (paths []string, err error) {
-	f, err := hostpci.Lookup(root, address)
+func nodes(root hostpci.Root, f hostpci.Function) (paths []string, err error) {
+	own, err := f.Nodes(root)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := f.Nodes(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range append(nodes, "dev/vfio/vfio", "dev/iommu") {
+	for _, name := range append(own, "dev/vfio/vfio", "dev/iommu") {
 		if root.Exists(name) {
 			paths = append(paths, "/"+name)
 		}
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("VFIO has no node for %s", address)
+		return nil, fmt.Errorf("VFIO has no node for %s", f.Address)
 	}
 	return paths, nil
 }
 
 // unprepare takes back what a claim has. A claim that is not prepared has nothing.
 func (c *claims) unprepare(ctx context.Context, uid types.UID) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !goodUID.MatchString(string(uid)) {
 		return fmt.Errorf("claim %.100q: that is no UID", uid)
 	}
-	s, found, err := c.store.load(uid)
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, found, _, err := c.load(uid)
 	if err != nil || !found {
 		return err
 	}
 	if err := c.giveBack(ctx, s); err != nil {
 		return err
 	}
+	delete(c.known, uid)
 	return c.store.remove(uid)
 }
 

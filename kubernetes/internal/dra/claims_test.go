@@ -65,7 +65,11 @@ func TestCorruptState(t *testing.T) {
 	}
 	other := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
 	for i, text := range []string{"", "{", string(good[:len(good)/2]), strings.ReplaceAll(string(good), uid, "another"),
-		strings.ReplaceAll(string(good), uid, "../../etc/x"), `{"annotations":{"trapeze-nic.github.io/claim":"{}"}}`} {
+		strings.ReplaceAll(string(good), uid, "../../etc/x"), `{"annotations":{"trapeze-nic.github.io/claim":"{}"}}`,
+		strings.Replace(string(good), `\"function\":`, `\"Function\":`, 1), strings.Replace(string(good), `\"bound\":true`, `\"bound\":true,\"bound\":false`, 1)} {
+		if text == string(good) {
+			t.Fatalf("file %d is good", i)
+		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

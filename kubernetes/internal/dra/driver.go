@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -99,25 +101,22 @@ func Run(ctx context.Context, o Options) error {
 	defer recorder.Shutdown()
 	recorder.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: o.Client.CoreV1().Events("")})
 	d.events = recorder.NewRecorder(scheme.Scheme, corev1.EventSource{Component: DriverName, Host: o.NodeName})
-	folder := filepath.Join(o.Plugins, DriverName)
-	if err := errors.Join(os.MkdirAll(folder, 0o750), os.MkdirAll(o.CDI, 0o755)); err != nil {
+	if err := os.MkdirAll(o.CDI, 0o755); err != nil {
 		return err
 	}
 	d.look()
-	h, err := kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(DriverName), kubeletplugin.NodeName(o.NodeName),
-		kubeletplugin.KubeClient(o.Client), kubeletplugin.PluginDataDirectoryPath(folder),
-		kubeletplugin.RegistrarDirectoryPath(o.Registry), kubeletplugin.RollingUpdate(o.PodUID))
+	s, err := d.serve(ctx)
 	if err != nil {
-		return fmt.Errorf("serve the kubelet: %w", err)
+		return err
 	}
-	defer h.Stop()
+	defer func() { s.Stop() }()
 	tick := time.NewTicker(cmp.Or(o.Interval, interval))
 	defer tick.Stop()
 	var swept, bound time.Time
-	for changed := true; ; changed = d.look() {
+	for changed := true; ; changed = d.look() || changed {
 		if changed {
 			// It fails if writing the slices cannot begin.
-			if err := h.PublishResources(ctx, d.resources()); err != nil && ctx.Err() == nil {
+			if err := s.PublishResources(ctx, d.resources()); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -134,7 +133,51 @@ func Run(ctx context.Context, o Options) error {
 			return nil
 		case <-tick.C:
 		}
+		// Without its sockets the kubelet has forgotten the driver.
+		if changed = !s.listens(); changed {
+			d.log.Warn("a socket of the driver was removed, it registers with the kubelet again")
+			s.Stop()
+			if s, err = d.serve(ctx); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// server serves the kubelet at sockets.
+type server struct {
+	*kubeletplugin.Helper
+	sockets []string
+}
+
+func (d *Driver) serve(ctx context.Context) (s server, err error) {
+	o, folder := d.options, filepath.Join(d.options.Plugins, DriverName)
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return s, err
+	}
+	listen := func(ctx context.Context, path string) (net.Listener, error) {
+		s.sockets = append(s.sockets, path)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		var l net.ListenConfig
+		return l.Listen(ctx, "unix", path)
+	}
+	s.Helper, err = kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(DriverName), kubeletplugin.NodeName(o.NodeName),
+		kubeletplugin.KubeClient(o.Client), kubeletplugin.PluginDataDirectoryPath(folder), kubeletplugin.PluginListener(listen),
+		kubeletplugin.RegistrarDirectoryPath(o.Registry), kubeletplugin.RegistrarListener(listen), kubeletplugin.RollingUpdate(o.PodUID))
+	if err != nil {
+		return s, fmt.Errorf("serve the kubelet: %w", err)
+	}
+	return s, nil
+}
+
+// listens says whether the kubelet still finds all sockets.
+func (s server) listens() bool {
+	return !slices.ContainsFunc(s.sockets, func(path string) bool {
+		_, err := os.Lstat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 func newDriver(o Options) (*Driver, error) {
@@ -145,7 +188,7 @@ func newDriver(o Options) (*Driver, error) {
 		o.Logger = slog.Default()
 	}
 	d := &Driver{options: o, log: o.Logger, since: map[string]condition{}, changed: make(chan struct{})}
-	d.claims = &claims{store: store{o.CDI}, pool: o.NodeName, root: o.Root, agent: o.Agent, options: o.Bind, find: d.find}
+	d.claims = &claims{store: store{o.CDI}, known: map[types.UID]claimState{}, pool: o.NodeName, root: o.Root, agent: o.Agent, options: o.Bind, find: d.find}
 	return d, nil
 }
 
@@ -186,13 +229,13 @@ func (d *Driver) look() bool {
 	return !same
 }
 
-// lost are the functions that claims have and sysfs has not: without them in the slices their pods
+// lost are the functions that claims of this node have and sysfs has not: without them in the slices their pods
 // would not learn of it.
 func (d *Driver) lost(now []node.Device) (list []node.Device, err error) {
 	claims, err := d.claims.store.all()
 	for _, c := range claims {
 		for _, p := range c.Devices {
-			if p.Function == "" || slices.ContainsFunc(now, func(v node.Device) bool { return v.Name == p.Device }) {
+			if p.Function == "" || p.Pool != d.options.NodeName || slices.ContainsFunc(now, func(v node.Device) bool { return v.Name == p.Device }) {
 				continue
 			}
 			list = append(list, node.Device{Name: p.Device, Kind: node.WholeNIC, Function: hostpci.Function{Address: p.Function, IOMMUGroup: -1, NUMANode: -1},
@@ -266,7 +309,7 @@ func (d *Driver) sweep(ctx context.Context, which func(claimState) bool) {
 			return // the others would wait as long
 		}
 		if err == nil && now.UID == c.UID {
-			if err := d.claims.rebind(now); err != nil {
+			if err := d.claims.rebind(ctx, now); err != nil {
 				d.log.Warn("shares of a claim cannot be bound", "claim", c.Namespace+"/"+c.Name, "error", err)
 			}
 			continue

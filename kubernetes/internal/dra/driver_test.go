@@ -40,9 +40,10 @@ type rig struct {
 	*kubelet
 	tree        *hostpcitest.Tree
 	kernel      *hostpcitest.Kernel
-	client      kubernetes.Interface // of the test
-	own         kubernetes.Interface // of the driver
-	away        atomic.Bool          // the API server is
+	write       func(name, value string) error // of the driver into sysfs
+	client      kubernetes.Interface           // of the test
+	own         kubernetes.Interface           // of the driver
+	away        atomic.Bool                    // the API server is
 	agentClaims string
 	later       atomic.Int64 // by how much the driver's clock is ahead, in nanoseconds
 	stop        func()
@@ -74,6 +75,7 @@ func (r *rig) run(t *testing.T, client, own kubernetes.Interface) {
 	r.tree.File("dev/vfio/vfio", "")
 	r.tree.File("dev/vfio/12", "")
 	r.kernel = r.tree.Kernel(map[string]string{nic.Address: nic.Driver})
+	r.write = r.kernel.Write
 	r.start()
 	t.Cleanup(func() { r.stop() })
 }
@@ -90,7 +92,7 @@ func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.own, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.kernel.Write},
+		ended <- dra.Run(ctx, dra.Options{NodeName: "n1", Client: r.own, Node: n, Root: r.tree.Root(), Bind: hostpci.Options{Write: r.write},
 			Agent: dra.Agent{Claims: r.agentClaims, Cgroups: "/" + podGroup}, CDI: r.cdi, Plugins: r.plugins, Registry: r.registry, Interval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	r.stop = func() {

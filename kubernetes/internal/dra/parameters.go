@@ -1,11 +1,8 @@
 package dra
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"regexp"
 	"slices"
@@ -13,6 +10,8 @@ import (
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/trapeze-nic/trapeze/internal/strict"
 )
 
 // Parameters say where the wire of an emulated NIC goes. A claim has them as opaque parameters of
@@ -71,13 +70,8 @@ func ParseParameters(raw []byte) (p Parameters, err error) {
 	if len(raw) > mostParameters {
 		return p, fmt.Errorf("%w: they have %d bytes, at most %d", ErrParameters, len(raw), mostParameters)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := strict.JSON(raw, &p); err != nil {
 		return Parameters{}, fmt.Errorf("%w: %w", ErrParameters, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Parameters{}, fmt.Errorf("%w: more than one object", ErrParameters)
 	}
 	if err := p.check(); err != nil {
 		return Parameters{}, err

@@ -10,6 +10,22 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
+// TestParameterKeys: each key is one of those of parameters, in the same letters, and stands once.
+func TestParameterKeys(t *testing.T) {
+	head := `{"apiVersion":"` + dra.ParametersVersion + `","kind":"` + dra.ParametersKind + `",`
+	if p, err := dra.ParseParameters([]byte(head + `"port":9000}`)); err != nil || p.Port != 9000 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for body, want := range map[string]string{
+		`"Port":9000}`: "Port: there is no such key", `"port":1,"PORT":2}`: "PORT: there is no such key", `"port":1,"port":2}`: "port: it stands there twice",
+		`"port":"1"}`: "port: a string cannot stand there", `"peers":[1]}`: "peers: a number cannot stand there",
+	} {
+		if _, err := dra.ParseParameters([]byte(head + body)); !errors.Is(err, dra.ErrParameters) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
+}
+
 // FuzzParseParameters: what is taken makes an address that an emulated NIC takes too, with no
 // option but those that parameters have.
 func FuzzParseParameters(f *testing.F) {

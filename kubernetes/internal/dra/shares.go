@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -42,9 +43,12 @@ func (c *claims) bind(claim *resourceapi.ResourceClaim, s claimState) (err error
 }
 
 // rebind is bind for a claim that is still prepared.
-func (c *claims) rebind(claim *resourceapi.ResourceClaim) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *claims) rebind(ctx context.Context, claim *resourceapi.ResourceClaim) error {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	s, found, err := c.store.load(claim.UID)
 	if err != nil || !found {
 		return err

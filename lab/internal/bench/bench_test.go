@@ -106,7 +106,7 @@ func TestValidate(t *testing.T) {
 		{"test", func(x *bench.Task) { x.Spec.Test = "speed" }},
 		{"role", func(x *bench.Task) { x.Spec.Role = "server" }},
 		{"negative size", func(x *bench.Task) { x.Spec.Bytes = -1 }},
-		{"size", func(x *bench.Task) { x.Spec.Bytes = 16<<20 + 1 }},
+		{"size", func(x *bench.Task) { x.Spec.Bytes = 1<<30 + 1 }},
 		{"no VI", func(x *bench.Task) { x.Spec.VIs = 0 }},
 		{"too many VIs", func(x *bench.Task) { x.Spec.VIs = 4097 }},
 		{"window", func(x *bench.Task) { x.Spec.Window = 0 }},

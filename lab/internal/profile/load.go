@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
+	"github.com/trapeze-nic/trapeze/internal/strict"
+	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
 )
 
 //go:embed platforms/*.toml
@@ -116,28 +117,19 @@ var hostKeys = keys{
 }
 
 func decode(file string, text []byte, into any, allowed keys) error {
-	d := toml.NewDecoder(strings.NewReader(string(text)))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	var strict *toml.StrictMissingError
-	var decodeErr *toml.DecodeError
-	switch {
-	case err == nil:
+	var bad *strict.Error
+	if !errors.As(stricttoml.Decode(text, into), &bad) {
 		return nil
-	case errors.As(err, &strict) && len(strict.Errors) > 0:
-		row, _ := strict.Errors[0].Position()
-		return &Error{File: file + ":" + strconv.Itoa(row), Key: strings.Join(strict.Errors[0].Key(), "."), Err: ErrUnknownKey,
-			Allowed: allowed.names}
-	case errors.As(err, &decodeErr):
-		row, _ := decodeErr.Position()
-		key := strings.Join(decodeErr.Key(), ".")
-		if key != "" {
-			// What follows names Go types.
-			what, _, _ := strings.Cut(err.Error(), " into struct field")
-			return &Error{File: file + ":" + strconv.Itoa(row), Key: key, Err: fmt.Errorf("%w: %s", ErrValue, what),
-				Allowed: allowed.example}
-		}
-		return &Error{File: file + ":" + strconv.Itoa(row), Err: fmt.Errorf("%w: %w", ErrSyntax, err)}
 	}
-	return &Error{File: file, Err: fmt.Errorf("%w: %w", ErrSyntax, err)}
+	e := &Error{File: file, Key: bad.Key, Err: fmt.Errorf("%w: %w", ErrSyntax, bad.Err)}
+	if bad.Line > 0 {
+		e.File += ":" + strconv.Itoa(bad.Line)
+	}
+	switch {
+	case errors.Is(bad, strict.ErrUnknown):
+		e.Err, e.Allowed = ErrUnknownKey, allowed.names
+	case bad.Key != "":
+		e.Err, e.Allowed = fmt.Errorf("%w: %w", ErrValue, bad.Err), allowed.example
+	}
+	return e
 }

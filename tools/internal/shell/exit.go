@@ -3,12 +3,14 @@ package shell
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -32,8 +34,10 @@ func (p *Program) exitCodesTopic() *cobra.Command {
 		Long: `Exit codes of ` + p.Name + `:
 
     0  all went well
-    1  it failed; stderr says why
-    2  it was called wrongly: unknown command or flag, bad or missing argument
+    1  it failed, also because a file or a process that it was told to use is
+       not there or is no good; stderr says why
+    2  it was called wrongly, whatever files there are: a command or flag that is
+       not known, an argument that is missing or out of its range
     3  the device address is bad, or the device cannot be opened
     4  the peer is gone, or was lost in the middle
     5  time ran out before an answer came
@@ -68,7 +72,7 @@ func (p *Program) exitCode(ctx context.Context, err error) int {
 		return exitSignal + sig.Number
 	case errors.Is(err, option.ErrBad):
 		return ExitUsage
-	case errors.As(err, &device):
+	case errors.As(err, &device), errors.Is(err, vfio.ErrBadAddress), errors.Is(err, vfio.ErrUnknownScheme):
 		return ExitDevice
 	}
 	if p.ExitCode != nil {
@@ -95,6 +99,46 @@ func (p *Program) message(ctx context.Context, err error, code int) string {
 	if stopped {
 		return context.Cause(ctx).Error() + remark
 	}
-	// Joined errors have a line each.
-	return strings.ReplaceAll(err.Error(), "\n", "; ") + limitHint(err) + remark
+	return command.Printable(words.Replace(err.Error())) + limitHint(err) + remark
+}
+
+// words are ours in place of Go's. Joined errors have a line each.
+var words = strings.NewReplacer("\n", "; ", context.DeadlineExceeded.Error(), "time ran out", context.Canceled.Error(), "canceled",
+	os.ErrDeadlineExceeded.Error(), "time ran out")
+
+// Hinted adds what to do about an error, in place of what libraries say of that: the command knows
+// more.
+func Hinted(err error, hint string) error {
+	return &hinted{err, withoutHints(err.Error(), err) + " (" + hint + ")"}
+}
+
+type hinted struct {
+	error
+	text string
+}
+
+func (e *hinted) Error() string { return e.text }
+func (e *hinted) Unwrap() error { return e.error }
+
+// withoutHints takes the hints of err, and of what it wraps, out of its text.
+func withoutHints(text string, err error) string {
+	hint := ""
+	switch e := err.(type) {
+	case *via.Error:
+		hint = e.Hint
+	case *vfio.Error:
+		hint = e.Hint
+	}
+	if hint != "" {
+		text = strings.ReplaceAll(text, " ("+hint+")", "")
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		text = withoutHints(text, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			text = withoutHints(text, inner)
+		}
+	}
+	return text
 }

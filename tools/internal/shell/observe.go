@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -60,7 +59,7 @@ func (o *observed) begin(c *cobra.Command, e *command.Env) error {
 func (o *observed) listen(ctx context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(o.address)
 	if err != nil {
-		return nil, &option.Error{Option: "--pprof", Value: o.address, Allowed: "HOST:PORT, as in 127.0.0.1:6060"}
+		return command.Listen(ctx, "--pprof", o.address) // which refuses it
 	}
 	if host == "" && !o.remote || host == "localhost" {
 		host = "127.0.0.1"
@@ -72,16 +71,10 @@ func (o *observed) listen(ctx context.Context) (net.Listener, error) {
 	if !o.remote && !ip.IsLoopback() {
 		return nil, option.Errorf("--pprof %s can be reached from other hosts, who then see the memory of the command: use 127.0.0.1:%s, or add --pprof-remote", o.address, port)
 	}
-	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return nil, fmt.Errorf("--pprof: %w", err)
-	}
-	return l, nil
+	return command.Listen(ctx, "--pprof", net.JoinHostPort(host, port))
 }
 
-// handler answers as net/http/pprof does, and refuses names of hosts: a page in a browser could
-// have a name of its own lead here.
+// handler answers as net/http/pprof does.
 func (o *observed) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -89,17 +82,10 @@ func (o *observed) handler() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" && !o.remote {
-			http.Error(w, "ask for an IP address or for localhost", http.StatusForbidden)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	if o.remote {
+		return mux
+	}
+	return command.OwnHost("", mux)
 }
 
 // end stops what begin has started.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -57,6 +58,33 @@ func TestLogFlags(t *testing.T) {
 			if err := json.Unmarshal([]byte(lines[i]), &line); (err == nil) != strings.Contains(args, "json") {
 				t.Errorf("%q: %q", args, lines[i])
 			}
+		}
+	}
+}
+
+// TestPrintable: what others have named reaches no terminal as a command, wherever it is printed. What
+// is no text is left as it is.
+func TestPrintable(t *testing.T) {
+	const evil, tame = "\x1b]0;x\x07\x1b[2J\r\u009b1mé\x1b[31m", "?]0;x??[2J??1mé?[31m"
+	for _, x := range []struct {
+		run         func(e *command.Env) error
+		out, stderr string
+	}{
+		{func(e *command.Env) error {
+			_, err := fmt.Fprintf(e.Stdout, "\x1b[1mbold\x1b[0m\t%s\n", evil)
+			return err
+		}, "\x1b[1mbold\x1b[0m\t" + tame + "\n", ""},
+		{func(e *command.Env) error { _, err := io.WriteString(e.Bytes, evil); return err }, evil, ""},
+		{func(e *command.Env) error { e.Note("%s", evil); return nil }, "", tame + "\n"},
+		{func(*command.Env) error { return errors.New(evil + "\nmore") }, "", "test: " + tame + "; more\n"},
+		{func(e *command.Env) error { return e.PrintJSON([]string{evil}) }, "[\n  \"\\u001b]0;x\\u0007\\u001b[2J\\r?1mé\\u001b[31m\"\n]\n", ""},
+	} {
+		var out, log bytes.Buffer
+		(&shell.Program{Name: "test", Commands: func(e *command.Env) []*cobra.Command {
+			return []*cobra.Command{{Use: "say", RunE: command.Run(func(context.Context, []string) error { return x.run(e) })}}
+		}}).Run(t.Context(), []string{"say"}, strings.NewReader(""), &out, &log)
+		if out.String() != x.out || log.String() != x.stderr {
+			t.Errorf("%q, %q, want %q, %q", out.String(), log.String(), x.out, x.stderr)
 		}
 	}
 }
@@ -121,7 +149,7 @@ func TestPprof(t *testing.T) {
 	if code, body := get("trace?seconds=0.1", ""); code != http.StatusOK || !strings.HasPrefix(body, "go 1.") {
 		t.Errorf("%d, %.20q", code, body)
 	}
-	if code, _ := get("", "evil.example:80"); code != http.StatusForbidden {
+	if code, _ := get("", "evil.example:80"); code != http.StatusMisdirectedRequest {
 		t.Errorf("by the name of another: %d", code)
 	}
 	stop()

@@ -80,11 +80,11 @@ func (p *Program) run(ctx context.Context, args []string, stdin io.Reader, stdou
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &results{Writer: stdout, end: cancel}
-	r := &run{Program: p, alone: alone, Env: command.Env{Stdin: stdin, Stdout: out, Stderr: stderr, Bold: showsBold(stdout)}}
+	r := &run{Program: p, alone: alone, Env: command.Env{Stdin: stdin, Stdout: printable{out}, Stderr: stderr, Bytes: out, Bold: showsBold(stdout)}}
 	root := r.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(out)
+	root.SetOut(r.Stdout)
 	root.SetErr(stderr)
 	c, limits := root, checkLimits()
 	err := limits
@@ -175,13 +175,13 @@ func (r *run) begin(c *cobra.Command, args []string) error {
 	if err := checkEmpty(c, args); err != nil {
 		return err
 	}
+	r.started = true
 	if err := r.observed.begin(c, &r.Env); err != nil {
 		return err
 	}
 	if r.alone { // wires and other parts that get no logger of the command
 		slog.SetDefault(command.Logger(c.Context(), slog.LevelInfo))
 	}
-	r.started = true
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"syscall"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // results is stdout. It knows how writing there went, and ends the command once
@@ -31,6 +33,16 @@ func (r *results) Write(b []byte) (int, error) {
 		r.end()
 	}
 	return n, err
+}
+
+// printable is stdout for text.
+type printable struct{ *results }
+
+func (p printable) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(p.results, command.Printable(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // outcome reports whether anything was written, and the first error of it.

@@ -1,7 +1,6 @@
 package memif
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
@@ -46,49 +46,12 @@ func (r *region) release() {
 
 // createRegion makes memory for both, which neither can cut off, and returns the
 // file behind it too.
-func createRegion(size uint64) (_ *region, file int, err error) {
-	file, err = unix.MemfdCreate("trapeze-memif", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+func createRegion(size uint64) (*region, int, error) {
+	file, memory, err := memfile.Map("memif", size, memfile.Options{Seals: memfile.Final, Filled: true})
 	if err != nil {
-		return nil, -1, os.NewSyscallError("memfd_create", err)
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(file)
-		}
-	}()
-	if err := unix.Ftruncate(file, int64(size)); err != nil {
-		return nil, -1, os.NewSyscallError("ftruncate", err)
-	}
-	if err := allocatePages(file, int64(size)); err != nil {
 		return nil, -1, err
 	}
-	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, -1, os.NewSyscallError("seal", err)
-	}
-	memory, err := unix.Mmap(file, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, -1, os.NewSyscallError("mmap", err)
-	}
 	return newRegion(memory), file, nil
-}
-
-// allocatePages gives a file all its pages now, so that none is found missing
-// when a frame is written. A signal undoes what it interrupts, so it goes in
-// pieces.
-func allocatePages(file int, size int64) error {
-	const piece = 16 << 20
-	for at := int64(0); at < size; {
-		err := unix.Fallocate(file, 0, at, min(piece, size-at))
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return os.NewSyscallError("fallocate", err)
-		}
-		at += piece
-	}
-	return nil
 }
 
 // mapRegion maps size bytes of the peer's file, which must be memory: touching

@@ -29,7 +29,7 @@ func Adopt(ctx context.Context, c *net.UnixConn, o Options) (*Port, error) {
 		p.discard()
 		return nil, &ends.Error{Op: "adopt", Device: "shm:" + o.Path, Err: err, Hint: hint(err)}
 	}
-	p.makeScratch()
+	p.complete()
 	p.begin(s)
 	p.running.Go(func() { p.serve(s) })
 	return p, nil

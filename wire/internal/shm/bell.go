@@ -132,9 +132,6 @@ var atOnce = unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}
 // offerBell gives the peer a bell to wake this side with, unless it has one. Without one, as there may
 // be no descriptors left, the peer sends messages. quit ends the use of this bell until the next call.
 func (p *Port) offerBell(s *session) (quit func()) {
-	if !s.bells {
-		return func() {}
-	}
 	b, offered := s.own, s.own != nil
 	if !offered {
 		var err error
@@ -155,12 +152,12 @@ func (p *Port) offerBell(s *session) (quit func()) {
 				return
 			}
 			p.counts.woken.Add(1)
-			p.wake.Call()
+			p.Wake.Call()
 		})
 	})
 	<-ready.Done()
 	if offered {
-		p.wake.Call() // it may have rung before
+		p.Wake.Call() // it may have rung before
 	} else if err := b.give(func(fd int) error { return s.conn.send(message{kind: kindBell}, fd) }); err != nil {
 		s.end(err)
 	}
@@ -174,12 +171,12 @@ func (p *Port) offerBell(s *session) (quit func()) {
 func (s *session) takeBell(m message, fd int) error {
 	switch {
 	case fd < 0:
-		return &PeerError{"descriptors of a bell", 0, "1"}
-	case !s.bells || s.bell.isSet():
+		return broken("descriptors of a bell", 0, "1")
+	case s.bell.isSet():
 		_ = passedfd.Close(fd)
-		return &PeerError{"kind of a message", uint64(m.kind), "one bell, if both have said that they wake with one"}
+		return broken("kind of a message", uint64(m.kind), "one bell")
 	case !s.bell.set(fd):
-		return &PeerError{"timers in the descriptor of a bell", 0, "1"}
+		return broken("timers in the descriptor of a bell", 0, "1")
 	}
 	return nil
 }
@@ -187,8 +184,8 @@ func (s *session) takeBell(m message, fd int) error {
 // wokenOnce counts a wake-up. There can be no more of them than this side has
 // asked for: a peer that goes on would keep it busy.
 func (s *session) wokenOnce() error {
-	if n, most := s.woken.Add(1), s.slept.Load(); n > most {
-		return &PeerError{"number of wake-ups", n, fmt.Sprintf("at most %d: how often this side has slept", most)}
+	if n, most := s.woken.Add(1), s.Slept.Load(); n > most {
+		return broken("number of wake-ups", n, fmt.Sprintf("at most %d: how often this side has slept", most))
 	}
 	return nil
 }

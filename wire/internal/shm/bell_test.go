@@ -50,11 +50,8 @@ func rang(t *testing.T, fd int) {
 // given.
 func joinBells(t *testing.T, path string) (r *raw, mine, theirs int) {
 	t.Helper()
-	r = joinRaw(t, path, flagBell|flagBarrier)
-	kind, _, _, _, _, theirs := r.read()
-	if kind != msgBell || theirs < 0 {
-		t.Fatalf("message of kind %d, descriptor %d", kind, theirs)
-	}
+	r = joinRaw(t, path, flagBarrier)
+	_, _, _, _, theirs = r.readUntil(msgBell)
 	t.Cleanup(func() { unix.Close(theirs) })
 	mine = timer(t)
 	r.send(msgBell, 0, 0, 0, 0, mine)
@@ -160,7 +157,7 @@ func TestBellThatIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	r := joinRaw(t, path, flagBell)
+	r := joinRaw(t, path, 0)
 	r.send(msgBell, 0, 0, 0, 0, fd)
 	waittest.Until(t, "disconnected", func() bool { return p.Stats().Violations == 1 })
 	// Its own bell is still on the way to it.

@@ -67,7 +67,7 @@ func (p *Port) Return() (valid bool) {
 		return true
 	}
 	atomicmem.LoadBarrier() // what was borrowed has been read
-	valid = p.session != nil && !p.rx.revoked()
+	valid = p.session != nil && !p.Rx.Revoked()
 	if !valid {
 		p.counts.revoked.Add(1)
 	}
@@ -100,15 +100,15 @@ func (p *Port) takeOffer(s *session, m message, fd int) error {
 	t := p.theirs()
 	switch {
 	case !s.shared:
-		return &PeerError{"kind of a message", uint64(m.kind), "none about memory, which is not shared"}
+		return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
 	case fd < 0:
-		return &PeerError{"descriptors of an export", 0, "1"}
+		return broken("descriptors of an export", 0, "1")
 	case len(t) >= maxExports:
-		return &PeerError{"number of exports", uint64(len(t)) + 1, fmt.Sprintf("at most %d", maxExports)}
+		return broken("number of exports", uint64(len(t))+1, fmt.Sprintf("at most %d", maxExports))
 	case m.c&^exportWritable != 0 || m.c != 0 && !s.writes:
-		return &PeerError{"flags of an export", m.c, "0, or 1 if both let the other write"}
+		return broken("flags of an export", m.c, "0, or 1 if both let the other write")
 	case slices.ContainsFunc(t, func(b borrowed) bool { return b.id == m.id }):
-		return &PeerError{"number of an export", uint64(m.id), "a new one"}
+		return broken("number of an export", uint64(m.id), "a new one")
 	}
 	answer := message{kind: kindExported, id: m.id}
 	b, err := p.mapOffer(s, m, fd)
@@ -158,7 +158,7 @@ func (p *Port) mapOffer(s *session, m message, fd int) (borrowed, error) {
 // takeBack unmaps what the peer exports no more.
 func (p *Port) takeBack(s *session, m message) error {
 	if !s.shared {
-		return &PeerError{"kind of a message", uint64(m.kind), "none about memory, which is not shared"}
+		return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
 	}
 	t := p.theirs()
 	if i := slices.IndexFunc(t, func(b borrowed) bool { return b.id == m.id }); i >= 0 {

@@ -91,11 +91,11 @@ func (c *conn) receive(may ...kind) (m message, fd int, err error) {
 // recvmsg.
 func judge(p []byte, flags, fds int, may []kind) (message, error) {
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || fds > 1 {
-		return message{}, &PeerError{"flags of a message (recvmsg)", uint64(flags), "one message of 32 bytes with one descriptor at most"}
+		return message{}, broken("flags of a message (recvmsg)", uint64(flags), "one message of 32 bytes with one descriptor at most")
 	}
 	m, err := decode(p)
 	if err == nil && fds == 1 && !slices.Contains(may, m.kind) {
-		err = &PeerError{"kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7, 13, 14 or 15 later"}
+		err = broken("kind of a message with a descriptor", uint64(m.kind), "2 in answer to hello, 7, 13, 14 or 15 later")
 	}
 	return m, err
 }

@@ -207,7 +207,7 @@ func (p *Port) dial(ctx context.Context, first bool) (*session, error) {
 func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, error) {
 	// Whatever ends the context ends the greeting.
 	stop := context.AfterFunc(ctx, func() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) })
-	ours := p.greet(oldest, newest, 0)
+	ours := p.greet(0)
 	if err := c.send(ours.message(kindHello), -1); err != nil {
 		return nil, err
 	}
@@ -226,28 +226,29 @@ func (p *Port) introduce(ctx context.Context, c *conn, first bool) (*session, er
 	case m.kind == kindRefuse:
 		return nil, refusal(m)
 	case m.kind != kindWelcome || fd < 0:
-		return nil, &PeerError{"kind of the first message", uint64(m.kind), "2, with a descriptor, or 4"}
+		return nil, broken("kind of the first message", uint64(m.kind), "2, with a descriptor, or 4")
 	}
 	theirs, err := greetingOf(m)
 	if err != nil {
 		return nil, err
 	}
-	if r := theirs.ring; r < MinRing || r&(r-1) != 0 || r < ringFor(0, max(p.mtu, theirs.mtu)) {
-		return nil, &PeerError{"size of a ring", uint64(r), "a power of two that holds four of the largest frames"}
+	if r := theirs.ring; r < MinRing || r&(r-1) != 0 || r < ringFor(0, max(p.options.MTU, theirs.mtu)) {
+		return nil, broken("size of a ring", uint64(r), "a power of two that holds four of the largest frames")
 	}
-	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring, ours.flags&theirs.flags))
+	memory, err := p.maps.mapRings(fd, fileSize(theirs.ring))
 	if err != nil {
 		return nil, err
 	}
-	memory.number = atomic.LoadUint32(numberIn(memory.mem))
 	if err := errors.Join(c.send(message{kind: kindReady}, -1), endGreeting(ctx, stop, c)); err != nil {
 		memory.unmap()
 		return nil, err
 	}
 	if first {
-		p.mtu = min(p.mtu, theirs.mtu)
+		p.options.MTU = min(p.options.MTU, theirs.mtu)
 	}
-	return newSession(c, memory, theirs.ring, false, ours, theirs), nil
+	s := newSession(c, memory, theirs.ring, false, ours.flags&theirs.flags, theirs.mtu)
+	memory.number = atomic.LoadUint32(s.Rx.Number)
+	return s, nil
 }
 
 // endGreeting takes the greeting's deadline off a connection.

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
@@ -33,7 +35,7 @@ func (p *Port) makeTable() {
 	if !p.options.Share {
 		return
 	}
-	fd, err := createFile(datasheet.DirectTableSize, fileSeals)
+	fd, err := memfile.Create("shm", datasheet.DirectTableSize, memfile.Options{Seals: memfile.Sealed, Filled: true})
 	if err != nil {
 		return
 	}
@@ -66,7 +68,7 @@ func (p *Port) dropTable() {
 
 // offerTable gives the peer of s the table.
 func (p *Port) offerTable(s *session) error {
-	if !s.direct || p.tableFD < 0 {
+	if !s.shared || p.tableFD < 0 {
 		return nil
 	}
 	return s.conn.send(message{kind: kindTable, a: datasheet.DirectTableSize}, p.tableFD)
@@ -79,16 +81,16 @@ func (p *Port) takeTable(s *session, m message, fd int) error {
 	}
 	known := p.theirTable.Load()
 	switch {
-	case !s.direct || known != nil && known.of == s:
-		return &PeerError{"kind of a message", uint64(m.kind), "one table, if both have said that they know of them"}
+	case !s.shared || known != nil && known.of == s:
+		return broken("kind of a message", uint64(m.kind), "one table, if both share memory")
 	case fd < 0:
-		return &PeerError{"descriptors of a table", 0, "1"}
+		return broken("descriptors of a table", 0, "1")
 	case m.a != datasheet.DirectTableSize:
-		return &PeerError{"size of a table", m.a, "299008"}
+		return broken("size of a table", m.a, "299008")
 	}
 	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, datasheet.DirectTableSize)
 	if err != nil || !whole {
-		return &PeerError{"pages of a table", 0, "all of them in a file that is sealed against shrinking"}
+		return broken("pages of a table", 0, "all of them in a file that is sealed against shrinking")
 	}
 	memory, err := p.maps.mapFile(fd, 0, datasheet.DirectTableSize, unix.PROT_READ, unix.MAP_POPULATE)
 	if err != nil {
@@ -124,7 +126,7 @@ func (p *Port) Welcome(ok bool) {
 // openTable lets the peer of the session that the data path uses carry out operations, if it
 // is welcome to.
 func (p *Port) openTable() {
-	if s := p.session; p.welcomes && s != nil && s.direct && p.table.DirectTable != nil {
+	if s := p.session; p.welcomes && s != nil && s.shared && p.table.DirectTable != nil {
 		atomic.StoreUint32(&p.table.Wire, s.memory.number)
 	}
 }
@@ -150,57 +152,70 @@ func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 
 // Settle is described at engine.Direct.
 func (p *Port) Settle() {
-	if s := p.session; s != nil && s.direct {
-		s.settle(p.rx.copying)
+	if s := p.session; s != nil && s.shared {
+		p.settle(s, p.Rx.Copying)
 	}
 }
 
 // settle waits for the end of a copy that the peer has begun, as its word says. What was
 // taken back before, by an atomic store, no later copy uses. A peer that is gone has ended
-// its copies. One that takes too long is disconnected.
-func (s *session) settle(word *uint32) {
+// its copies. One that takes too long, or breaks the rules, is disconnected, and what it writes later is lost.
+func (p *Port) settle(s *session, word *uint32) {
 	began := atomic.LoadUint32(word)
 	if began&1 == 0 {
 		return
 	}
 	end := time.Now().Add(copyTime)
 	for turn := 0; atomic.LoadUint32(word) == began; turn++ {
-		if s.gone() {
-			return
+		late := false
+		select {
+		case <-s.done:
+			if errors.Is(s.why, ends.ErrGone) {
+				return
+			}
+			late = s.broken()
+		default:
 		}
-		if turn < 64 {
+		switch {
+		case late || time.Now().After(end):
+			s.end(broken("word of a copy", uint64(began), "another one after two seconds"))
+			p.detachAll()
+			return
+		case turn < 64:
 			runtime.Gosched()
-			continue
+		default:
+			time.Sleep(50 * time.Microsecond)
 		}
-		if time.Now().After(end) {
-			s.end(&PeerError{"word of a copy", uint64(began), "another one after two seconds"})
-			return
-		}
-		time.Sleep(50 * time.Microsecond)
 	}
 }
 
-// gone reports whether a session has ended in a way after which its peer copies no more, or
-// cannot be waited for.
-func (s *session) gone() bool {
-	select {
-	case <-s.done:
-		return s.broken() || errors.Is(s.why, ends.ErrGone)
-	default:
-		return false
+// detachAll has what a peer may still be writing to be memory of this process alone. It is not exported any more.
+func (p *Port) detachAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, e := range p.offers {
+		if e.writable < 0 {
+			continue
+		}
+		if err := detach(e.mem, e.writable, e.offset); err != nil {
+			p.lastErr = fmt.Errorf("%w: a peer that has not ended a copy may still write to it: %w", ErrMemory, err)
+		}
+		e.close()
+		delete(p.offers, id)
 	}
+	p.listLent()
 }
 
 // Begin is described at engine.Direct.
 func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	s := p.session
-	if p.state.Load() != 0 || s == nil || !s.direct || s.memory.number != wire {
+	if p.state.Load() != 0 || s == nil || !s.shared || s.memory.number != wire {
 		return nil
 	}
 	atomicmem.Store32(&p.loan.inUse, 1)
 	p.copies++
 	// It keeps the order of this store, and the one before, and of all loads behind.
-	atomic.StoreUint32(p.tx.copying, p.copies)
+	atomic.StoreUint32(p.Tx.Copying, p.copies)
 	if t := p.theirTable.Load(); t != nil && t.of == s && atomic.LoadUint32(&t.Wire) == wire {
 		return t.DirectTable
 	}
@@ -211,7 +226,7 @@ func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 // End is described at engine.Direct.
 func (p *Port) End() {
 	p.copies++
-	atomicmem.Store32(p.tx.copying, p.copies)
+	atomicmem.Store32(p.Tx.Copying, p.copies)
 	if !p.borrowed {
 		p.endUse()
 	}

@@ -15,25 +15,19 @@ import (
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
 
-// Of the protocol: a table, the flags about it, and where an end says that it copies.
-const (
-	msgTable   = 14
-	flagDirect = 32 << 32
-	flagWrite  = 64 << 32
-	copyOffset = 512
-)
+// copyOffset is where an end says that it copies.
+const copyOffset = 512
 
 // copying is the word in which a raw peer says that it copies.
 func (r *raw) copying() *uint32 { return datasheet.IndexAt(r.ours[copyOffset:]) }
 
-// readUntil reads messages until one of a kind comes, whose descriptor it returns. Kind 0 is the
-// end of the connection.
-func (r *raw) readUntil(want uint32) (fd int, a, c uint64) {
+// readUntil reads messages until one of a kind comes. Kind 0 is the end of the connection.
+func (r *raw) readUntil(want uint32) (id uint32, a, b, c uint64, fd int) {
 	r.t.Helper()
 	for {
-		kind, _, a, _, c, fd := r.read()
+		kind, id, a, b, c, fd := r.read()
 		if kind == want {
-			return fd, a, c
+			return id, a, b, c, fd
 		}
 		if fd >= 0 {
 			unix.Close(fd)
@@ -44,12 +38,12 @@ func (r *raw) readUntil(want uint32) (fd int, a, c uint64) {
 	}
 }
 
-// TestTable: only a peer that knows of tables gets one, and it cannot write to it.
+// TestTable: only a peer that shares memory gets one, and it cannot write to it.
 func TestTable(t *testing.T) {
 	for _, tt := range []struct {
 		flags uint64
 		table bool
-	}{{0, false}, {flagShare, false}, {flagDirect, false}, {flagShare | flagDirect, true}, {flagShare | flagDirect | flagWrite, true}} {
+	}{{0, false}, {flagWrite, false}, {flagShare, true}, {flagShare | flagWrite, true}} {
 		t.Run(fmt.Sprintf("flags %#x", tt.flags>>32), func(t *testing.T) {
 			checkLeaks(t)
 			path := socket(t)
@@ -61,17 +55,13 @@ func TestTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !tt.table {
-				// An export is the first that comes, if anything does.
-				if tt.flags&flagShare != 0 {
-					if kind, _, _, _, _, got := r.read(); kind != msgExport {
-						t.Errorf("message of kind %d", kind)
-					} else {
-						unix.Close(got)
-					}
+				p.SetLink(false) // it comes behind what comes before
+				if _, _, _, _, got := r.readUntil(msgLink); got >= 0 {
+					t.Error("there is a file with it")
 				}
 				return
 			}
-			got, size, _ := r.readUntil(msgTable)
+			_, size, _, _, got := r.readUntil(msgTable)
 			defer unix.Close(got)
 			if size != datasheet.DirectTableSize {
 				t.Errorf("a table of %d bytes", size)
@@ -113,13 +103,13 @@ func tableFile(t *testing.T, n int64, seals int) int {
 
 // TestBadTables: what is no table, or could be cut off under a reader, ends the connection.
 func TestBadTables(t *testing.T) {
-	const size, good = datasheet.DirectTableSize, flagShare | flagDirect
+	const size, good = datasheet.DirectTableSize, flagShare
 	for _, tt := range []struct {
 		name  string
 		flags uint64
 		send  func(t *testing.T, r *raw)
 	}{
-		{"none was agreed on", flagShare, func(t *testing.T, r *raw) {
+		{"memory is not shared", 0, func(t *testing.T, r *raw) {
 			r.send(msgTable, 0, size, 0, 0, tableFile(t, size, unix.F_SEAL_SHRINK))
 		}},
 		{"no descriptor", good, func(_ *testing.T, r *raw) { r.send(msgTable, 0, size, 0, 0) }},
@@ -160,7 +150,7 @@ func TestBadTables(t *testing.T) {
 func settle(t *testing.T) {
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare|flagDirect)
+	r := joinRaw(t, path, flagShare)
 	up(t, p)
 	p.Receive() // the data path turns to the session
 	p.Settle()
@@ -187,7 +177,7 @@ func TestSettleWhenPeerDies(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-	r := joinRaw(t, path, flagShare|flagDirect)
+	r := joinRaw(t, path, flagShare)
 	up(t, p)
 	p.Receive()
 	atomic.StoreUint32(r.copying(), 1)
@@ -208,8 +198,7 @@ func TestBegin(t *testing.T) {
 	checkLeaks(t)
 	path := socket(t)
 	p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
-	const all = flagShare | flagDirect | flagWrite | 8<<32
-	r := joinRaw(t, path, all)
+	r := joinRaw(t, path, flagShare|flagWrite)
 	up(t, p)
 	p.Receive()
 	number := p.Wire()
@@ -272,7 +261,7 @@ func TestExportWritable(t *testing.T) {
 	for _, agreed := range []bool{true, false} {
 		path := socket(t)
 		p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true, ShareWrite: true})
-		flags := uint64(flagShare | flagDirect)
+		flags := uint64(flagShare)
 		if agreed {
 			flags |= flagWrite
 		}
@@ -282,7 +271,7 @@ func TestExportWritable(t *testing.T) {
 		if _, err := p.ExportWritable(fd, 0, mem); err != nil {
 			t.Fatal(err)
 		}
-		got, _, writable := r.readUntil(msgExport)
+		_, _, _, writable, got := r.readUntil(msgExport)
 		defer unix.Close(got)
 		if err := mapped(got, page); (err == nil) != agreed || (writable == 1) != agreed {
 			t.Errorf("agreed %v: flags %d, mapping says %v", agreed, writable, err)

@@ -12,10 +12,10 @@
 // (u32), id (u32), and three numbers a, b and c (u64).
 //
 //	kind  name        from      id       a               b             c
-//	1     hello       connector magic    versions, flags MTU
+//	1     hello       connector magic    version, flags  MTU
 //	2     welcome     listener  magic    version, flags  MTU           ring         + memory
 //	3     ready       connector
-//	4     refuse      listener           reason          its versions
+//	4     refuse      listener           reason          its version
 //	5     link        both      number   1: plug is in
 //	6     link seen   both      number
 //	7     export      both      region   offset in file  bytes                      + file
@@ -28,12 +28,9 @@
 //	14    table       both               bytes                              + file
 //	15    marks       both               bytes           number             + file
 //
-// Versions are the oldest and the newest that the connector speaks, 16 bits
-// each; the listener picks one. Flags stand in bits 63:32: 1 shares memory, 2
-// takes part in membarrier(2), 4 wakes with bells. Then 8 knows that the loans of single frames
-// can be void, 16 knows credit words. Further, 32 knows tables, and 64 lends memory for writing. Then
-// 128 knows marks, 256 knows slots, and 512 knows immediate data in them. The socket stays open: it ends with the process
-// that holds it, which tells of a peer's death.
+// The version, in bits 31:0, is 2; a listener refuses another one. Flags stand in bits 63:32: 1 shares
+// memory, 2 takes part in membarrier(2), 4 lends memory for writing. What only one of the two has set does
+// not count. The socket stays open: it ends with the process that holds it, which tells of a peer's death.
 //
 // # Memory
 //
@@ -43,25 +40,24 @@
 // For rings of R bytes (a power of two):
 //
 //	0          freed     u32: bytes that the receiver has given back
-//	4          frames    u32: frames that it has given back (slots)
+//	4          frames    u32: frames that it has given back
 //	128        asleep    u32: not 0 if the receiver wants a wake message, 2 if it wants a mark
 //	256        void      u64: which loans of the sender's have been revoked
-//	384        number    u32: of the wire, drawn by the listener (first part, flag 8)
-//	512        copying   u32: odd while the sender copies to or from lent memory (flag 32)
-//	4096       words     u64 for each frame, R/64 of them
-//	4096+R/8   frames    R bytes; each frame in one piece, aligned to 64
+//	384        number    u32: of the wire, drawn by the listener (first part)
+//	512        copying   u32: odd while the sender copies to or from lent memory
+//	4096       slots     128 bytes for each frame, R/256 of them
+//	4096+R/2   frames    R bytes; each frame in one piece, aligned to 64
 //
-// If both ends have flag 256, slots of 128 bytes are in the place of words, R/256 of them. Frames are
-// at 4096+R/2. A slot has the word of a frame and the header and payload of a short one (SPEC.md 8.12):
+// A slot has the word of a frame and the header and payload of a short one (SPEC.md 8.12):
 //
 //	0    word     u64
 //	8    header   u64: of a short frame
 //	16   payload  of a short frame of up to 112 bytes; longer ones have theirs in the ring
 //
-// If both ends have flag 512, too, a short frame may have immediate data. These are a u32 at 16. Its payload is at
-// 24, or in the ring if it has more than 104 bytes.
+// If a short frame has immediate data, these are a u32 at 16. Its payload is at 24, or in the ring if it
+// has more than 104 bytes.
 //
-// If both ends have flag 16, the credit words of both directions (SPEC.md 8.12) follow, those
+// The credit words of both directions (SPEC.md 8.12) follow, those
 // of the first one first. For each endpoint below 4096 of the direction's receiver there are
 // two, 8192 in all:
 //
@@ -81,11 +77,10 @@
 // there. One whose payload is in its slot takes none of the ring. Room is counted in
 // slots and in bytes, and the receiver tells both at once, as one word of 64 bits.
 //
-// Frame i has word i mod R/64, or slot i mod R/256. It follows its predecessor in the ring, at the
+// Frame i has slot i mod R/256. It follows its predecessor in the ring, at the
 // next multiple of 64, or at the start if it would not fit before the end. The
-// receiver polls the word of the next frame. At once it fetches the place where that
-// frame will start, or the second line of its slot. So a frame of two cache lines is there about
-// as soon as its word. There is no index that the two sides share; the first
+// receiver polls the word of the next frame. At once it fetches the second line of its slot.
+// So a frame of two cache lines is there about as soon as its word. There is no index that the two sides share; the first
 // word of a batch is written last. A frame that comes in parts has its word
 // written again and again; one that is given up is skipped.
 //
@@ -102,26 +97,25 @@
 //
 // A receiver reads the bytes, then void, in this order, and drops a frame whose
 // loan is void: what it has read may be anything. The frames before a number are
-// the R/64 before it that can be on their way. If both ends have flag 8, the loans of
-// one frame are void by bit 33 of its word, too, which the receiver reads after void: so
-// other frames on the wire keep theirs.
+// the R/256 before it that can be on their way. The loans of one frame are void by bit 33 of
+// its word, too, which the receiver reads after void: so other frames on the wire keep theirs.
 //
 // # Copies
 //
-// Ends that both have flags 1 and 32 give each other a table (SPEC.md 8.15), in a file that only its
+// Ends that both have flag 1 give each other a table (SPEC.md 8.15), in a file that only its
 // owner can write. A process that is going to copy makes copying odd, which orders as a full
 // barrier does, and looks at the table behind it. At the end of the copy it makes the
 // word even. The owner of the memory takes an entry out of the table, makes a full barrier, and
 // waits while copying has the same odd value. So no copy uses an entry that
 // was taken away. A process that is gone copies no more. One that takes 2 s is disconnected.
 //
-// If both have flag 64 as well, c of an export is 1 where the file can be mapped for writing.
+// If both have flag 4 as well, c of an export is 1 where the file can be mapped for writing.
 //
 // # Frames that wait
 //
 // While a plug is out nothing is lost: Reserve has no room, and what was sent before
 // arrives once both plugs are in. A receiver tells by freed what it has released, in
-// order: where both ends have flag 8, that is enough for [engine.Lossless].
+// order, which is enough for [engine.Lossless].
 //
 // # Sleeping
 //
@@ -131,8 +125,7 @@
 // sends a wake message as long as it has none.
 //
 // A bell is a timerfd (timerfd_create(2)) that the sender sets to expire at once.
-// Each side makes one, and gives it away right after the greeting if both have
-// flag 4. It costs less than half of a message. It is no eventfd, because the flags
+// Each side makes one, and gives it away right after the greeting. It costs less than half of a message. It is no eventfd, because the flags
 // of a descriptor that two processes share are whatever either of them sets: a peer
 // could make our write to it block. Setting a timer never does, and who is woken by
 // one need not read it.
@@ -143,7 +136,7 @@
 // # Marks
 //
 // A process with many peers does not look at each of them all the time. It gives them a file of a page,
-// and each a number, of a bit in words of 64 bits. Where both have flag 128, a receiver that does not
+// and each a number, of a bit in words of 64 bits. A receiver that has given marks and does not
 // look any more sets asleep to 2. The sender clears it after a frame, and sets its bit. It does so too where it wakes the
 // receiver. All peers can write to the page: who owns it takes a bit for a hint, and now and then looks at peers that
 // have none.

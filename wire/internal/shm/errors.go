@@ -2,8 +2,9 @@ package shm
 
 import (
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // What errors of this package wrap, besides ends.ErrOptions and errnos.
@@ -13,7 +14,7 @@ var (
 	// ErrVersion: the two sides speak no version in common.
 	ErrVersion = errors.New("no common version of the protocol")
 	// ErrPeer is wrapped by every PeerError.
-	ErrPeer = errors.New("the peer broke the rules of the wire")
+	ErrPeer = line.ErrPeer
 	// ErrStuck: the peer has taken no frames, or not ended one, for so long that
 	// what is under way cannot be told to have arrived.
 	ErrStuck = errors.New("the peer does not take part")
@@ -26,21 +27,11 @@ var (
 )
 
 // PeerError says which rule the peer broke. It wraps ErrPeer.
-type PeerError struct {
-	// Field names what was wrong, such as "length" of a frame.
-	Field string
-	// Value is the peer's value.
-	Value uint64
-	// Want says what would have been right.
-	Want string
-}
+type PeerError = line.PeerError
 
-func (e *PeerError) Error() string {
-	return fmt.Sprintf("%v: %s is %#x, want %s", ErrPeer, e.Field, e.Value, e.Want)
+func broken(field string, value uint64, want string) *PeerError {
+	return &PeerError{Field: field, Value: value, Want: want}
 }
-
-// Unwrap returns ErrPeer.
-func (e *PeerError) Unwrap() error { return ErrPeer }
 
 // How long things may take.
 const (

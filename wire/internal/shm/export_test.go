@@ -34,7 +34,7 @@ func TestLentMemoryIsForReading(t *testing.T) {
 			if _, err := p.Export(m.FD(), 0, m.Bytes()); err != nil {
 				t.Fatal(err)
 			}
-			_, _, _, _, _, got := r.read()
+			_, _, _, _, got := r.readUntil(msgExport)
 			defer unix.Close(got)
 			again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", got), unix.O_RDWR|unix.O_CLOEXEC, 0)
 			if err != nil {
@@ -99,9 +99,9 @@ func TestBorrowedMemoryCannotBeWritten(t *testing.T) {
 	if _, err := p.Export(fd, 0, mem); err != nil {
 		t.Fatal(err)
 	}
-	kind, id, offset, size, _, got := r.read()
-	if kind != msgExport || id == 0 || offset != 0 || size != page || got < 0 {
-		t.Fatalf("message %d: region %d, %d bytes at %d", kind, id, size, offset)
+	id, offset, size, _, got := r.readUntil(msgExport)
+	if id == 0 || offset != 0 || size != page || got < 0 {
+		t.Fatalf("region %d, %d bytes at %d", id, size, offset)
 	}
 	defer unix.Close(got)
 	if m, err := unix.Mmap(got, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EACCES) {
@@ -180,10 +180,7 @@ func unexportFromHungPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind, _, _, _, _, got := r.read()
-	if kind != msgExport {
-		t.Fatalf("message %d", kind)
-	}
+	_, _, _, _, got := r.readUntil(msgExport)
 	unix.Close(got)
 	r.send(msgExported, id, 0, 0, 0)
 	lentAt(t, p, mem)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
 )
@@ -22,6 +23,7 @@ const (
 	opRelease        // 0
 	opSend           // 2: a frame of that size
 	opPublish        // 2: as much of one
+	opCredit         // 10: an endpoint, a key and credit
 	opCount
 )
 
@@ -31,17 +33,15 @@ func FuzzRings(f *testing.F) {
 	path := socket(f)
 	p := open(f, shm.Options{Path: path, Role: shm.RoleListen, Ring: 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		play(t, p, path, data, flagCredits)
-		play(t, p, path, data, flagCredits|flagSlots)
-		play(t, p, path, data, flagCredits|flagSlots|flagImmediates)
+		play(t, p, path, data)
 	})
 }
 
-// play has a peer with flags do what data says.
-func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
-	r := joinRaw(t, path, flags)
+// play has a peer do what data says.
+func play(t *testing.T, p *shm.Port, path string, data []byte) {
+	r := joinRaw(t, path, 0)
 	up(t, p)
-	number, held, whole := 0, []byte(nil), make([]byte, shm.DefaultMTU)
+	number, held, whole, short := 0, []byte(nil), make([]byte, shm.DefaultMTU), false
 	take := func(n int) []byte {
 		b := make([]byte, 12)
 		n = copy(b, data[:min(n, len(data))])
@@ -64,10 +64,13 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 		case opFreed:
 			atomic.StoreUint32(r.freed(), le.Uint32(take(4)))
 		case opReceive:
-			held = p.Receive()
-			if _, beside, _ := p.Short(); len(held) > shm.DefaultMTU || beside&datasheet.ShortLent != 0 && len(held) > 112 {
-				t.Fatalf("a frame of %d bytes, beside its header %#x", len(held), beside)
+			f, _, beside, found := p.Next()
+			if short = found == engine.FoundShort; short {
+				checkShort(t, f, beside)
+			} else if f = p.Receive(); len(f) > shm.DefaultMTU {
+				t.Fatalf("a frame of %d bytes", len(f))
 			}
+			held = f
 		case opArrived:
 			n, _ := p.Arrived()
 			if n < 0 || held != nil && n > len(held) {
@@ -78,8 +81,12 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 				copy(whole, held) // all of it can be read
 				number++
 			}
-			p.Release()
-			held = nil
+			if short {
+				p.Pass(number&1 != 0)
+			} else {
+				p.Release()
+			}
+			held, short = nil, false
 		case opSend:
 			n := int(le.Uint16(take(2)))
 			beside := shortTag
@@ -89,7 +96,8 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 			if n&4 != 0 {
 				beside = beside.WithImmediate(uint32(n))
 			}
-			if n&1 != 0 && p.SendShort(shortHeader, beside, make([]byte, n%(shm.DefaultMTU+1)), n&2 != 0) {
+			if n&1 != 0 {
+				p.Put(shortHeader, beside, make([]byte, n%(shm.DefaultMTU+1)), n&2 != 0)
 				p.Flush()
 			} else if b := p.Reserve(n % (shm.DefaultMTU + 1)); b != nil {
 				clear(b)
@@ -102,8 +110,16 @@ func play(t *testing.T, p *shm.Port, path string, data []byte, flags uint64) {
 				p.Publish(n)
 				p.Publish(2 * n)
 			}
+		case opCredit:
+			b := take(10)
+			endpoint, key, known := uint32(le.Uint16(b)), le.Uint32(b[2:]), le.Uint32(b[6:])
+			p.GiveCredit(endpoint, key, known)
+			if got := p.TakeCredit(endpoint, key, known); int32(got-known) < 0 {
+				t.Fatalf("credit %d, %d was known", got, known)
+			}
 		}
 	}
+	p.Pass(true)
 	p.Release()
 	p.Abort()
 	r.close()

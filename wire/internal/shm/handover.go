@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // A port that was made by Adopt with Options.Transferable can go to another process, and its peer
@@ -20,28 +21,22 @@ import (
 // State is where a paused port is in its memory. Positions count bytes, modulo 2^32, and are
 // multiples of 64; numbers count frames.
 type State struct {
-	MTU     int    `json:"mtu"`      // largest frame of this side, in bytes.
-	PeerMTU int    `json:"peer_mtu"` // that of the peer.
-	Ring    int    `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing.
-	Flags   uint32 `json:"flags"`    // that both sides have set in their greetings.
-	Pulled  bool   `json:"pulled"`   // the peer's plug is out.
+	MTU      int  `json:"mtu"`      // largest frame of this side, in bytes.
+	PeerMTU  int  `json:"peer_mtu"` // that of the peer.
+	Ring     int  `json:"ring"`     // bytes of a ring: a power of two, MinRing to MaxRing.
+	Barriers bool `json:"barriers"` // both sides take part in membarrier.
+	Pulled   bool `json:"pulled"`   // the peer's plug is out.
 	// Of the frames to the peer.
-	Head  uint32 `json:"head"`  // position behind the last one.
-	Freed uint32 `json:"freed"` // position up to which the peer is known to have taken them.
-	Sent  uint32 `json:"sent"`  // number of the next one.
+	Head uint32 `json:"head"` // position behind the last one.
+	Sent uint32 `json:"sent"` // number of the next one.
 	// Of the frames from the peer.
-	Tail     uint32 `json:"tail"`     // position behind the last one that was taken.
-	Given    uint32 `json:"given"`    // position up to which the peer knows of that.
+	Tail     uint32 `json:"tail"`     // position behind the last one that was taken, of which the peer knows.
 	Received uint32 `json:"received"` // number of the next one.
 	Wakes    uint64 `json:"wakes"`    // how often the peer may still wake this side.
 	// Bell and PeerBell say that there are descriptors of them.
 	Bell     bool `json:"bell"`
 	PeerBell bool `json:"peer_bell"`
 }
-
-// knownFlags are those that a port which was handed over may have.
-// It has no slots: who passes frames on for others has no use for short ones.
-const knownFlags = flagBarrier | flagBell | flagSingle | flagCredits
 
 // StateError says which field of a State cannot be.
 type StateError struct {
@@ -60,9 +55,8 @@ func (e *StateError) Error() string {
 // Check fails with a *StateError if no port can be in this state. The first call in a process waits for
 // all processors (membarrier(2)).
 func (st State) Check() error {
-	barriers := hasBarrier()
+	barriers := line.HasBarrier()
 	mtu := fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)
-	ring := uint32(st.Ring)
 	switch {
 	case st.MTU < datasheet.MinMTU || st.MTU > datasheet.MaxMTU:
 		return &StateError{"mtu", st.MTU, mtu}
@@ -70,20 +64,12 @@ func (st State) Check() error {
 		return &StateError{"peer_mtu", st.PeerMTU, mtu}
 	case st.Ring > MaxRing || st.Ring < MinRing || st.Ring&(st.Ring-1) != 0 || st.Ring < ringFor(0, max(st.MTU, st.PeerMTU)):
 		return &StateError{"ring", st.Ring, "a power of two that holds four of the largest frames"}
-	case st.Flags&^knownFlags != 0:
-		return &StateError{"flags", st.Flags, fmt.Sprintf("some of %#x", knownFlags)}
-	case st.Flags&flagBarrier != 0 && !barriers:
-		return &StateError{"flags", st.Flags, "no barriers, which this process cannot make"}
-	case st.Head%lineSize != 0:
+	case st.Barriers && !barriers:
+		return &StateError{"barriers", true, "false, as this process cannot make any"}
+	case st.Head%line.LineSize != 0:
 		return &StateError{"head", st.Head, "a multiple of 64"}
-	case st.Freed%lineSize != 0 || st.Head-st.Freed > ring:
-		return &StateError{"freed", st.Freed, "a multiple of 64, at most a ring before head"}
-	case st.Tail%lineSize != 0:
+	case st.Tail%line.LineSize != 0:
 		return &StateError{"tail", st.Tail, "a multiple of 64"}
-	case st.Given%lineSize != 0 || st.Tail-st.Given > ring:
-		return &StateError{"given", st.Given, "a multiple of 64, at most a ring before tail"}
-	case (st.Bell || st.PeerBell) && st.Flags&flagBell == 0:
-		return &StateError{"bell", true, "none without the flag 4"}
 	}
 	return nil
 }
@@ -112,6 +98,7 @@ func (p *Port) Pause() error {
 	if p.state.Load()&stateFresh != 0 {
 		p.turn()
 	}
+	p.Free()
 	return nil
 }
 
@@ -148,7 +135,7 @@ func (p *Port) Leave() {
 	p.live = nil
 	p.mu.Unlock()
 	s.memory.unmap()
-	p.session, p.tx, p.rx, p.CreditEnd = nil, sender{}, receiver{}, ends.CreditEnd{}
+	p.session, p.Pair, p.CreditEnd = nil, line.Pair{}, ends.CreditEnd{}
 	s.end(vfio.ErrClosed)
 	s.closeFiles()
 	_ = s.conn.c.Close() // without a shutdown, which would be the other process's too
@@ -159,10 +146,11 @@ func (p *Port) Leave() {
 // are those of the connection, of the memory, and of the bells that there are.
 func (p *Port) State() (st State, fds []int, err error) {
 	s := p.paused
-	st = State{MTU: p.mtu, PeerMTU: int(p.rx.limit), Ring: len(p.tx.frames), Flags: s.agreed,
+	st = State{MTU: p.options.MTU, PeerMTU: p.Rx.Limit(), Ring: p.Tx.Ring(), Barriers: p.Light,
 		Pulled: p.state.Load()&statePeerPulled != 0,
-		Head:   p.tx.head, Freed: p.tx.freedSeen, Sent: p.tx.number, Tail: p.rx.tail, Given: p.rx.freedLast, Received: p.rx.number,
-		Wakes: s.slept.Load() - min(s.slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+		Wakes:  s.Slept.Load() - min(s.Slept.Load(), s.woken.Load()), Bell: s.own != nil, PeerBell: s.bell.fd >= 0}
+	st.Head, st.Sent = p.Tx.Position()
+	st.Tail, st.Received = p.Rx.Position()
 	dup := func(fd int) error {
 		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		if err == nil {
@@ -236,12 +224,16 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring, st.Flags))
+	memory, err := p.maps.mapRings(fds[0], fileSize(st.Ring))
 	if err != nil {
 		return nil, err
 	}
-	memory.number = *numberIn(memory.mem)
-	s := newSession(conn, memory, st.Ring, true, greeting{flags: st.Flags}, greeting{flags: st.Flags, mtu: st.PeerMTU})
+	agreed := uint32(0)
+	if st.Barriers {
+		agreed = flagBarrier
+	}
+	s := newSession(conn, memory, st.Ring, true, agreed, st.PeerMTU)
+	memory.number = *s.Tx.Number
 	bells := fds[1:]
 	if st.Bell {
 		own, err := bellOf(bells[0])
@@ -256,15 +248,12 @@ func (st State) Restore(c *net.UnixConn, fds []int) (_ *Port, err error) {
 		s.bell.fd = bells[0]
 	}
 	s.file = fds[0]
-	s.tx.head, s.tx.freedSeen, s.tx.number = st.Head, st.Freed, st.Sent
-	s.rx.tail, s.rx.freedLast, s.rx.number = st.Tail, st.Given, st.Received
-	if s.rx.freedNumber = st.Received; st.Given != st.Tail {
-		s.rx.freedNumber-- // some have not been given back
-	}
+	s.Tx.Resume(st.Head, st.Sent)
+	s.Rx.Resume(st.Tail, st.Received)
 	// A bell that has rung before rings once more for a new listener.
-	s.slept.Store(st.Wakes + 1)
+	s.Slept.Store(st.Wakes + 1)
 	s.pausing.Store(true)
-	p.makeScratch()
+	p.complete()
 	p.enter(s)
 	if st.Pulled {
 		p.state.Or(statePeerPulled)

@@ -255,7 +255,7 @@ func (p *Port) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 // Lent is described at engine.Lender. It is the data path's.
 func (p *Port) Lent(owner uint32) {
 	if p.session != nil {
-		p.tx.lend(owner)
+		p.Tx.Lend(owner)
 	}
 }
 
@@ -263,10 +263,10 @@ func (p *Port) Lent(owner uint32) {
 func (p *Port) Revoke(owner uint32) {
 	switch {
 	case p.session == nil:
-	case owner == 0 || !p.session.single:
-		p.tx.revoke()
+	case owner == 0:
+		p.Tx.Revoke()
 	default:
-		p.tx.revokeOf(owner)
+		p.Tx.RevokeOf(owner)
 	}
 }
 
@@ -300,7 +300,7 @@ func (p *Port) offerAll(s *session) error {
 // accepted notes that the peer has mapped what was exported, or could not.
 func (p *Port) accepted(s *session, m message) error {
 	if !s.shared {
-		return &PeerError{"kind of a message", uint64(m.kind), "none about memory, which is not shared"}
+		return broken("kind of a message", uint64(m.kind), "none about memory, which is not shared")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -136,7 +137,7 @@ func (p *Port) welcome(c *conn) (*session, error) {
 // agree is the listener's side of the greeting.
 func (p *Port) agree(c *conn) (*session, error) {
 	refuse := func(reason uint64, err error) (*session, error) {
-		c.trySend(message{kind: kindRefuse, a: reason, b: oldest | newest<<16})
+		c.trySend(message{kind: kindRefuse, a: reason, b: version})
 		return nil, err
 	}
 	m, _, err := c.receive()
@@ -147,7 +148,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return nil, err
 	}
 	if m.kind != kindHello {
-		return refuse(refuseHello, &PeerError{"kind of the first message", uint64(m.kind), "1"})
+		return refuse(refuseHello, broken("kind of the first message", uint64(m.kind), "1"))
 	}
 	theirs, err := greetingOf(m)
 	switch {
@@ -156,10 +157,9 @@ func (p *Port) agree(c *conn) (*session, error) {
 	case err != nil:
 		return refuse(refuseHello, err)
 	}
-	ring := ringFor(p.options.Ring, max(p.mtu, theirs.mtu))
-	version := min(theirs.newest, newest)
-	ours := p.greet(version, version, ring)
-	fd, memory, err := p.createRings(fileSize(ring, ours.flags&theirs.flags))
+	ring := ringFor(p.options.Ring, max(p.options.MTU, theirs.mtu))
+	ours := p.greet(ring)
+	fd, memory, err := p.createRings(fileSize(ring))
 	if err != nil {
 		return refuse(refuseMemory, err)
 	}
@@ -168,11 +168,11 @@ func (p *Port) agree(c *conn) (*session, error) {
 			unix.Close(fd)
 		}
 	}()
-	s := newSession(c, memory, ring, true, ours, theirs)
+	s := newSession(c, memory, ring, true, ours.flags&theirs.flags, theirs.mtu)
 	memory.number = rand.Uint32() | 1
-	*numberIn(memory.mem) = memory.number
-	s.tx.prepare()
-	s.rx.prepare()
+	*s.Tx.Number = memory.number
+	s.Tx.Prepare()
+	s.Rx.Prepare()
 	if err := c.send(ours.message(kindWelcome), fd); err != nil {
 		return s, err
 	}
@@ -180,7 +180,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 		return s, err
 	}
 	if m.kind != kindReady {
-		return s, &PeerError{"kind of the second message", uint64(m.kind), "3"}
+		return s, broken("kind of the second message", uint64(m.kind), "3")
 	}
 	if p.options.Transferable {
 		s.file, fd = fd, -1
@@ -191,7 +191,7 @@ func (p *Port) agree(c *conn) (*session, error) {
 // createRings makes and maps the memory of a connection, of size bytes.
 func (p *Port) createRings(size int) (fd int, m *mapping, err error) {
 	// Nor shall the peer seal it in a way that one of us could not map it.
-	fd, err = createFile(size, fileSeals|unix.F_SEAL_SEAL)
+	fd, err = memfile.Create("shm", uint64(size), memfile.Options{Seals: memfile.Final, Filled: true})
 	if err != nil {
 		return -1, nil, err
 	}

@@ -10,18 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // MaxMarks is the number of peers that can mark themselves: a cache line has a bit for each.
-const MaxMarks = 64 * lineSize / wordSize
+const MaxMarks = 64 * line.LineSize / 8
 
-const (
-	// marksSize is the size of the file of marks in bytes, a page.
-	marksSize = datasheet.PageSize
-	// asleepMark in asleep has the peer mark itself with its next frame, and send no wake-up.
-	asleepMark = 2
-)
+// marksSize is the size of the file of marks in bytes, a page.
+const marksSize = datasheet.PageSize
 
 // Marks is memory in which the peers of several ports of a process say that they have sent a frame.
 // The process need not look at the other ports. All peers can write to it: a mark says nothing for
@@ -37,7 +35,7 @@ type Marks struct {
 
 // NewMarks makes marks. It fails with ErrMemory, or an error of the system.
 func NewMarks() (*Marks, error) {
-	fd, err := createFile(marksSize, fileSeals|unix.F_SEAL_SEAL)
+	fd, err := memfile.Create("shm", marksSize, memfile.Options{Seals: memfile.Final, Filled: true})
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +45,7 @@ func NewMarks() (*Marks, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	m.words = wordsAt(mapped.mem[:MaxMarks/8])
+	m.words = line.WordsAt(mapped.mem[:MaxMarks/8])
 	runtime.AddCleanup(m, func(maps *mappings) { maps.unmapAll() }, m.maps)
 	return m, nil
 }
@@ -100,7 +98,7 @@ type peerMark struct {
 // offerMarks gives the peer of s the marks.
 func (p *Port) offerMarks(s *session) error {
 	m := p.options.Marks
-	if m == nil || s.agreed&flagMarks == 0 {
+	if m == nil {
 		return nil
 	}
 	m.mu.Lock()
@@ -118,24 +116,24 @@ func (p *Port) takeMarks(s *session, m message, fd int) error {
 		defer passedfd.Close(fd)
 	}
 	switch {
-	case s.agreed&flagMarks == 0 || s.mark.Load() != nil:
-		return &PeerError{"kind of a message", uint64(m.kind), "one message of marks, if both have said that they know of them"}
+	case s.mark.Load() != nil:
+		return broken("kind of a message", uint64(m.kind), "one message of marks")
 	case fd < 0:
-		return &PeerError{"descriptors of marks", 0, "1"}
+		return broken("descriptors of marks", 0, "1")
 	case m.a != marksSize:
-		return &PeerError{"size of marks", m.a, fmt.Sprint(marksSize)}
+		return broken("size of marks", m.a, fmt.Sprint(marksSize))
 	case m.b >= MaxMarks:
-		return &PeerError{"number of a mark", m.b, fmt.Sprintf("less than %d", MaxMarks)}
+		return broken("number of a mark", m.b, fmt.Sprintf("less than %d", MaxMarks))
 	}
 	whole, err := checkFile(fd, unix.F_SEAL_SHRINK, marksSize)
 	if err != nil || !whole {
-		return &PeerError{"pages of marks", 0, "all of them in a file that is sealed against shrinking"}
+		return broken("pages of marks", 0, "all of them in a file that is sealed against shrinking")
 	}
 	memory, err := p.maps.mapFile(fd, 0, marksSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_POPULATE)
 	if err != nil {
 		return nil // the peer finds frames without marks, later
 	}
-	s.mark.Store(&peerMark{memory, &wordsAt(memory.mem[:MaxMarks/8])[m.b/64], 1 << (m.b % 64)})
+	s.mark.Store(&peerMark{memory, &line.WordsAt(memory.mem[:MaxMarks/8])[m.b/64], 1 << (m.b % 64)})
 	return nil
 }
 
@@ -159,28 +157,13 @@ func (s *session) unmap() {
 // get lost, and Taken moves without one: call it again now and then. It is the data path's.
 func (p *Port) Idle() bool {
 	s := p.session
-	if s == nil || p.state.Load() != 0 || !s.marked.Load() {
-		return false
-	}
-	if p.tx.freedSeen != p.tx.head {
-		if p.tx.look(); p.tx.fault != nil {
-			p.drop(p.tx.fault)
-			return false
-		}
-	}
-	// A frame that was sent before is there to be seen, or is marked.
-	atomic.CompareAndSwapUint32(p.rx.asleep, 0, asleepMark)
-	if p.rx.take() != nil || p.rx.skipped || p.rx.fault != nil {
-		return false
-	}
-	p.tx.taken = p.tx.freedSeen
-	return true
+	return s != nil && p.state.Load() == 0 && s.marked.Load() && p.Line.Idle()
 }
 
 // Left reports whether there are frames to receive of a peer that has gone. It is the data path's.
 func (p *Port) Left() bool {
 	state := p.state.Load()
-	return state&stateLost != 0 && state&(stateFresh|stateClosed) == 0 && p.session != nil && !p.session.broken() && p.rx.left()
+	return state&stateLost != 0 && state&(stateFresh|stateClosed) == 0 && p.session != nil && !p.session.broken() && p.Rx.Left()
 }
 
 // Retire ends the session and looks for no other one. What the peer has sent can still be received,

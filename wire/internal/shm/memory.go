@@ -1,50 +1,14 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
-
-// fileSeals keep a file as long as it is: touching memory behind its end would
-// be a bus error.
-const fileSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-
-// createFile makes a file of so many bytes, all of them there, with seals.
-func createFile(size, seals int) (fd int, err error) {
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err = unix.MemfdCreate("trapeze-shm", flags|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // the flag is new in Linux 6.3
-		fd, err = unix.MemfdCreate("trapeze-shm", flags)
-	}
-	if err != nil {
-		return -1, os.NewSyscallError("memfd_create", err)
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-		}
-	}()
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		return -1, os.NewSyscallError("ftruncate", err)
-	}
-	for {
-		err := unix.Fallocate(fd, 0, 0, int64(size))
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return -1, os.NewSyscallError("fallocate", err)
-		}
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return -1, os.NewSyscallError("seal", err)
-	}
-	return fd, nil
-}
 
 // checkFile checks that a file cannot be shrunk below end bytes. It reports
 // whether all pages of it are there.
@@ -132,7 +96,7 @@ func (m *mappings) unmapAll() {
 
 // mapRings maps the file of a connection, which is of size bytes.
 func (m *mappings) mapRings(fd, size int) (*mapping, error) {
-	if _, err := checkFile(fd, fileSeals, uint64(size)); err != nil {
+	if _, err := checkFile(fd, memfile.Sealed, uint64(size)); err != nil {
 		return nil, err
 	}
 	// A hole in a file of huge pages could not be filled if there are none left.

@@ -51,8 +51,8 @@ const (
 	DefaultMTU = datasheet.HeaderSize + 16<<10
 	// DefaultRing is the size of the ring of each direction in bytes.
 	DefaultRing = 256 << 10
-	// MinRing and MaxRing bound a ring. A ring of MinRing has words for a page
-	// and holds frames of up to MinRing/4 bytes; MaxRing bounds what a peer can
+	// MinRing and MaxRing bound a ring. A ring of MinRing has slots for four
+	// pages and holds frames of up to MinRing/4 bytes; MaxRing bounds what a peer can
 	// have us map.
 	MinRing = 32 << 10
 	MaxRing = 64 << 20
@@ -79,7 +79,7 @@ type Options struct {
 	// the peer, if it agrees: it can then write to all of it at any time.
 	ShareWrite bool
 	// Transferable keeps the file of the memory open, so that Adopt's port can go to another
-	// process (Port.Pause). It is for RoleListen, without Share, and has no slots.
+	// process (Port.Pause). It is for RoleListen, without Share. Afterwards the port leaves no marks at its peer.
 	Transferable bool
 	// Marks, unless it is nil, is where the peer can mark itself, by number Mark; see Idle.
 	Marks *Marks

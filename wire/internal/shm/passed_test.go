@@ -18,12 +18,12 @@ import (
 // of message, and leave. The next peer is welcome, and the port can be closed.
 func TestDescriptorsThatLinger(t *testing.T) {
 	for name, pass := range map[string]func(r *raw, fds []int){
-		"hello":      func(r *raw, fds []int) { r.send(msgHello, magic, versionOne, 1500, 0, fds[0]) },
-		"many":       func(r *raw, fds []int) { r.send(msgHello, magic, versionOne, 1500, 0, fds...) },
+		"hello":      func(r *raw, fds []int) { r.send(msgHello, magic, version, 1500, 0, fds[0]) },
+		"many":       func(r *raw, fds []int) { r.send(msgHello, magic, version, 1500, 0, fds...) },
 		"no message": func(r *raw, fds []int) { r.write([]byte{1}, fds...) },
 		"behind it": func(r *raw, fds []int) {
-			r.send(99, magic, versionOne, 1500, 0)
-			r.send(msgHello, magic, versionOne, 1500, 0, fds...)
+			r.send(99, magic, version, 1500, 0)
+			r.send(msgHello, magic, version, 1500, 0, fds...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestDescriptorsThatLinger(t *testing.T) {
 			before := leaktest.Files(t)
 			path := socket(t)
 			p := open(t, shm.Options{Path: path, Role: shm.RoleListen, Share: true})
-			passLingering(t, func() *raw { return joinRaw(t, path, flagShare|flagBell) }, func(r *raw, fds []int) {
+			passLingering(t, func() *raw { return joinRaw(t, path, flagShare) }, func(r *raw, fds []int) {
 				r.send(kind, 1, 0, 4096, 0, fds[0])
 				r.send(kind, 2, 0, 4096, 0, fds...)
 			})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // The messages of the socket, described in the package's documentation.
@@ -12,21 +13,13 @@ const (
 	messageSize = 32
 	// magic stands in both greetings: "TZSM", little-endian.
 	magic = 0x4d535a54
-	// oldest and newest are the versions that this side speaks.
-	oldest, newest = 1, 1
+	// version is the one that this side speaks.
+	version = 2
 
 	flagShare   = 1
 	flagBarrier = 2
-	flagBell    = 4
-	flagSingle  = 8
-	flagCredits = 16
-	flagDirect  = 32
-	flagWrite   = 64
-	flagMarks   = 128
-	flagSlots   = 256
-	// flagImmediates means something beside flagSlots.
-	flagImmediates = 512
-	flagsShift     = 32
+	flagWrite   = 4
+	flagsShift  = 32
 
 	// exportWritable in an export says that the peer may write.
 	exportWritable = 1
@@ -78,7 +71,7 @@ func (m *message) encode() [messageSize]byte {
 
 func decode(p []byte) (message, error) {
 	if len(p) != messageSize {
-		return message{}, &PeerError{"size of a message", uint64(len(p)), "32 bytes"}
+		return message{}, broken("size of a message", uint64(len(p)), "32 bytes")
 	}
 	return message{
 		kind: kind(binary.LittleEndian.Uint32(p[0:])), id: binary.LittleEndian.Uint32(p[4:]),
@@ -88,51 +81,42 @@ func decode(p []byte) (message, error) {
 
 // greeting has the content of hello and welcome. The ring is the listener's to choose.
 type greeting struct {
-	oldest, newest uint16 // equal in a welcome
-	flags          uint32
-	mtu, ring      int
+	flags     uint32
+	mtu, ring int
 }
 
 func (g *greeting) message(k kind) message {
 	return message{kind: k, id: magic, b: uint64(g.mtu), c: uint64(g.ring),
-		a: uint64(g.oldest) | uint64(g.newest)<<16 | uint64(g.flags)<<flagsShift}
+		a: version | uint64(g.flags)<<flagsShift}
 }
 
 // greetingOf checks what both greetings have in common.
 func greetingOf(m message) (greeting, error) {
-	g := greeting{oldest: uint16(m.a), newest: uint16(m.a >> 16), flags: uint32(m.a >> flagsShift)}
+	g := greeting{flags: uint32(m.a >> flagsShift)}
 	switch {
 	case m.id != magic:
-		return g, &PeerError{"magic number of a greeting", uint64(m.id), fmt.Sprintf("%#x", uint32(magic))}
-	case g.newest < g.oldest:
-		return g, &PeerError{"newest version", uint64(g.newest), "at least the oldest"}
-	case g.newest < oldest || g.oldest > newest:
-		return g, fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d", ErrVersion, g.oldest, g.newest, oldest, newest)
+		return g, broken("magic number of a greeting", uint64(m.id), fmt.Sprintf("%#x", uint32(magic)))
+	case uint32(m.a) != version:
+		return g, fmt.Errorf("%w: the peer speaks %d, this side %d", ErrVersion, uint32(m.a), version)
 	case m.b < datasheet.MinMTU || m.b > datasheet.MaxMTU:
-		return g, &PeerError{"MTU", m.b, fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU)}
+		return g, broken("MTU", m.b, fmt.Sprintf("%d to %d", datasheet.MinMTU, datasheet.MaxMTU))
 	case m.kind == kindWelcome && m.c > MaxRing:
-		return g, &PeerError{"size of a ring", m.c, fmt.Sprintf("at most %d", MaxRing)}
+		return g, broken("size of a ring", m.c, fmt.Sprintf("at most %d", MaxRing))
 	}
 	g.mtu, g.ring = int(m.b), int(m.c)
 	return g, nil
 }
 
-// greet is the greeting of this side, with the versions that it offers or has chosen.
-func (p *Port) greet(oldest, newest uint16, ring int) greeting {
-	g := greeting{oldest: oldest, newest: newest, mtu: p.mtu, ring: ring, flags: flagBell | flagSingle | flagCredits}
-	if !p.options.Transferable {
-		g.flags |= flagSlots | flagImmediates
-	}
+// greet is the greeting of this side.
+func (p *Port) greet(ring int) greeting {
+	g := greeting{mtu: p.options.MTU, ring: ring}
 	if p.options.Share {
-		g.flags |= flagShare | flagDirect
+		g.flags |= flagShare
 	}
 	if p.options.ShareWrite {
 		g.flags |= flagWrite
 	}
-	if !p.options.Transferable { // the marks do not go along
-		g.flags |= flagMarks
-	}
-	if hasBarrier() {
+	if line.HasBarrier() {
 		g.flags |= flagBarrier
 	}
 	return g
@@ -144,12 +128,11 @@ func refusal(m message) error {
 	case refuseBusy:
 		return ErrBusy
 	case refuseVersion:
-		return fmt.Errorf("%w: the listener speaks %d to %d, this side %d to %d", ErrVersion,
-			uint16(m.b), uint16(m.b>>16), oldest, newest)
+		return fmt.Errorf("%w: the listener speaks %d, this side %d", ErrVersion, m.b, version)
 	case refuseHello:
 		return fmt.Errorf("%w: the listener does not accept our greeting", ErrPeer)
 	case refuseMemory:
 		return fmt.Errorf("%w: the listener has no memory for the wire", ErrMemory)
 	}
-	return &PeerError{"reason of a refusal", m.a, "1 to 4"}
+	return broken("reason of a refusal", m.a, "1 to 4")
 }

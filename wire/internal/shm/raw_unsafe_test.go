@@ -32,21 +32,17 @@ const (
 	msgWake
 	msgGoodbye
 	msgBell
+	msgTable
 
 	magic = 'T' | 'Z'<<8 | 'S'<<16 | 'M'<<24
 	// Flags of a greeting.
 	flagShare   = 1 << 32
 	flagBarrier = 2 << 32
-	flagBell    = 4 << 32
-	flagCredits = 16 << 32
-	flagSlots   = 256 << 32
-	// flagImmediates is of short frames with immediate data.
-	flagImmediates = 512 << 32
+	flagWrite   = 4 << 32
 	// asleepOffset is where a receiver asks to be woken, in the part in which it
 	// receives.
 	asleepOffset = 128
-	// versionOne is the oldest and the newest version.
-	versionOne = 1 | 1<<16
+	version      = 2
 )
 
 // raw is a peer.
@@ -57,8 +53,6 @@ type raw struct {
 	mem          []byte
 	ours, theirs []byte
 	ring         int
-	credits      bool // both know credit words
-	slots        bool // and slots
 }
 
 func pack(kind, id uint32, a, b, c uint64) []byte {
@@ -140,17 +134,16 @@ func joinRaw(t testing.TB, path string, flags uint64) *raw {
 	t.Helper()
 	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		r := dialRaw(t, path)
-		r.send(msgHello, magic, versionOne|flags, uint64(shm.DefaultMTU), 0)
+		r.send(msgHello, magic, version|flags, uint64(shm.DefaultMTU), 0)
 		kind, id, a, _, ring, fd := r.read()
 		if kind == msgRefuse && a == 1 && time.Now().Before(end) {
 			r.close()
 			continue
 		}
-		if kind != msgWelcome || id != magic || uint32(a) != versionOne || fd < 0 {
+		if kind != msgWelcome || id != magic || uint32(a) != version || fd < 0 {
 			t.Fatalf("answer to hello: kind %d, id %#x, numbers %#x, descriptor %d", kind, id, a, fd)
 		}
 		defer unix.Close(fd)
-		r.credits, r.slots = flags&flagCredits != 0, flags&flagSlots != 0
 		r.layOut(fd, int(ring), false)
 		r.send(msgReady, 0, 0, 0, 0)
 		return r
@@ -162,11 +155,7 @@ func (r *raw) layOut(fd, ring int, listener bool) {
 	r.t.Helper()
 	r.ring = ring
 	part := r.framesAt() + ring
-	size := 2 * part
-	if r.credits {
-		size += 2 * 4096 * 16
-	}
-	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(fd, 0, 2*part+2*4096*16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -179,22 +168,17 @@ func (r *raw) layOut(fd, ring int, listener bool) {
 
 // word is the word of frame i of a part.
 func (r *raw) word(part []byte, i int) *uint64 {
-	if r.slots {
-		return (*uint64)(unsafe.Pointer(&part[4096+i%(r.ring/256)*128]))
-	}
-	return (*uint64)(unsafe.Pointer(&part[4096+i%(r.ring/64)*8]))
+	return (*uint64)(unsafe.Pointer(&part[4096+i%(r.ring/256)*128]))
 }
 
 // framesAt is where the frames start in a part.
-func (r *raw) framesAt() int {
-	if r.slots {
-		return 4096 + r.ring/2
-	}
-	return 4096 + r.ring/8
-}
+func (r *raw) framesAt() int { return 4096 + r.ring/2 }
 
 // slot is what follows the word of frame i of a part in its slot: a header of 8 bytes, and 112 more.
 func (r *raw) slot(part []byte, i int) []byte { return part[4096+i%(r.ring/256)*128+8:][:120] }
+
+// header is that of short frame i of this side.
+func (r *raw) header(i int) *uint64 { return (*uint64)(unsafe.Pointer(&r.slot(r.ours, i)[0])) }
 
 // putShort writes a short frame in its slot, and the word, in which length may be wrong.
 func (r *raw) putShort(i int, header uint64, payload []byte, length, tag, flags uint64) {
@@ -224,7 +208,7 @@ func (r *raw) creditWord(sends bool, endpoint, which int) *uint64 {
 // freed is how far this side says that it has read.
 func (r *raw) freed() *uint32 { return (*uint32)(unsafe.Pointer(&r.theirs[0])) }
 
-// freedFrames is how many frames this side says that it has read, with slots.
+// freedFrames is how many frames this side says that it has read.
 func (r *raw) freedFrames() *uint32 { return (*uint32)(unsafe.Pointer(&r.theirs[4])) }
 
 // freedWord is what the peer says that it has read: bytes, or frames.

@@ -38,10 +38,13 @@ func TestScribbled(t *testing.T) {
 				data = binary.LittleEndian.AppendUint32(append(data, op), random.Uint32()>>random.IntN(32))
 			case op == opSend || op == opPublish:
 				data = binary.LittleEndian.AppendUint16(append(data, op), uint16(random.IntN(shm.DefaultMTU)))
+			case op == opCredit:
+				data = binary.LittleEndian.AppendUint64(append(data, op), random.Uint64()&^0xf000) // most have words
+				data = append(data, byte(random.Uint32()), 0)
 			default:
 				data = append(data, op)
 			}
 		}
-		play(t, p, path, data, []uint64{flagCredits, flagCredits | flagSlots, flagCredits | flagSlots | flagImmediates}[random.IntN(3)])
+		play(t, p, path, data)
 	}
 }

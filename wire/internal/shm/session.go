@@ -10,41 +10,30 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/atomicmem"
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // session is one connection with a peer, from the greeting to its end.
 type session struct {
 	conn   *conn
 	memory *mapping
-	// tx and rx are the data path's state at the start.
-	tx     sender
-	rx     receiver
-	shared bool // both agree to share memory
-	single bool // both know that loans of single frames can be void
-	direct bool // both share memory, and know of tables
-	writes bool // and let the other write
+	// Pair and credits are the data path's at the start.
+	line.Pair
+	credits ends.CreditEnd
+	shared  bool // both agree to share memory
+	writes  bool // and let the other write
 	// offered: the peer has been told what is exported. Guarded by Port.mu.
 	offered bool
-	fence   atomic.Uint32
-	// bells: both sides wake with them instead of messages, once they have them.
-	bells bool
-	own   *bell // nil if there is none
-	bell  peerBell
+	own     *bell // nil if there is none
+	bell    peerBell
 	// marked: the peer has been given marks. mark is where this side marks itself, nil as long as it cannot.
-	marked atomic.Bool
-	mark   atomic.Pointer[peerMark]
-	// agreed are the flags of both sides, and file is that of the memory: -1 unless the port is
-	// transferable.
-	agreed  uint32
-	file    int
-	pausing atomic.Bool // for Port.Resume, and not for the end
-	// slept counts how often this side asked to be woken, woken how often the peer
-	// did it.
-	slept *atomic.Uint64
-	woken atomic.Uint64
+	marked  atomic.Bool
+	mark    atomic.Pointer[peerMark]
+	file    int           // that of the memory; -1 unless the port is transferable
+	pausing atomic.Bool   // for Port.Resume, and not for the end
+	woken   atomic.Uint64 // how often the peer has woken this side
 
 	once sync.Once
 	done chan struct{} // closed by end
@@ -60,23 +49,15 @@ type answer struct {
 	id   uint32
 }
 
-// newSession lays out the rings for the side that listens, or the other.
-func newSession(c *conn, m *mapping, ring int, listening bool, ours, theirs greeting) *session {
-	agreed := ours.flags & theirs.flags
-	first, second := layHalves(m.mem, ring, agreed)
-	if !listening {
-		first, second = second, first
-	}
-	// Both processes take part in membarrier, or senders make barriers.
-	light := agreed&flagBarrier != 0
-	slept := &atomic.Uint64{}
-	has := func(flags uint32) bool { return agreed&flags == flags }
+// newSession lays out the rings for the side that listens, or the other. agreed are the flags of both
+// sides, and mtu is the peer's.
+func newSession(c *conn, m *mapping, ring int, listening bool, agreed uint32, mtu int) *session {
+	to, from, credits := lay(m.mem, ring, listening)
 	return &session{conn: c, memory: m,
-		tx:     sender{half: first, light: light},
-		rx:     receiver{half: second, limit: uint32(theirs.mtu), eighth: uint32(ring / 8), slept: slept},
-		shared: agreed&flagShare != 0, single: agreed&flagSingle != 0, agreed: agreed, file: -1,
-		direct: has(flagShare | flagDirect), writes: has(flagShare | flagDirect | flagWrite),
-		bells: agreed&flagBell != 0, bell: peerBell{fd: -1}, slept: slept,
+		// Both processes take part in membarrier, or senders make barriers.
+		Pair: line.NewPair(to, from, mtu, agreed&flagBarrier != 0), credits: credits,
+		shared: agreed&flagShare != 0, writes: agreed&(flagShare|flagWrite) == flagShare|flagWrite, file: -1,
+		bell: peerBell{fd: -1},
 		done: make(chan struct{}), answers: map[answer]chan struct{}{}}
 }
 
@@ -92,7 +73,7 @@ func (s *session) end(why error) {
 }
 
 // void revokes all loans of a session that has ended. Its peer may not know yet.
-func (s *session) void() { s.memory.use(func() { atomicmem.Store64(s.tx.void, voidAll) }) }
+func (s *session) void() { s.memory.use(func() { s.Tx.VoidAll() }) }
 
 // cause is why the session has ended.
 func (s *session) cause() error {
@@ -203,8 +184,8 @@ func (p *Port) begin(s *session) {
 		err = s.conn.send(message{kind: kindLink}, -1)
 	}
 	p.enter(s)
-	if p.wake.IsSet() {
-		s.memory.use(func() { s.rx.setAsleep(true, s.tx.light) })
+	if p.Wake.IsSet() {
+		s.memory.use(func() { s.SetAsleep(true) })
 	}
 	if err = errors.Join(err, p.offerTable(s), p.offerMarks(s), p.offerAll(s)); err != nil {
 		s.end(err) // serve will see
@@ -232,7 +213,7 @@ func (p *Port) take(s *session, m message, fd int) error {
 			return err
 		}
 		p.counts.woken.Add(1)
-		p.wake.Call()
+		p.Wake.Call()
 		return nil
 	case kindLink:
 		return p.peerPlug(s, m)
@@ -257,7 +238,7 @@ func (p *Port) take(s *session, m message, fd int) error {
 	case kindMarks:
 		return p.takeMarks(s, m, fd)
 	}
-	return &PeerError{"kind of a message", uint64(m.kind), "5 to 15"}
+	return broken("kind of a message", uint64(m.kind), "5 to 15")
 }
 
 // peerPlug notes that the peer's plug was pulled or put back.
@@ -268,9 +249,9 @@ func (p *Port) peerPlug(s *session, m message) error {
 	case 1:
 		p.state.And(^statePeerPulled)
 	default:
-		return &PeerError{"state of the plug", m.a, "0 or 1"}
+		return broken("state of the plug", m.a, "0 or 1")
 	}
-	p.wake.Call() // for frames that have waited, either way
+	p.Wake.Call() // for frames that have waited, either way
 	err := s.conn.send(message{kind: kindLinkSeen, id: m.id}, -1)
 	p.link.Call()
 	return err

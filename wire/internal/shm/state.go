@@ -3,22 +3,22 @@ package shm
 import (
 	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
 )
 
 // The state of the link is changed by the goroutines that keep the connection,
 // and by the owner of the plug. The data path looks at one word, and acts on
 // what it says when it holds no frame: nothing is unmapped under its hands.
 
-// settleReceive does what state asks for before a frame is received. It reports
-// whether frames can be.
-func (p *Port) settleReceive() bool {
+// SettleReceive is described at line.Owner.
+func (p *Port) SettleReceive() bool {
 	state := p.state.Load()
 	for state&stateFresh != 0 && state&stateClosed == 0 {
 		p.turn()
 		state = p.state.Load()
 	}
 	switch {
-	case state&stateLost != 0 && state&stateClosed == 0 && p.session != nil && !p.session.broken() && p.rx.late():
+	case state&stateLost != 0 && state&stateClosed == 0 && p.session != nil && !p.session.broken() && p.Rx.Late():
 		return true
 	case state&(stateLost|stateClosed) != 0:
 		p.leave()
@@ -32,10 +32,8 @@ func (p *Port) settleReceive() bool {
 	return true
 }
 
-// settleSend does what state asks for before a frame is reserved. It reports
-// whether frames can be sent.
-func (p *Port) settleSend() bool {
-	p.tx.abort()
+// SettleSend is described at line.Owner.
+func (p *Port) SettleSend() bool {
 	state := p.state.Load()
 	if state&stateRetired != 0 {
 		p.state.And(^stateRetired)
@@ -43,7 +41,7 @@ func (p *Port) settleSend() bool {
 		p.retired = nil
 	}
 	// A frame that was received from the old session may still be in use.
-	if state&stateFresh != 0 && state&stateClosed == 0 && !p.rx.held {
+	if state&stateFresh != 0 && state&stateClosed == 0 && !p.Rx.Held() {
 		p.turn()
 	}
 	return p.state.Load() == 0
@@ -57,8 +55,7 @@ func (p *Port) turn() {
 		return // it has ended meanwhile
 	}
 	p.leave()
-	p.session, p.tx, p.rx = s, s.tx, s.rx
-	p.CreditEnd = ends.CreditEnd{Receives: s.rx.credits, Sends: s.tx.credits}
+	p.session, p.Pair, p.CreditEnd = s, s.Pair, s.credits
 	p.openTable()
 }
 
@@ -70,25 +67,35 @@ func (p *Port) leave() {
 		return
 	}
 	s.void() // it cannot be told later
-	if s.direct {
+	if s.shared {
 		p.closeTable()
-		s.settle(p.rx.copying)
+		p.settle(s, p.Rx.Copying)
 	}
-	if p.tx.reserved || p.tx.open {
+	if p.Tx.Held() {
 		// A goroutine may be writing into it.
 		p.retired = s.memory
 		p.state.Or(stateRetired)
 	} else {
 		s.unmap()
 	}
-	p.counts.aborted.Add(p.rx.aborted)
-	p.session, p.tx, p.rx, p.CreditEnd = nil, sender{}, receiver{}, ends.CreditEnd{}
+	p.counts.aborted.Add(p.Rx.Aborted())
+	p.session, p.Pair, p.CreditEnd = nil, line.Pair{}, ends.CreditEnd{}
 }
 
-// drop ends the session that the data path uses, because of what its peer did.
-func (p *Port) drop(why *PeerError) {
-	p.tx.fault, p.rx.fault = nil, nil
-	p.abandon(why)
+// Broke is described at line.Owner: it ends the session that the data path uses.
+func (p *Port) Broke(why *PeerError) { p.abandon(why) }
+
+// WakePeer is described at line.Owner.
+func (p *Port) WakePeer() {
+	switch p.TakeAsleep() {
+	case 0:
+	case line.AsleepMark:
+		p.session.markSelf()
+	default:
+		p.session.markSelf()
+		p.session.wake()
+		p.counts.wakes.Add(1)
+	}
 }
 
 // abandon ends the session that the data path uses.
@@ -137,12 +144,12 @@ func (p *Port) lose(s *session) {
 // looks for a while before it sleeps need not say so. Any other caller calls SetWake
 // again, even if there was nothing: f may be called late for a frame before.
 func (p *Port) SetWake(f func()) {
-	p.wake.Set(f)
+	p.Wake.Set(f)
 	p.mu.Lock()
 	s := p.live
 	p.mu.Unlock()
 	if s != nil {
-		s.memory.use(func() { s.rx.setAsleep(f != nil, s.tx.light) })
+		s.memory.use(func() { s.SetAsleep(f != nil) })
 	}
 }
 
@@ -171,7 +178,7 @@ func (p *Port) SetLink(up bool) {
 	}
 	p.link.Call()
 	if up {
-		p.wake.Call() // for frames that have waited
+		p.Wake.Call() // for frames that have waited
 	}
 }
 
@@ -181,7 +188,7 @@ func (p *Port) SetLink(up bool) {
 func (p *Port) Close() error {
 	p.closing.Do(func() {
 		p.state.Or(stateClosed)
-		p.wake.Set(nil)
+		p.Wake.Set(nil)
 		p.link.Set(nil)
 		p.cancel()
 		p.mu.Lock()

@@ -93,14 +93,11 @@ func Listen(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 			return nil, err
 		}
 	}
-	l, err := unixsocket.Listen(ctx, "unix", c.Socket, 0o600)
-	if err != nil || c.Socket[0] == '@' {
+	l, err := unixsocket.Listen(ctx, "unix", c.Socket, c.Mode)
+	if err != nil || c.Socket[0] == '@' || c.GID < 0 {
 		return l, err
 	}
-	if c.GID >= 0 {
-		err = os.Lchown(c.Socket, -1, c.GID)
-	}
-	if err = errors.Join(err, os.Chmod(c.Socket, c.Mode)); err != nil {
+	if err := os.Lchown(c.Socket, -1, c.GID); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -137,10 +134,6 @@ func (a *Agent) Successor() (pid int32, ok bool) { return a.successor, a.success
 // Moves returns how often each NIC has looked for frames: of one that is stuck, the number stays.
 func (a *Agent) Moves() (turns []uint64) {
 	for _, n := range a.nics {
-		if d := n.whole.Load(); d != nil {
-			turns = append(turns, d.Turns())
-			continue
-		}
 		turns = append(turns, n.turns.Load())
 	}
 	return turns
@@ -199,6 +192,9 @@ func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 			return nil
 		}
 		m, fd, err = c.Receive(time.Now().Add(firstMessage))
+		if err == nil {
+			who.inspect(c.Socket()) // within hears: it takes a thread
+		}
 		a.heard(who.uid)
 	}
 	if fd >= 0 {

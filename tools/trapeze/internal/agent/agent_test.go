@@ -255,12 +255,19 @@ func TestFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"x = 1": "f:1: x", "[nic.a": "f:1", local + "vis = 0": "f:5: grant[0].vis", local + "rate = \"1\"": "f:5: grant[0].rate",
-		local + "nics = [\"b\"]": "f:5: grant[0].nics", local + "users2 = 1": "f:5: grant.users2", "mode = \"9\"\n" + local: "f:1: mode",
-		local + "rate = \"1M\"\ndirect = true": "f:6: grant[0].direct", "[nic.a]\naddress = \"usb:1\"\n": "f:2: nic.a.address",
-		"[nic.a]\naddress = \"emu:?rite=1M\"\n":    "f:2: nic.a.address: open emu:?rite=1M: bad device address: unknown option \"rite\" (did you mean rate?)",
-		"[nic.a]\naddress = \"emu:?wire=mem:a\"\n": "f:2: nic.a.address: open emu:?wire=mem:a: bad device address: it has no wire that can be shared",
-		"[nic.a]\naddress = \"eth:\"\n":            "f:2: nic.a.address", "[nic.a]\naddress = \"pci:x?y=1&y=2\"\n": "f:2: nic.a.address",
-		local + "stations = [\"ff:ff:ff:ff:ff:ff\"]": "grant[0].stations", "": "nic", "[nic.a]\naddress = \"emu:\"": "grant",
+		local + "nics = [\"b\"]": "f:5: grant[0].nics", local + "users2 = 1": "f:5: grant.users2",
+		local + "Users = [\"*\"]": "f:5: grant.Users: there is no such key", "[[Grant]]\nusers = [\"*\"]\n": "f:1: Grant: there is no such key",
+		local + "clients = \"1\"":                                  "f:5: grant.clients: it takes a whole number",
+		"mode = \"9\"\n" + local:                                   "f:1: mode",
+		local + "rate = \"1M\"\ndirect = true":                     "f:6: grant[0].direct",
+		"socket = \"/" + strings.Repeat("x", 107) + "\"\n" + local: "f:1: socket: path", "socket = \"@\"\n" + local: "f:1: socket: path",
+		"[nic.a]\naddress = \"usb:1\"\n":                   "f:2: nic.a.address",
+		"[nic.a]\naddress = \"emu:?rite=1M\"\n":            "f:2: nic.a.address: open emu:?rite=1M: bad device address: unknown option \"rite\" (did you mean rate?)",
+		"[nic.a]\naddress = \"emu:?wire=mem:a\"\n":         "f:2: nic.a.address: open emu:?wire=mem:a: bad device address: it has no wire that can be shared",
+		"[nic.a]\naddress = \"eth:\"\n":                    "f:2: nic.a.address",
+		"[nic.a]\naddress = \"pci:0000:03:00.0\"\n":        "f:2: nic.a.address: \"pci:0000:03:00.0\" is no port: give that of an Ethernet NIC, as eth:eth0",
+		"[nic.a]\naddress = \"vfio-user:/run/nic.sock\"\n": "or a wire, as emu:?wire=udp:",
+		local + "stations = [\"ff:ff:ff:ff:ff:ff\"]":       "grant[0].stations", "": "nic", "[nic.a]\naddress = \"emu:\"": "grant",
 	} {
 		_, err := agent.Parse("f", []byte(text))
 		var bad *agent.ConfigError

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
 // timeout bounds what must come, however busy the machine is.
@@ -106,6 +108,50 @@ users = ["4294967294"]
 	} {
 		refused(t, socket, name, agentlink.Message{Kind: open, Version: version, Station: c.station}, c.errno, c.says)
 	}
+}
+
+// TestFirstGrantDecides: a program that asks for more than its first grant has, or comes when that is used up, does not get
+// the next one, which is wider.
+func TestFirstGrantDecides(t *testing.T) {
+	const wide = `[[grant]]
+name = "wide"
+users = ["*"]
+`
+	narrow := func(nics string) string {
+		return local + "name = \"narrow\"\nclients = 1\nvis = 8\nmemory = \"1M\"\nrate = \"1M\"\nstations = [\"02:00:00:00:01:00/40\"]\n" + nics + wide
+	}
+	request := agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}
+	for name, text := range map[string]string{"any NIC": narrow(""), "a NIC by name": narrow("nics = [\"local\"]\n[nic.other]\naddress = \"emu:\"\n")} {
+		socket := serve(t, text)
+		for _, wanted := range []string{"", "local"} {
+			more := func(change func(m *agentlink.Message), errno unix.Errno, says string) {
+				t.Helper()
+				m := request
+				m.NIC = wanted
+				change(&m)
+				refused(t, socket, name, m, errno, says)
+			}
+			more(func(m *agentlink.Message) { m.VIs = 9 }, unix.EPERM, "vis=9: narrow grants 8")
+			more(func(m *agentlink.Message) { m.Memory = 1 << 30 }, unix.EPERM, "memory=1073741824: narrow grants 1048576")
+			more(func(m *agentlink.Message) { m.Station = "02:00:00:00:02:00" }, unix.EPERM, "narrow does not grant it")
+			c, m, fd := ask(t, socket, request, -1)
+			if m.Kind != agentlink.Welcome || m.VIs != 8 {
+				t.Fatalf("%s: %+v", name, m)
+			}
+			more(func(*agentlink.Message) {}, unix.EAGAIN, "as many NICs open")
+			c.Close()
+			_ = unix.Close(fd)
+			empty(t, socket)
+		}
+	}
+	socket := serve(t, narrow("nics = [\"local\"]\n[nic.other]\naddress = \"emu:\"\n"))
+	request.NIC = "other"
+	c, m, fd := ask(t, socket, request, -1)
+	if m.Kind != agentlink.Welcome || m.VIs != 64 {
+		t.Errorf("a NIC that the first grant is not about: %+v", m)
+	}
+	c.Close()
+	_ = unix.Close(fd)
 }
 
 func refused(t *testing.T, socket, name string, request agentlink.Message, errno unix.Errno, says string) {
@@ -407,4 +453,93 @@ func TestMuteUser(t *testing.T) {
 	}
 	c.Close()
 	_ = unix.Close(fd)
+}
+
+// goneSocket, if set, has TestGoneProcess connect there for its parent.
+const goneSocket = "TRAPEZE_TEST_GONE"
+
+// TestGoneProcess is a program that connects, passes the connection to its parent and ends.
+func TestGoneProcess(t *testing.T) {
+	socket := os.Getenv(goneSocket)
+	if socket == "" {
+		t.Skip("it is for other tests")
+	}
+	f, err := connect(t, socket).File()
+	if err == nil {
+		err = unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(f.Fd())), nil, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGone: a program whose process has ended has no groups that can be told, and is refused: it would evade what is granted
+// to its control group, and its claim.
+func TestGone(t *testing.T) {
+	socket := serve(t, local)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	defer ours.Close()
+	defer theirs.Close()
+	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestGoneProcess$")
+	child.Env, child.ExtraFiles = append(os.Environ(), goneSocket+"="+socket), []*os.File{theirs}
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	oob := make([]byte, 64)
+	_, n, _, _, err := unix.Recvmsg(fds[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := agentlink.Stream(passedfd.Parse(oob[:n])[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.GetsockoptInt(fds[0], unix.SOL_SOCKET, 77); err == unix.ENOPROTOOPT { // SO_PEERPIDFD of Linux 6.5
+		t.Skip("this kernel does not tell which process has connected")
+	}
+	program := agentlink.New(c)
+	defer program.Close()
+	if err := program.Send(agentlink.Message{Kind: agentlink.Open, Version: agentlink.Version}); err != nil {
+		t.Fatal(err)
+	}
+	if m, _, err := program.Receive(time.Now().Add(timeout)); err != nil || m.Kind != agentlink.Refuse || !strings.Contains(m.Why, "has ended") {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestSilent: of a program that connects and says nothing the agent does not read /proc, each look at which takes a thread.
+func TestSilent(t *testing.T) {
+	const programs = 1000
+	socket := serve(t, local)
+	reads := func() (n int) {
+		text, err := os.ReadFile("/proc/self/io")
+		_, after, found := strings.Cut(string(text), "syscr: ")
+		if _, serr := fmt.Sscan(after, &n); err != nil || !found || serr != nil {
+			t.Skipf("this kernel does not count reads: %v", err)
+		}
+		return n
+	}
+	var all []net.Conn
+	before := reads()
+	for range programs {
+		all = append(all, connect(t, socket))
+	}
+	for _, c := range all {
+		_ = c.Close()
+	}
+	// The agent has seen all of them once it has room for another.
+	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
+		if _, _, err := agentlink.Ask(t.Context(), socket); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if n := reads() - before; n > programs {
+		t.Errorf("%d reads for %d programs", n, programs)
+	}
 }

@@ -12,14 +12,14 @@ import (
 // The agent looks each claimLook whether claims of its clients were withdrawn.
 const claimLook = time.Second
 
-// grantsOf returns the grants by which a program may have NICs. Those of a program with claims are
-// the file's, narrowed by each claim.
-func (a *Agent) grantsOf(who *identity) []*Grant {
+// grantsOf returns the grant by which a program may have a NIC, any if nic is empty: the first of the file that fits.
+// A program with claims has one for each claim, which narrows the first that fits.
+func (a *Agent) grantsOf(who *identity, nic string) []*Grant {
 	claims, err := agentlink.ReadClaims(a.config.Claims)
 	if err != nil {
 		a.log.Error("claims cannot be used", "error", err)
 	}
-	var narrowed, plain []*Grant
+	var narrowed []*Grant
 	claimed := false
 	for _, name := range slices.Sorted(maps.Keys(claims)) {
 		c := claims[name]
@@ -27,21 +27,24 @@ func (a *Agent) grantsOf(who *identity) []*Grant {
 			continue
 		}
 		claimed = true
-		for _, g := range a.config.Grants {
-			if g.fits(who) && g.grants(c.NIC) {
-				narrowed = append(narrowed, g.narrow(name, c))
-			}
+		if g := a.config.first(who, c.NIC, true); g != nil {
+			narrowed = append(narrowed, g.narrow(name, c))
 		}
 	}
-	if claimed {
-		return narrowed
+	if g := a.config.first(who, nic, false); !claimed && g != nil {
+		return []*Grant{g}
 	}
-	for _, g := range a.config.Grants {
-		if g.fits(who) && !g.Claimed {
-			plain = append(plain, g)
+	return narrowed
+}
+
+// first returns the first grant that fits a program and a NIC, nil if there is none.
+func (c *Config) first(who *identity, nic string, claimed bool) *Grant {
+	for _, g := range c.Grants {
+		if g.fits(who) && (nic == "" || g.grants(nic)) && (claimed || !g.Claimed) {
+			return g
 		}
 	}
-	return plain
+	return nil
 }
 
 // narrow is the part of a grant that a claim leaves: one NIC at a time.

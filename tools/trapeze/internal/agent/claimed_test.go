@@ -13,9 +13,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/cgrouptest"
-	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -28,41 +26,12 @@ func TestClaimedProcess(t *testing.T) {
 	if address == "" {
 		t.Skip("it is for other tests")
 	}
-	if strings.HasPrefix(address, "agent:device") {
-		claimedDevice(t, address)
-		return
-	}
 	n, err := via.Open(t.Context(), address, via.Options{NoTelemetry: true})
 	if err != nil {
 		fmt.Println("error:", err)
 		return
 	}
 	fmt.Println("open")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	_ = n.Close()
-}
-
-// claimedDevice opens a part of a device and says how many VIs, and how many pieces of 1 MiB of memory, it can have: 8 at most.
-func claimedDevice(t *testing.T, address string) {
-	ctx := t.Context()
-	n, err := driver.Open(ctx, address, driver.Options{Logger: quiet, NoTelemetry: true})
-	if err != nil {
-		fmt.Println("error:", err)
-		return
-	}
-	ptag, err := n.CreatePtag(ctx)
-	vis, pieces := 0, 0
-	for err == nil && vis < 8 {
-		if _, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, Ptag: ptag, SendDepth: 16, RecvDepth: 16}, nil, nil); err == nil {
-			vis++
-		}
-	}
-	for err = nil; err == nil && pieces < 8; {
-		if _, err = n.AllocMemory(ctx, 1<<20, driver.MemoryAttributes{Ptag: ptag}); err == nil {
-			pieces++
-		}
-	}
-	fmt.Println("VIs", vis, "all", pieces == 8)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	_ = n.Close()
 }
@@ -106,7 +75,7 @@ func TestClaim(t *testing.T) {
 	group := fmt.Sprintf("/trapeze-test-%d", os.Getpid())
 	in := cgrouptest.Make(t, group+"/pod")
 	claims := filepath.Join(t.TempDir(), "claims")
-	socket := serve(t, "claims = \""+claims+"\"\n"+local+"vis = 16\nmemory = \"64M\"\n")
+	socket := serve(t, "claims = \""+claims+"\"\n"+local+"vis = 16\nmemory = \"64M\"\n[[grant]]\nname = \"wide\"\nusers = [\"*\"]\nvis = 1024\n")
 	want := agentlink.Claim{NIC: "local", Cgroups: []string{group + "/other", group + "/pod"}, VIs: 4, Memory: 1 << 20, Rate: 1 << 30}
 	write := func(c agentlink.Claim) {
 		t.Helper()
@@ -139,6 +108,20 @@ func TestClaim(t *testing.T) {
 	if said, end = claimed(t, in, at("")); said != "open\n" {
 		t.Errorf("after the first: %q", said)
 	}
+	end()
+	// What the claim leaves open is as the first grant has it.
+	write(agentlink.Claim{NIC: "local", Cgroups: want.Cgroups})
+	for options, says := range map[string]string{
+		"vis=17&": "vis=17: claim c1 grants 16 at most", "memory=65M&": "memory=68157440: claim c1 grants 67108864 bytes",
+	} {
+		if said, _ := claimed(t, in, at(options)); !strings.Contains(said, says) {
+			t.Errorf("a wider grant, %s: %q", options, said)
+		}
+	}
+	write(want)
+	if said, end = claimed(t, in, at("")); said != "open\n" {
+		t.Errorf("the claim as it was: %q", said)
+	}
 	// Of a NIC that the claim is not about there is none.
 	write(agentlink.Claim{NIC: "another", Cgroups: want.Cgroups})
 	if said, _ := claimed(t, in, at("")); !strings.Contains(said, "no grant") {
@@ -156,42 +139,6 @@ func TestClaim(t *testing.T) {
 		return true
 	})
 	end()
-}
-
-// TestClaimDevice: a claim holds the clients of a device to its VIs and memory, and ends them once it is withdrawn. One with a
-// rate, which cannot be kept there, opens nothing.
-func TestClaimDevice(t *testing.T) {
-	paths, _ := served(t, 1)
-	group := fmt.Sprintf("/trapeze-test-device-%d", os.Getpid())
-	in := cgrouptest.Make(t, group+"/pod")
-	claims := filepath.Join(t.TempDir(), "claims")
-	socket := serve(t, "claims = \""+claims+"\"\n"+deviceFile(paths[0], "vis = 16\n"))
-	at := "agent:device?socket=" + socket
-	says := func(c agentlink.Claim, want string) (end func()) {
-		t.Helper()
-		c.NIC, c.Cgroups = "device", []string{group + "/pod"}
-		if err := agentlink.WriteClaim(claims, "c1", c); err != nil {
-			t.Fatal(err)
-		}
-		said, end := claimed(t, in, at)
-		if !strings.Contains(said, want) {
-			t.Errorf("%+v: %q, want %q", c, said, want)
-		}
-		return end
-	}
-	says(agentlink.Claim{VIs: 4, Rate: 1 << 20}, "claim c1 limits the bandwidth")()
-	says(agentlink.Claim{}, "VIs 8 all true")()
-	says(agentlink.Claim{VIs: 2, Memory: 64 << 20}, "VIs 2 all true")()
-	end := says(agentlink.Claim{VIs: 3, Memory: 4 << 20}, "VIs 3 all false")
-	await(t, socket, "the client of the device is listed", func(all []agentlink.Client) bool {
-		return len(all) == 1 && all[0].Grant == "claim c1" && all[0].VIs == 3
-	})
-	if err := agentlink.WithdrawClaim(claims, "c1"); err != nil {
-		t.Fatal(err)
-	}
-	await(t, socket, "the client of the device has left", func(all []agentlink.Client) bool { return len(all) == 0 })
-	end()
-	exchange(t, open(t, at), open(t, at), "after")
 }
 
 func await(t *testing.T, socket, what string, is func([]agentlink.Client) bool) {

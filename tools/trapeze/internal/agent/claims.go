@@ -10,36 +10,43 @@ const greed = 4
 type claims struct {
 	frames []claim // oldest first, from first on
 	first  int
+	all    uint64 // bytes
 	held   map[*client]uint64
 }
 
 // claim is of the bytes of one frame. nil is the NIC's port.
 type claim struct {
 	from  *client
-	bytes uint32
-	end   uint32 // position behind them
+	bytes uint64
+	end   uint32 // position behind it
 }
 
-// admit reports whether a sender may put one more frame into memory of size bytes, of which those from
-// freed to head are used.
-func (c *claims) admit(from *client, freed, head, size uint32) bool {
-	for ; c.first < len(c.frames) && int32(c.frames[c.first].end-freed) <= 0; c.first++ {
+// leastClaim is the memory for each frame of a port (wire/internal/shm), in bytes: those of so many have a slot.
+const leastClaim = 256
+
+// admit reports whether a sender may put one more frame into memory of size bytes, of which the client has
+// released the frames up to position taken.
+func (c *claims) admit(from *client, taken, size uint32) bool {
+	for ; c.first < len(c.frames) && int32(c.frames[c.first].end-taken) <= 0; c.first++ {
 		f := c.frames[c.first]
-		if c.held[f.from] -= uint64(f.bytes); c.held[f.from] == 0 {
+		c.all -= f.bytes
+		if c.held[f.from] -= f.bytes; c.held[f.from] == 0 {
 			delete(c.held, f.from)
 		}
 	}
 	if 2*c.first >= len(c.frames) {
 		c.frames, c.first = c.frames[:copy(c.frames, c.frames[c.first:])], 0
 	}
-	return c.held[from] <= greed*uint64(size-(head-freed))
+	return c.held[from] <= greed*(uint64(size)-min(c.all, uint64(size)))
 }
 
-// add takes note of a frame that stands from head to end.
-func (c *claims) add(from *client, head, end uint32) {
+// add takes note of a frame of n bytes with the position end behind it.
+func (c *claims) add(from *client, n int, end uint32) {
 	if c.held == nil {
 		c.held = map[*client]uint64{}
 	}
-	c.held[from] += uint64(end - head)
-	c.frames = append(c.frames, claim{from, end - head, end})
+	bytes := uint64(max(n, leastClaim))
+	c.all += bytes
+	c.held[from] += bytes
+	c.frames = append(c.frames, claim{from, bytes, end})
 }

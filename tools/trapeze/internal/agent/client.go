@@ -7,7 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/speed"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -22,9 +21,7 @@ type client struct {
 	program string
 	conn    *agentlink.Conn
 	port    *wire.SHM
-	part    *share.Part // of a PCI function, in place of port
-	device  *share.NIC  // whose part it is; guarded by the agent's mu
-	said    chan said   // what the program is still to be told
+	said    chan said // what the program is still to be told
 
 	frames, bytes, reached, dropped, lost, forged, refused, slowed atomic.Uint64
 
@@ -85,8 +82,8 @@ func (c *client) grants(h []byte) bool {
 // deliver gives the client a frame, unless it has no room for more of that sender: it does not hold up
 // others. head, if there is any, replaces its beginning.
 func (c *client) deliver(from *client, f, head []byte) {
-	freed, at, size := c.port.Fill()
-	if size != 0 && !c.claims.admit(from, freed, at, size) {
+	taken, size := c.port.Room()
+	if size != 0 && !c.claims.admit(from, taken, size) {
 		c.dropped.Add(1)
 		return
 	}
@@ -99,7 +96,7 @@ func (c *client) deliver(from *client, f, head []byte) {
 	copy(b, head)
 	c.port.Commit()
 	if size != 0 {
-		c.claims.add(from, at, c.port.Mark())
+		c.claims.add(from, len(f), c.port.Mark())
 	}
 	c.reached.Add(1)
 }
@@ -139,12 +136,12 @@ func (c *client) tell(m agentlink.Message, fd int) bool {
 
 // direct reports whether a client may share memory with another.
 func (c *client) direct(d *client) bool {
-	return c.part == nil && c.mayShare(d, c.port.MTU())
+	return c.mayShare(d, c.port.MTU())
 }
 
 // mayShare is direct for a client whose frames have up to mtu bytes.
 func (c *client) mayShare(d *client, mtu int) bool {
-	return c != d && d.part == nil && c.grant.Direct && d.grant.Direct && mtu == d.port.MTU()
+	return c != d && c.grant.Direct && d.grant.Direct && mtu == d.port.MTU()
 }
 
 func (c *client) report(all []*client) agentlink.Client {
@@ -154,11 +151,6 @@ func (c *client) report(all []*client) agentlink.Client {
 			direct++
 		}
 	}
-	r := agentlink.Client{NIC: c.nic.Name, Station: c.mac.String(), PID: c.who.pid, UID: c.who.uid, Program: c.program,
+	return agentlink.Client{NIC: c.nic.Name, Station: c.mac.String(), PID: c.who.pid, UID: c.who.uid, Program: c.program,
 		Grant: c.grant.Name, VIs: c.vis, Direct: direct, ClientStats: c.stats()}
-	if c.part != nil {
-		r.Device = true
-		r.Commands, r.Doorbells = c.part.Counts()
-	}
-	return r
 }

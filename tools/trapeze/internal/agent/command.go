@@ -11,17 +11,21 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/activation"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 )
 
 // DefaultFile is the agent's file.
@@ -31,7 +35,8 @@ const DefaultFile = "/etc/trapeze/agent.toml"
 type agentReport struct {
 	Socket string `json:"socket"`
 	NICs   []NIC  `json:"nics"`
-	Grants int    `json:"grants"`
+	// Grants are tried in their order: the first that fits decides.
+	Grants []*Grant `json:"grants" help:"the first that fits a program decides"`
 }
 
 type listReport struct {
@@ -74,15 +79,49 @@ func (x *commands) check(file string) error {
 	if err != nil {
 		return err
 	}
-	return x.Printf(reportOf(config), "%s: %d NICs, %d grants, socket %s\n", file, len(config.NICs), len(config.Grants), config.Socket)
+	return x.Print(reportOf(config), func(w io.Writer) error {
+		fmt.Fprintf(w, "%s: socket %s, mode %#o\n", file, config.Socket, config.Mode)
+		for _, n := range config.NICs {
+			fmt.Fprintf(w, "agent:%s  %s\n", n.Name, n.Address)
+		}
+		fmt.Fprintln(w, "The first grant that fits a program, and the NIC that it names, decides:")
+		return command.Table(w, 0, "GRANT\tWHO\tNICS\tCLIENTS\tVIS\tMEMORY\tRATE\tSHARE\tSTATIONS\tMAY", config.Grants, grantLine)
+	})
 }
 
-func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, len(c.Grants)} }
+// grantLine shows a grant in the columns of check.
+func grantLine(g *Grant) string {
+	nics, memory, rate, stations := strings.Join(g.NICs, ", "), "no limit", "no limit", "local ones"
+	if len(g.NICs) == 0 {
+		nics = "all"
+	}
+	if g.Memory != 0 {
+		memory = units.Size(g.Memory)
+	}
+	if g.Rate != 0 {
+		rate = units.Amount(uint64(g.Rate)) + "/s"
+	}
+	if g.Stations != nil {
+		stations = strings.Trim(fmt.Sprint(g.Stations), "[]")
+	}
+	may := "VIs"
+	for _, m := range []struct {
+		what string
+		may  bool
+	}{{"rings", g.Rings}, {"channels", g.Channels}, {"plain frames", g.Frames}, {"shared memory", g.Direct}} {
+		if m.may {
+			may += ", " + m.what
+		}
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s", g.Name, g.Who, nics, g.Clients, g.VIs, memory, rate, g.Share, stations, may)
+}
+
+func reportOf(c *Config) agentReport { return agentReport{c.Socket, c.NICs, c.Grants} }
 
 func (x *commands) run(ctx context.Context, file string, replace, verbose bool) (err error) {
 	config, err := Load(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w (write it as docs/agent.md explains, or give another with --file)", err)
+		return shell.Hinted(err, "write it as docs/agent.md explains, or give another with --file")
 	}
 	if err != nil {
 		return err
@@ -161,9 +200,12 @@ func listener(ctx context.Context, c *Config) (*unixsocket.Listener, error) {
 	case 0:
 		l, err := Listen(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("listen at %s: %w", c.Socket, err)
+			err = fmt.Errorf("listen at %s: %w", c.Socket, err)
 		}
-		return l, nil
+		if errors.Is(err, unix.EADDRINUSE) {
+			err = shell.Hinted(err, "--replace takes over from an agent")
+		}
+		return l, err
 	case 1:
 		c.Socket = handed[0].Listener.Addr().String()
 		return handed[0].Listener, nil
@@ -227,8 +269,10 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 	nics, clients, err := agentlink.Ask(ctx, f.Socket)
 	var none *net.OpError
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return &command.DeviceError{Err: shell.Hinted(err, "mode and group in the agent's file do not let this user in")}
 	case errors.As(err, &none) && none.Op == "dial":
-		return &command.DeviceError{Err: fmt.Errorf("%w (start trapeze agent, or give its socket with --socket)", err)}
+		return &command.DeviceError{Err: shell.Hinted(err, "start trapeze agent, or give its socket with --socket")}
 	case err != nil:
 		return err
 	}
@@ -238,14 +282,10 @@ func (x *commands) list(ctx context.Context, f *listFlags, _ []string) error {
 			fmt.Fprintf(w, "agent:%s is %s\n", n.Name, n.State)
 		}
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED\tCOMMANDS\tDOORBELLS")
+		fmt.Fprintln(t, "NIC\tSTATION\tPID\tUSER\tPROGRAM\tGRANT\tVIS\tDIRECT\tFRAMES\tBYTES\tARRIVED\tDROPPED\tREFUSED")
 		for _, c := range r.Clients {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant, c.VIs)
-			if c.Device {
-				fmt.Fprintf(t, "-\t-\t-\t-\t-\t-\t%d\t%d\n", c.Commands, c.Doorbells)
-				continue
-			}
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t-\t-\n", c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.NIC, c.Station, c.PID, c.UID, c.Program, c.Grant,
+				c.VIs, c.Direct, c.Frames, c.Bytes, c.Arrived, c.Dropped, c.Forged+c.Refused)
 		}
 		return t.Flush()
 	})

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,15 +15,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
-	"github.com/trapeze-nic/trapeze/vfio"
+	"github.com/trapeze-nic/trapeze/internal/strict"
+	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
+	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.
@@ -65,43 +64,32 @@ type NIC struct {
 	Address string `json:"address"`
 }
 
-// device reports whether it is a PCI function with Trapeze's own data sheet.
-func (n *NIC) device() bool {
-	scheme, _, _ := strings.Cut(n.Address, ":")
-	return scheme == "pci" || scheme == "vfio-user"
-}
-
-// check says whether the address makes sense, as far as can be told without opening it.
-func (n *NIC) check() error {
-	if n.device() {
-		_, err := vfio.ParseAddress(n.Address)
-		return err
-	}
-	return emulator.CheckWire(n.Address)
-}
-
 // Grant says who may have what. A client has to be one of each of users, groups and control groups
 // that are stated.
 type Grant struct {
-	Name    string
-	UIDs    []uint32 // nil: any, if Any is set
-	GIDs    []uint32
-	Cgroups []string
-	Any     bool // users is ["*"]
-	NICs    []string
+	Name    string   `json:"name"`
+	Who     string   `json:"who"` // as the file has it
+	UIDs    []uint32 `json:"-"`   // nil: any, if Any is set
+	GIDs    []uint32 `json:"-"`
+	Cgroups []string `json:"-"`
+	Any     bool     `json:"-"` // users is ["*"]
+	NICs    []string `json:"nics" help:"null for all"`
 	// Clients bounds the NICs that one user has by this grant at a time.
-	Clients int
-	VIs     uint32
-	Memory  uint64 // bytes; 0: no limit
-	Rate    int64  // bytes per second that a client may send through the agent; 0: no limit
-	Share   int    // weight of a client among those that send
+	Clients int    `json:"clients"`
+	VIs     uint32 `json:"vis"`
+	Memory  uint64 `json:"memory" help:"bytes; 0 for no limit"`
+	Rate    int64  `json:"rate" help:"bytes per second through the agent; 0 for no limit"`
+	Share   int    `json:"share"` // weight of a client among those that send
 	// Stations are those that a client may be: the first Bits bits count. None: any that is
 	// locally administered.
-	Stations                        []stations
-	Rings, Channels, Frames, Direct bool
+	Stations []stations `json:"stations" help:"null for locally administered ones"`
+	Rings    bool       `json:"rings"`
+	Channels bool       `json:"channels"`
+	Frames   bool       `json:"frames"`
+	Direct   bool       `json:"direct"`
 	// Claimed is for programs with a claim only. Claim is the name of the claim that narrows the grant.
-	Claimed bool
-	Claim   string
+	Claimed bool   `json:"claimed"`
+	Claim   string `json:"-"`
 }
 
 // stations are those whose first bits are those of a station.
@@ -109,6 +97,10 @@ type stations struct {
 	mac  datasheet.MAC
 	bits int
 }
+
+// String has the form of the file.
+func (s stations) String() string               { return fmt.Sprintf("%v/%d", s.mac, s.bits) }
+func (s stations) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 type rawConfig struct {
 	Socket string            `toml:"socket"`
@@ -170,20 +162,9 @@ func Load(file string) (*Config, error) {
 // Parse reads the text of the agent's file. Errors are *ConfigError.
 func Parse(file string, text []byte) (*Config, error) {
 	var raw rawConfig
-	d := toml.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&raw)
-	var strict *toml.StrictMissingError
-	var bad *toml.DecodeError
-	switch {
-	case errors.As(err, &strict) && len(strict.Errors) > 0:
-		line, _ := strict.Errors[0].Position()
-		return nil, &ConfigError{file, line, strings.Join(strict.Errors[0].Key(), "."), errors.New("the file has no such key")}
-	case errors.As(err, &bad):
-		line, _ := bad.Position()
-		return nil, &ConfigError{file, line, strings.Join(bad.Key(), "."), errors.New(bad.Error())}
-	case err != nil:
-		return nil, &ConfigError{File: file, Err: err}
+	var bad *strict.Error
+	if errors.As(stricttoml.Decode(text, &raw), &bad) {
+		return nil, &ConfigError{file, bad.Line, bad.Key, bad.Err}
 	}
 	r := &reader{file: file, text: text}
 	c := r.config(&raw)
@@ -243,6 +224,9 @@ func (r *reader) config(raw *rawConfig) *Config {
 	if c.Socket == "" {
 		c.Socket = agentlink.DefaultSocket
 	}
+	if err := unixsocket.CheckPath(c.Socket); err != nil {
+		r.bad("", 0, "socket", "%w", err)
+	}
 	if raw.Mode != "" {
 		mode, err := strconv.ParseUint(raw.Mode, 8, 9)
 		if err != nil {
@@ -263,10 +247,10 @@ func (r *reader) config(raw *rawConfig) *Config {
 		switch {
 		case !nicNames.MatchString(name):
 			r.bad("nic."+name, 0, "address", "name %q: it has 1 to 32 letters, digits, dots, dashes and underscores", name)
-		case scheme != "eth" && scheme != "emu" && !n.device():
-			r.bad("nic."+name, 0, "address", "%q is not as eth:eth0, eth:pci:0000:03:00.0 or emu:, nor, with Trapeze's own data sheet, as pci:0000:03:00.0", n.Address)
+		case scheme != "eth" && scheme != "emu":
+			r.bad("nic."+name, 0, "address", "%q is no port: give that of an Ethernet NIC, as eth:eth0 or eth:pci:0000:03:00.0, or a wire, as emu:?wire=udp://0.0.0.0:9000&peer=HOST:9000", n.Address)
 		default:
-			if err := n.check(); err != nil {
+			if err := emulator.CheckWire(n.Address); err != nil {
 				r.bad("nic."+name, 0, "address", "%w", &command.DeviceError{Err: err})
 			}
 		}
@@ -290,6 +274,18 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	if g.Name == "" {
 		g.Name = fmt.Sprintf("grant[%d]", i)
 	}
+	for _, kind := range []struct {
+		what  string
+		names []string
+	}{{"users ", raw.Users}, {"groups ", raw.Groups}, {"cgroups ", raw.Cgroups}} {
+		if len(kind.names) > 0 {
+			g.Who += " and " + kind.what + strings.Join(kind.names, ", ")
+		}
+	}
+	if g.Claimed {
+		g.Who += ", with a claim"
+	}
+	g.Who = strings.TrimPrefix(g.Who, " and ")
 	g.Any = slices.Equal(raw.Users, []string{"*"})
 	if len(raw.Users)+len(raw.Groups)+len(raw.Cgroups) == 0 {
 		bad("users", "it is missing, and so are groups and cgroups: name some, or users = [\"*\"] for all")
@@ -357,22 +353,6 @@ func (r *reader) grant(c *Config, i int, raw *rawGrant) *Grant {
 	g.Rings, g.Channels, g.Frames = isOr(raw.Rings, true), isOr(raw.Channels, true), isOr(raw.Frames, false)
 	limited := g.Rate != 0 || !g.Rings || !g.Channels
 	g.Direct = isOr(raw.Direct, !limited)
-	for _, n := range c.NICs {
-		if !n.device() || !g.grants(n.Name) {
-			continue
-		}
-		const why = "NIC %s sends by itself, and this cannot be kept there: name other NICs in nics, and have a grant of its own for it"
-		switch {
-		case g.Rate != 0:
-			bad("rate", why, n.Name)
-		case raw.Share != nil:
-			bad("share", why, n.Name)
-		case g.Stations != nil:
-			bad("stations", why, n.Name)
-		case g.Frames:
-			bad("frames", why, n.Name)
-		}
-	}
 	if g.Direct && limited {
 		bad("direct", "frames that do not pass the agent cannot be limited: leave out direct, or rate, rings and channels")
 	}

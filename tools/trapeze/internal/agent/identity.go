@@ -22,6 +22,8 @@ type identity struct {
 	uid    uint32
 	gids   []uint32
 	cgroup string // empty: not known
+	// gone: the process has ended, and its groups cannot be told. It would evade a grant or a claim for these.
+	gone bool
 }
 
 // soPeerPIDFD is SO_PEERPIDFD of Linux 6.5 (asm-generic/socket.h).
@@ -33,29 +35,33 @@ func identify(c *net.UnixConn) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	who := &identity{pid: cred.Pid, uid: cred.Uid, gids: []uint32{cred.Gid}}
+	return &identity{pid: cred.Pid, uid: cred.Uid, gids: []uint32{cred.Gid}}, nil
+}
+
+// inspect finds the further groups of the process that has connected.
+func (who *identity) inspect(c *net.UnixConn) {
+	who.gone = true
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil, err
+		return
 	}
 	_ = raw.Control(func(fd uintptr) {
 		process, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, soPeerPIDFD)
 		if err != nil {
-			return // it cannot be told whether /proc shows the same process
-		}
-		defer unix.Close(process)
-		gids, cgroup := inspect(cred.Pid)
-		// As long as it lives, no other process can have its number.
-		if unix.PidfdSendSignal(process, 0, nil, 0) != nil {
+			who.gone = err != unix.ENOPROTOOPT // of an older kernel it cannot be told whether /proc shows the same process
 			return
 		}
-		who.gids, who.cgroup = append(who.gids, gids...), cgroup
+		defer unix.Close(process)
+		gids, cgroup := groupsOf(who.pid)
+		// As long as it lives, no other process can have its number.
+		if who.gone = unix.PidfdSendSignal(process, 0, nil, 0) == unix.ESRCH; !who.gone {
+			who.gids, who.cgroup = append(who.gids, gids...), cgroup
+		}
 	})
-	return who, nil
 }
 
-// inspect reads a process' groups and its control group of version 2.
-func inspect(pid int32) (gids []uint32, cgroup string) {
+// groupsOf reads a process' groups and its control group of version 2.
+func groupsOf(pid int32) (gids []uint32, cgroup string) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Groups:")); ok {

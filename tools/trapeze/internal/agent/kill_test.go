@@ -118,7 +118,6 @@ func TestKills(t *testing.T) {
 // victims are the clients that are killed.
 type victims struct {
 	at, peer string
-	change   func(*exec.Cmd) // unless nil
 	died     int
 	said     string
 }
@@ -128,9 +127,6 @@ func (v *victims) kill(t *testing.T, step string) {
 	t.Helper()
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), clientAt+"="+v.at, clientPeer+"="+v.peer, "TRAPEZE_TELEMETRY=off")
-	if v.change != nil {
-		v.change(c)
-	}
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -33,12 +33,7 @@ func (a *Agent) lend(ctx context.Context, c *agentlink.Conn, who *identity, m *a
 		return nil, err
 	}
 	l.conn = c
-	if l.nic.device() {
-		err = a.cut(l)
-	} else {
-		l.port, err = l.connect(ctx, m)
-	}
-	if err != nil {
+	if l.port, err = l.connect(ctx, m); err != nil {
 		a.forget(l)
 		return nil, err
 	}
@@ -72,7 +67,10 @@ func (l *client) connect(ctx context.Context, m *agentlink.Message) (*wire.SHM, 
 
 // admit takes note of a client that may have what it wants.
 func (a *Agent) admit(who *identity, m *agentlink.Message) (*client, error) {
-	grants := a.grantsOf(who)
+	if who.gone {
+		return nil, refuse("the process that has connected has ended, and what it may have cannot be told: connect from the one that uses the NIC")
+	}
+	grants := a.grantsOf(who, m.NIC)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n, g, err := a.choose(who, m, grants)
@@ -113,15 +111,11 @@ func (a *Agent) choose(who *identity, m *agentlink.Message, grants []*Grant) (*n
 				tooMuch = refuse(fmt.Sprintf("vis=%d: %s grants %d at most", m.VIs, g.Name, g.VIs))
 			case g.Memory != 0 && m.Memory > g.Memory:
 				tooMuch = refuse(fmt.Sprintf("memory=%d: %s grants %d bytes at most", m.Memory, g.Name, g.Memory))
-			case n.device() && g.Rate != 0: // the file is refused if it has one: it is a claim's
-				tooMuch = refuse(fmt.Sprintf("%s limits the bandwidth, and NIC %s sends by itself: have a claim without bandwidth, and offer the NIC without", g.Name, n.Name))
-			case n.device() && m.MTU != 0 && m.MTU != n.frame():
-				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d, and that is the device's", m.MTU, n.Name, n.frame()))
-			case m.MTU != 0 && (m.MTU < datasheet.MinMTU || m.MTU > n.frame()):
-				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.frame()))
+			case m.MTU != 0 && (m.MTU < datasheet.MinMTU || m.MTU > n.mtu):
+				tooMuch = refuse(fmt.Sprintf("mtu=%d: NIC %s has %d", m.MTU, n.Name, n.mtu))
 			case a.count(func(c *client) bool { return c.has(g, who) }) >= g.Clients:
 				full = true
-			case a.count(func(c *client) bool { return c.nic == n }) >= n.most():
+			case a.count(func(c *client) bool { return c.nic == n }) >= maxClients:
 				full = true
 			default:
 				return n, g, nil
@@ -160,13 +154,6 @@ func (a *Agent) count(is func(c *client) bool) (n int) {
 
 // station finds the one that the client is to be.
 func (a *Agent) station(n *nic, g *Grant, wanted string) (mac datasheet.MAC, err error) {
-	if n.device() {
-		mac = n.station()
-		if wanted != "" && wanted != mac.String() {
-			return mac, refuse(fmt.Sprintf("mac=%s: all clients of NIC %s are %v, which is the device's", printable(wanted), n.Name, mac))
-		}
-		return mac, nil
-	}
 	taken := func(mac datasheet.MAC) bool {
 		return mac == n.mac || a.count(func(c *client) bool { return c.nic == n && c.mac == mac }) > 0
 	}
@@ -200,11 +187,6 @@ func (a *Agent) enter(l *client) bool {
 	w := a.work
 	if w == nil {
 		return false
-	}
-	if l.part != nil {
-		l.nic.add(l)
-		w.group.Go(func() { a.serveDevice(w.ctx, l) })
-		return true
 	}
 	l.port.SetWake(l.nic.rouse)
 	for _, d := range l.nic.table.Load().list {

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/agent/share"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -43,8 +43,7 @@ type nic struct {
 	mtu      int
 	checksum bool
 
-	port  atomic.Pointer[uplink]    // nil: there is none, or it is lost
-	whole atomic.Pointer[share.NIC] // of a PCI function, in place of port
+	port  atomic.Pointer[uplink] // nil: there is none, or it is lost
 	table atomic.Pointer[table]
 	wake  chan struct{}
 	turns atomic.Uint64 // rounds so far: the watchdog looks whether it moves
@@ -291,4 +290,16 @@ func (n *nic) raise(port *uplink, f, head []byte) bool {
 	copy(b, head)
 	port.Commit()
 	return true
+}
+
+// state is one of those of agentlink.NIC.
+func (n *nic) state() string {
+	port := n.port.Load()
+	switch {
+	case n.local || port != nil && port.LinkUp():
+		return agentlink.Up
+	case port != nil:
+		return agentlink.Down
+	}
+	return agentlink.Lost
 }

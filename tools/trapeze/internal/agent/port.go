@@ -23,9 +23,6 @@ const (
 // open opens the port of a NIC. If it was open before it has to carry the same frames. Errors are a
 // *vfio.Error, or wrap wire.ErrGone.
 func (n *nic) open(ctx context.Context, reopen bool) error {
-	if n.device() {
-		return n.openDevice(ctx)
-	}
 	port, err := emulator.OpenWire(ctx, n.Address)
 	if err != nil {
 		return err
@@ -53,9 +50,6 @@ func (n *nic) open(ctx context.Context, reopen bool) error {
 // shut closes the port of a NIC whose goroutine does not run. What is to be sent leaves, as far as it
 // does soon.
 func (n *nic) shut() error {
-	if d := n.whole.Swap(nil); d != nil {
-		return d.Close()
-	}
 	port := n.port.Swap(nil)
 	if port == nil {
 		return nil

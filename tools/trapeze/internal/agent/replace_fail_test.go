@@ -220,15 +220,15 @@ const (
 	goodState  = `{"version":1,"nics":[{"name":"local","received":0,"unknown":0}],"clients":0,"removes":true,"supervisor":{"notify":"","watchdog":""}}`
 	goodClient = `{"nic":"local","station":"02:00:00:00:00:01","program":"p","vis":64,"memory":0,"checksum":false,` +
 		`"counters":{"frames":1,"bytes":2,"arrived":3,"dropped":0,"lost":0,"forged":0,"refused":0,"slowed":0},` +
-		`"wire":{"mtu":16448,"peer_mtu":16448,"ring":262144,"flags":30,"pulled":false,"head":64,"freed":0,"sent":1,` +
-		`"tail":128,"given":64,"received":2,"wakes":1,"bell":true,"peer_bell":true}}`
+		`"wire":{"mtu":16448,"peer_mtu":16448,"ring":262144,"barriers":false,"pulled":false,"head":64,"sent":1,` +
+		`"tail":128,"received":2,"wakes":1,"bell":true,"peer_bell":true}}`
 )
 
 // badStates are changes of the good ones, and the field that the error names.
 var badStates = []struct{ from, to, field string }{
 	{`"version":1`, `"version":2`, "state.version"},
 	{`"version":1`, `"version":"1"`, "state"},
-	{`{"version"`, `{"more":1,"version"`, "state"},
+	{`{"version"`, `{"more":1,"version"`, "state.more"},
 	{`true,"supervisor"`, `3,"supervisor"`, "state.removes"},
 	{`"name":"local"`, `"name":"../x"`, "state.nics[0].name"},
 	{`"received":0,"unknown":0}]`, `"received":0,"unknown":0},{"name":"local"}]`, "state.nics[1].name"},
@@ -245,12 +245,9 @@ var badClients = []struct{ from, to, field string }{
 	{`"vis":64`, `"vis":-1`, "client[3].vis"},
 	{`"ring":262144`, `"ring":262143`, "client[3].wire.ring"},
 	{`"peer_mtu":16448`, `"peer_mtu":1048576`, "client[3].wire.peer_mtu"},
-	{`"flags":30`, `"flags":1`, "client[3].wire.flags"},
 	{`"head":64`, `"head":65`, "client[3].wire.head"},
-	{`"freed":0`, `"freed":128`, "client[3].wire.freed"},
-	{`"given":64`, `"given":192`, "client[3].wire.given"},
-	{`"flags":30`, `"flags":26`, "client[3].wire.bell"},
-	{`"wire"`, `"wires"`, "client[3]"},
+	{`"tail":128`, `"tail":127`, "client[3].wire.tail"},
+	{`"wire"`, `"wires"`, "client[3].wires"},
 	{`"peer_bell":true}}`, `"peer_bell":true}} x`, "client[3]"},
 }
 

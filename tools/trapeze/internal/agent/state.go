@@ -1,16 +1,15 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/strict"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -87,19 +86,14 @@ func badState(field, format string, a ...any) error {
 
 // decode reads JSON with the fields of v and no others.
 func decode(text []byte, of string, v any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) && kind.Field != "" {
-			of += "." + kind.Field
-		}
-		return &StateError{of, err}
+	var bad *strict.Error
+	if !errors.As(strict.JSON(text, v), &bad) {
+		return nil
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return badState(of, "there is more behind it")
+	if bad.Key != "" {
+		of += "." + bad.Key
 	}
-	return nil
+	return &StateError{of, bad.Err}
 }
 
 // parseState reads the state of an agent. It fails with a *StateError.

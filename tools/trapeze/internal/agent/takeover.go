@@ -36,9 +36,6 @@ type taken struct {
 // Serve comes next. If it fails, the old agent goes on. Errors are of the connection, an *agentlink.RefusedError,
 // a *StateError or a *vfio.Error.
 func TakeOver(ctx context.Context, c *Config, log *slog.Logger) (_ *Agent, _ *unixsocket.Listener, err error) {
-	if err := c.passable(); err != nil {
-		return nil, nil, err
-	}
 	_ = wire.SHMState{}.Check() // once it takes long: before the old agent pauses
 	var d net.Dialer
 	dialled, cancel := context.WithTimeout(ctx, stepTime)
@@ -182,6 +179,7 @@ func takeClient(text []byte, fds []int, i int) (_ *taken, err error) {
 	if c.who, err = identify(control); err != nil {
 		return nil, &StateError{of, err}
 	}
+	c.who.inspect(control)
 	conn, err := agentlink.Seqpacket(next())
 	if err != nil {
 		return nil, &StateError{of + ".wire", err}

@@ -47,6 +47,6 @@ func (n *nic) count() (s nicStats, sum agentlink.ClientStats) {
 
 func (n *nic) describe() (telemetry.Port, error) {
 	_, sum := n.count()
-	return telemetry.Port{Name: "agent:" + n.Name, MAC: n.station().String(), MTU: n.frame(), Queues: 1, LinkUp: n.state() == agentlink.Up,
+	return telemetry.Port{Name: "agent:" + n.Name, MAC: n.mac.String(), MTU: n.mtu, Queues: 1, LinkUp: n.state() == agentlink.Up,
 		Sent: sum.Frames, SentBytes: sum.Bytes, Received: n.received.Load(), Missed: sum.Dropped, SendErrors: sum.Refused}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,10 +35,6 @@ func (a *Agent) start(ctx context.Context) {
 	w.shut = shut
 	a.work = w
 	for _, n := range a.nics {
-		if n.device() {
-			w.group.Go(func() { a.tend(w.ctx, n) })
-			continue
-		}
 		w.group.Go(func() { n.run(w.ctx) })
 		if !n.local && n.port.Load() == nil {
 			w.group.Go(func() { a.mend(w.ctx, n) })
@@ -150,10 +147,6 @@ func (a *Agent) attend(ctx context.Context, l *client) {
 
 // dismiss ends a client's use of its NIC.
 func (a *Agent) dismiss(l *client) {
-	if l.part != nil {
-		a.dismissPart(l)
-		return
-	}
 	a.leave(l)
 	_ = l.port.Close()
 	if l.nic.forgotten() { // its memory is given back at once, and else when it is collected
@@ -168,8 +161,8 @@ func (a *Agent) dismiss(l *client) {
 func (a *Agent) leave(l *client) {
 	a.mu.Lock()
 	l.nic.remove(l)
+	a.clients = slices.DeleteFunc(a.clients, func(c *client) bool { return c == l })
 	a.mu.Unlock()
-	a.forget(l)
 	for len(l.said) > 0 {
 		s := <-l.said
 		_ = unix.Close(s.fd)

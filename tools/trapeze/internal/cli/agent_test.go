@@ -25,6 +25,39 @@ func TestAgentCheck(t *testing.T) {
 	if o := run(t, "agent", "--check", file); o.code != shell.ExitOK || !strings.HasPrefix(o.stdout, file+": ") {
 		t.Errorf("%+v", o)
 	}
+	text = []byte(`mode = "0666"
+[nic.a]
+address = "emu:"
+[[grant]]
+name = "narrow"
+users = ["65534"]
+groups = ["0"]
+nics = ["a"]
+clients = 1
+vis = 8
+memory = "16M"
+rate = "1M"
+rings = false
+stations = ["02:00:00:00:01:00/40", "02:00:00:00:02:07"]
+[[grant]]
+cgroups = ["/pods"]
+claimed = true
+frames = true
+`)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := run(t, "agent", "--check", file)
+	for _, want := range []string{file + ": socket /run/trapeze/agent.sock, mode 0666\n", "agent:a  emu:\n",
+		"\nnarrow    users 65534 and groups 0     a     1        8    16 MiB    1.0 MB/s  1      02:00:00:00:01:00/40 02:00:00:00:02:07/48  VIs, channels\n",
+		"\ngrant[1]  cgroups /pods, with a claim  all   16       64   no limit  no limit  1      local ones                                 VIs, rings, channels, plain frames, shared memory\n"} {
+		if o.code != shell.ExitOK || !strings.Contains(o.stdout, want) {
+			t.Errorf("%d: %s\nwant %q", o.code, o.stdout, want)
+		}
+	}
+	if o := run(t, "agent", "--check", file, "--json"); o.code != shell.ExitOK || !strings.Contains(o.stdout, `"02:00:00:00:01:00/40"`) || !strings.Contains(o.stdout, `"who": "users 65534 and groups 0"`) {
+		t.Errorf("%+v", o)
+	}
 }
 
 // TestMissingFiles: what is not there has advice that names the flag for another place.

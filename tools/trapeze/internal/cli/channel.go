@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/channel"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -95,7 +96,7 @@ func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, 
 		took = append(took, one...)
 	}
 	if err != nil && ctx.Err() == nil && errors.Is(err, via.ErrTimeout) {
-		err = hinted(fmt.Errorf("no answer to message %d: %w", len(took)+1, err), "it may have been lost, channels send nothing again")
+		err = shell.Hinted(fmt.Errorf("no answer to message %d: %w", len(took)+1, err), "it may have been lost, channels send nothing again")
 	}
 	return took, err
 }

@@ -48,7 +48,7 @@ func (f *captureFlag) open(device string) (*cellCapture, error) {
 	if !f.Given("capture") {
 		return nil, nil
 	}
-	file, err := outfile.Create(f.Path, 0o644, f.Force.Force)
+	file, err := outfile.Create(f.Path, 0o600, f.Force.Force)
 	if err != nil {
 		return nil, outfile.Explain("--capture", err)
 	}

@@ -78,7 +78,7 @@ func TestBadCommandLines(t *testing.T) {
 		"recv in the past":      {[]string{"recv", "--device", udp, "--timeout", "-1s"}, shell.ExitUsage, "--timeout"},
 		"name with a slash":     {[]string{"send", "--device", udp, "--name", "a/b", "-"}, shell.ExitUsage, "--name"},
 		"ping of negative size": {[]string{"ping", "--size", "-1"}, shell.ExitUsage, "--size"},
-		"ping of enormous size": {[]string{"ping", "--size", "16777217"}, shell.ExitUsage, "--size"},
+		"ping of enormous size": {[]string{"ping", "--size", "1073741825"}, shell.ExitUsage, "--size"},
 		"ping without timeout":  {[]string{"ping", "--wait", "0s"}, shell.ExitUsage, "--wait"},
 		"ping back in time":     {[]string{"ping", "--interval", "-1s"}, shell.ExitUsage, "--interval"},
 		"serve to nobody":       {[]string{"ping", "--serve"}, shell.ExitUsage, "--device"},

@@ -14,6 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/measure"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -124,7 +125,7 @@ func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error
 	input := f.Input
 	if input == "" {
 		if input, err = os.Executable(); err != nil {
-			return hinted(err, "choose a file with --input")
+			return shell.Hinted(err, "choose a file with --input")
 		}
 	}
 	if st, err := os.Stat(input); err != nil {

@@ -110,7 +110,7 @@ func TestEmulateRefusals(t *testing.T) {
 		{"no socket", nil, shell.ExitUsage, "--socket"},
 		{"an argument", []string{"x"}, shell.ExitUsage, "x"},
 		{"no folder", []string{"--socket", "/nonexistent/nic"}, shell.ExitFailure, "no such file"},
-		{"a path that is too long", []string{"--socket", "/tmp/" + strings.Repeat("x", 200)}, shell.ExitFailure, "107"},
+		{"a path that is too long", []string{"--socket", "/tmp/" + strings.Repeat("x", 200)}, shell.ExitDevice, "107"},
 		{"a file in the way", []string{"--socket", plain}, shell.ExitFailure, "no socket"},
 		{"a server in the way", []string{"--socket", busy[0]}, shell.ExitFailure, "listens"},
 		{"bad mode", []string{"--socket", one[0], "--mode", "rwx"}, shell.ExitUsage, "0660"},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
-
-// hinted adds what to do about an error.
-func hinted(err error, hint string) error { return fmt.Errorf("%w (%s)", err, hint) }
 
 // exitCode returns the code of the errors of transfers and loads, and else 0.
 func exitCode(err error) int {

@@ -158,7 +158,7 @@ func TestSendersName(t *testing.T) {
 func TestNobodyIsThere(t *testing.T) {
 	input, _ := file(t, "in", 100)
 	o := run(t, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer=127.0.0.1:9", "--timeout", "300ms", input)
-	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "within 300ms") || !strings.Contains(o.stderr, "trapeze recv") {
+	if o.code != shell.ExitTimeout || !strings.Contains(o.stderr, "no NIC answered") || !strings.Contains(o.stderr, "tried for 300ms") || !strings.Contains(o.stderr, "trapeze recv") {
 		t.Errorf("send: %+v", o)
 	}
 	dir := t.TempDir()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -107,7 +108,7 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (
 		p.Note("trapeze: warning: %v", cerr)
 	}
 	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = hinted(fmt.Errorf("receive: no sender within %v: %w", f.Timeout, via.ErrTimeout), "give it more --timeout")
+		err = shell.Hinted(fmt.Errorf("receive: no sender within %v: %w", f.Timeout, via.ErrTimeout), "give it more --timeout")
 	}
 	return e, err
 }
@@ -167,7 +168,7 @@ func checkOutput(output string, replace bool) error {
 // openSink opens where a file goes.
 func (p *program) openSink(output string, mode fs.FileMode, replace bool) (transfer.Sink, error) {
 	if output == "-" {
-		return stream{p.Stdout}, nil
+		return stream{p.Bytes}, nil
 	}
 	file, err := outfile.Create(output, mode, replace)
 	if err != nil {
@@ -193,7 +194,7 @@ func alsoExists(err error) error {
 func explainOutput(err error) error {
 	switch {
 	case errors.Is(err, errOffered):
-		return hinted(err, "choose one with --output")
+		return shell.Hinted(err, "choose one with --output")
 	case errors.Is(err, fs.ErrExist), errors.Is(err, outfile.ErrNotRegular):
 		return outfile.Explain("--output", err)
 	}

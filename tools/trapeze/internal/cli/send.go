@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
@@ -105,7 +106,7 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 		}
 		st, err := f.Stat()
 		if err == nil && st.IsDir() {
-			err = hinted(&fs.PathError{Op: "send", Path: path, Err: errors.New("it is a directory")}, "send an archive of it: tar c DIR | trapeze send … -")
+			err = shell.Hinted(&fs.PathError{Op: "send", Path: path, Err: errors.New("it is a directory")}, "send an archive of it: tar c DIR | trapeze send … -")
 		}
 		if err != nil {
 			return src, nil, errors.Join(err, f.Close())
@@ -147,9 +148,9 @@ func progressTotal(n uint64) int64 {
 func explainDial(err error, timeout time.Duration, command string) error {
 	switch {
 	case errors.Is(err, via.ErrTimeout):
-		return hinted(fmt.Errorf("%w within %v", err, timeout), "start '"+command+"' at the other end, check the peer address and that both have the same key= or none, or give it more --timeout")
+		return shell.Hinted(fmt.Errorf("%w; tried for %v", err, timeout), "start '"+command+"' at the other end, check the peer address and that both have the same key= or none, or give it more --timeout")
 	case errors.Is(err, via.ErrReject):
-		return hinted(err, "it says there why")
+		return shell.Hinted(err, "it says there why")
 	}
 	return err
 }
@@ -157,10 +158,10 @@ func explainDial(err error, timeout time.Duration, command string) error {
 // explainLost adds a hint if the other side is gone.
 func explainLost(err error, hint string) error {
 	if errors.Is(err, via.ErrPathMTU) {
-		return hinted(err, "set mtu= in the addresses of both devices to what the path carries")
+		return shell.Hinted(err, "set mtu= in the addresses of both devices to what the path carries")
 	}
 	if errors.Is(err, transfer.ErrPeerLost) {
-		return hinted(err, hint)
+		return shell.Hinted(err, hint)
 	}
 	return err
 }

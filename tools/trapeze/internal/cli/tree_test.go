@@ -19,6 +19,8 @@ var program = shelltest.Program{Name: "trapeze", Run: func(t *testing.T, args ..
 
 func TestEveryCommand(t *testing.T) { program.TestEveryCommand(t, 40) }
 
+func TestWrongCalls(t *testing.T) { program.TestWrongCalls(t) }
+
 func TestExamples(t *testing.T) { program.TestExamples(t) }
 
 // TestColumns: help, and what demo --channels explains, fits 80 columns.

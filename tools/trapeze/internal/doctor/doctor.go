@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -170,7 +169,10 @@ func (h *Host) examine(f hostpci.Function) FunctionReport {
 		binary.LittleEndian.PutUint16(of.config, f.Vendor)
 		binary.LittleEndian.PutUint16(of.config[2:], f.Device)
 	}
-	r := FunctionReport{Address: f.Address, Driver: f.Driver, Name: cmp.Or(f.DeviceName, f.ClassName, "unknown device")}
+	r := FunctionReport{Address: f.Address, Driver: f.Driver, Name: f.Title()}
+	if f.Fits != "" {
+		r.Name += ", made for " + f.Fits
+	}
 	for _, c := range Checks() {
 		if c.PerFunction {
 			r.Findings = append(r.Findings, named(c.Name, c.Run(&of)))

@@ -173,7 +173,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 		d.lines = bufio.NewWriterSize(x.Stdout, 1<<16)
 		return d.lines.Flush, nil
 	}
-	if d.file, err = f.Output.Create(x.Stdout, capture.Source{Name: f.Devices[0], Filter: f.Expression}); err != nil {
+	if d.file, err = f.Output.Create(x.Bytes, capture.Source{Name: f.Devices[0], Filter: f.Expression}); err != nil {
 		return nil, err
 	}
 	return func() error { return d.file.Finish(d.written) }, nil

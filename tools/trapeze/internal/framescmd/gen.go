@@ -19,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
 
@@ -30,7 +31,10 @@ type genReport struct {
 	Dropped   uint64 `json:"dropped" help:"for lack of room in the send ring"`
 	TooLong   uint64 `json:"too_long" help:"frames of a file that cannot be sent"`
 	CutOff    uint64 `json:"cut_off" help:"the same, not whole in the file"`
-	Unsent    int    `json:"unsent" help:"still in the ring at the end"`
+	OtherLink uint64 `json:"other_link" help:"the same, of another link type than Ethernet"`
+	// BadLengths is a count of records that say that more bytes were captured than there were.
+	BadLengths uint64 `json:"bad_lengths" help:"the same, with more bytes than the frame is said to have had"`
+	Unsent     int    `json:"unsent" help:"still in the ring at the end"`
 }
 
 type genFlags struct {
@@ -43,6 +47,8 @@ type genFlags struct {
 	Count uint64   `flag:"count" help:"how many frames, of each queue (default until interrupted)"`
 	VLAN  uint16   `flag:"vlan" help:"VLAN tag to put in, 1 to 4094"`
 	Read  string   `flag:"read" excludes:"to,from,udp,size,vlan,count,queues" help:"pcap or pcapng file with frames to send"`
+
+	MaxGap time.Duration `flag:"max-gap" default:"1h" help:"longest time between two frames of a file"`
 
 	// what they mean
 	destination, source ethernet.MAC
@@ -78,6 +84,9 @@ func (f *genFlags) parse() (err error) {
 	}
 	if f.sizes, err = numbered.ParseSizes(f.Size); err != nil {
 		return &option.Error{Option: "--size", Value: f.Size, Allowed: "a number, a range such as 60-1514, or imix"}
+	}
+	if f.MaxGap < 0 {
+		return &option.Error{Option: "--max-gap", Value: f.MaxGap.String(), Allowed: "0 or more, such as 10s"}
 	}
 	if f.VLAN > 4094 {
 		return &option.Error{Option: "--vlan", Value: fmt.Sprint(f.VLAN), Allowed: "1 to 4094"}
@@ -133,7 +142,7 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 	g := &gen{flags: f, pool: s.pool, room: port.Info().Options.MaxFrame()}
 	var workers []func(context.Context) error
 	if file != nil {
-		replay, err := g.replay(file, port.Queue(0))
+		replay, err := g.replay(file, port.Queue(0), x.Note)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Read, err)
 		}
@@ -154,19 +163,22 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 		return err
 	}
 	x.Note("sending from %v", port.MAC())
-	if err := s.runAll(ctx, workers); err != nil {
-		return err
+	unread := s.runAll(ctx, workers)
+	if unread != nil && !errors.Is(unread, capture.ErrFormat) {
+		return unread
 	}
-	r := genReport{Generated: g.generated.Load(), Closing: g.closing.Load(), Dropped: g.dropped.Load(), TooLong: g.tooLong, CutOff: g.cutOff, Unsent: int(g.unsent.Load())}
+	r := genReport{Generated: g.generated.Load(), Closing: g.closing.Load(), Dropped: g.dropped.Load(),
+		TooLong: g.tooLong, CutOff: g.cutOff, OtherLink: g.otherLink, BadLengths: g.badLengths, Unsent: int(g.unsent.Load())}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
-	return x.Print(r, r.print)
+	return errors.Join(x.Print(r, r.print), unread)
 }
 
 func (r *genReport) print(w io.Writer) error {
 	r.totals.print(w)
-	_, err := fmt.Fprintf(w, "generated %d, and %d to end streams, dropped %d without room, %d too long, %d cut off, %d left in the ring\n", r.Generated, r.Closing, r.Dropped, r.TooLong, r.CutOff, r.Unsent)
+	_, err := fmt.Fprintf(w, "generated %d, and %d to end streams, dropped %d without room, %d too long, %d cut off, %d of another link type, %d of wrong lengths, %d left in the ring\n",
+		r.Generated, r.Closing, r.Dropped, r.TooLong, r.CutOff, r.OtherLink, r.BadLengths, r.Unsent)
 	return err
 }
 
@@ -195,14 +207,16 @@ func (f *genFlags) generator(mac ethernet.MAC, queue, room int) (*numbered.Gener
 
 // gen sends frames.
 type gen struct {
-	flags           *genFlags
-	pool            *ethernet.Pool
-	room            int           // bytes of the longest frame
-	generated       atomic.Uint64 // without closing
-	closing         atomic.Uint64 // frames that end streams
-	dropped         atomic.Uint64
-	unsent          atomic.Int64
-	tooLong, cutOff uint64
+	flags     *genFlags
+	pool      *ethernet.Pool
+	room      int           // bytes of the longest frame
+	generated atomic.Uint64 // without closing
+	closing   atomic.Uint64 // frames that end streams
+	dropped   atomic.Uint64
+	unsent    atomic.Int64
+
+	// Records of a file that were not sent.
+	tooLong, cutOff, otherLink, badLengths uint64
 }
 
 // pacer says how many frames are due.

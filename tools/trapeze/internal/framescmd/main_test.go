@@ -67,7 +67,7 @@ func start(t testing.TB, args ...string) *running {
 func startEnv(t testing.TB, e command.Env, args ...string) *running {
 	t.Helper()
 	r := &running{done: make(chan error, 1)}
-	e.Stdout, e.Stderr = &r.stdout, &r.stderr
+	e.Stdout, e.Bytes, e.Stderr = &r.stdout, &r.stdout, &r.stderr
 	var ctx context.Context
 	ctx, r.stop = context.WithTimeout(t.Context(), timeout)
 	ctx, err := command.WithLogging(ctx, &r.stderr, "text", "")

@@ -29,7 +29,7 @@ func (x *commands) addressed(f *deviceFlags) (string, error) {
 	if f.Timeout <= 0 {
 		return "", &option.Error{Option: "--timeout", Value: f.Timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
-	a, err := vfio.ParseAddress(f.Device)
+	a, err := vfio.ParseKnown(f.Device)
 	if err != nil {
 		return "", &command.DeviceError{Err: err}
 	}

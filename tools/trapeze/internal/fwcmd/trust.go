@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 )
 
 // signatureState says how far a signature can be trusted.
@@ -33,7 +34,7 @@ func (s signatureState) String() string {
 func openKeyRing(dir string) (*firmware.KeyRing, error) {
 	ring, err := firmware.OpenKeyRing(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w (put public keys into that folder, or give another with --keys)", err)
+		err = shell.Hinted(err, "put public keys into that folder, or give another with --keys")
 	}
 	return ring, err
 }

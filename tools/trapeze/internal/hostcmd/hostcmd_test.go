@@ -227,7 +227,8 @@ func TestDoctor(t *testing.T) {
 	if !errors.As(o.err, &not) || not.Address != nic || not.Errors == 0 {
 		t.Fatalf("%+v", o)
 	}
-	for _, s := range []string{"this host", "> trapeze bind " + nic, "a driver could not start", "error   binding: ixgbe has it"} {
+	named := strings.TrimPrefix(strings.Split(run(t, tree, nil, "list").stdout, "\n")[1], "  pci:")
+	for _, s := range []string{"this host", "> trapeze bind " + nic, named + ", made for trapeze: a driver could not start", "error   binding: ixgbe has it"} {
 		if !strings.Contains(o.stdout, s) {
 			t.Errorf("%q is not in:\n%s", s, o.stdout)
 		}

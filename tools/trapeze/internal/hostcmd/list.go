@@ -45,6 +45,7 @@ type listFunction struct {
 	Board        string        `json:"board" help:"its name, if the driver knows boards by their subsystem; else empty"`
 	Backends     []string      `json:"backends" help:"by which it can be opened now"`
 	InUse        []string      `json:"in_use"`
+	title        string
 }
 
 type listMember struct {
@@ -111,7 +112,7 @@ func describe(f hostpci.Function) listFunction {
 		Driver: f.Driver, Override: f.Override, IOMMUGroup: known(f.IOMMUGroup), NUMANode: known(f.NUMANode),
 		Link: f.Link, Netdevs: append([]string{}, f.Netdevs...), SRIOV: f.SRIOV, Power: f.Power.State,
 		Fits: f.Fits, Untested: f.Untested, Board: f.Board, Backends: append([]string{}, f.Backends...), InUse: []string{},
-		GroupMembers: []listMember{}, BARs: append([]hostpci.BAR{}, f.BARs...), AFXDP: []string{},
+		GroupMembers: []listMember{}, title: f.Title(), BARs: append([]hostpci.BAR{}, f.BARs...), AFXDP: []string{},
 	}
 	for _, n := range f.Netdevs {
 		d.AFXDP = append(d.AFXDP, ethernet.SchemeAFXDP+":"+n)
@@ -130,7 +131,7 @@ func (x *commands) printList(r listReport) error {
 		fmt.Fprintf(x.Stdout, "%snetwork controllers on the PCI bus%s\n", on, off)
 	}
 	for _, f := range r.Functions {
-		fmt.Fprintf(x.Stdout, "  %s%s%s  %s\n", on, f.Address, off, nameOf(f))
+		fmt.Fprintf(x.Stdout, "  %s%s%s  %s\n", on, f.Address, off, f.title)
 		w := tabwriter.NewWriter(x.Stdout, 0, 8, 2, ' ', 0)
 		for _, line := range details(f) {
 			fmt.Fprintf(w, "      %s\t%s\n", line[0], line[1])
@@ -148,12 +149,6 @@ func (x *commands) printList(r listReport) error {
 		fmt.Fprintf(w, "  %s\t%s\n", e.Address, e.Description)
 	}
 	return w.Flush()
-}
-
-// nameOf returns the name of a function, in words where there are any.
-func nameOf(f listFunction) string {
-	what := strings.TrimSpace(f.VendorName + " " + cmp.Or(f.DeviceName, f.ClassName))
-	return strings.TrimSpace(fmt.Sprintf("%s [%s:%s]", what, f.Vendor, f.Device))
 }
 
 // details are the lines about a function, with their headings.

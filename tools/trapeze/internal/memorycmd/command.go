@@ -19,6 +19,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -193,7 +194,7 @@ func withPair(ctx context.Context, use func(near, far *via.NIC) error) error {
 // explain adds what to do when no server answers.
 func explain(err error) error {
 	if errors.Is(err, netmem.ErrUnavailable) && errors.Is(err, via.ErrTimeout) {
-		return fmt.Errorf("%w; start 'trapeze memory serve' there, check the peer address and --server, or give it more --timeout", err)
+		return shell.Hinted(err, "start 'trapeze memory serve' there, check the peer address and --server, or give it more --timeout")
 	}
 	return err
 }

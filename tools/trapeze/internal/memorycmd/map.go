@@ -81,7 +81,7 @@ func (x *commands) mapped(ctx context.Context, f *mapFlags, _ []string) (err err
 		defer load.Close()
 	}
 	if f.Save != "" {
-		if save, err = outfile.Create(f.Save, 0o666, f.Force.Force); err != nil {
+		if save, err = outfile.Create(f.Save, 0o600, f.Force.Force); err != nil {
 			return outfile.Explain("--save", err)
 		}
 		defer func() { err = errors.Join(err, save.Discard()) }()

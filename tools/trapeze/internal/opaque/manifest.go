@@ -1,7 +1,6 @@
 package opaque
 
 import (
-	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/trapeze-nic/trapeze/internal/abi"
+	"github.com/trapeze-nic/trapeze/internal/strict"
+	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 )
@@ -95,22 +94,15 @@ func Parse(file string, text []byte) (*Image, error) {
 
 // decode reads TOML and refuses keys that a manifest does not have.
 func decode(file string, text []byte, into *manifest) error {
-	d := toml.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	var strict *toml.StrictMissingError
-	var bad *toml.DecodeError
-	switch {
-	case err == nil:
+	var bad *strict.Error
+	if !errors.As(stricttoml.Decode(text, into), &bad) {
 		return nil
-	case errors.As(err, &strict) && len(strict.Errors) > 0:
-		line, _ := strict.Errors[0].Position()
-		return &Error{File: file, Line: line, Key: printable(strings.Join(strict.Errors[0].Key(), ".")), Allowed: keys, Reason: ErrUnknownKey}
-	case errors.As(err, &bad):
-		line, _ := bad.Position()
-		return &Error{File: file, Line: line, Key: printable(strings.Join(bad.Key(), ".")), Detail: printable(bad.Error()), Reason: ErrSyntax}
 	}
-	return &Error{File: file, Detail: printable(err.Error()), Reason: ErrSyntax}
+	e := &Error{File: file, Line: bad.Line, Key: printable(bad.Key), Detail: printable(bad.Err.Error()), Reason: ErrSyntax}
+	if errors.Is(bad, strict.ErrUnknown) {
+		e.Detail, e.Allowed, e.Reason = "", keys, ErrUnknownKey
+	}
+	return e
 }
 
 // printable escapes what would not be text on a terminal, and cuts off what

@@ -21,7 +21,7 @@ func CheckDevice(device string) error {
 	if device == "" {
 		return &option.Error{Option: "--device", Allowed: "the address of a NIC, as in --device 'emu:?wire=udp://127.0.0.1:9000'"}
 	}
-	a, err := vfio.ParseAddress(device)
+	a, err := vfio.ParseKnown(device)
 	if err != nil {
 		return &command.DeviceError{Err: err}
 	}

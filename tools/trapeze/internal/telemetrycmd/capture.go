@@ -51,7 +51,7 @@ const (
 func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) error {
 	switch {
 	case f.Output.Path == "":
-		return option.Errorf("--output is missing: say which file to write, or - for stdout")
+		return &option.Error{Option: "--output", Allowed: "the file to write, or - for stdout"}
 	case f.Duration < 0:
 		return &option.Error{Option: "--duration", Value: f.Duration.String(), Allowed: "0 for no limit, or more"}
 	}
@@ -62,7 +62,7 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 	if err != nil {
 		return option.Mark(err)
 	}
-	h := look(ctx)
+	h := x.look(ctx, f.Device)
 	defer h.close()
 	n, err := h.one(f.Device)
 	if err != nil {
@@ -77,7 +77,7 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 		return err
 	}
 	defer end()
-	file, err := f.Output.Create(x.Stdout, capture.Source{Name: n.Address, Filter: f.Expression})
+	file, err := f.Output.Create(x.Bytes, capture.Source{Name: n.Address, Filter: f.Expression})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (n *NIC) capture(ctx context.Context, snaplen int) (*framering.Reader, func
 	case errors.Is(err, telemetry.ErrNoAnswer):
 		err = fmt.Errorf("%w: the NIC is gone, or its program is older than this one", err)
 	case err == nil && answer.Refused != "":
-		err = fmt.Errorf("%s cannot be captured: %s", n.Address, telemetry.Printable(answer.Refused))
+		err = fmt.Errorf("%s cannot be captured: %s", n.Address, answer.Refused)
 	case err == nil && memory == nil:
 		err = fmt.Errorf("%s cannot be captured: its process lends nothing", n.Address)
 	}

@@ -46,7 +46,7 @@ func (x *commands) log(ctx context.Context, f *logFlags, args []string) error {
 	case count == 0 && x.JSON:
 		return option.Errorf("--json prints one value: say with --count when it is whole")
 	}
-	h := look(ctx)
+	h := x.look(ctx, word(args))
 	defer h.close()
 	n, err := h.one(word(args))
 	if err != nil {

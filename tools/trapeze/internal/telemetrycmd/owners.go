@@ -39,19 +39,36 @@ type Owner struct {
 type host struct {
 	nics    []*NIC
 	clients []*telemetry.Client
+	silent  []*telemetry.Silent
 }
 
 // look asks all processes.
 func look(ctx context.Context) *host {
 	h := &host{}
 	var mu sync.Mutex // guards h
-	telemetry.Each(ctx, func(c *telemetry.Client) {
-		nics := nicsOf(ctx, c)
+	h.silent = telemetry.Each(ctx, func(ctx context.Context, c *telemetry.Client) error {
+		nics, err := nicsOf(ctx, c)
+		if err != nil {
+			return errors.Join(err, c.Close())
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		h.clients, h.nics = append(h.clients, c), append(h.nics, nics...)
+		return nil
 	})
 	slices.SortStableFunc(h.nics, func(a, b *NIC) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Port, b.Port)) })
+	return h
+}
+
+// look is the other look, and tells the user of processes that do not answer. Of the one whose ID is
+// word choose tells.
+func (x *commands) look(ctx context.Context, word string) *host {
+	h := look(ctx)
+	for _, s := range h.silent {
+		if strconv.Itoa(s.PID) != word {
+			x.Note("%v", s)
+		}
+	}
 	return h
 }
 
@@ -61,16 +78,17 @@ func (h *host) close() {
 	}
 }
 
-// nicsOf asks a process for its NICs; none of one that ends meanwhile.
-func nicsOf(ctx context.Context, c *telemetry.Client) (list []*NIC) {
+// nicsOf asks a process for its NICs.
+func nicsOf(ctx context.Context, c *telemetry.Client) (list []*NIC, err error) {
 	owner := Owner{PID: c.PID, UID: c.UID, User: strconv.FormatUint(uint64(c.UID), 10), Program: c.Program}
 	if u, err := user.LookupId(owner.User); err == nil {
 		owner.User = u.Username
 	}
-	for _, s := range telemetry.NICs(ctx, c) {
+	shown, err := telemetry.NICs(ctx, c)
+	for _, s := range shown {
 		list = append(list, &NIC{owner, s.Port, s.Name, s.MAC, s.Endpoints, c})
 	}
-	return list
+	return list, err
 }
 
 // ask sends a command about the NIC.
@@ -109,9 +127,12 @@ func (h *host) choose(word string) ([]*NIC, error) {
 			list = append(list, n)
 		}
 	}
+	late := slices.IndexFunc(h.silent, func(s *telemetry.Silent) bool { return word == strconv.Itoa(s.PID) })
 	switch {
 	case len(list) > 0:
 		return list, nil
+	case late >= 0:
+		return nil, h.silent[late]
 	case word == "":
 		return nil, fmt.Errorf("%w: this user may look at none of this host; 'trapeze ping --count 0' opens two", errNoNIC)
 	}

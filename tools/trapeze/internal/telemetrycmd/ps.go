@@ -9,11 +9,13 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
+	"github.com/trapeze-nic/trapeze/internal/telemetry"
 )
 
 // psReport is printed by ps --json.
 type psReport struct {
-	NICs []psNIC `json:"nics"`
+	NICs   []psNIC             `json:"nics"`
+	Silent []*telemetry.Silent `json:"silent" help:"processes that do not answer"`
 }
 
 // psNIC is a NIC with what it does.
@@ -31,9 +33,9 @@ func (x *commands) ps(ctx context.Context, f *psFlags, _ []string) error {
 	if err := checkInterval(f.Interval, 0); err != nil {
 		return err
 	}
-	h := look(ctx)
+	h := x.look(ctx, "")
 	defer h.close()
-	r := psReport{NICs: []psNIC{}}
+	r := psReport{NICs: []psNIC{}, Silent: h.silent}
 	var gauges []gauge
 	for _, n := range h.nics {
 		gauges = append(gauges, newGauge(ctx, n))

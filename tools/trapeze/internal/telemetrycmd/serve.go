@@ -13,7 +13,6 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/exposition"
-	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // metricsReport is printed by serve-metrics --json once it serves.
@@ -27,21 +26,21 @@ type metricsFlags struct {
 }
 
 func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string) error {
-	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
-		return &option.Error{Option: "--listen", Value: f.Listen, Allowed: "HOST:PORT, as in 127.0.0.1:9840"}
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", f.Listen)
+	l, err := command.Listen(ctx, "--listen", f.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w: give another address or port", err)
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", exposition.Handler(exposition.Families(driver.Stats{}, f.VIs),
-		func(ctx context.Context) []*exposition.NIC { return exposition.Host(ctx, f.VIs) }))
+		func(ctx context.Context) []*exposition.Target { return exposition.Host(ctx, f.VIs) }))
 	const timeout = 10 * time.Second
-	server := &http.Server{Handler: mux, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
-		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
 	at := l.Addr().(*net.TCPAddr)
+	h := http.Handler(mux)
+	if at.IP.IsLoopback() { // else other hosts ask by names that only they know
+		h = command.OwnHost("", mux)
+	}
+	server := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
 	shown := at.String()
 	if name, err := os.Hostname(); err == nil && at.IP.IsUnspecified() {
 		shown = net.JoinHostPort(name, fmt.Sprint(at.Port))

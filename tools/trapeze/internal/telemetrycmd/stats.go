@@ -16,7 +16,8 @@ import (
 
 // statsReport is printed by stats --json.
 type statsReport struct {
-	NICs []nicStats `json:"nics"`
+	NICs   []nicStats          `json:"nics"`
+	Silent []*telemetry.Silent `json:"silent" help:"processes that do not answer"`
 }
 
 type nicStats struct {
@@ -47,7 +48,7 @@ func (x *commands) stats(ctx context.Context, f *statsFlags, args []string) erro
 	if f.Watch && x.JSON {
 		return option.Errorf("--watch goes on, and --json prints one value: give one of them")
 	}
-	h := look(ctx)
+	h := x.look(ctx, word(args))
 	defer h.close()
 	nics, err := h.choose(word(args))
 	if err != nil {
@@ -56,7 +57,7 @@ func (x *commands) stats(ctx context.Context, f *statsFlags, args []string) erro
 	if f.Watch {
 		return x.watch(ctx, f, nics)
 	}
-	r := statsReport{NICs: []nicStats{}}
+	r := statsReport{NICs: []nicStats{}, Silent: h.silent}
 	for _, n := range nics {
 		s := nicStats{NIC: n}
 		if s.Counters, _, err = n.counters(ctx); err != nil {
@@ -82,13 +83,13 @@ func (f *statsFlags) print(w io.Writer, nics []nicStats) error {
 		}{{"", n.Counters}, {"wire_", n.Wire}} {
 			for _, name := range slices.Sorted(maps.Keys(group.counts)) {
 				if v := group.counts[name]; v != 0 || f.All {
-					fmt.Fprintf(t, "  %s\t%d\n", group.prefix+telemetry.Printable(name), v)
+					fmt.Fprintf(t, "  %s\t%d\n", group.prefix+name, v)
 				}
 			}
 		}
 		for _, e := range n.Rows {
-			fmt.Fprintf(t, "  %s %d\t%s, %d of %d sends and %d of %d receives queued\n", telemetry.Printable(e.Kind), e.Number,
-				telemetry.Printable(e.Reliability), e.SendQueued(), e.SendDepth, e.RecvQueued(), e.RecvDepth)
+			fmt.Fprintf(t, "  %s %d\t%s, %d of %d sends and %d of %d receives queued\n", e.Kind, e.Number,
+				e.Reliability, e.SendQueued(), e.SendDepth, e.RecvQueued(), e.RecvDepth)
 		}
 	}
 	return t.Flush()
@@ -111,7 +112,7 @@ func (x *commands) watch(ctx context.Context, f *statsFlags, nics []*NIC) error 
 			fmt.Fprintf(t, "%s\tPID %s (%s)\n", gauges[i].nic.Address, gauges[i].nic.id(), gauges[i].nic.Program)
 			for _, name := range slices.Sorted(maps.Keys(rates)) {
 				if v := rates[name]; v != 0 || f.All {
-					fmt.Fprintf(t, "  %s\t%s/s\n", telemetry.Printable(name), amount(v))
+					fmt.Fprintf(t, "  %s\t%s/s\n", name, amount(v))
 				}
 			}
 		}

@@ -209,7 +209,7 @@ func (m *screen) table() string {
 
 // fit cuts a line that is wider than the terminal.
 func (m *screen) fit(line string) string {
-	return runewidth.Truncate(strings.TrimRight(line, " "), max(m.width, 1), "")
+	return runewidth.Truncate(strings.TrimRight(telemetry.Printable(line), " "), max(m.width, 1), "")
 }
 
 // nicRow leaves 10 of 80 columns for the NIC.
@@ -253,7 +253,7 @@ func (m *screen) endpointLines(s *sample) []string {
 	var rates []string
 	for name, v := range s.rates {
 		if v > 0 {
-			rates = append(rates, telemetry.Printable(name)+" "+amount(v)+"/s")
+			rates = append(rates, name+" "+amount(v)+"/s")
 		}
 	}
 	slices.Sort(rates)
@@ -263,7 +263,7 @@ func (m *screen) endpointLines(s *sample) []string {
 	for i := range s.rows {
 		e := &s.rows[i]
 		p50, p99 := latency(e.Latency)
-		lines = append(lines, fmt.Sprintf(endpointLine, fmt.Sprint(e.Number), telemetry.Printable(e.Kind), telemetry.Printable(e.Reliability),
+		lines = append(lines, fmt.Sprintf(endpointLine, fmt.Sprint(e.Number), e.Kind, e.Reliability,
 			amount(e.Sends), amount(e.Receives), fmt.Sprint(e.SendQueued()), fmt.Sprint(e.RecvQueued()), p50, p99))
 	}
 	return lines
@@ -275,9 +275,9 @@ func policyLines(s *sample) []string {
 	if p == nil {
 		return nil
 	}
-	line := fmt.Sprintf("policy at the %s: send %s, receive %s", telemetry.Printable(p.At), direction(p.Send), direction(p.Receive))
+	line := fmt.Sprintf("policy at the %s: send %s, receive %s", p.At, direction(p.Send), direction(p.Receive))
 	for _, name := range slices.Sorted(maps.Keys(s.decisions)) {
-		line += "  " + telemetry.Printable(name) + " " + amount(s.decisions[name]) + "/s"
+		line += "  " + name + " " + amount(s.decisions[name]) + "/s"
 	}
 	return []string{line}
 }
@@ -285,9 +285,9 @@ func policyLines(s *sample) []string {
 // direction names the policy of one direction, with its smallest pulse if it has one.
 func direction(d telemetry.Direction) string {
 	if d.MinPulse == 0 {
-		return telemetry.Printable(d.Policy)
+		return d.Policy
 	}
-	return fmt.Sprintf("%s (at least %d B)", telemetry.Printable(d.Policy), d.MinPulse)
+	return fmt.Sprintf("%s (at least %d B)", d.Policy, d.MinPulse)
 }
 
 // wrapped puts as many words into a line as it has room for.

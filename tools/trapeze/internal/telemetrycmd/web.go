@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
@@ -27,15 +28,11 @@ func (x *commands) web(ctx context.Context, f *webFlags, _ []string) error {
 	if err := checkInterval(f.Interval, 50*time.Millisecond); err != nil {
 		return err
 	}
-	name, _, err := net.SplitHostPort(f.Listen)
+	l, err := command.Listen(ctx, "--listen", f.Listen)
 	if err != nil {
-		return &option.Error{Option: "--listen", Value: f.Listen, Allowed: "an address and a port, such as 127.0.0.1:8080"}
+		return err
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", f.Listen)
-	if err != nil {
-		return fmt.Errorf("%w: give another address or port with --listen", err)
-	}
+	name, _, _ := net.SplitHostPort(f.Listen)
 	at := l.Addr().(*net.TCPAddr)
 	s := &site{feed: newFeed(ctx, f.Interval), name: name, timeout: webTimeout}
 	defer s.feed.close()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
 // page is the one file of the page: HTML with its style and its script.
@@ -91,9 +93,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer") // the address has the token
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	command.OwnHost(s.name, http.HandlerFunc(s.answer)).ServeHTTP(w, r)
+}
+
+// answer answers a request for a host name of the page.
+func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
 	switch given := r.URL.Query().Get("token"); {
-	case !s.knows(r):
-		http.Error(w, "this host name is not one of the page: use the address that 'trapeze web' has printed", http.StatusMisdirectedRequest)
 	case r.URL.Path != "/" && r.URL.Path != "/events":
 		http.Error(w, "there is nothing here: the page is at /", http.StatusNotFound)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -110,23 +116,6 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.events(w, r)
 	}
-}
-
-// knows reports whether the request's Host is one by which a browser reaches this server
-// knowingly: localhost, the name of --listen, or the IP address that it has connected to. A page
-// of others whose name leads here (DNS rebinding) has another one. The port may be another, as
-// behind ssh -L.
-func (s *site) knows(r *http.Request) bool {
-	name, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		name = strings.Trim(r.Host, "[]")
-	}
-	if strings.EqualFold(name, "localhost") || s.name != "" && strings.EqualFold(name, s.name) {
-		return true
-	}
-	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	ip := net.ParseIP(name)
-	return ok && ip != nil && (ip.Equal(at.IP) || ip.IsLoopback() && at.IP.IsLoopback())
 }
 
 // contentPolicy lets the page run its own script and style, and ask nothing but this server.

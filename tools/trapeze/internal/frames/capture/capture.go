@@ -4,6 +4,7 @@ package capture
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,12 +35,18 @@ func FormatOf(name string) Format {
 	return PCAPNG
 }
 
-// MaxFrame is the longest frame in bytes that is read.
+// MaxFrame is the longest frame in bytes that is written.
 const MaxFrame = 1 << 16
 
-// ErrFormat: a file is neither pcap nor pcapng, is cut off or contradicts itself, or holds
-// no Ethernet frames.
-var ErrFormat = errors.New("not a file of Ethernet frames")
+// ErrFormat: a file is neither pcap nor pcapng, is cut off (io.ErrUnexpectedEOF too) or contradicts
+// itself, or holds no Ethernet frames.
+var ErrFormat = errors.New("not a pcap or pcapng file of Ethernet frames, or a damaged one")
+
+// Errors of one record, behind which Next goes on.
+var (
+	ErrLinkType = errors.New("it is of another link type than Ethernet")
+	ErrLengths  = errors.New("it has more bytes than the frame is said to have had")
+)
 
 // Writer writes a file. It is used by one goroutine at a time.
 type Writer struct {
@@ -101,36 +108,51 @@ func (c *Writer) Flush() error {
 
 // Reader reads a file. It is used by one goroutine at a time.
 type Reader struct {
-	next func() ([]byte, gopacket.CaptureInfo, error)
+	file *bufio.Reader
+	// One of these reads it. Fcs is the number of bytes of check sequence that the frames of pcap have.
+	pcap   *pcapgo.Reader
+	pcapng *pcapgo.NgReader
+	fcs    int
 }
 
 // pcapngMagic is the type of the block that a pcapng file begins with.
 const pcapngMagic = 0x0a0d0d0a
 
-// NewReader begins to read a file of either format. It fails with ErrFormat, and with
-// errors of r.
+// NewReader begins to read a file of either format, which may be compressed by gzip. It fails with
+// ErrFormat, and with errors of r.
 func NewReader(r io.Reader) (*Reader, error) {
-	b := bufio.NewReaderSize(r, 1<<16)
-	magic, err := b.Peek(4)
+	c := &Reader{file: bufio.NewReaderSize(r, 1<<16)}
+	magic, err := c.file.Peek(4)
+	if err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		var unzipped *gzip.Reader
+		if unzipped, err = gzip.NewReader(c.file); err == nil {
+			c.file = bufio.NewReaderSize(unzipped, 1<<16)
+			magic, err = c.file.Peek(4)
+		}
+	}
 	if err != nil {
 		return nil, wrong(err)
 	}
-	var link layers.LinkType
-	c := &Reader{}
 	if binary.LittleEndian.Uint32(magic) == pcapngMagic {
-		f, err := pcapgo.NewNgReader(b, pcapgo.NgReaderOptions{ErrorOnMismatchingLinkType: true})
-		if err != nil {
+		if c.pcapng, err = pcapgo.NewNgReader(c.file, pcapgo.NgReaderOptions{WantMixedLinkType: true}); err != nil {
 			return nil, wrong(err)
 		}
-		c.next, link = f.ZeroCopyReadPacketData, f.LinkType()
-	} else {
-		f, err := pcapgo.NewReader(b)
-		if err != nil {
-			return nil, wrong(err)
-		}
-		c.next, link = f.ZeroCopyReadPacketData, f.LinkType()
+		return c, nil
 	}
-	if link != layers.LinkTypeEthernet {
+	// The link type is the lower half of a word. The upper half says whether frames end with a check
+	// sequence, in units of 2 bytes (pcap-savefile(5)). Peek returns all that is there.
+	header, _ := c.file.Peek(24)
+	if c.pcap, err = pcapgo.NewReader(c.file); err != nil {
+		return nil, wrong(err)
+	}
+	link := binary.LittleEndian.Uint32(header[20:])
+	if header[0] == 0xa1 {
+		link = binary.BigEndian.Uint32(header[20:])
+	}
+	if link&(1<<26) != 0 {
+		c.fcs = int(link>>28) * 2
+	}
+	if link := c.pcap.LinkType(); link != layers.LinkTypeEthernet {
 		return nil, fmt.Errorf("%w: its frames are of link type %d, Ethernet is %d", ErrFormat, link, layers.LinkTypeEthernet)
 	}
 	return c, nil
@@ -144,18 +166,41 @@ func wrong(err error) error {
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
-// Next returns the next frame, what was kept of it, when it came, and how long it was. The
-// bytes are valid until Next is called again. It fails with io.EOF at the end of the file,
-// and with ErrFormat.
+// Next returns the next frame without its check sequence, what was kept of it, when it came, and how
+// long it was. The bytes are valid until Next is called again. It fails with io.EOF at the end of the
+// file, with ErrFormat, and with ErrLinkType or ErrLengths for one record.
 func (c *Reader) Next() (frame []byte, at time.Time, length int, err error) {
-	frame, info, err := c.next()
+	var info gopacket.CaptureInfo
+	fcs, link := c.fcs, layers.LinkTypeEthernet
+	if c.pcap != nil {
+		frame, info, err = c.pcap.ZeroCopyReadPacketData()
+		if err != nil && info.CaptureLength > info.Length && info.CaptureLength <= MaxFrame {
+			_, err = c.file.Discard(info.CaptureLength) // it has read only the lengths
+			frame = make([]byte, info.CaptureLength)
+		}
+		if info.CaptureLength > 0 && err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+	} else {
+		var options pcapgo.NgPacketOptions
+		frame, info, options, err = c.pcapng.ZeroCopyReadPacketDataWithOptions()
+		if err == nil {
+			link = info.AncillaryData[0].(layers.LinkType)
+		}
+		if options.Flags != nil {
+			fcs = int(options.Flags.FCSLen >> 5)
+		}
+	}
 	switch {
 	case err == io.EOF:
 		return nil, at, 0, err
 	case err != nil:
 		return nil, at, 0, wrong(err)
-	case info.Length > MaxFrame || len(frame) > info.Length:
-		return nil, at, 0, fmt.Errorf("%w: a frame of %d bytes, %d of them there", ErrFormat, info.Length, len(frame))
+	case link != layers.LinkTypeEthernet:
+		return nil, at, 0, fmt.Errorf("%w: %d", ErrLinkType, link)
+	case len(frame) > info.Length:
+		return nil, at, 0, fmt.Errorf("%w: %d of %d", ErrLengths, len(frame), info.Length)
 	}
-	return frame, info.Timestamp, info.Length, nil
+	length = max(0, info.Length-fcs)
+	return frame[:min(len(frame), length)], info.Timestamp, length, nil
 }

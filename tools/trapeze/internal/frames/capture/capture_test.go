@@ -128,8 +128,11 @@ func FuzzReader(f *testing.F) {
 			var frame []byte
 			var length int
 			frame, _, length, err = c.Next()
-			if err == nil && (length > capture.MaxFrame || len(frame) > length) {
+			if err == nil && len(frame) > length {
 				t.Fatalf("%d of %d bytes", len(frame), length)
+			}
+			if errors.Is(err, capture.ErrLinkType) || errors.Is(err, capture.ErrLengths) {
+				err = nil
 			}
 		}
 		if err == nil || err != io.EOF && !errors.Is(err, capture.ErrFormat) {

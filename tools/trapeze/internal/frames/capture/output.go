@@ -47,7 +47,8 @@ func (o *Output) Create(stdout io.Writer, s Source) (*File, error) {
 	f := &File{commit: func() error { return nil }, discard: func() error { return nil }}
 	w := stdout
 	if o.Path != "-" {
-		file, err := outfile.Create(o.Path, 0o666, o.Force.Force)
+		// Who may not look at the NIC may not see its frames either.
+		file, err := outfile.Create(o.Path, 0o600, o.Force.Force)
 		if err != nil {
 			return nil, outfile.Explain("--output", err)
 		}

@@ -1,0 +1,268 @@
+package vi
+
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// Post is described at vfio.Path.
+func (p *Path) Post(producer uint32) {
+	if !p.Mu.TryLock() {
+		p.Ring(core.BellSend, producer, true)
+		return
+	}
+	if q := &p.Ep.Send; !p.takes(q, producer) || p.k.Events&core.OnReady != 0 {
+		p.Ring(core.BellSend, producer, false)
+	} else {
+		q.Producer = producer
+		for p.Send() && q.Fetched != producer {
+		}
+		if q.Fetched != producer || p.k.Carried != 0 {
+			p.left(producer)
+		}
+	}
+	p.Mu.Unlock()
+	if p.Gate.Load()&GateWakes != 0 {
+		p.Wake()
+	}
+}
+
+// takes reports whether a producer index is in range, and no doorbell that was stored before waits.
+func (p *Path) takes(q *core.WorkQueue, producer uint32) bool {
+	if p.k.Bells.Last.Load() != 0 {
+		return false
+	}
+	return p.r != nil && producer-q.Completed <= q.Mask+1 && int32(producer-q.Producer) > 0
+}
+
+// left leaves the messages that Send has not sent to a round.
+func (p *Path) left(producer uint32) {
+	if p.k.Events&core.Unflushed != 0 {
+		p.k.Tx.Flush()
+	}
+	if p.Ep.Send.Posted() != 0 || p.k.Carried >= CarriedPerRound {
+		p.Ring(core.BellSend, producer, false)
+	}
+}
+
+// PostReceives is described at vfio.Path.
+func (p *Path) PostReceives(producer uint32) {
+	if !p.Mu.TryLock() {
+		p.Ring(core.BellRecv, producer, true)
+		return
+	}
+	if q := &p.Ep.Recv; !p.takes(q, producer) {
+		p.Ring(core.BellRecv, producer, false)
+	} else {
+		q.Producer = producer
+		if p.r.giveCredit(); p.k.Events&core.OnAcks != 0 {
+			p.Ring(core.BellRecv, producer, false) // the peer waits
+		}
+	}
+	p.Mu.Unlock()
+	if p.Gate.Load()&GateWakes != 0 {
+		p.Wake()
+	}
+}
+
+// polled is the outcome of a poll.
+type polled uint8
+
+const (
+	pollNothing   polled = iota // nothing has come
+	pollCompleted               // something that the caller waits for has completed
+	pollOther                   // there may be something for a round to do
+)
+
+// stepEvery is the number of polls of which one is a round, which looks at timers and doorbells.
+const stepEvery = 64
+
+// Poll is described at vfio.Path.
+func (p *Path) Poll(receive bool, most int) bool {
+	looks := &p.looks[0]
+	if receive {
+		looks = &p.looks[1]
+	}
+	*looks++
+	gate := p.Gate.Load()
+	if *looks%stepEvery != 0 && gate&GateSteps == 0 {
+		if !p.Mu.TryLock() {
+			return false
+		}
+		what := p.poll(receive, uint32(most))
+		p.Mu.Unlock()
+		if what == pollCompleted {
+			return true
+		}
+		if what == pollNothing && gate&GatePair == 0 {
+			return false
+		}
+	}
+	return p.Step(receive && most == 1, !receive && most == 1)
+}
+
+// poll takes what has come, until so many of the queue have completed.
+func (p *Path) poll(receive bool, most uint32) polled {
+	if p.r == nil || p.k.busy() {
+		return pollOther
+	}
+	if receive {
+		return p.k.takeFrames(p, &p.Ep.Recv, &p.Ep.Recv.Completed, most)
+	}
+	taken := uint32(0)
+	if p.head != p.next {
+		if p.reap(p.sends[p.head&p.Ep.Send.Mask].mark - 1) {
+			return pollCompleted
+		}
+		taken = p.line.Look(p.next-p.head > p.Ep.Send.Mask/2) // before the look for frames
+	}
+	what := p.k.takeFrames(p, &p.Ep.Send, &p.Ep.Send.Completed, most)
+	if what == pollNothing && p.head != p.next && p.reap(taken) {
+		return pollCompleted
+	}
+	return what
+}
+
+// CQPath is the host's way to the completions of one queue, whose VIs have paths.
+type CQPath struct {
+	k       *Transport
+	entries *uint32 // that the NIC has written
+	last    *Path   // to which a frame came last
+	taken   uint32  // what the peer had taken at the last look
+	looks   uint32
+
+	Host
+}
+
+// CQPathOf returns the path of a completion queue, nil if there is none with that number.
+func (k *Transport) CQPathOf(cq uint32) *CQPath {
+	if entries := k.CQs.Written(cq); entries != nil {
+		return &CQPath{k: k, entries: entries}
+	}
+	return nil
+}
+
+// Poll is described at vfio.CQPath.
+func (c *CQPath) Poll(most int) bool {
+	c.looks++
+	gate := c.Gate.Load()
+	if c.looks%stepEvery != 0 && gate&GateSteps == 0 {
+		if !c.Mu.TryLock() {
+			return false
+		}
+		what := c.poll(uint32(most))
+		c.Mu.Unlock()
+		if what == pollCompleted {
+			return true
+		}
+		if what == pollNothing && gate&GatePair == 0 {
+			return false
+		}
+	}
+	return c.Step(false, false)
+}
+
+// poll takes what has come, until the queue has so many more entries.
+func (c *CQPath) poll(most uint32) polled {
+	k, before := c.k, *c.entries
+	if k.Line == nil || k.busy() {
+		return pollOther
+	}
+	taken, flying := uint32(0), len(k.wires.flying) > 0
+	if flying {
+		taken = k.Line.Look(false) // before the look for frames
+	}
+	if c.last == nil || c.last.r == nil {
+		c.last = k.anyPath()
+	}
+	what := pollOther
+	if c.last != nil {
+		what = k.takeFrames(c.last, &k.None, c.entries, most)
+	}
+	if what == pollNothing && flying && (taken != c.taken || k.wires.heard) {
+		c.taken = taken
+		k.takeTaken(taken)
+	}
+	if *c.entries != before {
+		return pollCompleted
+	}
+	return what
+}
+
+// busy reports whether there is something for a round to do before frames are taken.
+func (k *Transport) busy() bool {
+	return k.Bells.Last.Load() != 0 || k.Events&^core.InFlight != 0 || !k.Plain || k.Rx.Held
+}
+
+// takeFrames takes short frames to their receives until done, which counts completions, has moved on by most. Most frames are for
+// p. It leaves a frame of another kind, and one that it cannot place, to Receive, which ends with a completion of queue of.
+func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most uint32) polled {
+	line, before := p.line, *done
+	for n := 0; ; n++ {
+		payload, header, b, found := line.Next()
+		if found == core.FoundNone {
+			break
+		}
+		to := p
+		if uint16(header) != p.id || found != core.FoundShort {
+			if to = k.pathTo(header, found); to == nil {
+				return k.receive(of, done, before)
+			}
+		}
+		if b&datasheet.ShortLent != 0 {
+			return k.receive(of, done, before)
+		}
+		seg, memory := to.expected(header, b, uint32(len(payload)))
+		if seg == nil {
+			return k.receive(of, done, before)
+		}
+		st := datasheet.StatusDone | datasheet.StatusOpReceive
+		if b&datasheet.ShortImmediate != 0 {
+			seg.Immediate = b.Immediate()
+			st |= datasheet.StatusImmediate
+		}
+		if at := bytesAt(memory, uint32(len(payload))); len(payload) == 64 {
+			*(*[64]byte)(at) = *(*[64]byte)(payload)
+		} else {
+			copy(at, payload)
+		}
+		to.landed(seg, header, uint32(len(payload)), st)
+		got := *done-before >= most
+		if line.Pass(got); got {
+			return pollCompleted
+		}
+		if k.Events&^core.InFlight != 0 || n > core.WindowFrames {
+			return pollOther
+		}
+	}
+	if *done != before {
+		return pollCompleted
+	}
+	return pollNothing
+}
+
+// receive takes frames of all kinds.
+func (k *Transport) receive(of *core.WorkQueue, done *uint32, before uint32) polled {
+	if k.Rx.Receive(of); *done == before || k.Events&^core.InFlight != 0 {
+		return pollOther
+	}
+	return pollCompleted
+}
+
+// pathTo returns the path of the endpoint to which a short frame goes, nil if it has none.
+func (k *Transport) pathTo(header uint64, found core.Found) *Path {
+	if found != core.FoundShort {
+		return nil
+	}
+	return pathOf(k.Endpoint(uint32(uint16(header))))
+}
+
+// anyPath returns the path of a connection, nil if none has one.
+func (k *Transport) anyPath() *Path {
+	for _, ep := range k.Living {
+		if p := pathOf(ep); p != nil && p.r != nil {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package vi
+
+import (
+	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/hotlock"
+)
+
+// Path carries the messages of one frame of a VI over a wire that loses nothing: in calls of the host, if that steps
+// the engine, and in rounds. A call looks at a descriptor and its memory once. Whatever a call does
+// not carry out itself it leaves as it found it, to Transmit and TakeFrame, which end the same. A path lives as
+// long as its endpoint.
+type Path struct {
+	k    *Transport
+	Ep   *core.Endpoint
+	r    *reliable // nil without such a connection
+	line core.Line
+
+	// sends has a record for each token of the send queue, at the token's place. head and next are the
+	// numbers of the oldest token under way, and of the one behind the newest.
+	sends      []sent
+	head, next uint32
+	looks      [2]uint32 // calls of Poll, of sends and of receives: each under the lock of its queue
+	id         uint16    // of the endpoint, as frames have it
+	tag        uint16    // of the frames that come
+	to         datasheet.ShortBeside
+	peer       uint64 // Endpoint of the header
+
+	Host
+}
+
+// sent is the record of a message that has left by a path.
+type sent struct {
+	seg    *datasheet.ControlSegment
+	stamp  uint64 // of the regions when seg was found
+	psn    uint32
+	mark   uint32 // of the wire behind it
+	number uint32 // of the message
+	lent   uint32 // handle of the memory that is lent for it
+}
+
+// Host has the calls into an engine that its host steps.
+type Host struct {
+	Mu   *hotlock.Mutex
+	Gate *atomic.Uint32 // bits of Gate..., zero most of the time
+	// Ring takes what was stored to a doorbell of the path's endpoint. With stored it leaves it to the step under way.
+	Ring func(b core.Bell, value uint32, stored bool)
+	// Step does a round of the engine, up to a completion of the endpoint's receives or sends.
+	Step func(receive, send bool) bool
+	// Wake wakes those that wait for something to do.
+	Wake func()
+}
+
+// Bits of Host.Gate.
+const (
+	GateSteps uint32 = 1 << iota // each Poll is a round: a path does not know all that there is to do
+	GatePair                     // a look in vain also steps the NIC at the other end
+	GateWakes                    // a goroutine sleeps until something is posted
+)
+
+// PathOf returns the path of an endpoint, and makes it at the first call.
+func (k *Transport) PathOf(ep *core.Endpoint) *Path {
+	p := pathOf(ep)
+	if p == nil {
+		p = &Path{k: k, Ep: ep, line: k.Line, id: uint16(ep.ID)}
+		ep.Path = p
+	}
+	return p
+}
+
+// open begins a connection.
+func (p *Path) open(r *reliable) {
+	remote := &p.Ep.Remote
+	p.r, p.tag, p.to, p.peer = r, uint16(remote.OurKey), datasheet.ShortBeside(uint16(remote.TheirKey)), uint64(uint16(remote.Endpoint))
+	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
+	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n && p.k.format == nil {
+		p.sends = make([]sent, n)
+	}
+}
+
+// pathOf returns the path of an endpoint, nil if it has none.
+func pathOf(ep *core.Endpoint) *Path {
+	if ep == nil {
+		return nil
+	}
+	p, _ := ep.Path.(*Path)
+	return p
+}

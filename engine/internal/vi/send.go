@@ -1,0 +1,244 @@
+package vi
+
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// Send sends the next message that is posted: a send of one frame, from one segment or inline, that has credit. Of anything
+// else it returns false, and nothing has happened.
+func (p *Path) Send() bool {
+	r, q, k := p.r, &p.Ep.Send, p.k
+	if q.Producer == q.Fetched || !k.Plain || r.head != r.next || k.Tx.Held || k.Events&core.Suspended != 0 ||
+		r.broken || q.Pushed != nil {
+		return false
+	}
+	if q.Epoch != k.Regions.Epoch && !k.Regions.Mapped(q) {
+		return false
+	}
+	if r.serving != nil && r.serving.due() {
+		return false
+	}
+	if int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
+		return false
+	}
+	if p.head == p.next {
+		p.head, p.next = q.Fetched, q.Fetched
+	}
+	i := int(q.Fetched & q.Mask)
+	if i >= len(p.sends) || i >= len(q.Tokens) {
+		return false
+	}
+	m := descriptors{&k.Regions}
+	seg := m.control(p.Ep, q, &q.Tokens[i])
+	if seg == nil {
+		return p.carry()
+	}
+	bits, n := seg.Control, seg.Length
+	if n-1 >= p.Ep.MaxPayload || n > p.Ep.MaxTransfer || n < p.Ep.Shortest || seg.Front != 0 {
+		return p.carry()
+	}
+	var from *byte
+	if bits == datasheet.OpSend|datasheet.ControlInline {
+		from = m.inline(q, seg, n)
+	} else if _, from = m.piece(p.Ep, q, seg, bits, n); from == nil {
+		return p.carry()
+	}
+	if from == nil {
+		return false
+	}
+	credit := r.Done + p.Ep.Recv.Producer - p.Ep.Recv.Completed
+	if credit-r.Offered >= 1<<16 || r.Expect-r.Told >= 1<<16 {
+		return false
+	}
+	header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
+	s := &p.sends[i]
+	s.lent = 0
+	if n >= core.LendFrom && bits == datasheet.OpSend && k.Lender != nil {
+		if !p.lend(header, bytesAt(from, n), s) {
+			return false
+		}
+	} else {
+		to, last := p.to, q.Fetched+1 == q.Producer
+		if bits&datasheet.ControlImmediate != 0 {
+			to = to.WithImmediate(seg.Immediate)
+		}
+		mark, ok := p.line.Put(header, to, bytesAt(from, n), last)
+		if !ok {
+			return false
+		}
+		s.mark = mark
+		if !last {
+			k.Events |= core.Unflushed
+		} else {
+			k.Events &^= core.Unflushed
+		}
+	}
+	s.seg, s.stamp, s.psn, s.number = seg, k.Regions.Stamp, r.Nxt, r.numbered
+	r.Nxt++
+	r.numbered++
+	r.stalled, r.fetched = false, false
+	q.Fetched++
+	p.next = q.Fetched
+	r.Tell(credit)
+	if r.lastMark = s.mark; !r.flying {
+		r.fly()
+	}
+	k.Progress++
+	k.Count(datasheet.CounterFramesSent, 1)
+	k.Count(datasheet.CounterBytesSent, uint64(n))
+	return true
+}
+
+// sendFormatted is Send for kinds whose queues have a format of their own. It sends the next message that is posted, if it is in one piece of memory, fits a frame and has credit. Otherwise
+// it returns false, and the message has been fetched at most.
+func (p *Path) sendFormatted() bool {
+	r, q, k := p.r, &p.Ep.Send, p.k
+	if q.Posted() == 0 || !k.Plain || k.Tx.Held || k.Events&core.Suspended != 0 || r.broken || r.fetched ||
+		r.next-r.head >= uint32(len(r.messages)) || r.head != r.next && !r.message(r.next-1).AllCut || r.serving != nil && r.serving.due() {
+		return false
+	}
+	if credit := r.Credit(); r.tells(credit) && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) {
+		m := r.message(r.next)
+		k.begin(p.Ep, m, r.numbered)
+		n, to := m.Total, p.to
+		if m.Control.Bits&datasheet.ControlImmediate != 0 {
+			to = to.WithImmediate(m.Control.Immediate)
+		}
+		last := q.Posted() == 0
+		if m.Status == 0 && n == uint32(len(m.Memory)) && n <= p.Ep.MaxPayload && m.Stamp == k.Regions.Stamp {
+			header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
+			if _, ok := p.line.Put(header, to, m.Memory, last); ok {
+				if !last {
+					k.Events |= core.Unflushed
+				}
+				r.next++
+				r.numbered++
+				r.stalled = false
+				r.left(m)
+				r.Tell(credit)
+				k.Progress++
+				k.Count(datasheet.CounterFramesSent, 1)
+				k.Count(datasheet.CounterBytesSent, uint64(n))
+				return true
+			}
+		}
+		q.Fetched-- // it counts as posted
+		r.fetched = true
+	}
+	return false
+}
+
+// lend sends where the memory of a message is.
+func (p *Path) lend(header uint64, memory []byte, s *sent) bool {
+	k := p.k
+	id, at, ok := k.Lender.Lend(memory)
+	if !ok {
+		return false
+	}
+	reference := k.Tx.References[:1]
+	reference[0] = datasheet.Reference{Region: id, Length: uint32(len(memory)), Offset: at}
+	if s.mark, ok = p.line.Put(header, p.to|datasheet.ShortLent, datasheet.ReferenceBytes(reference), false); !ok {
+		return false
+	}
+	k.Lender.Lent(p.Ep.ID)
+	p.r.Lent = p.r.Nxt + 1
+	s.lent = p.Ep.Send.Payload.Handle()
+	k.Events |= core.Unflushed
+	if p.Ep.Send.Fetched+1 == p.Ep.Send.Producer {
+		k.Tx.Flush()
+	}
+	return true
+}
+
+// carry carries out an RDMA operation by a copy, if one comes next and the peer lets this end copy.
+func (p *Path) carry() bool {
+	r, q := p.r, &p.Ep.Send
+	if !p.k.Regions.Direct.Open || r.fetched || p.head != p.next {
+		return false
+	}
+	m := r.message(r.next)
+	usual := r.nic.begin(p.Ep, m, r.numbered)
+	if !usual && r.carryNext(m) {
+		return true
+	}
+	q.Fetched-- // it counts as posted
+	r.fetched = true
+	return false
+}
+
+// reap completes the sends that have arrived: the peer has taken the wire up to taken, or has acknowledged them.
+func (p *Path) reap(taken uint32) (any bool) {
+	r, q, k := p.r, &p.Ep.Send, p.k
+	for p.head != p.next {
+		s := &p.sends[p.head&q.Mask]
+		if int32(r.Una-s.psn) <= 0 {
+			if int32(taken-s.mark) < 0 {
+				break
+			}
+			r.Una = s.psn + 1
+		}
+		if s.stamp != k.Regions.Stamp {
+			p.done(0)
+		} else {
+			s.seg.StoreStatus(datasheet.StatusDone | datasheet.StatusOpSend)
+			p.head++
+			q.Completed++
+			k.Progress++
+			k.Count(datasheet.CounterCompletions, 1)
+			if q.Watched() {
+				k.CQs.Tell(p.Ep, q, q.Completed-1, datasheet.StatusDone|datasheet.StatusOpSend)
+			}
+		}
+		k.Count(datasheet.CounterMessagesSent, 1)
+		any = true
+	}
+	return any
+}
+
+// done completes the oldest send, whose descriptor may have gone.
+func (p *Path) done(st datasheet.Status) {
+	q, k := &p.Ep.Send, p.k
+	p.head++
+	l, n := core.Layout{}, uint32(0)
+	l.Token, _ = k.Regions.Token(q, q.Completed)
+	if seg := k.Regions.ControlAt(l.Token, p.Ep.Ptag); seg != nil && st == 0 {
+		n = seg.Length
+	}
+	k.Complete(p.Ep, q, &l, n, 0, st)
+}
+
+// flush ends what has not arrived, at the end of the connection: the first with status first. It
+// returns the status of what follows, and whether there was any.
+func (p *Path) flush(first datasheet.Status) (next datasheet.Status, any bool) {
+	for p.head != p.next {
+		s := &p.sends[p.head&p.Ep.Send.Mask]
+		if !any && int32(p.r.Una-s.psn) > 0 {
+			p.done(0)
+			p.k.Count(datasheet.CounterMessagesSent, 1)
+			continue
+		}
+		if s.lent == revoked {
+			first = datasheet.StatusProtectionError
+		}
+		p.done(first)
+		first, any = datasheet.StatusFlushed, true
+	}
+	return first, any
+}
+
+// revoked is the handle of memory that was taken away while it was lent.
+const revoked = ^uint32(0)
+
+// revoke ends the connection if memory of the region handle is lent for a send that has not arrived.
+func (p *Path) revoke(handle uint32) bool {
+	for i := p.head; i != p.next; i++ {
+		s := &p.sends[i&p.Ep.Send.Mask]
+		if s.lent == handle && int32(p.r.Una-s.psn) <= 0 {
+			s.lent, p.r.broken = revoked, true
+			p.k.Conns.Fail(p.Ep, datasheet.StatusFlushed, datasheet.ResultDescriptor, true)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package vi
+
+import (
+	"github.com/trapeze-nic/trapeze/engine/internal/core"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
+)
+
+// short takes a short frame that Path.poll has left.
+func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) {
+	if !takeShort(r, payload, header, b) && !takeFormatted(r, payload, header, b) {
+		r.Copied = true
+		r.TakeFrame(lengthen(r, payload, header, b))
+	}
+}
+
+// takeShort takes a short frame as Path.poll does, with references, too.
+func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	p, n := pathOf(r.Endpoint(uint32(uint16(header)))), uint32(len(payload))
+	if p == nil || p.k.format != nil || !r.Plain || n == 0 {
+		return false
+	}
+	var at datasheet.Reference
+	lent := b&datasheet.ShortLent != 0
+	if lent {
+		if n != datasheet.ReferenceSize || r.Lender == nil {
+			return false
+		}
+		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
+		n = at.Length
+	}
+	seg, memory := p.expected(header, b, n)
+	if seg == nil {
+		return false
+	}
+	from := payload
+	if lent {
+		if from = r.Lender.Borrow(at.Region, at.Offset, uint64(n)); len(from) != int(n) {
+			return false
+		}
+	}
+	copy(bytesAt(memory, n), from)
+	if lent && !r.Lender.Return() {
+		// Its sender has taken the memory back meanwhile.
+		frame := lengthen(r, payload, header, b)
+		r.Header, r.Unanswered, r.Copied = *datasheet.HeaderAt(frame), false, true
+		r.Refuse()
+		r.Release(frame)
+		return true
+	}
+	st := datasheet.StatusDone | datasheet.StatusOpReceive
+	if b&datasheet.ShortImmediate != 0 {
+		seg.Immediate = b.Immediate()
+		st |= datasheet.StatusImmediate
+	}
+	p.landed(seg, header, n, st)
+	r.Line.Pass(false)
+	return true
+}
+
+// takeFormatted is takeShort for kinds whose queues have a format of their own.
+func takeFormatted(c *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	p, n := pathOf(c.Endpoint(uint32(uint16(header)))), uint32(len(payload))
+	if p == nil || p.k.format == nil || !c.Plain || b&datasheet.ShortLent != 0 || !p.isNext(header, b) || n > p.Ep.MaxTransfer || n < p.Ep.Shortest {
+		return false
+	}
+	r, q := p.r, &p.Ep.Recv
+	if q.Fetched == q.Completed {
+		r.takeReceives(1)
+	}
+	in := r.receipt(r.Done)
+	if q.Fetched == q.Completed || in.Open || in.Status != 0 || in.Stamp != c.Regions.Stamp || n > uint32(len(in.Memory)) {
+		return false
+	}
+	copy(in.Memory, payload)
+	st := datasheet.Status(0)
+	if b&datasheet.ShortImmediate != 0 {
+		st = datasheet.StatusImmediate
+	}
+	p.took(header, n)
+	p.k.format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), st)
+	c.Line.Pass(false)
+	return true
+}
+
+// lengthen makes a whole frame of a short one, in memory of the engine.
+func lengthen(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) []byte {
+	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
+	copy(frame[datasheet.HeaderSize:], payload)
+	length := uint32(len(payload))
+	flags := datasheet.FrameFirst | datasheet.FrameLast
+	if b&datasheet.ShortImmediate != 0 {
+		flags |= datasheet.FrameImmediate
+	}
+	if b&datasheet.ShortLent != 0 {
+		flags |= datasheet.FrameReference
+		length = 0
+		for _, at := range datasheet.ReferencesAt(frame[datasheet.HeaderSize:]) {
+			length += min(at.Length, datasheet.MaxMTU) // too much is refused
+		}
+	}
+	h := wholeHeader(r, header, b.Tag())
+	h.Flags, h.Length, h.Extent, h.Immediate = flags, uint16(length), length, b.Immediate()
+	*datasheet.HeaderAt(frame) = h
+	return frame
+}
+
+// wholeHeader makes a whole header of a short one, but for length and flags. If no connection with
+// its tag is remembered, Source is zero, and Key the tag.
+func wholeHeader(r *core.Receiver, header uint64, tag uint16) datasheet.Header {
+	psn, ack, credit := uint16(header>>16), uint16(header>>32), uint16(header>>48)
+	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
+		Type: datasheet.FrameData, DestinationEndpoint: uint32(uint16(header)), Key: uint32(tag), PSN: uint32(psn)}
+	ep := r.Endpoint(h.DestinationEndpoint)
+	if ep != nil && ep.Remote.Is(tag) {
+		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, psn), ahead(ep.Remote.OurKey, ack), uint32(credit)
+		if rel := rel(ep); rel != nil {
+			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, psn), ahead(rel.heardAck, ack), ahead(rel.heardCredit, credit), rel.Done
+		}
+		h.Source, h.SourceEndpoint, h.Key = ep.Remote.MAC, ep.Remote.Endpoint, ep.Remote.OurKey
+	} else if p := r.Conns.LastWith(ep, h.DestinationEndpoint, tag); p != nil {
+		h.Source, h.SourceEndpoint, h.Key = p.MAC, p.Endpoint, p.OurKey
+	}
+	return h
+}
+
+// OnShortEcho handles the news that the other side knows nothing of a connection on which this one has
+// sent a short frame.
+func (k *Transport) OnShortEcho(h *datasheet.Header) core.Verdict {
+	for _, ep := range k.Living {
+		if to, r := &ep.Remote, rel(ep); r != nil && r.shorts && to.Endpoint == h.SourceEndpoint && to.MAC == h.Source && uint32(uint16(to.TheirKey)) == h.Key {
+			k.Conns.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, false)
+			return core.Taken
+		}
+	}
+	return core.Refused
+}

@@ -1,0 +1,180 @@
+package dra_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trapeze-nic/trapeze/ci/kit/hostpcitest"
+	"github.com/trapeze-nic/trapeze/internal/hostpci"
+)
+
+// TestPreparedAndLost: a claim that is prepared again has its NIC and its file again, whatever somebody has
+// taken away meanwhile, and gives the NIC back in the end.
+func TestPreparedAndLost(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, r *rig, file string){
+		"the kernel's driver has the NIC": func(t *testing.T, r *rig, _ string) { r.giveBack(t) },
+		"as after a restart of the node": func(t *testing.T, r *rig, _ string) {
+			r.stop()
+			r.giveBack(t)
+			r.start()
+		},
+		"the group has another number": func(t *testing.T, r *rig, _ string) {
+			r.tree.Remove("dev/vfio/12")
+			nic := hostpcitest.NIC()
+			nic.Group = 13
+			nic.Driver = "vfio-pci"
+			r.tree.Remove("sys/bus/pci/devices/" + nic.Address)
+			r.tree.Function(nic)
+			r.tree.File("dev/vfio/13", "")
+		},
+		"the file was deleted": func(t *testing.T, _ *rig, file string) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the folder was deleted": func(t *testing.T, r *rig, file string) {
+			r.giveBack(t)
+			if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+			first, err := r.prepare("c1", uid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(r.cdi, "trapeze-"+uid+".json")
+			lose(t, r, file)
+			again, err := r.prepare("c1", uid)
+			if err != nil || !slices.Equal(first, again) {
+				t.Fatalf("prepared again: %v, %v, want %v", again, err, first)
+			}
+			if d := r.driverOf(); d != "vfio-pci" {
+				t.Errorf("the claim is prepared, and %q has its NIC", d)
+			}
+			e := r.edits(again)
+			if !slices.Contains(e.Env, "TRAPEZE_DEVICE=pci:0000:03:00.0") || len(e.DeviceNodes) != 2 {
+				t.Fatalf("its file says %+v", e)
+			}
+			for _, n := range e.DeviceNodes {
+				if !r.tree.Root().Exists(strings.TrimPrefix(n.Path, "/")) {
+					t.Errorf("there is no node %s", n.Path)
+				}
+			}
+			if err := r.unprepare("c1", uid); err != nil {
+				t.Error(err)
+			}
+			if d := r.driverOf(); d != hostpcitestDriver {
+				t.Errorf("in the end %q has it", d)
+			}
+		})
+	}
+}
+
+// giveBack gives the NIC back to the kernel behind the driver's back.
+func (r *rig) giveBack(t *testing.T) {
+	t.Helper()
+	if _, err := hostpci.Unbind(r.ctx, r.tree.Root(), hostpcitest.NIC().Address, hostpci.Options{Write: r.kernel.Write}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPreparedAndGone: a claim whose NIC is in use by the node again, or is gone, is not said to be prepared.
+func TestPreparedAndGone(t *testing.T) {
+	r := newRig(t)
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	if _, err := r.prepare("c1", uid); err != nil {
+		t.Fatal(err)
+	}
+	r.giveBack(t)
+	const route = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+	r.tree.File("proc/net/route", route+"ens1\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+	if ids, err := r.prepare("c1", uid); err == nil || !strings.Contains(err.Error(), "device "+whole+" of request nic") {
+		t.Errorf("with the default route: %v, %v", ids, err)
+	}
+	r.tree.File("proc/net/route", route)
+	r.tree.Remove("sys/bus/pci/devices/" + hostpcitest.NIC().Address)
+	if ids, err := r.prepare("c1", uid); err == nil || !strings.Contains(err.Error(), "device "+whole+" of request nic") {
+		t.Errorf("gone: %v, %v", ids, err)
+	}
+}
+
+// TestRegistersAgain: a driver whose socket somebody has removed registers with the kubelet again.
+func TestRegistersAgain(t *testing.T) {
+	r := newRig(t)
+	uid := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "em", Device: "emulated-0"})
+	for _, pattern := range []string{filepath.Join(r.registry, "*.sock"), filepath.Join(r.plugins, "*", "dra*.sock")} {
+		sockets, err := filepath.Glob(pattern)
+		if err != nil || len(sockets) != 1 {
+			t.Fatalf("%q: %q, %v", pattern, sockets, err)
+		}
+		before, err := os.Stat(sockets[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(sockets[0]); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("a new socket", func() bool {
+			now, err := os.Stat(sockets[0])
+			return err == nil && !now.ModTime().Equal(before.ModTime())
+		})
+		r.register()
+		if _, err := r.prepare("c1", uid); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.client.ResourceV1().ResourceSlices().DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("slices", func() bool { return r.device(whole) != nil })
+}
+
+// TestTwoDriversOneFolder: two drivers that use one folder for claims do not give one NIC to two of these. The
+// second one is asked while the first one binds.
+func TestTwoDriversOneFolder(t *testing.T) {
+	r := newRig(t)
+	other := &rig{kubelet: newKubelet(t), tree: r.tree, kernel: r.kernel, client: r.client, own: r.own, agentClaims: r.agentClaims, write: r.kernel.Write}
+	other.cdi = r.cdi
+	other.start()
+	t.Cleanup(func() { other.stop() })
+	mine := r.claim("c1", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	theirs := r.claim("c2", nil, resourceapi.DeviceRequestAllocationResult{Request: "nic", Device: whole})
+	asked, answer := false, make(chan error, 1)
+	r.stop()
+	r.write = func(name, value string) error {
+		if !asked {
+			asked = true
+			go func() {
+				_, err := other.prepare("c2", theirs)
+				answer <- err
+			}()
+			time.Sleep(100 * time.Millisecond) // for a second driver that does not wait
+		}
+		return r.kernel.Write(name, value)
+	}
+	r.start()
+	if _, err := r.prepare("c1", mine); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answer; err == nil || !strings.Contains(err.Error(), "default/c1") {
+		t.Errorf("the second driver gave the NIC away, too: %v", err)
+	}
+	if err := other.unprepare("c1", mine); err != nil { // as the kubelet asks the driver that registered last
+		t.Error(err)
+	}
+	if d := r.driverOf(); d != hostpcitestDriver {
+		t.Errorf("in the end %q has it", d)
+	}
+}

@@ -1,0 +1,95 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestAgentQuickStart does what docs/agent.md begins with: an agent, and another user's programs.
+// Only root can become another user; others do it as themselves.
+func TestAgentQuickStart(t *testing.T) {
+	text, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, file, ok := strings.Cut(string(text), "<<'END'\n")
+	file, _, ended := strings.Cut(file, "\nEND\n")
+	if !ok || !ended || !strings.Contains(file, "/tmp/agent.sock") {
+		t.Fatalf("the quick start has another form: %q", file)
+	}
+	dir, err := os.MkdirTemp("", "quickstart") // t.TempDir lets no other user in
+	if err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o777)
+	}
+	socket, config, input, output := filepath.Join(dir, "agent.sock"), filepath.Join(dir, "agent.toml"), filepath.Join(dir, "in"), filepath.Join(dir, "out.bin")
+	if err == nil {
+		err = os.WriteFile(config, []byte(strings.ReplaceAll(file, "/tmp/agent.sock", socket)), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(input, []byte("a file"), 0o644)
+	}
+	program, operr := os.Open(trapeze)
+	if err != nil || operr != nil {
+		t.Fatal(err, operr)
+	}
+	defer program.Close()
+	agent := exec.Command(trapeze, "agent", "--file", config)
+	said, err := agent.StderrPipe()
+	if err == nil {
+		err = agent.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = agent.Process.Signal(syscall.SIGTERM)
+		if err := agent.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	line := make([]byte, 256)
+	if n, err := said.Read(line); err != nil || !strings.Contains(string(line[:n]), "serving at "+socket) {
+		t.Fatalf("%q, %v", line[:n], err)
+	}
+	other := func(args ...string) *exec.Cmd {
+		c := exec.CommandContext(t.Context(), "/proc/self/fd/3", args...) // the folder of the program is not open to others
+		c.ExtraFiles, c.Dir, c.Env = []*os.File{program}, "/", append(os.Environ(), "TRAPEZE_AGENT="+socket)
+		if os.Getuid() == 0 {
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		}
+		return c
+	}
+	if said, err := other("agent", "list").CombinedOutput(); err != nil || !strings.Contains(string(said), "agent:local is up") {
+		t.Errorf("%v, %s", err, said)
+	}
+	if said, err := exec.Command(trapeze, "agent", "--file", config).CombinedOutput(); err == nil || !strings.Contains(string(said), "--replace") {
+		t.Errorf("a second agent: %v, %s", err, said)
+	}
+	recv := other("recv", "--device", "agent:local", "--output", output, "--timeout", "30s")
+	if err := recv.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := other("send", "--device", "agent:local", input).CombinedOutput(); err != nil {
+		t.Errorf("%v, %s", err, said)
+	}
+	got, err := []byte(nil), recv.Wait()
+	if err == nil {
+		got, err = os.ReadFile(output)
+	}
+	if err != nil || string(got) != "a file" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chmod(socket, 0o660); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := other("agent", "list").CombinedOutput(); err == nil || !strings.Contains(string(said), "mode and group in the agent's file") {
+			t.Errorf("%v, %s", err, said)
+		}
+	}
+}
