@@ -66,7 +66,7 @@ func (e *Engine) sendReady() {
 }
 
 // PathHost has the calls by which the host of paths steps the engine: step does a round, up to a completion of an endpoint's receives or
-// sends, and wake ends the sleep of those that wait, as gate says.
+// sends. Wake ends the sleep of those that wait, as gate says.
 type PathHost struct {
 	Gate *atomic.Uint32
 	Step func(endpoint uint32, receive bool) bool

@@ -2,7 +2,7 @@ package command
 
 import "regexp"
 
-// controls are what a terminal takes for a command, in UTF-8: all control characters but the ends of
+// controls are the characters that a terminal takes for a command, in UTF-8: all control characters but the ends of
 // lines and tabs, and what Emphasis returns.
 var controls = regexp.MustCompile(`\x1b\[[01]m|[\x00-\x08\x0b-\x1f\x7f-\x{9f}]`)
 

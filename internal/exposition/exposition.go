@@ -191,14 +191,14 @@ func Host(ctx context.Context, vis bool) (list []*Target) {
 		defer mu.Unlock()
 		list = append(list, &Target{pid, []string{strconv.Itoa(pid), program}, up, of})
 	}
-	silent := telemetry.Each(ctx, func(ctx context.Context, c *telemetry.Client) error {
+	unresponsive := telemetry.Each(ctx, func(ctx context.Context, c *telemetry.Client) error {
 		of, err := nics(ctx, c, c.PID, vis)
 		if err == nil {
 			add(c.PID, c.Program, true, of)
 		}
 		return errors.Join(err, c.Close())
 	})
-	for _, s := range silent {
+	for _, s := range unresponsive {
 		add(s.PID, s.Program, false, nil)
 	}
 	slices.SortStableFunc(list, func(a, b *Target) int { return cmp.Compare(a.pid, b.pid) })

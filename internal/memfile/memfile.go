@@ -22,7 +22,7 @@ type Options struct {
 	Flags  int // besides MFD_CLOEXEC, such as MFD_HUGETLB
 }
 
-// Create makes a file of size bytes of zeros, which /proc shows as trapeze-NAME and nobody can execute. It fails with
+// Create makes a file of size bytes of zeros, which /proc shows as trapeze-NAME and which cannot be executed. It fails with
 // an *os.SyscallError.
 func Create(name string, size uint64, o Options) (fd int, err error) {
 	flags := o.Flags | unix.MFD_CLOEXEC

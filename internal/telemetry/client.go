@@ -32,22 +32,22 @@ const (
 	askTimeout = runTimeout + time.Second
 )
 
-// Silent says that a process has a telemetry socket and does not answer there in time. PID is that
-// of the process as the kernel knows it, 0 if too many wait already to connect; Program is what the
-// kernel calls it, made printable.
-type Silent struct {
+// Unresponsive says that a process has a telemetry socket and does not answer there in time. PID is that
+// of the process as the kernel knows it, 0 if too many wait already to connect; Program is its name
+// in the kernel, made printable.
+type Unresponsive struct {
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
 	Socket  string `json:"socket"`
 	cause   error
 }
 
-func (s *Silent) Error() string {
+func (s *Unresponsive) Error() string {
 	return fmt.Sprintf("process %d (%s) does not answer at %s: it is stopped, or waits for its device", s.PID, s.Program, s.Socket)
 }
 
 // Unwrap returns the error of the connection.
-func (s *Silent) Unwrap() error { return s.cause }
+func (s *Unresponsive) Unwrap() error { return s.cause }
 
 // Client asks a process. One goroutine uses it at a time.
 type Client struct {
@@ -63,7 +63,7 @@ type Client struct {
 	answer []byte
 }
 
-// Dial connects with the process behind a socket. Its errors are those of the connection, *Silent
+// Dial connects with the process behind a socket. Its errors are those of the connection, *Unresponsive
 // among them, or say that what answers is no telemetry socket.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -71,7 +71,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unixpacket", path)
 	if errors.Is(err, unix.EAGAIN) { // as many wait to be accepted as the kernel lets wait
-		return nil, &Silent{Socket: path, cause: err}
+		return nil, &Unresponsive{Socket: path, cause: err}
 	}
 	if err != nil {
 		return nil, err
@@ -85,12 +85,12 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 }
 
 // end closes the connection after an error, for a late answer would be taken for that to the next
-// question. What it returns says who is silent.
+// question. What it returns says who is unresponsive.
 func (c *Client) end(ctx context.Context, err error) error {
 	_ = c.conn.Close()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(ctx.Err(), context.Canceled) {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.PID)) // not cmdline, for which the process's memory is locked
-		return &Silent{c.PID, Printable(strings.TrimSuffix(string(name), "\n")), c.Path, err}
+		return &Unresponsive{c.PID, Printable(strings.TrimSuffix(string(name), "\n")), c.Path, err}
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (c *Client) read(ctx context.Context, control []byte) (packet []byte, fds [
 }
 
 // Ask sends a command such as "/ethdev/info,0" and decodes the answer. It fails with
-// ErrNoAnswer, with errors of the connection, which ends with them, *Silent among them, and if the
+// ErrNoAnswer, with errors of the connection, which ends with them, *Unresponsive among them, and if the
 // answer is none.
 func (c *Client) Ask(ctx context.Context, command string, into any) error {
 	_, err := c.ask(ctx, command, into, nil)

@@ -18,12 +18,12 @@ const patience = 2 * time.Second
 // closes the client. Calls run at once and end by their context after two seconds, so that a process
 // which does not answer delays no other for longer. Such processes are returned, in the order of
 // their numbers. Sockets without a process, and those of programs of others, are passed over.
-func Each(ctx context.Context, use func(ctx context.Context, c *Client) error) (silent []*Silent) {
+func Each(ctx context.Context, use func(ctx context.Context, c *Client) error) (unresponsive []*Unresponsive) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var asking sync.WaitGroup
-	silent = []*Silent{} // and not null in JSON
-	var mu sync.Mutex    // guards silent
+	unresponsive = []*Unresponsive{} // and not null in JSON
+	var mu sync.Mutex                // guards unresponsive
 	for _, path := range Find() {
 		asking.Go(func() {
 			c, err := Dial(ctx, path)
@@ -34,16 +34,16 @@ func Each(ctx context.Context, use func(ctx context.Context, c *Client) error) (
 			default:
 				err = use(ctx, c)
 			}
-			if late, ok := errors.AsType[*Silent](err); ok {
+			if late, ok := errors.AsType[*Unresponsive](err); ok {
 				mu.Lock()
 				defer mu.Unlock()
-				silent = append(silent, late)
+				unresponsive = append(unresponsive, late)
 			}
 		})
 	}
 	asking.Wait()
-	slices.SortFunc(silent, func(a, b *Silent) int { return cmp.Or(a.PID-b.PID, strings.Compare(a.Socket, b.Socket)) })
-	return silent
+	slices.SortFunc(unresponsive, func(a, b *Unresponsive) int { return cmp.Or(a.PID-b.PID, strings.Compare(a.Socket, b.Socket)) })
+	return unresponsive
 }
 
 // Shown is a NIC that a process shows.

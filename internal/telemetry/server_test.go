@@ -113,8 +113,8 @@ func TestMixedCommands(t *testing.T) {
 func TestSilent(t *testing.T) {
 	leaktest.Check(t)
 	path := serve(t, source("emu:a"))
-	silent := filepath.Join(filepath.Dir(path), "dpdk_telemetry.v2:1")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: silent, Net: "unixpacket"})
+	unresponsive := filepath.Join(filepath.Dir(path), "dpdk_telemetry.v2:1")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: unresponsive, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,8 @@ func TestSilent(t *testing.T) {
 		return err
 	})
 	name, err := os.ReadFile("/proc/self/comm")
-	late = slices.DeleteFunc(late, func(s *telemetry.Silent) bool { return s.Socket != silent && s.Socket != path }) // others of this host
-	if err != nil || len(late) != 1 || late[0].PID != os.Getpid() || late[0].Socket != silent || late[0].Program+"\n" != string(name) || !asked {
+	late = slices.DeleteFunc(late, func(s *telemetry.Unresponsive) bool { return s.Socket != unresponsive && s.Socket != path }) // others of this host
+	if err != nil || len(late) != 1 || late[0].PID != os.Getpid() || late[0].Socket != unresponsive || late[0].Program+"\n" != string(name) || !asked {
 		t.Errorf("%+v, asked: %v, %v", late, asked, err)
 	}
 }

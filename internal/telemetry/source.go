@@ -3,9 +3,12 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Source is a NIC that this process has open.
@@ -121,6 +124,9 @@ func (r *registry) start(log *slog.Logger) {
 		return
 	}
 	s, err := listen(r, prefix)
+	if errors.Is(err, unix.EMFILE) {
+		return // the program needs files itself, and says which it lacks
+	}
 	if err != nil {
 		log.Warn("other programs do not see the NICs of this one: no telemetry socket", "err", err, "hint", Variable+"=off ends this warning")
 		return

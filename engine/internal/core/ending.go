@@ -165,7 +165,7 @@ func (c *Connections) Probe(ep *Endpoint, l *Liveness) {
 }
 
 // Expire ends a connection whose peer is dead. A wire that both ends have agreed on ends with the process
-// at its other end: while it stands, a silent peer has only been stopped.
+// at its other end: while it stands, a peer that does not answer has only been stopped.
 func (c *Connections) Expire(ep *Endpoint, l *Liveness) {
 	if r := ep.Flow; l.dead(&c.Clock, c.Timing.Dead) && (r == nil || r.Wire == 0 || r.Wire != c.Wire(ep.Remote.MAC) || !c.Port.LinkUp()) {
 		c.Fail(ep, datasheet.StatusTransportError, datasheet.ResultConnectionLost, true)

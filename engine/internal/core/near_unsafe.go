@@ -6,8 +6,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// Control is the control segment at an address of the region, with room for a data segment behind it, nil if the region is not known to have
-// that, or may not be written to.
+// Control is the control segment at an address of the region, with room for a data segment behind it. It is nil if
+// the region is not known to have that, or may not be written to.
 func (n *near) Control(m *Regions, handle uint32, address uint64) *datasheet.ControlSegment {
 	off := address - n.address
 	if n.handle != handle || n.stamp != m.Stamp || off >= n.starts || address%datasheet.DescriptorAlign != 0 {

@@ -169,8 +169,8 @@ func (c *Transport) share(q *core.WorkQueue) bool {
 // descriptors fetches the messages of VIs from host memory.
 type descriptors struct{ *core.Regions }
 
-// control returns the control segment that a token names, with room for a data segment behind it, in a region that
-// is in one piece of host memory. It returns nil for other tokens.
+// control returns the control segment that a token names, with room for a data segment behind it. It returns nil
+// unless its region is in one piece of host memory.
 func (m descriptors) control(ep *core.Endpoint, q *core.WorkQueue, t *datasheet.Token) *datasheet.ControlSegment {
 	at := *t // once: the host may be writing
 	if at.Flags != 0 && !q.Named {
@@ -185,8 +185,8 @@ func (m descriptors) control(ep *core.Endpoint, q *core.WorkQueue, t *datasheet.
 	return q.Described.Control(m.Regions, at.Handle, at.Address)
 }
 
-// piece returns the data segment of a send or receive of n bytes in one segment, and where they are if that is in one
-// piece of host memory; else nil.
+// piece returns the data segment of a send or receive of n bytes in one segment, and where they are. That is nil
+// unless they are in one piece of host memory.
 func (m descriptors) piece(ep *core.Endpoint, q *core.WorkQueue, seg *datasheet.ControlSegment, bits datasheet.Control, n uint32) (from core.Segment, at *byte) {
 	if bits&^datasheet.ControlImmediate != datasheet.OpSend || seg.SegCount != 1 || seg.Front != 0 {
 		return from, nil

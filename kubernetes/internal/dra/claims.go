@@ -46,7 +46,7 @@ const lockTime = 30 * time.Second
 type claims struct {
 	mu    sync.Mutex
 	store store
-	// known are the claims that this driver has prepared, for when somebody deletes their files.
+	// known are the claims that this driver has prepared, for when their files are deleted.
 	known   map[types.UID]claimState
 	pool    string
 	root    hostpci.Root
@@ -99,7 +99,7 @@ func (c *claims) save(s claimState) error {
 	return nil
 }
 
-// prepare prepares a claim. Of one that is prepared it takes again what somebody has taken away meanwhile.
+// prepare prepares a claim. Of one that is prepared it takes again the parts that were taken away meanwhile.
 func (c *claims) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (claimState, error) {
 	if !goodUID.MatchString(string(claim.UID)) || claim.Status.Allocation == nil {
 		return claimState{}, fmt.Errorf("claim %s/%s has no UID or no allocation", claim.Namespace, claim.Name)

@@ -65,10 +65,14 @@ func (s *Sender) Reserve(bytes int) []byte {
 // Space returns the room that Reserve returned last.
 func (s *Sender) Space() []byte { return s.frame(s.start, s.room) }
 
-// Shorten makes the frame that is reserved one of n bytes.
+// Shorten makes the frame that is reserved one of n bytes, which are its first. The receiver finds a frame by its
+// length: one that now fits before the end of the ring moves there.
 func (s *Sender) Shorten(n int) {
-	s.room = uint32(n)
-	s.end = s.start + spaceOf(s.room)
+	start, end := s.place(s.head, uint32(n))
+	if start != s.start {
+		copy(s.frame(start, uint32(n)), s.frame(s.start, uint32(n)))
+	}
+	s.start, s.end, s.room = start, end, uint32(n)
 }
 
 // Held reports whether a frame is reserved or open.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detach replaces the pages of mem, a mapping of a file at an offset, by copies that are this process's alone, at
-// the same virtual address. What the program writes meanwhile is kept: each page is copied by the kernel at the first
+// detach replaces the pages of mem, a mapping of a file at an offset, by copies at the same virtual address. They are
+// this process's alone. What the program writes meanwhile is kept: each page is copied by the kernel at the first
 // store to the new mapping, which here changes nothing.
 func detach(mem []byte, fd int, offset int64) error {
 	const both = unix.PROT_READ | unix.PROT_WRITE

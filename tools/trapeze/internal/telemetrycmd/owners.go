@@ -37,16 +37,16 @@ type Owner struct {
 
 // host has the NICs that other processes of this host have open.
 type host struct {
-	nics    []*NIC
-	clients []*telemetry.Client
-	silent  []*telemetry.Silent
+	nics         []*NIC
+	clients      []*telemetry.Client
+	unresponsive []*telemetry.Unresponsive
 }
 
 // look asks all processes.
 func look(ctx context.Context) *host {
 	h := &host{}
 	var mu sync.Mutex // guards h
-	h.silent = telemetry.Each(ctx, func(ctx context.Context, c *telemetry.Client) error {
+	h.unresponsive = telemetry.Each(ctx, func(ctx context.Context, c *telemetry.Client) error {
 		nics, err := nicsOf(ctx, c)
 		if err != nil {
 			return errors.Join(err, c.Close())
@@ -64,7 +64,7 @@ func look(ctx context.Context) *host {
 // word choose tells.
 func (x *commands) look(ctx context.Context, word string) *host {
 	h := look(ctx)
-	for _, s := range h.silent {
+	for _, s := range h.unresponsive {
 		if strconv.Itoa(s.PID) != word {
 			x.Note("%v", s)
 		}
@@ -127,12 +127,12 @@ func (h *host) choose(word string) ([]*NIC, error) {
 			list = append(list, n)
 		}
 	}
-	late := slices.IndexFunc(h.silent, func(s *telemetry.Silent) bool { return word == strconv.Itoa(s.PID) })
+	late := slices.IndexFunc(h.unresponsive, func(s *telemetry.Unresponsive) bool { return word == strconv.Itoa(s.PID) })
 	switch {
 	case len(list) > 0:
 		return list, nil
 	case late >= 0:
-		return nil, h.silent[late]
+		return nil, h.unresponsive[late]
 	case word == "":
 		return nil, fmt.Errorf("%w: this user may look at none of this host; 'trapeze ping --count 0' opens two", errNoNIC)
 	}

@@ -14,8 +14,8 @@ import (
 
 // psReport is printed by ps --json.
 type psReport struct {
-	NICs   []psNIC             `json:"nics"`
-	Silent []*telemetry.Silent `json:"silent" help:"processes that do not answer"`
+	NICs         []psNIC                   `json:"nics"`
+	Unresponsive []*telemetry.Unresponsive `json:"unresponsive" help:"processes that do not answer"`
 }
 
 // psNIC is a NIC with what it does.
@@ -35,7 +35,7 @@ func (x *commands) ps(ctx context.Context, f *psFlags, _ []string) error {
 	}
 	h := x.look(ctx, "")
 	defer h.close()
-	r := psReport{NICs: []psNIC{}, Silent: h.silent}
+	r := psReport{NICs: []psNIC{}, Unresponsive: h.unresponsive}
 	var gauges []gauge
 	for _, n := range h.nics {
 		gauges = append(gauges, newGauge(ctx, n))

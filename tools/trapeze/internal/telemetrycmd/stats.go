@@ -16,8 +16,8 @@ import (
 
 // statsReport is printed by stats --json.
 type statsReport struct {
-	NICs   []nicStats          `json:"nics"`
-	Silent []*telemetry.Silent `json:"silent" help:"processes that do not answer"`
+	NICs         []nicStats                `json:"nics"`
+	Unresponsive []*telemetry.Unresponsive `json:"unresponsive" help:"processes that do not answer"`
 }
 
 type nicStats struct {
@@ -57,7 +57,7 @@ func (x *commands) stats(ctx context.Context, f *statsFlags, args []string) erro
 	if f.Watch {
 		return x.watch(ctx, f, nics)
 	}
-	r := statsReport{NICs: []nicStats{}, Silent: h.silent}
+	r := statsReport{NICs: []nicStats{}, Unresponsive: h.unresponsive}
 	for _, n := range nics {
 		s := nicStats{NIC: n}
 		if s.Counters, _, err = n.counters(ctx); err != nil {

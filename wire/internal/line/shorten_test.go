@@ -1,0 +1,37 @@
+package line_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/trapeze-nic/trapeze/wire/internal/line"
+)
+
+// TestShorten: a frame for which more room was reserved than it takes is found where it is, also around the end of the ring.
+func TestShorten(t *testing.T) {
+	const ring, room = 1 << 14, 3000
+	h := line.Lay(line.Aligned(line.Size(ring)), ring)
+	h.Prepare()
+	s, r := line.Sender{Half: h}, line.NewReceiver(h, room)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 10_000 {
+		frame := make([]byte, 1+random.IntN(room))
+		for j := range frame {
+			frame[j] = byte(i + j)
+		}
+		space := s.Reserve(room)
+		if space == nil {
+			t.Fatalf("frame %d: no room", i)
+		}
+		copy(space, frame)
+		s.Shorten(len(frame))
+		s.Commit()
+		s.Flush()
+		if got := r.Take(); !bytes.Equal(got, frame) {
+			t.Fatalf("frame %d of %d bytes: %d others came", i, len(frame), len(got))
+		}
+		r.Release()
+		r.Free()
+	}
+}
