@@ -42,7 +42,7 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkConn is BenchmarkLatency between two Conns. over-VI-ns is the cost of credits and
+// BenchmarkConn is BenchmarkLatency between two Conns. over-VI-ns is the cost of buffers and
 // the lock: the median less that of two VIs in the same run.
 func BenchmarkConn(b *testing.B) {
 	for _, size := range []int{64, 8192} {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
+	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,32 +18,30 @@ import (
 //
 // Send copies a message. Acquire, Post, Receive and Release do without the copy; Add,
 // PostBatch and ReceiveBatch take one doorbell for several messages.
-// On a reliable Conn each side sends only what the other has room for: a send
-// waits in Acquire for a receive that is posted, never in the NIC, so what was
-// posted arrives unless the connection breaks, whatever the other application
-// does.
+//
+// A reliable Conn loses no message to a slow reader. What was posted waits in the NIC until the
+// other side has a free receive, and keeps its send buffer until then; Acquire waits once all
+// buffers are in use. So a sender can be SendDepth messages ahead of what the other side can
+// hold. Flush says when all of them are there.
 //
 // Acquire, Add and Post belong to one goroutine at a time, Receive and Release to one,
 // which may be another; Send, CloseSend, Flush and Close may be called by any.
 type Conn struct {
-	vi                        *VI
-	memory                    *Memory
-	remote                    Remote
-	local                     Address
-	address                   Address // of the other end
-	max                       int     // bytes of the largest message
-	stride                    int     // bytes from one buffer to the next
-	sends, receives, controls int     // descriptors for messages, and for what is none
-	window                    int     // messages that the other side may send ahead; 0 if it is not told
-	half                      uint32  // of the receives for messages, at least one; 0 without a window
-	lazy                      uint32  // receives that are posted again together
-	inline                    bool    // messages are built in their descriptors
-	buffers                   []byte  // memory, for as long as there is any
-	send                      []*Descriptor
-	ring                      []*Descriptor // send twice, so that a batch is in one piece
-	control                   []*Descriptor // for grants and the end, without buffers
-	recv                      []*Descriptor // the word of each is where in buffers its own begins
-	sending                   chan struct{} // held by Send and CloseSend
+	vi              *VI
+	memory          *Memory
+	remote          Remote
+	local           Address
+	address         Address // of the other end
+	max             int     // bytes of the largest message
+	stride          int     // bytes from one buffer to the next
+	sends, receives int     // descriptors for messages
+	reliable        bool
+	lazy            int           // receives that are posted again together
+	inline          bool          // messages are built in their descriptors
+	buffers         []byte        // memory, for as long as there is any: of the sends, then of the receives
+	send, recv      []*Descriptor // each twice, so that a batch is in one piece
+	last            []*Descriptor // the one that says that no message follows; none if unreliable
+	sending         chan struct{} // held by Send and CloseSend
 
 	closed atomic.Bool
 	lost   atomic.Pointer[error] // why nothing can be sent or received any more
@@ -60,7 +59,8 @@ type ConnOptions struct {
 	// is DefaultMaxTransfer. Both ends have the same: Listen takes the dialler's.
 	MaxMessage int
 	// SendDepth and RecvDepth are the numbers of messages, of MaxMessage bytes each,
-	// for which there are buffers in either direction; zero is DefaultConnDepth.
+	// for which there are buffers in either direction, 1 to the NIC's MaxDescriptors, and one
+	// less for SendDepth; zero is DefaultConnDepth.
 	SendDepth, RecvDepth int
 	// Local is the name that the dialing side gives its own end, 0 to MaxDiscriminator bytes; the
 	// other side sees it.
@@ -70,9 +70,6 @@ type ConnOptions struct {
 // DefaultConnDepth is the number of messages that a Conn holds in each direction if nothing
 // else is said.
 const DefaultConnDepth = 32
-
-// MaxConnDepth bounds SendDepth and RecvDepth: grants count in 16 bits.
-const MaxConnDepth = 1<<15 - 1
 
 // mostInline is up to which length in bytes messages are built in descriptors: so
 // many as share the descriptor's cache lines, or those next to them.
@@ -93,11 +90,11 @@ func (o ConnOptions) complete(n *NIC) (ConnOptions, error) {
 		o.RecvDepth = DefaultConnDepth
 	}
 	for _, d := range []struct {
-		field string
-		depth int
-	}{{"SendDepth", o.SendDepth}, {"RecvDepth", o.RecvDepth}} {
-		if limit := min(MaxConnDepth, n.attributes.MaxDescriptors-controlDepth); d.depth < 1 || d.depth > limit {
-			return o, n.refuse(op, ErrInvalidParameter, "", "%s is %d, it may be 1 to %d", d.field, d.depth, limit)
+		field        string
+		depth, limit int
+	}{{"SendDepth", o.SendDepth, n.attributes.MaxDescriptors - 1}, {"RecvDepth", o.RecvDepth, n.attributes.MaxDescriptors}} {
+		if d.depth < 1 || d.depth > d.limit {
+			return o, n.refuse(op, ErrInvalidParameter, "", "%s is %d, it may be 1 to %d", d.field, d.depth, d.limit)
 		}
 	}
 	if o.MaxMessage < 1 || o.MaxMessage > int(n.attributes.MaxTransfer) {
@@ -112,15 +109,11 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, sending: make(chan struct{}, 1)}
-	if o.Reliability != Unreliable {
-		c.window, c.controls = o.RecvDepth, controlDepth
-		c.half = uint32(c.window+1) / 2
-		c.lazy = c.half / 2
-		c.out.granted = -uint32(c.window)
+	c := &Conn{max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, reliable: o.Reliability != Unreliable, sending: make(chan struct{}, 1)}
+	if c.reliable {
+		c.lazy = c.receives / 4
 	}
-	a := VIAttributes{Reliability: o.Reliability, MaxTransfer: uint32(o.MaxMessage),
-		SendDepth: max(c.sends+c.controls, 2), RecvDepth: max(c.receives+c.controls, 2)}
+	a := VIAttributes{Reliability: o.Reliability, MaxTransfer: uint32(o.MaxMessage), SendDepth: c.sends + 1, RecvDepth: c.receives}
 	if c.vi, err = n.CreateVI(ctx, a, nil, nil); err != nil {
 		return nil, err
 	}
@@ -130,7 +123,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	const line = 64
 	c.stride = (o.MaxMessage + line - 1) &^ (line - 1)
 	c.inline = o.MaxMessage <= min(mostInline, n.attributes.MaxInline)
-	if c.window == 0 {
+	if !c.reliable {
 		// What comes to an unreliable VI without a receive is lost.
 		if err := c.furnish(ctx); err != nil {
 			return nil, errors.Join(err, c.free())
@@ -141,8 +134,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 
 // furnish makes buffers and descriptors, and posts the receives.
 func (c *Conn) furnish(ctx context.Context) (err error) {
-	receives := c.receives + c.controls
-	if c.memory, err = c.vi.nic.Alloc(ctx, c.stride*(c.sends+receives), MemoryAttributes{}); err != nil {
+	if c.memory, err = c.vi.nic.Alloc(ctx, c.stride*(c.sends+c.receives), MemoryAttributes{}); err != nil {
 		return err
 	}
 	c.buffers = c.memory.Bytes()
@@ -153,48 +145,38 @@ func (c *Conn) furnish(ctx context.Context) (err error) {
 	if c.send, err = c.vi.NewDescriptors(ctx, c.sends, segments); err != nil {
 		return err
 	}
-	c.ring = append(append(c.ring, c.send...), c.send...)
-	for i, d := range c.send {
-		if c.inline {
-			continue
-		}
-		if err := c.memory.AddTo(d, i*c.stride, c.max); err != nil {
-			return err
-		}
-	}
-	if c.controls > 0 {
-		if c.control, err = c.vi.NewDescriptors(ctx, c.controls, 0); err != nil {
-			return err
-		}
-	}
-	if c.recv, err = c.vi.NewDescriptors(ctx, receives, 1); err != nil {
+	if c.recv, err = c.vi.NewDescriptors(ctx, c.receives, 1); err != nil {
 		return err
 	}
-	slots := 1 << bits.Len(uint(receives-1))
-	c.in.ring, c.in.lengths = make([]*Descriptor, slots), make([]int32, slots)
-	c.out.lengths = make([]int32, c.sends)
-	for i, d := range c.recv {
-		at := (c.sends + i) * c.stride
-		if err := c.memory.AddTo(d, at, c.max); err != nil {
+	with := c.recv // buffers
+	if !c.inline {
+		with = slices.Concat(c.send, c.recv)
+	}
+	for i, d := range with {
+		if err := c.memory.AddTo(d, (c.sends+c.receives-len(with)+i)*c.stride, c.max); err != nil {
 			return err
 		}
-		d.User().Word = uint64(at) // where the NIC cannot change it
 	}
-	_, err = c.vi.PostRecvBatch(c.recv)
+	if c.reliable {
+		if c.last, err = c.vi.NewDescriptors(ctx, 1, 0); err != nil {
+			return err
+		}
+		c.last[0].SetImmediate(endMark)
+	}
+	c.out.lengths = make([]int32, c.sends)
+	c.send, c.recv = slices.Repeat(c.send, 2), slices.Repeat(c.recv, 2)
+	_, err = c.vi.PostRecvBatch(c.recv[:c.receives])
 	return err
 }
 
-// start is called once the VI is connected with remote. A reliable sender waits for a
-// grant, so that only a peer that has been heard takes memory.
+// start is called once the VI is connected with remote. A reliable sender waits for
+// receives, so that only a peer that has been heard takes memory.
 func (c *Conn) start(ctx context.Context, remote Remote, address Address) error {
 	c.remote, c.address = remote, address
-	if c.window == 0 {
+	if !c.reliable {
 		return nil
 	}
-	if err := c.furnish(ctx); err != nil {
-		return err
-	}
-	return c.grant(c.half)
+	return c.furnish(ctx)
 }
 
 // MaxMessage is the size in bytes of the largest message.
@@ -210,31 +192,37 @@ func (c *Conn) Poll() bool { return c.vi.nic.Poll() }
 // Remote describes the other end.
 func (c *Conn) Remote() Remote { return c.remote }
 
-// parting bounds how long Close waits for the other side to take what was posted,
-// and for the NIC to end the connection.
+// parting bounds how long Close waits for the other side to take a message, and for the NIC to
+// end the connection.
 const parting = 2 * time.Second
 
 // Close ends the connection in order: the other side gets all that was posted and
 // then io.EOF. It frees everything, and ends calls in progress with ErrClosed;
-// buffers must not be touched any more. If the other side does not take what was
-// posted within 2 s, Close says so. A second Close does nothing.
+// buffers must not be touched any more. If the other side takes no message for 2 s while some
+// wait for it, Close drops those and says so: call Flush before to wait longer. A second Close
+// does nothing.
 func (c *Conn) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
-	defer cancel()
 	if c.closed.Swap(true) {
 		return nil
 	}
-	err := c.shut(ctx)
+	err := c.shut()
 	return errors.Join(err, c.free())
 }
 
 // shut ends a connection that is marked as closed, but leaves the memory: buffers may be in
 // use.
-func (c *Conn) shut(ctx context.Context) error {
+func (c *Conn) shut() error {
 	var err error
 	if c.broken() == nil {
-		if err = c.end(ctx); err == nil {
+		err = c.end()
+		for taken := true; err == nil && taken; {
+			before := datasheet.LoadIndex(&c.out.completed)
+			ctx, cancel := context.WithTimeout(context.Background(), parting)
 			err = c.Flush(ctx)
+			cancel()
+			if taken = errors.Is(err, ErrTimeout) && before != datasheet.LoadIndex(&c.out.completed); taken {
+				err = nil
+			}
 		}
 	}
 	_ = c.lose(c.closedError())
@@ -246,8 +234,7 @@ func (c *Conn) shut(ctx context.Context) error {
 	case errors.Is(err, ErrDisconnected): // it was faster
 		err = nil
 	}
-	// The time for that may be over: the NIC gets some of its own.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
 	return errors.Join(err, c.vi.Disconnect(ctx))
 }
@@ -256,11 +243,11 @@ func (c *Conn) shut(ctx context.Context) error {
 // that we end too may not have come there, and neither side waits for that.
 func (c *Conn) settled() bool {
 	c.in.mu.Lock()
-	finished := c.in.finished
+	finished := c.in.failed == io.EOF
 	c.in.mu.Unlock()
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	return finished && c.out.completed == c.out.posted
+	return finished && c.out.outstanding() <= c.out.last
 }
 
 // free takes back the descriptors of a VI that is not connected, and destroys it, once

@@ -19,19 +19,20 @@ type sendSide struct {
 	acquired bool // its buffer
 	// What follows is guarded by mu; what other goroutines read is
 	// written as an index.
-	ended                           atomic.Bool
-	posted                          uint32 // of added, by the goroutine that posts
-	completed                       uint32
-	oldest                          int // completed modulo the depth
-	controlPosted, controlCompleted uint32
-	granted                         uint32 // receives that the other side was told of, without the first window
-	grants                          uint32 // sent
-	look                            [16]*Descriptor
+	ended     atomic.Bool
+	posted    uint32 // of added, by the goroutine that posts
+	last      uint32 // 1 once the end was posted, too
+	completed uint32 // of both
+	look      [16]*Descriptor
 }
 
-// Acquire waits for a free send buffer of MaxMessage bytes, and for room at the
-// other side. The buffer is the caller's until Post; acquiring again without
-// posting returns the same one. After CloseSend it fails with ErrInvalidState, as Post does.
+// endMark is the immediate data of the message without bytes that ends the sending on a reliable
+// Conn. No other message has immediate data.
+const endMark = 0x454e4421
+
+// Acquire waits for a free send buffer of MaxMessage bytes, which is the caller's until Post;
+// acquiring again without posting returns the same one. After CloseSend it fails with
+// ErrInvalidState, as Post does.
 func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 	for {
 		// A look finds all that has completed, of which a wait would find one.
@@ -39,24 +40,19 @@ func (c *Conn) Acquire(ctx context.Context) ([]byte, error) {
 		if b != nil || err != nil {
 			return b, err
 		}
-		if err := c.awaitRoom(ctx); err != nil {
+		if err := c.awaitBuffer(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// TryAcquire is Acquire without the waiting: it returns nil if there is no buffer
-// or no room.
+// TryAcquire is Acquire without the waiting: it returns nil if no buffer is free.
 func (c *Conn) TryAcquire() ([]byte, error) {
 	for looked := false; ; looked = true {
-		if c.stopped() {
-			return nil, c.maySend()
-		}
-		free, credit := c.room()
 		switch {
-		case credit > MaxConnDepth:
-			return nil, c.lose(c.breach("grants for more than a queue holds"))
-		case free != 0 && credit != 0:
+		case c.stopped():
+			return nil, c.maySend()
+		case c.hasBuffer():
 			c.out.acquired = true
 			if c.inline {
 				return c.send[c.out.slot].Inline()[:c.max:c.max], nil
@@ -66,53 +62,33 @@ func (c *Conn) TryAcquire() ([]byte, error) {
 		case looked:
 			return nil, nil
 		}
-		var err error
-		if free == 0 {
-			err = c.lookOut()
-		} else {
-			err = c.lookIn()
-		}
+		c.out.mu.Lock()
+		err := c.lookOut()
+		c.out.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// room returns how many send buffers are free, and for how many more messages the other side
-// has room: one if it does not say.
-func (c *Conn) room() (free, credit uint32) {
-	free, credit = uint32(len(c.send))-(c.out.added-datasheet.LoadIndex(&c.out.completed)), 1
-	if c.window != 0 {
-		credit = datasheet.LoadIndex(&c.in.limit) - c.out.added
-	}
-	return free, credit
+// hasBuffer reports whether a send buffer is free.
+func (c *Conn) hasBuffer() bool {
+	return c.out.added-datasheet.LoadIndex(&c.out.completed) < uint32(c.sends)
 }
 
-// awaitRoom waits for what TryAcquire lacks.
-func (c *Conn) awaitRoom(ctx context.Context) error {
+// awaitBuffer waits for what TryAcquire lacks.
+func (c *Conn) awaitBuffer(ctx context.Context) error {
 	if err := c.PostBatch(); err != nil { // it may wait for these
 		return err
 	}
-	if free, _ := c.room(); free == 0 {
-		c.out.mu.Lock()
-		defer c.out.mu.Unlock()
-		if free, _ := c.room(); free != 0 {
-			return nil
-		}
-		return c.out.wait(ctx, c)
-	}
-	// The other side may wait for room too.
-	if err := c.grant(1); err != nil {
-		return err
-	}
-	c.in.mu.Lock()
-	defer c.in.mu.Unlock()
-	if _, credit := c.room(); credit != 0 {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.hasBuffer() {
 		return nil
 	}
-	err := c.in.wait(ctx, c)
+	err := c.awaitSent(ctx)
 	if err != nil && ctx.Err() != nil && c.broken() == nil {
-		return c.vi.nic.fail("send", fmt.Errorf("the peer has given no room, it must receive first: %w", ctx.Err()))
+		return c.vi.nic.fail("send", fmt.Errorf("all %d send buffers are in use, the peer must receive first: %w", c.sends, ctx.Err()))
 	}
 	return err
 }
@@ -189,11 +165,7 @@ func (c *Conn) postAdded() error {
 	if first < 0 {
 		first += len(s.lengths)
 	}
-	batch := c.ring[first : first+n]
-	word := uint32(0)
-	if c.window != 0 {
-		word = c.word(kindMessage)
-	}
+	batch := c.send[first : first+n]
 	for i, d := range batch {
 		at := first + i
 		if at >= len(s.lengths) {
@@ -206,14 +178,10 @@ func (c *Conn) postAdded() error {
 			return c.lose(err)
 		}
 		d.Rearm()
-		if c.window != 0 {
-			d.SetImmediate(word)
-		}
-		word &^= grantMask // granted once
 	}
 	s.posted = s.added
 	if _, err := s.mu.PostHeld(batch); err != nil {
-		// The other side counts messages: there is no going on without these.
+		// The slots count messages: there is no going on without these.
 		return c.lose(err)
 	}
 	return nil
@@ -223,8 +191,9 @@ func (c *Conn) tooLong(op string, n int) error {
 	return c.vi.nic.refuse(op, ErrInvalidParameter, "", "message of %d bytes, 0 to %d are allowed", n, c.max)
 }
 
-// Send copies p, of at most MaxMessage bytes, into a buffer and posts it. It returns
-// when the message is on its way; Flush waits until it has arrived.
+// Send copies p, of at most MaxMessage bytes, into a buffer and posts it. It waits for nothing
+// but the buffer: if ctx ends before, nothing of p is sent. Flush waits until the message has
+// arrived.
 func (c *Conn) Send(ctx context.Context, p []byte) error {
 	if len(p) > c.max {
 		return c.tooLong("send", len(p))
@@ -260,72 +229,75 @@ func (c *Conn) Flush(ctx context.Context) error {
 	s := &c.out
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.outstanding() && c.broken() == nil {
-		if err := s.wait(ctx, c); err != nil {
+	for s.outstanding() != 0 && c.broken() == nil {
+		if err := c.awaitSent(ctx); err != nil {
 			return err
 		}
 	}
 	return c.broken()
 }
 
-func (s *sendSide) outstanding() bool {
-	return s.completed != s.posted || s.controlCompleted != s.controlPosted
+// outstanding is the number of sends that have not completed.
+func (s *sendSide) outstanding() uint32 { return s.posted + s.last - s.completed }
+
+// CloseSend ends the sending: when the other side has received all messages, it
+// gets io.EOF. Receiving goes on.
+func (c *Conn) CloseSend(ctx context.Context) error {
+	if !c.reliable {
+		return c.vi.nic.refuse("end sending", ErrNotSupported, "", "an unreliable connection has no end")
+	}
+	if err := c.lockSending(ctx); err != nil {
+		return err
+	}
+	defer func() { <-c.sending }()
+	return c.end()
 }
 
-// lookOut takes note of the sends that have completed.
-func (c *Conn) lookOut() error {
+// end tells the other side that no message follows.
+func (c *Conn) end() error {
 	s := &c.out
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return c.lookOutLocked()
-}
-
-func (c *Conn) lookOutLocked() error {
-	s := &c.out
-	if s.busy || !s.outstanding() || c.broken() != nil {
-		return c.broken()
+	if err := c.broken(); err != nil || !c.reliable || s.ended.Swap(true) {
+		return err
 	}
-	n, err := s.mu.DoneBatchHeld(s.look[:])
-	if err == ErrNotDone {
-		return nil
+	s.last = 1
+	if _, err := s.mu.PostHeld(c.last); err != nil {
+		return c.lose(err)
 	}
-	if err != nil {
-		return c.sent(nil, err)
-	}
-	c.count(s.look[:n])
 	return nil
 }
 
-// count takes note of sends that have completed.
-func (c *Conn) count(ds []*Descriptor) {
+// lookOut takes note of the sends that have completed, with out.mu held.
+func (c *Conn) lookOut() error {
 	s := &c.out
-	completed := s.completed
-	for _, d := range ds {
-		if d != c.send[s.oldest] {
-			s.controlCompleted++
-			continue
-		}
-		completed++
-		if s.oldest++; s.oldest == len(c.send) {
-			s.oldest = 0
-		}
+	if s.busy || s.outstanding() == 0 || c.broken() != nil {
+		return c.broken()
 	}
-	datasheet.StoreIndex(&s.completed, completed)
+	return c.sent(s.mu.DoneBatchHeld(s.look[:]))
 }
 
-// sent takes note of a send that has completed, with out.mu held.
-func (c *Conn) sent(d *Descriptor, err error) error {
-	s := &c.out
+// awaitSent waits until a send has completed or another call has looked, with out.mu held, which
+// it lets go meanwhile.
+func (c *Conn) awaitSent(ctx context.Context) error {
+	d, err := c.out.wait(ctx, c.vi.nic, c.vi.SendWait)
+	if d == nil && err == nil {
+		return nil
+	}
+	return c.sent(1, err)
+}
+
+// sent takes note of n sends that have completed, with out.mu held.
+func (c *Conn) sent(n int, err error) error {
 	switch {
 	case err == nil:
-		s.look[0] = d
-		c.count(s.look[:1])
+		datasheet.StoreIndex(&c.out.completed, c.out.completed+uint32(n))
+	case err == ErrNotDone:
+		return nil
 	case err == ErrQueueEmpty: // the connection has ended
 		return c.broken()
 	case c.ends(err):
 		return c.lose(err)
-	default:
-		return err
 	}
-	return nil
+	return err
 }

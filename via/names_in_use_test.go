@@ -99,7 +99,7 @@ func TestSendWithoutRoom(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, via.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "send on ") ||
-		!strings.Contains(err.Error(), "no room") {
+		!strings.Contains(err.Error(), "the peer must receive first") {
 		t.Errorf("%v", err)
 	}
 }

@@ -39,7 +39,7 @@ var (
 // Stream makes a stream of the connection, which must not be used otherwise from then
 // on. It fails with ErrInvalidReliability if the connection is unreliable.
 func (c *Conn) Stream() (*Stream, error) {
-	if c.window == 0 {
+	if !c.reliable {
 		return nil, c.vi.nic.refuse("make stream", ErrInvalidReliability, "create the connection with ReliableDelivery", "the connection is unreliable")
 	}
 	s := &Stream{c: c}
@@ -245,8 +245,9 @@ func (s *Stream) CloseWrite() error {
 }
 
 // Close ends the stream in order: what was written arrives, and then io.EOF. Calls in
-// progress end with net.ErrClosed. If the other side does not take what was written
-// within 2 s, Close says so. A second Close does nothing.
+// progress end with net.ErrClosed. If the other side reads nothing for 2 s while something waits
+// for it, Close drops that and says so: Conn.Flush before waits longer. A second Close does
+// nothing.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -258,13 +259,10 @@ func (s *Stream) Close() error {
 	s.mu.Unlock()
 	s.read.close()
 	s.write.close()
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
-	defer cancel()
 	if s.c.closed.Swap(true) {
 		return s.leave("close", nil)
 	}
-	err := s.c.shut(ctx)
-	return s.leave("close", err)
+	return s.leave("close", s.c.shut())
 }
 
 // LocalAddr is this end's address.

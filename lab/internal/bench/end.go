@@ -10,7 +10,7 @@ import (
 )
 
 // end is one end of a connection between two bare VIs. The figures of messages are
-// those of VIs and NICs: what a via.Conn adds for its credits and its lock is no part
+// those of VIs and NICs: what a via.Conn adds for its buffers and its lock is no part
 // of them. It is used by one goroutine at a time.
 type end struct {
 	vi     *via.VI
