@@ -57,8 +57,8 @@ func registryCheck(root hostpci.Root) Finding {
 	case root.Exists(pluginRegistry):
 		return fine("/%s", pluginRegistry)
 	case root.Exists(devicePlugins):
-		return found(Warning, "there is no /"+pluginRegistry+", but a folder for device plugins",
-			"this kubelet is too old for Dynamic Resource Allocation (Kubernetes 1.34)", "trapeze-kubernetes --device-plugin")
+		return found(Error, "there is no /"+pluginRegistry+", but a folder for device plugins",
+			"this kubelet is too old for Dynamic Resource Allocation", "update Kubernetes to 1.34 or newer")
 	}
 	return found(Error, "there is neither /"+pluginRegistry+" nor /"+devicePlugins, "a driver has no place to register", "systemctl restart kubelet")
 }

@@ -60,7 +60,7 @@ func TestKubernetes(t *testing.T) {
 		{"registered", "driver", "has registered", doctor.OK, keep, nil},
 		{"a prepared claim", "claims", "1 are prepared", doctor.OK, keep, nil},
 		{"no kubelet", "kubelet", "/var/lib/kubelet", doctor.Error, func(h *hostpcitest.Tree) { h.Remove("var/lib/kubelet") }, nil},
-		{"an old kubelet", "registration", "device plugins", doctor.Warning, func(h *hostpcitest.Tree) {
+		{"an old kubelet", "registration", "device plugins", doctor.Error, func(h *hostpcitest.Tree) {
 			h.Remove("var/lib/kubelet/plugins_registry")
 			h.Dir("var/lib/kubelet/device-plugins")
 		}, nil},
