@@ -30,7 +30,8 @@ func (e *Engine) StepFor(endpoint uint32, receive bool) (worked, completed bool)
 	}
 	before := of.Completed
 	worked = e.round(of)
-	return worked, of.Completed != before
+	completed = of.Completed != before
+	return worked || completed, completed
 }
 
 // afterFrames are the events that a round looks at once it has taken frames.
