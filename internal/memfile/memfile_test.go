@@ -10,7 +10,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/memfile"
 )
 
-// TestMap: a file is as long as it is to be, has its seals and its pages, and nobody can execute it.
+// TestMap: a file is as long as it is to be, has its seals and its pages, and cannot be executed.
 func TestMap(t *testing.T) {
 	for _, o := range []memfile.Options{{}, {Seals: memfile.Sealed, Filled: true}, {Seals: memfile.Final}} {
 		const size = 3 << 12

@@ -135,7 +135,7 @@ func (l *Line) Next() (payload []byte, header uint64, b datasheet.ShortBeside, f
 	if w>>numShift != numberOf(r.number-r.count()) || r.held {
 		return l.nextAny()
 	}
-	// Mostly there is none: the second line is fetched at each look.
+	// In most looks no frame is there: the second line is fetched at each look.
 	atomicmem.Fetch(&s.payload[firstLine])
 	if r.number != r.freedNumber {
 		r.Free()
@@ -146,7 +146,7 @@ func (l *Line) Next() (payload []byte, header uint64, b datasheet.ShortBeside, f
 	return nil, 0, 0, engine.FoundNone
 }
 
-// nextAny is Next for what is not as it mostly is.
+// nextAny is Next in any case.
 func (l *Line) nextAny() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
 	r := &l.Rx
 	switch {
