@@ -21,8 +21,11 @@ type claim struct {
 	end   uint32 // position behind it
 }
 
-// leastClaim is the memory for each frame of a port (wire/internal/shm), in bytes: those of so many have a slot.
-const leastClaim = 256
+// A port's memory (wire/internal/line) has a slot for a frame in each leastClaim bytes, and a frame takes whole cache lines.
+const (
+	leastClaim = 256
+	wholeClaim = 64
+)
 
 // admit reports whether a sender may put one more frame into memory of size bytes. The client has released the frames
 // up to position taken.
@@ -45,7 +48,7 @@ func (c *claims) add(from *client, n int, end uint32) {
 	if c.held == nil {
 		c.held = map[*client]uint64{}
 	}
-	bytes := uint64(max(n, leastClaim))
+	bytes := uint64(max((n+wholeClaim-1)&^(wholeClaim-1), leastClaim))
 	c.all += bytes
 	c.held[from] += bytes
 	c.frames = append(c.frames, claim{from, bytes, end})
