@@ -7,7 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // workQueue is one side of a VI: a ring of tokens in DMA memory, which the
@@ -33,7 +32,6 @@ type workQueue struct {
 	failed   uint64 // those of them that have completed in error
 	spans    spans
 	quick    bool            // see hasten
-	path     vfio.Path       // into a device of this process; nil if it has none
 	ring     *Eager          // the tokens in the device's memory, nil if they are ordinary
 	sampler  *latencySampler // of sends, nil if none are timed
 	// unflushed: something was pushed since the doorbell was rung.

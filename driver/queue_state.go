@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/hotlock"
+	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // queue is the part that work queues, those of rings and completion queues have in common: indices,
@@ -18,7 +19,8 @@ type queue struct {
 	mask    uint32
 	next    uint32 // the number of the next entry to post
 	taken   uint32
-	misses  uint32 // looks in vain since the device was seen alive
+	misses  uint32    // looks in vain since the device was seen alive
+	path    vfio.Path // into a device of this process; nil if it has none
 	bell    doorbell
 	armBell doorbell
 	eagers  eagers
@@ -39,6 +41,14 @@ func (q *queue) nothing() error {
 	q.mu.Unlock()
 	defer q.mu.Lock()
 	return q.n.notDone(q.side, q.misses%missesPerCheck == 0)
+}
+
+// progress steps the device as NIC.progress does, for something in this queue, one of receives or of sends.
+func (q *queue) progress(receives bool) bool {
+	if q.path == nil || q.n.regions.has(unusualPump) {
+		return q.n.progress()
+	}
+	return q.path.Poll(receives, 1)
 }
 
 // arm asks for an interrupt when more completes than has been taken.

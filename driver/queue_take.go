@@ -127,7 +127,7 @@ func (q *workQueue) take() (*descriptors.Descriptor, error) {
 // error means. Without run it does not step the device.
 func (q *workQueue) DoneHeld(run bool) (*descriptors.Descriptor, error) {
 	d, err := q.take()
-	if d == nil && err == nil && run && q.progress() {
+	if d == nil && err == nil && run && q.progress(!q.sends) {
 		d, err = q.take()
 	}
 	if q.vi.send.sampler != nil {
@@ -202,7 +202,7 @@ func (q *workQueue) DoneBatchHeld(into []*descriptors.Descriptor) (int, error) {
 		case len(into) > 1:
 			did = q.n.progress() // for all that has come
 		default:
-			did = q.progress()
+			did = q.progress(!q.sends)
 		}
 		if did {
 			n = q.takeSound(into)
@@ -281,12 +281,4 @@ func (v *VI) written(d *descriptors.Descriptor) bool {
 	a := v.Attributes()
 	return a.Rights&datasheet.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
 		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
-}
-
-// progress steps the device as NIC.progress does, for something in this queue.
-func (q *workQueue) progress() bool {
-	if q.path == nil || q.n.regions.has(unusualPump) {
-		return q.n.progress()
-	}
-	return q.path.Poll(!q.sends, 1)
 }

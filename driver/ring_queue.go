@@ -158,7 +158,15 @@ func (q *RingQueue) Post(count int) error {
 		q.mu.Unlock()
 		return q.n.refuse("post "+q.side, fmt.Errorf("%w: %d entries, of %d", descriptors.ErrInvalidParameter, count, room), "")
 	}
-	err := q.bell.ringSlots(q.next + uint32(count))
+	var err error
+	switch next := q.next + uint32(count); {
+	case q.path == nil:
+		err = q.bell.ringSlots(next)
+	case q == &q.ring.Send:
+		q.path.Post(next)
+	default:
+		q.path.PostReceives(next)
+	}
 	if err == nil {
 		q.next += uint32(count)
 	}
@@ -166,7 +174,9 @@ func (q *RingQueue) Post(count int) error {
 	if err != nil {
 		return q.n.error("post "+q.side, err)
 	}
-	q.n.posted()
+	if q.path == nil || q.n.regions.has(unusualPump) {
+		q.n.posted()
+	}
 	return nil
 }
 
@@ -178,7 +188,7 @@ func (q *RingQueue) Done() (RingCompletion, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock() // also if memory that the device needs is gone
 	done, err := q.look()
-	if !done && err == nil && q.n.progress() {
+	if !done && err == nil && q.progress(q == &q.ring.Recv) {
 		done, err = q.look()
 	}
 	switch {

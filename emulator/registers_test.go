@@ -113,7 +113,7 @@ func TestIdentity(t *testing.T) {
 		datasheet.RegMagic: datasheet.Magic, datasheet.RegMaxEndpoints: 16, datasheet.RegMaxCQs: 8,
 		datasheet.RegMaxRegions: 64, datasheet.RegMaxPtags: 8, datasheet.RegMaxQueueLog2: 8,
 		datasheet.RegMaxCQLog2: 8, datasheet.RegMaxSegments: 252, datasheet.RegMaxTransfer: 1 << 20,
-		datasheet.RegMTU: 8192 + 64, datasheet.RegSRAMSize: 256 << 10,
+		datasheet.RegMTU: 8192 + 128 + 64, datasheet.RegSRAMSize: 256 << 10,
 		datasheet.RegMACLow: 0x33221102, datasheet.RegMACHigh: 0x5544, datasheet.RegPageSizeLog2: 12,
 	} {
 		if got := read32(t, d, datasheet.IdentityOffset+reg); got != want {

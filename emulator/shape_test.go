@@ -73,7 +73,7 @@ func TestShapesOfWires(t *testing.T) {
 	if !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 936 bytes") {
 		t.Errorf("a burst that is longer than a frame: %v", err)
 	}
-	if _, err := vfio.Open(t.Context(), "emu:?wire=mem:long&burst=8193"); !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 8192 bytes") {
+	if _, err := vfio.Open(t.Context(), "emu:?wire=mem:long&burst=8321"); !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 8320 bytes") {
 		t.Errorf("a burst that is longer than a frame of the first end: %v", err)
 	}
 	if _, err := vfio.Open(t.Context(), "emu:?wire=shm:"+t.TempDir()+"/s&burst=16385"); !errors.Is(err, vfio.ErrBadAddress) || !strings.Contains(err.Error(), "at most 16384 bytes") {

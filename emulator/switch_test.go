@@ -21,7 +21,8 @@ func TestSwitchCutsThrough(t *testing.T) {
 	var hosts [2]*adminHost
 	for i := range hosts {
 		d, err := emulator.New(emulator.Options{Wire: ends[i], MAC: datasheet.MAC{2, 0, 0, 0, 0, byte(1 + i)}, Limits: smallLimits,
-			Pipeline: engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256}, Thread: true})
+			// A frame of 4 KiB takes 400 us: a busy machine cannot hide it from the switch.
+			Pipeline: engine.Pipeline{Send: pipeline.Eager{MinPulse: 64}, Receive: pipeline.Eager{MinPulse: 1}, Burst: 256, Bus: 10e6}, Thread: true})
 		if err != nil {
 			t.Fatal(err)
 		}

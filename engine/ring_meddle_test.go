@@ -10,13 +10,18 @@ import (
 // A host that changes its slots and its table all the time, to anything, gets statuses, and
 // neither side reaches memory that it was not given.
 func TestRingHostsThatMeddle(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 3))
+		way := []option{inParts(nil), bursts(512)}
+		if seed >= 40 {
+			way = []option{exactly(nil), withSlots}
+		}
 		w, a, b := ringPair(t, func(b *datasheet.CreateEndpointBody) {
 			if seed%2 == 0 {
 				b.Reliability = datasheet.ReliableDelivery
 			}
-		}, smallMemory, inParts(nil), bursts(512))
+		}, append(way, smallMemory)...)
+		a.byPath, b.byPath = seed >= 60, seed >= 60
 		guard := map[*ring][]byte{}
 		for _, x := range []*ring{a, b} {
 			mem, _, _ := x.n.alloc(64 << 10)
@@ -68,7 +73,11 @@ func TestRingHostsThatMeddle(t *testing.T) {
 				case 1:
 					x.postRecv()
 				}
-				x.n.e.Step()
+				if x.byPath {
+					x.way().Poll(r.IntN(2) == 0, 1)
+				} else {
+					x.n.e.Step()
+				}
 			}
 		}
 		w.settle()

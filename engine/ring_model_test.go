@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -48,10 +49,14 @@ const zoneSize = 3000
 func newRingModel(t *rapid.T, tb testing.TB) *ringModel {
 	level := rapid.SampledFrom([]datasheet.Reliability{datasheet.Unreliable, datasheet.ReliableDelivery, datasheet.ReliableReception}).Draw(t, "level")
 	options := []option{scheduleMemory}
-	wire := rapid.SampledFrom([]string{"plain", "exact", "pieces", "lending", "lossy"}).Draw(t, "wire")
+	wire := rapid.SampledFrom([]string{"plain", "exact", "slots", "lent slots", "pieces", "lending", "lossy"}).Draw(t, "wire")
 	switch {
 	case wire == "exact":
 		options = append(options, exactly(nil))
+	case wire == "slots":
+		options = append(options, exactly(nil), withSlots)
+	case wire == "lent slots":
+		options = append(options, lending(2560, new([2]*lender)), exactly(nil), withSlots, lendsToo)
 	case wire == "pieces":
 		options = append(options, inParts(nil), bursts(300))
 	case wire == "lending":
@@ -60,6 +65,8 @@ func newRingModel(t *rapid.T, tb testing.TB) *ringModel {
 		options = append(options, lossy(rapid.Uint64().Draw(t, "seed"), 0.2, 0.05, 0.1, 0.02))
 	}
 	_, a, b := ringPair(tb, func(b *datasheet.CreateEndpointBody) { b.Reliability, b.MaxTransfer = level, ringMessage+4000 }, options...)
+	a.byPath = strings.HasSuffix(wire, "slots")
+	b.byPath = a.byPath
 	m := &ringModel{from: a, to: b, reliable: level != datasheet.Unreliable, places: map[uint32]ringPlace{}, zones: map[uint32][]byte{}, addresses: map[uint32]uint64{}}
 	for entry := uint32(1); entry <= 2; entry++ {
 		mem, d := b.frame(zoneSize)

@@ -27,6 +27,8 @@ type ring struct {
 	send, recv []datasheet.RingSlot
 	table      []datasheet.RingPlace
 	sent, got  uint32 // posted
+	byPath     bool   // they are posted as the driver of this process does it
+	vi         vi     // for its path
 }
 
 // newRingWorld is a world whose NICs have device memory.
@@ -55,7 +57,7 @@ func (n *node) newRing(memory uint32, change func(*datasheet.CreateEndpointBody)
 	n.w.t.Helper()
 	body := ringBody(change)
 	at := *datasheet.Reply[datasheet.EndpointCreated](do(n, datasheet.OpCreateEndpoint, body))
-	r := &ring{n: n, id: at.Endpoint, memory: memory, handle: at.Handle, at: at,
+	r := &ring{n: n, id: at.Endpoint, vi: vi{n: n, id: at.Endpoint}, memory: memory, handle: at.Handle, at: at,
 		send:  datasheet.RingSlotsAt(n.sram[at.Send:][:datasheet.RingSlotSize<<body.SendLog2]),
 		recv:  datasheet.RingSlotsAt(n.sram[at.Recv:][:datasheet.RingSlotSize<<body.RecvLog2]),
 		table: datasheet.RingPlacesAt(n.sram[at.Table:][:datasheet.RingPlaceSize*datasheet.PayloadEntries])}
@@ -91,6 +93,9 @@ func fill(s *datasheet.RingSlot, message []byte, payload *datasheet.DataSegment,
 	s.StoreStatus(0)
 }
 
+// way is the ring's path, as that of a VI.
+func (r *ring) way() path { return (&r.vi).way() }
+
 // nextSend and nextRecv are the slots that are posted next.
 func (r *ring) nextSend() *datasheet.RingSlot { return &r.send[r.sent%uint32(len(r.send))] }
 func (r *ring) nextRecv() *datasheet.RingSlot { return &r.recv[r.got%uint32(len(r.recv))] }
@@ -98,14 +103,20 @@ func (r *ring) nextRecv() *datasheet.RingSlot { return &r.recv[r.got%uint32(len(
 // postSend posts the next send slot, postRecv the next receive slot.
 func (r *ring) postSend() *datasheet.RingSlot {
 	s := r.nextSend()
-	r.sent++
+	if r.sent++; r.byPath {
+		r.way().Post(r.sent)
+		return s
+	}
 	r.n.e.Doorbell(datasheet.EndpointPage(r.id)+datasheet.DoorbellRing+datasheet.DoorbellSend, r.sent)
 	return s
 }
 
 func (r *ring) postRecv() *datasheet.RingSlot {
 	s := r.nextRecv()
-	r.got++
+	if r.got++; r.byPath {
+		r.way().PostReceives(r.got)
+		return s
+	}
 	r.n.e.Doorbell(datasheet.EndpointPage(r.id)+datasheet.DoorbellRing+datasheet.DoorbellRecv, r.got)
 	return s
 }

@@ -73,13 +73,13 @@ type PathHost struct {
 	Wake func()
 }
 
-// Path returns a VI's way into the engine, nil if the endpoint is no VI. It is for hosts
+// Path returns the way into the engine of a VI or a ring, nil of other endpoints. It is for hosts
 // that step the engine themselves, with doorbells that are not in shared memory.
 func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ep := e.core.Endpoint(endpoint)
-	if ep == nil || ep.KindID != datasheet.KindVI {
+	if ep == nil || ep.KindID != datasheet.KindVI && ep.KindID != datasheet.KindRing {
 		return nil
 	}
 	step := func(receive, send bool) bool {
@@ -92,12 +92,12 @@ func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Ring: func(b core.Bell, value uint32, stored bool) {
 		switch {
 		case stored:
-			e.core.Bells.Ring(endpoint, b, value)
+			e.core.Bells.Ring(endpoint, b+ep.Bells, value)
 			e.Wake()
 		case e.core.Events&core.OnAcks != 0 && b == core.BellRecv && ep.Recv.Producer == value:
 			e.round(&e.core.None) // the peer waits for credit
 		default:
-			e.ring(endpoint, b, value)
+			e.ring(endpoint, b+ep.Bells, value)
 		}
 	}}
 	return p

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,6 +77,11 @@ func (s *slotted) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bo
 		s.Flush()
 	}
 	return s.Mark(), true
+}
+
+// PutPair is described at engine.Line.
+func (s *slotted) PutPair(h uint64, b datasheet.ShortBeside, first, second []byte, last bool) (uint32, bool) {
+	return s.Put(h, b, slices.Concat(first, second), last)
 }
 
 // Next is described at engine.Line.

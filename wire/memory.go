@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// DefaultMemoryMTU carries 8 KiB of payload: two pages of a message in a
-	// frame, and eight frames in a 64 KiB message.
-	DefaultMemoryMTU = datasheet.HeaderSize + 8<<10
+	// DefaultMemoryMTU carries a message of a ring with a page of 8 KiB in one frame, as in the Trapeze papers.
+	DefaultMemoryMTU = datasheet.HeaderSize + datasheet.RingMessage + 8<<10
 	// DefaultMemoryRing keeps both directions within the second-level cache of
 	// an ordinary server (1 MiB or more), next to the data that they carry.
 	DefaultMemoryRing = 256 << 10

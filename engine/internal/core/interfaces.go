@@ -129,6 +129,8 @@ type Line interface {
 	// sees all frames at once, as Flush does it. Put returns the position behind the frame, as Mark does. ok is
 	// false if the wire can take no more now; nothing has been sent then.
 	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool)
+	// PutPair is Put of a payload in two pieces.
+	PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool)
 	// Next looks at the oldest frame that has arrived. A short one stays until Pass: its payload may change, if the
 	// peer can write it, and what else Next has returned is a copy. All others are Receive's, which returns
 	// no short ones.

@@ -23,6 +23,7 @@ type Layout struct {
 	Stamp      uint64
 	Descriptor *datasheet.ControlSegment
 	Memory     []byte
+	Pieces     [2][]byte // the same in two pieces: the message of a ring, and its payload
 	// Of an eager region, whose memory stands in memory: what the host has pushed of it, and
 	// the offset there of the first byte of the message. And the same of the descriptor.
 	Pushed      *eager

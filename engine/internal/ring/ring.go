@@ -107,7 +107,7 @@ func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
 	}
 	l.Segments = append(l.Segments[:0], message, payload)[:1]
 	l.Total, l.At, l.Base, l.Place, l.Discards = datasheet.RingMessage, 0, 0, 0, false
-	l.Control = core.Control{Bits: bits & datasheet.ControlImmediate, Immediate: tag}
+	l.Control, l.Pieces = core.Control{Bits: bits & datasheet.ControlImmediate, Immediate: tag}, [2][]byte{}
 	l.Descriptor, l.Memory, l.Stamp = slot.Descriptor(), slot.Message[:], m.Stamp
 	switch l.Status = 0; {
 	case segments > 1, bits&^datasheet.ControlImmediate != 0, reserved != 0:
@@ -126,26 +126,26 @@ func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
 		l.Segments = l.Segments[:2]
 		l.Segments[1].Length = length
 		l.Total += length
-		l.Status = m.Check(l, ep.Ptag, false)
+		k.layPieces(ep, q, l, slot.Message[:])
 	}
 }
 
 // Destination implements vi.Format: the message goes to its slot and the payload to what is
 // attached there, or where the payload table says. If neither has room for it the payload is
 // discarded whole.
-func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
+func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, extent, tag uint32, tagged bool) datasheet.Status {
 	in.Tabled, in.Place, in.Discards = false, 0, false
-	if st != 0 || h.Extent == datasheet.RingMessage {
+	if st != 0 || extent == datasheet.RingMessage {
 		return st
 	}
 	to := in.Segments[:2][1] // what is attached to the receive
-	if h.Flags&datasheet.FrameImmediate != 0 {
+	if tagged {
 		var named datasheet.RingPlace
-		if n := h.Immediate % datasheet.PayloadEntries; ep.Own.(*ringMemory).table[n].Load(&named) && named.Tag == h.Immediate {
+		if n := tag % datasheet.PayloadEntries; ep.Own.(*ringMemory).table[n].Load(&named) && named.Tag == tag {
 			to, in.Place = core.Segment{Address: named.Address, Handle: named.Handle, Length: named.Length}, n+1
 		}
 	}
-	payload := h.Extent - datasheet.RingMessage
+	payload := extent - datasheet.RingMessage
 	if to.Handle == 0 || payload > to.Length {
 		in.Discard()
 		return 0
@@ -153,11 +153,24 @@ func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Stat
 	to.Length = payload
 	l := &in.Entry
 	l.Segments = append(l.Segments[:0], in.Segments[0], to)
-	l.Total, l.At, l.Base, l.Memory, l.Peer, in.Tabled = h.Extent, 0, 0, nil, false, true
-	if st = k.nic.Regions.Check(l, ep.Ptag, true); st != 0 && in.Withdraw() {
+	l.Total, l.At, l.Base, l.Peer, in.Tabled = extent, 0, 0, false, true
+	k.layPieces(ep, &ep.Recv, l, in.Memory)
+	if l.Status != 0 && in.Withdraw() {
 		return 0
 	}
-	return st
+	return l.Status
+}
+
+// layPieces finds the memory of the payload of l, whose message stands in the slot. What is wrong with it shows in
+// l.Status.
+func (k ring) layPieces(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, message []byte) {
+	m, s := &k.nic.Regions, &l.Segments[1]
+	payload := m.Near(&q.Payload, s.Handle, ep.Ptag, s.Address, uint64(s.Length), q.Receive)
+	if payload == nil || message == nil {
+		l.Status = m.Check(l, ep.Ptag, q.Receive)
+		return
+	}
+	l.Status, l.Memory, l.Pushed, l.Eager, l.Stamp, l.Pieces = 0, nil, nil, 0, m.Stamp, [2][]byte{message, payload}
 }
 
 // setPlace writes an entry of the payload table of a ring. What is still to come of payloads

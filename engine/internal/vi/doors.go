@@ -15,7 +15,7 @@ func (p *Path) Post(producer uint32) {
 		p.Ring(core.BellSend, producer, false)
 	} else {
 		q.Producer = producer
-		for p.Send() && q.Fetched != producer {
+		for p.send() && q.Fetched != producer {
 		}
 		if q.Fetched != producer || p.k.Carried != 0 {
 			p.left(producer)
@@ -27,12 +27,23 @@ func (p *Path) Post(producer uint32) {
 	}
 }
 
+// send sends the next message that is posted, if it is a usual one.
+func (p *Path) send() bool {
+	switch {
+	case p.k.format == nil:
+		return p.Send()
+	case p.u != nil:
+		return p.sendLoose()
+	}
+	return p.sendFormatted()
+}
+
 // takes reports whether a producer index is in range, and no doorbell that was stored before waits.
 func (p *Path) takes(q *core.WorkQueue, producer uint32) bool {
 	if p.k.Bells.Last.Load() != 0 {
 		return false
 	}
-	return p.r != nil && producer-q.Completed <= q.Mask+1 && int32(producer-q.Producer) > 0
+	return (p.r != nil || p.u != nil) && producer-q.Completed <= q.Mask+1 && int32(producer-q.Producer) > 0
 }
 
 // left leaves the messages that Send has not sent to a round.
@@ -55,7 +66,10 @@ func (p *Path) PostReceives(producer uint32) {
 		p.Ring(core.BellRecv, producer, false)
 	} else {
 		q.Producer = producer
-		if p.r.giveCredit(); p.k.Events&core.OnAcks != 0 {
+		if p.r != nil {
+			p.r.giveCredit()
+		}
+		if p.k.Events&core.OnAcks != 0 {
 			p.Ring(core.BellRecv, producer, false) // the peer waits
 		}
 	}
@@ -103,24 +117,41 @@ func (p *Path) Poll(receive bool, most int) bool {
 
 // poll takes what has come, until so many of the queue have completed.
 func (p *Path) poll(receive bool, most uint32) polled {
-	if p.r == nil || p.k.busy() {
+	if p.r == nil && p.u == nil || p.k.busy() {
 		return pollOther
 	}
 	if receive {
 		return p.k.takeFrames(p, &p.Ep.Recv, &p.Ep.Recv.Completed, most)
 	}
-	taken := uint32(0)
+	r, q, taken := p.r, &p.Ep.Send, uint32(0)
+	if r == nil {
+		return p.k.takeFrames(p, q, &q.Completed, most)
+	}
 	if p.head != p.next {
-		if p.reap(p.sends[p.head&p.Ep.Send.Mask].mark - 1) {
+		if p.reap(p.sends[p.head&q.Mask].mark - 1) {
 			return pollCompleted
 		}
-		taken = p.line.Look(p.next-p.head > p.Ep.Send.Mask/2) // before the look for frames
+		taken = p.line.Look(p.next-p.head > q.Mask/2) // before the look for frames
+	} else if r.head != r.next {
+		if p.settled(r.message(r.head).Mark - 1) {
+			return pollCompleted
+		}
+		taken = p.line.Look(r.next-r.head > q.Mask/2)
 	}
-	what := p.k.takeFrames(p, &p.Ep.Send, &p.Ep.Send.Completed, most)
-	if what == pollNothing && p.head != p.next && p.reap(taken) {
+	what := p.k.takeFrames(p, q, &q.Completed, most)
+	if what == pollNothing && (p.head != p.next && p.reap(taken) || r.head != r.next && p.settled(taken)) {
 		return pollCompleted
 	}
 	return what
+}
+
+// settled completes the messages that have arrived, as reap does sends, and reports whether there were any.
+func (p *Path) settled(taken uint32) bool {
+	r, before := p.r, p.Ep.Send.Completed
+	for n := r.head; n != r.next && r.taken(r.message(n), taken); n++ {
+	}
+	r.settle()
+	return p.Ep.Send.Completed != before
 }
 
 // CQPath is the host's way to the completions of one queue, whose VIs have paths.
@@ -213,20 +244,21 @@ func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most u
 			return k.receive(of, done, before)
 		}
 		seg, memory := to.expected(header, b, uint32(len(payload)))
-		if seg == nil {
+		if seg != nil {
+			st := datasheet.StatusDone | datasheet.StatusOpReceive
+			if b&datasheet.ShortImmediate != 0 {
+				seg.Immediate = b.Immediate()
+				st |= datasheet.StatusImmediate
+			}
+			if at := bytesAt(memory, uint32(len(payload))); len(payload) == 64 {
+				*(*[64]byte)(at) = *(*[64]byte)(payload)
+			} else {
+				copy(at, payload)
+			}
+			to.landed(seg, header, uint32(len(payload)), st)
+		} else if !to.takeUnusual(payload, header, b) {
 			return k.receive(of, done, before)
 		}
-		st := datasheet.StatusDone | datasheet.StatusOpReceive
-		if b&datasheet.ShortImmediate != 0 {
-			seg.Immediate = b.Immediate()
-			st |= datasheet.StatusImmediate
-		}
-		if at := bytesAt(memory, uint32(len(payload))); len(payload) == 64 {
-			*(*[64]byte)(at) = *(*[64]byte)(payload)
-		} else {
-			copy(at, payload)
-		}
-		to.landed(seg, header, uint32(len(payload)), st)
 		got := *done-before >= most
 		if line.Pass(got); got {
 			return pollCompleted

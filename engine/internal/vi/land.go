@@ -8,7 +8,7 @@ import (
 // if the frame is not the next of the connection, or its receive is not one segment with room for them.
 func (p *Path) expected(header uint64, tag datasheet.ShortBeside, n uint32) (*datasheet.ControlSegment, *byte) {
 	q, k := &p.Ep.Recv, p.k
-	if !p.isNext(header, tag) || q.Fetched != q.Completed || q.Producer == q.Completed || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
+	if p.k.format != nil || !p.isNext(header, tag) || q.Fetched != q.Completed || q.Producer == q.Completed || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
 		return nil, nil
 	}
 	if q.Epoch != k.Regions.Epoch && !k.Regions.Mapped(q) || q.Pushed != nil {
@@ -71,9 +71,6 @@ func (p *Path) took(header uint64, n uint32) {
 	}
 	if int32(ack-r.Una) > 0 {
 		r.Una, k.wires.heard = ack, true
-		if r.head != r.next {
-			k.Unsettled.Add(p.Ep)
-		}
 	}
 	if r.wants {
 		r.answerCredit()

@@ -60,6 +60,9 @@ func (r *reliable) takenUpTo(taken uint32) {
 	}
 	for n := r.head; n != r.next && r.taken(r.message(n), taken); n++ {
 	}
+	if r.head != r.next && r.arrived(r.message(r.head)) {
+		r.nic.Unsettled.Add(r.Ep)
+	}
 	if s := r.serving; s != nil {
 		for n := s.head; n != s.next && r.taken(s.answer(n), taken); n++ {
 		}

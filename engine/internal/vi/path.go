@@ -15,7 +15,8 @@ import (
 type Path struct {
 	k    *Transport
 	Ep   *core.Endpoint
-	r    *reliable // nil without such a connection
+	r    *reliable   // nil without such a connection
+	u    *unreliable // nil without such a connection
 	line core.Line
 
 	// sends has a record for each token of the send queue, at the token's place. head and next are the
@@ -70,10 +71,16 @@ func (k *Transport) PathOf(ep *core.Endpoint) *Path {
 	return p
 }
 
-// open begins a connection.
-func (p *Path) open(r *reliable) {
+// join begins a connection.
+func (p *Path) join(k *Transport) {
 	remote := &p.Ep.Remote
-	p.r, p.tag, p.to, p.peer = r, uint16(remote.OurKey), datasheet.ShortBeside(uint16(remote.TheirKey)), uint64(uint16(remote.Endpoint))
+	p.k, p.tag, p.to, p.peer = k, uint16(remote.OurKey), datasheet.ShortBeside(uint16(remote.TheirKey)), uint64(uint16(remote.Endpoint))
+}
+
+// open begins one that is reliable.
+func (p *Path) open(r *reliable) {
+	p.join(r.nic)
+	p.r = r
 	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
 	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n && p.k.format == nil {
 		p.sends = make([]sent, n)

@@ -90,7 +90,7 @@ func (k Reliable) Transmit(ep *core.Endpoint, budget int) bool {
 	r := rel(ep)
 	windowed := r.window != nil
 	for ; budget > 0; budget-- {
-		if r.path != nil && (k.format == nil && r.path.Send() || k.format != nil && r.path.sendFormatted()) {
+		if r.path != nil && r.path.send() {
 			continue
 		}
 		if windowed && r.resend != 0 {

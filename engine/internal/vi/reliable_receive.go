@@ -113,9 +113,7 @@ func (r *reliable) findReceipt(h *datasheet.Header) bool {
 		return true
 	}
 	st := in.Status
-	if f := r.nic.format; !in.Open && f != nil {
-		st = f.Destination(ep, in, st, h)
-	} else if !in.Open {
+	if !in.Open {
 		st = r.nic.destination(ep, in, st, h)
 	}
 	rx.Aim(ep, in, st)

@@ -90,8 +90,9 @@ func (p *Path) Send() bool {
 	return true
 }
 
-// sendFormatted is Send for kinds whose queues have a format of their own. It sends the next message that is posted, if it is in one piece of memory, fits a frame and has credit. Otherwise
-// it returns false, and the message has been fetched at most.
+// sendFormatted is Send for kinds whose queues have a format of their own. It sends the next message that is posted, if it is in
+// one or two pieces of memory, fits a frame and has credit. Otherwise it returns false, and the message has been
+// fetched at most.
 func (p *Path) sendFormatted() bool {
 	r, q, k := p.r, &p.Ep.Send, p.k
 	if q.Posted() == 0 || !k.Plain || k.Tx.Held || k.Events&core.Suspended != 0 || r.broken || r.fetched ||
@@ -106,9 +107,9 @@ func (p *Path) sendFormatted() bool {
 			to = to.WithImmediate(m.Control.Immediate)
 		}
 		last := q.Posted() == 0
-		if m.Status == 0 && n == uint32(len(m.Memory)) && n <= p.Ep.MaxPayload && m.Stamp == k.Regions.Stamp {
+		if first, second := k.pieces(p.Ep, m); first != nil && n <= p.Ep.MaxPayload {
 			header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
-			if _, ok := p.line.Put(header, to, m.Memory, last); ok {
+			if _, ok := p.line.PutPair(header, to, first, second, last); ok {
 				if !last {
 					k.Events |= core.Unflushed
 				}
@@ -127,6 +128,18 @@ func (p *Path) sendFormatted() bool {
 		r.fetched = true
 	}
 	return false
+}
+
+// pieces are where a sound message of a format stands, nil if that is not known, or its payload is rather lent.
+func (k *Transport) pieces(ep *core.Endpoint, m *core.Sending) (first, second []byte) {
+	switch {
+	case m.Status != 0 || m.Stamp != k.Regions.Stamp:
+	case m.Total == uint32(len(m.Memory)):
+		return m.Memory, nil
+	case k.Lender == nil || m.Total-ep.Shortest < core.LendFrom:
+		return m.Pieces[0], m.Pieces[1]
+	}
+	return nil, nil
 }
 
 // lend sends where the memory of a message is.

@@ -7,15 +7,20 @@ import (
 
 // short takes a short frame that Path.poll has left.
 func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) {
-	if !takeShort(r, payload, header, b) && !takeFormatted(r, payload, header, b) {
+	p := pathOf(r.Endpoint(uint32(uint16(header))))
+	switch {
+	case takeShort(r, p, payload, header, b):
+	case p.takeUnusual(payload, header, b):
+		r.Line.Pass(false)
+	default:
 		r.Copied = true
 		r.TakeFrame(lengthen(r, payload, header, b))
 	}
 }
 
 // takeShort takes a short frame as Path.poll does, with references, too.
-func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
-	p, n := pathOf(r.Endpoint(uint32(uint16(header)))), uint32(len(payload))
+func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	n := uint32(len(payload))
 	if p == nil || p.k.format != nil || !r.Plain || n == 0 {
 		return false
 	}
@@ -57,29 +62,57 @@ func takeShort(r *core.Receiver, payload []byte, header uint64, b datasheet.Shor
 	return true
 }
 
-// takeFormatted is takeShort for kinds whose queues have a format of their own.
-func takeFormatted(c *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) bool {
-	p, n := pathOf(c.Endpoint(uint32(uint16(header)))), uint32(len(payload))
-	if p == nil || p.k.format == nil || !c.Plain || b&datasheet.ShortLent != 0 || !p.isNext(header, b) || n > p.Ep.MaxTransfer || n < p.Ep.Shortest {
+// takeUnusual is takeShort for kinds whose queues have a format of their own. Its caller passes the frame.
+func (p *Path) takeUnusual(payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	n := uint32(len(payload))
+	switch {
+	case p == nil || p.k.format == nil || !p.k.Plain || b&datasheet.ShortLent != 0 || n > p.Ep.MaxTransfer || n < p.Ep.Shortest:
 		return false
+	case p.u != nil:
+		return p.takeLoose(payload, header, b)
 	}
-	r, q := p.r, &p.Ep.Recv
+	return p.isNext(header, b) && p.takeFormatted(payload, header, b)
+}
+
+// takeFormatted takes the next message of a reliable connection.
+func (p *Path) takeFormatted(payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	n, r, q := uint32(len(payload)), p.r, &p.Ep.Recv
 	if q.Fetched == q.Completed {
 		r.takeReceives(1)
 	}
 	in := r.receipt(r.Done)
-	if q.Fetched == q.Completed || in.Open || in.Status != 0 || in.Stamp != c.Regions.Stamp || n > uint32(len(in.Memory)) {
+	if q.Fetched == q.Completed || in.Open || in.Status != 0 || in.Stamp != p.k.Regions.Stamp {
 		return false
 	}
-	copy(in.Memory, payload)
-	st := datasheet.Status(0)
-	if b&datasheet.ShortImmediate != 0 {
-		st = datasheet.StatusImmediate
+	if !p.lay(in, payload, b) {
+		return false
 	}
 	p.took(header, n)
-	p.k.format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), st)
-	c.Line.Pass(false)
+	p.k.format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), immediateOf(b))
 	return true
+}
+
+// lay copies a message to its place, unless it has none in one or two pieces.
+func (p *Path) lay(in *core.Receipt, payload []byte, b datasheet.ShortBeside) bool {
+	n := uint32(len(payload))
+	if n <= uint32(len(in.Memory)) {
+		copy(in.Memory, payload)
+		return true
+	}
+	to := &in.Entry.Pieces
+	if to[1] = nil; p.k.format.Destination(p.Ep, in, 0, n, b.Immediate(), b&datasheet.ShortImmediate != 0) != 0 || to[1] == nil || in.Discards {
+		return false
+	}
+	copy(to[1], payload[copy(to[0], payload):])
+	return true
+}
+
+// immediateOf is StatusImmediate if a short frame has immediate data.
+func immediateOf(b datasheet.ShortBeside) datasheet.Status {
+	if b&datasheet.ShortImmediate != 0 {
+		return datasheet.StatusImmediate
+	}
+	return 0
 }
 
 // lengthen makes a whole frame of a short one, in memory of the engine.
@@ -115,6 +148,9 @@ func wholeHeader(r *core.Receiver, header uint64, tag uint16) datasheet.Header {
 		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, psn), ahead(ep.Remote.OurKey, ack), uint32(credit)
 		if rel := rel(ep); rel != nil {
 			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, psn), ahead(rel.heardAck, ack), ahead(rel.heardCredit, credit), rel.Done
+		}
+		if u := unrel(ep); u != nil {
+			h.Message = ahead(u.next, psn)
 		}
 		h.Source, h.SourceEndpoint, h.Key = ep.Remote.MAC, ep.Remote.Endpoint, ep.Remote.OurKey
 	} else if p := r.Conns.LastWith(ep, h.DestinationEndpoint, tag); p != nil {

@@ -39,9 +39,9 @@ type format interface {
 	Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
 	// Complete is that of delivery.
 	Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status)
-	// Destination decides where a message goes of which h is the first frame that has come.
+	// Destination decides where a message of extent bytes goes, with immediate data if it is tagged.
 	// It returns st, the status of the receive, or what is wrong with that memory.
-	Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status
+	Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, extent, immediate uint32, tagged bool) datasheet.Status
 }
 
 // With is the transport of a kind with a format of its own.
@@ -119,11 +119,11 @@ func (k *Transport) takeReceive(ep *core.Endpoint, in *core.Receipt) bool {
 	return true
 }
 
-// destination is that of format. A message of a VI goes to the memory of its receive descriptor,
+// destination says where a message goes of which h is the first frame that has come. A message of a VI goes to the memory of its receive descriptor,
 // or where an entry of the payload table says, which a program has chosen.
 func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
 	if k.format != nil {
-		return k.format.Destination(ep, in, st, h)
+		return k.format.Destination(ep, in, st, h.Extent, h.Immediate, h.Flags&datasheet.FrameImmediate != 0)
 	}
 	room, entry := in.Total, k.Rx.Entry
 	if in.Tabled = entry != nil; in.Tabled {

@@ -1,6 +1,8 @@
 package vi
 
 import (
+	"math"
+
 	"github.com/trapeze-nic/trapeze/engine/internal/core"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
@@ -17,6 +19,7 @@ type unreliable struct {
 	fetched datasheet.Status // of that descriptor
 
 	core.Liveness
+	path *Path // of a kind with a format of its own, if both ends know short frames
 }
 
 // Unreliable is the kind of VIs whose messages are not acknowledged.
@@ -27,12 +30,22 @@ func (k Unreliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	if ep.Conn = u; peer.Options&datasheet.ConnectProbes != 0 {
 		ep.Alive = &u.Liveness
 	}
+	if k.format != nil && k.Line != nil && peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) && ep.Remote.Endpoint <= math.MaxUint16 {
+		u.path = k.PathOf(ep)
+		u.path.join(k.Transport)
+		u.path.u = u
+	}
 }
 
 // Hear notes that the peer lives.
 func (k Unreliable) Hear(ep *core.Endpoint) { unrel(ep).Hear(&k.Clock) }
 
-func (Unreliable) Close(*core.Endpoint)                      {}
+func (Unreliable) Close(ep *core.Endpoint) {
+	if u := unrel(ep); u != nil && u.path != nil {
+		u.path.u = nil
+	}
+}
+
 func (Unreliable) Outstanding(*core.Endpoint) (uint32, bool) { return 0, false }
 func (Unreliable) Posted(*core.Endpoint)                     {}
 
@@ -41,6 +54,9 @@ func (k Unreliable) Transmit(ep *core.Endpoint, budget int) bool {
 	u, q := unrel(ep), &ep.Send
 	m := &u.out
 	for range budget {
+		if u.path != nil && u.path.sendLoose() {
+			continue
+		}
 		if !m.Begun {
 			if q.Posted() == 0 {
 				return false

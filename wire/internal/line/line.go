@@ -91,7 +91,7 @@ func (l *Line) Checksum() bool { return false }
 // Put is described at engine.Line.
 func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
 	if l.state.Load() != 0 || !l.Tx.put(header, b, payload, last) {
-		return l.putAny(header, b, payload, last)
+		return l.PutPair(header, b, payload, nil, last)
 	}
 	if last {
 		if l.Tx.batch {
@@ -104,12 +104,12 @@ func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last 
 	return l.Tx.number, true
 }
 
-// putAny is Put for what is not as it mostly is.
-func (l *Line) putAny(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
-	if l.state.Load() != 0 || len(payload) > l.mtu-datasheet.HeaderSize {
+// PutPair is described at engine.Line.
+func (l *Line) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool) {
+	if l.state.Load() != 0 || len(first)+len(second) > l.mtu-datasheet.HeaderSize {
 		return 0, false
 	}
-	if !l.Tx.sendShort(header, b, payload, last) {
+	if !l.Tx.sendShort(header, b, first, second, last) {
 		l.broke()
 		return 0, false
 	}

@@ -86,17 +86,17 @@ func (s *Sender) Resume(head, number uint32) {
 	s.head, s.freedSeen, s.number, s.taken = head, head-uint32(len(s.frames)), number, number-s.count()
 }
 
-// sendShort appends a short frame with a packed header and a payload, if there is room. A payload of
+// sendShort appends a short frame with a packed header and a payload in two pieces, if there is room. One of
 // more than slotRoom bytes stands in the ring, others in the slot. If shown, the receiver sees it at once,
 // unless others before it wait for flush.
 //
 // The receiver looks at the cache line of the word again and again. It takes the line away between two
 // stores that are apart, and each time that costs a crossing. So they come last, one behind the other.
-func (s *Sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byte, shown bool) bool {
+func (s *Sender) sendShort(header uint64, b datasheet.ShortBeside, payload, rest []byte, shown bool) bool {
 	if s.open || s.reserved {
 		s.Abort()
 	}
-	n, end, room := uint32(len(payload)), s.head, slotRoom(b)
+	n, end, room := uint32(len(payload)+len(rest)), s.head, slotRoom(b)
 	if n > room {
 		s.start, end = s.place(s.head, n)
 	}
@@ -107,7 +107,9 @@ func (s *Sender) sendShort(header uint64, b datasheet.ShortBeside, payload []byt
 	at := to.payload[slotPayload-room:]
 	switch first := room - secondLine; {
 	case n > room:
-		copy(s.frame(s.start, n), payload)
+		copy(s.frame(s.start, n)[copy(s.frame(s.start, n), payload):], rest)
+	case rest != nil:
+		copy(at[copy(at, payload):], rest)
 	case n > first:
 		copy(at[first:], payload[first:])
 		copy(at[:first], payload)
