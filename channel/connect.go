@@ -47,6 +47,9 @@ func (c Options) complete(nic *via.NIC) Options {
 // until ctx ends, or for via.DialTimeout if ctx has no deadline. Then it fails with
 // via.ErrTimeout, and with via.ErrNoMatch if the NIC answered.
 func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*Channel, error) {
+	if err := nic.Check("dial"); err != nil {
+		return nil, err
+	}
 	to, err := nic.Resolve(ctx, address)
 	if err != nil {
 		return nil, err
@@ -110,7 +113,13 @@ type Listener struct {
 // closed. It fails with via.ErrAddressInUse if another listener of the NIC has the name. The
 // options are those of each channel.
 func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
+	if err := nic.Check("listen"); err != nil {
+		return nil, err
+	}
 	o := options.complete(nic)
+	if o.PageSize != 0 && !isPage(o.PageSize) {
+		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "PageSize is %d: pages have 4096, 8192 or 16384 bytes", o.PageSize)
+	}
 	if len(name) > via.MaxDiscriminator {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
 	}

@@ -16,6 +16,9 @@ type Kernel struct{ c *Channel }
 // OpenKernel opens channel 0 with pages of pageSize bytes to send from; zero is DefaultPageSize.
 // Only the NIC's owner may. It fails with via.ErrResource if channel 0 is open.
 func OpenKernel(ctx context.Context, nic *via.NIC, pageSize int) (*Kernel, error) {
+	if err := nic.Check("open kernel channel"); err != nil {
+		return nil, err
+	}
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}

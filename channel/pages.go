@@ -26,7 +26,10 @@ type Pages struct {
 // NewPages allocates a double page with pages of 4096, 8192 or 16384 bytes, aligned to their size.
 // It fails with via.ErrInvalidParameter for other sizes, and as via.NIC.Alloc does.
 func NewPages(ctx context.Context, nic *via.NIC, pageSize int, a via.MemoryAttributes) (*Pages, error) {
-	if !pageOf(pageSize).Valid() || bits.OnesCount(uint(pageSize)) != 1 {
+	if err := nic.Check("allocate pages"); err != nil {
+		return nil, err
+	}
+	if !isPage(pageSize) {
 		return nil, refuse(nic, "allocate pages", via.ErrInvalidParameter, "pages of %d bytes: they have 4096, 8192 or 16384", pageSize)
 	}
 	// Memory is aligned to pages of the host, which may be smaller.
@@ -36,6 +39,9 @@ func NewPages(ctx context.Context, nic *via.NIC, pageSize int, a via.MemoryAttri
 	}
 	return &Pages{memory: m, offset: -int(m.Address()) & (pageSize - 1), size: pageSize}, nil
 }
+
+// isPage reports whether pages may have a size.
+func isPage(size int) bool { return pageOf(size).Valid() && bits.OnesCount(uint(size)) == 1 }
 
 // pageOf returns the exponent of two of a size.
 func pageOf(size int) datasheet.ChannelPage {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -89,7 +90,11 @@ func (n *NIC) takeDown() error {
 	for b := range n.buffers {
 		errs = append(errs, n.closeBuffer(b))
 	}
-	return errors.Join(append(errs, n.closeForeign(), n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())...)
+	errs = append(errs, n.closeForeign(), n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())
+	if reflect.TypeOf(n.dev).Comparable() {
+		inUse.Delete(n.dev)
+	}
+	return errors.Join(errs...)
 }
 
 // destroyAll has the device destroy what was created, in order. It stops at the

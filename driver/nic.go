@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -115,8 +116,12 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 	return New(ctx, dev, o)
 }
 
+// inUse has the devices of all NICs that are open.
+var inUse sync.Map
+
 // New takes a device, resets it and makes it ready. The device belongs to the
-// NIC from then on: if New fails, it is closed.
+// NIC from then on: if New fails, it is closed. A device that another NIC has is refused with
+// ErrInvalidState, and stays that NIC's.
 //
 // A device that is not a Trapeze NIC is refused with ErrUnsupportedDevice, one
 // whose registers this driver does not understand with ErrBadRegisters or a
@@ -125,10 +130,18 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	if dev == nil {
 		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", descriptors.ErrInvalidParameter))
 	}
-	if ctx == nil {
-		return nil, errors.Join(NewError(opOpen, dev.Info().Address, errNoContext), dev.Close())
+	if reflect.TypeOf(dev).Comparable() {
+		if _, taken := inUse.LoadOrStore(dev, true); taken {
+			return nil, hinted(NewError(opOpen, dev.Info().Address, fmt.Errorf("%w: another NIC has the device", descriptors.ErrInvalidState)),
+				"use that NIC, or close it and open the device anew")
+		}
 	}
-	if err := o.sampleLatency(); err != nil {
+	err := o.sampleLatency()
+	if ctx == nil {
+		err = errNoContext
+	}
+	if err != nil {
+		inUse.Delete(dev)
 		return nil, errors.Join(NewError(opOpen, dev.Info().Address, err), dev.Close())
 	}
 	if o.CommandTimeout <= 0 {

@@ -54,6 +54,9 @@ var (
 // it later, and with a Witness away from those that lose it. The NIC stays open when the client is
 // closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
+	if err := nic.Check("open network memory"); err != nil {
+		return nil, err
+	}
 	if o.Cooperation != nil {
 		with := *o.Cooperation
 		var err error

@@ -143,6 +143,9 @@ type serverCounters struct {
 // NewServer begins to lend. The server runs until Close, and needs the NIC until then.
 // Errors: ErrOption, and what the NIC says when it has no memory or the name is in use.
 func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, error) {
+	if err := nic.Check("lend memory"); err != nil {
+		return nil, err
+	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}

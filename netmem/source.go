@@ -19,6 +19,9 @@ type poolSource struct {
 // OpenSource connects with servers as Open does, for pages without a cache. Of the options those about
 // the cache are ignored. The source is an io.Closer, which ends the connections.
 func OpenSource(ctx context.Context, nic *via.NIC, servers []string, o Options) (PageSource, error) {
+	if err := nic.Check("open network memory"); err != nil {
+		return nil, err
+	}
 	p, err := openServers(ctx, nic, servers, &o)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,9 @@ import (
 // for via.DialTimeout if ctx has no deadline. Then it fails with via.ErrTimeout, and with
 // via.ErrNoMatch if the NIC answered.
 func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*Ring, error) {
+	if err := nic.Check("dial"); err != nil {
+		return nil, err
+	}
 	to, err := nic.Resolve(ctx, address)
 	if err != nil {
 		return nil, err
@@ -49,6 +52,9 @@ type Listener struct {
 // The options are those of each connection. Clients with another reliability or other payloads
 // are refused.
 func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
+	if err := nic.Check("listen"); err != nil {
+		return nil, err
+	}
 	o, err := options.complete(nic)
 	if err != nil {
 		return nil, err

@@ -52,8 +52,14 @@ func (n *NIC) refuse(op string, code Code, hint, format string, args ...any) err
 	return e
 }
 
-// check fails if ctx is missing or the NIC is closed.
+// Check fails with ErrInvalidParameter for a nil NIC and with ErrClosed for one that is closed. op is what is attempted.
+func (n *NIC) Check(op string) error { return n.check(context.Background(), op) }
+
+// check fails if ctx is missing or the NIC is nil or closed.
 func (n *NIC) check(ctx context.Context, op string) error {
+	if n == nil {
+		return &Error{Op: op, Code: ErrInvalidParameter, Hint: "the NIC must not be nil"}
+	}
 	if ctx == nil {
 		return n.refuse(op, ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
 	}
