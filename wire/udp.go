@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,6 +193,9 @@ func resolve(ctx context.Context, family, hostPort string) (netip.AddrPort, erro
 	if host == "" {
 		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)), nil
 	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Zone() != "" && family != "ip4" {
+		return netip.AddrPortFrom(zoned(a), uint16(port)), nil // a lookup would lose the zone
+	}
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
 	if err != nil {
 		return netip.AddrPort{}, err
@@ -206,6 +210,16 @@ func resolve(ctx context.Context, family, hostPort string) (netip.AddrPort, erro
 		}
 	}
 	return netip.AddrPortFrom(best, uint16(port)), nil
+}
+
+// zoned names the zone of an address by its interface, as what arrives has it, where it is the number of that.
+func zoned(a netip.Addr) netip.Addr {
+	if n, err := strconv.Atoi(a.Zone()); err == nil {
+		if i, err := net.InterfaceByIndex(n); err == nil {
+			return a.WithZone(i.Name)
+		}
+	}
+	return a
 }
 
 // LocalAddr returns the address that the wire is bound to.

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/leaktest"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -132,6 +136,49 @@ func TestUDPLearnsAddresses(t *testing.T) {
 		if send(hub, f); !bytes.Equal(receive(u), f) {
 			t.Errorf("the answer to station %d does not arrive there", n)
 		}
+	}
+}
+
+// TestUDPZones: link-local addresses keep their interface, by its name or its number.
+func TestUDPZones(t *testing.T) {
+	const name = "trapezezone"
+	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "trapezepeer"}
+	if err := netlink.LinkAdd(link); errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skipf("an interface cannot be made: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer netlink.LinkDel(link)
+	local := netip.MustParseAddr("fe80::7")
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: local.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := netlink.LinkByName(link.PeerName)
+	if err := errors.Join(err, netlink.LinkSetUp(link), netlink.LinkSetUp(peer)); err != nil {
+		t.Fatal(err)
+	}
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, zone := range []string{name, strconv.Itoa(i.Index)} {
+		at := netip.AddrPortFrom(local.WithZone(zone), 0).String()
+		b := newUDP(t, wire.UDPOptions{Local: at})
+		a := newUDP(t, wire.UDPOptions{Local: at, Peers: []string{netip.AddrPortFrom(local.WithZone(zone), b.LocalAddr().Port()).String()}})
+		if got := b.LocalAddr().Addr(); got != local.WithZone(name) {
+			t.Errorf("it listens at %v", got)
+		}
+		f := frameOf(stationMAC(2), stationMAC(1), 3)
+		if send(a, f); !bytes.Equal(receive(b), f) {
+			t.Fatalf("zone %s: a frame does not arrive", zone)
+		}
+		g := frameOf(stationMAC(1), stationMAC(2), 4)
+		if send(b, g); !bytes.Equal(receive(a), g) {
+			t.Fatalf("zone %s: the answer does not arrive", zone)
+		}
+	}
+	if _, err := wire.NewUDP(t.Context(), wire.UDPOptions{Local: "[fe80::7%nosuchzone]:0"}); err == nil {
+		t.Error("a zone that is not there")
 	}
 }
 
