@@ -52,7 +52,7 @@ func (n *NIC) refuse(op string, code Code, hint, format string, args ...any) err
 	return e
 }
 
-// Check fails with ErrInvalidParameter for a nil NIC and with ErrClosed for one that is closed. op is what is attempted.
+// Check fails with ErrInvalidParameter for a nil NIC and with ErrClosed for one that is closed. Its error names op.
 func (n *NIC) Check(op string) error { return n.check(context.Background(), op) }
 
 // check fails if ctx is missing or the NIC is nil or closed.

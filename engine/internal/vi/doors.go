@@ -27,17 +27,6 @@ func (p *Path) Post(producer uint32) {
 	}
 }
 
-// send sends the next message that is posted, if it is a usual one.
-func (p *Path) send() bool {
-	switch {
-	case p.k.format == nil:
-		return p.Send()
-	case p.u != nil:
-		return p.sendLoose()
-	}
-	return p.sendFormatted()
-}
-
 // takes reports whether a producer index is in range, and no doorbell that was stored before waits.
 func (p *Path) takes(q *core.WorkQueue, producer uint32) bool {
 	if p.k.Bells.Last.Load() != 0 {

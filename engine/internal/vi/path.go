@@ -95,3 +95,24 @@ func pathOf(ep *core.Endpoint) *Path {
 	p, _ := ep.Path.(*Path)
 	return p
 }
+
+// unreliable is the state of a connected endpoint whose messages are not
+// acknowledged.
+type unreliable struct {
+	out      core.Sending
+	nextSend uint32 // number of the next message
+
+	in      core.Receipt     // open from a message's first frame on until its last, or until one is missing
+	next    uint32           // number of the first message that has not begun to come
+	receive bool             // a receive descriptor is in work
+	fetched datasheet.Status // of that descriptor
+
+	core.Liveness
+	path *Path // of a kind with a format of its own, if both ends know short frames
+}
+
+// unrel is the state of an endpoint whose messages are not acknowledged, nil if it has none.
+func unrel(ep *core.Endpoint) *unreliable {
+	u, _ := ep.Conn.(*unreliable)
+	return u
+}

@@ -5,6 +5,17 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
+// send sends the next message that is posted, if it is a usual one.
+func (p *Path) send() bool {
+	switch {
+	case p.k.format == nil:
+		return p.Send()
+	case p.u != nil:
+		return p.sendLoose()
+	}
+	return p.sendFormatted()
+}
+
 // Send sends the next message that is posted: a send of one frame, from one segment or inline, that has credit. Of anything
 // else it returns false, and nothing has happened.
 func (p *Path) Send() bool {
@@ -128,18 +139,6 @@ func (p *Path) sendFormatted() bool {
 		r.fetched = true
 	}
 	return false
-}
-
-// pieces are where a sound message of a format stands, nil if that is not known, or its payload is rather lent.
-func (k *Transport) pieces(ep *core.Endpoint, m *core.Sending) (first, second []byte) {
-	switch {
-	case m.Status != 0 || m.Stamp != k.Regions.Stamp:
-	case m.Total == uint32(len(m.Memory)):
-		return m.Memory, nil
-	case k.Lender == nil || m.Total-ep.Shortest < core.LendFrom:
-		return m.Pieces[0], m.Pieces[1]
-	}
-	return nil, nil
 }
 
 // lend sends where the memory of a message is.

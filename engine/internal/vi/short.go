@@ -107,6 +107,30 @@ func (p *Path) lay(in *core.Receipt, payload []byte, b datasheet.ShortBeside) bo
 	return true
 }
 
+// takeLoose takes a message. One that finds no receive is dropped.
+func (p *Path) takeLoose(payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	u, k, n := p.u, p.k, uint32(len(payload))
+	in := &u.in
+	if uint16(b) != p.tag || in.Open || u.receive {
+		return false
+	}
+	if p.Ep.Recv.Posted() == 0 || !k.takeReceive(p.Ep, in) {
+		return false
+	}
+	u.receive, u.fetched = true, in.Status
+	if in.Status != 0 || in.Stamp != k.Regions.Stamp || !p.lay(in, payload, b) {
+		return false
+	}
+	u.Hear(&k.Clock)
+	u.next, u.receive = ahead(u.next, uint16(header>>16))+1, false
+	k.Progress++
+	k.Count(datasheet.CounterFramesReceived, 1)
+	k.Count(datasheet.CounterBytesReceived, uint64(n))
+	k.Count(datasheet.CounterMessagesReceived, 1)
+	k.format.Complete(p.Ep, &p.Ep.Recv, &in.Layout, n, b.Immediate(), immediateOf(b))
+	return true
+}
+
 // immediateOf is StatusImmediate if a short frame has immediate data.
 func immediateOf(b datasheet.ShortBeside) datasheet.Status {
 	if b&datasheet.ShortImmediate != 0 {

@@ -7,21 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// unreliable is the state of a connected endpoint whose messages are not
-// acknowledged.
-type unreliable struct {
-	out      core.Sending
-	nextSend uint32 // number of the next message
-
-	in      core.Receipt     // open from a message's first frame on until its last, or until one is missing
-	next    uint32           // number of the first message that has not begun to come
-	receive bool             // a receive descriptor is in work
-	fetched datasheet.Status // of that descriptor
-
-	core.Liveness
-	path *Path // of a kind with a format of its own, if both ends know short frames
-}
-
 // Unreliable is the kind of VIs whose messages are not acknowledged.
 type Unreliable struct{ *Transport }
 
@@ -192,8 +177,50 @@ func (k Unreliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	}
 }
 
-// unrel is the state of an endpoint whose messages are not acknowledged, nil if it has none.
-func unrel(ep *core.Endpoint) *unreliable {
-	u, _ := ep.Conn.(*unreliable)
-	return u
+// A connection whose messages may be lost has a path, too, if its kind has a format: the wire loses nothing, but a message
+// without a receive is dropped. PSN of its short frames is the number of the message.
+
+// sendLoose sends the next message that is posted, if it is in one or two pieces of memory and fits a frame. Otherwise
+// it returns false, and nothing has happened.
+func (p *Path) sendLoose() bool {
+	u, q, k := p.u, &p.Ep.Send, p.k
+	m := &u.out
+	if q.Posted() == 0 || m.Begun || !k.Plain || k.Tx.Held || k.Events&core.Suspended != 0 {
+		return false
+	}
+	k.begin(p.Ep, m, u.nextSend)
+	to, last := p.to, q.Posted() == 0
+	if m.Control.Bits&datasheet.ControlImmediate != 0 {
+		to = to.WithImmediate(m.Control.Immediate)
+	}
+	if first, second := k.pieces(p.Ep, m); first != nil && m.Total <= p.Ep.MaxPayload {
+		if _, ok := p.line.PutPair(p.peer|uint64(uint16(u.nextSend))<<16, to, first, second, last); ok {
+			if !last {
+				k.Events |= core.Unflushed
+			}
+			u.nextSend++
+			k.Progress++
+			k.Count(datasheet.CounterFramesSent, 1)
+			k.Count(datasheet.CounterBytesSent, uint64(m.Total))
+			m.Begun = false
+			k.Count(datasheet.CounterMessagesSent, 1)
+			k.Complete(p.Ep, q, &m.Layout, m.Total, 0, 0)
+			return true
+		}
+	}
+	q.Fetched-- // it counts as posted
+	m.Begun = false
+	return false
+}
+
+// pieces are where a sound message of a format stands, nil if that is not known, or its payload is rather lent.
+func (k *Transport) pieces(ep *core.Endpoint, m *core.Sending) (first, second []byte) {
+	switch {
+	case m.Status != 0 || m.Stamp != k.Regions.Stamp:
+	case m.Total == uint32(len(m.Memory)):
+		return m.Memory, nil
+	case k.Lender == nil || m.Total-ep.Shortest < core.LendFrom:
+		return m.Pieces[0], m.Pieces[1]
+	}
+	return nil, nil
 }

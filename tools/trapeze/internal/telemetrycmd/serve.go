@@ -41,6 +41,7 @@ func (x *commands) serveMetrics(ctx context.Context, f *metricsFlags, _ []string
 	}
 	server := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(command.Logger(ctx, command.Quiet).Handler(), slog.LevelWarn)}
+	command.BoundConnections(server, maxConnections)
 	shown := at.String()
 	if name, err := os.Hostname(); err == nil && at.IP.IsUnspecified() {
 		shown = net.JoinHostPort(name, fmt.Sprint(at.Port))

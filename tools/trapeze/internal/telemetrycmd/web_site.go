@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/trapeze-nic/trapeze/internal/command"
 )
 
@@ -29,7 +27,7 @@ const (
 	webTimeout = 10 * time.Second
 	// webIdle bounds the life of a connection without requests.
 	webIdle = time.Minute
-	// maxConnections bounds the connections of all browsers.
+	// maxConnections bounds the connections of all browsers, or of those who scrape.
 	maxConnections = 128
 	// webBuffer bounds what the kernel holds for a browser that does not read: a few events.
 	webBuffer = 64 << 10
@@ -75,7 +73,8 @@ func (s *site) serve(ctx context.Context, l net.Listener) error {
 			_ = server.Close()
 		}
 	})
-	err := server.Serve(netutil.LimitListener(listener{l}, maxConnections))
+	command.BoundConnections(server, maxConnections)
+	err := server.Serve(listener{l})
 	if !unlink() {
 		<-ended
 	}

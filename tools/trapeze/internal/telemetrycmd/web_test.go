@@ -492,3 +492,25 @@ func TestFlowBusy(t *testing.T) {
 		t.Error(f.Busy)
 	}
 }
+
+// TestWebIdleConnections: connections that say nothing, or not all, shut nobody out.
+func TestWebIdleConnections(t *testing.T) {
+	leaktest.Check(t)
+	r := serveSite(t)
+	for i := range 2 * maxConnections {
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%2 == 1 {
+			fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: ")
+		}
+	}
+	var end context.CancelFunc
+	r.ctx, end = context.WithTimeout(r.ctx, webTimeout/2) // they are not waited for
+	defer end()
+	if a := r.get(t, "GET", "/?token=secret", ""); a.StatusCode != http.StatusOK {
+		t.Errorf("%s beside idle connections", a.Status)
+	}
+}
