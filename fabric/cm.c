@@ -323,6 +323,7 @@ static int ep_shutdown(struct fid_ep *fid, uint64_t flags)
 		return -FI_EBADFLAGS;
 	if (in_child())
 		return -FI_EOPNOTSUPP;
+	linger(ep);
 	pthread_mutex_lock(&ep->domain->lock);
 	was = ep->state == EP_CONNECTED;
 	ended(ep);

@@ -67,28 +67,50 @@ VIP_DESCRIPTOR *descriptor(const struct work *w, uint32_t index)
 	return (VIP_DESCRIPTOR *)((char *)w->descriptors + (size_t)(index % w->depth) * STRIDE);
 }
 
+/* completes_early reports whether a send completes when it is posted: it is copied, and its user did not ask to learn when the
+ * peer has it. Layers free what a send was of once they hear from other peers that all is over; what this peer has to
+ * say may come later. */
+static bool completes_early(const struct work *w, const struct post *p)
+{
+	size_t total = 0, i;
+
+	if (w->cq == NULL || p->inject || (p->reports & FI_SEND) == 0 || ((p->flags | w->flags) & PLACED) != 0 ||
+	    (w->selective && (p->flags & FI_COMPLETION) == 0))
+		return false;
+	for (i = 0; i < p->count && total <= INJECT_SIZE; i++)
+		total += p->iov[i].iov_len;
+	return total <= INJECT_SIZE;
+}
+
 /* post_to posts to one of the queues; the domain's lock is held. */
 static ssize_t post_to(struct ep *ep, struct work *w, bool receive, const struct post *p)
 {
 	uint32_t i = w->posted % w->depth;
 	VIP_DESCRIPTOR *d = descriptor(w, i);
 	struct op *op = &w->ops[i];
+	bool early = completes_early(w, p);
 	VIP_RETURN r;
 	ssize_t n;
 
 	if (w->posted - w->done == w->depth || (w->cq != NULL && cq_full(w->cq)))
 		return -FI_EAGAIN;
-	n = fill(ep, d, p, (p->flags & FI_INJECT) != 0 ? w->inject + (size_t)i * INJECT_SIZE : NULL);
+	n = fill(ep, d, p, early || (p->flags & FI_INJECT) != 0 ? w->inject + (size_t)i * INJECT_SIZE : NULL);
 	if (n < 0)
 		return n;
 	*op = (struct op){.context = p->context, .buffer = receive && p->count != 0 ? p->iov[0].iov_base : NULL, .flags = p->reports,
-		.silence = p->inject ? SILENT : w->selective && (p->flags & FI_COMPLETION) == 0 ? QUIET : TOLD};
+		.silence = early ? EARLY : p->inject ? SILENT : w->selective && (p->flags & FI_COMPLETION) == 0 ? QUIET : TOLD};
 	w->posted++; /* before the post, which may deliver */
 	if (receive)
 		return post_receive(ep);
 	r = vip.PostSend(ep->vi, d, ep->memory);
-	if (r != VIP_SUCCESS)
+	if (r != VIP_SUCCESS) {
 		w->posted--;
+	} else if (early) {
+		struct completion c = {.entry = {.op_context = p->context, .flags = p->reports, .len = (size_t)n}};
+
+		w->early++;
+		cq_add(w->cq, &c);
+	}
 	return post_error(r);
 }
 
@@ -146,7 +168,9 @@ void complete(struct ep *ep, VIP_DESCRIPTOR *d, bool receive)
 		cntr_count(counter, (status & VIP_STATUS_ERROR_MASK) != 0);
 	if (w->cq == NULL)
 		return;
-	if (op->silence == SILENT)
+	if (op->silence == EARLY)
+		w->early--;
+	if (op->silence == SILENT || op->silence == EARLY)
 		return; /* ofi_rxm would take its context for a message of its own; the end of the connection is an event */
 	if ((status & VIP_STATUS_ERROR_MASK) != 0) {
 		c.error = failure(status);

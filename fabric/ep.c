@@ -2,6 +2,7 @@
 #include "provider.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -119,6 +120,21 @@ static void drop_counters(const struct work *w)
 			__atomic_fetch_sub(&all[i]->users, 1, __ATOMIC_ACQ_REL);
 }
 
+void linger(struct ep *ep)
+{
+	struct domain *d = ep->domain;
+	int64_t end = now_ms() + LINGER_MS;
+
+	pthread_mutex_lock(&d->lock);
+	while (ep->state == EP_CONNECTED && ep->send.early != 0 && now_ms() < end) {
+		progress(d, NULL, SIZE_MAX);
+		pthread_mutex_unlock(&d->lock);
+		sched_yield();
+		pthread_mutex_lock(&d->lock);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
 static int ep_close(struct fid *fid)
 {
 	struct ep *ep = (struct ep *)fid;
@@ -126,6 +142,7 @@ static int ep_close(struct fid *fid)
 
 	if (in_child())
 		return -FI_EOPNOTSUPP;
+	linger(ep);
 	stop_connecting(ep);
 	pthread_mutex_lock(&d->lock);
 	ep->state = EP_ENDED;

@@ -369,6 +369,10 @@ int get_info(uint32_t version, const char *node, const char *service, uint64_t f
 		return -FI_ENOMEM;
 	i->fabric_attr->api_version = version;
 	take_hints(version, i, hints);
+	if (hints != NULL && hints->tx_attr != NULL && hints->tx_attr->comp_order != FI_ORDER_NONE)
+		i->tx_attr->op_flags |= FI_TRANSMIT_COMPLETE;
+	if ((i->tx_attr->op_flags & PLACED) == 0)
+		i->tx_attr->comp_order = FI_ORDER_NONE; /* short sends complete before longer ones */
 	r = set_addresses(i, node, service, flags, hints);
 	if (r != 0) {
 		libfabric.freeinfo(i);

@@ -38,6 +38,7 @@ enum {
 	MAC_SIZE = 6,	     /* of the address of a station */
 	POINT_SIZE = 16,     /* of the name of a connection point */
 	CONNECT_MS = 30000,  /* the longest that connecting may take */
+	LINGER_MS = 2000,    /* the longest that an end point lingers for a peer to take what was told as sent */
 	REST_MS = 100,	     /* that a NIC rests while its program computes; peers elsewhere take it for dead after 3 s */
 };
 
@@ -53,6 +54,9 @@ struct library {
 	LIBRARY(F)
 #undef F
 };
+
+/* Flags of sends that complete once the peer has them. Others of at most INJECT_SIZE bytes complete when they are posted. */
+#define PLACED (FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE)
 
 extern struct library vip;
 
@@ -283,7 +287,8 @@ struct op {
 	void *context;
 	void *buffer;
 	uint64_t flags; /* of the completion */
-	enum { TOLD, QUIET, SILENT } silence; /* of a completion: none unless it fails, or none at all */
+	/* Of a completion: none unless it fails; none at all; or it was told when the operation was posted. */
+	enum { TOLD, QUIET, SILENT, EARLY } silence;
 };
 
 /* One work queue: descriptors and what they are for, used in turns. */
@@ -293,6 +298,7 @@ struct work {
 	uint8_t *inject; /* INJECT_SIZE bytes each; of a send queue */
 	uint32_t depth, posted, done; /* free running */
 	uint32_t handed; /* of a receive queue, free running: what the NIC has got */
+	uint32_t early;	 /* of a send queue: those that were told when they were posted, and have not completed */
 	struct cq *cq;	/* NULL if counters tell all */
 	struct cntr *messages, *reads, *writes; /* that count its operations, NULL for none */
 	uint64_t flags; /* op_flags */
@@ -342,6 +348,9 @@ int post_error(VIP_RETURN r);
 int post_receive(struct ep *ep);
 void hand_receives(struct domain *d);
 void drop_receives(struct ep *ep);
+
+/* linger waits until the peer has all of whose end the sender was told early. */
+void linger(struct ep *ep);
 
 /* ended tells once that the connection is no more. The domain's lock is held. */
 void ended(struct ep *ep);

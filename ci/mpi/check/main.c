@@ -204,6 +204,86 @@ static void messages(void)
 	side_close(&client);
 }
 
+static void *receive_later(void *server)
+{
+	usleep(100000);
+	post_receive(server, 0, 256);
+	return NULL;
+}
+
+/* A user who does not ask to learn when the peer has a message: short ones complete when they are posted, and arrive, though
+ * he closes his end then. */
+static void early_completion(void)
+{
+	struct side client, server;
+	struct fi_cq_data_entry e;
+	struct fi_info *h = hints(), *i;
+	struct iovec v;
+	struct fi_msg m = {.msg_iov = &v, .iov_count = 1};
+	pthread_t thread;
+	void *desc;
+
+	section = "early completion";
+	WANT(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &i), 0);
+	WANT(i->tx_attr->comp_order == FI_ORDER_STRICT, true);
+	fi_freeinfo(i);
+	h->tx_attr->op_flags = 0;
+	WANT(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &i), 0);
+	WANT(i->tx_attr->comp_order, FI_ORDER_NONE);
+	fi_freeinfo(i);
+	h->tx_attr->comp_order = FI_ORDER_STRICT;
+	WANT(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &i), 0);
+	WANT(i->tx_attr->op_flags, FI_TRANSMIT_COMPLETE);
+	fi_freeinfo(i);
+	fi_freeinfo(h);
+
+	side_open(&server, true, FI_WAIT_NONE);
+	side_open(&client, false, FI_WAIT_NONE);
+	client.info->tx_attr->op_flags = 0;
+	connect_sides(&client, &server);
+	client.memory[0] = 7;
+	client.memory[255] = 8;
+	post_send(&client, 1000, 257);
+	none(&client);
+	post_send(&client, 0, 256);
+	WANT(fi_cq_read(client.cq, &e, 1), 1);
+	WANT(e.flags, FI_MSG | FI_SEND);
+	WANT(e.len, 256);
+	WANT(e.op_context == client.memory, true);
+	client.memory[0] = client.memory[255] = 9;
+	v = (struct iovec){client.memory, 1};
+	desc = fi_mr_desc(client.mr);
+	m.desc = &desc;
+	m.context = &m;
+	WANT(fi_sendmsg(client.ep, &m, FI_TRANSMIT_COMPLETE), 0);
+	none(&client);
+	post_receive(&server, 1000, 257);
+	WANT(next(&server, &e), 0);
+	WANT(next(&client, &e), 0);
+	WANT(e.op_context == client.memory + 1000, true);
+	post_receive(&server, 0, 256);
+	WANT(next(&server, &e), 0);
+	WANT(e.len, 256);
+	WANT(server.memory[0] == 7 && server.memory[255] == 8, true);
+	none(&client);
+	post_receive(&server, 0, 1);
+	WANT(next(&server, &e), 0);
+	WANT(next(&client, &e), 0);
+	WANT(e.op_context == &m, true);
+
+	client.memory[0] = 10;
+	post_send(&client, 0, 256);
+	WANT(next(&client, &e), 0);
+	WANT(pthread_create(&thread, NULL, receive_later, &server), 0);
+	WANT(fi_close(&client.ep->fid), 0);
+	client.ep = NULL;
+	WANT(pthread_join(thread, NULL), 0);
+	WANT(next(&server, &e), 0);
+	WANT(server.memory[0], 10);
+	side_close(&client);
+	side_close(&server);
+}
+
 static void rma(void)
 {
 	struct side client, server;
@@ -496,6 +576,7 @@ int main(int argc, char **argv)
 	connection_data();
 	refused_connections();
 	messages();
+	early_completion();
 	rma();
 	selective();
 	counters();

@@ -20,6 +20,7 @@ struct fi_info *hints(void)
 		FAIL("no memory");
 	h->caps = FI_MSG | FI_RMA;
 	h->ep_attr->type = FI_EP_MSG;
+	h->tx_attr->op_flags = FI_TRANSMIT_COMPLETE;
 	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	h->fabric_attr->prov_name = strdup("trapeze");
 	return h;
