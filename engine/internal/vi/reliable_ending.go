@@ -81,14 +81,12 @@ func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool
 }
 
 func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
+	failed := false // behind the first that has failed no other is done, not even a read that has come
 	if r := rel(ep); r != nil && r.path != nil {
 		if st, ended := r.path.flush(first); ended {
-			for first = st; int32(r.next-r.head) > 0; r.head++ {
-				k.Complete(ep, &ep.Send, &r.message(r.head).Layout, 0, 0, first)
-			}
+			first, failed = st, true
 		}
 	}
-	failed := false // behind the first that has failed no other is done, not even a read that has come
 	for r := rel(ep); r != nil && int32(r.next-r.head) > 0; {
 		m := r.message(r.head)
 		switch {

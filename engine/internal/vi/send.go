@@ -211,8 +211,10 @@ func (p *Path) reap(taken uint32) (any bool) {
 // done completes the oldest send, whose descriptor may have gone.
 func (p *Path) done(st datasheet.Status) {
 	q, k := &p.Ep.Send, p.k
+	s := &p.sends[p.head&q.Mask]
 	p.head++
-	l, n := core.Layout{}, uint32(0)
+	// A host that posts more than the queue holds has written over the token: the descriptor is the one that was sent.
+	l, n := core.Layout{Descriptor: s.seg, Stamp: s.stamp}, uint32(0)
 	l.Token, _ = k.Regions.Token(q, q.Completed)
 	if seg := k.Regions.ControlAt(l.Token, p.Ep.Ptag); seg != nil && st == 0 {
 		n = seg.Length
