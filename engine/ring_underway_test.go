@@ -105,3 +105,37 @@ func TestRingDestroyedUnderWay(t *testing.T) {
 		zeroes(t, "device memory", b.n.sram)
 	})
 }
+
+// TestRingSendsThatWait: sends beyond the window go on once a message of the peer has acknowledged those before them,
+// although the host polls nothing but its sends.
+func TestRingSendsThatWait(t *testing.T) {
+	const sends, window = 100, 64
+	_, a, b := ringPair(t, func(b *datasheet.CreateEndpointBody) {
+		reliableBody(b)
+		b.SendLog2, b.RecvLog2 = 7, 7
+	}, exactly(nil), withSlots)
+	a.byPath, b.byPath = true, true
+	a.receive(-1)
+	var sent, got []*datasheet.RingSlot
+	for range sends {
+		s, _ := b.receive(-1)
+		got = append(got, s)
+	}
+	for i := range sends {
+		sent = append(sent, a.transmit(pattern(ringMessage, uint64(i)), nil, 0))
+	}
+	for range window {
+		b.way().Poll(true, 1)
+	}
+	b.transmit(pattern(ringMessage, 1), nil, 0)
+	a.way().Poll(true, 1)
+	for range 1000 {
+		a.way().Poll(false, 1)
+		b.way().Poll(true, 1)
+	}
+	for i := range sends {
+		if !sent[i].LoadStatus().Done() || !got[i].LoadStatus().Done() {
+			t.Fatalf("message %d: sent %v, received %v", i, sent[i].LoadStatus(), got[i].LoadStatus())
+		}
+	}
+}

@@ -136,10 +136,9 @@ func (p *Path) poll(receive bool, most uint32) polled {
 
 // settled completes the messages that have arrived, as reap does sends, and reports whether there were any.
 func (p *Path) settled(taken uint32) bool {
-	r, before := p.r, p.Ep.Send.Completed
-	for n := r.head; n != r.next && r.taken(r.message(n), taken); n++ {
-	}
-	r.settle()
+	before := p.Ep.Send.Completed
+	p.r.takenUpTo(taken)
+	p.k.SettleAll() // and what waited behind them goes on
 	return p.Ep.Send.Completed != before
 }
 
