@@ -47,9 +47,6 @@ func (c Options) complete(nic *via.NIC) Options {
 // until ctx ends, or for via.DialTimeout if ctx has no deadline. Then it fails with
 // via.ErrTimeout, and with via.ErrNoMatch if the NIC answered.
 func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*Channel, error) {
-	if err := nic.Check("dial"); err != nil {
-		return nil, err
-	}
 	to, err := nic.Resolve(ctx, address)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
@@ -90,11 +89,7 @@ func (n *NIC) takeDown() error {
 	for b := range n.buffers {
 		errs = append(errs, n.closeBuffer(b))
 	}
-	errs = append(errs, n.closeForeign(), n.bar0.close(), n.bar2.close(), n.bar4.close(), n.dev.Close())
-	if reflect.TypeOf(n.dev).Comparable() {
-		inUse.Delete(n.dev)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.closeForeign(), n.bar0.close(), n.bar2.close(), n.bar4.close(), closeDevice(n.dev))...)
 }
 
 // destroyAll has the device destroy what was created, in order. It stops at the

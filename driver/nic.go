@@ -119,6 +119,24 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // inUse has the devices of all NICs that are open.
 var inUse sync.Map
 
+// claimDevice notes that a NIC has the device, and reports whether none had it. A device that cannot be compared is not known again.
+func claimDevice(dev vfio.Device) bool {
+	if !reflect.TypeOf(dev).Comparable() {
+		return true
+	}
+	_, taken := inUse.LoadOrStore(dev, true)
+	return !taken
+}
+
+// closeDevice closes a device that was claimed.
+func closeDevice(dev vfio.Device) error {
+	err := dev.Close()
+	if reflect.TypeOf(dev).Comparable() {
+		inUse.Delete(dev)
+	}
+	return err
+}
+
 // New takes a device, resets it and makes it ready. The device belongs to the
 // NIC from then on: if New fails, it is closed. A device that another NIC has is refused with
 // ErrInvalidState, and stays that NIC's.
@@ -130,19 +148,16 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	if dev == nil {
 		return nil, NewError(opOpen, "", fmt.Errorf("%w: the device is nil", descriptors.ErrInvalidParameter))
 	}
-	if reflect.TypeOf(dev).Comparable() {
-		if _, taken := inUse.LoadOrStore(dev, true); taken {
-			return nil, hinted(NewError(opOpen, dev.Info().Address, fmt.Errorf("%w: another NIC has the device", descriptors.ErrInvalidState)),
-				"use that NIC, or close it and open the device anew")
-		}
+	if !claimDevice(dev) {
+		return nil, hinted(NewError(opOpen, dev.Info().Address, fmt.Errorf("%w: another NIC has the device", descriptors.ErrInvalidState)),
+			"use that NIC, or close it and open the device anew")
 	}
 	err := o.sampleLatency()
 	if ctx == nil {
 		err = errNoContext
 	}
 	if err != nil {
-		inUse.Delete(dev)
-		return nil, errors.Join(NewError(opOpen, dev.Info().Address, err), dev.Close())
+		return nil, errors.Join(NewError(opOpen, dev.Info().Address, err), closeDevice(dev))
 	}
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 2 * time.Second

@@ -43,6 +43,14 @@ func (q *queue) nothing() error {
 	return q.n.notDone(q.side, q.misses%missesPerCheck == 0)
 }
 
+// path returns an endpoint's way into a device of this process, nil if it has none.
+func (n *NIC) path(endpoint uint32) vfio.Path {
+	if d, ok := n.dev.(vfio.Ringer); ok {
+		return d.Path(endpoint)
+	}
+	return nil
+}
+
 // progress steps the device as NIC.progress does, for something in this queue, one of receives or of sends.
 func (q *queue) progress(receives bool) bool {
 	if q.path == nil || q.n.regions.has(unusualPump) {

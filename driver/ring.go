@@ -7,7 +7,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // RingAttributes of a ring.
@@ -93,10 +92,8 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	r.Send.place(uint64(created.Send), a.SendDepth, n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm))
 	r.Recv.place(uint64(created.Recv), a.RecvDepth, n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm))
 	r.table.init(n, uint64(created.Table))
-	if d, ok := n.dev.(vfio.Ringer); ok {
-		r.Send.path = d.Path(r.number)
-		r.Recv.path = r.Send.path
-	}
+	r.Send.path = n.path(r.number)
+	r.Recv.path = r.Send.path
 	return r, nil
 }
 

@@ -150,12 +150,10 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	page := datasheet.EndpointPage(v.number)
 	v.send.bell, v.send.armBell = n.doorbellAt(page+datasheet.DoorbellSend), n.doorbellAt(page+datasheet.DoorbellSendArm)
 	v.recv.bell, v.recv.armBell = n.doorbellAt(page+datasheet.DoorbellRecv), n.doorbellAt(page+datasheet.DoorbellRecvArm)
-	if d, ok := n.dev.(vfio.Ringer); ok {
-		v.send.path = d.Path(v.number)
-		v.recv.path = v.send.path
-		v.send.hasten()
-		v.recv.hasten()
-	}
+	v.send.path = n.path(v.number)
+	v.recv.path = v.send.path
+	v.send.hasten()
+	v.recv.hasten()
 	return v, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/vfio"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
@@ -57,6 +58,14 @@ func TestDeviceTwice(t *testing.T) {
 	}
 	if _, err := n.Alloc(t.Context(), 4096, via.MemoryAttributes{}); err != nil {
 		t.Errorf("the first NIC: %v", err)
+	}
+	// A device that cannot be compared is refused as any other.
+	var none context.Context
+	if _, err := via.OpenDevice(none, struct {
+		vfio.Device
+		_ []int
+	}{Device: other}, via.Options{}); !errors.Is(err, via.ErrInvalidParameter) {
+		t.Errorf("a device that cannot be compared: %v", err)
 	}
 	if err := n.Close(); err != nil {
 		t.Fatal(err)

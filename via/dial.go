@@ -23,9 +23,6 @@ const DialTimeout = driver.DialTimeout
 // the NIC was there and no program listened. It fails with ErrPathMTU if the path does not
 // carry frames as large as the MTU.
 func Dial(ctx context.Context, n *NIC, address string, o ConnOptions) (*Conn, error) {
-	if err := n.check(ctx, "dial"); err != nil {
-		return nil, err
-	}
 	to, err := n.Resolve(ctx, address)
 	if err != nil {
 		return nil, err

@@ -169,7 +169,7 @@ type Segment struct {
 }
 
 // mayAgree reports whether ep may agree with its peer that nothing is lost on the wire. A
-// VI that shares a receive queue drops messages for which there is none. A ring may do so and use short frames.
+// VI that shares a receive queue drops messages that find no receive. An unreliable ring does so, too, over short frames.
 func mayAgree(ep *Endpoint) bool {
 	return (ep.Reliability != datasheet.Unreliable || ep.KindID == datasheet.KindRing) && ep.Recv.Source == nil
 }

@@ -116,3 +116,38 @@ func unrel(ep *core.Endpoint) *unreliable {
 	u, _ := ep.Conn.(*unreliable)
 	return u
 }
+
+// put sends a message of a format that is in one or two pieces of memory and fits a frame. Of others, and if the wire
+// takes no more, it returns false, and nothing has happened.
+func (p *Path) put(header uint64, m *core.Sending) bool {
+	k, to, last := p.k, p.to, p.Ep.Send.Posted() == 0
+	first, second := k.pieces(p.Ep, m)
+	if first == nil || m.Total > p.Ep.MaxPayload {
+		return false
+	}
+	if m.Control.Bits&datasheet.ControlImmediate != 0 {
+		to = to.WithImmediate(m.Control.Immediate)
+	}
+	if _, ok := p.line.PutPair(header, to, first, second, last); !ok {
+		return false
+	}
+	if !last {
+		k.Events |= core.Unflushed
+	}
+	k.Progress++
+	k.Count(datasheet.CounterFramesSent, 1)
+	k.Count(datasheet.CounterBytesSent, uint64(m.Total))
+	return true
+}
+
+// pieces are where a sound message of a format stands, nil if that is not known, or its payload is rather lent.
+func (k *Transport) pieces(ep *core.Endpoint, m *core.Sending) (first, second []byte) {
+	switch {
+	case m.Status != 0 || m.Stamp != k.Regions.Stamp:
+	case m.Total == uint32(len(m.Memory)):
+		return m.Memory, nil
+	case k.Lender == nil || m.Total-ep.Shortest < core.LendFrom:
+		return m.Pieces[0], m.Pieces[1]
+	}
+	return nil, nil
+}

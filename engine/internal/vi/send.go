@@ -113,27 +113,13 @@ func (p *Path) sendFormatted() bool {
 	if credit := r.Credit(); r.tells(credit) && (int32(r.limit-r.numbered) > 0 || r.moreCredit()) {
 		m := r.message(r.next)
 		k.begin(p.Ep, m, r.numbered)
-		n, to := m.Total, p.to
-		if m.Control.Bits&datasheet.ControlImmediate != 0 {
-			to = to.WithImmediate(m.Control.Immediate)
-		}
-		last := q.Posted() == 0
-		if first, second := k.pieces(p.Ep, m); first != nil && n <= p.Ep.MaxPayload {
-			header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
-			if _, ok := p.line.PutPair(header, to, first, second, last); ok {
-				if !last {
-					k.Events |= core.Unflushed
-				}
-				r.next++
-				r.numbered++
-				r.stalled = false
-				r.left(m)
-				r.Tell(credit)
-				k.Progress++
-				k.Count(datasheet.CounterFramesSent, 1)
-				k.Count(datasheet.CounterBytesSent, uint64(n))
-				return true
-			}
+		if p.put(p.peer|uint64(uint16(r.Nxt))<<16|uint64(uint16(r.Expect))<<32|uint64(uint16(credit))<<48, m) {
+			r.next++
+			r.numbered++
+			r.stalled = false
+			r.left(m)
+			r.Tell(credit)
+			return true
 		}
 		q.Fetched-- // it counts as posted
 		r.fetched = true

@@ -119,8 +119,8 @@ func (k *Transport) takeReceive(ep *core.Endpoint, in *core.Receipt) bool {
 	return true
 }
 
-// destination says where a message goes of which h is the first frame that has come. A message of a VI goes to the memory of its receive descriptor,
-// or where an entry of the payload table says, which a program has chosen.
+// destination is that of format, for a message of which h is the first frame that has come. A message of a VI goes to
+// the memory of its receive descriptor, or where an entry of the payload table says, which a program has chosen.
 func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
 	if k.format != nil {
 		return k.format.Destination(ep, in, st, h.Extent, h.Immediate, h.Flags&datasheet.FrameImmediate != 0)

@@ -189,38 +189,12 @@ func (p *Path) sendLoose() bool {
 		return false
 	}
 	k.begin(p.Ep, m, u.nextSend)
-	to, last := p.to, q.Posted() == 0
-	if m.Control.Bits&datasheet.ControlImmediate != 0 {
-		to = to.WithImmediate(m.Control.Immediate)
-	}
-	if first, second := k.pieces(p.Ep, m); first != nil && m.Total <= p.Ep.MaxPayload {
-		if _, ok := p.line.PutPair(p.peer|uint64(uint16(u.nextSend))<<16, to, first, second, last); ok {
-			if !last {
-				k.Events |= core.Unflushed
-			}
-			u.nextSend++
-			k.Progress++
-			k.Count(datasheet.CounterFramesSent, 1)
-			k.Count(datasheet.CounterBytesSent, uint64(m.Total))
-			m.Begun = false
-			k.Count(datasheet.CounterMessagesSent, 1)
-			k.Complete(p.Ep, q, &m.Layout, m.Total, 0, 0)
-			return true
-		}
+	if p.put(p.peer|uint64(uint16(u.nextSend))<<16, m) {
+		u.nextSend++
+		(Unreliable{k}).Sent(p.Ep, m, 0, 0, m.Total, 0, false)
+		return true
 	}
 	q.Fetched-- // it counts as posted
 	m.Begun = false
 	return false
-}
-
-// pieces are where a sound message of a format stands, nil if that is not known, or its payload is rather lent.
-func (k *Transport) pieces(ep *core.Endpoint, m *core.Sending) (first, second []byte) {
-	switch {
-	case m.Status != 0 || m.Stamp != k.Regions.Stamp:
-	case m.Total == uint32(len(m.Memory)):
-		return m.Memory, nil
-	case k.Lender == nil || m.Total-ep.Shortest < core.LendFrom:
-		return m.Pieces[0], m.Pieces[1]
-	}
-	return nil, nil
 }

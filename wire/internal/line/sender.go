@@ -107,7 +107,8 @@ func (s *Sender) sendShort(header uint64, b datasheet.ShortBeside, payload, rest
 	at := to.payload[slotPayload-room:]
 	switch first := room - secondLine; {
 	case n > room:
-		copy(s.frame(s.start, n)[copy(s.frame(s.start, n), payload):], rest)
+		into := s.frame(s.start, n)
+		copy(into[copy(into, payload):], rest)
 	case rest != nil:
 		copy(at[copy(at, payload):], rest)
 	case n > first:

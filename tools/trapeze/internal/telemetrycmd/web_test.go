@@ -493,7 +493,7 @@ func TestFlowBusy(t *testing.T) {
 	}
 }
 
-// TestWebIdleConnections: connections that say nothing, or not all, shut nobody out.
+// TestWebIdleConnections: connections that say nothing, or not all, shut no browser out.
 func TestWebIdleConnections(t *testing.T) {
 	leaktest.Check(t)
 	r := serveSite(t)
