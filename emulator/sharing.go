@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/trapeze-nic/trapeze/engine"
@@ -22,7 +23,8 @@ type Sharing struct {
 	// could not be given.
 	Exported, Copied int
 	// Err is why memory could not be given to the peer, or was not given back by it,
-	// the last time that this happened; nil if it never did.
+	// the last time that this happened; nil if it never did. Memory that the peer may still
+	// write to, as it could not be replaced, comes first.
 	Err error
 }
 
@@ -42,7 +44,11 @@ func (d *Device) Sharing() Sharing {
 	d.maps.Lock()
 	defer d.maps.Unlock()
 	s := &d.sharing
-	return Sharing{On: s.to != nil, Writing: s.waiting != nil, Exported: len(s.exports), Copied: len(s.kept), Err: s.err}
+	now := Sharing{On: s.to != nil, Writing: s.waiting != nil, Exported: len(s.exports), Copied: len(s.kept), Err: s.err}
+	if s.to != nil {
+		now.Err = cmp.Or(s.to.Kept(), s.err)
+	}
+	return now
 }
 
 func newSharing(w wire.Port) sharing {

@@ -189,7 +189,7 @@ func (p *Port) settle(s *session, word *uint32) {
 	}
 }
 
-// detachAll has what a peer may still be writing to be memory of this process alone. It is not exported any more.
+// detachAll makes what a peer may still be writing to memory of this process alone. It is not exported any more.
 func (p *Port) detachAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,12 +198,20 @@ func (p *Port) detachAll() {
 			continue
 		}
 		if err := detach(e.mem, e.writable, e.offset); err != nil {
-			p.lastErr = fmt.Errorf("%w: a peer that has not ended a copy may still write to it: %w", ErrMemory, err)
+			p.kept = fmt.Errorf("%w: a peer that has not ended a copy may still write to it: %w", ErrMemory, err)
 		}
 		e.close()
 		delete(p.offers, id)
 	}
 	p.listLent()
+}
+
+// Kept returns why memory stayed a peer's that had to be taken from it, the last time that this happened. It wraps
+// ErrMemory, and is nil if it never did. Any goroutine may call it.
+func (p *Port) Kept() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept
 }
 
 // Begin is described at engine.Direct.

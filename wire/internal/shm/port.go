@@ -57,6 +57,7 @@ type Port struct {
 	offers  map[uint32]*export
 	lastID  uint32
 	lastErr error
+	kept    error // described at Kept
 
 	paused *session // between Pause and Resume; of the goroutine that keeps it, and then of who pauses
 }
