@@ -97,15 +97,25 @@ func Listen(ctx context.Context, network, path string, mode fs.FileMode) (*Liste
 	}
 	l := &Listener{UnixListener: made.(*net.UnixListener), path: path}
 	l.SetUnlinkOnClose(false)
-	if mode != ByUmask {
-		err = os.Chmod(path, mode.Perm())
-	}
-	var serr error
-	l.file, serr = os.Lstat(path)
-	if err := errors.Join(err, serr); err != nil {
+	if l.file, err = named(path, mode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// named returns the file of a socket, of which it adds the permissions that the umask took. It follows no link that
+// another user of the folder may have put in the place of the socket.
+func named(path string, mode fs.FileMode) (fs.FileInfo, error) {
+	f, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	file, err := f.Stat()
+	if err == nil && mode != ByUmask && file.Mode().Type() == fs.ModeSocket && file.Mode().Perm() != mode.Perm() {
+		err = os.Chmod(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode.Perm())
+	}
+	return file, err
 }
 
 // AcceptUnix waits for a client. It fails with net.ErrClosed after Close.

@@ -1,0 +1,37 @@
+package unixsocket
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestNamed: a socket gets its permissions whatever the umask; what a link in its place leads to does not.
+func TestNamed(t *testing.T) {
+	folder := t.TempDir()
+	socket, link := filepath.Join(folder, "socket"), filepath.Join(folder, "link")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Chmod(socket, 0); err != nil { // as the strictest umask has it
+		t.Fatal(err)
+	}
+	if err := os.Symlink(socket, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		want fs.FileMode
+	}{{link, 0}, {socket, 0o640}} {
+		if _, err := named(c.path, 0o640); err != nil {
+			t.Error(err)
+		}
+		if now, err := os.Stat(socket); err != nil || now.Mode().Perm() != c.want {
+			t.Errorf("after %s: %v, %v", c.path, now.Mode(), err)
+		}
+	}
+}
