@@ -246,13 +246,14 @@ func ExampleDialStream() {
 	defer server.Close()
 	l, err := via.Listen(server, "upper", via.ListenOptions{})
 	check(err)
+	served := make(chan error, 1)
 	go func() {
 		in, err := l.Streams().Accept()
 		check(err)
 		line, err := bufio.NewReader(in).ReadString('\n')
 		check(err)
 		_, err = io.WriteString(in, strings.ToUpper(line))
-		check(errors.Join(err, in.Close()))
+		served <- errors.Join(err, in.Close())
 	}()
 	out, err := via.DialStream(ctx, client, l.Address().String())
 	check(err)
@@ -260,7 +261,7 @@ func ExampleDialStream() {
 	_, err = io.WriteString(out, "a line over a NIC\n")
 	check(err)
 	_, err = io.Copy(os.Stdout, out)
-	check(err)
+	check(errors.Join(err, <-served))
 	// Output: A LINE OVER A NIC
 }
 

@@ -30,7 +30,7 @@ func send(p wire.Port, frame []byte) bool {
 
 // receive returns a copy of the next frame, nil if none comes within a second.
 func receive(p wire.Port) []byte {
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		if f := p.Receive(); f != nil {
 			c := append([]byte{}, f...)
 			p.Release()

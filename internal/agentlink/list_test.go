@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +35,9 @@ func TestAskPrintable(t *testing.T) {
 		go func() {
 			found, err := l.AcceptUnix()
 			if err == nil {
-				err = errors.Join(agentlink.New(found).Send(answer), found.Close())
+				agent := agentlink.New(found)
+				_, _, err = agent.Receive(time.Now().Add(time.Minute))
+				err = errors.Join(err, agent.Send(answer), found.Close())
 			}
 			sent <- err
 		}()

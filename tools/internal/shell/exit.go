@@ -83,7 +83,7 @@ func (p *Program) exitCode(ctx context.Context, err error) int {
 	switch {
 	case via.Ended(err):
 		return ExitPeerLost
-	case errors.Is(err, via.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, via.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return ExitTimeout
 	}
 	return ExitFailure

@@ -30,7 +30,7 @@ func TestErrorLine(t *testing.T) {
 		{shell.Hinted(node, "read the manual"), shell.ExitFailure, "open on pci:1: map: map: short write (read the manual)"},
 		{shell.Hinted(errors.Join(io.EOF, node), "x"), shell.ExitPeerLost, "EOF; open on pci:1: map: map: short write (x)"},
 		{late, shell.ExitTimeout, "dial on emu:: no NIC answered: time ran out (start the other side)"},
-		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), shell.ExitFailure, "read: time ran out"},
+		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), shell.ExitTimeout, "read: time ran out"},
 		{fmt.Errorf("wait: %w", context.Canceled), shell.ExitFailure, "wait: canceled"},
 		{&vfio.Error{Op: "listen", Err: vfio.ErrBadAddress}, shell.ExitDevice, "listen: bad device address"},
 		{fmt.Errorf("map memory: %w", vfio.ErrUnknownScheme), shell.ExitDevice, "map memory: unknown kind of device address"},
