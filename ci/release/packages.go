@@ -61,6 +61,7 @@ var hostFiles = map[string]string{
 	"kmod-notes/examples/60-trapeze-nodes.rules":  "usr/share/doc/trapeze/examples/60-trapeze-nodes.rules",
 	"kmod-notes/examples/trapeze-limits.conf":     "usr/share/doc/trapeze/examples/trapeze-limits.conf",
 	"ci/release/files/60-trapeze.rules":           "usr/lib/udev/rules.d/60-trapeze.rules",
+	"descriptors/trapeze.lua":                     "usr/share/trapeze/trapeze.lua",
 	"ci/release/files/cdi.json":                   "etc/cdi/trapeze.json",
 }
 
