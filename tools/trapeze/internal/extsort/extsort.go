@@ -28,6 +28,10 @@ const Block = 256 << 10
 // LeastMemory is the least memory that Sort works with, in bytes.
 const LeastMemory = 8 * Block
 
+// longestRun bounds a run in bytes, where the number of runs allows it: what sorts one in memory does not look whether
+// the job is to end, and takes some 4 s for 400 MB.
+const longestRun = 64 << 20
+
 // ErrSize: there is too little memory for so many records, or a part of a record.
 var ErrSize = errors.New("records cannot be sorted in so much memory")
 
@@ -49,6 +53,11 @@ func Sort(ctx context.Context, s Store, n int64, memory int, tick func(int)) err
 	if memory < LeastMemory || n <= 0 || n%Record != 0 {
 		return fmt.Errorf("%w: %d bytes in %d", ErrSize, n, memory)
 	}
+	longest := int64(longestRun)
+	for (n/longest+1)*Block > longest {
+		longest *= 2
+	}
+	run = min(run, longest)
 	runs := (n + run - 1) / run
 	if runs*Block > run {
 		return fmt.Errorf("%w: %d runs of %d bytes in %d", ErrSize, runs, run, memory)
