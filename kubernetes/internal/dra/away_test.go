@@ -1,6 +1,7 @@
 package dra_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -63,8 +64,11 @@ func TestAPIServerSilent(t *testing.T) {
 	r.eventually("slices", func() bool { return r.device(whole) != nil })
 	silent := make(chan struct{})
 	r.client.(*fake.Clientset).PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		<-silent
-		return false, nil, nil
+		select {
+		case <-silent:
+		case <-time.After(2 * time.Second): // a client's request ends with its context, which a fake one's does not see
+		}
+		return true, nil, errors.New("the API server is silent")
 	})
 	defer close(silent)
 	r.fatalErrors(1)
