@@ -14,7 +14,6 @@ type Bands struct {
 	Legend  string // below the axis: what a stripe is
 	Names   []string
 	Stripes []Stripe
-	Apart   bool  // stripes that touch show a gap between them, so that dark ones can be counted
 	From    int64 // picoseconds; stripes outside From to To are left out
 	To      int64 // 0 = to the last stripe
 }
@@ -22,10 +21,10 @@ type Bands struct {
 // Stripe is one thing that was done.
 type Stripe struct {
 	Band   int // 0 to the number of names, less one
-	Number int // is written on it where there is room, and decides its shade
+	Number int // is written on it where there is room, and decides its colour
 	Start  int64
 	End    int64
-	Low    bool // drawn at a third of the height, without its number
+	Low    bool // drawn grey, at a third of the height, without its number
 }
 
 const (
@@ -35,13 +34,21 @@ const (
 	lowHeight  = 13
 	flowLeft   = 118
 	flowRight  = 24
-	gap        = 1.2 // between stripes that are kept apart
+	gap        = 1 // between stripes that touch, so that they can be counted
 	// MaxStripes bounds a picture; more could not be told apart.
 	MaxStripes = 20_000
 )
 
-// Shades of successive numbers: dark, light, middle, hatched by their outline.
-var shades = []string{"#222222", "#c8c8c8", "#777777", "#f2f2f2"}
+// hues of successive numbers are dark and light in turns, so that they differ without colours, too.
+var hues = []string{"#1b4f8a", "#e69f00", "#8c3b6b", "#3f9b6f"}
+
+// stripe draws what was done. It has no outline, of which a narrow one would be all made.
+func (c *canvas) stripe(x, y, width, height float64, hue string) {
+	if width = max(width, 1.2); width > 2*gap {
+		width -= gap
+	}
+	c.rect(x, y, width, height, `fill="`+hue+`"`)
+}
 
 // SVG draws the picture.
 func (b Bands) SVG() ([]byte, error) {
@@ -89,23 +96,14 @@ func (b Bands) draw(c *canvas, shown []Stripe, x scale, to int64) {
 	for _, s := range shown {
 		y := bandAt(s.Band)
 		from, end := x.at(dmalog.Microseconds(max(s.Start, b.From))), x.at(dmalog.Microseconds(min(s.End, to)))
-		width := max(end-from, 0.6)
-		shade := s.Number % len(shades)
-		drawn := width
-		if b.Apart && width > 2*gap {
-			drawn -= gap
-		}
 		if s.Low {
-			c.rect(from, y+bandHeight-3-lowHeight, drawn, lowHeight, `fill="`+shades[shade]+`" stroke="black" stroke-width="0.4"`)
+			c.stripe(from, y+bandHeight-3-lowHeight, end-from, lowHeight, "#888888")
 			continue
 		}
-		c.rect(from, y+3, drawn, bandHeight-6, `fill="`+shades[shade]+`" stroke="black" stroke-width="0.5"`)
-		if label := fmt.Sprint(s.Number); width > 12+7*float64(len(label)) {
-			ink := "black"
-			if shade == 0 || shade == 2 {
-				ink = "white"
-			}
-			c.text(from+width/2, y+bandHeight/2+4, "middle", `font-size="11" fill="`+ink+`"`, label)
+		c.stripe(from, y+3, end-from, bandHeight-6, hues[s.Number%len(hues)])
+		if label := fmt.Sprint(s.Number); end-from > 12+7*float64(len(label)) {
+			ink := [2]string{"white", "black"}[s.Number%2]
+			c.text((from+end)/2, y+bandHeight/2+4, "middle", `font-size="11" fill="`+ink+`"`, label)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Flow is a packet flow graph: a band for each engine that moved something, at most four, and
-// a stripe for each transfer. Shades alternate from packet to packet. A run in both
+// a stripe for each transfer. The colour changes from packet to packet. A run in both
 // directions has eight bands at most. It is drawn from records of virtual time and from the log of a live
 // device alike.
 type Flow struct {
@@ -59,7 +59,7 @@ func (f Flow) SVG() ([]byte, error) {
 	if f.Directions == ([2]string{}) {
 		f.Directions = directions
 	}
-	b := Bands{Title: f.Title, Note: f.Note, Legend: "One stripe is one transfer; the shade changes from packet to packet.", From: f.From, To: f.To}
+	b := Bands{Title: f.Title, Note: f.Note, Legend: "One stripe is one transfer; the colour changes from packet to packet.", From: f.From, To: f.To}
 	for _, one := range bands {
 		b.Names = append(b.Names, one.name(bands, f.Directions))
 	}
@@ -71,7 +71,7 @@ func (f Flow) SVG() ([]byte, error) {
 		}
 	}
 	if len(f.Control) > 0 {
-		b.Legend += " Low ones are control messages."
+		b.Legend += " Low grey ones are control messages."
 	}
 	return b.SVG()
 }

@@ -122,13 +122,9 @@ func (p *Panel) draw(c *canvas, x scale, y float64, first bool, name string, spa
 			continue
 		}
 		left, right := x.at(dmalog.Microseconds(max(r.Start-p.From, 0))), x.at(dmalog.Microseconds(min(r.End-p.From, span)))
-		c.rect(left, y+panelNote+panelBand*float64(r.Engine), max(right-left, 0.8), panelBand-1,
-			`fill="`+hues[r.Packet%len(hues)]+`" stroke="white" stroke-width="0.5"`)
+		c.stripe(left, y+panelNote+panelBand*float64(r.Engine), right-left, panelBand-1, hues[r.Packet%len(hues)])
 	}
 }
-
-// hues of successive packets: they differ in brightness, too.
-var hues = []string{"#1b4f8a", "#e69f00", "#3f9b6f", "#8c3b6b"}
 
 // Figure writes a number for a note: with one decimal if it has one.
 func Figure(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -67,15 +68,46 @@ func TestFlow(t *testing.T) {
 	golden(t, "flow.svg", svg, err)
 	svg, err = plot.Flow{Title: "Ten microseconds", Records: records, From: 20 * us, To: 30 * us}.SVG()
 	golden(t, "flow-span.svg", svg, err)
-	if n := strings.Count(string(svg), `stroke-width="0.5"`); n != 4 {
+	if n := strings.Count(string(svg), `height="38"`); n != 4 {
 		t.Errorf("%d stripes between 20 and 30 us, want 4", n)
+	}
+}
+
+// TestOneStyle: a transfer looks the same in both packet flow graphs, no outline hides a narrow one, and a control
+// message does not look like its packet.
+func TestOneStyle(t *testing.T) {
+	rects := func(svg []byte, err error) map[string]bool {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		styles := map[string]bool{}
+		for _, m := range regexp.MustCompile(`<rect .* height="(?:38|13|10)" (.*)/>`).FindAllStringSubmatch(string(svg), -1) {
+			styles[m[1]] = true
+		}
+		return styles
+	}
+	one := []dmalog.Record{{Engine: dmalog.NetTx, Start: us, End: us + 1}, {Packet: 1, Engine: dmalog.NetTx, Start: 90 * us, End: 99 * us}}
+	graph := rects(plot.Flow{Records: one}.SVG())
+	panels := rects(plot.Panels{Columns: []plot.Column{{"", 100 * us}}, Rows: []plot.PanelRow{{"", []plot.Panel{{"", one, 0}}}}}.SVG())
+	if delete(panels, `fill="#f4f4f4"`); len(graph) != 2 || !maps.Equal(graph, panels) { // behind the stripes
+		t.Errorf("%v in one, %v in the other", graph, panels)
+	}
+	controlled := rects(plot.Flow{Records: one, Control: one[:1]}.SVG())
+	if len(controlled) != 3 {
+		t.Errorf("a control message looks like a packet: %v", controlled)
+	}
+	for style := range controlled {
+		if strings.Contains(style, "stroke") {
+			t.Errorf("an outline: %s", style)
+		}
 	}
 }
 
 // TestBands: bands of anybody's, and stripes that touch but are kept apart if they are wide
 // enough.
 func TestBands(t *testing.T) {
-	svg, err := plot.Bands{Title: "Three bands", Note: "one is empty", Legend: "what a stripe is", Names: []string{"first", "second", "third"}, Apart: true,
+	svg, err := plot.Bands{Title: "Three bands", Note: "one is empty", Legend: "what a stripe is", Names: []string{"first", "second", "third"},
 		Stripes: []plot.Stripe{{Band: 0, Number: 4, End: 2 * us}, {Band: 0, Number: 4, Start: 2 * us, End: 4 * us}, {Band: 2, Number: 5, Start: 4 * us, End: 4*us + 1000}}}.SVG()
 	golden(t, "bands.svg", svg, err)
 }
@@ -99,7 +131,7 @@ func TestBothDirections(t *testing.T) {
 			t.Errorf("%q: bands of both directions are in the pictures of both, and in no other", want)
 		}
 	}
-	if a, b := strings.Count(string(one), `stroke-width="0.5"`), strings.Count(string(both), `stroke-width="0.5"`); a != 6 || b != 7 {
+	if a, b := strings.Count(string(one), `height="38"`), strings.Count(string(both), `height="38"`); a != 6 || b != 7 {
 		t.Errorf("%d and %d stripes of 6 and 7 transfers", a, b)
 	}
 }
@@ -288,7 +320,7 @@ func TestPanels(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if n := strings.Count(string(svg), `stroke="white"`); n != 3 {
+	if n := strings.Count(string(svg), `fill="#1b4f8a"`) + strings.Count(string(svg), `fill="#e69f00"`); n != 3 {
 		t.Errorf("%d stripes, two on the left and one on the right", n)
 	}
 	for name, change := range map[string]func(p *plot.Panels){

@@ -1,6 +1,6 @@
 // Package plot draws the pictures of the papers' evaluation as SVG: packet flow
 // graphs, latency and bandwidth curves. They are readable in black and white:
-// curves differ by dashes and marks, packets by shade.
+// curves differ by dashes and marks, packets by brightness.
 package plot
 
 import (

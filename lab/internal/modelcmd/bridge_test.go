@@ -72,9 +72,9 @@ func TestBridgePicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, group := range []string{"copy", "pio-write", "pio-read"} {
-		if !strings.Contains(string(svg), ">"+group+"<") {
-			t.Errorf("no bars of %s", group)
+	for _, want := range []string{"copy", "pio-write", "pio-read", "rate, MB/s", "processor", "DMA"} {
+		if !strings.Contains(string(svg), ">"+want+"<") {
+			t.Errorf("no %s", want)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestCellsPictures(t *testing.T) {
 			name, _, _ := strings.Cut(part, "<")
 			bands = append(bands, "host "+name)
 		}
-		if n := bytes.Count(svg, []byte(`stroke-width="0.5"`)); !slices.Equal(bands, c.bands) || n != c.stripes {
+		if n := bytes.Count(svg, []byte(`height="38"`)); !slices.Equal(bands, c.bands) || n != c.stripes {
 			t.Errorf("%s: bands %q, %d stripes", c.args, bands, n)
 		}
 	}

@@ -112,7 +112,7 @@ func TestLogCosts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "flow.svg")
 	ok(t, "plot", "flow", "--count", "5", "--output", file)
 	svg, err := os.ReadFile(file)
-	if n := bytes.Count(svg, []byte(`stroke-width="0.4"`)); err != nil || n != 10 {
+	if n := bytes.Count(svg, []byte(`height="13"`)); err != nil || n != 10 {
 		t.Errorf("%d control messages in the picture, %v", n, err)
 	}
 }
@@ -293,7 +293,7 @@ func TestModelAndLogDrawTheSame(t *testing.T) {
 		}
 		var out []string
 		for line := range strings.Lines(string(svg)) {
-			if strings.Contains(line, `stroke-width="0.5"`) {
+			if strings.Contains(line, `height="38"`) {
 				out = append(out, line)
 			}
 		}

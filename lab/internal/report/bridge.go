@@ -45,15 +45,15 @@ func (o Bridge) Draw(ctx context.Context) ([]byte, error) {
 	}
 	b := plot.Bars{
 		Title: "At the bridge: " + o.System.Name, Note: fmt.Sprintf("DMA: %s, transfers of %d bytes; on the memory bus it is: %s first", o.DMA, o.Bytes, o.System.Bridge.First),
-		X: "program of the processor", Y: plot.Axis{Label: "MB/s"}, Parts: []string{"MB/s"},
+		X: "program of the processor", Y: plot.Axis{Label: "rate, MB/s"}, Parts: []string{"processor", "DMA"},
 	}
 	for _, m := range all {
 		g := plot.Group{Name: string(m.Program)}
 		for _, bar := range []struct {
-			name string
-			rate float64
-		}{{"program", m.Processor.Alone}, {"with DMA", m.Processor.Together}, {"DMA", m.DMA.Alone}, {"with it", m.DMA.Together}} {
-			g.Bars = append(g.Bars, plot.Bar{Name: bar.name, Parts: []float64{bar.rate}})
+			name           string
+			processor, dma float64
+		}{{"alone", m.Processor.Alone, 0}, {"together", m.Processor.Together, 0}, {"alone", 0, m.DMA.Alone}, {"together", 0, m.DMA.Together}} {
+			g.Bars = append(g.Bars, plot.Bar{Name: bar.name, Parts: []float64{bar.processor, bar.dma}})
 		}
 		b.Groups = append(b.Groups, g)
 	}

@@ -25,8 +25,7 @@ func CellGraph(o cellmodel.Options, until profile.Time) ([]byte, error) {
 	b := plot.Bands{
 		Title:  fmt.Sprintf("Cells: %s, %s", o.Platform.Name, o.Scenario),
 		Note:   "virtual time from the first store; " + cellFigures(r),
-		Legend: "One stripe is one cell; its shade and its number are those of its message.",
-		Apart:  true,
+		Legend: "One stripe is one cell; its colour and its number are those of its message.",
 	}
 	if end := r.Transfers[len(r.Transfers)-1].End; until < end {
 		b.To = int64(until)

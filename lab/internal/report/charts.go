@@ -87,6 +87,11 @@ func FetchGraph(ctx context.Context, c Case, server profile.Time) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	for _, records := range [][]dmalog.Record{f.Log, f.Control} {
+		for i := range records {
+			records[i].Packet = 1 - records[i].Flow // the request is the first
+		}
+	}
 	return plot.Flow{
 		Title:      fmt.Sprintf("Page fetch: %s, %s", c.Profile.Name, c.Policy),
 		Note:       fmt.Sprintf("%d bytes in %s us: request %s, server %s, page %s", c.Payload, figure(f.Whole.Microseconds()), figure(f.Request.Microseconds()), figure(server.Microseconds()), figure(f.Page.Microseconds())),

@@ -40,7 +40,7 @@ func Schedules(ctx context.Context, p *profile.Profile, payload int) ([]byte, er
 	b := plot.Bands{
 		Title:  "Three schedules: " + p.Name,
 		Note:   fmt.Sprintf("%d bytes:", payload),
-		Legend: "One stripe is one transfer; shades alternate.", Apart: true,
+		Legend: "One stripe is one transfer; colours alternate.",
 	}
 	for _, s := range []struct {
 		name, says string

@@ -53,7 +53,6 @@ func (c Case) TrunkGraph(ctx context.Context, t virtual.Trunk) ([]byte, error) {
 		Title:  fmt.Sprintf("Trunk: %s, %s", c.Profile.Name, c.Policy),
 		Note:   fmt.Sprintf("%d senders of %d payloads of %d bytes each", t.Senders, c.Count, c.Payload),
 		Legend: "One stripe is one transfer, and its number that of the payload; on the trunk it is a packet, and the number that of its sender.",
-		Apart:  true,
 	}
 	for i := range t.Senders {
 		for _, e := range []dmalog.Engine{dmalog.HostTx, dmalog.NetTx} {
