@@ -3,7 +3,6 @@ package plot
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -36,11 +35,6 @@ var fills = []string{`fill="#f2f2f2"`, `fill="#7a7a7a"`, `fill="url(#falling)"`,
 const hatches = `<defs>
 <pattern id="falling" width="6" height="6" patternUnits="userSpaceOnUse"><rect width="6" height="6" fill="white"/><path d="M0 0l6 6" stroke="black" stroke-width="1"/></pattern>
 <pattern id="rising" width="6" height="6" patternUnits="userSpaceOnUse"><rect width="6" height="6" fill="white"/><path d="M0 6l6 -6" stroke="black" stroke-width="1"/></pattern>
-</defs>
-`
-
-// moreHatches are those of bars with more parts than the first fills have.
-const moreHatches = `<defs>
 <pattern id="upright" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="white"/><path d="M2 0v5" stroke="black" stroke-width="1"/></pattern>
 <pattern id="level" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="white"/><path d="M0 2h5" stroke="black" stroke-width="1"/></pattern>
 </defs>
@@ -57,9 +51,6 @@ func StackBars(title string, pictures ...Bars) ([]byte, error) {
 	const height = chartHeight + barNames
 	c := newCanvas(chartWidth, float64(height*len(pictures)), title)
 	c.b.WriteString(hatches)
-	if slices.ContainsFunc(pictures, func(b Bars) bool { return len(b.Parts) > 4 }) {
-		c.b.WriteString(moreHatches)
-	}
 	for i, b := range pictures {
 		fmt.Fprintf(&c.b, `<g transform="translate(0 %d)">`+"\n", i*height)
 		if err := b.draw(c); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/command"
@@ -55,12 +54,9 @@ func printPS(w io.Writer, nics []psNIC) error {
 		_, err := fmt.Fprintln(w, "no process of this host has a NIC open that this user may look at")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "PID\tPORT\tUSER\tPROGRAM\tVIS\tSENT/S\tRECEIVED/S\tNIC")
-	for _, n := range nics {
-		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", n.PID, n.Port, n.User, n.Program, n.VIs, amount(n.Sent), amount(n.Received), n.Address)
-	}
-	return t.Flush()
+	return command.Table(w, 0, "PID\tPORT\tUSER\tPROGRAM\tVIS\tSENT/S\tRECEIVED/S\tNIC", nics, func(n psNIC) string {
+		return fmt.Sprintf("%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s", n.PID, n.Port, n.User, n.Program, n.VIs, amount(n.Sent), amount(n.Received), n.Address)
+	})
 }
 
 // gauge makes rates of the counters of a NIC.

@@ -47,14 +47,10 @@ func (x *commands) web(ctx context.Context, f *webFlags, _ []string) error {
 	case !at.IP.IsLoopback():
 		return errors.Join(option.Errorf("--no-token: other machines can reach %s; listen at 127.0.0.1", at), l.Close())
 	}
-	if x.JSON {
-		err = x.PrintJSON(webReport{shown.String()})
-	} else {
-		_, err = fmt.Fprintln(x.Stdout, shown.String())
-		x.Note("serving; Ctrl-C ends it")
-		if !at.IP.IsLoopback() {
-			x.Note("other machines can reach the page, and what passes is not encrypted: ssh -L is safer")
-		}
+	err = x.Printf(webReport{shown.String()}, "%s\n", &shown)
+	x.Note("serving; Ctrl-C ends it")
+	if !at.IP.IsLoopback() {
+		x.Note("other machines can reach the page, and what passes is not encrypted: ssh -L is safer")
 	}
 	if err != nil {
 		return errors.Join(err, l.Close())

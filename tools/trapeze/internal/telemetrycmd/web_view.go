@@ -31,15 +31,10 @@ type view struct {
 // shownDetails has what changes slowly. What the NIC does not have is null.
 type shownDetails struct {
 	Report     *telemetry.Report      `json:"report"`
-	Policy     *policyReport          `json:"policy"`
+	Policy     *policy                `json:"policy"`
 	Wire       map[string]uint64      `json:"wire"`
 	Maps       []telemetry.ProgramMap `json:"maps"`
 	Histograms []shownHistogram       `json:"histograms"`
-}
-
-// policyReport counts the decisions of the policy.
-type policyReport struct {
-	Counters map[string]uint64 `json:"counters"`
 }
 
 type shownHistogram struct {
@@ -74,14 +69,10 @@ func (v *view) next(ctx context.Context, s *sample) []byte {
 
 // details asks the NIC for what changes slowly.
 func details(ctx context.Context, s *sample) *shownDetails {
-	d := &shownDetails{Maps: []telemetry.ProgramMap{}, Histograms: []shownHistogram{}}
+	d := &shownDetails{Policy: s.policy, Maps: []telemetry.ProgramMap{}, Histograms: []shownHistogram{}}
 	var r telemetry.Report
 	if s.nic.ask(ctx, "/trapeze/nic", &r) == nil {
 		d.Report = &r
-	}
-	var p policyReport
-	if s.nic.ask(ctx, "/trapeze/policy", &p) == nil {
-		d.Policy = &p
 	}
 	_ = s.nic.ask(ctx, "/trapeze/wire", &d.Wire) // only emulated NICs have a wire here
 	if d.Report != nil && d.Report.Program != nil && d.Report.Program.Slot != nil {
