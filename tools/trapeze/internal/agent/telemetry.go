@@ -13,6 +13,7 @@ type nicStats struct {
 	Received uint64 `json:"received" help:"Frames from the port." unit:"frames"`
 	Unknown  uint64 `json:"unknown" help:"Frames from the port to a station that no client is." unit:"frames"`
 	Sent     uint64 `json:"sent" help:"Frames of clients that are there." unit:"frames"`
+	Bytes    uint64 `json:"bytes_sent" help:"Bytes of the frames of clients that are there." unit:"bytes"`
 	Dropped  uint64 `json:"dropped" help:"Frames to clients that had no room for them." unit:"frames"`
 	Refused  uint64 `json:"refused" help:"Frames of clients that a grant does not allow, or with the address of another." unit:"frames"`
 }
@@ -42,7 +43,7 @@ func (n *nic) count() (s nicStats, sum agentlink.ClientStats) {
 		sum.Dropped += r.Dropped
 		sum.Refused += r.Refused + r.Forged
 	}
-	return nicStats{uint64(len(t)), n.received.Load(), n.unknown.Load(), sum.Frames, sum.Dropped, sum.Refused}, sum
+	return nicStats{uint64(len(t)), n.received.Load(), n.unknown.Load(), sum.Frames, sum.Bytes, sum.Dropped, sum.Refused}, sum
 }
 
 func (n *nic) describe() (telemetry.Port, error) {

@@ -71,6 +71,21 @@ func TestOwner(t *testing.T) {
 	}
 }
 
+// TestStatsOnce: no figure has a second name.
+func TestStatsOnce(t *testing.T) {
+	o := run(t, "stats", shownNIC(t), "--all")
+	for _, name := range []string{"rx_", "tx_"} {
+		if strings.Contains(o.stdout, name) {
+			t.Errorf("%s: %s", name, o.stdout)
+		}
+	}
+	for _, name := range []string{"frames_received", "bytes_sent", "receive_queue_empty"} {
+		if strings.Count(o.stdout, "  "+name+" ") != 1 {
+			t.Errorf("%s: %s", name, o.stdout)
+		}
+	}
+}
+
 // TestOwnerRefused: what cannot be is said, and no NIC is opened for it.
 func TestOwnerRefused(t *testing.T) {
 	address := shownNIC(t)

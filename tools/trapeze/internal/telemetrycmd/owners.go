@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/user"
 	"slices"
 	"strconv"
@@ -99,9 +100,12 @@ func (n *NIC) ask(ctx context.Context, command string, into any, parameters ...u
 	return n.client.Ask(ctx, command, into)
 }
 
-// counters are all counters of the NIC, and when they were read.
+// counters are all counters of the NIC, and when they were read; not again under DPDK's names.
 func (n *NIC) counters(ctx context.Context) (c map[string]uint64, at time.Time, err error) {
 	err = n.ask(ctx, "/ethdev/xstats", &c)
+	maps.DeleteFunc(c, func(name string, _ uint64) bool {
+		return strings.HasPrefix(name, "rx_") || strings.HasPrefix(name, "tx_")
+	})
 	return c, time.Now(), err
 }
 
