@@ -1,6 +1,7 @@
 package telemetrycmd
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,61 @@ func TestScreen(t *testing.T) {
 	}
 	if cmd := press(m, "q"); cmd == nil || cmd() != tea.Quit() {
 		t.Error("q does not end it")
+	}
+}
+
+// TestScreenStands: rows come in order while none is chosen, and the cursor stays on the first; they keep
+// their places once one is, until another order is asked for.
+func TestScreenStands(t *testing.T) {
+	m := shown(t)
+	next := func(sent ...float64) {
+		list := sampled(slices.Clone(m.samples))
+		for i := range list {
+			list[i].rates = map[string]float64{"bytes_sent": sent[i]}
+		}
+		slices.Reverse(list)
+		m.Update(list)
+	}
+	check := func(when, rows, chosen string) {
+		t.Helper()
+		if got := order(m); got != rows || !strings.Contains(m.View(), ">"+chosen+" ") {
+			t.Errorf("%s: %q\n%s", when, got, m.View())
+		}
+	}
+	next(1, 2)
+	check("none chosen", "11 22 ", "11")
+	press(m, "down")
+	next(1, 2)
+	check("chosen", "11 22 ", "22")
+	press(m, "enter", "esc")
+	next(1, 2)
+	check("looked into", "11 22 ", "22")
+	press(m, "esc")
+	next(1, 2)
+	check("given up", "22 11 ", "22")
+}
+
+// TestScreenHelp: ? shows what the keys and columns are, and any key goes back.
+func TestScreenHelp(t *testing.T) {
+	m := shown(t)
+	rows := m.View()
+	press(m, "?")
+	if v := m.View(); !strings.Contains(v, "the order turned round") || !strings.Contains(v, "AGAIN") || strings.Contains(v, "PROGRAM") || strings.Contains(v, "==") {
+		t.Errorf("help:\n%s", v)
+	}
+	if cmd := press(m, "esc"); cmd != nil || m.View() != rows {
+		t.Errorf("not back:\n%s", m.View())
+	}
+}
+
+// TestScreenPrograms: a program has its whole name where there is room for it, and leaves some to the NIC.
+func TestScreenPrograms(t *testing.T) {
+	for width, want := range map[int]string{60: "trapeze pi ", 80: "trapeze ping    ", 90: "trapeze ping --long  "} {
+		m := shown(t)
+		m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
+		if v := m.View(); !strings.Contains(v, "11      "+want) {
+			t.Errorf("%d columns:\n%s", width, v)
+		}
 	}
 }
 

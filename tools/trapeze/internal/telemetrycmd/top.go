@@ -84,7 +84,9 @@ type screen struct {
 	order         int
 	upward        bool
 	cursor        string // name of the NIC that is chosen
+	held          bool   // the user chose it: rows keep their places, so that it does not run away
 	inside        bool   // its endpoints are shown
+	help          bool
 }
 
 // sampled is a message with what was found.
@@ -123,13 +125,19 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 func (m *screen) key(name string) tea.Cmd {
+	if m.help && name != "q" && name != "ctrl+c" {
+		name = "?" // any key leaves the help
+	}
 	switch name {
 	case "q", "ctrl+c":
 		return tea.Quit
+	case "?":
+		m.help = !m.help
 	case "esc", "left", "backspace":
-		m.inside = false
+		m.inside, m.held = false, m.inside
 	case "enter", "right":
 		m.inside = len(m.samples) > 0
+		m.held = m.inside
 	case "s":
 		m.order = (m.order + 1) % len(orders)
 		m.sort()
@@ -147,29 +155,32 @@ func (m *screen) key(name string) tea.Cmd {
 // move chooses the NIC above or below.
 func (m *screen) move(by int) {
 	if len(m.samples) > 0 && !m.inside {
-		m.cursor = m.samples[min(max(m.chosen()+by, 0), len(m.samples)-1)].nic.name()
+		m.cursor, m.held = m.samples[min(max(m.chosen()+by, 0), len(m.samples)-1)].nic.name(), true
 	}
 }
 
-// chosen is the place of the NIC that is chosen; the first, if that has gone.
+// chosen is the place of the NIC that is chosen; -1 if it has gone.
 func (m *screen) chosen() int {
-	return max(slices.IndexFunc(m.samples, func(s sample) bool { return s.nic.name() == m.cursor }), 0)
+	return slices.IndexFunc(m.samples, func(s sample) bool { return s.nic.name() == m.cursor })
 }
 
 // take shows what was found.
 func (m *screen) take(list []sample) {
+	places := map[string]int{} // below 0: new ones come behind
+	for i, s := range m.samples {
+		places[s.nic.name()] = i - len(m.samples)
+	}
 	m.samples = list
-	m.sort()
-	if len(list) == 0 {
-		m.inside = false
+	if m.held && m.chosen() >= 0 {
+		slices.SortStableFunc(list, func(a, b sample) int { return cmp.Compare(places[a.nic.name()], places[b.nic.name()]) })
 		return
 	}
-	if m.cursor == "" || !slices.ContainsFunc(list, func(s sample) bool { return s.nic.name() == m.cursor }) {
-		m.cursor, m.inside = m.samples[0].nic.name(), false
-	}
+	m.sort()
 }
 
+// sort puts all in order, and the cursor on the first.
 func (m *screen) sort() {
+	m.held, m.inside = false, false
 	of := orders[m.order].of
 	slices.SortStableFunc(m.samples, func(a, b sample) int {
 		c := cmp.Compare(of(&b), of(&a))
@@ -178,13 +189,16 @@ func (m *screen) sort() {
 		}
 		return cmp.Or(c, cmp.Compare(a.nic.PID, b.nic.PID), cmp.Compare(a.nic.Port, b.nic.Port))
 	})
+	if len(m.samples) > 0 {
+		m.cursor = m.samples[0].nic.name()
+	}
 }
 
 // View is described at tea.Model.
 func (m *screen) View() string {
 	lines := strings.Split(m.table(), "\n")
-	keys := "up/down choose  enter endpoints  s order: " + orders[m.order].name + "  r turn  q end"
-	if m.inside {
+	keys := "up/down choose  enter endpoints  s order: " + orders[m.order].name + "  r turn  ? help  q end"
+	if m.inside || m.help {
 		keys = "esc back  q end"
 	}
 	if m.height > 1 && len(lines) > m.height-1 {
@@ -195,11 +209,14 @@ func (m *screen) View() string {
 
 // table is the screen without the line of keys.
 func (m *screen) table() string {
-	var lines []string
-	if m.inside {
+	lines := m.nicLines()
+	switch {
+	case m.help:
+		_, text, _ := strings.Cut(help, "== top\n")
+		text, _, _ = strings.Cut(text, "\n\nWith --once")
+		lines = strings.Split(text, "\n")
+	case m.inside:
 		lines = m.endpointLines(&m.samples[m.chosen()])
-	} else {
-		lines = m.nicLines()
 	}
 	for i := range lines {
 		lines[i] = m.fit(lines[i])
@@ -212,11 +229,16 @@ func (m *screen) fit(line string) string {
 	return runewidth.Truncate(strings.TrimRight(telemetry.Printable(line), " "), max(m.width, 1), "")
 }
 
-// nicRow leaves 10 of 80 columns for the NIC.
-const nicRow = "%s%-7s %-10s %6s %6s %6s %5s %7s %6s %6s %s"
+// nicRow has 58 columns beside those of the program and the NIC.
+const nicRow = "%s%-7s %-*s %6s %6s %5s %5s %7s %6s %6s %s"
 
 func (m *screen) nicLines() []string {
-	lines := []string{fmt.Sprintf(nicRow, " ", "PID", "PROGRAM", "SENT/s", "RECV/s", "MSG/s", "AGAIN", "QUEUED", "p50", "p99", "NIC")}
+	wide := len("PROGRAM")
+	for _, s := range m.samples {
+		wide = max(wide, runewidth.StringWidth(s.nic.Program))
+	}
+	wide = min(wide, max(m.width-58-10, 10)) // the NIC has 10 columns at least
+	lines := []string{fmt.Sprintf(nicRow, " ", "PID", wide, "PROGRAM", "SENT/s", "RECV/s", "MSG/s", "AGAIN", "QUEUED", "p50", "p99", "NIC")}
 	for i, s := range m.samples {
 		mark := " "
 		if i == m.chosen() {
@@ -227,7 +249,7 @@ func (m *screen) nicLines() []string {
 		if s.queued[0] >= 0 {
 			queued = fmt.Sprintf("%d/%d", s.queued[0], s.queued[1])
 		}
-		lines = append(lines, fmt.Sprintf(nicRow, mark, fmt.Sprint(s.nic.PID), runewidth.Truncate(s.nic.Program, 10, ""), amount(s.rates["bytes_sent"]),
+		lines = append(lines, fmt.Sprintf(nicRow, mark, fmt.Sprint(s.nic.PID), wide, runewidth.Truncate(s.nic.Program, wide, ""), amount(s.rates["bytes_sent"]),
 			amount(s.rates["bytes_received"]), amount(s.rates["messages_sent"]+s.rates["messages_received"]),
 			amount(s.rates["frames_retransmitted"]), queued, p50, p99, s.nic.Address))
 	}
