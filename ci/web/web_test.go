@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -210,6 +211,15 @@ func TestPage(t *testing.T) {
 	b.until(t, "the NIC of ping", button(pid)+" !== null")
 	b.click(t, button(pid))
 	moves(t, b)
+	_, other, stop := start(t, folder, "ping", "--count", "0", "--quiet") // its NICs have the same addresses
+	b.until(t, "the NIC of another ping", button(other)+" !== null")
+	titles := value[[]string](t, b, "[...document.querySelectorAll('#nics b')].map(e => e.textContent)")
+	slices.Sort(titles)
+	if all := len(titles); all < 4 || len(slices.Compact(titles)) != all {
+		t.Errorf("two cards of one title: %q", titles)
+	}
+	_ = stop(syscall.SIGKILL)
+	b.until(t, "groups of digits", `/\d,\d{3}/.test($('counters').textContent)`)
 	for i, text := range value[[]string](t, b, "[...document.querySelectorAll('.stage')].map(e => e.textContent)") {
 		if name := []string{"hostTx", "netTx", "netRcv", "hostRcv"}[i]; !strings.HasPrefix(text, name) || !strings.HasSuffix(text, " %") {
 			t.Errorf("stage %d: %q", i, text)
