@@ -317,6 +317,10 @@ func TestPictures(t *testing.T) {
 		if err != nil || !bytes.HasPrefix(svg, []byte("<svg ")) || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
 			t.Errorf("%s: %v", args, err)
 		}
+		// The request is a packet of its own, beside the page.
+		if args == "fetch" && (!bytes.Contains(svg, []byte(`height="38" fill="#1b4f8a"`)) || !bytes.Contains(svg, []byte(`height="38" fill="#e69f00"`))) {
+			t.Errorf("request and page have one colour")
+		}
 	}
 	file := filepath.Join(dir, "report.html")
 	if out := ok(t, "plot", "report", "--profiles", "alcor", "--published", table, "--output", file); out != "" {
