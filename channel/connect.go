@@ -90,7 +90,7 @@ func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err e
 			return c, err
 		}
 	}
-	c.d, err = nic.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: o.Ptag.Number(), Page: pageOf(o.PageSize),
+	c.d, err = nic.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: o.Ptag, Page: pageOf(o.PageSize),
 		Send: c.send.segment(), Recv: c.recv.segment(), Spaced: o.Spaced})
 	if err != nil {
 		return c, err

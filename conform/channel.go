@@ -246,7 +246,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 		x.at[i] = -int((*m).Address()) & (channel.DefaultPageSize - 1)
 		segments[i] = datasheet.DataSegment{Address: (*m).Address() + uint64(x.at[i]), Handle: (*m).Handle()}
 	}
-	x.Channel = Must(w.A.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: segments[0], Recv: segments[1]}))(w)
+	x.Channel = Must(w.A.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: segments[0], Recv: segments[1]}))(w)
 	w.Cleanup(func() {
 		ctx, cancel := afterwards()
 		defer cancel()

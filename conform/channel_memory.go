@@ -189,7 +189,7 @@ func testChannelForeign(w *World) {
 		"pages of 2 KiB":            func(a *driver.ChannelAttributes) { a.Page = 11 },
 		"pages of 32 KiB":           func(a *driver.ChannelAttributes) { a.Page = 15 },
 	} {
-		a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Send: at(m, 0), Recv: at(m, 0)}
+		a := driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: at(m, 0), Recv: at(m, 0)}
 		spoil(&a)
 		_, err := w.A.Driver().CreateChannel(ctx, a)
 		wantError(w, what, err, via.ErrInvalidParameter)
@@ -221,7 +221,7 @@ func testChannelDeviceMemory(w *World) {
 	m := Must(w.A.Alloc(ctx, 3<<14, via.MemoryAttributes{}))(w)
 	before = free() // eager memory has a copy in the NIC
 	segment := datasheet.DataSegment{Address: (m.Address() + 1<<14 - 1) &^ (1<<14 - 1), Handle: m.Handle()}
-	a := driver.ChannelAttributes{Ptag: w.A.Ptag().Number(), Page: datasheet.MaxChannelPageLog2, Send: segment, Recv: segment}
+	a := driver.ChannelAttributes{Ptag: w.A.Ptag(), Page: datasheet.MaxChannelPageLog2, Send: segment, Recv: segment}
 	var channels []*driver.Channel
 	for {
 		c, err := d.CreateChannel(ctx, a)

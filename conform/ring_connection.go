@@ -145,7 +145,7 @@ func testRingMemory(w *World) {
 	ctx := Context(w)
 	d := w.A.Driver()
 	before := freeMemory(w, d)
-	a := driver.RingAttributes{Reliability: via.Unreliable, Ptag: w.A.Ptag().Number(), SendDepth: 4096, RecvDepth: 4096}
+	a := driver.RingAttributes{Reliability: via.Unreliable, Ptag: w.A.Ptag(), SendDepth: 4096, RecvDepth: 4096}
 	var rings []*driver.Ring
 	for {
 		r, err := d.CreateRing(ctx, a)

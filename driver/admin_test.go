@@ -25,10 +25,10 @@ func TestManyCommands(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				if seen[p] {
-					t.Errorf("ptag %d was handed to two", p)
+				if seen[p.Number()] {
+					t.Errorf("ptag %d was handed to two", p.Number())
 				}
-				seen[p] = true
+				seen[p.Number()] = true
 				mu.Unlock()
 			}
 		})

@@ -14,7 +14,7 @@ import (
 
 // ChannelAttributes of a channel.
 type ChannelAttributes struct {
-	Ptag uint32
+	Ptag *Ptag
 	// Page says how large a page is; MinChannelPageLog2, 4 KiB, if zero. Both ends of a
 	// connection must have the same.
 	Page datasheet.ChannelPage
@@ -71,6 +71,10 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 		if a.Page = cmp.Or(a.Page, datasheet.MinChannelPageLog2); !a.Page.Valid() {
 			return nil, hinted(fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
 		}
+		if err := a.Ptag.use(n); err != nil {
+			return nil, err
+		}
+		defer a.Ptag.leave() // the NIC knows from here on that it is in use
 		c := &Channel{endpoint: endpoint{n: n, what: "channel"}, attributes: a, closedAs: n.error("use channel", descriptors.ErrClosed)}
 		c.queues = c
 		reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, a.body()))
@@ -89,7 +93,7 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 }
 
 func (a *ChannelAttributes) body() datasheet.CreateEndpointBody {
-	b := datasheet.CreateEndpointBody{Kind: datasheet.KindChannel, Reliability: datasheet.Unreliable, Ptag: a.Ptag,
+	b := datasheet.CreateEndpointBody{Kind: datasheet.KindChannel, Reliability: datasheet.Unreliable, Ptag: a.Ptag.Number(),
 		SendIOVA: a.Send.Address, SendCQ: a.Send.Handle, RecvIOVA: a.Recv.Address, RecvCQ: a.Recv.Handle,
 		SendLog2: uint8(a.Page), RecvLog2: uint8(a.Page), MaxTransfer: a.Page.Bytes(),
 		SendVector: datasheet.NoVector, RecvVector: datasheet.NoVector}

@@ -22,7 +22,7 @@ func TestKernelChannel(t *testing.T) {
 			checkLeaks(t)
 			_, _, a, b := newPair(t, options)
 			x, y := connectedChannels(t, a, b, datasheet.MinChannelPageLog2)
-			m, err := a.AllocMemory(contextFor(t), 3*8192, driver.MemoryAttributes{})
+			m, err := a.Alloc(contextFor(t), 3*8192, driver.MemoryAttributes{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ type channelOver struct {
 func newChannel(t *testing.T, n *driver.NIC, page datasheet.ChannelPage) channelOver {
 	t.Helper()
 	size := int(page.Bytes())
-	m, err := n.AllocMemory(contextFor(t), 3*size, driver.MemoryAttributes{})
+	m, err := n.Alloc(contextFor(t), 3*size, driver.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,11 +140,11 @@ func bounceOn(t *testing.T, x, y channelOver, p datasheet.ChannelPriority, round
 func TestChannelRefusals(t *testing.T) {
 	checkLeaks(t)
 	_, _, a, b := newPair(t, emulator.PairOptions{})
-	m, err := a.AllocMemory(contextFor(t), 64<<10, driver.MemoryAttributes{})
+	m, err := a.Alloc(contextFor(t), 64<<10, driver.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	readOnly, err := a.AllocMemory(contextFor(t), 64<<10, driver.MemoryAttributes{Access: datasheet.AccessReadOnly})
+	readOnly, err := a.Alloc(contextFor(t), 64<<10, driver.MemoryAttributes{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestChannelRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: 12345, Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, descriptors.ErrInvalidPtag) {
+	if _, err := a.CreateChannel(contextFor(t), driver.ChannelAttributes{Ptag: driver.PtagOf(a, 12345), Send: aligned(m), Recv: aligned(m)}); !errors.Is(err, descriptors.ErrInvalidPtag) {
 		t.Error(err)
 	}
 	x := newChannel(t, a, datasheet.MinChannelPageLog2)

@@ -22,7 +22,7 @@ func TestCloseWhileBusy(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &rig{d: d, n: n}
-			if r.m, err = n.AllocMemory(contextFor(t), 16384, driver.MemoryAttributes{}); err != nil {
+			if r.m, err = n.Alloc(contextFor(t), 16384, driver.MemoryAttributes{}); err != nil {
 				t.Fatal(err)
 			}
 			if r.sendCQ, err = n.CreateCQ(contextFor(t), 8); err != nil {
@@ -53,7 +53,7 @@ func TestCloseWhileBusy(t *testing.T) {
 					return err
 				},
 				"memory": func() error {
-					m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
+					m, err := n.Alloc(ctx, 4096, driver.MemoryAttributes{})
 					if err == nil {
 						err = m.Close(ctx)
 					}

@@ -18,7 +18,7 @@ func benchRig(b *testing.B) (*driver.VI, []*descriptors.Descriptor) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = n.Close() })
-	m, err := n.AllocMemory(contextFor(b), 64*512, driver.MemoryAttributes{})
+	m, err := n.Alloc(contextFor(b), 64*512, driver.MemoryAttributes{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -177,33 +177,17 @@ func (c *CQ) Close(ctx context.Context) error {
 	return n.doClosing(ctx, "close CQ", func() error {
 		c.change.Lock()
 		defer c.change.Unlock()
-		first, err := c.leaving.begin(n, func() error {
-			if c.promised > 0 {
-				return ErrInUse
-			}
-			return nil
-		})
-		switch {
-		case err != nil:
-			return hinted(err, "close the VIs that complete there first")
-		case !first:
-			return nil
-		}
-		_, err = n.execute(ctx, newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.number}))
-		if err != nil && !outcomeUnknown(err) {
-			c.leaving.undo(n)
-			return err
-		}
-		defer c.leaving.end(n)
-		c.close()
-		err = errors.Join(err, c.endNotices())
-		if err != nil {
-			return err
-		}
-		n.mu.Lock()
-		delete(n.cqs, c.number)
-		n.mu.Unlock()
-		return n.freeDMA(c.buf)
+		return c.leaving.close(ctx, n, "close the VIs that complete there first", func() bool { return c.promised > 0 },
+			newCommand(datasheet.OpDestroyCQ, datasheet.CQBody{CQ: c.number}), func(err error) error {
+				c.close()
+				if err = errors.Join(err, c.endNotices()); err != nil {
+					return err
+				}
+				n.mu.Lock()
+				delete(n.cqs, c.number)
+				n.mu.Unlock()
+				return n.freeDMA(c.buf)
+			})
 	})
 }
 

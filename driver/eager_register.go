@@ -61,9 +61,6 @@ var errNoEager = fmt.Errorf("%w: eager memory", descriptors.ErrNotSupported)
 
 // registerAs is register as a.Eager says.
 func (n *NIC) registerAs(ctx context.Context, iova uint64, bytes []byte, a MemoryAttributes) (*Memory, error) {
-	if a.Access&eagerBits != 0 {
-		return nil, fmt.Errorf("%w: rights that Eager stands for", descriptors.ErrInvalidParameter)
-	}
 	if a.Eager.Mode == EagerOff {
 		return n.register(ctx, iova, bytes, a)
 	}
@@ -153,8 +150,14 @@ func (e *Eager) lay(log2 uint8, blocks, status uint64) bool {
 	return e.blocks != nil && e.words != nil
 }
 
-// Eager returns the writer of the memory. Over memory that is ordinary, such as since it fell
-// back, it only stores.
+// Eager returns the writer of the memory: an io.Writer and io.WriterAt with stores of 1 to 8
+// bytes, Push and Flush. Over memory that is not eager, or fell back since the NIC has no
+// room, it only stores, so that a program need not know. All calls fail with ErrClosed once
+// the memory has been deregistered, and with ErrInvalidParameter outside of it.
+//
+// Memory that has been pushed is changed through the writer only, or pushed again before it
+// is sent: else the NIC sends what it was. What the NIC itself writes there is as any message
+// that it receives.
 func (m *Memory) Eager() *Eager {
 	if e := m.eager.Load(); e != nil {
 		return e

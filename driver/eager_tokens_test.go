@@ -30,7 +30,7 @@ func TestEagerTokenBatch(t *testing.T) {
 	}
 	at := 0
 	for _, n := range []int{1, 3, 4, 5, 16, 2, 15, 16} {
-		m, err := r.nic.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag})
+		m, err := r.nic.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := r.nic.AllocMemory(ctx, int(free)-int(free)/16, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag, Eager: written})
+	m, err := r.nic.Alloc(ctx, int(free)-int(free)/16, driver.MemoryAttributes{Ptag: r.memory.Attributes().Ptag, Eager: written})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func TestEmulatorRemoved(t *testing.T) {
 			checkLeaks(t)
 			x, _, a, b := newPair(t, options)
 			ctx := contextFor(t)
-			m, err := a.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: mustPtag(t, a)})
+			m, err := a.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: mustPtag(t, a)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +149,7 @@ func TestEmulatorRemoved(t *testing.T) {
 	}
 }
 
-func mustPtag(t *testing.T, n *driver.NIC) uint32 {
+func mustPtag(t *testing.T, n *driver.NIC) *driver.Ptag {
 	t.Helper()
 	p, err := n.CreatePtag(contextFor(t))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // and its buffer.
 type end struct {
 	n    *driver.NIC
-	ptag uint32
+	ptag *driver.Ptag
 	v    *driver.VI
 	m    *driver.Memory
 	room int // bytes of a buffer
@@ -47,7 +47,7 @@ func newEnd(t *testing.T, n *driver.NIC, l layout) *end {
 	if e.ptag, err = n.CreatePtag(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if e.m, err = n.AllocMemory(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}); err != nil {
+	if e.m, err = n.Alloc(ctx, l.slots*e.slotSize(), driver.MemoryAttributes{Ptag: e.ptag}); err != nil {
 		t.Fatal(err)
 	}
 	e.v, err = n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.ReliableDelivery, MaxTransfer: 64 << 10, Ptag: e.ptag,

@@ -137,6 +137,16 @@ func (e *Error) Unwrap() []error {
 // Fail makes the error of an operation on this NIC of a cause, which is not nil.
 func (n *NIC) Fail(op string, cause error) error { return NewError(op, n.Address(), cause) }
 
+// Refuse makes an Error of what a caller has found itself: code says what kind it is, format, which may be empty, what exactly,
+// and hint what can be done about it.
+func (n *NIC) Refuse(op string, code descriptors.Code, hint, format string, args ...any) error {
+	e := &Error{Op: op, Device: n.Address(), Code: code, Hint: hint}
+	if format != "" {
+		e.Err = fmt.Errorf(format, args...)
+	}
+	return e
+}
+
 // NewError makes an Error of a cause, which is not nil, with the code and the hint
 // that belong to it. Of a cause that is an Error already it changes Op and Device.
 func NewError(op, device string, cause error) *Error {

@@ -23,5 +23,5 @@ func withRings(d *fakeDevice) {
 }
 
 func ringAttributes() driver.RingAttributes {
-	return driver.RingAttributes{Reliability: datasheet.Unreliable, Ptag: 1, MaxPayload: 4096, SendDepth: 2, RecvDepth: 2}
+	return driver.RingAttributes{Reliability: datasheet.Unreliable, MaxPayload: 4096, SendDepth: 2, RecvDepth: 2}
 }

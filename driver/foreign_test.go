@@ -54,7 +54,7 @@ func TestForeignMemoryIsMappedOnce(t *testing.T) {
 	b := anonymous(t, 8*page, unix.PROT_READ|unix.PROT_WRITE)
 	register := func(first, last int) *driver.Memory {
 		t.Helper()
-		m, err := r.n.RegisterMemory(contextFor(t), b[first:last], driver.MemoryAttributes{})
+		m, err := r.n.Register(contextFor(t), b[first:last], driver.MemoryAttributes{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestForeignRanges(t *testing.T) {
 			unit := rapid.SampledFrom([]int{1, page, 32 << 20}).Draw(rt, "unit")
 			first := rapid.IntRange(0, (size-1)/unit).Draw(rt, "first") * unit
 			length := min(size-first, max(1, rapid.IntRange(0, 40).Draw(rt, "length")*unit/16))
-			m, err := r.n.RegisterMemory(contextFor(t), all[first:first+length], driver.MemoryAttributes{})
+			m, err := r.n.Register(contextFor(t), all[first:first+length], driver.MemoryAttributes{})
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -168,8 +168,8 @@ func TestForeignRefused(t *testing.T) {
 	hidden := anonymous(t, 2*page, unix.PROT_NONE)
 	constant := anonymous(t, 2*page, unix.PROT_READ)
 	writable := anonymous(t, 4*page, unix.PROT_READ|unix.PROT_WRITE)
-	register := func(b []byte, a datasheet.Access) (*driver.Memory, error) {
-		return r.n.RegisterMemory(contextFor(t), b, driver.MemoryAttributes{Access: a})
+	register := func(b []byte, readOnly bool) (*driver.Memory, error) {
+		return r.n.Register(contextFor(t), b, driver.MemoryAttributes{ReadOnly: readOnly})
 	}
 	wants := func(what string, m *driver.Memory, err, want error) {
 		t.Helper()
@@ -180,36 +180,36 @@ func TestForeignRefused(t *testing.T) {
 			t.Errorf("%s: %d mappings, %d before", what, r.mappings(), mapped)
 		}
 	}
-	m, err := register(hidden[10:20], 0)
+	m, err := register(hidden[10:20], false)
 	wants("not readable", m, err, descriptors.ErrInvalidParameter)
-	m, err = register(constant[10:20], 0)
+	m, err = register(constant[10:20], false)
 	wants("not writable", m, err, descriptors.ErrInvalidParameter)
 
 	// Where the device or the back end refuses, what was mapped before stays and no more.
-	first, err := register(writable[page:page+1], 0)
+	first, err := register(writable[page:page+1], false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mapped = r.mappings()
 	r.d.with(func() { r.d.mapFail = vfio.ErrNotSupported })
-	m, err = register(writable, 0)
+	m, err = register(writable, false)
 	wants("no mapping", m, err, descriptors.ErrNotSupported)
 	r.d.with(func() {
 		r.d.mapFail = nil
 		r.d.answer = func(*datasheet.Command) (datasheet.Result, bool) { return datasheet.ResultResource, true }
 	})
-	m, err = register(writable, 0)
+	m, err = register(writable, false)
 	wants("no region", m, err, descriptors.ErrResource)
 	r.d.with(func() { r.d.answer = nil })
 	if err := first.Close(contextFor(t)); err != nil {
 		t.Error(err)
 	}
-	readOnly, err := register(constant[10:20], datasheet.AccessReadOnly)
+	readOnly, err := register(constant[10:20], true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mapped = r.mappings()
-	m, err = register(constant[:20], 0)
+	m, err = register(constant[:20], false)
 	wants("not writable, mapped", m, err, descriptors.ErrInvalidParameter)
 	if err := readOnly.Close(contextFor(t)); err != nil {
 		t.Error(err)
@@ -226,7 +226,7 @@ func TestForeignConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				first := (g + i) % 4 * page
-				m, err := r.n.RegisterMemory(contextFor(t), b[first:first+3*page+g], driver.MemoryAttributes{})
+				m, err := r.n.Register(contextFor(t), b[first:first+3*page+g], driver.MemoryAttributes{})
 				if err != nil {
 					t.Error(err)
 					return

@@ -39,7 +39,7 @@ func FuzzAdminEntries(f *testing.F) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		m, _ := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
+		m, _ := n.Alloc(ctx, 4096, driver.MemoryAttributes{})
 		c, _ := n.CreateCQ(ctx, 4)
 		v, _ := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 2, RecvDepth: 2}, c, nil)
 		if v != nil {
@@ -81,7 +81,7 @@ func FuzzCompletions(f *testing.F) {
 				t.Error(err)
 			}
 		}()
-		if r.m, err = r.n.AllocMemory(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
+		if r.m, err = r.n.Alloc(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
 			t.Fatal(err)
 		}
 		if r.sendCQ, err = r.n.CreateCQ(t.Context(), 8); err != nil {

@@ -44,7 +44,7 @@ func newPingRigIn(tb testing.TB, withCQ bool, eager driver.EagerAttributes) *pin
 			tb.Fatal(err)
 		}
 		attributes.Ptag = p
-		m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: p, Eager: eager})
+		m, err := n.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: p, Eager: eager})
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // owned holds a value of the caller for a VI, a ring or a CQ.
@@ -82,6 +83,26 @@ func (l *leaving) wait(n *NIC) {
 	if ended != nil {
 		<-ended
 	}
+}
+
+// close closes the object with cmd, unless that was done before, and then calls free, which gives back what it had and is told
+// whether the device has not answered. It fails with ErrInUse, and hint, while inUse, which is called with NIC.mu held.
+func (l *leaving) close(ctx context.Context, n *NIC, hint string, inUse func() bool, cmd *datasheet.Command, free func(error) error) error {
+	first, err := l.begin(n, func() error {
+		if inUse() {
+			return hinted(ErrInUse, hint)
+		}
+		return nil
+	})
+	if err != nil || !first {
+		return err
+	}
+	if _, err = n.execute(ctx, cmd); err != nil && !outcomeUnknown(err) {
+		l.undo(n)
+		return err
+	}
+	defer l.end(n)
+	return free(err)
 }
 
 // do is NIC.do for an object that is not being closed.

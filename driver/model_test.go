@@ -45,7 +45,7 @@ func newModel(t *testing.T) *model {
 	if m.r.n, err = driver.New(t.Context(), m.r.d, driver.Options{Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
-	if m.r.m, err = m.r.n.AllocMemory(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
+	if m.r.m, err = m.r.n.Alloc(t.Context(), 16384, driver.MemoryAttributes{}); err != nil {
 		t.Fatal(err)
 	}
 	if m.r.sendCQ, err = m.r.n.CreateCQ(t.Context(), modelDescriptors); err != nil {

@@ -83,6 +83,9 @@ type NIC struct {
 	dma      dmaBlock
 	programs programs
 
+	ptag  *Ptag // see SetDefaults
+	eager bool
+
 	keys   atomic.Uint32 // of VIs, given out so far
 	giving atomic.Bool   // a command is being given to the device, see adminInterrupt
 
@@ -278,34 +281,21 @@ func (n *NIC) inSRAM(offset uint64, p []byte, access func(uint64, []byte) error)
 	return access(offset, p)
 }
 
-// CreatePtag creates a protection tag: VIs and memory with the same one belong
-// together.
-func (n *NIC) CreatePtag(ctx context.Context) (uint32, error) {
-	return get(ctx, n.do, "create ptag", func() (uint32, error) {
-		reply, err := n.execute(ctx, &datasheet.Command{Opcode: datasheet.OpCreatePtag})
-		if err != nil {
-			return 0, err
-		}
-		return datasheet.Reply[datasheet.PtagBody](reply).Ptag, nil
-	})
-}
-
-// DestroyPtag destroys a protection tag. It fails with ErrResource while a VI
-// or memory has it.
-func (n *NIC) DestroyPtag(ctx context.Context, ptag uint32) error {
-	return n.do(ctx, "close ptag", func() error {
-		_, err := n.execute(ctx, newCommand(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: ptag}))
-		return err
-	})
-}
-
-// doAny carries out f, which is the operation op, on a device in any state.
-func (n *NIC) doAny(ctx context.Context, op string, f func() error) error {
+// checkCall fails if ctx is missing or the NIC is closed.
+func (n *NIC) checkCall(ctx context.Context, op string) error {
 	if ctx == nil {
 		return n.noContext(op)
 	}
 	if n.closing.Load() {
 		return n.error(op, descriptors.ErrClosed)
+	}
+	return nil
+}
+
+// doAny carries out f, which is the operation op, on a device in any state.
+func (n *NIC) doAny(ctx context.Context, op string, f func() error) error {
+	if err := n.checkCall(ctx, op); err != nil {
+		return err
 	}
 	n.ops.RLock()
 	defer n.ops.RUnlock()

@@ -127,7 +127,7 @@ func (s *spans) covers(t datasheet.Token, generation uint64) bool {
 
 // find returns nil if a descriptor of a VI with protection tag ptag may lie at
 // token t.
-func (s *spans) find(t datasheet.Token, table *regionTable, ptag uint32) error {
+func (s *spans) find(t datasheet.Token, table *regionTable, ptag *Ptag) error {
 	table.mu.RLock()
 	defer table.mu.RUnlock()
 	// Before all else: if the device fails from here on, what is found out below is
@@ -138,7 +138,7 @@ func (s *spans) find(t datasheet.Token, table *regionTable, ptag uint32) error {
 	}
 	m := table.m[t.Handle]
 	switch {
-	case m == nil, len(m.bytes) < datasheet.ControlSegmentSize, m.attributes.Access&datasheet.AccessReadOnly != 0:
+	case m == nil, len(m.bytes) < datasheet.ControlSegmentSize, m.attributes.ReadOnly:
 		return ErrBadHandle
 	case m.attributes.Ptag != ptag:
 		return descriptors.ErrInvalidPtag

@@ -35,7 +35,7 @@ func TestNumbersAreReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := n.AllocMemory(contextFor(t), 4096*goroutines, driver.MemoryAttributes{Ptag: mustPtag(t, n)})
+	m, err := n.Alloc(contextFor(t), 4096*goroutines, driver.MemoryAttributes{Ptag: mustPtag(t, n)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestNumbersAreReused(t *testing.T) {
 
 // createUseDestroy makes a VI with a CQ, and destroys both while it posts d
 // again and again.
-func createUseDestroy(t *testing.T, n *driver.NIC, ptag uint32, d *descriptors.Descriptor) error {
+func createUseDestroy(t *testing.T, n *driver.NIC, ptag *driver.Ptag, d *descriptors.Descriptor) error {
 	ctx := contextFor(t)
 	cq, err := n.CreateCQ(ctx, 8)
 	if err != nil {

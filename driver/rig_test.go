@@ -27,7 +27,7 @@ func newRig(t *testing.T, script func(*fakeDevice), sendEntries, recvEntries int
 	}
 	r.n = openFake(t, r.d)
 	var err error
-	if r.m, err = r.n.AllocMemory(contextFor(t), 16384, driver.MemoryAttributes{Ptag: 1}); err != nil {
+	if r.m, err = r.n.Alloc(contextFor(t), 16384, driver.MemoryAttributes{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func newRig(t *testing.T, script func(*fakeDevice), sendEntries, recvEntries int
 			}
 		}
 	}
-	a := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 4096, Ptag: 1, SendDepth: 3, RecvDepth: 4}
+	a := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 4096, SendDepth: 3, RecvDepth: 4}
 	if r.v, err = r.n.CreateVI(contextFor(t), a, r.sendCQ, r.recvCQ); err != nil {
 		t.Fatal(err)
 	}

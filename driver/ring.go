@@ -13,7 +13,7 @@ import (
 type RingAttributes struct {
 	// Reliability is Unreliable, as in the Trapeze papers, or one of the levels of a VI.
 	Reliability datasheet.Reliability
-	Ptag        uint32
+	Ptag        *Ptag
 	// MaxPayload is the largest payload of a message in bytes, 0 to the device's
 	// MaxTransfer less RingMessage. Both ends of a connection must have the same.
 	MaxPayload uint32
@@ -57,6 +57,10 @@ func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 			return nil, hinted(fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
 				fmt.Sprintf("this device takes up to %d", limit))
 		}
+		if err := a.Ptag.use(n); err != nil {
+			return nil, err
+		}
+		defer a.Ptag.leave() // the NIC knows from here on that it is in use
 		return n.createRing(ctx, a)
 	})
 }
@@ -74,7 +78,7 @@ func (n *NIC) createRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	r.Send.init(r, "send")
 	r.Recv.init(r, "receive")
 	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
-		Ptag: a.Ptag, MaxTransfer: datasheet.RingMessage + a.MaxPayload, SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
+		Ptag: a.Ptag.Number(), MaxTransfer: datasheet.RingMessage + a.MaxPayload, SendCQ: datasheet.NoCQ, RecvCQ: datasheet.NoCQ,
 		SendVector: vectorNumber(r.vec), RecvVector: vectorNumber(r.vec),
 		Kind: datasheet.KindRing, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2,
 	}))

@@ -131,10 +131,10 @@ func (p *play) call(a *script.Arguments) (lines string) {
 	ctx := p.context(a)
 	calls := map[string]func() error{
 		"CreatePtag":  func() error { _, err := p.n.CreatePtag(ctx); return err },
-		"DestroyPtag": func() error { return p.n.DestroyPtag(ctx, 1) },
-		"AllocMemory": func() error { _, err := p.n.AllocMemory(ctx, 100, driver.MemoryAttributes{}); return err },
+		"ClosePtag":   func() error { return driver.PtagOf(p.n, 1).Close(ctx) },
+		"AllocMemory": func() error { _, err := p.n.Alloc(ctx, 100, driver.MemoryAttributes{}); return err },
 		"RegisterMemory": func() error {
-			_, err := p.n.RegisterMemory(ctx, make([]byte, 1), driver.MemoryAttributes{})
+			_, err := p.n.Register(ctx, make([]byte, 1), driver.MemoryAttributes{})
 			return err
 		},
 		"CreateCQ": func() error { _, err := p.n.CreateCQ(ctx, 4); return err },
@@ -278,13 +278,13 @@ func (p *play) memory(a *script.Arguments) string {
 	var err error
 	switch {
 	case onHeap:
-		m, err = p.n.RegisterMemory(ctx, make([]byte, p.value(heap)), attributes)
+		m, err = p.n.Register(ctx, make([]byte, p.value(heap)), attributes)
 	case part:
 		from, to, _ := strings.Cut(a.Words[1], ":")
-		m, err = p.n.RegisterMemory(ctx, p.mems[of].Bytes()[p.value(from):p.value(to)], attributes)
+		m, err = p.n.Register(ctx, p.mems[of].Bytes()[p.value(from):p.value(to)], attributes)
 	default:
 		size, _ := strconv.Atoi(a.Words[1])
-		m, err = p.n.AllocMemory(ctx, size, attributes)
+		m, err = p.n.Alloc(ctx, size, attributes)
 	}
 	if err == nil {
 		p.mems[a.Words[0]] = m

@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/scripts", func(t *testing.T) func(words []string) string {
 		checkLeaks(t)
 		p := &play{t: t, d: newFake(t), options: driver.Options{Logger: quiet, CommandTimeout: timeout}, numbers: map[string]uint64{},
-			vis: map[string]*driver.VI{}, cqs: map[string]*driver.CQ{}, mems: map[string]*driver.Memory{}, rings: map[string]*driver.Ring{},
+			vis: map[string]*driver.VI{}, cqs: map[string]*driver.CQ{}, ptags: map[uint32]*driver.Ptag{}, mems: map[string]*driver.Memory{}, rings: map[string]*driver.Ring{},
 			ds: map[string]*descriptors.Descriptor{}, running: map[string]chan string{}, answers: map[datasheet.Opcode]answer{}, during: map[datasheet.Opcode]func() string{}}
 		p.d.answer = p.answerTo
 		p.d.tamper = p.tamperWith
@@ -49,6 +49,7 @@ type play struct {
 	vis     map[string]*driver.VI
 	cqs     map[string]*driver.CQ
 	mems    map[string]*driver.Memory
+	ptags   map[uint32]*driver.Ptag
 	rings   map[string]*driver.Ring
 	ds      map[string]*descriptors.Descriptor
 	running map[string]chan string
@@ -214,6 +215,12 @@ func (p *play) change(to any, changes []script.Change) {
 			f.SetUint(c.Of(f.Uint(), p.value(c.Value)))
 		case f.Type() == reflect.TypeFor[*driver.VI]():
 			f.Set(reflect.ValueOf(p.vis[c.Value]))
+		case f.Type() == reflect.TypeFor[*driver.Ptag]():
+			number := uint32(p.value(c.Value))
+			if p.ptags[number] == nil {
+				p.ptags[number] = driver.PtagOf(p.n, number)
+			}
+			f.Set(reflect.ValueOf(p.ptags[number]))
 		default:
 			p.t.Fatalf("nothing can be said of %s", c.Path)
 		}

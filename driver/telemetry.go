@@ -170,7 +170,7 @@ func (t *regionTable) rows() (rows []telemetry.Region) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for handle, m := range t.m {
-		rows = append(rows, telemetry.Region{Handle: uint64(handle), Bytes: uint64(len(m.bytes)), Ptag: m.attributes.Ptag, Eager: m.eager.Load() != nil})
+		rows = append(rows, telemetry.Region{Handle: uint64(handle), Bytes: uint64(len(m.bytes)), Ptag: m.attributes.Ptag.Number(), Eager: m.eager.Load() != nil})
 	}
 	return rows
 }

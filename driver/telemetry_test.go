@@ -51,7 +51,7 @@ func TestTelemetry(t *testing.T) {
 	if _, err := b.CreateCQ(contextFor(t), 32); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.AllocMemory(contextFor(t), 5000, driver.MemoryAttributes{}); err != nil {
+	if _, err := b.Alloc(contextFor(t), 5000, driver.MemoryAttributes{}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(command string, into any) {

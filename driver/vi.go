@@ -23,7 +23,8 @@ type VIAttributes struct {
 	// MaxTransfer is the largest message in bytes, 1 to the device's limit. Both
 	// ends of a connection must have the same. Of KindFrame, the largest frame.
 	MaxTransfer uint32
-	Ptag        uint32
+	// Ptag that the VI's memory must have; nil is the NIC's default.
+	Ptag *Ptag
 	// Rights enables remote operations: AccessRDMAWrite, AccessRDMARead.
 	Rights datasheet.Access
 	// NeedReceives, of a reliable VI: a message of the peer that finds no receive breaks
@@ -88,10 +89,16 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		if a.EagerTokens && a.Kind != datasheet.KindVI || a.NoRoom > NoRoomWaits {
 			return nil, hinted(fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
 		}
+		a.Ptag = n.ptagOr(a.Ptag)
+		if err := a.Ptag.use(n); err != nil {
+			return nil, err
+		}
 		if err := n.attach(sendCQ, a.SendDepth); err != nil {
+			a.Ptag.leave()
 			return nil, err
 		}
 		if err := n.attach(recvCQ, a.RecvDepth); err != nil {
+			a.Ptag.leave()
 			n.detach(sendCQ, a.SendDepth)
 			return nil, err
 		}
@@ -101,6 +108,7 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		}
 		v, err := create(ctx, a, sendCQ, recvCQ)
 		if err != nil {
+			a.Ptag.leave()
 			n.detach(sendCQ, a.SendDepth)
 			n.detach(recvCQ, a.RecvDepth)
 			return nil, err
@@ -130,7 +138,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 	v.recv.init(v, "receive", recvCQ, a.RecvDepth, rings.mem.Bytes()[sendBytes:sendBytes+recvBytes])
 	v.initShared(&a)
 	reply, err := n.execute(ctx, newCommand(datasheet.OpCreateEndpoint, datasheet.CreateEndpointBody{
-		SendIOVA: rings.iova, RecvIOVA: v.recvIOVA(rings.iova + sendBytes), Ptag: a.Ptag, MaxTransfer: a.MaxTransfer,
+		SendIOVA: rings.iova, RecvIOVA: v.recvIOVA(rings.iova + sendBytes), Ptag: a.Ptag.Number(), MaxTransfer: a.MaxTransfer,
 		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
 		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
 		Kind: a.Kind, Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: a.Rights, Options: a.options(),
@@ -225,12 +233,17 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 			a.ReceiveQueue != now.ReceiveQueue {
 			return hinted(fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
 		}
-		_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
-			Ptag: a.Ptag, MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
-		if err != nil {
+		a.Ptag = v.n.ptagOr(a.Ptag)
+		if err := a.Ptag.use(v.n); err != nil {
 			return err
 		}
-		v.attributes.Store(&a)
+		_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
+			Ptag: a.Ptag.Number(), MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
+		if err != nil {
+			a.Ptag.leave()
+			return err
+		}
+		v.attributes.Swap(&a).Ptag.leave()
 		v.n.regions.forget() // work queues remember memory of the old ptag
 		return nil
 	})
@@ -375,6 +388,7 @@ func (v *VI) forget() {
 func (v *VI) free() error {
 	v.n.detach(v.send.cq, v.Attributes().SendDepth)
 	v.n.detach(v.recv.cq, v.Attributes().RecvDepth)
+	v.Attributes().Ptag.leave()
 	return v.n.freeDMA(v.rings)
 }
 

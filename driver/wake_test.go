@@ -31,7 +31,7 @@ func TestPostsWake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
+	m, err := n.Alloc(ctx, 4096, driver.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
 	}

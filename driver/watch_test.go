@@ -91,7 +91,7 @@ func TestLookDisturbsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	m, err := n.AllocMemory(contextFor(t), 4096, driver.MemoryAttributes{})
+	m, err := n.Alloc(contextFor(t), 4096, driver.MemoryAttributes{})
 	if err != nil {
 		t.Fatal(err)
 	}

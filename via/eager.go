@@ -35,27 +35,6 @@ const (
 	NoRoomWaits = driver.NoRoomWaits
 )
 
-// eagerOr is a, or what Options.Eager has said if a says nothing.
-func (n *NIC) eagerOr(a EagerAttributes) EagerAttributes {
-	if a == (EagerAttributes{}) && n.eager {
-		return EagerAttributes{Mode: EagerAtPost, NoRoom: NoRoomOrdinary}
-	}
-	return a
-}
-
-// Eager returns the writer of the memory: an io.Writer and io.WriterAt with stores of 1 to 8
-// bytes, Push and Flush. Over memory that is not eager, or fell back since the NIC has no
-// room, it only stores, so that a program need not know. All calls fail with ErrClosed once
-// the memory has been deregistered, and with ErrInvalidParameter outside of it.
-//
-// Memory that has been pushed is changed through the writer only, or pushed again before it
-// is sent: else the NIC sends what it was. What the NIC itself writes there is as any message
-// that it receives.
-func (m *Memory) Eager() *Eager { return m.d.Eager() }
-
-// IsEager reports whether the NIC has memory for the blocks.
-func (m *Memory) IsEager() bool { return m.d.IsEager() }
-
 // EagerStats count what has become of eager memory.
 type EagerStats struct {
 	driver.EagerStats

@@ -27,21 +27,21 @@ func TestEagerAttributes(t *testing.T) {
 		name string
 		nic  *via.NIC
 		a    via.EagerAttributes
-		want bool
+		want via.EagerAttributes
 	}{
-		{"nothing said", plain, via.EagerAttributes{}, false},
-		{"Options.Eager", all, via.EagerAttributes{}, true},
-		{"said", plain, written, true},
-		{"said, Options.Eager", all, written, true},
+		{"nothing said", plain, via.EagerAttributes{}, via.EagerAttributes{}},
+		{"Options.Eager", all, via.EagerAttributes{}, via.EagerAttributes{Mode: via.EagerAtPost, NoRoom: via.NoRoomOrdinary}},
+		{"said", plain, written, written},
+		{"said, Options.Eager", all, written, written},
 	} {
 		m, err := c.nic.Alloc(ctx, 4096, via.MemoryAttributes{Eager: c.a})
 		if err != nil {
 			t.Fatal(c.name, err)
 		}
-		if m.IsEager() != c.want || m.Attributes().Eager != c.a {
+		if m.IsEager() != (c.want.Mode != 0) || m.Attributes().Eager != c.want {
 			t.Errorf("%s: eager %v, attributes %+v", c.name, m.IsEager(), m.Attributes())
 		}
-		if err := m.SetAttributes(ctx, via.MemoryAttributes{RDMAWrite: true}); err != nil || m.IsEager() != c.want || m.Attributes().Eager != c.a {
+		if err := m.SetAttributes(ctx, via.MemoryAttributes{RDMAWrite: true}); err != nil || m.IsEager() != (c.want.Mode != 0) || m.Attributes().Eager != c.want {
 			t.Errorf("%s: attributes set: %v, %+v", c.name, err, m.Attributes())
 		}
 	}

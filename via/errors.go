@@ -3,7 +3,6 @@ package via
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/trapeze-nic/trapeze/driver"
@@ -45,11 +44,7 @@ func (n *NIC) fail(op string, cause error) error {
 
 // refuse makes an Error of something that this package found itself.
 func (n *NIC) refuse(op string, code Code, hint, format string, args ...any) error {
-	e := &Error{Op: op, Device: n.attributes.Name, Code: code, Hint: hint}
-	if format != "" {
-		e.Err = fmt.Errorf(format, args...)
-	}
-	return e
+	return n.d.Refuse(op, code, hint, format, args...)
 }
 
 // Check fails with ErrInvalidParameter for a nil NIC and with ErrClosed for one that is closed. Its error names op.

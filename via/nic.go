@@ -96,9 +96,10 @@ func newNIC(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
 	d.SetWaiting(o.Waiting)
 	n.OnError(o.OnError)
 	var err error
-	if n.ptag, err = n.CreatePtag(ctx); err == nil && o.Policy != (Policy{}) {
+	if n.ptag, err = d.CreatePtag(ctx); err == nil && o.Policy != (Policy{}) {
 		err = n.SetPolicy(o.Policy)
 	}
+	d.SetDefaults(n.ptag, o.Eager)
 	if err != nil {
 		// What matters to the caller is why the NIC cannot be used.
 		_ = n.Close()
@@ -167,6 +168,23 @@ type Stats = driver.Stats
 
 // Stats reads the NIC's counters. It fails with ErrNotSupported if the NIC has none.
 func (n *NIC) Stats() (Stats, error) { return n.d.Stats() }
+
+// CreatePtag makes a new protection tag. It fails with ErrResource if there are
+// no more.
+func (n *NIC) CreatePtag(ctx context.Context) (*Ptag, error) { return n.d.CreatePtag(ctx) }
+
+// Alloc returns size bytes of zeroed memory that the NIC can reach, registered: see the driver's.
+func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
+	return n.d.Alloc(ctx, size, a)
+}
+
+// Register registers memory that is there already: see the driver's.
+func (n *NIC) Register(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
+	return n.d.Register(ctx, b, a)
+}
+
+// NewCache makes a cache of registrations: see the driver's.
+func (n *NIC) NewCache(o CacheOptions) (*RegistrationCache, error) { return n.d.NewCache(o) }
 
 // Query returns the attributes and limits of the NIC.
 func (n *NIC) Query() NICAttributes { return n.attributes }

@@ -30,18 +30,15 @@ type ReceiveQueueAttributes struct {
 // if the NIC has no more VIs, of which this counts as one, or the CQ could not hold the
 // completions, ErrInvalidPtag, and ErrNotSupported on NICs of an older version.
 func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, cq *CQ) (*ReceiveQueue, error) {
-	const op = "create receive queue"
-	a.Ptag = n.ptagOr(a.Ptag)
+	if a.Ptag == nil {
+		a.Ptag = n.ptag
+	}
 	if a.Depth == 0 {
 		a.Depth = min(DefaultDepth, n.attributes.MaxDescriptors)
 	}
-	if err := n.acquire(op, &a.Ptag.object); err != nil {
-		return nil, err
-	}
 	d, err := n.d.CreateVI(ctx, driver.VIAttributes{Kind: datasheet.KindReceiveQueue, Reliability: Unreliable,
-		MaxTransfer: n.attributes.MaxTransfer, Ptag: a.Ptag.number, SendDepth: 1, RecvDepth: a.Depth}, nil, cq.driver())
+		MaxTransfer: n.attributes.MaxTransfer, Ptag: a.Ptag, SendDepth: 1, RecvDepth: a.Depth}, nil, cq.driver())
 	if err != nil {
-		n.release(&a.Ptag.object)
 		return nil, err
 	}
 	v := &VI{object: object{nic: n}, d: d, attributes: VIAttributes{Ptag: a.Ptag, RecvDepth: a.Depth}}

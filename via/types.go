@@ -188,41 +188,20 @@ const (
 	MaxDiscriminator = datasheet.MaxDiscriminator
 )
 
-// MemoryAttributes are given when memory is registered. The zero value is
-// memory with the NIC's default ptag for local use.
-type MemoryAttributes struct {
-	// Ptag of the region; nil is the NIC's default.
-	Ptag *Ptag
-	// RDMAWrite and RDMARead let remote NICs access the region through VIs that
-	// have the same ptag and the same right.
-	RDMAWrite, RDMARead bool
-	// ReadOnly memory can be sent from, but the NIC never writes to it, a
-	// descriptor's status included.
-	ReadOnly bool
-	// Eager memory has a copy on the NIC, so that a message is there before it is posted.
-	// The zero value is ordinary memory, or what Options.Eager has said. SetAttributes leaves it
-	// as it is.
-	Eager EagerAttributes
-}
-
-func (a MemoryAttributes) access() datasheet.Access {
-	access := rights(a.RDMAWrite, a.RDMARead)
-	if a.ReadOnly {
-		access |= datasheet.AccessReadOnly
-	}
-	return access
-}
-
-func rights(write, read bool) datasheet.Access {
-	var r datasheet.Access
-	if write {
-		r |= datasheet.AccessRDMAWrite
-	}
-	if read {
-		r |= datasheet.AccessRDMARead
-	}
-	return r
-}
+// The types that package driver has for both.
+type (
+	// Memory is one registration of memory, from NIC.Alloc or NIC.Register.
+	Memory = driver.Memory
+	// MemoryAttributes are given when memory is registered.
+	MemoryAttributes = driver.MemoryAttributes
+	// Ptag is a protection tag, from NIC.CreatePtag.
+	Ptag = driver.Ptag
+	// RegistrationCache registers memory at its first use, from NIC.NewCache.
+	RegistrationCache = driver.RegistrationCache
+	// CacheOptions bound a RegistrationCache, whose Stats are CacheStats.
+	CacheOptions = driver.CacheOptions
+	CacheStats   = driver.CacheStats
+)
 
 // Remote describes the other end of a connection or of a request for one.
 type Remote = driver.Remote

@@ -44,18 +44,13 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 	if n.eager && !a.EagerTokens && a.Frames == NoFrames {
 		a.EagerTokens, a.NoRoom = true, NoRoomOrdinary
 	}
-	if err := n.acquire(op, &a.Ptag.object); err != nil {
-		return nil, err
-	}
 	if q := a.ReceiveQueue; q != nil {
 		if err := n.acquire(op, &q.v.object); err != nil {
-			n.release(&a.Ptag.object)
 			return nil, err
 		}
 	}
 	d, err := n.d.CreateVI(ctx, a.driver(), send.driver(), recv.driver())
 	if err != nil {
-		n.release(&a.Ptag.object)
 		a.ReceiveQueue.leave()
 		return nil, err
 	}
@@ -70,7 +65,9 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 	if a.Ptag == nil && a.ReceiveQueue != nil {
 		a.Ptag = a.ReceiveQueue.Ptag()
 	}
-	a.Ptag = n.ptagOr(a.Ptag)
+	if a.Ptag == nil {
+		a.Ptag = n.ptag
+	}
 	reliability, size := ReliableDelivery, min(DefaultMaxTransfer, n.attributes.MaxTransfer)
 	if a.Frames != NoFrames {
 		reliability, size = Unreliable, uint32(n.attributes.MTU)
@@ -110,7 +107,7 @@ func (a VIAttributes) driver() driver.VIAttributes {
 	}
 	return driver.VIAttributes{Kind: kind, Promiscuous: a.Frames == AllFrames, Reliability: a.Reliability, MaxTransfer: a.MaxTransfer,
 		NeedReceives: a.NeedReceives,
-		Ptag:         a.Ptag.number, Rights: rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth,
+		Ptag:         a.Ptag, Rights: driver.Rights(a.RDMAWrite, a.RDMARead), SendDepth: a.SendDepth, RecvDepth: a.RecvDepth,
 		ReceiveQueue: a.ReceiveQueue.driver(), EagerTokens: a.EagerTokens, NoRoom: a.NoRoom}
 }
 
@@ -167,17 +164,12 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	if err != nil {
 		return err
 	}
-	if err := n.acquire(op, &a.Ptag.object); err != nil {
-		return err
-	}
 	if err := v.alterTo(ctx, now, a); err != nil {
-		n.release(&a.Ptag.object)
 		return err
 	}
 	n.mu.Lock()
 	v.attributes = a
 	n.mu.Unlock()
-	n.release(&now.Ptag.object)
 	return nil
 }
 
@@ -241,7 +233,7 @@ func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, lengt
 	switch {
 	case m == nil:
 		offset, length = 0, 0
-	case m.nic != n:
+	case m.NIC() != n.d:
 		return n.refuse(op, ErrInvalidParameter, "", "not memory of this NIC")
 	case m.Bytes() == nil:
 		return n.refuse(op, ErrClosed, "", "the memory is not registered any more")
@@ -293,7 +285,6 @@ func (v *VI) closeAll(ctx context.Context) (bool, error) {
 	for _, pool := range v.pools {
 		errs = append(errs, pool.Close(rest))
 	}
-	v.nic.release(&v.Attributes().Ptag.object)
 	v.Attributes().ReceiveQueue.leave()
 	return true, errors.Join(errs...)
 }

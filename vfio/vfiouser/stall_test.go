@@ -246,7 +246,7 @@ func (s *openNIC) set(ctx context.Context, timeout time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := s.n.AllocMemory(ctx, 4096, driver.MemoryAttributes{Ptag: ptag})
+	m, err := s.n.Alloc(ctx, 4096, driver.MemoryAttributes{Ptag: ptag})
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func TestStallLater(t *testing.T) {
 	for name, do := range map[string]func(s *openNIC, ctx context.Context) error{
 		"command": func(s *openNIC, ctx context.Context) error { _, err := s.n.CreatePtag(ctx); return err },
 		"DMA map": func(s *openNIC, ctx context.Context) error {
-			_, err := s.n.AllocMemory(ctx, 4096, driver.MemoryAttributes{})
+			_, err := s.n.Alloc(ctx, 4096, driver.MemoryAttributes{})
 			return err
 		},
 		"connection": func(s *openNIC, ctx context.Context) error {

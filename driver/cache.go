@@ -1,11 +1,11 @@
-package via
+package driver
 
 import (
 	"context"
 	"errors"
 	"sync/atomic"
 
-	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -31,7 +31,7 @@ type CacheOptions struct {
 // The cache cannot see what becomes of memory. Before the program unmaps or shrinks
 // memory of its own that may have been used with the cache, it calls Invalidate.
 type RegistrationCache struct {
-	nic   *NIC
+	n     *NIC
 	o     CacheOptions
 	front []atomic.Pointer[Memory] // what was used lately, by page; in pairs
 	shift uint8
@@ -85,19 +85,19 @@ const (
 func (n *NIC) NewCache(o CacheOptions) (*RegistrationCache, error) {
 	const op = "new registration cache"
 	if o.Entries == 0 {
-		o.Entries = min(1024, n.attributes.MaxRegions)
+		o.Entries = min(1024, int(n.identity.MaxRegions))
 	}
 	if o.Bytes == 0 {
 		o.Bytes = 1 << 30
 	}
-	if o.Entries < 0 || o.Entries > min(maxCache, n.attributes.MaxRegions) {
-		return nil, n.refuse(op, ErrInvalidParameter, "", "%d entries, the NIC has %d regions", o.Entries, n.attributes.MaxRegions)
+	if o.Entries < 0 || o.Entries > min(maxCache, int(n.identity.MaxRegions)) {
+		return nil, n.Refuse(op, descriptors.ErrInvalidParameter, "", "%d entries, the NIC has %d regions", o.Entries, int(n.identity.MaxRegions))
 	}
-	if n.closed.Load() {
-		return nil, n.refuse(op, ErrClosed, "", "")
+	if n.closing.Load() {
+		return nil, n.Refuse(op, descriptors.ErrClosed, "", "")
 	}
 	if o.EagerBytes == 0 {
-		if free, _, err := n.d.FreeSRAM(); err == nil {
+		if free, _, err := n.FreeSRAM(); err == nil {
 			o.EagerBytes = uint64(free) / 4
 		}
 	}
@@ -105,7 +105,7 @@ func (n *NIC) NewCache(o CacheOptions) (*RegistrationCache, error) {
 	for 1<<log2 < 2*o.Entries {
 		log2++
 	}
-	return &RegistrationCache{nic: n, o: o, front: make([]atomic.Pointer[Memory], 1<<log2), shift: 64 - log2, lock: make(chan struct{}, 1)}, nil
+	return &RegistrationCache{n: n, o: o, front: make([]atomic.Pointer[Memory], 1<<log2), shift: 64 - log2, lock: make(chan struct{}, 1)}, nil
 }
 
 // pageShift: the front is looked at by 4 KiB of addresses.
@@ -122,8 +122,8 @@ func (c *RegistrationCache) slot(address uint64) uint64 {
 // perhaps more. It fails as NIC.Register does, and with ErrResource if b is larger than
 // the cache, or so much is in use that nothing can go.
 func (c *RegistrationCache) Acquire(ctx context.Context, b []byte) (*Memory, error) {
-	if len(b) > 0 && !c.nic.closed.Load() {
-		first, end := driver.Range(b)
+	if len(b) > 0 && !c.n.closing.Load() {
+		first, end := Range(b)
 		i := c.slot(first)
 		for _, slot := range [...]*atomic.Pointer[Memory]{&c.front[i], &c.front[i+1]} {
 			if e := slot.Load(); e != nil && first >= e.first && end <= e.end && e.use() {
@@ -154,21 +154,21 @@ func (e *cached) use() bool {
 // find is Acquire for what the front does not have.
 func (c *RegistrationCache) find(ctx context.Context, b []byte) (*Memory, error) {
 	const op = "acquire memory"
-	n := c.nic
-	if err := n.check(ctx, op); err != nil {
+	n := c.n
+	if err := n.checkCall(ctx, op); err != nil {
 		return nil, err
 	}
 	if len(b) == 0 {
-		return nil, n.refuse(op, ErrInvalidParameter, "", "no bytes")
+		return nil, n.Refuse(op, descriptors.ErrInvalidParameter, "", "no bytes")
 	}
 	if err := c.begin(ctx, op); err != nil {
 		return nil, err
 	}
 	defer c.finish()
 	if c.closed {
-		return nil, n.refuse(op, ErrClosed, "", "")
+		return nil, n.Refuse(op, descriptors.ErrClosed, "", "")
 	}
-	first, end := driver.Range(b)
+	first, end := Range(b)
 	e := c.ranges.covering(first, end)
 	if e == nil || !e.use() {
 		var err error
@@ -186,27 +186,28 @@ func (c *RegistrationCache) find(ctx context.Context, b []byte) (*Memory, error)
 
 // register makes a registration with one user, after making room. lock is held.
 func (c *RegistrationCache) register(ctx context.Context, op string, b []byte) (*Memory, error) {
-	n := c.nic
+	n := c.n
 	if vfio.OnGoHeap(b) {
 		// Pages around an object of the heap are not to be touched.
 		_, err := n.Register(ctx, b, c.o.Attributes)
 		return nil, err
 	}
-	pages, first := driver.WholePages(b)
+	pages, first := WholePages(b)
 	size := uint64(len(pages))
 	if size > c.o.Bytes {
-		return nil, n.refuse(op, ErrResource, "make the cache larger, or register the memory", "%d bytes, the cache holds %d", size, c.o.Bytes)
+		return nil, n.Refuse(op, descriptors.ErrResource, "make the cache larger, or register the memory", "%d bytes, the cache holds %d", size, c.o.Bytes)
 	}
 	for c.bytes > c.o.Bytes-size || len(c.old) >= c.o.Entries {
 		if err := c.evict(ctx, op, false); err != nil {
 			return nil, err
 		}
 	}
-	eager, err := c.eagerFor(ctx, op, size)
-	if err != nil {
+	a := n.defaults(c.o.Attributes)
+	var err error
+	if a.Eager, err = c.eagerFor(ctx, op, a.Eager, size); err != nil {
 		return nil, err
 	}
-	m, err := n.registerAs(ctx, pages, c.o.Attributes, eager)
+	m, err := n.registerOrdinary(ctx, pages, a)
 	if err != nil {
 		return nil, err
 	}
@@ -223,16 +224,15 @@ func (c *RegistrationCache) register(ctx context.Context, op string, b []byte) (
 	return m, nil
 }
 
-// eagerFor says how to register size bytes more, after making room for them among those that
+// eagerFor says whether to register as a says size bytes more, after making room for them among those that
 // are eager. What finds none is ordinary. lock is held.
-func (c *RegistrationCache) eagerFor(ctx context.Context, op string, size uint64) (EagerAttributes, error) {
-	a := c.nic.eagerOr(c.o.Attributes.Eager)
+func (c *RegistrationCache) eagerFor(ctx context.Context, op string, a EagerAttributes, size uint64) (EagerAttributes, error) {
 	if a.Mode == 0 || size > c.o.EagerBytes {
 		return EagerAttributes{}, nil
 	}
 	for c.eager > c.o.EagerBytes-size {
 		if err := c.evict(ctx, op, true); err != nil {
-			if ctx.Err() != nil || c.nic.closed.Load() {
+			if ctx.Err() != nil || c.n.closing.Load() {
 				return a, err
 			}
 			return EagerAttributes{}, nil // they are in use
@@ -261,7 +261,7 @@ func (c *RegistrationCache) evict(ctx context.Context, op string, eager bool) er
 		if err = e.deregister(ctx); err != nil {
 			e.state.And(^uint64(retired)) // such as for a descriptor that is posted there
 			kept = append(kept, e)
-			if ctx.Err() != nil || c.nic.closed.Load() {
+			if ctx.Err() != nil || c.n.closing.Load() {
 				return err
 			}
 			continue
@@ -270,7 +270,7 @@ func (c *RegistrationCache) evict(ctx context.Context, op string, eager bool) er
 		c.counts.Evicted++
 		return nil
 	}
-	return errors.Join(c.nic.refuse(op, ErrResource, "release what is not needed, or make the cache larger",
+	return errors.Join(c.n.Refuse(op, descriptors.ErrResource, "release what is not needed, or make the cache larger",
 		"all %d registrations of the cache are in use", len(kept)), err)
 }
 
@@ -296,10 +296,10 @@ func (c *RegistrationCache) drop(e *Memory) {
 func (c *RegistrationCache) Release(m *Memory) error {
 	const op = "release memory"
 	if m == nil || m.cache != c {
-		return c.nic.refuse(op, ErrInvalidParameter, "", "not memory that this cache has acquired")
+		return c.n.Refuse(op, descriptors.ErrInvalidParameter, "", "not memory that this cache has acquired")
 	}
 	if m.state.Load()&users == 0 {
-		return c.nic.refuse(op, ErrInvalidParameter, "", "released already")
+		return c.n.Refuse(op, descriptors.ErrInvalidParameter, "", "released already")
 	}
 	if s := m.state.Add(^uint64(oneUser - 1)); s&retired == 0 || s&users != 0 {
 		return nil
@@ -313,7 +313,7 @@ func (c *RegistrationCache) Release(m *Memory) error {
 // Acquire finds none of them any more.
 func (c *RegistrationCache) Invalidate(ctx context.Context, b []byte) error {
 	const op = "invalidate memory"
-	if err := c.nic.check(ctx, op); err != nil {
+	if err := c.n.checkCall(ctx, op); err != nil {
 		return err
 	}
 	if len(b) == 0 {
@@ -323,7 +323,7 @@ func (c *RegistrationCache) Invalidate(ctx context.Context, b []byte) error {
 		return err
 	}
 	defer c.finish()
-	first, end := driver.Range(b)
+	first, end := Range(b)
 	return c.retire(ctx, op, c.ranges.overlapping(first, end))
 }
 
@@ -344,7 +344,7 @@ func (c *RegistrationCache) retire(ctx context.Context, op string, list []*Memor
 		c.counts.Invalidated++
 	}
 	if inUse > 0 {
-		errs = append(errs, c.nic.refuse(op, ErrResource, "", "%d registrations are in use", inUse))
+		errs = append(errs, c.n.Refuse(op, descriptors.ErrResource, "", "%d registrations are in use", inUse))
 	}
 	return errors.Join(errs...)
 }
@@ -353,7 +353,7 @@ func (c *RegistrationCache) retire(ctx context.Context, op string, list []*Memor
 // then on.
 func (c *RegistrationCache) Close(ctx context.Context) error {
 	const op = "close registration cache"
-	if err := c.nic.check(ctx, op); errors.Is(err, ErrClosed) {
+	if err := c.n.checkCall(ctx, op); errors.Is(err, descriptors.ErrClosed) {
 		return nil
 	} else if err != nil {
 		return err
@@ -384,7 +384,7 @@ func (c *RegistrationCache) begin(ctx context.Context, op string) error {
 	case c.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return c.nic.fail(op, ctx.Err())
+		return c.n.error(op, ctx.Err())
 	}
 }
 

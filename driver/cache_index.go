@@ -1,4 +1,4 @@
-package via
+package driver
 
 import (
 	"cmp"
