@@ -52,11 +52,11 @@ func askMPI(ctx context.Context, name string, q Question) (a Answer, err error) 
 		return a, err
 	}
 	if _, err := p.output(); err != nil {
-		found := ""
+		install := ""
 		if name == Us {
-			found = "whether libfabric finds our provider: fi_info -p trapeze (docs/mpi.md), and "
+			install = "install our provider of libfabric, the package libfabric-trapeze (docs/mpi.md), if fi_info -p trapeze finds none: "
 		}
-		return a, fmt.Errorf("%w; see %swhether Open MPI runs over it: mpirun %s NPopenmpi", err, found, withSemicolon.ReplaceAllString(strings.Join(openMPI[name], " "), "'$0'"))
+		return a, fmt.Errorf("%s%w; see whether Open MPI runs: mpirun %s NPopenmpi", install, err, withSemicolon.ReplaceAllString(strings.Join(openMPI[name], " "), "'$0'"))
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

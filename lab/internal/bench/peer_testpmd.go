@@ -17,12 +17,12 @@ import (
 var testpmd = Peer{Name: "testpmd", Package: "dpdk-dev", Program: "dpdk-testpmd",
 	Tests: []string{"frames"}, ask: askTestpmd}
 
-// testpmdArguments start dpdk-testpmd on one core: its main thread, which sleeps,
-// and the one that forwards.
-func testpmdArguments(core int, prefix, role, socket, mode string, bytes int) []string {
-	return []string{"dpdk-testpmd", "--lcores", fmt.Sprintf("0@%d,1@%d", core, core), "--no-huge", "-m", "512", "--no-pci", "--file-prefix", prefix,
-		"--vdev", fmt.Sprintf("net_memif0,role=%s,id=0,socket=%s,socket-abstract=no", role, socket),
-		"--", "--forward-mode=" + mode, "--stats-period=1", "--total-num-mbufs=16384", "--txpkts=" + strconv.Itoa(bytes)}
+// startTestpmd starts dpdk-testpmd on one core: its main thread, which sleeps, and the one that forwards. DPDK
+// leaves 12 MB where its sockets are: that is folder, which is removed.
+func startTestpmd(ctx context.Context, core int, folder, role, mode string, bytes int) (*process, error) {
+	return start(ctx, nil, "env", "RUNTIME_DIRECTORY="+folder, "dpdk-testpmd", "--lcores", fmt.Sprintf("0@%d,1@%d", core, core), "--no-huge", "-m", "512", "--no-pci",
+		"--file-prefix", role, "--vdev", fmt.Sprintf("net_memif0,role=%s,id=0,socket=%s,socket-abstract=no", role, filepath.Join(folder, "memif")),
+		"--", "--forward-mode="+mode, "--stats-period=1", "--total-num-mbufs=16384", "--txpkts="+strconv.Itoa(bytes))
 }
 
 func askTestpmd(ctx context.Context, q Question) (a Answer, err error) {
@@ -31,19 +31,15 @@ func askTestpmd(ctx context.Context, q Question) (a Answer, err error) {
 		return a, err
 	}
 	defer os.RemoveAll(folder)
-	socket := filepath.Join(folder, "memif")
-	prefix := filepath.Base(folder)
-	arguments := testpmdArguments(q.Cores[0], prefix+"-rx", "server", socket, "rxonly", q.Bytes)
-	receiver, err := start(ctx, nil, arguments[0], arguments[1:]...)
+	receiver, err := startTestpmd(ctx, q.Cores[0], folder, "server", "rxonly", q.Bytes)
 	if err != nil {
 		return a, err
 	}
 	defer receiver.stop()
-	if err := awaitFiles(ctx, []string{socket}); err != nil {
+	if err := awaitFiles(ctx, []string{filepath.Join(folder, "memif")}); err != nil {
 		return a, err
 	}
-	arguments = testpmdArguments(q.Cores[1], prefix+"-tx", "client", socket, "txonly", q.Bytes)
-	sender, err := start(ctx, nil, arguments[0], arguments[1:]...)
+	sender, err := startTestpmd(ctx, q.Cores[1], folder, "client", "txonly", q.Bytes)
 	if err != nil {
 		return a, err
 	}
