@@ -69,8 +69,7 @@ func (n *NIC) reportSRAM(r *telemetry.Report) error {
 func (n *NIC) reportProgram(r *telemetry.Report) error {
 	s, err := n.ProgramStatus()
 	if err == nil {
-		p := s.Describe()
-		r.Program = &p
+		r.Program = new(s.Describe())
 	}
 	return err
 }

@@ -81,8 +81,7 @@ func (dnsNames) Publish(context.Context, string, Address, time.Duration) (*Publi
 func (s dnsNames) Resolve(ctx context.Context, name string) (found []Address, err error) {
 	const op = "resolve name"
 	records, err := s.resolver.LookupTXT(ctx, name)
-	var missing *net.DNSError
-	if errors.As(err, &missing) && missing.IsNotFound {
+	if missing, ok := errors.AsType[*net.DNSError](err); ok && missing.IsNotFound {
 		return nil, nil
 	}
 	if err != nil {

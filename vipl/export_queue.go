@@ -17,8 +17,7 @@ func code(err error) C.int {
 	if err == nil {
 		return C.VIP_SUCCESS
 	}
-	var c via.Code
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[via.Code](err); ok {
 		if c == via.ErrCanceled {
 			return C.VIP_INVALID_PARAMETER // the NIC handle was closed
 		}

@@ -75,8 +75,7 @@ func (r *runner) stop(hook abi.Hook, err error) {
 	if errors.Is(err, machine.ErrBudget) {
 		r.fault = datasheet.ProcessorFaultBudget
 	}
-	var f *machine.Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*machine.Fault](err); ok {
 		r.faultDetail = datasheet.ProcessorFaultWord(uint8(hook), uint32(f.Instruction))
 	}
 }

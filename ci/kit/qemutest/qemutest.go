@@ -28,8 +28,7 @@ const (
 func Start(t testing.TB, devices ...string) *qtest.Machine {
 	t.Helper()
 	m, err := qtest.Start(t.Context(), qtest.Options{Devices: devices, QEMU: Command(t)})
-	var exit *qtest.ExitError
-	if errors.As(err, &exit) && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == newest {
+	if exit, ok := errors.AsType[*qtest.ExitError](err); ok && strings.Contains(exit.Stderr, "not a valid device model name") && os.Getenv(variable) == newest {
 		missing(t, fmt.Sprintf("this QEMU is too old or has been built without a model: %v", err))
 	}
 	if err != nil {

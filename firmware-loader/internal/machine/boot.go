@@ -109,8 +109,7 @@ func faultOf(err error) datasheet.ProcessorFault {
 // refused is a program that check or processor refuse.
 func refused(hook abi.Hook, err error) *BootError {
 	e := &BootError{Fault: datasheet.ProcessorFaultRefused, Hook: hook, Err: err}
-	var check *checker.Refusal
-	if errors.As(err, &check) {
+	if check, ok := errors.AsType[*checker.Refusal](err); ok {
 		e.Instruction = uint32(max(check.Instruction, 0))
 	}
 	return e

@@ -86,8 +86,7 @@ func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
 		Messages: r.Latencies.TotalCount(), Pause: float64(t.Pause) / 1e6, WakingCPU: percent(r.WakingCPU, r.Waking),
 		P50: us(50), P99: us(99), Max: us(100)}
 	if t.Place != bench.IdleKernel && t.Place != bench.IdleRuntime {
-		meets := row.IdleCPU < idleGoalCPU && row.P50 <= idleGoalWake
-		row.MeetsGoals = &meets
+		row.MeetsGoals = new(row.IdleCPU < idleGoalCPU && row.P50 <= idleGoalWake)
 	}
 	return row
 }

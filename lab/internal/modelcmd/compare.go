@@ -158,8 +158,7 @@ func comparisonOf(lines []published.Line) comparison {
 		row := comparedRow{ID: l.ID, Source: l.Source, Quantity: l.Quantity, Condition: l.Condition, Unit: l.Unit,
 			Published: l.Value, Kind: string(l.Kind()), What: l.What()}
 		if l.Kind() != published.NotModelled {
-			percent := 100 * l.Error
-			row.Computed, row.Error = &l.Computed, &percent
+			row.Computed, row.Error = &l.Computed, new(100*l.Error)
 			if l.Highest != l.Computed {
 				row.Highest = &l.Highest
 			}

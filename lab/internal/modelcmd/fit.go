@@ -67,8 +67,7 @@ func (x *commands) fit(ctx context.Context, f *fitFlags, _ []string) error {
 	}
 	r := fitResult{Parameters: p, Transfer: edt, Fitted: published.Summarise(lines, func(l published.Line) bool { return l.Fit && use(l.Row) })}
 	if f.Half != "" {
-		s := published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) })
-		r.Predicted = &s
+		r.Predicted = new(published.Summarise(lines, func(l published.Line) bool { return inTable1(l) && !use(l.Row) }))
 	}
 	return x.Print(r, func(w io.Writer) error { return writeFit(w, r, lines, use) })
 }

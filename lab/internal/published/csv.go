@@ -155,8 +155,7 @@ func Read(r io.Reader, name string) ([]Row, error) {
 // tableError is that of a header, or of a line that is not one of the table.
 func tableError(name string, err error) error {
 	line := 1
-	var parse *csv.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		line = parse.Line
 	}
 	if !errors.Is(err, ErrTable) {

@@ -71,8 +71,7 @@ func (r *receiver) run(ctx context.Context, open func(Offer) (Sink, error)) (Res
 	}
 	res := resultSince(start, r.got, digest)
 	// From here on the file is there: nothing may fail any more.
-	receipt := Message{Kind: KindReceipt, Size: r.got, Digest: digest}
-	err = post(ctx, r.link, &receipt)
+	err = post(ctx, r.link, &Message{Kind: KindReceipt, Size: r.got, Digest: digest})
 	if err == nil {
 		err = r.link.Flush(ctx)
 	}

@@ -61,8 +61,7 @@ type sender struct {
 }
 
 func (s *sender) run(ctx context.Context) (Result, error) {
-	offer := Message{Kind: KindOffer, Size: s.src.Size, Mode: s.src.Mode, Name: s.src.Name}
-	if err := post(ctx, s.link, &offer); err != nil {
+	if err := post(ctx, s.link, &Message{Kind: KindOffer, Size: s.src.Size, Mode: s.src.Mode, Name: s.src.Name}); err != nil {
 		return Result{}, err
 	}
 	if _, err := receive(ctx, s.link, KindAccept); err != nil {
@@ -73,8 +72,7 @@ func (s *sender) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	end := Message{Kind: KindEnd, Size: s.sent, Digest: digest}
-	if err := post(ctx, s.link, &end); err != nil {
+	if err := post(ctx, s.link, &Message{Kind: KindEnd, Size: s.sent, Digest: digest}); err != nil {
 		return Result{}, err
 	}
 	receipt, err := receive(ctx, s.link, KindReceipt)

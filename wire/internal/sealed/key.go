@@ -72,8 +72,7 @@ func ReadKey(file string) (*Key, error) {
 	// Opening a pipe waits for who writes to it, but not with O_NONBLOCK.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		var e *os.PathError
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*os.PathError](err); ok {
 			err = e.Err
 		}
 		return fail(err, "make one with: (umask 077; openssl rand -hex 32 > FILE)")

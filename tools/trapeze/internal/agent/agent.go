@@ -217,8 +217,7 @@ func (a *Agent) answer(ctx context.Context, c *agentlink.Conn) (lent *client) {
 	default:
 		err = refuse(fmt.Sprintf("it knows no request %q", m.Kind))
 	}
-	var no *agentlink.RefusedError
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[*agentlink.RefusedError](err); ok {
 		a.log.Info("refused", "pid", who.pid, "uid", who.uid, "nic", m.NIC, "why", no.Why)
 		_ = c.Send(agentlink.Message{Kind: agentlink.Refuse, Version: agentlink.Version, Why: no.Why, Errno: uint32(no.Errno)})
 	}

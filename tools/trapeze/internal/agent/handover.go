@@ -56,8 +56,7 @@ func (a *Agent) handOver(ctx context.Context, c *agentlink.Conn, who *identity) 
 	h.back()
 	a.start(ctx)
 	a.log.Warn("an agent could not take over; this one goes on", "pid", who.pid, "after", time.Since(begun), "error", err)
-	var said *agentlink.RefusedError
-	if errors.As(err, &said) {
+	if _, ok := errors.AsType[*agentlink.RefusedError](err); ok {
 		return nil // it knows
 	}
 	return refuse("it goes on: " + err.Error())

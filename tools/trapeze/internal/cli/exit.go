@@ -34,8 +34,7 @@ func remark(err error, stopped bool) string {
 	if !stopped {
 		return schemeHint(err)
 	}
-	var cut *load.Error
-	if errors.As(err, &cut) {
+	if cut, ok := errors.AsType[*load.Error](err); ok {
 		return "; " + string(cut.Outcome)
 	}
 	return ""

@@ -73,8 +73,7 @@ func (x *commands) relay(ctx context.Context, f *portFlags, newRouter func() rou
 	}
 	report := relayReport{Dropped: r.dropped.Load()}
 	if table != nil {
-		c := table.Counts()
-		report.Bridge = &c
+		report.Bridge = new(table.Counts())
 	}
 	if report.totals, err = s.totals(); err != nil {
 		return err

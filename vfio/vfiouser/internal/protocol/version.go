@@ -102,8 +102,7 @@ func (c *Capabilities) decode(text []byte) error {
 	var d versionData
 	if err := json.Unmarshal(text, &d); err != nil {
 		field := "version data"
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) && wrong.Field != "" {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			field = wrong.Field
 		}
 		return &Error{Message: CommandVersion.String(), Field: field, Value: uint64(len(text)), Why: err.Error(), Errno: syscall.EINVAL}
