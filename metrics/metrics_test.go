@@ -207,6 +207,36 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// TestAlerts: each alert asks for series that there are, and comes when it is to.
+func TestAlerts(t *testing.T) {
+	rules, err := os.ReadFile("../docs/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nic(t, 1)
+	text, names := scrape(t, metrics.Options{}), 0
+	for line := range strings.Lines(string(rules)) {
+		if _, expr, found := strings.Cut(line, " expr: "); found {
+			for _, name := range series.FindAllString(expr, -1) {
+				names++
+				if !strings.Contains(text, "# TYPE "+name+" ") && name != "trapeze_up" { // which only other processes have
+					t.Errorf("there is no series %s", name)
+				}
+			}
+		}
+	}
+	if names < 6 {
+		t.Errorf("only %d series", names)
+	}
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is missing: install prometheus")
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "test", "rules", "testdata/alerts_test.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // used is the time of processors that this process has had.
 func used(b *testing.B) time.Duration {
 	var u unix.Rusage
