@@ -7,10 +7,9 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"go/version"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/CycloneDX/cyclonedx-go"
@@ -56,28 +55,17 @@ func libcVersion(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var newest []int
+	newest := ""
 	for _, s := range symbols {
-		number, ok := strings.CutPrefix(s.Version, "GLIBC_")
-		if !ok {
-			continue
-		}
-		var version []int
-		for part := range strings.SplitSeq(number, ".") {
-			n, err := strconv.Atoi(part)
-			if err != nil {
-				return "", fmt.Errorf("%s wants %s: %w", filepath.Base(path), s.Version, err)
-			}
-			version = append(version, n)
-		}
-		if slices.Compare(version, newest) > 0 {
-			newest = version
+		// Versions of Go have the form of those of glibc.
+		if number, ok := strings.CutPrefix(s.Version, "GLIBC_"); ok && version.Compare("go"+number, "go"+newest) > 0 {
+			newest = number
 		}
 	}
-	if len(newest) < 2 {
+	if newest == "" {
 		return "", fmt.Errorf("%s takes no symbol of glibc", filepath.Base(path))
 	}
-	return fmt.Sprintf("%d.%d", newest[0], newest[1]), nil
+	return newest, nil
 }
 
 // bills writes the bill of materials of each program: the modules that Go's linker has recorded.

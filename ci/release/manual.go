@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +35,7 @@ func (r *release) document(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.agentFile()
 }
 
 // completions are where each shell looks for the script of a program, whose name is put in.
@@ -79,20 +81,7 @@ func (r *release) manual(ctx context.Context, program string, path []string, exi
 		}
 		exitCodes = codes.Description
 	}
-	page := strings.ReplaceAll(h.Command, " ", "-")
-	roff := md2man.Render([]byte(r.markdown(h, exitCodes)))
-	var packed bytes.Buffer
-	gz, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	if _, err := gz.Write(roff); err != nil {
-		return err
-	}
-	if err := gz.Close(); err != nil {
-		return err
-	}
-	if err := writeFile(filepath.Join(r.documents(program), "usr/share/man/man1", page+".1.gz"), packed.Bytes(), 0o644); err != nil {
+	if err := r.page(program, strings.ReplaceAll(h.Command, " ", "-"), 1, h.Summary, r.markdown(h, exitCodes)); err != nil {
 		return err
 	}
 	for _, c := range h.Commands {
@@ -104,6 +93,39 @@ func (r *release) manual(ctx context.Context, program string, path []string, exi
 		}
 	}
 	return nil
+}
+
+// page writes a page of the manual, the first section of which is NAME.
+func (r *release) page(program, name string, section int, summary, markdown string) error {
+	title := fmt.Sprintf("%% %s %d \"%s\" \"trapeze %s\" \"Trapeze\"\n\n# NAME\n\n%s - %s\n\n",
+		strings.ToUpper(name), section, r.date.Format("2006-01-02"), r.version, name, escaped(summary))
+	path := filepath.Join(r.documents(program), fmt.Sprintf("usr/share/man/man%d/%s.%[1]d.gz", section, name))
+	return writePacked(path, md2man.Render([]byte(title+markdown)))
+}
+
+// keys are the rows of the table of docs/agent.md, whose head has no code; links lead to other documents.
+var (
+	keys  = regexp.MustCompile("(?m)^\\| (.*`.*) \\| (.*) \\| ?(.*?) ?\\|$")
+	links = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+)
+
+// agentFile writes the page of the agent's file: the section of docs/agent.md about it, and the example.
+func (r *release) agentFile() error {
+	text, err := os.ReadFile(filepath.Join(r.source, "docs/agent.md"))
+	example, eerr := os.ReadFile(filepath.Join(r.source, "examples/agent.toml"))
+	if err = cmp.Or(err, eerr); err != nil {
+		return err
+	}
+	_, section, _ := strings.Cut(string(text), "\n## The file\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, section, found := strings.Cut(section, "\n|---|---|---|\n")
+	if !found {
+		return errors.New(`docs/agent.md has no section "The file" with a table of three columns`)
+	}
+	section = keys.ReplaceAllString(links.ReplaceAllString(section, "$1"), "$1\n:   $2. Unless given: $3\n")
+	section = strings.ReplaceAll(section, " Unless given: \n", "\n")
+	return r.page("trapeze", "agent.toml", 5, "what trapeze agent owns, and who may have a share of it",
+		"# DESCRIPTION\n\nThe agent reads /etc/trapeze/agent.toml, in TOML.\n\n"+section+"\n# EXAMPLES\n\n```\n"+string(example)+"```\n\n# SEE ALSO\n\n**trapeze-agent**(1)\n")
 }
 
 // special are the characters that Markdown would take for its own.
@@ -137,8 +159,7 @@ func blocks(text string) string {
 func (r *release) markdown(h help, exitCodes string) string {
 	var out strings.Builder
 	page := strings.ReplaceAll(h.Command, " ", "-")
-	fmt.Fprintf(&out, "%% %s 1 \"%s\" \"trapeze %s\" \"Trapeze\"\n\n# NAME\n\n%s - %s\n\n# SYNOPSIS\n\n**%s**\n\n# DESCRIPTION\n\n%s\n",
-		strings.ToUpper(page), r.date.Format("2006-01-02"), r.version, page, escaped(h.Summary), escaped(h.Usage), blocks(h.Description))
+	fmt.Fprintf(&out, "# SYNOPSIS\n\n**%s**\n\n# DESCRIPTION\n\n%s\n", escaped(h.Usage), blocks(h.Description))
 	if len(h.Commands) > 0 {
 		out.WriteString("# COMMANDS\n\n")
 		for _, c := range h.Commands {
@@ -171,6 +192,17 @@ func (r *release) markdown(h help, exitCodes string) string {
 		out.WriteString("# SEE ALSO\n\n**" + above + "**(1)\n")
 	}
 	return out.String()
+}
+
+// writePacked writes a file as gzip makes it smallest.
+func writePacked(path string, content []byte) error {
+	var packed bytes.Buffer
+	gz, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	_, err = gz.Write(content)
+	return cmp.Or(err, gz.Close(), writeFile(path, packed.Bytes(), 0o644))
 }
 
 func writeFile(path string, content []byte, mode os.FileMode) error {

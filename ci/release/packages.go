@@ -23,8 +23,11 @@ var formats = map[string]struct{ headers, headersSection, libc, exactly, libfabr
 	"rpm": {"libvipl-devel", "devel", "glibc >= %s", "libvipl1 = %s-1", "libfabric >= 1.17"},
 }
 
-// provider is the package of the provider of libfabric.
-const provider = "libfabric-trapeze"
+const (
+	// provider is the package of the provider of libfabric.
+	provider   = "libfabric-trapeze"
+	maintainer = "Trapeze maintainers <maintainers@trapeze.invalid>"
+)
 
 // content has files that a package installs: those of a folder that looks like the root.
 type content struct {
@@ -57,6 +60,9 @@ var hostFiles = map[string]string{
 	"kmod-notes/examples/trapeze-agent.service":   "usr/lib/systemd/system/trapeze-agent.service",
 	"kmod-notes/examples/trapeze-agent.socket":    "usr/lib/systemd/system/trapeze-agent.socket",
 	"examples/agent.toml":                         "usr/share/doc/trapeze/examples/agent.toml",
+	"kmod-notes/examples/trapeze-metrics.service": "usr/lib/systemd/system/trapeze-metrics.service",
+	"docs/alerts.yml":                             "usr/share/doc/trapeze/examples/alerts.yml",
+	"firmware-loader/internal/images/c/trapeze.h": "usr/include/trapeze.h",
 	"kmod-notes/examples/trapeze-bind@.service":   "usr/lib/systemd/system/trapeze-bind@.service",
 	"kmod-notes/examples/60-trapeze-nodes.rules":  "usr/share/doc/trapeze/examples/60-trapeze-nodes.rules",
 	"kmod-notes/examples/trapeze-limits.conf":     "usr/share/doc/trapeze/examples/trapeze-limits.conf",
@@ -69,9 +75,6 @@ var hostFiles = map[string]string{
 func (r *release) stage(arch string) error {
 	for _, name := range programs {
 		if err := copyFile(filepath.Join(r.programRoot(arch, name), "usr/bin", name), r.program(arch, name), 0o755); err != nil {
-			return err
-		}
-		if err := r.licence(r.programRoot(arch, name), name); err != nil {
 			return err
 		}
 	}
@@ -87,38 +90,53 @@ func (r *release) stage(arch string) error {
 			return err
 		}
 	}
-	for format, f := range formats {
-		for _, name := range []string{"libvipl1", f.headers, provider} {
-			if err := r.licence(r.library(arch, format), name); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 
-// licence puts the licence where Debian has it.
-func (r *release) licence(root, name string) error {
-	return copyFile(filepath.Join(root, "usr/share/doc", name, "copyright"), filepath.Join(r.source, "LICENSE"), 0o644)
+// formal is the root of what a package has by the rules of its format: the licence, and for Debian
+// what changed (Debian Policy 12.5 and 12.7), and why some of lintian's errors are none.
+func (r *release) formal(name, format string) (root string, err error) {
+	root = filepath.Join(r.build, format, name)
+	documents, licence := filepath.Join(root, "usr/share/doc", name), "LICENSE"
+	if format == "deb" {
+		licence = "ci/release/files/copyright"
+		text, err := os.ReadFile(filepath.Join(r.source, "CHANGELOG.md"))
+		if err = cmp.Or(err, writePacked(filepath.Join(documents, "changelog.gz"), r.changes(name, string(text))),
+			copyFile(filepath.Join(root, "usr/share/lintian/overrides", name), filepath.Join(r.source, "ci/release/files/lintian-overrides"), 0o644)); err != nil {
+			return "", err
+		}
+	}
+	return root, copyFile(filepath.Join(documents, "copyright"), filepath.Join(r.source, licence), 0o644)
+}
+
+// changes turns the newest section of the changelog into one of Debian.
+func (r *release) changes(name, changelog string) []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s (%s) unstable; urgency=medium\n\n", name, r.version)
+	_, sections, _ := strings.Cut(changelog, "\n## ")
+	newest, _, _ := strings.Cut(sections, "\n## ")
+	for line := range strings.Lines(newest) {
+		if item, begins := strings.CutPrefix(line, "- "); begins {
+			out.WriteString("  * " + item)
+		} else if strings.HasPrefix(line, "  ") {
+			out.WriteString("  " + line)
+		}
+	}
+	fmt.Fprintf(&out, "\n -- %s  %s\n", maintainer, r.date.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
+	return out.Bytes()
 }
 
 func (r *release) packagesOf(arch, format string) error {
 	f := formats[format]
 	library := r.library(arch, format)
-	libc, err := libcVersion(filepath.Join(library, libraryFolders(arch)[format], "libvipl.so.1"))
-	if err != nil {
+	folder := filepath.Join(library, libraryFolders(arch)[format])
+	libc, err := libcVersion(filepath.Join(folder, "libvipl.so.1"))
+	fabricLibc, ferr := libcVersion(filepath.Join(folder, "libfabric/libtrapeze-fi.so"))
+	if err = cmp.Or(err, ferr); err != nil {
 		return err
 	}
-	fabricLibc, err := libcVersion(filepath.Join(library, libraryFolders(arch)[format], "libfabric/libtrapeze-fi.so"))
-	if err != nil {
-		return err
-	}
-	shared := func(path string) bool {
-		return strings.Contains(path, "/libvipl.so.1") || strings.HasPrefix(path, "usr/share/doc/libvipl1/")
-	}
-	fabric := func(path string) bool {
-		return strings.Contains(path, "/libfabric/") || strings.HasPrefix(path, "usr/share/doc/"+provider+"/")
-	}
+	shared := func(path string) bool { return strings.Contains(path, "/libvipl.so.1") }
+	fabric := func(path string) bool { return strings.Contains(path, "/libfabric/") }
 
 	trapeze := r.described("trapeze", "net", "messages between programs without the kernel on the data path\n"+
 		"A user-space driver for programmable PCI NICs, an emulated NIC, and the\ncommand that runs, loads and examines them.")
@@ -130,7 +148,7 @@ func (r *release) packagesOf(arch, format string) error {
 	lab := r.described("trapeze-lab", "net", "models and measurements of programmable NICs\n"+
 		"The command that measures Trapeze, computes transfers in virtual time,\nand draws them.")
 
-	vipl := r.described("libvipl1", "libs", "the C interface of the Virtual Interface Architecture\n"+
+	vipl := r.described("libvipl1", "libs", "C interface of the Virtual Interface Architecture\n"+
 		"The library that programs in C use at run time.")
 	vipl.Depends = []string{fmt.Sprintf(f.libc, libc)}
 	vipl.Deb.Triggers.ActivateNoAwait = []string{"ldconfig"}
@@ -140,7 +158,7 @@ func (r *release) packagesOf(arch, format string) error {
 	headers.Depends = []string{fmt.Sprintf(f.exactly, r.version)}
 
 	ofi := r.described(provider, "libs", "Open MPI and others over Trapeze, by libfabric\n"+
-		"A provider of libfabric: programs that use libfabric run over Trapeze unchanged.")
+		"A provider of libfabric: programs that use libfabric run over Trapeze\nunchanged.")
 	ofi.Depends = []string{fmt.Sprintf(f.libc, fabricLibc), fmt.Sprintf(f.exactly, r.version), f.libfabric}
 
 	for _, p := range []struct {
@@ -154,7 +172,11 @@ func (r *release) packagesOf(arch, format string) error {
 		{ofi, []content{{library, fabric}}},
 	} {
 		p.Arch = arch
-		for _, c := range p.contents {
+		formal, err := r.formal(p.Name, format)
+		if err != nil {
+			return err
+		}
+		for _, c := range append(p.contents, content{root: formal}) {
 			if err := c.add(p.Info); err != nil {
 				return err
 			}
@@ -169,7 +191,8 @@ func (r *release) packagesOf(arch, format string) error {
 // described begins a package.
 func (r *release) described(name, section, description string) *nfpm.Info {
 	p := &nfpm.Info{Name: name, Platform: "linux", Version: r.version, VersionSchema: "none",
-		Section: section, Priority: "optional", Maintainer: "Trapeze maintainers <maintainers@trapeze.invalid>",
+		Section: section, Priority: "optional", Maintainer: maintainer,
+		Homepage:    "https://github.com/trapeze-nic/trapeze",
 		Description: description, Vendor: "Trapeze", License: "Apache-2.0", DisableGlobbing: true, MTime: r.date}
 	p.RPM.BuildHost = "localhost"
 	return p

@@ -35,8 +35,7 @@ func command(ctx context.Context, folder string, env []string, name string, args
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 		}
 		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)

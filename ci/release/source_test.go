@@ -1,12 +1,18 @@
 package main
 
 import (
+	"compress/gzip"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
@@ -90,6 +96,127 @@ func TestPackageVersion(t *testing.T) {
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v, want %q", version, got, err, want)
 		}
+	}
+}
+
+// TestToolsFirst: .ci/release names all that is missing before it does anything, for the architectures that are asked for.
+func TestToolsFirst(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"bash", "cat", "uname", "git"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := os.Symlink(path, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := "gcc-aarch64-linux-gnu"
+	if runtime.GOARCH == "arm64" {
+		foreign = "gcc-x86-64-linux-gnu"
+	}
+	for _, tt := range []struct {
+		args  []string
+		names []string
+		not   string
+		code  int
+	}{
+		{nil, []string{"Go (", "gcc (gcc)", "make (make)", "(libfabric-dev)", "(" + foreign + ")"}, "git", 1},
+		{[]string{"--arch", runtime.GOARCH}, []string{"gcc (gcc)", "make (make)"}, foreign, 1},
+		{[]string{"--arch=" + runtime.GOARCH}, []string{"gcc (gcc)", "make (make)"}, foreign, 1},
+		{[]string{"--arch", "riscv64"}, []string{"Usage:"}, "missing", 2},
+		{[]string{"--fast"}, []string{"Usage:"}, "missing", 2},
+	} {
+		output := filepath.Join(t.TempDir(), "output")
+		c := exec.CommandContext(t.Context(), "bash", append([]string{"../../.ci/release", output}, tt.args...)...)
+		c.Env = []string{"PATH=" + folder}
+		said, err := c.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != tt.code {
+			t.Errorf("%v: %v: %s", tt.args, err, said)
+		}
+		for _, name := range tt.names {
+			if !strings.Contains(string(said), name) {
+				t.Errorf("%v: it does not name %q: %s", tt.args, name, said)
+			}
+		}
+		if strings.Contains(string(said), tt.not) && tt.code == 1 {
+			t.Errorf("%v: it names %q: %s", tt.args, tt.not, said)
+		}
+		if _, err := os.Stat(output); err == nil {
+			t.Errorf("%v: it has begun", tt.args)
+		}
+	}
+}
+
+// unpacked is what a file that gzip has packed holds.
+func unpacked(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	gz, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(gz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestAgentFile: agent.toml(5) has each key that the agent reads, and what it means.
+func TestAgentFile(t *testing.T) {
+	r := &release{source: "../..", build: t.TempDir(), version: "0.1.0", date: time.Unix(0, 0)}
+	if err := r.agentFile(); err != nil {
+		t.Fatal(err)
+	}
+	page := unpacked(t, filepath.Join(r.documents("trapeze"), "usr/share/man/man5/agent.toml.5.gz"))
+	config, err := os.ReadFile("../../tools/trapeze/internal/agent/config.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := regexp.MustCompile("`toml:\"(.*)\"`").FindAllStringSubmatch(string(config), -1)
+	if len(keys) < 20 {
+		t.Errorf("only %d keys", len(keys))
+	}
+	for _, key := range keys {
+		if key[1] != "nic" && key[1] != "grant" && !strings.Contains(page, `\fB`+key[1]+`\fR`) {
+			t.Errorf("the page has no key %s", key[1])
+		}
+	}
+	for _, text := range []string{".TH AGENT.TOML 5", "Unless given: 16", `[nic.NAME]`, "The first grant that fits", "[[grant]]"} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %q", text)
+		}
+	}
+	for _, text := range []string{"|", "Unless given: \n", "](", ".md\\fP", "What is protected"} {
+		if strings.Contains(page, text) {
+			t.Errorf("the page has %q", text)
+		}
+	}
+}
+
+// TestFormal: Debian gets a changelog of its own form, RPM the licence in full.
+func TestFormal(t *testing.T) {
+	r := &release{source: "../..", build: t.TempDir(), version: "0.1.0", date: time.Unix(0, 0).UTC()}
+	for _, format := range []string{"deb", "rpm"} {
+		root, err := r.formal("libvipl1", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		licence, err := os.ReadFile(filepath.Join(root, "usr/share/doc/libvipl1/copyright"))
+		if full := strings.Contains(string(licence), "TERMS AND CONDITIONS"); err != nil || full != (format == "rpm") {
+			t.Errorf("%s: the licence in full is %v, %v", format, full, err)
+		}
+	}
+	got := string(r.changes("trapeze", "# Changelog\n\n## Unreleased\n\nWords.\n\n### NICs\n\n- One\n  goes on.\n- Two.\n\n## 0.0.1\n\n- Old.\n"))
+	want := "trapeze (0.1.0) unstable; urgency=medium\n\n  * One\n    goes on.\n  * Two.\n\n -- " + maintainer + "  Thu, 01 Jan 1970 00:00:00 +0000\n"
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

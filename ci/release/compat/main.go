@@ -19,6 +19,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/mod/semver"
 )
 
 func main() {
@@ -36,8 +38,7 @@ func main() {
 func git(ctx context.Context, folder string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*", "-C", folder}, args...)...)
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(string(exit.Stderr)))
 	}
 	return strings.TrimSpace(string(out)), err
@@ -110,17 +111,9 @@ func judge(changes []change, tag, next string) error {
 		switch {
 		case c.protocol != "" && !c.renumbered:
 			errs = append(errs, fmt.Errorf("%s changed, and its version did not: %s", c.protocol, c))
-		case c.protocol == "" && next != "" && minor(next) == minor(tag):
+		case c.protocol == "" && next != "" && semver.MajorMinor(next) == semver.MajorMinor(tag):
 			errs = append(errs, fmt.Errorf("%s after %s is a patch version, which changes no package: %s", next, tag, c))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// minor is a version without its last number.
-func minor(version string) string {
-	if i := strings.LastIndexByte(version, '.'); i > 0 {
-		return version[:i]
-	}
-	return version
 }
