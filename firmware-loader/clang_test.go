@@ -33,6 +33,45 @@ func TestClangNow(t *testing.T) {
 	}
 }
 
+// TestPage: the program of docs/control-programs.md is taken, and refused for the reason that stands there.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/control-programs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, source, _ := strings.Cut(string(page), "```c\n")
+	source, _, _ = strings.Cut(source, "```")
+	build := func(text string) error {
+		path := filepath.Join(t.TempDir(), "ports.c")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		spec, err := firmware.Build(compile(t, path, "-O2", "-g", "-target", "bpf"), firmware.Meta{})
+		if err != nil {
+			return err
+		}
+		for _, v := range spec.Check() {
+			if v.Err != nil {
+				return v.Err
+			}
+		}
+		return nil
+	}
+	if err := build(source); err != nil {
+		t.Error(err)
+	}
+	for before, change := range map[string]struct{ after, says string }{
+		"\tif (p + 38 > (u8 *)TRAPEZE_END(f))\n\t\treturn TRAPEZE_PASS;\n": {"", "access out of bounds"},
+		"if (count)\n": {"if (one)\n", "pointer may be null: the answer of the lookup was not compared with null"},
+	} {
+		if !strings.Contains(source, before) || !strings.Contains(string(page), change.says) {
+			t.Errorf("the page lacks %q or %q", before, change.says)
+		} else if err := build(strings.Replace(source, before, change.after, 1)); err == nil || !strings.Contains(err.Error(), change.says) {
+			t.Errorf("without %q: %v", before, err)
+		}
+	}
+}
+
 // TestClangRefused: what clang makes of sources with something that a NIC does
 // not have.
 func TestClangRefused(t *testing.T) {
