@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -216,7 +217,8 @@ func (c content) add(p *nfpm.Info) error {
 		if d.IsDir() {
 			inside += "/"
 		}
-		if c.wants != nil && !c.wants(inside) {
+		again := func(f *files.Content) bool { return d.IsDir() && f.Destination == "/"+inside } // in another root
+		if c.wants != nil && !c.wants(inside) || slices.ContainsFunc(p.Contents, again) {
 			return nil
 		}
 		info, err := d.Info()

@@ -213,6 +213,21 @@ func TestFormal(t *testing.T) {
 			t.Errorf("%s: the licence in full is %v, %v", format, full, err)
 		}
 	}
+	// A folder may be in two roots of a package, and is listed once.
+	p, folders := r.described("libvipl1", "libs", "x"), 0
+	for _, format := range []string{"deb", "rpm"} {
+		if err := (content{root: filepath.Join(r.build, format, "libvipl1")}).add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range p.Contents {
+		if f.Destination == "/usr/share/doc/libvipl1/" {
+			folders++
+		}
+	}
+	if folders != 1 {
+		t.Errorf("the folder is listed %d times", folders)
+	}
 	got := string(r.changes("trapeze", "# Changelog\n\n## Unreleased\n\nWords.\n\n### NICs\n\n- One\n  goes on.\n- Two.\n\n## 0.0.1\n\n- Old.\n"))
 	want := "trapeze (0.1.0) unstable; urgency=medium\n\n  * One\n    goes on.\n  * Two.\n\n -- " + maintainer + "  Thu, 01 Jan 1970 00:00:00 +0000\n"
 	if got != want {

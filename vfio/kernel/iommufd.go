@@ -78,8 +78,7 @@ func (s *ioasSpace) openDevice(at opening) (_ int, err error) {
 		hint, err := at.explainBind(err)
 		return -1, at.fail("bind to iommufd", err, hint)
 	}
-	attach := attachPT{pageT: s.ioas}
-	if _, err := at.sys.ioctl(fd, vfioDeviceAttachPT, sized(&attach)); err != nil {
+	if _, err := at.sys.ioctl(fd, vfioDeviceAttachPT, sized(&attachPT{pageT: s.ioas})); err != nil {
 		return -1, at.fail("attach to an address space", err, hintAttach(err))
 	}
 	return fd, nil
@@ -145,7 +144,6 @@ func (s *ioasSpace) limits() (limits, error) {
 
 // close destroys the address space. No device is attached to it any more.
 func (s *ioasSpace) close() error {
-	d := destroy{id: s.ioas}
-	_, err := s.sys.ioctl(s.iommufd, iommuDestroy, sized(&d))
+	_, err := s.sys.ioctl(s.iommufd, iommuDestroy, sized(&destroy{id: s.ioas}))
 	return errors.Join(err, s.host.closeIOMMUFD())
 }
