@@ -147,7 +147,7 @@ func (n *NIC) registerOrdinary(ctx context.Context, b []byte, a MemoryAttributes
 	})
 }
 
-// registered is what f returns, with a use of the ptag counted.
+// registered calls f and counts a use of the ptag.
 func (n *NIC) registered(ctx context.Context, op string, a MemoryAttributes, f func(MemoryAttributes) (*Memory, error)) (*Memory, error) {
 	return get(ctx, n.do, op, func() (*Memory, error) {
 		if err := a.Ptag.use(n); err != nil {
