@@ -80,31 +80,6 @@ func (s *notices[T]) end() {
 	}
 }
 
-// NotifySend has f called with the next descriptor that the send queue completes, as
-// SendDone returns it, on a goroutine of its own. Each call is for one descriptor;
-// handlers are called in the order of the calls, one at a time, and may call anything. If
-// the VI is destroyed or the NIC closed before, f is not called; if the device fails, it
-// is called with that error. It fails with ErrInvalidState if the queue has a CQ, with
-// ErrInvalidParameter for a nil f, and with ErrClosed.
-func (v *VI) NotifySend(f func(*descriptors.Descriptor, error)) error { return v.notify(&v.send, f) }
-
-// NotifyRecv is NotifySend for the receive queue.
-func (v *VI) NotifyRecv(f func(*descriptors.Descriptor, error)) error { return v.notify(&v.recv, f) }
-
-func (v *VI) notify(q *workQueue, f func(*descriptors.Descriptor, error)) error {
-	return v.do(v.n.background, "notify of "+q.side, func() error {
-		switch {
-		case f == nil:
-			return hinted(fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")
-		case q == &v.recv && v.source() != nil:
-			return q.closedAs
-		case q.cq != nil:
-			return hinted(descriptors.ErrInvalidState, "the queue has a completion queue: ask that for a notice")
-		}
-		return q.notices.add(v.n, f, func(w *waiter) (*descriptors.Descriptor, error) { return q.wait(w, true) })
-	})
-}
-
 // Notify is NotifySend for completions of the CQ: f is called with the next one, as
 // Done returns it. Destroy forgets f.
 func (c *CQ) Notify(f func(Completion, error)) error {

@@ -50,8 +50,8 @@ type VI struct {
 	endpoint
 	key        uint32 // no other VI of the NIC ever has it
 	attributes atomic.Pointer[VIAttributes]
-	send, recv workQueue
-	rings      *dmaBuffer
+	Queues
+	rings *dmaBuffer
 }
 
 // CreateVI creates a VI. Completions of a queue with a CQ are found there,
@@ -248,96 +248,6 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 		return nil
 	})
 }
-
-// PostSend posts a send descriptor. The descriptor and its buffers belong to
-// the device until SendDone or SendWait returns it. It fails with ErrQueueFull
-// (bare, and without an allocation), ErrPosted, ErrOtherVI, ErrNotRearmed,
-// ErrBadHandle, ErrInvalidPtag or ErrClosed, or with the reason why a device whose
-// doorbells are not mapped has not taken one; other errors in a descriptor show in its
-// completion. In a state other than connected it completes at once, flushed.
-func (v *VI) PostSend(d *descriptors.Descriptor) error {
-	return v.send.postOne(d)
-}
-
-// PostRecv posts a receive descriptor, see PostSend. It is held until the VI is
-// connected.
-func (v *VI) PostRecv(d *descriptors.Descriptor) error {
-	return v.recv.postOne(d)
-}
-
-// PostSendBatch posts send descriptors in order, with one doorbell. It returns
-// how many were posted: all of them, or those before the one that the error is
-// about.
-func (v *VI) PostSendBatch(ds []*descriptors.Descriptor) (posted int, err error) {
-	return v.send.post(ds)
-}
-
-// PostRecvBatch is PostSendBatch for receive descriptors.
-func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (posted int, err error) {
-	return v.recv.post(ds)
-}
-
-// ReadDirect reads n bytes at address of the peer's memory handle into the memory into, from address at
-// on, if a device in this process can copy them at once and nothing is posted. Otherwise it returns
-// false, and a descriptor has to be posted. Stats does not count it.
-func (v *VI) ReadDirect(address uint64, handle uint32, at uint64, into, n uint32) bool {
-	q := &v.send
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed || q.refuses || q.bell.call == nil || q.next != q.taken {
-		return false
-	}
-	d, ok := v.n.dev.(vfio.Ringer)
-	return ok && d.ReadDirect(v.number, handle, address, into, at, n)
-}
-
-// SendDone returns the send descriptor that was posted first, if it has
-// completed: with an error that wraps a *StatusError if it completed in error, and
-// with ErrProtocol if the device wrote an impossible completion. It fails with
-// ErrNotDone or ErrQueueEmpty (both bare), ErrClosed, or what is wrong with the
-// device.
-func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.done(true) }
-
-// RecvDone is SendDone for the receive queue.
-func (v *VI) RecvDone() (*descriptors.Descriptor, error) { return v.recv.done(true) }
-
-// SendDoneBatch is SendDone for as many descriptors as have completed, at most
-// len(into). It returns how many it has put there; of one that completed in error
-// it returns no other.
-func (v *VI) SendDoneBatch(into []*descriptors.Descriptor) (int, error) {
-	return v.send.pollBatch(into)
-}
-
-// RecvDoneBatch is SendDoneBatch for the receive queue.
-func (v *VI) RecvDoneBatch(into []*descriptors.Descriptor) (int, error) {
-	return v.recv.pollBatch(into)
-}
-
-// SendWait is SendDone that waits while the result would be ErrNotDone, and
-// fails with the context's error when that ends. It fails with ErrInvalidState
-// if the queue has a CQ: wait there.
-func (v *VI) SendWait(ctx context.Context) (*descriptors.Descriptor, error) {
-	return v.wait(ctx, &v.send)
-}
-
-// RecvWait is SendWait for the receive queue.
-func (v *VI) RecvWait(ctx context.Context) (*descriptors.Descriptor, error) {
-	return v.wait(ctx, &v.recv)
-}
-
-func (v *VI) wait(ctx context.Context, q *workQueue) (*descriptors.Descriptor, error) {
-	if ctx == nil {
-		return nil, v.n.noContext("wait for " + q.side)
-	}
-	if q.cq != nil {
-		return nil, v.n.refuse("wait for "+q.side, descriptors.ErrInvalidState, "the queue has a completion queue: wait there")
-	}
-	return q.wait(&waiter{n: v.n, ctx: ctx, done: v.n.done}, false)
-}
-
-// Queued returns how many descriptors are posted and not taken back; zero once
-// the VI is destroyed.
-func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued() }
 
 // SetPayload writes an entry, 0 to PayloadEntries-1, of the VI's payload table:
 // length bytes at address of the region handle, where the device puts the message

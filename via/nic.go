@@ -97,7 +97,7 @@ func newNIC(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
 	n.OnError(o.OnError)
 	var err error
 	if n.ptag, err = d.CreatePtag(ctx); err == nil && o.Policy != (Policy{}) {
-		err = n.SetPolicy(o.Policy)
+		err = d.SetPolicy(o.Policy)
 	}
 	d.SetDefaults(n.ptag, o.Eager)
 	if err != nil {

@@ -41,7 +41,7 @@ func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, 
 	if err != nil {
 		return nil, err
 	}
-	v := &VI{object: object{nic: n}, d: d, attributes: VIAttributes{Ptag: a.Ptag, RecvDepth: a.Depth}}
+	v := &VI{object: object{nic: n}, Queues: &d.Queues, d: d, attributes: VIAttributes{Ptag: a.Ptag, RecvDepth: a.Depth}}
 	d.SetUser(v)
 	return &ReceiveQueue{v}, nil
 }

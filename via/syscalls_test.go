@@ -92,7 +92,7 @@ func runHostChild() error {
 	unix.Getppid()
 	marker(markerEnd)
 	for range countedSections {
-		before, err := p.x.NIC.Policy()
+		before, err := p.x.NIC.Driver().Policy()
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func runHostChild() error {
 		if err != nil {
 			return err
 		}
-		after, err := p.x.NIC.Policy()
+		after, err := p.x.NIC.Driver().Policy()
 		if err != nil {
 			return err
 		}

@@ -11,9 +11,19 @@ import (
 )
 
 // VI is a virtual interface: a send queue and a receive queue that can be
-// connected to one other VI.
+// connected to one other VI. Its Queues have the methods of the data path:
+//
+//	PostSend(d), PostRecv(d)                      hand a descriptor to a queue
+//	PostSendBatch(ds), PostRecvBatch(ds)          several with one doorbell
+//	SendDone(), RecvDone()                        take back the oldest one that has completed
+//	SendDoneBatch(into), RecvDoneBatch(into)      all that have completed
+//	SendWait(ctx), RecvWait(ctx)                  wait until the oldest one has completed
+//	NotifySend(f), NotifyRecv(f)                  call f with it, on a goroutine of its own
+//	ReadDirect(address, handle, m, offset, n)     an RDMA read that is a copy at once
+//	Queued() (send, recv), Stats()                what is posted, and what was counted
 type VI struct {
 	object
+	*driver.Queues
 	d *driver.VI
 	// alter is held while the attributes change, or descriptors are made.
 	alter sync.Mutex
@@ -25,9 +35,6 @@ type VI struct {
 
 // VIStats has the counters of a VI, with the name, help and unit of each in its tags.
 type VIStats = driver.VIStats
-
-// Stats returns the counters of the VI. It fails with ErrClosed once the VI is closed.
-func (v *VI) Stats() (VIStats, error) { return v.d.Stats() }
 
 // CreateVI makes an idle VI, or an endpoint for raw frames. Its queues complete to
 // the given CQs, for life; with nil a queue has no CQ. Both may be the same, and many
@@ -55,7 +62,7 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, send, recv *CQ) (*VI
 		return nil, err
 	}
 	a.EagerTokens = d.Attributes().EagerTokens // it may have fallen back
-	v := &VI{object: object{nic: n}, d: d, attributes: a}
+	v := &VI{object: object{nic: n}, Queues: &d.Queues, d: d, attributes: a}
 	d.SetUser(v)
 	return v, nil
 }

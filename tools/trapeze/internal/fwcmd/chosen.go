@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -60,15 +61,8 @@ func (f *ProgramFlags) Open() (*Chosen, error) {
 	return c, c.Check()
 }
 
-// Programmable is a NIC that runs control programs: a driver.NIC or a via.NIC.
-type Programmable interface {
-	mapOpener
-	LoadProgram(ctx context.Context, img load.Image, o load.Options) (load.Status, error)
-	ProgramStatus() (load.Status, error)
-}
-
 // Load puts the program into a NIC and fills its maps.
-func (c *Chosen) Load(ctx context.Context, nic Programmable) error {
+func (c *Chosen) Load(ctx context.Context, nic *driver.NIC) error {
 	before, err := nic.ProgramStatus()
 	if err != nil {
 		return err
@@ -123,7 +117,7 @@ func (r *Ran) PrintMaps(w io.Writer, start string) {
 }
 
 // Ran asks a NIC how the program has done.
-func (c *Chosen) Ran(nic Programmable) (Ran, error) {
+func (c *Chosen) Ran(nic *driver.NIC) (Ran, error) {
 	status, err := nic.ProgramStatus()
 	if err != nil {
 		return Ran{}, err

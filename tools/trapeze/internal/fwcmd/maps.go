@@ -9,7 +9,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
-	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
@@ -21,14 +20,9 @@ var ErrOtherImage = errors.New("the NIC runs another image")
 // Entry is an entry of a map.
 type Entry = telemetry.MapEntry
 
-// mapOpener is a NIC with a control program: a driver.NIC or a via.NIC.
-type mapOpener interface {
-	ProgramMap(maps []abi.Map, index int) (*driver.ProgramMap, error)
-}
-
 // OpenMap opens a map of a NIC by its name in an image, which must be the one that
 // runs: s is the NIC's status.
-func OpenMap(nic mapOpener, img *Image, name string, s load.Status) (*driver.ProgramMap, error) {
+func OpenMap(nic *driver.NIC, img *Image, name string, s load.Status) (*driver.ProgramMap, error) {
 	if img.spec == nil {
 		return nil, fmt.Errorf("%s: %w: the maps of vendors' images are not known", img.file, load.ErrMap)
 	}
