@@ -21,8 +21,11 @@ import (
 )
 
 // killedChild, if set, is the folder in which the test program is the peer that will be
-// killed: with a wire, and a file that is its host's memory.
-const killedChild = "TRAPEZE_TEST_KILLED"
+// killed: with a wire, and a file that is its host's memory. killedByPath is set if its VI takes the path.
+const (
+	killedChild  = "TRAPEZE_TEST_KILLED"
+	killedByPath = "TRAPEZE_TEST_KILLED_BY_PATH"
+)
 
 // The messages of the test, each into a place of its own at the start of the peer's
 // memory.
@@ -57,7 +60,7 @@ func overShared(t testing.TB, path string, mem []byte) option {
 }
 
 // TestPeerIsKilled kills the process at the other end while it takes messages. What had
-// been sent well by then is in its memory.
+// been sent well by then is in its memory, whether the two take the path or ring doorbells.
 func TestPeerIsKilled(t *testing.T) {
 	if folder := os.Getenv(killedChild); folder != "" {
 		takeMessages(t, folder)
@@ -73,7 +76,7 @@ func TestPeerIsKilled(t *testing.T) {
 	}
 	good := 0
 	for seed := range uint64(kills) {
-		good += killOne(t, self, rand.New(rand.NewPCG(seed, 3)))
+		good += killOne(t, self, rand.New(rand.NewPCG(seed, 3)), seed%4 > 0, seed%2 == 0)
 	}
 	if good == 0 {
 		t.Error("no message was sent before the peer died")
@@ -81,11 +84,14 @@ func TestPeerIsKilled(t *testing.T) {
 }
 
 // killOne returns how many messages were sent well.
-func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
+func killOne(t *testing.T, self string, r *rand.Rand, byPath, peerByPath bool) (good int) {
 	folder := t.TempDir()
 	mem := sharedMemory(t, filepath.Join(folder, "memory"))
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestPeerIsKilled$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), killedChild+"="+folder)
+	if peerByPath {
+		cmd.Env = append(cmd.Env, killedByPath+"=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -96,6 +102,7 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	w := newWorld(t, overShared(t, filepath.Join(folder, "wire"), alignedBytes(8<<20)))
+	w.a.calls = byPath
 	v := w.a.newVI(w.a.memory(0, 0), nil)
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatal(line, err)
@@ -103,7 +110,7 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 	go io.Copy(io.Discard, out)
 	id := start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 20_000,
 		RemoteMAC: datasheet.MAC{2, 0, 0, 0, 0, 9}, Remote: disc("killed")})
-	for end := time.Now().Add(20 * time.Second); ; w.a.e.Step() {
+	for end := time.Now().Add(20 * time.Second); ; w.a.step() {
 		if reply, ok := w.a.replies[id]; ok {
 			if reply.Result != datasheet.ResultSuccess {
 				t.Fatal(reply.Result)
@@ -131,7 +138,7 @@ func killOne(t *testing.T, self string, r *rand.Rand) (good int) {
 			killed = true
 			time.AfterFunc(later, func() { _ = cmd.Process.Kill() })
 		}
-		for w.a.e.Step(); done < len(sends) && sends[done].Status().Done(); done++ {
+		for w.a.step(); done < len(sends) && sends[done].Status().Done(); done++ {
 		}
 		if len(sends) == killedMessages && done == len(sends) {
 			break
@@ -183,6 +190,7 @@ func takeMessages(t *testing.T, folder string) {
 		c.MAC = datasheet.MAC{2, 0, 0, 0, 0, 9}
 	})
 	n := w.a
+	n.calls = os.Getenv(killedByPath) != ""
 	_, base, _ := n.alloc(killedMessages * killedStride)
 	v := n.newVI(n.memory(0, 0), nil)
 	var posted []*descriptors.Descriptor
@@ -209,7 +217,7 @@ func takeMessages(t *testing.T, folder string) {
 	fmt.Println("ready")
 	done, accepted := 0, false
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		n.e.Step()
+		n.step()
 		if r, ok := n.replies[wait]; ok && !accepted {
 			accepted = true
 			c := datasheet.Reply[datasheet.ConnectionReply](&r)
