@@ -304,7 +304,9 @@ func TestDirectOff(t *testing.T) {
 	}{
 		{"watched", func(_ *testing.T, s *sharer) { s.device.Watch(func(bool, []byte) {}) },
 			func(_ *testing.T, s *sharer) { s.device.Watch(nil) }},
-		{"a policy", func(t *testing.T, s *sharer) { conform.OK(t, s.nic.Driver().SetPolicy(via.Policy{Name: "store-and-forward"})) }, nil},
+		{"a policy", func(t *testing.T, s *sharer) {
+			conform.OK(t, s.nic.Driver().SetPolicy(via.Policy{Name: "store-and-forward"}))
+		}, nil},
 		{"the host's pulses", func(t *testing.T, s *sharer) {
 			conform.OK(t, s.nic.Driver().SetPolicy(via.Policy{Name: "auto", At: via.AtHost}))
 		}, nil},
