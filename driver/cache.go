@@ -123,7 +123,7 @@ func (c *RegistrationCache) slot(address uint64) uint64 {
 // the cache, or so much is in use that nothing can go.
 func (c *RegistrationCache) Acquire(ctx context.Context, b []byte) (*Memory, error) {
 	if len(b) > 0 && !c.n.closing.Load() {
-		first, end := Range(b)
+		first, end := bounds(b)
 		i := c.slot(first)
 		for _, slot := range [...]*atomic.Pointer[Memory]{&c.front[i], &c.front[i+1]} {
 			if e := slot.Load(); e != nil && first >= e.first && end <= e.end && e.use() {
@@ -168,7 +168,7 @@ func (c *RegistrationCache) find(ctx context.Context, b []byte) (*Memory, error)
 	if c.closed {
 		return nil, n.Refuse(op, descriptors.ErrClosed, "", "")
 	}
-	first, end := Range(b)
+	first, end := bounds(b)
 	e := c.ranges.covering(first, end)
 	if e == nil || !e.use() {
 		var err error
@@ -192,7 +192,7 @@ func (c *RegistrationCache) register(ctx context.Context, op string, b []byte) (
 		_, err := n.Register(ctx, b, c.o.Attributes)
 		return nil, err
 	}
-	pages, first := WholePages(b)
+	pages, first := wholePages(b)
 	size := uint64(len(pages))
 	if size > c.o.Bytes {
 		return nil, n.Refuse(op, descriptors.ErrResource, "make the cache larger, or register the memory", "%d bytes, the cache holds %d", size, c.o.Bytes)
@@ -323,7 +323,7 @@ func (c *RegistrationCache) Invalidate(ctx context.Context, b []byte) error {
 		return err
 	}
 	defer c.finish()
-	first, end := Range(b)
+	first, end := bounds(b)
 	return c.retire(ctx, op, c.ranges.overlapping(first, end))
 }
 

@@ -75,7 +75,7 @@ func (n *NIC) holdForeign(ctx context.Context, b []byte) (iova uint64, writable 
 	f := &n.foreign
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pages, first := WholePages(b)
+	pages, first := wholePages(b)
 	end := first + uint64(len(pages))
 	w, err := n.openWindow(first, end)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 // addressOf returns the application address of b, as descriptors name it.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// Range returns the addresses of the first byte of b, which is not empty, and of the one
+// bounds returns the addresses of the first byte of b, which is not empty, and of the one
 // behind the last.
-func Range(b []byte) (first, end uint64) { return addressOf(b), addressOf(b) + uint64(len(b)) }
+func bounds(b []byte) (first, end uint64) { return addressOf(b), addressOf(b) + uint64(len(b)) }
 
-// WholePages returns the pages that b, which is not empty, lies in, and the address of
+// wholePages returns the pages that b, which is not empty, lies in, and the address of
 // the first. Memory of the Go heap has pages too, but is not to be touched by them.
-func WholePages(b []byte) (pages []byte, first uint64) {
+func wholePages(b []byte) (pages []byte, first uint64) {
 	page := uintptr(os.Getpagesize())
 	before := uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page
 	size := (before + uintptr(len(b)) + page - 1) / page * page
