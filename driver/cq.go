@@ -87,8 +87,8 @@ func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 		if c.number >= n.identity.MaxCQs {
 			return nil, n.fail(fmt.Errorf("%w: it gave out completion queue %d of %d", ErrProtocol, c.number, n.identity.MaxCQs))
 		}
-		if d, ok := n.dev.(vfio.Ringer); ok {
-			c.path = d.CQPath(c.number)
+		if n.local != nil {
+			c.path = n.local.CQPath(c.number)
 		}
 		c.armBell = n.doorbellAt(datasheet.CQPage(n.identity.MaxEndpoints, c.number) + datasheet.DoorbellCQArm)
 		if !n.enterCQ(c) {

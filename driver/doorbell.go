@@ -6,7 +6,6 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // doorbell is one 32-bit register that is written on the data path: a doorbell
@@ -30,8 +29,8 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 		mark, group := datasheet.MarkOffsets(offset / datasheet.PageSize)
 		b.mark, b.group = &n.bar2.mapped.Window(mark, 1)[0], &n.bar2.mapped.Window(group, 1)[0]
 	}
-	if r, ok := n.dev.(vfio.Ringer); ok && b.reg == nil {
-		b.call = r.Ringer(b.bar.index, offset)
+	if n.local != nil && b.reg == nil {
+		b.call = n.local.Ringer(b.bar.index, offset)
 	}
 	return b
 }

@@ -32,13 +32,12 @@ func (n *NIC) setupVectors() error {
 	if err != nil || info.Count <= 0 || info.Flags&vfio.IRQEventfd == 0 {
 		return nil
 	}
-	notifier, _ := n.dev.(vfio.Notifier)
 	var fds []int
 	var calls []func()
 	for i := range min(info.Count, maxVectors) {
 		v := &vector{number: uint16(i)}
 		n.vectors = append(n.vectors, v)
-		if notifier != nil && i > 0 {
+		if n.local != nil && i > 0 {
 			calls = append(calls, v.wake)
 			continue
 		}
@@ -47,7 +46,7 @@ func (n *NIC) setupVectors() error {
 		if v.fd, err = vfio.NewEventfd(); err != nil {
 			return err
 		}
-		if notifier != nil && info.Count > 1 {
+		if n.local != nil && info.Count > 1 {
 			calls = append(calls, func() { n.adminInterrupt(v) })
 		} else {
 			fds = append(fds, v.fd.FD())
@@ -56,7 +55,7 @@ func (n *NIC) setupVectors() error {
 	if err := n.dev.SetIRQs(vfio.IRQMSIX, 0, fds); err != nil || len(calls) == 0 {
 		return err
 	}
-	return notifier.Notify(vfio.IRQMSIX, len(fds), calls)
+	return n.local.Notify(vfio.IRQMSIX, len(fds), calls)
 }
 
 // adminInterrupt is called by a device in this process. A device that answers a command

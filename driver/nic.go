@@ -40,9 +40,10 @@ type Options struct {
 // NIC is an open device. Methods may be called from several goroutines.
 type NIC struct {
 	dev        vfio.Device
-	poller     vfio.Poller // nil if the device makes progress by itself
-	waker      vfio.Waker  // nil if the poller cannot tell of what comes from outside
-	remote     vfio.Remote // nil if the device is in this process, or the kernel's
+	local      vfio.InProcess // nil for a device of another process, or the kernel's
+	poller     vfio.Poller    // nil if the device makes progress by itself
+	waker      vfio.InProcess // nil if the poller cannot tell of what comes from outside
+	remote     vfio.Remote    // nil if the device is in this process, or the kernel's
 	info       vfio.Info
 	options    Options
 	waiting    atomic.Pointer[Waiting]
@@ -173,7 +174,11 @@ func New(ctx context.Context, dev vfio.Device, o Options) (*NIC, error) {
 	n.SetWaiting(Waiting{})
 	n.log = o.Logger.With("device", n.info.Address)
 	n.poller, _ = dev.(vfio.Poller)
-	n.waker, _ = dev.(vfio.Waker)
+	if n.local, _ = dev.(vfio.InProcess); n.local != nil {
+		if n.waker = n.local; !n.local.Polled() {
+			n.poller, n.waker = nil, nil
+		}
+	}
 	n.remote, _ = dev.(vfio.Remote)
 	n.regions.m, n.regions.failed = map[uint32]*Memory{}, n.failed
 	if err := n.bound(ctx, 0, func() error { return n.setup(ctx) }); err != nil {

@@ -45,8 +45,8 @@ func (q *queue) nothing() error {
 
 // path returns an endpoint's way into a device of this process, nil if it has none.
 func (n *NIC) path(endpoint uint32) vfio.Path {
-	if d, ok := n.dev.(vfio.Ringer); ok {
-		return d.Path(endpoint)
+	if n.local != nil {
+		return n.local.Path(endpoint)
 	}
 	return nil
 }

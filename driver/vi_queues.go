@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
-	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // Queues are the two work queues of a VI. Their methods are the data path: they allocate nothing unless they
@@ -51,8 +50,7 @@ func (b *Queues) ReadDirect(address uint64, handle uint32, m *Memory, offset, n 
 	if q.closed || q.refuses || q.bell.call == nil || q.next != q.taken {
 		return false
 	}
-	d, ok := q.n.dev.(vfio.Ringer)
-	return ok && d.ReadDirect(q.vi.number, handle, address, m.handle, m.address+uint64(offset), uint32(n))
+	return q.n.local != nil && q.n.local.ReadDirect(q.vi.number, handle, address, m.handle, m.address+uint64(offset), uint32(n))
 }
 
 // SendDone takes back the oldest descriptor of the send queue if it has

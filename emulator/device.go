@@ -14,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
-// Device is an emulated NIC. It implements vfio.Device and vfio.Poller.
+// Device is an emulated NIC. It implements vfio.Device and vfio.InProcess.
 // Methods may be called from several goroutines.
 type Device struct {
 	name   string
@@ -83,13 +83,9 @@ type latches struct {
 }
 
 var (
-	_ vfio.Device = (*Device)(nil)
-	_ vfio.Poller = (*Device)(nil)
-	_ vfio.Waker  = (*Device)(nil)
-
-	_ vfio.Notifier = (*Device)(nil)
-	_ vfio.Ringer   = (*Device)(nil)
-	_ engine.Host   = host{}
+	_ vfio.Device    = (*Device)(nil)
+	_ vfio.InProcess = (*Device)(nil)
+	_ engine.Host    = host{}
 )
 
 // New makes a NIC that is as after power-on: memory decoding and bus mastering
@@ -192,6 +188,9 @@ func (d *Device) Info() vfio.Info {
 // MAC returns the address of the station.
 func (d *Device) MAC() datasheet.MAC { return d.engine.MAC() }
 
+// Polled is described at vfio.InProcess.
+func (d *Device) Polled() bool { return !d.thread }
+
 // Poll steps the engine once, and the engine at the other end of the wire if it
 // was made together with this one, so that one goroutine can drive both. It
 // does nothing for a device that runs on a thread of its own.
@@ -217,7 +216,7 @@ func (d *Device) step() bool {
 	return busy || d.engine.Moving() // who sleeps is late
 }
 
-// Wake is described at vfio.Waker. It also wakes those who wait for the device at the
+// Wake is described at vfio.InProcess. It also wakes those who wait for the device at the
 // other end of the wire, if one Poll steps both.
 func (d *Device) Wake() {
 	if d.idle.waiting.Load() {

@@ -30,7 +30,7 @@ const (
 func newAdminHost(t testing.TB, d vfio.Device) *adminHost {
 	t.Helper()
 	h := &adminHost{t: t, d: d, mem: newMemory(t, 4*datasheet.PageSize)}
-	_, poller := d.(vfio.Poller)
+	poller := d.(vfio.InProcess).Polled()
 	h.thread = !poller
 	// Before the memory goes.
 	t.Cleanup(func() { closeDevice(t, d) })

@@ -23,7 +23,7 @@ type idle struct {
 	woken time.Duration
 }
 
-// Idle is described at vfio.Waker. It returns nil for a device that runs on a thread of
+// Idle is described at vfio.InProcess. It returns nil for a device that runs on a thread of
 // its own, since its interrupts are enough, while transfers take their time, and for one that
 // is stepped together with the device at the other end of its wire, as long as one of them
 // has timers running.

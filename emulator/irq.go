@@ -50,7 +50,7 @@ func (d *Device) SetIRQs(index, start int, eventfds []int) error {
 	return d.connect(index, start, len(eventfds), func() ([]trigger, error) { return newTriggers(eventfds) })
 }
 
-// Notify is described at vfio.Notifier.
+// Notify is described at vfio.InProcess.
 func (d *Device) Notify(index, start int, calls []func()) error {
 	return d.connect(index, start, len(calls), func() ([]trigger, error) { return newCalls(calls), nil })
 }

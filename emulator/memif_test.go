@@ -71,7 +71,7 @@ func TestMemifDevices(t *testing.T) {
 			checkFiles(t)
 			server := openAddress(t, "emu:?role=server&"+tt.server)
 			client := openAddress(t, "emu:?role=client&"+tt.client)
-			if _, polls := server.(vfio.Poller); polls != tt.polls {
+			if polls := server.(vfio.InProcess).Polled(); polls != tt.polls {
 				t.Errorf("the server is a Poller: %v", polls)
 			}
 			a, b := newAdminHost(t, client), newAdminHost(t, server)

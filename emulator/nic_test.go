@@ -32,7 +32,7 @@ func TestNICDevices(t *testing.T) {
 			checkFiles(t)
 			server := openAddress(t, fmt.Sprintf(tt.first, tt.name))
 			client := openAddress(t, fmt.Sprintf(tt.second, tt.name))
-			if _, polls := server.(vfio.Poller); polls != tt.polls {
+			if polls := server.(vfio.InProcess).Polled(); polls != tt.polls {
 				t.Errorf("the server is a Poller: %v", polls)
 			}
 			a, b := newAdminHost(t, client), newAdminHost(t, server)

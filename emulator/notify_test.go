@@ -16,7 +16,7 @@ func TestNotify(t *testing.T) {
 	var calls atomic.Int32
 	notify := func(f func()) {
 		t.Helper()
-		if err := r.d.(vfio.Notifier).Notify(vfio.IRQMSIX, raisedVector, []func(){f}); err != nil {
+		if err := r.d.(vfio.InProcess).Notify(vfio.IRQMSIX, raisedVector, []func(){f}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,10 +83,10 @@ func TestNotifierOfThread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := d.(vfio.Notifier); !ok {
+		if _, ok := d.(vfio.InProcess); !ok {
 			t.Errorf("engine=%s: %T is no Notifier", engine, d)
 		}
-		if _, ok := d.(vfio.Poller); ok != (engine == "inline") {
+		if ok := d.(vfio.InProcess).Polled(); ok != (engine == "inline") {
 			t.Errorf("engine=%s: Poller %v", engine, ok)
 		}
 		if err := d.Close(); err != nil {

@@ -19,7 +19,7 @@ type DoorbellMode int
 
 const (
 	// DoorbellsDefault is DoorbellsTrapped: inline a doorbell is a call into the engine,
-	// see vfio.Ringer, and on a thread a sleeping engine does not see a store to memory.
+	// see vfio.InProcess, and on a thread a sleeping engine does not see a store to memory.
 	DoorbellsDefault DoorbellMode = iota
 	// DoorbellsMapped makes BAR2 shared memory that can be mapped, and that the engine
 	// reads when it is stepped.

@@ -149,7 +149,7 @@ func (d *Device) writeDoorbells(offset uint64, p []byte) error {
 	return nil
 }
 
-// Ringer is described at vfio.Ringer. It is for doorbells of an engine that Poll steps;
+// Ringer is described at vfio.InProcess. It is for doorbells of an engine that Poll steps;
 // memory decoding has no effect on it, as on a mapping.
 func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	if index != vfio.RegionBAR2 || d.mapped || d.thread {
@@ -158,7 +158,7 @@ func (d *Device) Ringer(index int, offset uint64) func(value uint32) {
 	return d.engine.Ringer(offset)
 }
 
-// Path is described at vfio.Ringer.
+// Path is described at vfio.InProcess.
 func (d *Device) Path(endpoint uint32) vfio.Path {
 	if d.mapped || d.thread {
 		return nil
@@ -169,7 +169,7 @@ func (d *Device) Path(endpoint uint32) vfio.Path {
 	return nil
 }
 
-// CQPath is described at vfio.Ringer.
+// CQPath is described at vfio.InProcess.
 func (d *Device) CQPath(cq uint32) vfio.CQPath {
 	if d.mapped || d.thread {
 		return nil
@@ -194,7 +194,7 @@ func (d *Device) host() engine.PathHost {
 	}}
 }
 
-// ReadDirect is described at vfio.Ringer.
+// ReadDirect is described at vfio.InProcess.
 func (d *Device) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
 	return !d.mapped && !d.thread && d.engine.ReadDirect(endpoint, handle, address, into, at, n)
 }

@@ -77,11 +77,6 @@ func openWith(ctx context.Context, a vfio.Address, around func(wire.Port) wire.P
 	if err != nil {
 		return nil, err
 	}
-	if d.thread {
-		// A device that makes progress by itself is no Poller: its driver shall
-		// sleep until an interrupt comes.
-		return threadDevice{d, d, d}, nil
-	}
 	return d, nil
 }
 
@@ -92,13 +87,6 @@ func CheckAddress(a vfio.Address) error {
 		return badAddress(a, err)
 	}
 	return nil
-}
-
-// threadDevice is a Device without Poll.
-type threadDevice struct {
-	vfio.Device
-	vfio.Notifier
-	inspected
 }
 
 // inspected has a driver's view of a device's wire.

@@ -69,8 +69,8 @@ func TestOpen(t *testing.T) {
 			if got := d.Info().Address; got != tt.address {
 				t.Errorf("address %q", got)
 			}
-			if _, ok := d.(vfio.Poller); ok != tt.poller {
-				t.Errorf("is a Poller: %v", ok)
+			if ok := d.(vfio.InProcess).Polled(); ok != tt.poller {
+				t.Errorf("polled: %v", ok)
 			}
 			if info, err := d.Region(vfio.RegionBAR2); err != nil || (info.Flags&vfio.RegionMmap != 0) != tt.mapped {
 				t.Errorf("doorbells: %+v, %v", info, err)

@@ -48,7 +48,7 @@ func TestSharedDevices(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			checkFiles(t)
 			first, second := openAddress(t, "emu:?"+tt.first), openAddress(t, "emu:?"+tt.second)
-			if _, polls := first.(vfio.Poller); polls != tt.polls {
+			if polls := first.(vfio.InProcess).Polled(); polls != tt.polls {
 				t.Errorf("it is a Poller: %v", polls)
 			}
 			a, b := newAdminHost(t, first), newAdminHost(t, second)

@@ -114,7 +114,7 @@ func (e *Engine) CQPath(cq uint32, h PathHost) *vi.CQPath {
 	return p
 }
 
-// ReadDirect is described at vfio.Ringer.
+// ReadDirect is described at vfio.InProcess.
 func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32, at uint64, n uint32) bool {
 	if !e.mu.TryLock() {
 		return false

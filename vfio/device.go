@@ -173,21 +173,29 @@ type Remote interface {
 	WriteRegionContext(ctx context.Context, index int, offset uint64, p []byte) error
 }
 
-// Notifier is implemented by devices in the same process, which can call where
-// others signal an eventfd: without a system call, and without a goroutine that
-// waits for it.
-type Notifier interface {
+// InProcess is implemented by devices in the same process, which can be called where others are told by a store, a
+// system call or an interrupt.
+type InProcess interface {
+	Poller
+	// Polled reports whether the device makes progress only when Poll is called. Else it has a thread of its own, and
+	// Ringer, Path, CQPath and ReadDirect give nothing.
+	Polled() bool
+	// Idle returns a channel that is closed when Poll may find something to do, something from outside, such as a frame,
+	// or something that was posted, and when the device is closed.
+	// What came before Idle returned closes nothing, so the caller polls once more
+	// before it sleeps. Idle returns nil, which is never closed, if the device cannot
+	// tell.
+	Idle() <-chan struct{}
+	// Wake is called after doorbells have been rung, so that those who sleep poll,
+	// even if the caller does not. It makes no system call if there is no sleeper. A goroutine
+	// who begins to sleep at that moment, or has just been woken by another post, may
+	// miss it; therefore a sleep has a limit.
+	Wake()
 	// Notify is SetIRQs with functions in place of eventfds; nil disconnects a
 	// vector. Who runs the device calls them, with locks of the device held: they
 	// return at once and do not call the device. One may be called once more while
 	// its vector is being disconnected.
 	Notify(index, start int, calls []func()) error
-}
-
-// Ringer is implemented by devices in the same process to which a store can be a call
-// that finds the device's state at once, where a trapped store is noted and found
-// later.
-type Ringer interface {
 	// Ringer returns a function that does what WriteRegion of 32 bits to the doorbell
 	// at offset of region index does, or nil if that is to be stored as ever. What the
 	// caller has written to memory before is seen by the device; no barrier is needed.
@@ -228,19 +236,4 @@ type CQPath interface {
 // called from several goroutines; one that finds another inside returns false.
 type Poller interface {
 	Poll() bool
-}
-
-// Waker is implemented by a Poller that can tell when Poll may find something to do:
-// something from outside, such as a frame, or something that was posted.
-type Waker interface {
-	// Idle returns a channel that is closed then, and when the device is closed.
-	// What came before Idle returned closes nothing, so the caller polls once more
-	// before it sleeps. Idle returns nil, which is never closed, if the device cannot
-	// tell.
-	Idle() <-chan struct{}
-	// Wake is called after doorbells have been rung, so that those who sleep poll,
-	// even if the caller does not. It makes no system call if there is no sleeper. A goroutine
-	// who begins to sleep at that moment, or has just been woken by another post, may
-	// miss it; therefore a sleep has a limit.
-	Wake()
 }
