@@ -201,7 +201,7 @@ func (r *release) described(name, section, description string) *nfpm.Info {
 
 // ownFolder says whether a folder is to go with the package. RPM leaves others to the packages that own them.
 func ownFolder(path string) bool {
-	return path == "etc/cdi" || strings.HasPrefix(path, "usr/share/doc/") || strings.HasSuffix(path, "/libfabric")
+	return path == "etc/cdi" || path == "usr/share/trapeze" || strings.HasPrefix(path, "usr/share/doc/") || strings.HasSuffix(path, "/libfabric")
 }
 
 // add lists the files of a root in a package. Files below /etc are those of the administrator.
