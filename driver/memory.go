@@ -148,17 +148,14 @@ func (n *NIC) registerOrdinary(ctx context.Context, b []byte, a MemoryAttributes
 }
 
 // registered calls f and counts a use of the ptag.
-func (n *NIC) registered(ctx context.Context, op string, a MemoryAttributes, f func(MemoryAttributes) (*Memory, error)) (*Memory, error) {
-	return get(ctx, n.do, op, func() (*Memory, error) {
-		if err := a.Ptag.use(n); err != nil {
-			return nil, err
-		}
-		m, err := f(a)
-		if err != nil {
-			a.Ptag.leave()
-		}
-		return m, err
+func (n *NIC) registered(ctx context.Context, op string, a MemoryAttributes, f func(MemoryAttributes) (*Memory, error)) (m *Memory, err error) {
+	err = n.do(ctx, op, func() error {
+		return a.Ptag.usedFor(n, func() (err error) {
+			m, err = f(a)
+			return err
+		})
 	})
+	return m, err
 }
 
 // errNotWritable: memory is to be registered for writing that the device cannot be
@@ -285,13 +282,8 @@ func (m *Memory) SetAttributes(ctx context.Context, a MemoryAttributes) error {
 		defer m.alter.Unlock()
 		now := m.Attributes()
 		a.Ptag, a.Eager = n.ptagOr(a.Ptag), now.Eager
-		if err := a.Ptag.use(n); err != nil {
-			return err
-		}
-		err := m.change(ctx, a)
-		if err != nil {
-			a.Ptag.leave()
-		} else {
+		err := a.Ptag.usedFor(n, func() error { return m.change(ctx, a) })
+		if err == nil {
 			now.Ptag.leave()
 		}
 		return err

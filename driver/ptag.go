@@ -51,9 +51,6 @@ func (p *Ptag) Number() uint32 {
 // String is the number.
 func (p *Ptag) String() string { return strconv.FormatUint(uint64(p.Number()), 10) }
 
-// NIC that the ptag belongs to.
-func (p *Ptag) NIC() *NIC { return p.n }
-
 // SetDefaults says what is made without a ptag has, and whether memory and VIs are eager that do not say so themselves. It
 // is called before anything is made.
 func (n *NIC) SetDefaults(p *Ptag, eager bool) { n.ptag, n.eager = p, eager }
@@ -81,6 +78,18 @@ func (p *Ptag) use(n *NIC) error {
 	}
 	p.uses++
 	return nil
+}
+
+// usedFor counts one more use of p, for what f makes or changes, unless f fails.
+func (p *Ptag) usedFor(n *NIC, f func() error) error {
+	if err := p.use(n); err != nil {
+		return err
+	}
+	err := f()
+	if err != nil {
+		p.leave()
+	}
+	return err
 }
 
 // leave undoes use.

@@ -67,14 +67,14 @@ type VI struct {
 // With KindReceiveQueue it is a receive queue that other VIs name in ReceiveQueue, and no
 // more. It needs a CQ, and their receives complete there: CQ.Done takes them. RecvDone and
 // PostRecv of such VIs fail with ErrInvalidState, and they have no recvCQ.
-func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
-	return get(ctx, n.do, "create VI", func() (*VI, error) {
+func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (v *VI, err error) {
+	err = n.do(ctx, "create VI", func() (err error) {
 		a.Kind = cmp.Or(a.Kind, datasheet.KindVI)
 		if err := n.checkShared(&a, sendCQ, recvCQ); err != nil {
-			return nil, err
+			return err
 		}
 		if a.Kind == datasheet.KindFrame && n.identity.Features&datasheet.FeatureFrame == 0 {
-			return nil, hinted(fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
+			return hinted(fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
 				"this device has connected VIs only; a newer device version is needed")
 		}
 		for _, d := range []struct {
@@ -82,39 +82,42 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 			depth int
 		}{{"send", a.SendDepth}, {"receive", a.RecvDepth}} {
 			if d.depth < 1 || d.depth > n.identity.MaxQueueDepth {
-				return nil, hinted(fmt.Errorf("%w: %s queue of %d descriptors", descriptors.ErrInvalidParameter, d.side, d.depth),
+				return hinted(fmt.Errorf("%w: %s queue of %d descriptors", descriptors.ErrInvalidParameter, d.side, d.depth),
 					fmt.Sprintf("this device has queues of 1 to %d", n.identity.MaxQueueDepth))
 			}
 		}
 		if a.EagerTokens && a.Kind != datasheet.KindVI || a.NoRoom > NoRoomWaits {
-			return nil, hinted(fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
+			return hinted(fmt.Errorf("%w: EagerTokens of kind %v, NoRoom %d", descriptors.ErrInvalidParameter, a.Kind, a.NoRoom), "only a VI has eager tokens")
 		}
 		a.Ptag = n.ptagOr(a.Ptag)
-		if err := a.Ptag.use(n); err != nil {
-			return nil, err
-		}
-		if err := n.attach(sendCQ, a.SendDepth); err != nil {
-			a.Ptag.leave()
-			return nil, err
-		}
-		if err := n.attach(recvCQ, a.RecvDepth); err != nil {
-			a.Ptag.leave()
-			n.detach(sendCQ, a.SendDepth)
-			return nil, err
-		}
-		create := n.createVI
-		if a.EagerTokens {
-			create = n.createEager
-		}
-		v, err := create(ctx, a, sendCQ, recvCQ)
-		if err != nil {
-			a.Ptag.leave()
-			n.detach(sendCQ, a.SendDepth)
-			n.detach(recvCQ, a.RecvDepth)
-			return nil, err
-		}
-		return v, nil
+		err = a.Ptag.usedFor(n, func() (err error) {
+			v, err = n.createAttached(ctx, a, sendCQ, recvCQ)
+			return err
+		})
+		return err
 	})
+	return v, err
+}
+
+// createAttached makes a VI of attributes that were checked, and counts what its queues complete to their CQs.
+func (n *NIC) createAttached(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) (*VI, error) {
+	if err := n.attach(sendCQ, a.SendDepth); err != nil {
+		return nil, err
+	}
+	if err := n.attach(recvCQ, a.RecvDepth); err != nil {
+		n.detach(sendCQ, a.SendDepth)
+		return nil, err
+	}
+	create := n.createVI
+	if a.EagerTokens {
+		create = n.createEager
+	}
+	v, err := create(ctx, a, sendCQ, recvCQ)
+	if err != nil {
+		n.detach(sendCQ, a.SendDepth)
+		n.detach(recvCQ, a.RecvDepth)
+	}
+	return v, err
 }
 
 // ringLog2 is the size of the ring for a depth, as the formats allow it.
@@ -234,13 +237,12 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 			return hinted(fmt.Errorf("%w: kind and queues of a VI do not change", descriptors.ErrInvalidParameter), "create another VI")
 		}
 		a.Ptag = v.n.ptagOr(a.Ptag)
-		if err := a.Ptag.use(v.n); err != nil {
+		err := a.Ptag.usedFor(v.n, func() error {
+			_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
+				Ptag: a.Ptag.Number(), MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
 			return err
-		}
-		_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number,
-			Ptag: a.Ptag.Number(), MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: a.Rights, Options: a.options()}))
+		})
 		if err != nil {
-			a.Ptag.leave()
 			return err
 		}
 		v.attributes.Swap(&a).Ptag.leave()

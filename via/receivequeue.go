@@ -30,9 +30,6 @@ type ReceiveQueueAttributes struct {
 // if the NIC has no more VIs, of which this counts as one, or the CQ could not hold the
 // completions, ErrInvalidPtag, and ErrNotSupported on NICs of an older version.
 func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, cq *CQ) (*ReceiveQueue, error) {
-	if a.Ptag == nil {
-		a.Ptag = n.ptag
-	}
 	if a.Depth == 0 {
 		a.Depth = min(DefaultDepth, n.attributes.MaxDescriptors)
 	}
@@ -41,7 +38,7 @@ func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, 
 	if err != nil {
 		return nil, err
 	}
-	v := &VI{object: object{nic: n}, Queues: &d.Queues, d: d, attributes: VIAttributes{Ptag: a.Ptag, RecvDepth: a.Depth}}
+	v := &VI{object: object{nic: n}, Queues: &d.Queues, d: d, attributes: VIAttributes{Ptag: d.Attributes().Ptag, RecvDepth: a.Depth}}
 	d.SetUser(v)
 	return &ReceiveQueue{v}, nil
 }

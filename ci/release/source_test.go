@@ -149,7 +149,7 @@ func TestToolsFirst(t *testing.T) {
 	}
 }
 
-// unpacked is what a file that gzip has packed holds.
+// unpacked reads a file that gzip has packed.
 func unpacked(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
