@@ -137,7 +137,7 @@ func (d *Descriptor) AddData(address uint64, handle, length uint32) error {
 func (d *Descriptor) Inline() []byte { return d.room }
 
 // SetInline makes the first n bytes of Inline the message of a send, instead of
-// data segments: a device with FeatureInline finds them with the descriptor. It
+// data segments: a device finds them with the descriptor. It
 // fails with ErrInlineRoom, and changes nothing.
 func (d *Descriptor) SetInline(n int) error {
 	if n < 0 || n > len(d.room) {

@@ -66,7 +66,7 @@ type channelSender struct {
 func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel, error) {
 	return get(ctx, n.do, "create channel", func() (*Channel, error) {
 		if n.identity.Features&datasheet.FeatureChannel == 0 {
-			return nil, hinted(fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "a newer device version is needed")
+			return nil, hinted(fmt.Errorf("%w: channels", descriptors.ErrNotSupported), "this device has no memory of its own")
 		}
 		if a.Page = cmp.Or(a.Page, datasheet.MinChannelPageLog2); !a.Page.Valid() {
 			return nil, hinted(fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")

@@ -26,7 +26,7 @@ type builtInPolicies struct{ policyTx, policyRx, minPulseTx, minPulseRx uint32 }
 // inDMA carries out f, an operation on the DMA block.
 func (n *NIC) inDMA(op string, f func() error) error {
 	return n.alone(n.background, op, datasheet.BlockDMA, &n.dma.mu, "it has no DMA engine block",
-		"the device is older than this driver; it goes on with the policy that it has", f)
+		"it goes on with the policy that it has", f)
 }
 
 func (n *NIC) readBuiltIn() (b builtInPolicies, err error) {

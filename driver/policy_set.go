@@ -11,7 +11,7 @@ import (
 
 // SetPolicy chooses the delivery policy of the NIC and where it runs. Frames in
 // progress are moved on by the policy that the device has built in. It fails
-// with ErrInvalidParameter, or with ErrNotSupported if the device is too old for
+// with ErrInvalidParameter, or with ErrNotSupported if the device cannot do
 // it; then nothing has changed.
 func (n *NIC) SetPolicy(p Policy) error {
 	const op = "set policy"

@@ -18,8 +18,6 @@ func (n *NIC) checkShared(a *VIAttributes, sendCQ, recvCQ *CQ) error {
 		return hinted(fmt.Errorf("%w: %s", descriptors.ErrInvalidParameter, what), "")
 	}
 	switch {
-	case n.identity.Features&datasheet.FeatureReceiveQueue == 0:
-		return hinted(fmt.Errorf("%w: receive queues that VIs share", descriptors.ErrNotSupported), "a newer device version is needed")
 	case queue && (from != nil || sendCQ != nil || recvCQ == nil):
 		return bad("a receive queue has one completion queue, and shares no other queue")
 	case queue:

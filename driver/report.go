@@ -14,19 +14,10 @@ import (
 )
 
 var featureNames = map[uint64]string{
-	datasheet.FeatureReliableDelivery:  "reliable-delivery",
-	datasheet.FeatureReliableReception: "reliable-reception",
-	datasheet.FeatureRDMAWrite:         "rdma-write",
-	datasheet.FeatureRDMARead:          "rdma-read",
-	datasheet.FeatureRing:              "ring",
-	datasheet.FeatureChannel:           "channel",
-	datasheet.FeatureEager:             "eager",
-	datasheet.FeaturePageList:          "page-list",
-	datasheet.FeatureFrame:             "frame",
-	datasheet.FeaturePayloadTable:      "payload-table",
-	datasheet.FeatureInline:            "inline",
-	datasheet.FeatureDoorbellMarks:     "doorbell-marks",
-	datasheet.FeatureReceiveQueue:      "receive-queue",
+	datasheet.FeatureRing:          "ring",
+	datasheet.FeatureChannel:       "channel",
+	datasheet.FeatureEager:         "eager",
+	datasheet.FeatureDoorbellMarks: "doorbell-marks",
 }
 
 // Report says what the device is, how it does, and what it has counted. It fails with what
@@ -76,7 +67,6 @@ func (n *NIC) reportProgram(r *telemetry.Report) error {
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// reportDMA leaves out what a device is too old to say, as reportChannels does.
 func (n *NIC) reportDMA(r *telemetry.Report) error {
 	policy, err := n.Policy()
 	if err != nil {

@@ -45,7 +45,7 @@ type Ring struct {
 func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 	return get(ctx, n.do, "create ring", func() (*Ring, error) {
 		if n.identity.Features&datasheet.FeatureRing == 0 {
-			return nil, hinted(fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "a newer device version is needed")
+			return nil, hinted(fmt.Errorf("%w: rings", descriptors.ErrNotSupported), "this device has no memory of its own")
 		}
 		for _, depth := range []int{a.SendDepth, a.RecvDepth} {
 			if depth < 1 || depth > n.identity.MaxQueueDepth {

@@ -17,7 +17,7 @@ var values = map[string]uint64{
 	"AdminControl": uint64(datasheet.RegAdminControl), "AdminStatus": uint64(datasheet.RegAdminStatus),
 	"Ready": uint64(datasheet.DeviceReady), "Fatal": uint64(datasheet.DeviceFatal), "Resetting": uint64(datasheet.DeviceResetting),
 	"FaultAdminDMA": uint64(datasheet.FaultAdminDMA), "FaultAdminIndex": uint64(datasheet.FaultAdminIndex), "AdminError": uint64(datasheet.AdminError),
-	"Marks": uint64(datasheet.FeatureDoorbellMarks), "Eager": uint64(datasheet.FeatureEager), "ReceiveQueues": uint64(datasheet.FeatureReceiveQueue),
+	"Marks": uint64(datasheet.FeatureDoorbellMarks), "Eager": uint64(datasheet.FeatureEager),
 	"page": datasheet.PageSize, "all": ^uint64(0), "SRAM": fakeSRAM, "wide": uint64(datasheet.EagerWideLog2),
 	"block": uint64(datasheet.EagerLog2), "done": uint64(datasheet.StatusDone), "flushed": uint64(datasheet.StatusFlushed), "received": uint64(datasheet.StatusOpReceive),
 	"protection": uint64(datasheet.StatusProtectionError), "length": uint64(datasheet.StatusLengthError), "immediate": uint64(datasheet.StatusImmediate), "Receive": uint64(datasheet.CompletionReceive),

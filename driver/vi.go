@@ -62,7 +62,7 @@ type VI struct {
 // and each receive takes one. Such an endpoint has no connection and is open at
 // once; its Reliability is Unreliable. It never sees frames of VIs. The oldest one
 // takes the frames that come for this station or a group, unless a control program
-// names another (SPEC.md 8.9). Devices without raw frames are ErrNotSupported.
+// names another (SPEC.md 8.9).
 //
 // With KindReceiveQueue it is a receive queue that other VIs name in ReceiveQueue, and no
 // more. It needs a CQ, and their receives complete there: CQ.Done takes them. RecvDone and
@@ -72,10 +72,6 @@ func (n *NIC) CreateVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		a.Kind = cmp.Or(a.Kind, datasheet.KindVI)
 		if err := n.checkShared(&a, sendCQ, recvCQ); err != nil {
 			return err
-		}
-		if a.Kind == datasheet.KindFrame && n.identity.Features&datasheet.FeatureFrame == 0 {
-			return hinted(fmt.Errorf("%w: endpoints for raw frames", descriptors.ErrNotSupported),
-				"this device has connected VIs only; a newer device version is needed")
 		}
 		for _, d := range []struct {
 			side  string
@@ -256,13 +252,10 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 // that its demux program gives the entry, instead of the buffers of the receive
 // that completes with it. Handle and length 0 empty the entry. It fails with
 // ErrInvalidParameter if the memory is not registered for writing with the VI's
-// ptag, and with ErrNotSupported if the device has no payload tables.
+// ptag.
 func (v *VI) SetPayload(ctx context.Context, entry int, address uint64, handle, length uint32) error {
 	return v.do(ctx, "set payload entry", func() error {
-		switch {
-		case v.n.identity.Features&datasheet.FeaturePayloadTable == 0:
-			return hinted(fmt.Errorf("%w: payload tables", descriptors.ErrNotSupported), "a newer device version is needed")
-		case entry < 0 || entry >= datasheet.PayloadEntries:
+		if entry < 0 || entry >= datasheet.PayloadEntries {
 			return hinted(fmt.Errorf("%w: entry %d", descriptors.ErrInvalidParameter, entry),
 				fmt.Sprintf("a table has entries 0 to %d", datasheet.PayloadEntries-1))
 		}

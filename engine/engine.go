@@ -51,11 +51,8 @@ func (e *Engine) Limits() core.Limits { return e.core.Limits }
 // MAC returns the engine's station address.
 func (e *Engine) MAC() datasheet.MAC { return e.core.MAC }
 
-// Features returns the feature bits of what the engine can do.
-func (e *Engine) Features() uint64 {
-	f := datasheet.FeatureReliableDelivery | datasheet.FeatureReliableReception |
-		datasheet.FeatureFrame | datasheet.FeaturePayloadTable | datasheet.FeatureInline |
-		datasheet.FeatureRDMAWrite | datasheet.FeatureRDMARead | datasheet.FeatureReceiveQueue
+// Features returns the feature bits of what the engine can do besides what all can.
+func (e *Engine) Features() (f uint64) {
 	if e.core.Regions.SRAM.Bytes != nil {
 		f |= datasheet.FeatureRing | datasheet.FeatureEager | datasheet.FeatureChannel
 	}

@@ -114,13 +114,7 @@ const providerVersion = 1 << 8
 // attributes returns the NIC's own description.
 func attributes(d *driver.NIC) NICAttributes {
 	id := d.Identity()
-	levels := Unreliable
-	if id.Features&datasheet.FeatureReliableDelivery != 0 {
-		levels |= ReliableDelivery
-	}
-	if id.Features&datasheet.FeatureReliableReception != 0 {
-		levels |= ReliableReception
-	}
+	const reliable = ReliableDelivery | ReliableReception
 	a := NICAttributes{
 		Name:             d.Address(),
 		Backend:          d.Backend(),
@@ -136,20 +130,14 @@ func attributes(d *driver.NIC) NICAttributes {
 		MaxPtags:         int(id.MaxPtags),
 		MaxDescriptors:   id.MaxQueueDepth,
 		MaxCQEntries:     id.MaxCQEntries,
-		Reliability:      levels,
+		MaxInline:        id.MaxSegments * datasheet.DataSegmentSize,
+		Reliability:      Unreliable | reliable,
+		RDMAWrite:        Unreliable | reliable,
+		RDMARead:         reliable, // VIA has no RDMA read on unreliable VIs
 		ThreadSafe:       true,
 	}
 	a.ProviderVersion = providerVersion
 	a.MaxRegistered, a.MaxRegion = d.BusSpace()
-	if id.Features&datasheet.FeatureInline != 0 {
-		a.MaxInline = id.MaxSegments * datasheet.DataSegmentSize
-	}
-	if id.Features&datasheet.FeatureRDMAWrite != 0 {
-		a.RDMAWrite = levels
-	}
-	if id.Features&datasheet.FeatureRDMARead != 0 {
-		a.RDMARead = levels &^ Unreliable // VIA has no RDMA read there
-	}
 	return a
 }
 

@@ -28,7 +28,7 @@ type ReceiveQueueAttributes struct {
 // CreateReceiveQueue makes a receive queue for VIs that name it in their attributes. Its
 // receives complete to cq, for life. Errors: ErrInvalidParameter without a cq, ErrResource
 // if the NIC has no more VIs, of which this counts as one, or the CQ could not hold the
-// completions, ErrInvalidPtag, and ErrNotSupported on NICs of an older version.
+// completions, and ErrInvalidPtag.
 func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, cq *CQ) (*ReceiveQueue, error) {
 	if a.Depth == 0 {
 		a.Depth = min(DefaultDepth, n.attributes.MaxDescriptors)

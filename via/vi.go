@@ -100,8 +100,6 @@ func (n *NIC) complete(op string, a VIAttributes) (VIAttributes, error) {
 		return a, n.refuse(op, ErrInvalidMTU, "", "maximum transfer size of %d bytes, the NIC takes 1 to %d", a.MaxTransfer, n.attributes.MaxTransfer)
 	case a.RDMARead && a.Reliability&n.attributes.RDMARead == 0:
 		return a, n.refuse(op, ErrInvalidRDMARead, "", "")
-	case a.RDMAWrite && a.Reliability&n.attributes.RDMAWrite == 0:
-		return a, n.refuse(op, ErrNotSupported, "", "the NIC does no RDMA writes at this reliability level")
 	}
 	return a, nil
 }
@@ -230,8 +228,7 @@ func (v *VI) query(ctx context.Context) (VIState, error) {
 // messages that are given the entry then fail with StatusProtectionError.
 //
 // It fails with ErrInvalidParameter if the entry does not exist, or if m is not
-// memory that the NIC may write for this VI, and with ErrNotSupported on NICs
-// without payload tables.
+// memory that the NIC may write for this VI.
 func (v *VI) SetPayload(ctx context.Context, entry int, m *Memory, offset, length int) error {
 	const op = "set payload entry"
 	n := v.nic

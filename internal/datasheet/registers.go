@@ -93,19 +93,10 @@ const Magic uint32 = 0x5a505254
 
 // Feature bits of the identity block.
 const (
-	FeatureReliableDelivery  uint64 = 1 << 0
-	FeatureReliableReception uint64 = 1 << 1
-	FeatureRDMAWrite         uint64 = 1 << 2
-	FeatureRDMARead          uint64 = 1 << 3
-	FeatureRing              uint64 = 1 << 4
-	FeatureChannel           uint64 = 1 << 5
-	FeatureEager             uint64 = 1 << 6
-	FeaturePageList          uint64 = 1 << 7 // reserved
-	FeatureFrame             uint64 = 1 << 8
-	FeaturePayloadTable      uint64 = 1 << 9
-	FeatureInline            uint64 = 1 << 10
-	FeatureDoorbellMarks     uint64 = 1 << 11
-	FeatureReceiveQueue      uint64 = 1 << 12
+	FeatureRing          uint64 = 1 << 4
+	FeatureChannel       uint64 = 1 << 5
+	FeatureEager         uint64 = 1 << 6
+	FeatureDoorbellMarks uint64 = 1 << 11
 )
 
 // Health block.

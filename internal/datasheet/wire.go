@@ -182,18 +182,14 @@ type Extension struct {
 	Request uint32
 }
 
-// ConnectOptions are bits that say what the sender of a ConnectBody can do.
+// ConnectOptions are bits that say how the sender of a ConnectBody takes messages.
 type ConnectOptions uint16
 
 const (
-	// ConnectProbes says that it answers probes on unreliable connections too.
-	ConnectProbes ConnectOptions = 0x1
 	// ConnectBreaks says that its VI has EndpointBreaks: messages need no credit.
 	ConnectBreaks ConnectOptions = 0x2
-	// ConnectCounts says that its acks count the data frames that it has had.
-	ConnectCounts ConnectOptions = 0x4
 	// ConnectOptionsReserved bits are zero.
-	ConnectOptionsReserved ConnectOptions = 0xfff8
+	ConnectOptionsReserved ConnectOptions = 0xfffd
 )
 
 // ConnectBodySize is the size in bytes of ConnectBody.

@@ -58,6 +58,7 @@ func request(station datasheet.MAC, i uint32, discriminator []byte, level datash
 	*datasheet.HeaderAt(frame) = datasheet.Header{
 		Destination: datasheet.Broadcast, Source: station, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
 		Type: datasheet.FrameConnectRequest, Flags: datasheet.FrameChecksum, Length: datasheet.ConnectBodySize, SourceEndpoint: i,
+		Extent: datasheet.MinMTU,
 	}
 	body := datasheet.ConnectBodyAt(frame[datasheet.HeaderSize:])
 	*body = datasheet.ConnectBody{Key: i, MaxTransfer: uint32(size), TimeoutMS: 1 << 31, Reliability: level, Kind: datasheet.KindVI}

@@ -172,9 +172,9 @@ func (c *setups) start(ep *Endpoint, s *setup, to Remote, timeoutMS uint32) bool
 		return false
 	}
 	s.body.Key, s.body.MaxTransfer, s.body.Rights, s.body.Reliability = to.OurKey, ep.MaxTransfer, ep.Rights, ep.Reliability
-	s.body.Kind, s.body.Options = ep.KindID, datasheet.ConnectProbes|datasheet.ConnectCounts
+	s.body.Kind = ep.KindID
 	if ep.Options&datasheet.EndpointBreaks != 0 {
-		s.body.Options |= datasheet.ConnectBreaks
+		s.body.Options = datasheet.ConnectBreaks
 	}
 	s.began, s.deadline = c.Present(), c.Now+time.Duration(timeoutMS)*time.Millisecond
 	ep.Remote, ep.Setup, ep.State = to, s, datasheet.StateConnectPending
@@ -237,7 +237,7 @@ func (c *setups) connecting(h *datasheet.Header) *Endpoint {
 // OnAccept completes a client's connection.
 func (c *setups) OnAccept(h *datasheet.Header, payload []byte) Verdict {
 	on := datasheet.ConnectBodyAt(payload)
-	if on == nil || !soundMTU(h) {
+	if on == nil || h.Extent < datasheet.MinMTU {
 		return Refused
 	}
 	body := *on
@@ -330,7 +330,7 @@ func (c *setups) Tick() {
 // OnRequest hands a request to a host that waits for it.
 func (c *setups) OnRequest(h *datasheet.Header, payload []byte) Verdict {
 	on := datasheet.ConnectBodyAt(payload)
-	if on == nil || h.SourceEndpoint == 0 || !soundMTU(h) {
+	if on == nil || h.SourceEndpoint == 0 || h.Extent < datasheet.MinMTU {
 		return Refused
 	}
 	body := *on

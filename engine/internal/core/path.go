@@ -5,7 +5,7 @@ import "github.com/trapeze-nic/trapeze/internal/datasheet"
 // path is the knowledge, while a connection is set up, of the way to the peer: which
 // frames it carries (SPEC.md 8.3, Path).
 type path struct {
-	mtu      uint32 // of the peer; zero: it has not said, or is a device that does not
+	mtu      uint32 // of the peer; zero: it has not said
 	came     uint32 // longest of the peer's frames that has come, in bytes
 	small    bool   // the next frame is not padded
 	server   Remote // of a client: who has accepted
@@ -25,9 +25,6 @@ func (p *path) largest(mtu uint32) uint32 {
 	}
 	return min(mtu, p.mtu)
 }
-
-// soundMTU checks what a connect frame says of the MTU. An older device says nothing.
-func soundMTU(h *datasheet.Header) bool { return h.Extent == 0 || h.Extent >= datasheet.MinMTU }
 
 // smallest is the size in bytes of a connect frame that is not padded.
 const smallest = datasheet.HeaderSize + datasheet.ConnectBodySize
@@ -55,15 +52,14 @@ func (c *setups) probePath(s *setup, h *datasheet.Header) {
 }
 
 // pathProven takes what a server's accept says of the path. enough is true once frames of
-// the largest size are known to arrive in both directions, or the server is a device that
-// does not say. If too many are lost that ends the attempt.
+// the largest size are known to arrive in both directions. If too many are lost that ends the attempt.
 func (c *setups) pathProven(ep *Endpoint, from Remote, h *datasheet.Header) (enough bool, v Verdict) {
 	s := ep.Setup
 	if s.server != (Remote{}) && s.server != from {
 		return false, Refused // another server was first
 	}
 	s.mtu = h.Extent
-	if s.mtu == 0 || c.carriesAll() {
+	if c.carriesAll() {
 		return true, Taken
 	}
 	s.server = from

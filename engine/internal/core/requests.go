@@ -30,7 +30,7 @@ type request struct {
 	deadline time.Duration
 	state    requestState
 	by       *Endpoint // that accepts it, or is connected to its client
-	mtu      uint32    // of the client; zero if it has not said
+	mtu      uint32    // of the client
 	longest  uint32    // of the client's frames with this request, in bytes
 }
 

@@ -242,7 +242,7 @@ func (r *reliable) takeCount(count uint32) {
 // it is dead.
 func (c *Transport) checkPath(ep *core.Endpoint) (ended bool) {
 	r := rel(ep)
-	if !r.able || r.backOff < c.Timing.RetransmitMax {
+	if r.backOff < c.Timing.RetransmitMax {
 		return false
 	}
 	if r.emptyAnswers >= core.DeadProbes {

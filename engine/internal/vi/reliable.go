@@ -71,7 +71,7 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 		}
 		k.Regions.Direct.Connected(ep)
 	} else {
-		ep.Delivery, r.window = k, &window{rto: k.Timing.Retransmit, able: peer.Options&datasheet.ConnectCounts != 0}
+		ep.Delivery, r.window = k, &window{rto: k.Timing.Retransmit}
 	}
 	ep.Conn, ep.Flow, ep.Alive = r, &r.Flow, &r.Liveness
 	if r.path != nil {

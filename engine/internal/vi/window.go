@@ -21,7 +21,6 @@ type window struct {
 
 	// These find out whether data frames fail to arrive on a connection on which small
 	// frames do (SPEC.md 8.5, Path).
-	able         bool   // the peer counts the data frames that come
 	asking       bool   // a small question is unanswered
 	counted      uint32 // data frames that had come, as the peer said last
 	emptyAnswers int    // answers in a row that no data frame has come

@@ -52,7 +52,7 @@ func TestInfo(t *testing.T) {
 	if r.SRAMFree == nil || *r.SRAMFree <= 0 || *r.SRAMFree >= r.SRAM || r.SRAMUsed == nil || *r.SRAMUsed != 0 {
 		t.Errorf("got %+v", r)
 	}
-	if r.MTU < datasheet.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "reliable-delivery") {
+	if r.MTU < datasheet.MinMTU || r.SRAM == 0 || r.Limits["transfer_bytes"] == 0 || r.Limits["endpoints"] == 0 || !slices.Contains(r.Features, "ring") {
 		t.Errorf("got %+v", r)
 	}
 	for _, f := range r.Features {
