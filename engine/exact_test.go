@@ -87,6 +87,17 @@ func (p *exact) TakeCredit(endpoint, key, known uint32) uint32 {
 
 func (p *exact) Break() { p.wire.number, p.wire.breaks = p.wire.number+1, p.wire.breaks+1 }
 
+// It has no room for short frames.
+func (p *exact) Put(uint64, datasheet.ShortBeside, []byte, bool) (uint32, bool) { return 0, false }
+func (p *exact) PutPair(uint64, datasheet.ShortBeside, []byte, []byte, bool) (uint32, bool) {
+	return 0, false
+}
+func (p *exact) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
+	return nil, 0, 0, engine.FoundOther
+}
+func (p *exact) Pass(bool)        {}
+func (p *exact) Look(bool) uint32 { return p.wire.released[p.out] }
+
 // exactly is an option that makes the world's wire one that loses nothing. Its ends are
 // in ends then.
 func exactly(ends *[2]*exact) option {

@@ -75,6 +75,15 @@ func (l *lender) Lend(b []byte) (id uint32, offset uint64, ok bool) {
 	return l.epoch, uint64(at), true
 }
 
+// No copies are allowed.
+func (l *lender) Table() *datasheet.DirectTable                    { return nil }
+func (l *lender) Welcome(bool)                                     {}
+func (l *lender) Where([]byte) (id uint32, offset uint64, ok bool) { return 0, 0, false }
+func (l *lender) Settle()                                          {}
+func (l *lender) Begin(uint32) *datasheet.DirectTable              { return nil }
+func (l *lender) Reach(uint32, uint64, uint64, bool) []byte        { return nil }
+func (l *lender) End()                                             {}
+
 func (l *lender) Lent(uint32)   {}
 func (l *lender) Revoke(uint32) { l.epoch, l.revokes = l.epoch+1, l.revokes+1 }
 

@@ -56,7 +56,7 @@ func lendsToo(c *engine.Config, _ *port) {
 	}{c.Port.(*slotted), c.Host.(*node).lender}
 }
 
-// Put is described at engine.Line.
+// Put is described at engine.Lossless.
 func (s *slotted) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bool) (uint32, bool) {
 	if s.whole || s.Reserve(len(payload)) == nil {
 		return 0, false
@@ -79,12 +79,12 @@ func (s *slotted) Put(h uint64, b datasheet.ShortBeside, payload []byte, last bo
 	return s.Mark(), true
 }
 
-// PutPair is described at engine.Line.
+// PutPair is described at engine.Lossless.
 func (s *slotted) PutPair(h uint64, b datasheet.ShortBeside, first, second []byte, last bool) (uint32, bool) {
 	return s.Put(h, b, slices.Concat(first, second), last)
 }
 
-// Next is described at engine.Line.
+// Next is described at engine.Lossless.
 func (s *slotted) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
 	f := s.exact.Receive()
 	if len(f) == 0 {
@@ -97,9 +97,7 @@ func (s *slotted) Next() ([]byte, uint64, datasheet.ShortBeside, engine.Found) {
 	return f, short.header, short.beside, engine.FoundShort
 }
 
-func (s *slotted) Look(bool) uint32 { return s.wire.released[s.out] }
-
-// Pass is described at engine.Line.
+// Pass is described at engine.Lossless.
 func (s *slotted) Pass(bool) {
 	delete(s.wire.shorts, &(*s.in)[0][0])
 	s.exact.Release()

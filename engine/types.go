@@ -21,10 +21,8 @@ type (
 	Paced       = core.Paced       // a port of a wire with a speed.
 	Peers       = core.Peers       // a port of a wire with many ends.
 	Lossless    = core.Lossless    // a port of a wire that loses nothing.
-	Line        = core.Line        // a port that carries short frames.
 	Found       = core.Found       // what is next on it.
 	Lender      = core.Lender      // a port whose peer can read this host's memory.
-	Direct      = core.Direct      // a port whose peer may carry out RDMA by itself.
 
 	Processor = core.Processor // runs control programs.
 	Hook      = core.Hook      // where one may be asked.

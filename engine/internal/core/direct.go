@@ -8,15 +8,15 @@ import (
 
 // direct tells the peer of the operations that it may carry out by itself (SPEC.md 8.15).
 type direct struct {
-	Port Direct // nil: the wire does not let its ends copy
+	Port Lender // nil: the wire does not let its ends copy
 	// Open: no program, host or viewer of this end has a say in operations.
 	Open bool
 }
 
 // newDirect looks whether a port lets its ends copy.
 func newDirect(l *link) (d direct) {
-	if p, ok := l.Port.(Direct); ok && l.Lossless != nil {
-		d.Port = p
+	if l.Lossless != nil {
+		d.Port = l.Lender
 	}
 	return d
 }

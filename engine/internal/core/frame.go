@@ -13,7 +13,6 @@ type link struct {
 	paced       Paced       // the port, if it is one
 	Lossless    Lossless    // the port, if it is one
 	Peers       Peers       // the port, if it is one
-	Line        Line        // the port, if it is one
 	mtu         uint32      // of the port
 	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -35,9 +34,7 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	l.Timed = l.paced != nil || !p.bus().Instant()
 	l.Peers, _ = port.(Peers)
 	if !l.Checksum {
-		if l.Lossless, _ = port.(Lossless); l.Lossless != nil {
-			l.Line, _ = port.(Line)
-		}
+		l.Lossless, _ = port.(Lossless)
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.
 	l.pieces = l.progressive != nil && !l.Checksum

@@ -118,12 +118,9 @@ type Lossless interface {
 	// Break changes Wire at both ends: a frame is going to be released that is not where
 	// the peer will take it to be.
 	Break()
-}
 
-// Line is implemented by Lossless ports that carry short frames, whose header is one word (SPEC.md 8.12):
-// Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in 63:48. New looks for it once. All of it is the
-// goroutine's that uses the port.
-type Line interface {
+	// Short frames have a header of one word: Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in 63:48.
+
 	// Put sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
 	// that is a table of references (8.10): at most seven, or six beside immediate data. With last the peer
 	// sees all frames at once, as Flush does it. Put returns the position behind the frame, as Mark does. ok is
@@ -151,10 +148,11 @@ const (
 	FoundOther // something for Receive
 )
 
-// Lender is implemented by ports whose peer can read memory of this host, so that
-// a frame may say where bytes are in place of them (SPEC.md 8.10). New looks for it
-// once. All of it is the goroutine's that uses the port.
+// Lender is implemented by ports whose peer can read memory of this host. New looks for it once. All of it is the
+// goroutine's that uses the port.
 type Lender interface {
+	// A frame may say where bytes are in place of them (SPEC.md 8.10).
+
 	// Lend says where the peer finds b: in which memory that it can read, and how
 	// far from the start. id is not zero. ok is false if the peer cannot read all
 	// of b, or could not borrow at all.
@@ -173,12 +171,9 @@ type Lender interface {
 	// been revoked when the last of it was read: if it had, what was read may be
 	// anything.
 	Return() (valid bool)
-}
 
-// Direct is implemented by Lenders whose peer may carry out RDMA operations by itself, as this
-// end may those on the peer's memory (SPEC.md 8.15). New looks for it once. All of it is the
-// goroutine's that uses the port.
-type Direct interface {
+	// Over a wire that loses nothing each end may also carry out RDMA operations on the other's memory (SPEC.md 8.15).
+
 	// Table is the table that the peer can read and not write, nil if there is none. Once it
 	// is nil it stays so, as after the port is closed.
 	Table() *datasheet.DirectTable

@@ -184,12 +184,12 @@ func (c *CQPath) Poll(most int) bool {
 // poll takes what has come, until the queue has so many more entries.
 func (c *CQPath) poll(most uint32) polled {
 	k, before := c.k, *c.entries
-	if k.Line == nil || k.busy() {
+	if k.Lossless == nil || k.busy() {
 		return pollOther
 	}
 	taken, flying := uint32(0), len(k.wires.flying) > 0
 	if flying {
-		taken = k.Line.Look(false) // before the look for frames
+		taken = k.Lossless.Look(false) // before the look for frames
 	}
 	if c.last == nil || c.last.r == nil {
 		c.last = k.anyPath()

@@ -17,7 +17,7 @@ type Path struct {
 	Ep   *core.Endpoint
 	r    *reliable   // nil without such a connection
 	u    *unreliable // nil without such a connection
-	line core.Line
+	line core.Lossless
 
 	// sends has a record for each token of the send queue, at the token's place. head and next are the
 	// numbers of the oldest token under way, and of the one behind the newest.
@@ -65,7 +65,7 @@ const (
 func (k *Transport) PathOf(ep *core.Endpoint) *Path {
 	p := pathOf(ep)
 	if p == nil {
-		p = &Path{k: k, Ep: ep, line: k.Line, id: uint16(ep.ID)}
+		p = &Path{k: k, Ep: ep, line: k.Lossless, id: uint16(ep.ID)}
 		ep.Path = p
 	}
 	return p

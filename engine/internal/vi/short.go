@@ -11,7 +11,7 @@ func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBes
 	switch {
 	case takeShort(r, p, payload, header, b):
 	case p.takeUnusual(payload, header, b):
-		r.Line.Pass(false)
+		r.Lossless.Pass(false)
 	default:
 		r.Copied = true
 		r.TakeFrame(lengthen(r, payload, header, b))
@@ -58,7 +58,7 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 		st |= datasheet.StatusImmediate
 	}
 	p.landed(seg, header, n, st)
-	r.Line.Pass(false)
+	r.Lossless.Pass(false)
 	return true
 }
 

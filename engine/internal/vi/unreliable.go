@@ -13,7 +13,7 @@ type Unreliable struct{ *Transport }
 func (k Unreliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	u := &unreliable{Liveness: core.Liveness{Heard: k.Now}}
 	ep.Conn, ep.Alive = u, &u.Liveness
-	if k.format != nil && k.Line != nil && peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) && ep.Remote.Endpoint <= math.MaxUint16 {
+	if k.format != nil && k.Lossless != nil && peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) && ep.Remote.Endpoint <= math.MaxUint16 {
 		u.path = k.PathOf(ep)
 		u.path.join(k.Transport)
 		u.path.u = u

@@ -26,7 +26,7 @@ func NewPair(to, from Half, limit int, light bool) Pair {
 }
 
 // Line is the data path of a port: one goroutine's at a time, but for Wake. Its methods are described at
-// engine.Port, engine.Progressive, engine.Lossless and engine.Line.
+// engine.Port, engine.Progressive and engine.Lossless.
 type Line struct {
 	Pair
 	Wake ends.Hook // for frames that come
@@ -88,7 +88,7 @@ func (l *Line) MTU() int { return l.mtu }
 // Checksum returns false: memory does not damage frames.
 func (l *Line) Checksum() bool { return false }
 
-// Put is described at engine.Line.
+// Put is described at engine.Lossless.
 func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
 	if l.state.Load() != 0 || !l.Tx.put(header, b, payload, last) {
 		return l.PutPair(header, b, payload, nil, last)
@@ -104,7 +104,7 @@ func (l *Line) Put(header uint64, b datasheet.ShortBeside, payload []byte, last 
 	return l.Tx.number, true
 }
 
-// PutPair is described at engine.Line.
+// PutPair is described at engine.Lossless.
 func (l *Line) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool) {
 	if l.state.Load() != 0 || len(first)+len(second) > l.mtu-datasheet.HeaderSize {
 		return 0, false
@@ -120,7 +120,7 @@ func (l *Line) PutPair(header uint64, b datasheet.ShortBeside, first, second []b
 	return l.Tx.number, true
 }
 
-// Next is described at engine.Line.
+// Next is described at engine.Lossless.
 func (l *Line) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
 	if l.state.Load() != 0 {
 		return l.nextAny()
@@ -161,7 +161,7 @@ func (l *Line) nextAny() (payload []byte, header uint64, b datasheet.ShortBeside
 	return nil, 0, 0, engine.FoundNone
 }
 
-// Pass is described at engine.Line.
+// Pass is described at engine.Lossless.
 func (l *Line) Pass(tell bool) {
 	r := &l.Rx
 	if !r.out {
@@ -177,7 +177,7 @@ func (l *Line) Pass(tell bool) {
 	}
 }
 
-// Look is described at engine.Line.
+// Look is described at engine.Lossless.
 func (l *Line) Look(urgent bool) uint32 {
 	if l.Tx.taken != l.Tx.number && l.state.Load() == 0 {
 		if l.unlooked++; urgent || l.local || l.unlooked >= l.lookEvery {

@@ -41,7 +41,7 @@ func (p *Port) Borrow(id uint32, offset, n uint64) []byte {
 	return bytes
 }
 
-// Reach is described at engine.Direct.
+// Reach is described at engine.Lender.
 func (p *Port) Reach(id uint32, offset, n uint64, write bool) []byte {
 	// After inUse is set: what is in the table now is not unmapped.
 	t := p.loan.theirs.Load()

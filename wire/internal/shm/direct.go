@@ -107,10 +107,10 @@ func (p *Port) discard() {
 	p.dropTable()
 }
 
-// Table is described at engine.Direct.
+// Table is described at engine.Lender.
 func (p *Port) Table() *datasheet.DirectTable { return p.table.DirectTable }
 
-// Welcome is described at engine.Direct.
+// Welcome is described at engine.Lender.
 func (p *Port) Welcome(ok bool) {
 	if p.welcomes == ok {
 		return
@@ -138,7 +138,7 @@ func (p *Port) closeTable() {
 	}
 }
 
-// Where is described at engine.Direct.
+// Where is described at engine.Lender.
 func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *Port) Where(b []byte) (id uint32, offset uint64, ok bool) {
 	return 0, 0, false
 }
 
-// Settle is described at engine.Direct.
+// Settle is described at engine.Lender.
 func (p *Port) Settle() {
 	if s := p.session; s != nil && s.shared {
 		p.settle(s, p.Rx.Copying)
@@ -214,7 +214,7 @@ func (p *Port) Kept() error {
 	return p.kept
 }
 
-// Begin is described at engine.Direct.
+// Begin is described at engine.Lender.
 func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	s := p.session
 	if p.state.Load() != 0 || s == nil || !s.shared || s.memory.number != wire {
@@ -231,7 +231,7 @@ func (p *Port) Begin(wire uint32) *datasheet.DirectTable {
 	return nil
 }
 
-// End is described at engine.Direct.
+// End is described at engine.Lender.
 func (p *Port) End() {
 	p.copies++
 	atomicmem.Store32(p.Tx.Copying, p.copies)

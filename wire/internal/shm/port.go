@@ -12,7 +12,7 @@ import (
 )
 
 // Port is one end of a wire between two processes. It implements wire.Port,
-// engine.Progressive, engine.Lossless, engine.Lender and engine.Direct. It lends memory if
+// engine.Progressive, engine.Lossless and engine.Lender. It lends memory if
 // Options.Share is set.
 //
 // While no peer is connected the link is down. A port looks for a peer, or waits
@@ -66,9 +66,7 @@ var (
 	_ ends.Port          = (*Port)(nil)
 	_ engine.Progressive = (*Port)(nil)
 	_ engine.Lossless    = (*Port)(nil)
-	_ engine.Line        = (*Port)(nil)
 	_ engine.Lender      = (*Port)(nil)
-	_ engine.Direct      = (*Port)(nil)
 )
 
 // Bits of Port.state.
@@ -167,7 +165,7 @@ func (p *Port) Release() {
 	p.Line.Release()
 }
 
-// Pass is described at engine.Line.
+// Pass is described at engine.Lossless.
 func (p *Port) Pass(tell bool) {
 	if p.borrowed {
 		p.giveBack()
