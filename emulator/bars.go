@@ -58,7 +58,7 @@ func (d *Device) function() pciconfig.Function {
 	}
 	// A 48-bit address becomes an EUI-64 by ff-fe in its middle, as network
 	// cards do for their serial number.
-	m := d.engine.MAC()
+	m := d.engine.MAC
 	f.SerialNumber = [8]byte{m[0], m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]}
 	return f
 }

@@ -29,7 +29,7 @@ func identityRegisters(all map[registerKey]register) {
 		all[registerKey{datasheet.BlockIdentity, offset}] = register{read: read}
 	}
 	limit := func(offset uint32, read func(l engine.Limits) uint32) {
-		put(offset, func(d *Device) uint32 { return read(d.engine.Limits()) })
+		put(offset, func(d *Device) uint32 { return read(d.engine.Limits) })
 	}
 	put(datasheet.RegDeviceVersion, func(*Device) uint32 { return deviceVersion })
 	put(datasheet.RegFeaturesLow, func(d *Device) uint32 { return uint32(d.engine.Features()) })
@@ -47,7 +47,7 @@ func identityRegisters(all map[registerKey]register) {
 	put(datasheet.RegSRAMBase, func(d *Device) uint32 { return d.processor.Used() })
 	put(datasheet.RegSRAMFree, func(d *Device) uint32 { return d.engine.FreeSRAM() })
 	mac := func(d *Device) uint64 {
-		m := d.engine.MAC()
+		m := d.engine.MAC
 		return binary.LittleEndian.Uint64(append(m[:], 0, 0))
 	}
 	put(datasheet.RegMACLow, func(d *Device) uint32 { return uint32(mac(d)) })

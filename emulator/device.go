@@ -119,7 +119,7 @@ func New(o Options) (_ *Device, err error) {
 	if err != nil {
 		return nil, d.fail(op, err)
 	}
-	limits := d.engine.Limits()
+	limits := d.engine.Limits
 	d.msix = newMSIX(int(limits.Vectors), func() { d.engine.AddCounter(datasheet.CounterInterrupts, 1) })
 	d.admin = newAdminQueue(sharer{d.engine, d}, &d.iommu, d.msix.raise, d.errorEvent.signal)
 	d.bars = layBARs(limits, o.SRAM)
@@ -186,7 +186,7 @@ func (d *Device) Info() vfio.Info {
 }
 
 // MAC returns the address of the station.
-func (d *Device) MAC() datasheet.MAC { return d.engine.MAC() }
+func (d *Device) MAC() datasheet.MAC { return d.engine.MAC }
 
 // Polled is described at vfio.InProcess.
 func (d *Device) Polled() bool { return !d.thread }

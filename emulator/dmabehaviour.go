@@ -11,7 +11,7 @@ func dmaBehaviours(all map[registerKey]register) {
 	// engineKeeps is a register whose value the engine keeps.
 	engineKeeps := func(offset uint32, read func(s *engine.DMAState) uint32, write func(d *Device, v uint32)) {
 		put(offset, register{write: write, read: func(d *Device) uint32 {
-			s := d.engine.DMA()
+			s := d.engine.DMAState()
 			return read(&s)
 		}})
 	}
@@ -59,10 +59,10 @@ func dmaBehaviours(all map[registerKey]register) {
 // which can be written while nothing uses them.
 func dmaAddresses(put func(offset uint32, r register)) {
 	pulsing := func(d *Device) bool {
-		s := d.engine.DMA()
+		s := d.engine.DMAState()
 		return s.Pulses[engine.Transmit] || s.Pulses[engine.Receive]
 	}
-	logging := func(d *Device) bool { return d.engine.DMA().Log }
+	logging := func(d *Device) bool { return d.engine.DMAState().Log }
 	base := func(low, high uint32, align uint64, locked func(*Device) bool, at func(r *dmaRegisters) *uint64) {
 		halves := addressRegisters(low, high, func(d *Device) *uint64 { return at(&d.dma) })
 		for offset, r := range halves {

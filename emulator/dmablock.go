@@ -122,7 +122,7 @@ func (d *Device) tellMinimum() {
 
 // setDMAControl is a write to DMA_CONTROL: all of it or nothing.
 func (d *Device) setDMAControl(v uint32) {
-	is := d.engine.DMA()
+	is := d.engine.DMAState()
 	wantsLog := v&datasheet.DMAControlLog != 0
 	if v&datasheet.DMAControlReserved != 0 ||
 		wantsLog && !is.Log && !d.engine.StartLog(d.dma.logBase, uint8(min(d.dma.logLog2, 0xff))) {

@@ -86,7 +86,7 @@ func TestNothingIsAllocated(t *testing.T) {
 				a, b := v.newEcho(5000), p.newEcho(5000)
 				w.settle()
 				pump := func(n *node) {
-					for d, s := range n.e.DMA().Movers {
+					for d, s := range n.e.DMAState().Movers {
 						if there := s.Arrived - s.Sent; s.Held && there > 0 {
 							n.e.Pulse(engine.Direction(d), uint8(s.Frame), uint32(there))
 						}

@@ -47,7 +47,7 @@ func newForger(t testing.TB, change func(*datasheet.CreateEndpointBody), options
 
 // good is a sound header of a frame that refers to all of a message.
 func (f *forger) good() datasheet.Header {
-	return datasheet.Header{Destination: f.w.b.e.MAC(), Source: f.w.a.e.MAC(), EtherType: datasheet.EtherType,
+	return datasheet.Header{Destination: f.w.b.e.MAC, Source: f.w.a.e.MAC, EtherType: datasheet.EtherType,
 		Version: datasheet.WireVersion, Type: datasheet.FrameData,
 		Flags:  datasheet.FrameFirst | datasheet.FrameLast | datasheet.FrameReference,
 		Length: forgedSize, DestinationEndpoint: f.p.id, SourceEndpoint: f.v.id, Key: f.last.Key,

@@ -10,27 +10,27 @@ import (
 func (e *Engine) demultiplex(h *datasheet.Header, payload []byte) core.Verdict {
 	switch h.Type {
 	case datasheet.FrameConnectRequest:
-		return e.core.Setups.OnRequest(h, payload)
+		return e.Setups.OnRequest(h, payload)
 	case datasheet.FrameConnectAccept:
-		return e.core.Setups.OnAccept(h, payload)
+		return e.Setups.OnAccept(h, payload)
 	case datasheet.FrameConnectReject:
-		return e.core.Setups.OnReject(h)
+		return e.Setups.OnReject(h)
 	case datasheet.FrameDisconnect:
 		return e.onDisconnect(h)
 	}
-	ep := e.core.Endpoint(h.DestinationEndpoint)
+	ep := e.Endpoint(h.DestinationEndpoint)
 	if ep == nil || !ep.From(h) {
 		switch h.Type {
 		case datasheet.FrameData, datasheet.FrameWrite, datasheet.FrameReadRequest, datasheet.FrameReadResponse,
 			datasheet.FrameCells:
-			e.core.Rx.Unanswered = !e.core.Conns.AnswerUnknown(ep, h)
+			e.Rx.Unanswered = !e.Conns.AnswerUnknown(ep, h)
 		case datasheet.FrameProbe:
-			e.core.Conns.AnswerUnknown(ep, h)
+			e.Conns.AnswerUnknown(ep, h)
 		}
 		return core.Refused
 	}
 	if ep.State == datasheet.StateConnectPending && ep.Setup != nil && ep.Setup.Accepting {
-		e.core.Setups.Confirmed(ep)
+		e.Setups.Confirmed(ep)
 	}
 	if ep.State != datasheet.StateConnected {
 		return core.Refused
@@ -44,9 +44,9 @@ func (e *Engine) onDisconnect(h *datasheet.Header) core.Verdict {
 		if h.Flags&datasheet.FrameEcho != 0 {
 			return e.vis.OnShortEcho(h)
 		}
-		return e.core.Setups.OnWithdrawal(h)
+		return e.Setups.OnWithdrawal(h)
 	}
-	ep := e.core.Endpoint(h.DestinationEndpoint)
+	ep := e.Endpoint(h.DestinationEndpoint)
 	if ep == nil || h.Key == 0 || h.SourceEndpoint != ep.Remote.Endpoint || h.Source != ep.Remote.MAC {
 		return core.Refused
 	}
@@ -58,7 +58,7 @@ func (e *Engine) onDisconnect(h *datasheet.Header) core.Verdict {
 		return core.Refused
 	}
 	if ep.State == datasheet.StateConnectPending {
-		e.core.Setups.End(ep, datasheet.ResultWithdrawn) // the client knows nothing of it
+		e.Setups.End(ep, datasheet.ResultWithdrawn) // the client knows nothing of it
 		return core.Taken
 	}
 	reason := datasheet.Result(h.Immediate)
@@ -76,6 +76,6 @@ func (e *Engine) onDisconnect(h *datasheet.Header) core.Verdict {
 	case reason == datasheet.ResultSuccess, reason == datasheet.ResultAborted, reason == datasheet.ResultRDMAProtection:
 		first = datasheet.StatusFlushed
 	}
-	e.core.Conns.Fail(ep, first, reason, false)
+	e.Conns.Fail(ep, first, reason, false)
 	return core.Taken
 }

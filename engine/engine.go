@@ -12,25 +12,24 @@ import (
 )
 
 // Engine is one NIC. Step, Run, Execute, Exclusive and Reset exclude each
-// other; Doorbell and Wake may be called at any time. It joins the parts, which do
-// the work.
+// other; Doorbell and Wake may be called at any time. The parts within do the work.
 type Engine struct {
-	mu    hotlock.Mutex
-	sleep sleeper
+	core.Core // guarded by mu, but for the fields whose comments say otherwise
 
-	// What follows is protected by mu.
-	core  core.Core
-	vis   *vi.Transport
-	cells *channel.Mover
+	vis   *vi.Transport  // set by New; what is in it is guarded by mu
+	cells *channel.Mover // as vis
+
+	mu    hotlock.Mutex // of the goroutine that steps, or runs Execute or Exclusive
+	sleep sleeper       // any goroutine's
 }
 
 // New makes an engine. Errors wrap ErrConfig.
 func New(c core.Config) (*Engine, error) {
 	e := &Engine{sleep: sleeper{wake: make(chan struct{}, 1)}}
-	if err := e.core.Assemble(&c, e.rang, e.demultiplex); err != nil {
+	if err := e.Assemble(&c, e.rang, e.demultiplex); err != nil {
 		return nil, err
 	}
-	e.vis = vi.New(&e.core)
+	e.vis = vi.New(&e.Core)
 	ring.Register(e.vis)
 	e.cells = channel.New(e.vis, c.Cells)
 	e.clear()
@@ -39,24 +38,18 @@ func New(c core.Config) (*Engine, error) {
 
 // clear puts everything but the configuration into the power-on state.
 func (e *Engine) clear() {
-	e.core.Clear()
+	e.Clear()
 	e.vis.Clear()
 	e.cells.Clear()
-	e.core.Welcome()
+	e.Welcome()
 }
-
-// Limits returns the engine's limits.
-func (e *Engine) Limits() core.Limits { return e.core.Limits }
-
-// MAC returns the engine's station address.
-func (e *Engine) MAC() datasheet.MAC { return e.core.MAC }
 
 // Features returns the feature bits of what the engine can do besides what all can.
 func (e *Engine) Features() (f uint64) {
-	if e.core.Regions.SRAM.Bytes != nil {
+	if e.Regions.SRAM.Bytes != nil {
 		f |= datasheet.FeatureRing | datasheet.FeatureEager | datasheet.FeatureChannel
 	}
-	if e.core.Bells.Bar != nil {
+	if e.Bells.Bar != nil {
 		f |= datasheet.FeatureDoorbellMarks
 	}
 	return f
@@ -68,7 +61,7 @@ func (e *Engine) Exclusive(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
-	e.core.Regions.Renew()
+	e.Regions.Renew()
 }
 
 // Reset puts the engine into its power-on state. Peers are not told that their
@@ -76,7 +69,7 @@ func (e *Engine) Exclusive(f func()) {
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.Revoke(0)
+	e.Revoke(0)
 	e.clear()
 }
 
@@ -87,14 +80,14 @@ func (e *Engine) Counter(c datasheet.Counter) uint64 {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.Own[c] + e.core.Others[c].Load()
+	return e.Own[c] + e.Others[c].Load()
 }
 
 // AddCounter counts something that happened outside the engine. It may be
 // called from any goroutine.
 func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 	if c >= 0 && c < datasheet.CounterCount {
-		e.core.Others[c].Add(n)
+		e.Others[c].Add(n)
 	}
 }
 
@@ -102,15 +95,15 @@ func (e *Engine) AddCounter(c datasheet.Counter, n uint64) {
 // offset from is not the engine's. Call it before the first endpoint or region exists, or
 // within Exclusive right after Reset. Without it the engine has no device memory.
 func (e *Engine) MapSRAM(memory []byte, from uint32) {
-	e.core.Regions.SRAM.Bytes, e.core.Regions.SRAM.From = memory, uint64(from)
-	e.core.Regions.SRAM.Clear()
+	e.Regions.SRAM.Bytes, e.Regions.SRAM.From = memory, uint64(from)
+	e.Regions.SRAM.Clear()
 }
 
 // FreeSRAM returns the bytes of device memory that are not in use. It waits for a step to end.
 func (e *Engine) FreeSRAM() uint32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return uint32(e.core.Regions.SRAM.Free())
+	return uint32(e.Regions.SRAM.Free())
 }
 
 // CellLevels returns the levels of now. It waits for a step to end.

@@ -50,7 +50,7 @@ func FuzzPulses(f *testing.F) {
 				w.a.e.SetPulses(engine.Transmit, arg&1 != 0)
 				w.b.e.SetPulses(engine.Receive, arg&2 != 0)
 			case 1: // for the frame in progress
-				pulse(int(arg&1), d, uint8(node.e.DMA().Movers[d].Frame), n)
+				pulse(int(arg&1), d, uint8(node.e.DMAState().Movers[d].Frame), n)
 			case 2:
 				pulse(int(arg&1), d, arg, n<<8)
 			case 3:
@@ -82,7 +82,7 @@ func FuzzPulses(f *testing.F) {
 		}
 		mustEqual(t, in[0], out[0])
 		for i, n := range []*node{w.a, w.b} {
-			if got := n.e.DMA().Refused; got != refused[i] {
+			if got := n.e.DMAState().Refused; got != refused[i] {
 				t.Fatalf("%d pulses refused, %d counted", refused[i], got)
 			}
 		}

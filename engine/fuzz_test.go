@@ -54,7 +54,7 @@ func FuzzFrames(f *testing.F) {
 		frame := alignedBytes(datasheet.HeaderSize + len(payload))
 		copy(frame[datasheet.HeaderSize:], payload)
 		h := datasheet.HeaderAt(frame)
-		*h = datasheet.Header{Destination: w.b.e.MAC(), Source: w.a.e.MAC(), EtherType: datasheet.EtherType,
+		*h = datasheet.Header{Destination: w.b.e.MAC, Source: w.a.e.MAC, EtherType: datasheet.EtherType,
 			Version: datasheet.WireVersion, Type: datasheet.FrameType(kind & 0x0f), Flags: datasheet.FrameFlags(extent >> 26),
 			Length: uint16(len(payload)), DestinationEndpoint: p.id, SourceEndpoint: v.id, Key: key,
 			PSN: key + psn, Ack: psn, Credit: number, Message: number, Extent: extent & 0x3ffffff, Offset: extent & 0xff}

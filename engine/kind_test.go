@@ -14,12 +14,12 @@ import (
 // are refused without.
 func TestKinds(t *testing.T) {
 	e := &Engine{}
-	e.vis = vi.New(&e.core)
+	e.vis = vi.New(&e.Core)
 	ring.Register(e.vis)
 	e.cells = channel.New(e.vis, core.Cells{})
 	for _, sram := range [][]byte{nil, make([]byte, datasheet.PageSize)} {
-		e.core.Regions.SRAM.Bytes = sram
-		for id := range datasheet.Kind(len(e.core.Kinds) + 1) {
+		e.Regions.SRAM.Bytes = sram
+		for id := range datasheet.Kind(len(e.Kinds) + 1) {
 			b := &datasheet.CreateEndpointBody{Kind: id, Reliability: datasheet.Unreliable}
 			want := core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Kind)}
 			switch id {
@@ -40,10 +40,10 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	for _, id := range []datasheet.Kind{datasheet.KindVI, datasheet.KindRing} {
-		if _, ok := e.core.Kinds[id].Deliver(datasheet.Unreliable).(vi.Unreliable); !ok {
+		if _, ok := e.Kinds[id].Deliver(datasheet.Unreliable).(vi.Unreliable); !ok {
 			t.Errorf("%v: what is not acknowledged is delivered otherwise", id)
 		}
-		if _, ok := e.core.Kinds[id].Deliver(datasheet.ReliableDelivery).(vi.Reliable); !ok {
+		if _, ok := e.Kinds[id].Deliver(datasheet.ReliableDelivery).(vi.Reliable); !ok {
 			t.Errorf("%v: what is acknowledged is delivered otherwise", id)
 		}
 	}

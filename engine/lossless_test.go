@@ -244,7 +244,7 @@ func TestFilterLoadedWhileConnecting(t *testing.T) {
 			v, p := w.a.newVI(w.a.memory(0, 0), nil), w.b.newVI(w.b.memory(0, 0), nil)
 			wait := start(w.b, datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
 			start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
-				RemoteMAC: w.b.e.MAC(), Remote: disc("test"), Local: disc("client")})
+				RemoteMAC: w.b.e.MAC, Remote: disc("test"), Local: disc("client")})
 			r := w.b.wait(wait)
 			c := datasheet.Reply[datasheet.ConnectionReply](&r).Connection
 			id := start(w.b, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000})

@@ -10,7 +10,7 @@ import (
 // more endpoints than one step looks at.
 func TestMappedDoorbells(t *testing.T) {
 	w := newWorld(t)
-	limits := w.a.e.Limits()
+	limits := w.a.e.Limits
 	bar := alignedBytes(int(limits.Endpoints+limits.CQs) * datasheet.PageSize)
 	if w.a.e.MapDoorbells(bar[:4096]) {
 		t.Fatal("a BAR that is too small was taken")

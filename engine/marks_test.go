@@ -15,7 +15,7 @@ type marked struct {
 
 func newMarked(t *testing.T, count int) *marked {
 	m := &marked{world: newWorld(t, memory(roomy))}
-	limits := m.a.e.Limits()
+	limits := m.a.e.Limits
 	m.bar = alignedBytes(int(limits.Endpoints+limits.CQs) * datasheet.PageSize)
 	if !m.a.e.MapDoorbells(m.bar) {
 		t.Fatal("a good BAR was refused")
@@ -75,7 +75,7 @@ func TestMarks(t *testing.T) {
 func TestMarksOfCQ(t *testing.T) {
 	m := newMarked(t, 10)
 	c := m.a.newCQ(4, 3)
-	page := datasheet.CQPage(m.a.e.Limits().Endpoints, c.id)
+	page := datasheet.CQPage(m.a.e.Limits.Endpoints, c.id)
 	datasheet.StoreIndex(m.at(page), datasheet.ArmWord(0))
 	datasheet.SetMarks(m.bar, page/datasheet.PageSize)
 	m.a.e.Step()

@@ -38,7 +38,7 @@ func (m *meddler) step() {
 	e, d := m.n.e, engine.Direction(m.r.IntN(2))
 	switch k := m.r.IntN(60); {
 	case k < 20:
-		s := e.DMA().Movers[d]
+		s := e.DMAState().Movers[d]
 		if there := s.Arrived - s.Sent; s.Active && there > 0 {
 			m.pulse(d, uint8(s.Frame), uint32(1+m.r.IntN(there)))
 		}
@@ -59,11 +59,11 @@ func (m *meddler) step() {
 	case k == 35 && m.log != nil:
 		e.StopLog()
 		m.log = nil
-	case k == 36 && m.log != nil && e.DMA().Log:
+	case k == 36 && m.log != nil && e.DMAState().Log:
 		m.log.all()
 	}
 	m.progress(d)
-	if n := e.DMA().Refused; n != m.refused {
+	if n := e.DMAState().Refused; n != m.refused {
 		m.n.w.t.Fatalf("%d pulses refused, %d counted", m.refused, n)
 	}
 }

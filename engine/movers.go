@@ -25,14 +25,14 @@ type DMAState struct {
 	LogProducer, LogConsumer, LogLost uint32
 }
 
-// DMA returns the state of the data movement devices. It waits for a step to
+// DMAState returns the state of the data movement devices. It waits for a step to
 // end.
-func (e *Engine) DMA() DMAState {
+func (e *Engine) DMAState() DMAState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := DMAState{Pulses: e.core.DMA.Pulses, Timeouts: e.core.DMA.Timeouts, Refused: e.core.DMA.Refused, Log: e.core.DMA.Log.On,
-		LogProducer: e.core.DMA.Log.Producer, LogConsumer: e.core.DMA.Log.Consumer, LogLost: e.core.DMA.Log.Lost}
-	for d, m := range e.core.DMA.Movers {
+	s := DMAState{Pulses: e.DMA.Pulses, Timeouts: e.DMA.Timeouts, Refused: e.DMA.Refused, Log: e.DMA.Log.On,
+		LogProducer: e.DMA.Log.Producer, LogConsumer: e.DMA.Log.Consumer, LogLost: e.DMA.Log.Lost}
+	for d, m := range e.DMA.Movers {
 		s.Movers[d] = m.State()
 	}
 	return s
@@ -44,8 +44,8 @@ func (e *Engine) SetPulses(d core.Direction, on bool) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.DMA.SetPulses(d, on)
-	e.core.Welcome()
+	e.DMA.SetPulses(d, on)
+	e.Welcome()
 }
 
 // SetPulseDeadline bounds the time for which a frame waits for the host.
@@ -53,7 +53,7 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.DMA.Deadline = t
+	e.DMA.Deadline = t
 }
 
 // SetProgressArea has the progress counters of directions in which the host
@@ -62,7 +62,7 @@ func (e *Engine) SetPulseDeadline(t time.Duration) {
 func (e *Engine) SetProgressArea(iova uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.DMA.Area = iova
+	e.DMA.Area = iova
 }
 
 // Pulse lets n bytes more of the frame that is in progress in direction d move;
@@ -72,8 +72,8 @@ func (e *Engine) Pulse(d core.Direction, frame uint8, n uint32) bool {
 	defer e.Wake()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.core.DMA.Movers[d].Pulse(frame, int(n)) {
-		e.core.DMA.Refused++
+	if !e.DMA.Movers[d].Pulse(frame, int(n)) {
+		e.DMA.Refused++
 		return false
 	}
 	return true
@@ -83,7 +83,7 @@ func (e *Engine) Pulse(d core.Direction, frame uint8, n uint32) bool {
 func (e *Engine) Policy(d core.Direction) pipeline.Policy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.DMA.Policies[d]
+	return e.DMA.Policies[d]
 }
 
 // SetPolicy has p decide in direction d from the next frame on, until Reset;
@@ -95,9 +95,9 @@ func (e *Engine) SetPolicy(d core.Direction, p pipeline.Policy) error {
 	if _, err := pipeline.NewDevice(p, 1); err != nil {
 		return err
 	}
-	e.core.DMA.Policies[d], e.core.DMA.Chosen = p, true
-	e.core.Welcome()
-	e.core.DMA.ChoosePolicy(d)
+	e.DMA.Policies[d], e.DMA.Chosen = p, true
+	e.Welcome()
+	e.DMA.ChoosePolicy(d)
 	return nil
 }
 
@@ -111,13 +111,13 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := &e.core.DMA.Log
+	g := &e.DMA.Log
 	*g = core.TransferLog{On: true, IOVA: iova, Log2: log2, Sides: g.Sides}
-	for d, m := range e.core.DMA.Movers {
+	for d, m := range e.DMA.Movers {
 		g.Sides[d].First = m.Started()
 		m.SetLog(&g.Sides[d])
 	}
-	e.core.Welcome()
+	e.Welcome()
 	return true
 }
 
@@ -125,8 +125,8 @@ func (e *Engine) StartLog(iova uint64, log2 uint8) bool {
 func (e *Engine) StopLog() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.core.DMA.StopLog()
-	e.core.Welcome()
+	e.DMA.StopLog()
+	e.Welcome()
 }
 
 // TakeLog tells how many records of the log the host has taken, free-running. It
@@ -135,7 +135,7 @@ func (e *Engine) StopLog() {
 func (e *Engine) TakeLog(taken uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g := &e.core.DMA.Log
+	g := &e.DMA.Log
 	if !g.On || taken-g.Consumer > g.Producer-g.Consumer {
 		return false
 	}

@@ -10,14 +10,14 @@ import (
 // checkEndpoint names what is wrong with a new endpoint that has queues.
 func (e *Engine) checkEndpoint(k *core.Kind, b *datasheet.CreateEndpointBody) core.Refusal {
 	badCQ := func(cq uint32) bool {
-		q := e.core.CQs.Queue(cq)
+		q := e.CQs.Queue(cq)
 		return cq != datasheet.NoCQ && (q == nil || q.Dead)
 	}
-	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.core.Limits.QueueLog2 }
+	badLog2 := func(n uint8) bool { return n < datasheet.MinQueueLog2 || n > e.Limits.QueueLog2 }
 	why := core.FirstOf([]core.Check{
 		{b.Reliability != datasheet.Unreliable && b.Reliability != datasheet.ReliableDelivery && b.Reliability != datasheet.ReliableReception, datasheet.ResultInvalidReliability, core.Field(b, &b.Reliability)},
-		{b.MaxTransfer == 0 || b.MaxTransfer > e.core.Limits.Transfer, datasheet.ResultInvalidMTU, core.Field(b, &b.MaxTransfer)},
-		{e.core.Regions.Ptag(b.Ptag) == nil, datasheet.ResultInvalidPtag, core.Field(b, &b.Ptag)},
+		{b.MaxTransfer == 0 || b.MaxTransfer > e.Limits.Transfer, datasheet.ResultInvalidMTU, core.Field(b, &b.MaxTransfer)},
+		{e.Regions.Ptag(b.Ptag) == nil, datasheet.ResultInvalidPtag, core.Field(b, &b.Ptag)},
 		{b.Rights&^(datasheet.AccessRDMAWrite|datasheet.AccessRDMARead) != 0 || b.Rights != 0 && !k.Rights, datasheet.ResultInvalidParameter, core.Field(b, &b.Rights)},
 		{b.Rights&datasheet.AccessRDMARead != 0 && b.Reliability == datasheet.Unreliable, datasheet.ResultInvalidRDMARead, core.Field(b, &b.Rights)},
 		{badLog2(b.SendLog2), datasheet.ResultInvalidParameter, core.Field(b, &b.SendLog2)},
@@ -26,8 +26,8 @@ func (e *Engine) checkEndpoint(k *core.Kind, b *datasheet.CreateEndpointBody) co
 		{k.Tokens && b.Options&datasheet.EndpointShares == 0 && (b.RecvIOVA == 0 || b.RecvIOVA%datasheet.TokenSize != 0), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvIOVA)},
 		{badCQ(b.SendCQ), datasheet.ResultInvalidParameter, core.Field(b, &b.SendCQ)},
 		{badCQ(b.RecvCQ), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvCQ)},
-		{!e.core.Limits.HasVector(b.SendVector), datasheet.ResultInvalidParameter, core.Field(b, &b.SendVector)},
-		{!e.core.Limits.HasVector(b.RecvVector), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvVector)},
+		{!e.Limits.HasVector(b.SendVector), datasheet.ResultInvalidParameter, core.Field(b, &b.SendVector)},
+		{!e.Limits.HasVector(b.RecvVector), datasheet.ResultInvalidParameter, core.Field(b, &b.RecvVector)},
 	})
 	if why == (core.Refusal{}) && b.Options&datasheet.EndpointShares != 0 {
 		why = e.checkSource(b)
@@ -44,7 +44,7 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 	if k.Number != nil {
 		n, ok = k.Number(b)
 	} else {
-		n = e.core.Free(e.core.Limits.Endpoints)
+		n = e.Free(e.Limits.Endpoints)
 		ok = n != 0
 	}
 	if !ok {
@@ -53,8 +53,8 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 	ep := &core.Endpoint{ID: n, Kind: k, Connects: k.Connects, Delivery: k.Deliver(b.Reliability), KindID: b.Kind, Options: b.Options,
 		Reliability: b.Reliability, Rights: b.Rights, Ptag: b.Ptag, MaxTransfer: b.MaxTransfer}
 	if k.Queues {
-		ep.Send = core.WorkQueue{IOVA: b.SendIOVA, Mask: 1<<b.SendLog2 - 1, Vector: b.SendVector, CQ: e.core.CQs.Queue(b.SendCQ)}
-		ep.Recv = core.WorkQueue{IOVA: b.RecvIOVA, Mask: 1<<b.RecvLog2 - 1, Vector: b.RecvVector, CQ: e.core.CQs.Queue(b.RecvCQ), Receive: true}
+		ep.Send = core.WorkQueue{IOVA: b.SendIOVA, Mask: 1<<b.SendLog2 - 1, Vector: b.SendVector, CQ: e.CQs.Queue(b.SendCQ)}
+		ep.Recv = core.WorkQueue{IOVA: b.RecvIOVA, Mask: 1<<b.RecvLog2 - 1, Vector: b.RecvVector, CQ: e.CQs.Queue(b.RecvCQ), Receive: true}
 	}
 	if k.Create != nil {
 		if reply, why = k.Create(ep, b); why != (core.Refusal{}) {
@@ -62,9 +62,9 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 		}
 	}
 	e.countUser(ep, 1)
-	e.core.All[n] = ep
-	e.core.Living = append(e.core.Living, ep)
-	e.core.Bells.Open(n, ep.Bells, true)
+	e.All[n] = ep
+	e.Living = append(e.Living, ep)
+	e.Bells.Open(n, ep.Bells, true)
 	reply.Endpoint = n
 	return reply, core.Refusal{}
 }
@@ -72,12 +72,12 @@ func (e *Engine) createEndpoint(b *datasheet.CreateEndpointBody) (reply datashee
 // kindOf finds the kind of a new endpoint, of which nothing is wrong.
 func (e *Engine) kindOf(b *datasheet.CreateEndpointBody) (k *core.Kind, why core.Refusal) {
 	switch {
-	case int(b.Kind) >= len(e.core.Kinds) || e.core.Kinds[b.Kind] == nil:
+	case int(b.Kind) >= len(e.Kinds) || e.Kinds[b.Kind] == nil:
 		return nil, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Kind)}
-	case e.core.Kinds[b.Kind].SRAM && e.core.Regions.SRAM.Bytes == nil:
+	case e.Kinds[b.Kind].SRAM && e.Regions.SRAM.Bytes == nil:
 		return nil, core.Refusal{Result: datasheet.ResultNotSupported, Field: core.Field(b, &b.Kind)}
 	}
-	k = e.core.Kinds[b.Kind]
+	k = e.Kinds[b.Kind]
 	if why = k.Check(b); why == (core.Refusal{}) && k.Queues {
 		why = e.checkEndpoint(k, b)
 	}
@@ -95,13 +95,13 @@ func (e *Engine) countUser(ep *core.Endpoint, n int) {
 	if ep.Recv.Source != nil {
 		ep.Recv.Source.Sharers += n
 	}
-	e.core.Regions.Ptag(ep.Ptag).Users += n
+	e.Regions.Ptag(ep.Ptag).Users += n
 }
 
 // destroyEndpoint follows VIA: only an endpoint that is not connected and has
 // nothing queued can go.
 func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) core.Refusal {
-	ep := e.core.Subject(b.Endpoint)
+	ep := e.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
@@ -114,15 +114,15 @@ func (e *Engine) destroyEndpoint(b *datasheet.EndpointBody) core.Refusal {
 		ep.Kind.Destroy(ep)
 	}
 	e.countUser(ep, -1)
-	e.core.Conns.Depart(ep)
-	e.core.All[ep.ID] = nil
-	e.core.Living = slices.DeleteFunc(e.core.Living, func(other *core.Endpoint) bool { return other == ep })
-	e.core.Bells.Close(ep.ID)
+	e.Conns.Depart(ep)
+	e.All[ep.ID] = nil
+	e.Living = slices.DeleteFunc(e.Living, func(other *core.Endpoint) bool { return other == ep })
+	e.Bells.Close(ep.ID)
 	return core.Refusal{}
 }
 
 func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.EndpointReply, why core.Refusal) {
-	ep := e.core.Subject(b.Endpoint)
+	ep := e.Subject(b.Endpoint)
 	if ep == nil {
 		return reply, core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
 	}
@@ -135,16 +135,16 @@ func (e *Engine) queryEndpoint(b *datasheet.EndpointBody) (reply datasheet.Endpo
 
 // deregisterMemory takes back what has been lent of the region, too.
 func (e *Engine) deregisterMemory(b *datasheet.MemoryBody) core.Refusal {
-	if _, why := e.core.Regions.Hosts(b.Handle); why != (core.Refusal{}) {
+	if _, why := e.Regions.Hosts(b.Handle); why != (core.Refusal{}) {
 		return why
 	}
-	e.core.Regions.Deregister(b.Handle)
+	e.Regions.Deregister(b.Handle)
 	e.vis.Revoke(b.Handle)
 	return core.Refusal{}
 }
 
 func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
-	ep := e.core.Subject(b.Endpoint)
+	ep := e.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
@@ -156,7 +156,7 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
 		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Tag)}
 	}
 	if b.Handle != 0 {
-		if r, _ := e.core.Regions.Reach(b.Handle, ep.Ptag, b.Address, uint64(b.Length), true); r == nil {
+		if r, _ := e.Regions.Reach(b.Handle, ep.Ptag, b.Address, uint64(b.Length), true); r == nil {
 			return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Handle)}
 		}
 		if ep.Payloads == nil && ep.Kind.SetPayload == nil {
@@ -175,10 +175,10 @@ func (e *Engine) setPayload(b *datasheet.SetPayloadBody) core.Refusal {
 
 // checkSource names what is wrong with the receive queue that a new VI is to share.
 func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) core.Refusal {
-	if b.RecvIOVA >= uint64(len(e.core.All)) || e.core.All[b.RecvIOVA] == nil {
+	if b.RecvIOVA >= uint64(len(e.All)) || e.All[b.RecvIOVA] == nil {
 		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.RecvIOVA)}
 	}
-	from := e.core.All[b.RecvIOVA]
+	from := e.All[b.RecvIOVA]
 	return core.FirstOf([]core.Check{
 		{!from.Recv.Named || from.Recv.Source != nil, datasheet.ResultInvalidParameter, core.Field(b, &b.RecvIOVA)}, // it is no receive queue
 		{from.Ptag != b.Ptag, datasheet.ResultInvalidPtag, core.Field(b, &b.Ptag)},
@@ -189,7 +189,7 @@ func (e *Engine) checkSource(b *datasheet.CreateEndpointBody) core.Refusal {
 // modifyEndpoint gives an idle VI other attributes, which are checked as those of a new
 // one are. What is posted stays posted.
 func (e *Engine) modifyEndpoint(b *datasheet.ModifyEndpointBody) core.Refusal {
-	ep := e.core.Subject(b.Endpoint)
+	ep := e.Subject(b.Endpoint)
 	switch {
 	case ep == nil:
 		return core.Refusal{Result: datasheet.ResultInvalidParameter, Field: core.Field(b, &b.Endpoint)}
@@ -208,10 +208,10 @@ func (e *Engine) modifyEndpoint(b *datasheet.ModifyEndpointBody) core.Refusal {
 	if why != (core.Refusal{}) {
 		return why
 	}
-	e.core.Regions.Ptag(ep.Ptag).Users--
-	e.core.Regions.Ptag(b.Ptag).Users++
+	e.Regions.Ptag(ep.Ptag).Users--
+	e.Regions.Ptag(b.Ptag).Users++
 	ep.Delivery, ep.Options, ep.Reliability = k.Deliver(b.Reliability), b.Options, b.Reliability
 	ep.Rights, ep.Ptag, ep.MaxTransfer = b.Rights, b.Ptag, b.MaxTransfer
-	e.core.Regions.Stamp++ // what receives were found to reach is as the old tag has it
+	e.Regions.Stamp++ // what receives were found to reach is as the old tag has it
 	return core.Refusal{}
 }

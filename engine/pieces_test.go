@@ -189,14 +189,14 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 	w, v, p := pair(t, nil, checked, eagerly, bursts(64), inParts(func(p *parts) {
 		p.pace = func(have, size int) int { return have + 1 + size/9 }
 	}))
-	before := w.b.e.DMA().Movers[engine.Receive].Frame
+	before := w.b.e.DMAState().Movers[engine.Receive].Frame
 	if sent, received, got := message(v, p, pattern(7000, 2)); sent.Failed() || received.Failed() || !bytes.Equal(got, pattern(7000, 2)) {
 		t.Fatalf("%v, %v", sent, received)
 	}
 	if len(w.a.parts.copied) != 0 {
 		t.Error("bytes were published before their checksum was there")
 	}
-	if s := w.b.e.DMA().Movers[engine.Receive]; s.Frame != before+3 || s.Active {
+	if s := w.b.e.DMAState().Movers[engine.Receive]; s.Frame != before+3 || s.Active {
 		t.Errorf("%+v", s)
 	}
 	// One that is damaged is dropped, and not a byte of it has landed.
@@ -219,7 +219,7 @@ func TestChecksumsWaitForTheWhole(t *testing.T) {
 func TestBadPipelines(t *testing.T) {
 	w := newWorld(t)
 	for _, burst := range []int{-1, 1, 63, 65537} {
-		c := engine.Config{Port: w.a.port, Memory: w.a, Host: w.a, MAC: w.a.e.MAC(), Pipeline: engine.Pipeline{Burst: burst}}
+		c := engine.Config{Port: w.a.port, Memory: w.a, Host: w.a, MAC: w.a.e.MAC, Pipeline: engine.Pipeline{Burst: burst}}
 		if _, err := engine.New(c); !errors.Is(err, engine.ErrConfig) || !strings.Contains(err.Error(), "Burst") {
 			t.Errorf("burst of %d bytes: %v", burst, err)
 		}

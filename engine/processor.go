@@ -11,39 +11,39 @@ import (
 // writes are the filter hooks whose programs may change frames. With an empty set
 // there is built-in behaviour only. Call it in Exclusive.
 func (e *Engine) SetProcessor(p core.Processor, at, writes core.HookSet) {
-	e.core.Program.Resume()
-	e.core.Processor, e.core.Hooks, e.core.Writes = p, e.core.Hooks&core.Watching|at&^core.Watching, at&writes
+	e.Program.Resume()
+	e.Processor, e.Hooks, e.Writes = p, e.Hooks&core.Watching|at&^core.Watching, at&writes
 	for d, h := range [core.Directions]core.Hook{core.HookFilterTransmit, core.HookFilterReceive} {
-		if e.core.Writes.Has(h) && e.core.Copies[d] == nil {
+		if e.Writes.Has(h) && e.Copies[d] == nil {
 			// The peer's frames may be larger than ours.
-			e.core.Copies[d] = core.Aligned(datasheet.MaxMTU)
+			e.Copies[d] = core.Aligned(datasheet.MaxMTU)
 		}
 	}
 	for d := range core.Directions {
-		e.core.DMA.ChoosePolicy(d)
+		e.DMA.ChoosePolicy(d)
 	}
-	e.core.Welcome()
+	e.Welcome()
 }
 
 // Suspend has what the present hooks would be asked about wait: on the wire, and in
 // the host's queues, so that no frame is lost or overtaken. It ends with
 // SetProcessor, or after limit with built-in behaviour. Call it in Exclusive.
 func (e *Engine) Suspend(limit time.Duration) {
-	e.core.Look()
-	if e.core.Waiting == 0 {
-		e.core.Frozen = e.core.Present()
+	e.Look()
+	if e.Waiting == 0 {
+		e.Frozen = e.Present()
 	}
-	e.core.Waiting, e.core.Until = e.core.Hooks&^core.Watching, e.core.Now+limit
-	e.core.Events |= core.Suspended
+	e.Waiting, e.Until = e.Hooks&^core.Watching, e.Now+limit
+	e.Events |= core.Suspended
 }
 
 // checkSuspension ends a suspension that lasts for too long.
 func (e *Engine) checkSuspension() {
-	if e.core.Waiting == 0 {
-		e.core.Events &^= core.Suspended
+	if e.Waiting == 0 {
+		e.Events &^= core.Suspended
 		return
 	}
-	if e.core.Look(); e.core.Now >= e.core.Until {
+	if e.Look(); e.Now >= e.Until {
 		e.SetProcessor(nil, 0, 0)
 	}
 }
@@ -59,13 +59,13 @@ func (e *Engine) checkSuspension() {
 func (e *Engine) Watch(show func(sent bool, frame []byte)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.core.Show != nil && show != nil {
+	if e.Show != nil && show != nil {
 		return false
 	}
-	e.core.Show = show
-	if e.core.Hooks &^= core.Watching; show != nil {
-		e.core.Hooks |= core.Watching
+	e.Show = show
+	if e.Hooks &^= core.Watching; show != nil {
+		e.Hooks |= core.Watching
 	}
-	e.core.Welcome()
+	e.Welcome()
 	return true
 }

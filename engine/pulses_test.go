@@ -75,7 +75,7 @@ func TestResetOfAHeldFrame(t *testing.T) {
 	w.a.e.Reset()
 	clear(in[0])
 	w.settle()
-	if d := w.a.e.DMA(); d != (engine.DMAState{}) || w.a.e.Policy(engine.Transmit) != (pipeline.Eager{MinPulse: 9}) {
+	if d := w.a.e.DMAState(); d != (engine.DMAState{}) || w.a.e.Policy(engine.Transmit) != (pipeline.Eager{MinPulse: 9}) {
 		t.Errorf("%+v, %+v", d, w.a.e.Policy(engine.Transmit))
 	}
 	if w.a.parts.aborts != 1 || !bytes.Equal(in[0], make([]byte, 900)) {

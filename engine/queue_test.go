@@ -37,7 +37,7 @@ func (c *cq) next() (datasheet.Completion, bool) {
 }
 
 func (c *cq) arm() {
-	c.n.e.Doorbell(datasheet.CQPage(c.n.e.Limits().Endpoints, c.id)+datasheet.DoorbellCQArm, datasheet.ArmWord(c.taken))
+	c.n.e.Doorbell(datasheet.CQPage(c.n.e.Limits.Endpoints, c.id)+datasheet.DoorbellCQArm, datasheet.ArmWord(c.taken))
 }
 
 // TestNumbersRest makes and destroys objects: a number or handle does not come
@@ -47,7 +47,7 @@ func TestNumbersRest(t *testing.T) {
 	old := w.a.newCQ(4, 5)
 	do(w.a, datasheet.OpDestroyCQ, datasheet.CQBody{CQ: old.id})
 	seen := map[uint32]bool{old.id: true}
-	for range w.a.e.Limits().CQs - 1 {
+	for range w.a.e.Limits.CQs - 1 {
 		c := w.a.newCQ(1, 5)
 		if seen[c.id] {
 			t.Fatalf("completion queue %d was given out again", c.id)

@@ -9,7 +9,7 @@ import (
 )
 
 // station is the address of a world's node a or b.
-func station(n *node) []byte { m := n.e.MAC(); return m[:] }
+func station(n *node) []byte { m := n.e.MAC; return m[:] }
 
 // rawFrame is a frame of n bytes from the node a with EtherType 0x0800.
 func rawFrame(to []byte, n int, seed uint64) []byte {

@@ -15,7 +15,7 @@ func (r *ring) bell(doorbell uint64) uint64 {
 // Ringer gives.
 func TestRingDoorbellsInMemory(t *testing.T) {
 	w := newRingWorld(t)
-	limits := w.a.e.Limits()
+	limits := w.a.e.Limits
 	bar := alignedBytes(int(limits.Endpoints+limits.CQs) * datasheet.PageSize)
 	if !w.a.e.MapDoorbells(bar) {
 		t.Fatal("the BAR was refused")

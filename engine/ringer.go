@@ -12,16 +12,16 @@ import (
 // where there is no doorbell are counted and ignored. It may be called from any
 // goroutine and takes no lock.
 func (e *Engine) Doorbell(offset uint64, value uint32) {
-	page, b, ok := e.core.Bells.Find(offset)
+	page, b, ok := e.Bells.Find(offset)
 	if !ok {
-		if !e.core.Bells.RingChannel(offset, value) {
+		if !e.Bells.RingChannel(offset, value) {
 			e.AddCounter(datasheet.CounterBadDoorbells, 1)
 			return
 		}
 		e.Wake()
 		return
 	}
-	e.core.Bells.Ring(page, b, value)
+	e.Bells.Ring(page, b, value)
 	e.Wake()
 }
 
@@ -30,13 +30,13 @@ func (e *Engine) Doorbell(offset uint64, value uint32) {
 // next step need not look for it. It is for hosts that step the engine themselves, with
 // doorbells that are not in shared memory.
 func (e *Engine) Ringer(offset uint64) func(value uint32) {
-	page, b, ok := e.core.Bells.Find(offset)
+	page, b, ok := e.Bells.Find(offset)
 	if !ok {
 		return e.channelRinger(offset)
 	}
 	return func(value uint32) {
 		if !e.mu.TryLock() {
-			e.core.Bells.Ring(page, b, value)
+			e.Bells.Ring(page, b, value)
 			e.Wake()
 			return
 		}
@@ -47,8 +47,8 @@ func (e *Engine) Ringer(offset uint64) func(value uint32) {
 
 // ring takes what was stored to a doorbell, and sends what it can.
 func (e *Engine) ring(page uint32, b core.Bell, value uint32) {
-	if e.core.Bells.Cells[page].Rung.Load() != 0 {
-		e.core.Bells.TakeCell(page) // what was stored before
+	if e.Bells.Cells[page].Rung.Load() != 0 {
+		e.Bells.TakeCell(page) // what was stored before
 	}
 	e.rang(page, b, value)
 	e.sendReady()
@@ -56,12 +56,12 @@ func (e *Engine) ring(page uint32, b core.Bell, value uint32) {
 
 // sendReady sends what is ready at once, as the peer waits.
 func (e *Engine) sendReady() {
-	if e.core.Events&(core.OnReady|core.Suspended) == core.OnReady {
-		e.core.Tx.Transmit()
-		e.core.Tx.Flush()
+	if e.Events&(core.OnReady|core.Suspended) == core.OnReady {
+		e.Tx.Transmit()
+		e.Tx.Flush()
 	}
-	if e.core.Carried >= vi.CarriedPerRound {
-		e.round(&e.core.None) // a host that finds all complete at once does not step the engine
+	if e.Carried >= vi.CarriedPerRound {
+		e.round(&e.None) // a host that finds all complete at once does not step the engine
 	}
 }
 
@@ -78,7 +78,7 @@ type PathHost struct {
 func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ep := e.core.Endpoint(endpoint)
+	ep := e.Endpoint(endpoint)
 	if ep == nil || ep.KindID != datasheet.KindVI && ep.KindID != datasheet.KindRing {
 		return nil
 	}
@@ -92,10 +92,10 @@ func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Ring: func(b core.Bell, value uint32, stored bool) {
 		switch {
 		case stored:
-			e.core.Bells.Ring(endpoint, b+ep.Bells, value)
+			e.Bells.Ring(endpoint, b+ep.Bells, value)
 			e.Wake()
-		case e.core.Events&core.OnAcks != 0 && b == core.BellRecv && ep.Recv.Producer == value:
-			e.round(&e.core.None) // the peer waits for credit
+		case e.Events&core.OnAcks != 0 && b == core.BellRecv && ep.Recv.Producer == value:
+			e.round(&e.None) // the peer waits for credit
 		default:
 			e.ring(endpoint, b+ep.Bells, value)
 		}
@@ -120,13 +120,13 @@ func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32
 		return false
 	}
 	defer e.mu.Unlock()
-	ep := e.core.Endpoint(endpoint)
-	if ep == nil || ep.State != datasheet.StateConnected || e.core.Events&core.Suspended != 0 || e.core.Bells.Cells[endpoint].Rung.Load() != 0 ||
+	ep := e.Endpoint(endpoint)
+	if ep == nil || ep.State != datasheet.StateConnected || e.Events&core.Suspended != 0 || e.Bells.Cells[endpoint].Rung.Load() != 0 ||
 		!e.vis.ReadDirect(ep, core.Segment{Handle: handle, Address: address, Length: n}, core.Segment{Handle: into, Address: at, Length: n}) {
 		return false
 	}
-	if e.core.Carried >= vi.CarriedPerRound {
-		e.round(&e.core.None)
+	if e.Carried >= vi.CarriedPerRound {
+		e.round(&e.None)
 	}
 	return true
 }
@@ -134,23 +134,23 @@ func (e *Engine) ReadDirect(endpoint, handle uint32, address uint64, into uint32
 // MapDoorbells makes bar, the memory of BAR2, the place where the engine looks
 // for doorbells. Call it before the first endpoint exists. It returns false if
 // bar is too small or not aligned to a page.
-func (e *Engine) MapDoorbells(bar []byte) bool { return e.core.Bells.Share(bar) }
+func (e *Engine) MapDoorbells(bar []byte) bool { return e.Bells.Share(bar) }
 
 // rang takes what was stored to a doorbell.
 func (e *Engine) rang(page uint32, b core.Bell, value uint32) {
-	ep := e.core.Endpoint(page)
+	ep := e.Endpoint(page)
 	sound := true
 	switch {
-	case page >= e.core.Limits.Endpoints:
-		sound = b == core.BellSend && e.core.CQs.ArmCQ(page-e.core.Limits.Endpoints, value)
+	case page >= e.Limits.Endpoints:
+		sound = b == core.BellSend && e.CQs.ArmCQ(page-e.Limits.Endpoints, value)
 	case ep == nil, uint8(b-ep.Bells) >= uint8(core.BellRing):
 		sound = false
 	case b%core.BellRing == core.BellSend:
 		if e.advance(ep, &ep.Send, value) {
 			if ep.State == datasheet.StateConnected {
-				e.core.Ready.Add(ep)
+				e.Ready.Add(ep)
 			} else {
-				e.core.Conns.FlushSends(ep, datasheet.StatusFlushed)
+				e.Conns.FlushSends(ep, datasheet.StatusFlushed)
 			}
 		}
 	case b%core.BellRing == core.BellRecv && ep.Recv.Source != nil:
@@ -158,18 +158,18 @@ func (e *Engine) rang(page uint32, b core.Bell, value uint32) {
 	case b%core.BellRing == core.BellRecv:
 		if e.advance(ep, &ep.Recv, value) {
 			if ep.State == datasheet.StateError {
-				e.core.Conns.FlushPosted(ep, &ep.Recv)
+				e.Conns.FlushPosted(ep, &ep.Recv)
 			} else {
 				ep.Delivery.Posted(ep)
 			}
 		}
 	case b%core.BellRing == core.BellSendArm:
-		sound = e.core.CQs.Arm(&ep.Send, value)
+		sound = e.CQs.Arm(&ep.Send, value)
 	default:
-		sound = e.core.CQs.Arm(&ep.Recv, value)
+		sound = e.CQs.Arm(&ep.Recv, value)
 	}
 	if !sound {
-		e.core.Count(datasheet.CounterBadDoorbells, 1)
+		e.Count(datasheet.CounterBadDoorbells, 1)
 	}
 }
 
@@ -177,8 +177,8 @@ func (e *Engine) rang(page uint32, b core.Bell, value uint32) {
 func (e *Engine) advance(ep *core.Endpoint, q *core.WorkQueue, value uint32) bool {
 	// Going backwards would take posted descriptors back.
 	if value-q.Completed > q.Mask+1 || int32(value-q.Producer) < 0 {
-		e.core.Count(datasheet.CounterBadDoorbells, 1)
-		e.core.Event(datasheet.Event{Code: datasheet.EventVIOverrun, Endpoint: ep.ID, CQ: datasheet.NoCQ, Detail: value})
+		e.Count(datasheet.CounterBadDoorbells, 1)
+		e.Event(datasheet.Event{Code: datasheet.EventVIOverrun, Endpoint: ep.ID, CQ: datasheet.NoCQ, Detail: value})
 		return false
 	}
 	q.Producer = value
@@ -188,7 +188,7 @@ func (e *Engine) advance(ep *core.Endpoint, q *core.WorkQueue, value uint32) boo
 // channelRinger is Ringer for the doorbells of a channel. All words of a priority ring the
 // same: the first is as good as any.
 func (e *Engine) channelRinger(offset uint64) func(value uint32) {
-	page, which, slot, ok := e.core.Bells.FindChannel(offset)
+	page, which, slot, ok := e.Bells.FindChannel(offset)
 	if !ok {
 		return nil
 	}
@@ -196,32 +196,32 @@ func (e *Engine) channelRinger(offset uint64) func(value uint32) {
 	// The caller rings one at a time. What cannot be taken at once goes where the engine
 	// looks next: there is no other writer.
 	return func(value uint32) {
-		b := e.core.Bells.Cells[page].Channel.Load()
+		b := e.Bells.Cells[page].Channel.Load()
 		if b == nil || value&datasheet.ChannelRung == 0 {
 			e.AddCounter(datasheet.CounterBadDoorbells, 1)
 			return
 		}
 		if !e.mu.TryLock() {
-			e.core.Bells.RingChannel(base+4*uint64(slot), value)
+			e.Bells.RingChannel(base+4*uint64(slot), value)
 			if which != core.BellReceive {
 				slot = (slot + 1) % datasheet.ChannelDepth
 			}
 			e.Wake()
 			return
 		}
-		e.core.Bells.TakeChannel(page, b) // what was stored before
+		e.Bells.TakeChannel(page, b) // what was stored before
 		if which != core.BellReceive {
 			slot = b.Next[which]
 		}
 		e.cells.Rang(page, which, value)
-		if e.core.Events&core.OnCells != 0 {
+		if e.Events&core.OnCells != 0 {
 			// At once, as the peer waits; what is urgent does not wait for bulk that does.
 			if which == core.ChannelBell(datasheet.PriorityLow) {
 				e.cells.Run()
 			} else {
 				e.cells.RunUpTo(0)
 			}
-			e.core.Tx.Flush()
+			e.Tx.Flush()
 		}
 		e.mu.Unlock()
 	}

@@ -78,7 +78,7 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) stepWaiting() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.round(&e.core.None)
+	return e.round(&e.None)
 }
 
 // Rest says that the engine will not be stepped for a while: the next step looks at
@@ -91,8 +91,8 @@ func (e *Engine) rest() (polls bool) {
 	defer e.mu.Unlock()
 	e.vis.AskFlight()
 	e.cells.Ask()
-	e.core.NextLook = 0
-	return len(e.core.Bells.Mapped) > 0
+	e.NextLook = 0
+	return len(e.Bells.Mapped) > 0
 }
 
 // shortly sleeps for a short time, after n sleeps that nothing ended. It is a call of
@@ -116,8 +116,8 @@ func (e *Engine) sleepTime() time.Duration {
 		return core.TickEvery
 	}
 	// Who is away for longer does not count time against a peer, see look.
-	d := min(longestSleep, e.core.Timing.Dead/(2*core.DeadLooks))
-	for _, ep := range e.core.Living {
+	d := min(longestSleep, e.Timing.Dead/(2*core.DeadLooks))
+	for _, ep := range e.Living {
 		l := ep.Alive
 		if l == nil {
 			continue
@@ -125,25 +125,25 @@ func (e *Engine) sleepTime() time.Duration {
 		if l.Pending != 0 {
 			return core.IdleEvery
 		}
-		d = min(d, l.Heard+e.core.Timing.Probe-e.core.Now)
+		d = min(d, l.Heard+e.Timing.Probe-e.Now)
 	}
 	return max(d, core.IdleEvery)
 }
 
 // pending reports whether something is under way that a timer looks after.
 func (e *Engine) pending() bool {
-	return e.core.Events != 0 || e.core.Rx.Held || len(e.core.Setups.UnderWay) > 0
+	return e.Events != 0 || e.Rx.Held || len(e.Setups.UnderWay) > 0
 }
 
 // Moving reports whether transfers go on, whose ends wake no thread: the runner of the engine
 // steps it again at once. Its answer is false if transfers take no time.
 func (e *Engine) Moving() bool {
-	if !e.core.Timed {
+	if !e.Timed {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.core.Tx.Coming || e.core.Tx.Held && e.core.Tx.Gathered < e.core.Tx.Length && !e.core.Tx.Bus.Instant() || e.core.Rx.Placing && e.core.Rx.Moves > 0
+	return e.Tx.Coming || e.Tx.Held && e.Tx.Gathered < e.Tx.Length && !e.Tx.Bus.Instant() || e.Rx.Placing && e.Rx.Moves > 0
 }
 
 // Quiet reports whether nothing is under way that a timer looks after.

@@ -118,7 +118,7 @@ func TestRunOnThreads(t *testing.T) {
 	// Objects are made by commands that answer at once, so the plain helpers do.
 	v, p := a.newVI(a.memory(0, 0), nil), b.newVI(b.memory(0, 0), nil)
 	asked := waitFor(b.node, "x", 10_000)
-	req := request(v, b.e.MAC(), "x", 10_000)
+	req := request(v, b.e.MAC, "x", 10_000)
 	c := datasheet.Reply[datasheet.ConnectionReply](wait(b, asked)).Connection
 	wait(b, start(b.node, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c, Endpoint: p.id, TimeoutMS: 10_000}))
 	wait(a, req)

@@ -53,7 +53,7 @@ func (p *play) progress(a *arguments) string {
 // dma shows what became of pulses, and whether frames are held.
 func (p *play) dma(a *arguments) string {
 	n := p.node(a.Words[0])
-	d := n.e.DMA()
+	d := n.e.DMAState()
 	aborts := 0
 	if n.parts != nil {
 		aborts = n.parts.aborts

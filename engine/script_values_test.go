@@ -110,7 +110,7 @@ func (p *play) atom(word string) uint64 {
 	if p.w == nil {
 		p.t.Fatalf("%q has no value before there is a world", word)
 	}
-	switch limits := p.w.a.e.Limits(); word {
+	switch limits := p.w.a.e.Limits; word {
 	case "endpoints":
 		return uint64(limits.Endpoints)
 	case "cqs":
@@ -141,7 +141,7 @@ func (p *play) atom(word string) uint64 {
 	}
 	if c := p.cqs[name]; c != nil {
 		if field == "page" {
-			return datasheet.CQPage(c.n.e.Limits().Endpoints, c.id)
+			return datasheet.CQPage(c.n.e.Limits.Endpoints, c.id)
 		}
 		return uint64(c.id)
 	}
@@ -195,7 +195,7 @@ func (p *play) mac(s string) (m datasheet.MAC) {
 	p.t.Helper()
 	switch s {
 	case "a", "b":
-		return p.node(s).e.MAC()
+		return p.node(s).e.MAC
 	case "all":
 		return datasheet.Broadcast
 	}
@@ -210,7 +210,7 @@ func (p *play) show(v reflect.Value) string {
 	switch at := v.Interface().(type) {
 	case datasheet.MAC:
 		for _, n := range p.nodes(nil) {
-			if n.e.MAC() == at {
+			if n.e.MAC == at {
 				return p.nameOf(n)
 			}
 		}

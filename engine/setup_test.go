@@ -20,7 +20,7 @@ func TestManyClientsOverBadWires(t *testing.T) {
 			waits[waitFor(w.b, "service", forever)] = true
 			name := fmt.Sprint("client ", i)
 			requests[start(w.a, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: w.a.newVI(a, nil).id,
-				TimeoutMS: 30_000, RemoteMAC: w.b.e.MAC(), Remote: disc("service"), Local: disc(name)})] = name
+				TimeoutMS: 30_000, RemoteMAC: w.b.e.MAC, Remote: disc("service"), Local: disc(name)})] = name
 		}
 		seen, accepts := map[datasheet.Discriminator]bool{}, map[uint16]bool{}
 		w.run("the answers to all requests", func() bool {
@@ -68,7 +68,7 @@ func TestRejectedOnce(t *testing.T) {
 		waits[waitFor(w.b, "service", forever)] = true
 	}
 	for range clients {
-		requests = append(requests, request(w.a.newVI(handle, nil), w.b.e.MAC(), "service", 30_000))
+		requests = append(requests, request(w.a.newVI(handle, nil), w.b.e.MAC, "service", 30_000))
 	}
 	for range clients {
 		var id uint16

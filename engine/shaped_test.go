@@ -216,7 +216,7 @@ func TestAmpEverywhere(t *testing.T) {
 		w, v, p := pair(t, nil, shaped(oneBus), policies(builtIn, amp))
 		prepare(w)
 		both[name] = [2][datasheet.DMAEngineCount][]string{moved(w, v, p, 1, 8192), moved(w, v, p, 12, 8192)}
-		if d := w.a.e.DMA(); d.Timeouts+d.Refused != 0 {
+		if d := w.a.e.DMAState(); d.Timeouts+d.Refused != 0 {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
@@ -241,7 +241,7 @@ func midFrame(w *world, v, p *vi, size int) (s, r *descriptors.Descriptor, in []
 	w.run("credit", func() bool { w.settle(); return true })
 	v.postSend(s)
 	w.run("a transfer", func() bool {
-		m := w.a.e.DMA().Movers[engine.Transmit]
+		m := w.a.e.DMAState().Movers[engine.Transmit]
 		return m.Active && m.Sent > 0 && m.Sent < m.Length
 	})
 	return s, r, bufs[0]
@@ -282,7 +282,7 @@ func TestEndsWhileNetTxIsBusy(t *testing.T) {
 			w, v, p := pair(t, change, shaped(oneBus), amp)
 			_, r, in := midFrame(w, v, p, size)
 			w.a.e.Reset()
-			if m := w.a.e.DMA().Movers[engine.Transmit]; m.Active || w.a.e.Moving() {
+			if m := w.a.e.DMAState().Movers[engine.Transmit]; m.Active || w.a.e.Moving() {
 				t.Errorf("after the reset: %+v, moving %v", m, w.a.e.Moving())
 			}
 			do(p.n, datasheet.OpDisconnect, datasheet.EndpointBody{Endpoint: p.id})
@@ -320,14 +320,14 @@ func TestEndsWhileNetTxIsBusy(t *testing.T) {
 func TestPeerDiesInAFrame(t *testing.T) {
 	w, v, p := pair(t, nil, shaped(oneBus), policies(pipeline.Eager{MinPulse: 128}, pipeline.Eager{MinPulse: 128}))
 	_, r, _ := midFrame(w, v, p, 20_000)
-	w.run("a part of the frame", func() bool { return w.b.e.DMA().Movers[engine.Receive].Sent > 0 })
+	w.run("a part of the frame", func() bool { return w.b.e.DMAState().Movers[engine.Receive].Sent > 0 })
 	w.idle = time.Millisecond
 	for end := w.now + 5*time.Second; !r.Status().Done(); w.now += 100 * time.Microsecond {
 		if w.b.e.Step(); w.now > end { // the sender is not stepped any more
 			t.Fatal("the receive has not come back")
 		}
 	}
-	if m := w.b.e.DMA().Movers[engine.Receive]; m.Active || !r.Status().Failed() || p.state() != datasheet.StateError {
+	if m := w.b.e.DMAState().Movers[engine.Receive]; m.Active || !r.Status().Failed() || p.state() != datasheet.StateError {
 		t.Errorf("%+v, %v, %v", m, r.Status(), p.state())
 	}
 }

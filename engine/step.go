@@ -22,8 +22,8 @@ func (e *Engine) StepFor(endpoint uint32, receive bool) (worked, completed bool)
 	// It is deferred: host memory that another process has taken away ends a round
 	// with a panic, which the owner of the engine catches, and then calls Reset.
 	defer e.mu.Unlock()
-	of := &e.core.None
-	if ep := e.core.Endpoint(endpoint); ep != nil {
+	of := &e.None
+	if ep := e.Endpoint(endpoint); ep != nil {
 		if of = &ep.Send; receive {
 			of = &ep.Recv
 		}
@@ -41,43 +41,43 @@ const afterFrames = core.OnUnsettled | core.OnAcks | core.BrokenQueue | core.Unf
 // look at the wire, and one at doorbells that others may have stored.
 func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 	before := of.Completed
-	e.core.Carried = 0
-	if e.core.Step++; e.core.Step >= e.core.NextLook {
-		e.core.Look()
+	e.Carried = 0
+	if e.Clock.Step++; e.Clock.Step >= e.NextLook {
+		e.Look()
 	}
 	// Doorbells come first: a receive that was posted before a message was sent
 	// must be there for it.
-	if e.core.Bells.Last.Load() != 0 || len(e.core.Bells.Mapped) != 0 {
-		worked = e.core.Bells.Take()
+	if e.Bells.Last.Load() != 0 || len(e.Bells.Mapped) != 0 {
+		worked = e.Bells.Take()
 	}
 	// What has been posted goes before what has come: a message that waits is late
 	// already.
-	if e.core.Events&core.Suspended != 0 {
+	if e.Events&core.Suspended != 0 {
 		e.checkSuspension()
 	}
-	if e.core.Events&(core.OnReady|core.Leaving) != 0 {
-		worked = e.core.Tx.Transmit() || worked
+	if e.Events&(core.OnReady|core.Leaving) != 0 {
+		worked = e.Tx.Transmit() || worked
 	}
-	if e.core.Events&core.OnUnsettled != 0 {
+	if e.Events&core.OnUnsettled != 0 {
 		e.vis.SettleAll()
 	}
 	if of.Completed != before {
 		worked = true
 	} else {
-		if e.core.Events&core.OnCells != 0 {
+		if e.Events&core.OnCells != 0 {
 			worked = e.cells.Run() || worked
 		}
-		e.core.Handed = false
-		worked = e.core.Rx.Receive(of) || worked
-		if e.core.Events&core.OnCells != 0 {
+		e.Handed = false
+		worked = e.Rx.Receive(of) || worked
+		if e.Events&core.OnCells != 0 {
 			worked = e.cells.RunUpTo(0) || worked // bulk has had its turn in this round
 		}
-		if e.core.Events&core.InFlight != 0 && !e.core.Rx.Behind {
+		if e.Events&core.InFlight != 0 && !e.Rx.Behind {
 			// What the peer had to say before it took frames, or left, has been heard.
 			e.vis.TakeFlights()
 		}
 	}
-	if e.core.Events&afterFrames != 0 || e.core.Now >= e.core.NextTick {
+	if e.Events&afterFrames != 0 || e.Now >= e.NextTick {
 		worked = e.finish() || worked
 	}
 	return worked
@@ -85,21 +85,21 @@ func (e *Engine) round(of *core.WorkQueue) (worked bool) {
 
 // finish ends a round: what was only gathered goes out.
 func (e *Engine) finish() (worked bool) {
-	if e.core.Events&core.OnUnsettled != 0 && !e.core.Handed {
+	if e.Events&core.OnUnsettled != 0 && !e.Handed {
 		e.vis.SettleAll()
 	}
-	if e.core.Events&core.OnAcks != 0 {
-		worked = e.core.Conns.SendAcks()
+	if e.Events&core.OnAcks != 0 {
+		worked = e.Conns.SendAcks()
 	}
-	if e.core.Waiting == 0 && e.core.Due(&e.core.NextTick, core.TickEvery) {
+	if e.Waiting == 0 && e.Due(&e.NextTick, core.TickEvery) {
 		e.tick()
 	}
-	if e.core.Events&core.BrokenQueue != 0 {
+	if e.Events&core.BrokenQueue != 0 {
 		e.failQueues()
 	}
-	e.core.Tx.Flush()
-	if e.core.Events&core.Interrupts != 0 {
-		e.core.Interrupt()
+	e.Tx.Flush()
+	if e.Events&core.Interrupts != 0 {
+		e.Interrupt()
 	}
 	return worked
 }
@@ -107,44 +107,44 @@ func (e *Engine) finish() (worked bool) {
 // tick looks at the timers that may have run out.
 func (e *Engine) tick() {
 	e.vis.Tick()
-	e.core.Requests.Tick()
-	e.core.Setups.Tick()
+	e.Requests.Tick()
+	e.Setups.Tick()
 	e.cells.Tick()
-	if e.core.Due(&e.core.NextIdle, core.IdleEvery) {
-		if !e.core.Rx.Behind {
+	if e.Due(&e.NextIdle, core.IdleEvery) {
+		if !e.Rx.Behind {
 			e.vis.CheckWires()
 		}
-		for _, ep := range e.core.Living {
+		for _, ep := range e.Living {
 			l := ep.Alive
 			if l == nil || ep.Listed&core.OnBusy != 0 {
 				continue // there is no peer, or timeouts looks after it
 			}
-			if e.core.Now-l.Heard > e.core.Timing.Probe {
-				e.core.Conns.Probe(ep, l)
+			if e.Now-l.Heard > e.Timing.Probe {
+				e.Conns.Probe(ep, l)
 			}
-			e.core.Conns.Expire(ep, l)
+			e.Conns.Expire(ep, l)
 		}
 	}
 }
 
 // failQueues ends the endpoints whose completion queue has lost an entry.
 func (e *Engine) failQueues() {
-	for ; len(e.core.CQs.Failed) > 0; e.core.CQs.Failed = e.core.CQs.Failed[1:] {
-		cq := e.core.CQs.Failed[0]
-		for _, ep := range e.core.Living {
+	for ; len(e.CQs.Failed) > 0; e.CQs.Failed = e.CQs.Failed[1:] {
+		cq := e.CQs.Failed[0]
+		for _, ep := range e.Living {
 			if ep.Send.CQ != cq && (ep.Recv.CQ != cq || ep.Recv.Named && ep.Recv.Source == nil) {
 				continue
 			}
 			switch ep.State {
 			case datasheet.StateConnected:
-				e.core.Conns.Fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
+				e.Conns.Fail(ep, datasheet.StatusFlushed, datasheet.ResultResource, true)
 			case datasheet.StateConnectPending:
-				e.core.Setups.End(ep, datasheet.ResultResource)
-				e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
+				e.Setups.End(ep, datasheet.ResultResource)
+				e.Conns.EnterError(ep, datasheet.StatusFlushed)
 			case datasheet.StateIdle:
-				e.core.Conns.EnterError(ep, datasheet.StatusFlushed)
+				e.Conns.EnterError(ep, datasheet.StatusFlushed)
 			}
 		}
 	}
-	e.core.Events &^= core.BrokenQueue
+	e.Events &^= core.BrokenQueue
 }

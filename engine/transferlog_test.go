@@ -131,7 +131,7 @@ func TestLogOverflow(t *testing.T) {
 		}
 	}
 	send(12) // 24 records into 16
-	if s := w.a.e.DMA(); s.LogProducer != 16 || s.LogLost != 8 || !s.Log {
+	if s := w.a.e.DMAState(); s.LogProducer != 16 || s.LogLost != 8 || !s.Log {
 		t.Fatalf("%+v", s)
 	}
 	if w.a.e.TakeLog(17) || w.a.e.TakeLog(^uint32(0)) {
@@ -149,17 +149,17 @@ func TestLogOverflow(t *testing.T) {
 	}
 	w.a.e.StopLog()
 	send(1)
-	if s := w.a.e.DMA(); s.Log || s.LogProducer != 22 || w.a.e.TakeLog(22) {
+	if s := w.a.e.DMAState(); s.Log || s.LogProducer != 22 || w.a.e.TakeLog(22) {
 		t.Errorf("%+v after the end of the log", s)
 	}
 	// A new log begins at packet 0.
 	l = w.a.newLog(datasheet.MinLogLog2)
 	send(1)
-	if got := l.all(); !slices.Equal(got[datasheet.EngineNetTx], []string{"0:5"}) || w.a.e.DMA().LogLost != 0 {
-		t.Errorf("%q, %+v", got, w.a.e.DMA())
+	if got := l.all(); !slices.Equal(got[datasheet.EngineNetTx], []string{"0:5"}) || w.a.e.DMAState().LogLost != 0 {
+		t.Errorf("%q, %+v", got, w.a.e.DMAState())
 	}
 	w.a.e.Reset()
-	if s := w.a.e.DMA(); s != (engine.DMAState{}) {
+	if s := w.a.e.DMAState(); s != (engine.DMAState{}) {
 		t.Errorf("%+v after a reset", s)
 	}
 }
@@ -170,7 +170,7 @@ func TestBadLogs(t *testing.T) {
 		iova uint64
 		log2 uint8
 	}{{0, 6}, {busBase + 16, 6}, {busBase, datasheet.MinLogLog2 - 1}, {busBase, datasheet.MaxLogLog2 + 1}, {^uint64(31), 6}} {
-		if w.a.e.StartLog(tt.iova, tt.log2) || w.a.e.DMA().Log {
+		if w.a.e.StartLog(tt.iova, tt.log2) || w.a.e.DMAState().Log {
 			t.Errorf("a log of 2^%d records at %#x starts", tt.log2, tt.iova)
 		}
 	}
@@ -187,7 +187,7 @@ func TestLogFault(t *testing.T) {
 	if s, r, got := message(v, p, pattern(5000, 2)); s.Failed() || r.Failed() || !slices.Equal(got, pattern(5000, 2)) {
 		t.Fatalf("%v, %v", s, r)
 	}
-	if s := w.a.e.DMA(); s.Log || s.LogProducer != 2 || w.a.e.Counter(datasheet.CounterDMAFaults) != 1 {
+	if s := w.a.e.DMAState(); s.Log || s.LogProducer != 2 || w.a.e.Counter(datasheet.CounterDMAFaults) != 1 {
 		t.Fatalf("%+v, %d faults", s, w.a.e.Counter(datasheet.CounterDMAFaults))
 	}
 }

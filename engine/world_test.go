@@ -334,7 +334,7 @@ func connect(v, w *vi) {
 	v.n.w.t.Helper()
 	wait := start(w.n, datasheet.OpConnectWait, datasheet.ConnectWaitBody{TimeoutMS: 10_000, Local: disc("test")})
 	req := start(v.n, datasheet.OpConnectRequest, datasheet.ConnectRequestBody{Endpoint: v.id, TimeoutMS: 10_000,
-		RemoteMAC: w.n.e.MAC(), Remote: disc("test"), Local: disc("client")})
+		RemoteMAC: w.n.e.MAC, Remote: disc("test"), Local: disc("client")})
 	r := w.n.wait(wait)
 	c := datasheet.Reply[datasheet.ConnectionReply](&r)
 	do(w.n, datasheet.OpConnectAccept, datasheet.ConnectAcceptBody{Connection: c.Connection, Endpoint: w.id, TimeoutMS: 10_000})

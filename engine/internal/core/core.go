@@ -4,22 +4,25 @@ package core
 
 import "github.com/trapeze-nic/trapeze/internal/datasheet"
 
-// Core joins the parts that all kinds need.
+// Core joins the parts that all kinds need. One goroutine at a time writes it, under the engine's lock: the one that steps
+// the engine, carries out an admin command or calls the host's configuration. Where others write too, the comment says so.
 type Core struct {
+	// Set once, by Assemble.
 	Limits Limits
 	Timing Timing
 	link
-	counters
+
+	counters // Others is any goroutine's
 	Reports
 	Clock
 	Program
 	endpoints
-	Bells    doorbells
+	Bells    doorbells // any goroutine stores to a doorbell
 	Regions  Regions
 	CQs      completions
 	DMA      dma
 	Requests requests
-	Kinds    [datasheet.KindReceiveQueue + 1]*Kind // by number, nil where there is none
+	Kinds    [datasheet.KindReceiveQueue + 1]*Kind // by number, nil where there is none; set once, by the kinds' packages
 	Tx       Transmitter
 	Rx       Receiver
 	Conns    Connections
