@@ -119,6 +119,9 @@ func FuzzRDMA(f *testing.F) {
 		if len(script)%2 == 1 {
 			options = append(options, exactly(nil))
 		}
+		if len(script)%4 == 3 {
+			options = append(options, withSlots)
+		}
 		x := newHostileRDMA(t, append(options, smallMemory)...)
 		r, in := x.p.descriptor(20)
 		x.p.postRecv(r)

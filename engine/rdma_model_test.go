@@ -88,10 +88,12 @@ func runSchedule(t *testing.T, seed uint64) {
 	s := &schedule{t: t, r: rand.New(rand.NewPCG(seed, 15)), dead: -1}
 	r := s.r
 	var options []option
-	switch r.IntN(4) {
+	switch r.IntN(6) {
 	case 0:
 		options = append(options, exactly(&s.ends))
-	case 1:
+	case 1, 2:
+		options = append(options, exactly(&s.ends), withSlots)
+	case 3:
 	default:
 		share := func() float64 { return max(0, 0.3*r.Float64()-0.1) }
 		options = append(options, lossy(seed, share(), share(), share(), share()))

@@ -62,10 +62,11 @@ func (v *vi) remote(sizes ...int) (*descriptors.Descriptor, [][]byte) {
 	return d, bufs
 }
 
-// wires runs f over a wire with a window and over one that loses nothing.
+// wires runs f over a wire with a window, over one that loses nothing, and over one that also carries short frames.
 func wires(t *testing.T, f func(t *testing.T, options ...option)) {
 	t.Run("window", func(t *testing.T) { f(t) })
 	t.Run("lossless", func(t *testing.T) { f(t, exactly(nil)) })
+	t.Run("short", func(t *testing.T) { f(t, exactly(nil), withSlots) })
 }
 
 func withRights(access datasheet.Access) func(*datasheet.CreateEndpointBody) {

@@ -228,6 +228,7 @@ type ShortBeside uint64
 const (
 	ShortLent      ShortBeside = 1 << 16 // the payload is a table of references
 	ShortImmediate ShortBeside = 1 << 17 // there are immediate data
+	ShortWrite     ShortBeside = 1 << 18 // it is an RDMA write: the payload begins with an Extension
 	shortData                  = 32
 )
 

@@ -272,6 +272,15 @@ func (m *Regions) Reach(handle, tag uint32, address, n uint64, write bool) (*reg
 	return r, off
 }
 
+// Target is the n bytes that a peer may write to, if their region is in one piece of the host's memory; else nil.
+func (m *Regions) Target(handle, tag uint32, address, n uint64) []byte {
+	r, off := m.Reach(handle, tag, address, n, true)
+	if r == nil || !r.grants(true) || r.Eager != nil || r.Device || r.Epoch != m.Epoch && m.Window(r, off, n, true) == nil || r.Whole == nil {
+		return nil
+	}
+	return r.Whole[off : off+n]
+}
+
 // At returns the memory that reach finds, n bytes or as many as are contiguous. It is
 // nil if reach or the bus says no.
 func (m *Regions) At(handle, tag uint32, address, n uint64, write bool) []byte {

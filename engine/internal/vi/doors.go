@@ -228,8 +228,14 @@ func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most u
 				return k.receive(of, done, before)
 			}
 		}
-		if b&datasheet.ShortLent != 0 {
-			return k.receive(of, done, before)
+		if b&(datasheet.ShortLent|datasheet.ShortWrite) != 0 {
+			if b&datasheet.ShortLent != 0 || !to.written(payload, header, b) {
+				return k.receive(of, done, before)
+			}
+			if line.Pass(false); k.Events&^core.InFlight != 0 || n > core.WindowFrames {
+				return pollOther
+			}
+			continue
 		}
 		seg, memory := to.expected(header, b, uint32(len(payload)))
 		if seg != nil {

@@ -47,19 +47,47 @@ func (p *Path) landed(seg *datasheet.ControlSegment, header uint64, n uint32, st
 	seg.StoreStatus(st)
 	q.Completed++
 	q.Fetched++
-	k.Progress++
 	k.Count(datasheet.CounterCompletions, 1)
-	p.took(header, n)
+	p.took(header, n, 1)
 	if q.Watched() {
 		k.CQs.Tell(p.Ep, q, q.Completed-1, st)
 	}
 }
 
-// took takes note of what the header of a message of n bytes says, which is in its place.
-func (p *Path) took(header uint64, n uint32) {
+// target returns where the n bytes of an RDMA write go, a short frame whose payload begins with an extension. It returns nil
+// unless the frame is the next of the connection, and its place in one piece of memory that the peer may write to.
+func (p *Path) target(payload []byte, header uint64, b datasheet.ShortBeside, n uint32) []byte {
+	if p.k.format != nil || !p.isNext(header, b) || b&datasheet.ShortImmediate != 0 || p.Ep.Rights&datasheet.AccessRDMAWrite == 0 || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
+		return nil
+	}
+	x := *datasheet.ExtensionAt(payload) // read once: the peer may be able to write it
+	if x.Request != p.r.Expect {
+		return nil
+	}
+	return p.k.Regions.Target(x.Handle, p.Ep.Ptag, x.Address, uint64(n))
+}
+
+// written carries out an RDMA write of the peer's whose bytes are in the frame. It returns false, and nothing
+// has happened, if that is not the next frame, or the peer may not write there.
+func (p *Path) written(payload []byte, header uint64, b datasheet.ShortBeside) bool {
+	n := uint32(len(payload) - datasheet.ExtensionSize)
+	if len(payload) <= datasheet.ExtensionSize {
+		return false
+	}
+	to := p.target(payload, header, b, n)
+	if to == nil {
+		return false
+	}
+	copy(to, payload[datasheet.ExtensionSize:])
+	p.took(header, n, 0)
+	return true
+}
+
+// took takes note of what the header of a message of n bytes says, which is in its place and took so many receives.
+func (p *Path) took(header uint64, n, receives uint32) {
 	r, k := p.r, p.k
 	r.Expect++
-	r.Done++
+	r.Done += receives
 	r.Hear(&k.Clock)
 	ack, credit := ahead(r.heardAck, uint16(header>>32)), ahead(r.heardCredit, uint16(header>>48))
 	r.heardAck, r.heardCredit = ack, credit
@@ -75,8 +103,9 @@ func (p *Path) took(header uint64, n uint32) {
 	if r.wants {
 		r.answerCredit()
 	}
-	k.Handed = true
+	k.Progress++
+	k.Handed = k.Handed || receives != 0
 	k.Count(datasheet.CounterFramesReceived, 1)
 	k.Count(datasheet.CounterBytesReceived, uint64(n))
-	k.Count(datasheet.CounterMessagesReceived, 1)
+	k.Count(datasheet.CounterMessagesReceived, uint64(receives))
 }

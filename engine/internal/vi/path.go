@@ -27,7 +27,8 @@ type Path struct {
 	id         uint16    // of the endpoint, as frames have it
 	tag        uint16    // of the frames that come
 	to         datasheet.ShortBeside
-	peer       uint64 // Endpoint of the header
+	peer       uint64                 // Endpoint of the header
+	table      [2]datasheet.Reference // the extension of a write, and the reference to its bytes
 
 	Host
 }
@@ -37,9 +38,10 @@ type sent struct {
 	seg    *datasheet.ControlSegment
 	stamp  uint64 // of the regions when seg was found
 	psn    uint32
-	mark   uint32 // of the wire behind it
-	number uint32 // of the message
-	lent   uint32 // handle of the memory that is lent for it
+	mark   uint32           // of the wire behind it
+	number uint32           // of the message, or of the next one
+	lent   uint32           // handle of the memory that is lent for it
+	op     datasheet.Status // of a send or of an RDMA write
 }
 
 // Host has the calls into an engine that its host steps.

@@ -99,6 +99,9 @@ func (r *reliable) refusedAt(psn uint32) bool {
 	if int32(r.Nxt-psn) <= 0 {
 		return false
 	}
+	if r.path != nil {
+		r.path.refusedAt(psn)
+	}
 	for n := r.head; n != r.next; n++ {
 		m := r.message(n)
 		if m.AllCut && int32(m.LastPSN-psn) < 0 {

@@ -65,7 +65,7 @@ func (k Reliable) Outstanding(ep *core.Endpoint) (posted uint32, unfinished bool
 	}
 	posted, unfinished = r.numbered+ep.Send.Posted(), ep.Send.Posted() > 0
 	if p := r.path; p != nil && p.head != p.next && int32(r.Una-p.sends[(p.next-1)&ep.Send.Mask].psn) <= 0 {
-		unfinished = true
+		unfinished, posted = true, posted+p.writes()
 	}
 	for n := r.head; n != r.next; n++ {
 		m := r.message(n)

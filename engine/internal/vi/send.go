@@ -16,8 +16,8 @@ func (p *Path) send() bool {
 	return p.sendFormatted()
 }
 
-// Send sends the next message that is posted: a send of one frame, from one segment or inline, that has credit. Of anything
-// else it returns false, and nothing has happened.
+// Send sends the next message that is posted: a send of one frame, from one segment or inline, that has credit, or what rdma
+// begins. Of anything else it returns false, and nothing has happened.
 func (p *Path) Send() bool {
 	r, q, k := p.r, &p.Ep.Send, p.k
 	if q.Producer == q.Fetched || !k.Plain || r.head != r.next || k.Tx.Held || k.Events&core.Suspended != 0 ||
@@ -30,9 +30,6 @@ func (p *Path) Send() bool {
 	if r.serving != nil && r.serving.due() {
 		return false
 	}
-	if int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
-		return false
-	}
 	if p.head == p.next {
 		p.head, p.next = q.Fetched, q.Fetched
 	}
@@ -43,17 +40,20 @@ func (p *Path) Send() bool {
 	m := descriptors{&k.Regions}
 	seg := m.control(p.Ep, q, &q.Tokens[i])
 	if seg == nil {
-		return p.carry()
+		return false
 	}
 	bits, n := seg.Control, seg.Length
+	if int32(r.limit-r.numbered) <= 0 && bits&datasheet.ControlOpMask == datasheet.OpSend && !r.moreCredit() {
+		return false
+	}
 	if n-1 >= p.Ep.MaxPayload || n > p.Ep.MaxTransfer || n < p.Ep.Shortest || seg.Front != 0 {
-		return p.carry()
+		return p.rdma(bits.Op())
 	}
 	var from *byte
 	if bits == datasheet.OpSend|datasheet.ControlInline {
 		from = m.inline(q, seg, n)
 	} else if _, from = m.piece(p.Ep, q, seg, bits, n); from == nil {
-		return p.carry()
+		return p.rdma(bits.Op())
 	}
 	if from == nil {
 		return false
@@ -66,7 +66,7 @@ func (p *Path) Send() bool {
 	s := &p.sends[i]
 	s.lent = 0
 	if n >= core.LendFrom && bits == datasheet.OpSend && k.Lender != nil {
-		if !p.lend(header, bytesAt(from, n), s) {
+		if !p.lend(header, p.to, nil, bytesAt(from, n), s) {
 			return false
 		}
 	} else {
@@ -85,7 +85,7 @@ func (p *Path) Send() bool {
 			k.Events &^= core.Unflushed
 		}
 	}
-	s.seg, s.stamp, s.psn, s.number = seg, k.Regions.Stamp, r.Nxt, r.numbered
+	s.seg, s.stamp, s.psn, s.number, s.op = seg, k.Regions.Stamp, r.Nxt, r.numbered, datasheet.StatusOpSend
 	r.Nxt++
 	r.numbered++
 	r.stalled, r.fetched = false, false
@@ -127,42 +127,89 @@ func (p *Path) sendFormatted() bool {
 	return false
 }
 
-// lend sends where the memory of a message is.
-func (p *Path) lend(header uint64, memory []byte, s *sent) bool {
+// lend sends where the memory of a message is, behind the extension of one that has it.
+func (p *Path) lend(header uint64, to datasheet.ShortBeside, extension, memory []byte, s *sent) bool {
 	k := p.k
 	id, at, ok := k.Lender.Lend(memory)
 	if !ok {
 		return false
 	}
-	reference := k.Tx.References[:1]
+	reference := p.table[1:]
 	reference[0] = datasheet.Reference{Region: id, Length: uint32(len(memory)), Offset: at}
-	if s.mark, ok = p.line.Put(header, p.to|datasheet.ShortLent, datasheet.ReferenceBytes(reference), false); !ok {
+	if extension == nil {
+		s.mark, ok = p.line.Put(header, to|datasheet.ShortLent, datasheet.ReferenceBytes(reference), false)
+	} else {
+		s.mark, ok = p.line.PutPair(header, to|datasheet.ShortLent, extension, datasheet.ReferenceBytes(reference), false)
+	}
+	if !ok {
 		return false
 	}
 	k.Lender.Lent(p.Ep.ID)
 	p.r.Lent = p.r.Nxt + 1
 	s.lent = p.Ep.Send.Payload.Handle()
 	k.Events |= core.Unflushed
-	if p.Ep.Send.Fetched+1 == p.Ep.Send.Producer {
+	if p.Ep.Send.Producer-p.Ep.Send.Fetched <= 1 {
 		k.Tx.Flush()
 	}
 	return true
 }
 
-// carry carries out an RDMA operation by a copy, if one comes next and the peer lets this end copy.
-func (p *Path) carry() bool {
+// rdma begins the next message, if that is an RDMA operation that the peer lets this end carry out by a copy, or
+// a write of one frame.
+func (p *Path) rdma(op datasheet.Control) bool {
 	r, q := p.r, &p.Ep.Send
-	if !p.k.Regions.Direct.Open || r.fetched || p.head != p.next {
+	copies := p.k.Regions.Direct.Open && p.head == p.next
+	if r.fetched || op == datasheet.OpSend || !copies && op != datasheet.OpRDMAWrite {
 		return false
 	}
 	m := r.message(r.next)
-	usual := r.nic.begin(p.Ep, m, r.numbered)
-	if !usual && r.carryNext(m) {
+	r.nic.begin(p.Ep, m, r.numbered)
+	if copies && r.carryNext(m) || p.write(m) {
 		return true
 	}
 	q.Fetched-- // it counts as posted
 	r.fetched = true
 	return false
+}
+
+// write sends m, an RDMA write from one piece of memory, if it fits a frame: its extension goes ahead of the bytes, or of
+// the reference to them.
+func (p *Path) write(m *core.Sending) bool {
+	r, q, k := p.r, &p.Ep.Send, p.k
+	n, credit := uint32(len(m.Memory)), r.Credit()
+	if m.Control.Bits != datasheet.OpRDMAWrite || m.Status != 0 || n == 0 || n != m.Total || n > p.Ep.MaxPayload-datasheet.ExtensionSize || !r.tells(credit) {
+		return false
+	}
+	at := m.Target()
+	extension := datasheet.ReferenceBytes(p.table[:1])
+	*datasheet.ExtensionAt(extension) = datasheet.Extension{Address: at.Address, Handle: at.Handle, Request: r.Nxt}
+	header := p.peer | uint64(uint16(r.Nxt))<<16 | uint64(uint16(r.Expect))<<32 | uint64(uint16(credit))<<48
+	s := &p.sends[(q.Fetched-1)&q.Mask]
+	if s.lent = 0; n >= core.LendFrom && k.Lender != nil {
+		if !p.lend(header, p.to|datasheet.ShortWrite, extension, m.Memory, s) {
+			return false
+		}
+	} else {
+		last := q.Fetched == q.Producer
+		mark, ok := p.line.PutPair(header, p.to|datasheet.ShortWrite, extension, m.Memory, last)
+		if !ok {
+			return false
+		}
+		if s.mark = mark; !last {
+			k.Events |= core.Unflushed
+		}
+	}
+	s.seg, s.stamp, s.psn, s.number, s.op = m.Descriptor, m.Stamp, r.Nxt, r.numbered, datasheet.StatusOpRDMAWrite
+	r.Nxt++
+	p.next = q.Fetched
+	r.Tell(credit)
+	if r.lastMark = s.mark; !r.flying {
+		r.fly()
+	}
+	k.Progress++
+	k.Count(datasheet.CounterFramesSent, 1)
+	k.Count(datasheet.CounterBytesSent, uint64(n))
+	return true
 }
 
 // reap completes the sends that have arrived: the peer has taken the wire up to taken, or has acknowledged them.
@@ -179,13 +226,13 @@ func (p *Path) reap(taken uint32) (any bool) {
 		if s.stamp != k.Regions.Stamp {
 			p.done(0)
 		} else {
-			s.seg.StoreStatus(datasheet.StatusDone | datasheet.StatusOpSend)
+			s.seg.StoreStatus(datasheet.StatusDone | s.op)
 			p.head++
 			q.Completed++
 			k.Progress++
 			k.Count(datasheet.CounterCompletions, 1)
 			if q.Watched() {
-				k.CQs.Tell(p.Ep, q, q.Completed-1, datasheet.StatusDone|datasheet.StatusOpSend)
+				k.CQs.Tell(p.Ep, q, q.Completed-1, datasheet.StatusDone|s.op)
 			}
 		}
 		k.Count(datasheet.CounterMessagesSent, 1)
@@ -202,6 +249,9 @@ func (p *Path) done(st datasheet.Status) {
 	// A host that posts more than the queue holds has written over the token: the descriptor is the one that was sent.
 	l, n := core.Layout{Descriptor: s.seg, Stamp: s.stamp}, uint32(0)
 	l.Token, _ = k.Regions.Token(q, q.Completed)
+	if s.op == datasheet.StatusOpRDMAWrite {
+		l.Control.Bits = datasheet.OpRDMAWrite
+	}
 	if seg := k.Regions.ControlAt(l.Token, p.Ep.Ptag); seg != nil && st == 0 {
 		n = seg.Length
 	}
@@ -218,8 +268,11 @@ func (p *Path) flush(first datasheet.Status) (next datasheet.Status, any bool) {
 			p.k.Count(datasheet.CounterMessagesSent, 1)
 			continue
 		}
-		if s.lent == revoked {
+		switch s.lent {
+		case revoked:
 			first = datasheet.StatusProtectionError
+		case refused:
+			first = datasheet.StatusRDMAProtection
 		}
 		p.done(first)
 		first, any = datasheet.StatusFlushed, true
@@ -227,8 +280,30 @@ func (p *Path) flush(first datasheet.Status) (next datasheet.Status, any bool) {
 	return first, any
 }
 
-// revoked is the handle of memory that was taken away while it was lent.
-const revoked = ^uint32(0)
+// What stands for the handle of lent memory in a message that has failed.
+const (
+	revoked = ^uint32(0)     // the memory was taken away
+	refused = ^uint32(0) - 1 // the peer refused the write
+)
+
+// refusedAt takes note that the peer has refused the frame psn.
+func (p *Path) refusedAt(psn uint32) {
+	for i := p.head; i != p.next; i++ {
+		if s := &p.sends[i&p.Ep.Send.Mask]; s.psn == psn && s.op == datasheet.StatusOpRDMAWrite {
+			s.lent = refused
+		}
+	}
+}
+
+// writes counts the RDMA writes that have not arrived.
+func (p *Path) writes() (n uint32) {
+	for i := p.head; i != p.next; i++ {
+		if s := &p.sends[i&p.Ep.Send.Mask]; s.op == datasheet.StatusOpRDMAWrite && int32(p.r.Una-s.psn) <= 0 {
+			n++
+		}
+	}
+	return n
+}
 
 // revoke ends the connection if memory of the region handle is lent for a send that has not arrived.
 func (p *Path) revoke(handle uint32) bool {

@@ -20,30 +20,38 @@ func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBes
 
 // takeShort takes a short frame as Path.poll does, with references, too.
 func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datasheet.ShortBeside) bool {
-	n := uint32(len(payload))
+	from, lent, write := payload, b&datasheet.ShortLent != 0, b&datasheet.ShortWrite != 0
+	if write {
+		from = payload[min(datasheet.ExtensionSize, len(payload)):]
+	}
+	n := uint32(len(from))
 	if p == nil || p.k.format != nil || !r.Plain || n == 0 {
 		return false
 	}
 	var at datasheet.Reference
-	lent := b&datasheet.ShortLent != 0
 	if lent {
 		if n != datasheet.ReferenceSize || r.Lender == nil {
 			return false
 		}
-		at = datasheet.ReferencesAt(payload)[0] // read once: the peer may be able to write it
+		at = datasheet.ReferencesAt(from)[0] // read once: the peer may be able to write it
 		n = at.Length
 	}
-	seg, memory := p.expected(header, b, n)
-	if seg == nil {
+	var seg *datasheet.ControlSegment
+	var to []byte
+	if write {
+		to = p.target(payload, header, b, n)
+	} else if s, memory := p.expected(header, b, n); s != nil {
+		seg, to = s, bytesAt(memory, n)
+	}
+	if to == nil {
 		return false
 	}
-	from := payload
 	if lent {
 		if from = r.Lender.Borrow(at.Region, at.Offset, uint64(n)); len(from) != int(n) {
 			return false
 		}
 	}
-	copy(bytesAt(memory, n), from)
+	copy(to, from)
 	if lent && !r.Lender.Return() {
 		// Its sender has taken the memory back meanwhile.
 		frame := lengthen(r, payload, header, b)
@@ -52,12 +60,15 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 		r.Release(frame)
 		return true
 	}
-	st := datasheet.StatusDone | datasheet.StatusOpReceive
-	if b&datasheet.ShortImmediate != 0 {
-		seg.Immediate = b.Immediate()
-		st |= datasheet.StatusImmediate
+	if st := datasheet.StatusDone | datasheet.StatusOpReceive; write {
+		p.took(header, n, 0)
+	} else {
+		if b&datasheet.ShortImmediate != 0 {
+			seg.Immediate = b.Immediate()
+			st |= datasheet.StatusImmediate
+		}
+		p.landed(seg, header, n, st)
 	}
-	p.landed(seg, header, n, st)
 	r.Lossless.Pass(false)
 	return true
 }
@@ -66,7 +77,7 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 func (p *Path) takeUnusual(payload []byte, header uint64, b datasheet.ShortBeside) bool {
 	n := uint32(len(payload))
 	switch {
-	case p == nil || p.k.format == nil || !p.k.Plain || b&datasheet.ShortLent != 0 || n > p.Ep.MaxTransfer || n < p.Ep.Shortest:
+	case p == nil || p.k.format == nil || !p.k.Plain || b&(datasheet.ShortLent|datasheet.ShortWrite) != 0 || n > p.Ep.MaxTransfer || n < p.Ep.Shortest:
 		return false
 	case p.u != nil:
 		return p.takeLoose(payload, header, b)
@@ -87,7 +98,7 @@ func (p *Path) takeFormatted(payload []byte, header uint64, b datasheet.ShortBes
 	if !p.lay(in, payload, b) {
 		return false
 	}
-	p.took(header, n)
+	p.took(header, n, 1)
 	p.k.format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), immediateOf(b))
 	return true
 }
@@ -143,20 +154,24 @@ func immediateOf(b datasheet.ShortBeside) datasheet.Status {
 func lengthen(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) []byte {
 	frame := r.OwnFrame()[:datasheet.HeaderSize+len(payload)]
 	copy(frame[datasheet.HeaderSize:], payload)
-	length := uint32(len(payload))
+	t, length := datasheet.FrameData, uint32(len(payload))
 	flags := datasheet.FrameFirst | datasheet.FrameLast
 	if b&datasheet.ShortImmediate != 0 {
 		flags |= datasheet.FrameImmediate
 	}
+	at := datasheet.HeaderSize
+	if b&datasheet.ShortWrite != 0 {
+		t, at, length = datasheet.FrameWrite, at+datasheet.ExtensionSize, max(length, datasheet.ExtensionSize)-datasheet.ExtensionSize
+	}
 	if b&datasheet.ShortLent != 0 {
 		flags |= datasheet.FrameReference
 		length = 0
-		for _, at := range datasheet.ReferencesAt(frame[datasheet.HeaderSize:]) {
+		for _, at := range datasheet.ReferencesAt(frame[min(at, len(frame)):]) {
 			length += min(at.Length, datasheet.MaxMTU) // too much is refused
 		}
 	}
 	h := wholeHeader(r, header, b.Tag())
-	h.Flags, h.Length, h.Extent, h.Immediate = flags, uint16(length), length, b.Immediate()
+	h.Type, h.Flags, h.Length, h.Extent, h.Immediate = t, flags, uint16(length), length, b.Immediate()
 	*datasheet.HeaderAt(frame) = h
 	return frame
 }

@@ -267,7 +267,7 @@ func (m descriptors) fetchRDMA(ep *core.Endpoint, q *core.WorkQueue, l *core.Lay
 	to, data := datasheet.AddressSegmentAt(segments), datasheet.DataSegmentAt(segments[datasheet.AddressSegmentSize:])
 	target := core.Segment{Address: to.Address, Handle: to.Handle}
 	from := core.Segment{Address: data.Address, Handle: data.Handle, Length: data.Length}
-	l.Memory = m.Near(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(l.Total), op == datasheet.OpRDMARead)
+	l.Memory = m.Find(&q.Payload, from.Handle, ep.Ptag, from.Address, uint64(l.Total), op == datasheet.OpRDMARead)
 	if to.Reserved != 0 || from.Length != l.Total || l.Memory == nil {
 		return false
 	}

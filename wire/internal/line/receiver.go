@@ -127,8 +127,8 @@ func (r *Receiver) takeShort(w uint64, n uint32) (skipped bool) {
 	case n > r.limit-datasheet.HeaderSize || flags&flagLent != 0 && n > room:
 		r.fault = &PeerError{"length of a short frame", uint64(n), "at most what was agreed on"}
 		return false
-	case flags&^(flagEnded|flagAborted|flagShort|flagLent|flagImmediate) != 0 || flags&flagEnded == 0:
-		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2, 8 and 16 or not"}
+	case flags&^(flagEnded|flagAborted|flagShort|flagsBeside) != 0 || flags&flagEnded == 0:
+		r.fault = &PeerError{"flags of a short frame", flags, "5, and 2, 8, 16 and 32 or not"}
 		return false
 	}
 	if r.hold(n); n <= room {

@@ -19,6 +19,9 @@ const (
 	flagLent    uint64 = 8 // of short ones: references stand in place of the payload
 	// flagImmediate is of short ones: immediate data stand in front of what is in the slot.
 	flagImmediate uint64 = 16
+	flagWrite     uint64 = 32 // of short ones: an RDMA write
+
+	flagsBeside = flagLent | flagImmediate | flagWrite
 )
 
 // wholeOf is the word of a frame of n bytes with a number, all of which has
@@ -35,18 +38,18 @@ func wordOf(i, n, shown uint32, flags uint64) uint64 {
 	return numberOf(i)<<numShift | flags<<flagShift | uint64(shown)<<shownShift | uint64(n)
 }
 
-// besideShift moves flagLent and flagImmediate to ShortLent and ShortImmediate.
+// besideShift moves flagsBeside to ShortLent, ShortImmediate and ShortWrite.
 const besideShift = 13
 
 // shortOf is the word of frame i, a short one of n bytes.
 func shortOf(i, n uint32, b datasheet.ShortBeside) uint64 {
-	flags := uint64(b>>besideShift) & (flagLent | flagImmediate)
+	flags := uint64(b>>besideShift) & flagsBeside
 	return wordOf(i, n, uint32(b.Tag()), flags|flagShort|flagEnded)
 }
 
 // besideOf reads it from the word of a short frame.
 func besideOf(w uint64) datasheet.ShortBeside {
-	return datasheet.ShortBeside(w>>shownShift&lengthMask | w>>flagShift&(flagLent|flagImmediate)<<besideShift)
+	return datasheet.ShortBeside(w>>shownShift&lengthMask | w>>flagShift&flagsBeside<<besideShift)
 }
 
 // slotRoom is the room in a slot for the payload of a short frame.

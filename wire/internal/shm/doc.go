@@ -70,7 +70,7 @@
 //	bits 31:16  how many of them have arrived
 //	bits 39:32  1: the frame has ended, 2: it was given up, or its loans are void;
 //	            4: it is short, 8: and has references in place of a payload,
-//	            16: and has immediate data
+//	            16: and has immediate data, 32: and is an RDMA write
 //	bits 63:40  number of the frame plus one, modulo 2^24
 //
 // Of a short frame, length is that of the payload, and bits 31:16 are Tag. Its word alone tells that all of it is

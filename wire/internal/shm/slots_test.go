@@ -151,7 +151,7 @@ func TestBrokenSlots(t *testing.T) {
 		{"longer than can be", func(r *raw) { r.putShort(0, 0, nil, 0xffff, 0, 5) }, "length"},
 		{"more references than fit", func(r *raw) { r.putShort(0, 0, nil, 113, 0, 13) }, "length"},
 		{"short, and not ended", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 4) }, "flags"},
-		{"an unknown flag", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|32) }, "flags"},
+		{"an unknown flag", func(r *raw) { r.putShort(0, 0, nil, 10, 0, 5|64) }, "flags"},
 		{"more references than fit beside immediate data", func(r *raw) { r.putShort(0, 0, nil, 105, 0, 29) }, "length"},
 		{"lent, and not short", func(r *raw) { r.put(0, 10, 10, 9) }, "flags"},
 		{"a number that jumps", func(r *raw) { r.putWord(0, 10|5<<32|3<<40) }, "number"},
