@@ -49,7 +49,7 @@ func (c *CQ) Take(done *Completion, run bool) error {
 // step runs the device, if it needs that, up to an entry of the CQ, and reports whether that did anything. mu is held: a
 // device calls none that need it.
 func (c *CQ) step() bool {
-	if c.path != nil && !c.n.regions.has(unusual) {
+	if c.path != nil && !c.n.regions.has(unusualEager|unusualPump) {
 		return c.path.Poll(1)
 	}
 	done := false

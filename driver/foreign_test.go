@@ -2,10 +2,12 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -241,5 +243,63 @@ func TestForeignConcurrently(t *testing.T) {
 	wg.Wait()
 	if r.mappings() != mapped {
 		t.Errorf("%d mappings, %d before", r.mappings(), mapped)
+	}
+}
+
+// newForeignRig is newPingRig whose payloads are in memory of the program's own: of the send, and of the receive.
+func newForeignRig(t testing.TB, withCQ bool) (r *pingRig, out, in []byte) {
+	t.Helper()
+	r = newPingRig(t, withCQ)
+	own := func(n *driver.NIC, d *descriptors.Descriptor, p *driver.Ptag) []byte {
+		b := anonymous(t, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE)
+		m, err := n.Register(contextFor(t), b, driver.MemoryAttributes{Ptag: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Prepare()
+		if err := m.AddTo(d, 0, 64); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	return r, own(r.nic, r.send, r.memory.Attributes().Ptag), own(r.peer, r.recv, r.inbox.Attributes().Ptag)
+}
+
+// TestOwnMemoryIsGone: a program that takes away memory under a message that it posts, or receives, fails its NIC. No call hangs or
+// panics, and the other NIC goes on.
+func TestOwnMemoryIsGone(t *testing.T) {
+	for _, withCQ := range []bool{false, true} {
+		for _, sends := range []bool{true, false} {
+			t.Run(fmt.Sprint("sends ", sends, ", completion queue ", withCQ), func(t *testing.T) {
+				r, out, in := newForeignRig(t, withCQ)
+				for range 3 {
+					if err := r.once(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				gone, failed, well := out, r.nic, r.peer
+				if !sends {
+					gone, failed, well = in, r.peer, r.nic
+				}
+				if err := unix.Mprotect(gone, unix.PROT_NONE); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.once(); err == nil || errors.Is(err, descriptors.ErrNotDone) {
+					t.Errorf("a message from or to memory that is gone: %v", err)
+				}
+				for end := time.Now().Add(10 * time.Second); ; {
+					h, err := failed.Health(contextFor(t))
+					if err == nil && h.Fatal {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatalf("the NIC has not failed: %+v, %v", h, err)
+					}
+				}
+				if h, err := well.Health(contextFor(t)); err != nil || h.Fatal {
+					t.Errorf("the other NIC: %+v, %v", h, err)
+				}
+			})
+		}
 	}
 }

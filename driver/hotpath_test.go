@@ -116,10 +116,15 @@ func take(done func() (*descriptors.Descriptor, error)) error {
 	}
 }
 
-// TestDataPathAllocatesNothing posts, polls and completes.
+// TestDataPathAllocatesNothing posts, polls and completes, also where payloads are in memory of the program's own.
 func TestDataPathAllocatesNothing(t *testing.T) {
-	for name, withCQ := range map[string]bool{"queues": false, "completion queue": true} {
-		r := newPingRig(t, withCQ)
+	for name, rig := range map[string]func() *pingRig{
+		"queues":                       func() *pingRig { return newPingRig(t, false) },
+		"completion queue":             func() *pingRig { return newPingRig(t, true) },
+		"own memory":                   func() *pingRig { r, _, _ := newForeignRig(t, false); return r },
+		"own memory, completion queue": func() *pingRig { r, _, _ := newForeignRig(t, true); return r },
+	} {
+		r := rig()
 		if err := r.once(); err != nil {
 			t.Fatal(name, err)
 		}

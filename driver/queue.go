@@ -214,7 +214,8 @@ func (q *workQueue) tell(n uint32) error {
 		mmio.FlushWriteCombining()
 		q.unflushed = false
 	}
-	if q.path != nil {
+	guarded := q.path != nil && q.n.regions.has(unusualForeign)
+	if q.path != nil && !guarded {
 		q.tellPath()
 		if q.n.regions.has(unusualPump) {
 			q.n.posted()
@@ -222,7 +223,9 @@ func (q *workQueue) tell(n uint32) error {
 		return nil
 	}
 	datasheet.StoreIndex(&q.producer, q.next)
-	if lost := q.bell.ring(q.next); lost != nil {
+	if guarded {
+		q.path.PostGuarded(!q.sends, q.next)
+	} else if lost := q.bell.ring(q.next); lost != nil {
 		q.next -= n
 		datasheet.StoreIndex(&q.producer, q.next)
 		return q.refused(lost)

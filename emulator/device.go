@@ -42,10 +42,9 @@ type Device struct {
 	// decoding says that memory decoding is on.
 	decoding atomic.Bool
 	closed   atomic.Bool
-	// special says that Poll has more to do than to step the engine: the device has, or had,
-	// memory of the program's own, or its transfers take their time.
-	special atomic.Bool
-	removed atomic.Bool
+	// special says that transfers take their time, and foreign that the device has, or had, memory of the program's own.
+	special, foreign atomic.Bool
+	removed          atomic.Bool
 	// peer is the other end of the same wire, if Poll has to step it too.
 	peer atomic.Pointer[Device]
 
@@ -207,13 +206,21 @@ func (d *Device) step() bool {
 	case !d.pollable.Load():
 		return false
 	case !d.special.Load():
-		worked, _ := d.engine.StepFor(0, false)
+		worked, _ := d.stepFor(0, false)
 		return worked
 	}
-	// The program may have unmapped its memory.
-	var busy bool
-	d.guard(func() { busy = d.engine.Step() })
-	return busy || d.engine.Moving() // who sleeps is late
+	worked := false
+	d.guard(func() { worked = d.engine.Step() })
+	return worked || d.engine.Moving() // who sleeps is late
+}
+
+// stepFor is the engine's StepFor. The program may have unmapped its memory.
+func (d *Device) stepFor(endpoint uint32, receive bool) (worked, completed bool) {
+	if !d.foreign.Load() {
+		return d.engine.StepFor(endpoint, receive)
+	}
+	d.guard(func() { worked, completed = d.engine.StepFor(endpoint, receive) })
+	return worked, completed
 }
 
 // Wake is described at vfio.InProcess. It also wakes those who wait for the device at the

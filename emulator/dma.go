@@ -51,7 +51,7 @@ func (d *Device) MapDMA(mem *vfio.Memory, iova uint64, flags vfio.DMAFlags) erro
 			return fmt.Errorf("%w: %#x to %#x", err, iova, iova+uint64(len(b))-1)
 		}
 		if mem.FD() < 0 {
-			d.special.Store(true)
+			d.foreign.Store(true)
 			d.regate()
 		}
 		d.share(mem, iova, flags)

@@ -21,6 +21,9 @@ func (d *Device) regate() {
 	if d.special.Load() || !d.pollable.Load() {
 		bits |= engine.GateSteps
 	}
+	if d.foreign.Load() {
+		bits |= engine.GateGuards
+	}
 	if p != nil {
 		bits |= engine.GatePair
 	}

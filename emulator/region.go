@@ -182,11 +182,11 @@ func (d *Device) CQPath(cq uint32) vfio.CQPath {
 
 // host has the calls by which paths step the device.
 func (d *Device) host() engine.PathHost {
-	return engine.PathHost{Gate: &d.gate.bits, Wake: d.Wake, Step: func(endpoint uint32, receive bool) bool {
+	return engine.PathHost{Gate: &d.gate.bits, Wake: d.Wake, Guard: d.guard, Step: func(endpoint uint32, receive bool) bool {
 		if !d.pollable.Load() || d.special.Load() {
 			return d.Poll()
 		}
-		worked, completed := d.engine.StepFor(endpoint, receive)
+		worked, completed := d.stepFor(endpoint, receive)
 		if o := d.peer.Load(); o != nil && !completed {
 			worked = o.step() || worked
 		}

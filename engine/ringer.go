@@ -66,11 +66,12 @@ func (e *Engine) sendReady() {
 }
 
 // PathHost has the calls by which the host of paths steps the engine: step does a round, up to a completion of an endpoint's receives or
-// sends. Wake ends the sleep of those that wait, as gate says.
+// sends. Wake ends the sleep of those that wait, and Guard runs what may touch memory that is gone, as gate says.
 type PathHost struct {
-	Gate *atomic.Uint32
-	Step func(endpoint uint32, receive bool) bool
-	Wake func()
+	Gate  *atomic.Uint32
+	Step  func(endpoint uint32, receive bool) bool
+	Wake  func()
+	Guard func(f func())
 }
 
 // Path returns the way into the engine of a VI or a ring, nil of other endpoints. It is for hosts
@@ -89,7 +90,7 @@ func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 		return h.Step(endpoint, receive)
 	}
 	p := e.vis.PathOf(ep)
-	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Ring: func(b core.Bell, value uint32, stored bool) {
+	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Guard: h.Guard, Ring: func(b core.Bell, value uint32, stored bool) {
 		switch {
 		case stored:
 			e.Bells.Ring(endpoint, b+ep.Bells, value)
@@ -109,7 +110,7 @@ func (e *Engine) CQPath(cq uint32, h PathHost) *vi.CQPath {
 	defer e.mu.Unlock()
 	p := e.vis.CQPathOf(cq)
 	if p != nil {
-		p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: func(bool, bool) bool { return h.Step(0, false) }}
+		p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: func(bool, bool) bool { return h.Step(0, false) }, Guard: h.Guard}
 	}
 	return p
 }

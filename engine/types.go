@@ -44,7 +44,8 @@ const (
 	DefaultQueue                          = core.DefaultQueue
 	DefaultMinPulse                       = core.DefaultMinPulse
 
-	GateSteps, GatePair, GateWakes    = vi.GateSteps, vi.GatePair, vi.GateWakes
+	GateSteps, GatePair               = vi.GateSteps, vi.GatePair
+	GateWakes, GateGuards             = vi.GateWakes, vi.GateGuards
 	FoundNone, FoundShort, FoundOther = core.FoundNone, core.FoundShort, core.FoundOther
 )
 

@@ -221,6 +221,8 @@ type Path interface {
 	Post(producer uint32)
 	// PostReceives says that of the receive queue.
 	PostReceives(producer uint32)
+	// PostGuarded is PostReceives or Post for memory of the program's own: if that is gone, the device fails.
+	PostGuarded(receive bool, producer uint32)
 	// Poll does what Poller.Poll does, up to so many completions of receives, or of sends.
 	Poll(receive bool, most int) bool
 }

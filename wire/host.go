@@ -79,6 +79,7 @@ type host struct {
 // hostMember is another port, or this one itself, and the memory on the way to it.
 type hostMember struct {
 	engine.Lossless // wire, nil if others are behind it
+	host            *host
 	mac             datasheet.MAC
 	wire            Port
 	parts           engine.Progressive // wire, if frames may come in parts
@@ -110,6 +111,39 @@ func (m *hostMember) Wire() uint32 {
 	}
 	m.number = now
 	return now
+}
+
+// Put is described at engine.Lossless.
+func (m *hostMember) Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool) {
+	if m.host.pulled.Load() {
+		return 0, false
+	}
+	mark, ok = m.Lossless.Put(header, b, payload, last)
+	m.sent(ok, last)
+	return mark, ok
+}
+
+// PutPair is described at engine.Lossless.
+func (m *hostMember) PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool) {
+	if m.host.pulled.Load() {
+		return 0, false
+	}
+	mark, ok = m.Lossless.PutPair(header, b, first, second, last)
+	m.sent(ok, last)
+	return mark, ok
+}
+
+// sent notes that a frame was sent, which the other port may not see yet.
+func (m *hostMember) sent(ok, shown bool) {
+	switch {
+	case !ok:
+	case !shown:
+		m.host.begin(m)
+	case !m.looked:
+		m.host.look(m) // it will say what it has taken
+	default:
+		m.idleLooks = 0
+	}
 }
 
 // NewHost makes one end of a wire that all processes of a user on this host can share. Each two of
@@ -220,6 +254,11 @@ func (p *host) Commit() {
 // commitTo sends the frame that a member has reserved.
 func (p *host) commitTo(m *hostMember) {
 	m.wire.Commit()
+	p.begin(m)
+}
+
+// begin notes that a member has frames that were not flushed.
+func (p *host) begin(m *hostMember) {
 	if !m.begun {
 		m.begun = true
 		p.begun = append(p.begun, m)

@@ -348,7 +348,7 @@ func (p *host) add(m *hostMember) bool {
 		return false
 	}
 	p.wakeWith(m)
-	m.drained = make(chan struct{})
+	m.host, m.drained = p, make(chan struct{})
 	members := append(slices.Clone(*p.members.Load()), m)
 	p.members.Store(&members)
 	p.joined.Add(1)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/trapeze-nic/trapeze/engine"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
@@ -14,7 +15,7 @@ type hostLooks struct {
 	known     *[]*hostMember // as members was at the last look.
 	at        []*hostMember  // are looked at.
 	marked    []*hostMember  // by number, those that mark themselves.
-	held      *hostMember    // whose frame Receive has returned.
+	held      *hostMember    // whose frame Receive or Next has returned.
 	uplink    *hostMember    // of known, nil if there is none
 	turn      int            // of at
 	other     int            // of known, to be looked at in turn though it is idle
@@ -41,20 +42,14 @@ func (p *host) Receive() []byte {
 	if l.held != nil {
 		return receiveWhole(l.held.wire, l.held.parts)
 	}
-	if p.pulled.Load() {
+	if !p.looks.begin(p) {
 		return nil
-	}
-	if l.known != p.members.Load() || l.all.Load() {
-		p.lookAtAll()
 	}
 	if len(l.at) < len(*l.known) {
 		p.lookAtMarked()
 	}
 	for left := len(l.at); left > 0; left-- {
-		if l.turn++; l.turn >= len(l.at) {
-			l.turn = 0
-		}
-		m := l.at[l.turn]
+		m := l.next()
 		if f := p.receive(m); f != nil {
 			m.idleLooks, l.idleLooks = 0, 0
 			return f
@@ -65,6 +60,72 @@ func (p *host) Receive() []byte {
 		}
 	}
 	return p.receiveOther()
+}
+
+// begin reports whether frames may be received, once it is known who the members are.
+func (l *hostLooks) begin(p *host) bool {
+	if p.pulled.Load() {
+		return false
+	}
+	if l.known != p.members.Load() || l.all.Load() {
+		p.lookAtAll()
+	}
+	return true
+}
+
+// next is the member whose turn it is.
+func (l *hostLooks) next() *hostMember {
+	if l.turn++; l.turn >= len(l.at) {
+		l.turn = 0
+	}
+	return l.at[l.turn]
+}
+
+// From is described at engine.Peers.
+func (p *host) From() engine.Lossless {
+	if m := p.looks.held; m != nil {
+		return m
+	}
+	return nil
+}
+
+// Pass is described at engine.Shorts.
+func (p *host) Pass(tell bool) {
+	if m := p.looks.held; m != nil {
+		m.Lossless.Pass(tell)
+		p.looks.held, m.held = nil, false
+	}
+}
+
+// Next is described at engine.Shorts. Which members are looked at is for Receive to say.
+func (p *host) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
+	l := &p.looks
+	if m := l.held; m != nil {
+		if m.Lossless == nil {
+			return nil, 0, 0, engine.FoundOther
+		}
+		return m.Lossless.Next()
+	}
+	if !l.begin(p) {
+		return nil, 0, 0, engine.FoundNone
+	}
+	for range l.at {
+		m := l.next()
+		if m.Lossless == nil {
+			if p.receive(m) != nil {
+				return nil, 0, 0, engine.FoundOther
+			}
+			continue
+		}
+		switch payload, header, b, found = m.Lossless.Next(); {
+		case found == engine.FoundShort:
+			l.held, m.held, m.idleLooks, l.idleLooks = m, true, 0, 0
+			return payload, header, b, found
+		case found == engine.FoundOther && p.receive(m) != nil:
+			return nil, 0, 0, engine.FoundOther
+		}
+	}
+	return nil, 0, 0, engine.FoundNone
 }
 
 // mayIdle reports whether a member need not be looked at all the time. Of itself a port knows when it
@@ -126,11 +187,20 @@ func (p *host) receiveOther() []byte {
 		return nil
 	}
 	f := p.receive(m)
-	if f != nil {
+	if f != nil || m.short() {
 		l.idleLooks = 0
 		p.look(m)
 	}
 	return f
+}
+
+// short reports whether a short frame is the next one of a member.
+func (m *hostMember) short() bool {
+	if m.Lossless == nil {
+		return false
+	}
+	_, _, _, found := m.Lossless.Next()
+	return found == engine.FoundShort
 }
 
 // look has frames of a member be looked for.

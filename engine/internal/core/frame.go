@@ -13,6 +13,7 @@ type link struct {
 	paced       Paced       // the port, if it is one
 	Lossless    Lossless    // the port, if it is one
 	Peers       Peers       // the port, if it is one
+	Shorts      Shorts      // the port, if it is one of both
 	mtu         uint32      // of the port
 	// MaxPayload is the room of a frame, in bytes; oneBurst is the largest that is
 	// gathered at once.
@@ -35,6 +36,7 @@ func newLink(port Port, mac datasheet.MAC, p Pipeline) link {
 	l.Peers, _ = port.(Peers)
 	if !l.Checksum {
 		l.Lossless, _ = port.(Lossless)
+		l.Shorts, _ = port.(Shorts)
 	}
 	// The checksum stands in the header, so nothing can go before all of the payload.
 	l.pieces = l.progressive != nil && !l.Checksum

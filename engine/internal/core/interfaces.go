@@ -81,6 +81,19 @@ type Peers interface {
 	// Peer returns the way to a station if nothing is lost on it, else nil. Soon says that there may
 	// be one in a moment.
 	Peer(station datasheet.MAC) (way Lossless, soon bool)
+	Shorts
+	// From is the way by which the frame came that Next has returned.
+	From() Lossless
+}
+
+// Shorts takes short frames, whose header is one word: Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in 63:48.
+type Shorts interface {
+	// Next looks at the oldest frame that has arrived. A short one stays until Pass: its payload may change, if the
+	// peer can write it, and what else Next has returned is a copy. All others are Receive's, which returns
+	// no short ones.
+	Next() (payload []byte, header uint64, b datasheet.ShortBeside, found Found)
+	// Pass gives back the frame that Next has returned. With tell the peer learns of it now.
+	Pass(tell bool)
 }
 
 // Lossless is implemented by ports of wires with two ends that neither lose, double,
@@ -119,8 +132,7 @@ type Lossless interface {
 	// the peer will take it to be.
 	Break()
 
-	// Short frames have a header of one word: Endpoint in bits 15:0, PSN in 31:16, Ack in 47:32, Credit in 63:48.
-
+	Shorts
 	// Put sends a short frame whose payload has at most MTU bytes without a header. With ShortLent
 	// that is a table of references (8.10): at most seven, or six beside immediate data. With last the peer
 	// sees all frames at once, as Flush does it. Put returns the position behind the frame, as Mark does. ok is
@@ -128,12 +140,6 @@ type Lossless interface {
 	Put(header uint64, b datasheet.ShortBeside, payload []byte, last bool) (mark uint32, ok bool)
 	// PutPair is Put of a payload in two pieces.
 	PutPair(header uint64, b datasheet.ShortBeside, first, second []byte, last bool) (mark uint32, ok bool)
-	// Next looks at the oldest frame that has arrived. A short one stays until Pass: its payload may change, if the
-	// peer can write it, and what else Next has returned is a copy. All others are Receive's, which returns
-	// no short ones.
-	Next() (payload []byte, header uint64, b datasheet.ShortBeside, found Found)
-	// Pass gives back the frame that Next has returned. With tell the peer learns of it now.
-	Pass(tell bool)
 	// Look is the position up to which the peer has released all frames, as far as this end knows. It may lag behind for
 	// some calls of it, unless that is urgent.
 	Look(urgent bool) uint32

@@ -59,8 +59,8 @@ func (r *Receiver) Receive(of *WorkQueue) bool {
 			}
 			continue
 		}
-		if r.Lossless != nil {
-			if payload, header, b, found := r.Lossless.Next(); found == FoundShort {
+		if r.Shorts != nil {
+			if payload, header, b, found := r.Shorts.Next(); found == FoundShort {
 				any = true
 				r.Short(r, payload, header, b)
 				continue
@@ -189,7 +189,7 @@ func (r *Receiver) Release(buf []byte) bool {
 func (r *Receiver) giveBack() {
 	if r.Copied {
 		r.Copied = false
-		r.Lossless.Pass(false)
+		r.Shorts.Pass(false)
 		return
 	}
 	r.Port.Release()

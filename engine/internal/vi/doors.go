@@ -68,6 +68,16 @@ func (p *Path) PostReceives(producer uint32) {
 	}
 }
 
+// PostGuarded is described at vfio.Path.
+func (p *Path) PostGuarded(receive bool, producer uint32) {
+	g := &p.guardedSend
+	if receive {
+		g = &p.guardedRecv
+	}
+	g.producer = producer
+	p.Guard(g.post)
+}
+
 // polled is the outcome of a poll.
 type polled uint8
 
@@ -92,8 +102,13 @@ func (p *Path) Poll(receive bool, most int) bool {
 		if !p.Mu.TryLock() {
 			return false
 		}
-		what := p.poll(receive, uint32(most))
-		p.Mu.Unlock()
+		var what polled
+		if gate&GateGuards == 0 {
+			what = p.poll(receive, uint32(most))
+			p.Mu.Unlock()
+		} else {
+			what = p.pollGuarded(receive, uint32(most))
+		}
 		if what == pollCompleted {
 			return true
 		}
@@ -147,8 +162,10 @@ type CQPath struct {
 	k       *Transport
 	entries *uint32 // that the NIC has written
 	last    *Path   // to which a frame came last
-	taken   uint32  // what the peer had taken at the last look
 	looks   uint32
+	most    uint32 // of run, a guarded call of poll with the outcome what
+	what    polled
+	run     func()
 
 	Host
 }
@@ -156,7 +173,13 @@ type CQPath struct {
 // CQPathOf returns the path of a completion queue, nil if there is none with that number.
 func (k *Transport) CQPathOf(cq uint32) *CQPath {
 	if entries := k.CQs.Written(cq); entries != nil {
-		return &CQPath{k: k, entries: entries}
+		c := &CQPath{k: k, entries: entries}
+		c.run = func() {
+			defer c.Mu.Unlock()
+			c.what = pollOther
+			c.what = c.poll(c.most)
+		}
+		return c
 	}
 	return nil
 }
@@ -169,8 +192,15 @@ func (c *CQPath) Poll(most int) bool {
 		if !c.Mu.TryLock() {
 			return false
 		}
-		what := c.poll(uint32(most))
-		c.Mu.Unlock()
+		var what polled
+		if gate&GateGuards == 0 {
+			what = c.poll(uint32(most))
+			c.Mu.Unlock()
+		} else {
+			c.most = uint32(most)
+			c.Guard(c.run)
+			what = c.what
+		}
 		if what == pollCompleted {
 			return true
 		}
@@ -184,12 +214,12 @@ func (c *CQPath) Poll(most int) bool {
 // poll takes what has come, until the queue has so many more entries.
 func (c *CQPath) poll(most uint32) polled {
 	k, before := c.k, *c.entries
-	if k.Lossless == nil || k.busy() {
+	if k.Shorts == nil || k.busy() {
 		return pollOther
 	}
-	taken, flying := uint32(0), len(k.wires.flying) > 0
+	flying := len(k.wires.flying) > 0
 	if flying {
-		taken = k.Lossless.Look(false) // before the look for frames
+		k.wires.look() // before the look for frames
 	}
 	if c.last == nil || c.last.r == nil {
 		c.last = k.anyPath()
@@ -198,9 +228,8 @@ func (c *CQPath) poll(most uint32) polled {
 	if c.last != nil {
 		what = k.takeFrames(c.last, &k.None, c.entries, most)
 	}
-	if what == pollNothing && flying && (taken != c.taken || k.wires.heard) {
-		c.taken = taken
-		k.takeTaken(taken)
+	if what == pollNothing && flying && (k.wires.moved || k.wires.heard) {
+		k.takeTaken()
 	}
 	if *c.entries != before {
 		return pollCompleted
@@ -216,15 +245,18 @@ func (k *Transport) busy() bool {
 // takeFrames takes short frames to their receives until done, which counts completions, has moved on by most. Most frames are for
 // p. It leaves a frame of another kind, and one that it cannot place, to Receive, which ends with a completion of queue of.
 func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most uint32) polled {
-	line, before := p.line, *done
+	line, before := k.Shorts, *done
 	for n := 0; ; n++ {
 		payload, header, b, found := line.Next()
 		if found == core.FoundNone {
 			break
 		}
 		to := p
-		if uint16(header) != p.id || found != core.FoundShort {
-			if to = k.pathTo(header, found); to == nil {
+		if uint16(header) != p.id || found != core.FoundShort || k.Peers != nil {
+			if to = nil; found == core.FoundShort {
+				to = pathTo(k.Core, header)
+			}
+			if to == nil {
 				return k.receive(of, done, before)
 			}
 		}
@@ -275,12 +307,21 @@ func (k *Transport) receive(of *core.WorkQueue, done *uint32, before uint32) pol
 	return pollCompleted
 }
 
-// pathTo returns the path of the endpoint to which a short frame goes, nil if it has none.
-func (k *Transport) pathTo(header uint64, found core.Found) *Path {
-	if found != core.FoundShort {
-		return nil
+// pathTo returns the path of the endpoint to which a short frame goes, nil if it has none, or the frame is not its peer's.
+func pathTo(c *core.Core, header uint64) *Path {
+	if ep := c.Endpoint(uint32(uint16(header))); ep != nil && cameFrom(c, ep) {
+		return pathOf(ep)
 	}
-	return pathOf(k.Endpoint(uint32(uint16(header))))
+	return nil
+}
+
+// cameFrom reports whether a short frame has come by the way to the peer of an endpoint.
+func cameFrom(c *core.Core, ep *core.Endpoint) bool {
+	if c.Peers == nil {
+		return true
+	}
+	r := rel(ep)
+	return r != nil && r.way != nil && r.way.Lossless == c.Peers.From()
 }
 
 // anyPath returns the path of a connection, nil if none has one.

@@ -44,11 +44,21 @@ func (c *Transport) TakeFlights() {
 	}
 }
 
-// takeTaken takes note that the peer has placed the frames before a mark of the port's wire.
-func (c *Transport) takeTaken(taken uint32) {
+// look looks at what peers have taken.
+func (w *ways) look() {
+	for _, u := range w.all {
+		if taken := u.Look(false); taken != u.looked {
+			u.looked, w.moved = taken, true
+		}
+	}
+}
+
+// takeTaken takes note of what peers had placed at that look.
+func (c *Transport) takeTaken() {
+	c.wires.moved = false
 	for _, r := range c.wires.flying {
-		if rel(r.Ep) == r && r.way.Lossless == c.Lossless && r.Wire == r.way.seen {
-			r.takenUpTo(taken)
+		if rel(r.Ep) == r && r.Wire == r.way.seen {
+			r.takenUpTo(r.way.looked)
 		}
 	}
 }

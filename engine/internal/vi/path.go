@@ -21,14 +21,15 @@ type Path struct {
 
 	// sends has a record for each token of the send queue, at the token's place. head and next are the
 	// numbers of the oldest token under way, and of the one behind the newest.
-	sends      []sent
-	head, next uint32
-	looks      [2]uint32 // calls of Poll, of sends and of receives: each under the lock of its queue
-	id         uint16    // of the endpoint, as frames have it
-	tag        uint16    // of the frames that come
-	to         datasheet.ShortBeside
-	peer       uint64                 // Endpoint of the header
-	table      [2]datasheet.Reference // the extension of a write, and the reference to its bytes
+	sends                    []sent
+	head, next               uint32
+	looks                    [2]uint32 // calls of Poll, of sends and of receives: each under the lock of its queue
+	id                       uint16    // of the endpoint, as frames have it
+	tag                      uint16    // of the frames that come
+	to                       datasheet.ShortBeside
+	peer                     uint64                 // Endpoint of the header
+	table                    [2]datasheet.Reference // the extension of a write, and the reference to its bytes
+	guardedSend, guardedRecv guardedCalls
 
 	Host
 }
@@ -54,20 +55,24 @@ type Host struct {
 	Step func(receive, send bool) bool
 	// Wake wakes those that wait for something to do.
 	Wake func()
+	// Guard runs a call that may touch memory of the program's own. If that is gone the device fails.
+	Guard func(f func())
 }
 
 // Bits of Host.Gate.
 const (
-	GateSteps uint32 = 1 << iota // each Poll is a round: a path does not know all that there is to do
-	GatePair                     // a look in vain also steps the NIC at the other end
-	GateWakes                    // a goroutine sleeps until something is posted
+	GateSteps  uint32 = 1 << iota // each Poll is a round: a path does not know all that there is to do
+	GatePair                      // a look in vain also steps the NIC at the other end
+	GateWakes                     // a goroutine sleeps until something is posted
+	GateGuards                    // memory of the program's own may be touched
 )
 
 // PathOf returns the path of an endpoint, and makes it at the first call.
 func (k *Transport) PathOf(ep *core.Endpoint) *Path {
 	p := pathOf(ep)
 	if p == nil {
-		p = &Path{k: k, Ep: ep, line: k.Lossless, id: uint16(ep.ID)}
+		p = &Path{k: k, Ep: ep, line: k.Lossless, id: uint16(ep.ID)} // of a kind with its own format, if unreliable
+		p.guard()
 		ep.Path = p
 	}
 	return p
@@ -82,7 +87,7 @@ func (p *Path) join(k *Transport) {
 // open begins one that is reliable.
 func (p *Path) open(r *reliable) {
 	p.join(r.nic)
-	p.r = r
+	p.r, p.line = r, r.way.Lossless
 	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
 	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n && p.k.format == nil {
 		p.sends = make([]sent, n)

@@ -65,7 +65,7 @@ func (k Reliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	if k.CheckWires(); peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) {
 		r.way = k.wires.use(k.WayTo(ep.Remote.MAC), peer.Wire)
 		ep.Delivery, r.Wire, r.wantsAt = losslessVI{k}, peer.Wire, ^uint32(0)
-		r.shorts, r.Told, r.heardAck = k.Lossless != nil && ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
+		r.shorts, r.Told, r.heardAck = ep.Remote.Endpoint <= math.MaxUint16, r.Expect, r.Una
 		if r.shorts {
 			r.path = k.PathOf(ep)
 		}

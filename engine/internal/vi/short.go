@@ -7,11 +7,11 @@ import (
 
 // short takes a short frame that Path.poll has left.
 func short(r *core.Receiver, payload []byte, header uint64, b datasheet.ShortBeside) {
-	p := pathOf(r.Endpoint(uint32(uint16(header))))
+	p := pathTo(r.Core, header)
 	switch {
 	case takeShort(r, p, payload, header, b):
 	case p.takeUnusual(payload, header, b):
-		r.Lossless.Pass(false)
+		r.Shorts.Pass(false)
 	default:
 		r.Copied = true
 		r.TakeFrame(lengthen(r, payload, header, b))
@@ -69,7 +69,7 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 		}
 		p.landed(seg, header, n, st)
 	}
-	r.Lossless.Pass(false)
+	r.Shorts.Pass(false)
 	return true
 }
 
@@ -183,7 +183,7 @@ func wholeHeader(r *core.Receiver, header uint64, tag uint16) datasheet.Header {
 	h := datasheet.Header{Destination: r.MAC, EtherType: datasheet.EtherType, Version: datasheet.WireVersion,
 		Type: datasheet.FrameData, DestinationEndpoint: uint32(uint16(header)), Key: uint32(tag), PSN: uint32(psn)}
 	ep := r.Endpoint(h.DestinationEndpoint)
-	if ep != nil && ep.Remote.Is(tag) {
+	if ep != nil && ep.Remote.Is(tag) && cameFrom(r.Core, ep) {
 		h.PSN, h.Ack, h.Credit = ahead(ep.Remote.TheirKey, psn), ahead(ep.Remote.OurKey, ack), uint32(credit)
 		if rel := rel(ep); rel != nil {
 			h.PSN, h.Ack, h.Credit, h.Message = ahead(rel.Expect, psn), ahead(rel.heardAck, ack), ahead(rel.heardCredit, credit), rel.Done

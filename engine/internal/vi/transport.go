@@ -18,9 +18,10 @@ type Transport struct {
 // way is a wire that loses nothing: that of the port, or the one to a peer.
 type way struct {
 	core.Lossless
-	seen  uint32 // its number at the last look
-	taken uint32 // of the peer, at the last look
-	users int    // connections over it
+	seen   uint32 // its number at the last look
+	taken  uint32 // of the peer, at the last look of a round
+	looked uint32 // of the peer, at the last look of a completion queue
+	users  int    // connections over it
 }
 
 // ways are those over which there are connections.
@@ -28,6 +29,7 @@ type ways struct {
 	all    []*way
 	flying []*reliable // connections with messages under way
 	heard  bool        // the peer's frames have acknowledged some of them
+	moved  bool        // a completion queue has seen that a peer has taken some of them
 }
 
 // Format describes the queues and messages of another kind. VIs, where every message
