@@ -104,7 +104,7 @@ func (c *Channel) Flush(ctx context.Context) error {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
-			return driver.NewError("flush channel", c.nic.Name(), err)
+			return driver.NewError("flush channel", c.nic.Address(), err)
 		}
 		if !c.nic.Poll() {
 			time.Sleep(pause)

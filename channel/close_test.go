@@ -15,7 +15,7 @@ func TestCloseBehindAFullWire(t *testing.T) {
 	clients, servers := openPairs(t, a, b, 1, channel.Options{}, channel.Options{})
 	x, y := clients[0], servers[0]
 	frames := func() uint64 {
-		c, err := a.Driver().Counters()
+		c, err := a.Counters()
 		if err != nil {
 			t.Fatal(err)
 		}

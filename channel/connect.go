@@ -90,7 +90,7 @@ func newChannel(ctx context.Context, nic *via.NIC, o Options) (c *Channel, err e
 			return c, err
 		}
 	}
-	c.d, err = nic.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: o.Ptag, Page: pageOf(o.PageSize),
+	c.d, err = nic.CreateChannel(ctx, driver.ChannelAttributes{Ptag: o.Ptag, Page: pageOf(o.PageSize),
 		Send: c.send.segment(), Recv: c.recv.segment(), Spaced: o.Spaced})
 	if err != nil {
 		return c, err
@@ -121,7 +121,7 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "a name of %d bytes, at most %d are allowed", len(name), via.MaxDiscriminator)
 	}
 	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
-	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Channel]{NIC: nic.Driver(), Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
+	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Channel]{NIC: nic.NIC, Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
 		Connect: func(ctx context.Context, request *driver.Connection) (*Channel, error) {
 			return accept(ctx, nic, o, request)
 		}, Close: (*Channel).Close})

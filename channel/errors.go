@@ -24,7 +24,7 @@ var (
 
 // refuse makes an error of this package's own.
 func refuse(nic *via.NIC, op string, cause error, format string, args ...any) error {
-	return driver.NewError(op, nic.Name(), fmt.Errorf("%w: %w", cause, fmt.Errorf(format, args...)))
+	return driver.NewError(op, nic.Address(), fmt.Errorf("%w: %w", cause, fmt.Errorf(format, args...)))
 }
 
 // ended fails with the error of ctx once that has ended, and with via.ErrInvalidParameter for a nil
@@ -34,7 +34,7 @@ func ended(ctx context.Context, nic *via.NIC, op string) error {
 		return refuse(nic, op, via.ErrInvalidParameter, "there is no context")
 	}
 	if err := ctx.Err(); err != nil {
-		return driver.NewError(op, nic.Name(), err)
+		return driver.NewError(op, nic.Address(), err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestAllChannels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l, err := a.Driver().ChannelLevels()
+			l, err := a.ChannelLevels()
 			if err != nil || l.Channels != all {
 				t.Errorf("%d channels, want %d, %v", l.Channels, all, err)
 			}
@@ -74,8 +74,8 @@ func TestAllChannels(t *testing.T) {
 				t.Error(err)
 			}
 			for _, n := range []*via.NIC{a, b} {
-				free, size, err := n.Driver().FreeSRAM()
-				if l, lerr := n.Driver().ChannelLevels(); err != nil || lerr != nil || free != size || l.Channels != 0 {
+				free, size, err := n.FreeSRAM()
+				if l, lerr := n.ChannelLevels(); err != nil || lerr != nil || free != size || l.Channels != 0 {
 					t.Errorf("%d of %d bytes are free, %+v, %v, %v", free, size, l, err, lerr)
 				}
 			}

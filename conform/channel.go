@@ -107,7 +107,7 @@ func (w *World) sendWords(c *channel.Channel, p channel.Priority, start, stop in
 // counters are those of a NIC.
 func (w *World) counters(nic *via.NIC) map[string]uint64 {
 	w.Helper()
-	return Must(nic.Driver().Counters())(w)
+	return Must(nic.Counters())(w)
 }
 
 // words makes n words at random, of which the first has a number of its own.
@@ -246,7 +246,7 @@ func (w *World) rawPair() (x *rawChannel, y *channel.Channel) {
 		x.at[i] = -int((*m).Address()) & (channel.DefaultPageSize - 1)
 		segments[i] = datasheet.DataSegment{Address: (*m).Address() + uint64(x.at[i]), Handle: (*m).Handle()}
 	}
-	x.Channel = Must(w.A.Driver().CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: segments[0], Recv: segments[1]}))(w)
+	x.Channel = Must(w.A.CreateChannel(ctx, driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: segments[0], Recv: segments[1]}))(w)
 	w.Cleanup(func() {
 		ctx, cancel := afterwards()
 		defer cancel()

@@ -191,7 +191,7 @@ func testChannelForeign(w *World) {
 	} {
 		a := driver.ChannelAttributes{Ptag: w.A.Ptag(), Send: at(m, 0), Recv: at(m, 0)}
 		spoil(&a)
-		_, err := w.A.Driver().CreateChannel(ctx, a)
+		_, err := w.A.CreateChannel(ctx, a)
 		wantError(w, what, err, via.ErrInvalidParameter)
 	}
 	OK(w, m.Close(ctx))
@@ -202,7 +202,7 @@ func testChannelForeign(w *World) {
 // said, and all of it comes back.
 func testChannelDeviceMemory(w *World) {
 	ctx := Context(w)
-	d := w.A.Driver()
+	d := w.A.NIC
 	free := func() uint32 {
 		n, _, err := d.FreeSRAM()
 		OK(w, err)

@@ -249,7 +249,7 @@ func testChannelManyBeforeALook(w *World) {
 // testChannelStamps: each message bears the time of its arrival by the receiving NIC's clock.
 func testChannelStamps(w *World) {
 	x, y := w.channels(channel.Options{})
-	clock := func() time.Duration { return Must(w.B.Driver().Clock())(w) }
+	clock := func() time.Duration { return Must(w.B.Clock())(w) }
 	last := time.Duration(0)
 	for i := range 20 {
 		before := clock()

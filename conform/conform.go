@@ -109,7 +109,7 @@ func (c Check) check(t T, open Open) {
 // skipWithout skips a check if one of the NICs lacks the kind, and the driver says so.
 func (k *kind) skipWithout(w *World) {
 	for _, nic := range []*via.NIC{w.A, w.B} {
-		if nic.Driver().Identity().Features&k.feature == 0 {
+		if nic.Identity().Features&k.feature == 0 {
 			err := k.dial(Context(w), nic, via.Address{MAC: nic.Query().Address})
 			wantError(w, "a NIC without "+k.name, err, via.ErrNotSupported)
 			w.Skip("the NIC has no "+k.name+":", err)

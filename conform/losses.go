@@ -18,7 +18,7 @@ func (w *World) beginTally() {
 	w.Helper()
 	ctx := Context(w)
 	for _, nic := range []*via.NIC{w.A, w.B} {
-		w.Until("a link", func() bool { return Must(nic.Driver().Health(ctx))(w).LinkUp })
+		w.Until("a link", func() bool { return Must(nic.Health(ctx))(w).LinkUp })
 	}
 	w.before = Must(w.tally())(w)
 }
@@ -26,7 +26,7 @@ func (w *World) beginTally() {
 // tally reads what both NICs have counted since the check began.
 func (w *World) tally() (now [2]frameCounts, err error) {
 	for i, nic := range []*via.NIC{w.A, w.B} {
-		counters, err := nic.Driver().Counters()
+		counters, err := nic.Counters()
 		if err != nil {
 			return now, err
 		}

@@ -143,7 +143,7 @@ func testRingEndings(w *World) {
 // comes back.
 func testRingMemory(w *World) {
 	ctx := Context(w)
-	d := w.A.Driver()
+	d := w.A.NIC
 	before := freeMemory(w, d)
 	a := driver.RingAttributes{Reliability: via.Unreliable, Ptag: w.A.Ptag(), SendDepth: 4096, RecvDepth: 4096}
 	var rings []*driver.Ring

@@ -149,7 +149,7 @@ func testCQResize(w *World) {
 	cq := Must(w.B.CreateCQ(ctx, 2*depth))(w)
 	limit := w.B.Query().MaxCQEntries
 	x := NewEnd(w, w.A, Setup{Attributes: a})
-	y := Must(Equip(ctx, Must(w.B.CreateVI(ctx, a, cq, cq))(w), 4096, 1))(w)
+	y := Must(Equip(ctx, w.B, Must(w.B.CreateVI(ctx, a, cq, cq))(w), 4096, 1))(w)
 	OK(w, ConnectVIs(ctx, x.VI, y.VI, w.Name()))
 	for _, entries := range []int{0, -1, limit + 1} {
 		wantError(w, "no such size", cq.Resize(ctx, entries), via.ErrInvalidParameter)

@@ -111,7 +111,7 @@ func testCQNotRead(w *World) {
 	cq := Must(w.B.CreateCQ(ctx, 2*depth))(w)
 	x := NewEnd(w, w.A, Setup{Attributes: a})
 	for range 2 { // VIs with the same CQ, one after the other
-		y := Must(Equip(ctx, Must(w.B.CreateVI(ctx, a, cq, cq))(w), 4096, 1))(w)
+		y := Must(Equip(ctx, w.B, Must(w.B.CreateVI(ctx, a, cq, cq))(w), 4096, 1))(w)
 		for range 3 {
 			OK(w, ConnectVIs(ctx, x.VI, y.VI, w.Name()))
 			for i := range 3 * depth {

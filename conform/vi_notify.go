@@ -174,7 +174,7 @@ func testCQNotify(w *World) {
 	x := []*End{NewEnd(w, w.A, Setup{}), NewEnd(w, w.A, Setup{})}
 	var y []*End
 	for i := range x {
-		y = append(y, Must(Equip(ctx, Must(w.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(w), 4096, 1))(w))
+		y = append(y, Must(Equip(ctx, w.B, Must(w.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(w), 4096, 1))(w))
 		OK(w, ConnectVIs(ctx, x[i].VI, y[i].VI, w.Name()))
 	}
 	got := make(chan via.Completion, 2*n)
@@ -242,7 +242,7 @@ func testCQDescriptor(w *World) {
 		w.Errorf("descriptors %d and %d", fd, again)
 	}
 	x := NewEnd(w, w.A, Setup{})
-	y := Must(Equip(ctx, Must(w.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(w), 4096, 1))(w)
+	y := Must(Equip(ctx, w.B, Must(w.B.CreateVI(ctx, via.VIAttributes{}, cq, cq))(w), 4096, 1))(w)
 	OK(w, ConnectVIs(ctx, x.VI, y.VI, w.Name()))
 	send := func() {
 		w.Helper()

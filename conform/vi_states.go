@@ -54,7 +54,7 @@ func testCloseStates(w *World) {
 		}},
 		{"completions not taken", func(w *World, _ int) bool {
 			cq := Must(w.A.CreateCQ(Context(w), 32))(w)
-			x := Must(Equip(Context(w), Must(w.A.CreateVI(Context(w), depth, cq, cq))(w), 4096, 1))(w)
+			x := Must(Equip(Context(w), w.A, Must(w.A.CreateVI(Context(w), depth, cq, cq))(w), 4096, 1))(w)
 			y := NewEnd(w, w.B, Setup{})
 			OK(w, ConnectVIs(Context(w), x.VI, y.VI, w.Name()))
 			for i := range 8 {

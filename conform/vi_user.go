@@ -9,8 +9,8 @@ func testUser(w *World) {
 	const n = 10
 	ctx := Context(w)
 	acq, bcq := Must(w.A.CreateCQ(ctx, 256))(w), Must(w.B.CreateCQ(ctx, 256))(w)
-	x := Must(Equip(ctx, Must(w.A.CreateVI(ctx, via.VIAttributes{}, acq, acq))(w), 4096, 1))(w)
-	y := Must(Equip(ctx, Must(w.B.CreateVI(ctx, via.VIAttributes{}, bcq, bcq))(w), 4096, 1))(w)
+	x := Must(Equip(ctx, w.A, Must(w.A.CreateVI(ctx, via.VIAttributes{}, acq, acq))(w), 4096, 1))(w)
+	y := Must(Equip(ctx, w.B, Must(w.B.CreateVI(ctx, via.VIAttributes{}, bcq, bcq))(w), 4096, 1))(w)
 	OK(w, ConnectVIs(ctx, x.VI, y.VI, w.Name()))
 	for round := range 3 {
 		for i := range n {
@@ -50,7 +50,7 @@ func testUnsignaled(w *World) {
 		if withCQ {
 			cq = Must(w.A.CreateCQ(ctx, 2*depth))(w)
 		}
-		x := Must(Equip(ctx, Must(w.A.CreateVI(ctx, attributes, cq, cq))(w), 4096, 1))(w)
+		x := Must(Equip(ctx, w.A, Must(w.A.CreateVI(ctx, attributes, cq, cq))(w), 4096, 1))(w)
 		y := NewEnd(w, w.B, Setup{Attributes: attributes})
 		OK(w, ConnectVIs(ctx, x.VI, y.VI, w.Name()))
 		sent := func(i int) *via.Descriptor {

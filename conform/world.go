@@ -115,14 +115,14 @@ func NewEnd(t T, nic *via.NIC, s Setup) *End {
 	}
 	ctx := Context(t)
 	vi := Must(nic.CreateVI(ctx, s.Attributes, nil, nil))(t)
-	return Must(Equip(ctx, vi, s.Memory, s.Segments))(t)
+	return Must(Equip(ctx, nic, vi, s.Memory, s.Segments))(t)
 }
 
-// Equip gives a VI memory bytes of memory, and as many descriptors as its queues
+// Equip gives a VI of nic memory bytes of memory, and as many descriptors as its queues
 // hold, each with room for the given number of segments.
-func Equip(ctx context.Context, vi *via.VI, memory, segments int) (*End, error) {
+func Equip(ctx context.Context, nic *via.NIC, vi *via.VI, memory, segments int) (*End, error) {
 	a := vi.Attributes()
-	m, err := vi.NIC().Alloc(ctx, memory, via.MemoryAttributes{Ptag: a.Ptag})
+	m, err := nic.Alloc(ctx, memory, via.MemoryAttributes{Ptag: a.Ptag})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func Equip(ctx context.Context, vi *via.VI, memory, segments int) (*End, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &End{NIC: vi.NIC(), VI: vi, Memory: m, Send: send, Recv: recv}, nil
+	return &End{NIC: nic, VI: vi, Memory: m, Send: send, Recv: recv}, nil
 }
 
 // ConnectVIs connects client with server through the discriminator made of

@@ -155,7 +155,7 @@ func (e *cached) use() bool {
 func (c *RegistrationCache) find(ctx context.Context, b []byte) (*Memory, error) {
 	const op = "acquire memory"
 	n := c.n
-	if err := n.checkCall(ctx, op); err != nil {
+	if err := n.CheckCall(ctx, op); err != nil {
 		return nil, err
 	}
 	if len(b) == 0 {
@@ -313,7 +313,7 @@ func (c *RegistrationCache) Release(m *Memory) error {
 // Acquire finds none of them any more.
 func (c *RegistrationCache) Invalidate(ctx context.Context, b []byte) error {
 	const op = "invalidate memory"
-	if err := c.n.checkCall(ctx, op); err != nil {
+	if err := c.n.CheckCall(ctx, op); err != nil {
 		return err
 	}
 	if len(b) == 0 {
@@ -353,7 +353,7 @@ func (c *RegistrationCache) retire(ctx context.Context, op string, list []*Memor
 // then on.
 func (c *RegistrationCache) Close(ctx context.Context) error {
 	const op = "close registration cache"
-	if err := c.n.checkCall(ctx, op); errors.Is(err, descriptors.ErrClosed) {
+	if err := c.n.CheckCall(ctx, op); errors.Is(err, descriptors.ErrClosed) {
 		return nil
 	} else if err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestCloseWhileBusy(t *testing.T) {
 			if r.sendCQ, err = n.CreateCQ(contextFor(t), 8); err != nil {
 				t.Fatal(err)
 			}
-			if r.v, err = n.CreateVI(contextFor(t), driver.VIAttributes{SendDepth: 4, RecvDepth: 4}, r.sendCQ, nil); err != nil {
+			if r.v, err = n.CreateVI(contextFor(t), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, r.sendCQ, nil); err != nil {
 				t.Fatal(err)
 			}
 			ds := r.descriptors(t, 3)
@@ -49,7 +49,7 @@ func TestCloseWhileBusy(t *testing.T) {
 				"ConnectWait": func() error { _, err := n.ConnectWait(ctx, ""); return err },
 				"CreatePtag":  func() error { _, err := n.CreatePtag(ctx); return err },
 				"CreateVI": func() error {
-					_, err := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 1, RecvDepth: 1}, nil, nil)
+					_, err := n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil)
 					return err
 				},
 				"memory": func() error {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // benchRig is a VI on a fake device with mapped doorbells. What posts and completions
@@ -22,7 +23,7 @@ func benchRig(b *testing.B) (*driver.VI, []*descriptors.Descriptor) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	v, err := n.CreateVI(contextFor(b), driver.VIAttributes{MaxTransfer: 64, SendDepth: 64, RecvDepth: 64}, nil, nil)
+	v, err := n.CreateVI(contextFor(b), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 64, RecvDepth: 64}, nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

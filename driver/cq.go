@@ -12,8 +12,8 @@ import (
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
-// CQ is a completion queue: it says which work queues have completed
-// descriptors. Methods may be called from several goroutines.
+// CQ is a completion queue: it says on which work queue of which VI a
+// descriptor has completed. Methods may be called from several goroutines.
 type CQ struct {
 	queue
 	number  uint32
@@ -45,27 +45,45 @@ type CQ struct {
 		receive  bool
 		q        *workQueue
 	}
-
-	owned
 }
 
-// Completion says which descriptor has completed.
+// Queue names one of the two work queues of a VI.
+type Queue uint8
+
+// The work queues of a VI.
+const (
+	SendQueue Queue = iota
+	RecvQueue
+)
+
+func (q Queue) String() string {
+	if q == SendQueue {
+		return "send queue"
+	}
+	return "receive queue"
+}
+
+// Completion says that the oldest outstanding descriptor of a work queue has
+// completed. The descriptor itself is taken with VI.SendDone or VI.RecvDone.
 type Completion struct {
-	VI *VI
+	VI    *VI
+	Queue Queue
 	// Index is the descriptor's number on its queue, free-running from 0.
-	Index   uint32
-	Receive bool // of the receive queue, not of the send queue
-	// User is the word of the application's own in the descriptor, as it was posted.
+	Index uint32
+	// User is the word of the application's own in the descriptor, as it was when it was
+	// posted: see Descriptor.User.
 	User uint64
-	// Descriptor, of a receive queue that VIs share, has been taken back with this: Err equals
-	// what RecvDone would say of it. VI is the one that took it, which may be destroyed by
-	// now. It is nil of other queues.
+	// Descriptor, of a ReceiveQueue, is the receive itself: there is nothing more to
+	// take. Err is RecvDone's error: nil, or one that holds a
+	// *StatusError. VI is the VI that took the receive, which may be destroyed by now.
+	// Descriptor is nil of other queues.
 	Descriptor *descriptors.Descriptor
 	Err        error
 }
 
-// CreateCQ creates a completion queue with room for the given number of
-// entries, 1 to the device's limit.
+// CreateCQ makes a completion queue for at least the given number of entries, 1 to the NIC's limit.
+// It must be able to hold the completions of all the queues that are tied to
+// it; CreateVI checks that.
 func (n *NIC) CreateCQ(ctx context.Context, entries int) (*CQ, error) {
 	return get(ctx, n.do, "create CQ", func() (*CQ, error) {
 		if err := n.checkEntries(entries); err != nil {
@@ -131,18 +149,22 @@ func (c *CQ) Entries() int {
 	return c.entries
 }
 
-// Done returns the oldest completion: which queue of which VI has completed a
-// descriptor, which that queue's SendDone or RecvDone then returns. Completions
-// whose descriptor has been taken back already are passed over. It fails
-// with ErrNotDone, ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
+// Done takes the oldest completion whose descriptor has not been taken back yet. It
+// does not block: ErrNotDone, bare, says that there is none. It fails
+// with ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
 // impossible entry, or what is wrong with the device.
 func (c *CQ) Done() (done Completion, err error) {
-	err = c.Take(&done, true)
+	err = c.take(&done, true)
 	return done, err
 }
 
-// Wait is Done that waits while the result would be ErrNotDone, and fails with
-// the context's error when that ends.
+// Ready is Done that does not run a NIC which works in its callers' calls.
+func (c *CQ) Ready() (done Completion, err error) {
+	err = c.take(&done, false)
+	return done, err
+}
+
+// Wait waits for a completion until ctx ends, and takes it as Done does.
 func (c *CQ) Wait(ctx context.Context) (Completion, error) {
 	if ctx == nil {
 		return Completion{}, c.n.noContext("wait for CQ")

@@ -20,10 +20,10 @@ type entry struct {
 	by     *VI // of a shared receive queue: the VI that has taken the descriptor
 }
 
-// Take is Done that writes the completion to done, which with an error means nothing. Without run
+// take is Done that writes the completion to done, which with an error means nothing. Without run
 // it does not step a device that needs it. To copy a completion from call to call takes longer than
 // to find it.
-func (c *CQ) Take(done *Completion, run bool) error {
+func (c *CQ) take(done *Completion, run bool) error {
 	var e entry
 	c.mu.Lock()
 	if !c.oldest(&e) && !(run && !c.closed && c.step() && c.oldest(&e)) {
@@ -36,14 +36,14 @@ func (c *CQ) Take(done *Completion, run bool) error {
 	}
 	c.mu.Unlock()
 	if e.by == nil {
-		done.VI, done.Index, done.Receive, done.User = e.q.vi, e.index, !e.q.sends, e.user
+		done.VI, done.Queue, done.Index, done.User = e.q.vi, e.q.which, e.index, e.user
 		done.Descriptor, done.Err = nil, nil
 		return nil
 	}
 	if e.takeShared(done) {
 		return nil
 	}
-	return c.Take(done, run)
+	return c.take(done, run)
 }
 
 // step runs the device, if it needs that, up to an entry of the CQ, and reports whether that did anything. mu is held: a

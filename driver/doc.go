@@ -1,6 +1,6 @@
 // Package driver runs one Trapeze NIC from user space: it opens a vfio.Device,
 // checks what it is, resets it, brings up the admin queue, and gives out VIs,
-// completion queues and registered memory. What stands behind the device, a
+// completion queues and registered memory, which are also those of package via. What stands behind the device, a
 // PCI function, another process or an emulator, is not visible here.
 //
 // Control operations go through the admin queue and may take a system call.

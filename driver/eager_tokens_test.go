@@ -125,7 +125,7 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	}
 	for name, change := range map[string]func(*driver.VIAttributes){
 		"frames": func(a *driver.VIAttributes) {
-			a.Kind, a.Reliability, a.MaxTransfer = datasheet.KindFrame, datasheet.Unreliable, 1500
+			a.Frames, a.Reliability, a.MaxTransfer = driver.StationFrames, datasheet.Unreliable, 1500
 		},
 		"no such way": func(a *driver.VIAttributes) { a.NoRoom = driver.NoRoomWaits + 1 },
 	} {

@@ -72,14 +72,14 @@ func TestDestroyConnected(t *testing.T) {
 	if err := y.v.PostRecv(recv); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.v.Close(contextFor(t)); err != nil {
+	if err := x.v.Abandon(contextFor(t)); err != nil {
 		t.Fatal(err)
 	}
 	d, err := y.v.RecvWait(contextFor(t))
 	if d != recv || !errors.Is(err, descriptors.ErrDisconnected) || !errors.Is(err, descriptors.ErrDescriptor) {
 		t.Errorf("the peer's receive: %v", err)
 	}
-	if err := x.v.Close(contextFor(t)); err != nil {
+	if err := x.v.Abandon(contextFor(t)); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
 	if err := x.v.PostSend(x.descriptor(t, 0, 8)); !errors.Is(err, descriptors.ErrClosed) {

@@ -18,7 +18,7 @@ type endpoint struct {
 	queues  queues
 	leaving leaving
 	ending  ending
-	owned
+	peer    *peer // the last request to connect with a peer, of a VI; guarded by NIC.mu
 }
 
 // queues are the two queues of an endpoint.
@@ -116,8 +116,19 @@ func (e *endpoint) lose(uint64) {}
 // Number returns the endpoint's number on this device.
 func (e *endpoint) Number() uint32 { return e.number }
 
-// do is NIC.do for an endpoint that is not destroyed.
+// do is NIC.do for an endpoint that is not destroyed, and a use of it.
 func (e *endpoint) do(ctx context.Context, op string, f func() error) error {
+	return e.n.do(ctx, op, func() error {
+		if err := e.leaving.use(e.n); err != nil {
+			return err
+		}
+		defer e.leaving.leave(e.n)
+		return f()
+	})
+}
+
+// look is do for what does not keep the endpoint from being closed.
+func (e *endpoint) look(ctx context.Context, op string, f func() error) error {
 	return e.leaving.do(ctx, e.n, op, f)
 }
 
@@ -127,27 +138,52 @@ func (e *endpoint) execute(ctx context.Context, cmd *datasheet.Command) (*datash
 	return e.n.executeUntil(ctx, e.n.done, newTimeLeft(e.n.options.CommandTimeout), cmd, &e.leaving)
 }
 
+// begin counts a call in progress that consists of several operations. What it begins leaving.leave ends.
+func (e *endpoint) begin(ctx context.Context, op string) error {
+	if err := e.n.CheckCall(ctx, op); err != nil {
+		return err
+	}
+	return e.n.error(op, e.leaving.use(e.n))
+}
+
 // Query asks the device for the state of the endpoint.
 func (e *endpoint) Query(ctx context.Context) (EndpointState, error) {
-	return get(ctx, e.do, "query "+e.what, func() (s EndpointState, err error) {
-		reply, err := e.execute(ctx, newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}))
-		if err != nil {
-			return s, err
-		}
-		r := datasheet.Reply[datasheet.EndpointReply](reply)
-		return EndpointState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
-			RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
-	})
+	return get(ctx, e.look, "query "+e.what, func() (EndpointState, error) { return e.state(ctx, &e.leaving) })
+}
+
+// state asks the device; of is described at executeUntil.
+func (e *endpoint) state(ctx context.Context, of *leaving) (s EndpointState, err error) {
+	reply, err := e.n.executeUntil(ctx, e.n.done, newTimeLeft(e.n.options.CommandTimeout),
+		newCommand(datasheet.OpQueryEndpoint, datasheet.EndpointBody{Endpoint: e.number}), of)
+	if err != nil {
+		return s, err
+	}
+	r := datasheet.Reply[datasheet.EndpointReply](reply)
+	return EndpointState{State: r.State, SendProducer: r.SendProducer, SendCompleted: r.SendCompleted, RecvProducer: r.RecvProducer,
+		RecvCompleted: r.RecvCompleted, RemoteMAC: r.RemoteMAC, RemoteEndpoint: r.RemoteEndpoint}, nil
 }
 
 // Close ends the endpoint, connected or not, empty or not. What was posted and not taken
 // back is the caller's again when Close returns; posting fails with ErrClosed as soon as it
 // begins. A second call does nothing.
 func (e *endpoint) Close(ctx context.Context) error {
+	_, err := e.closeUnless(ctx, "close "+e.what, nil, nil)
+	return err
+}
+
+// closeUnless is Close that reports whether this call has taken the endpoint from the device. It fails with what inTheWay says,
+// as for leaving.begin, and with what check says, which is called while no other call begins; both may be nil.
+func (e *endpoint) closeUnless(ctx context.Context, op string, inTheWay, check func() error) (gone bool, err error) {
 	n := e.n
-	return n.doClosing(ctx, "close "+e.what, func() error {
-		if first, _ := e.leaving.begin(n, nil); !first {
-			return nil
+	err = n.doClosing(ctx, op, func() error {
+		if first, err := e.leaving.begin(n, inTheWay); !first {
+			return err
+		}
+		if check != nil {
+			if err := check(); err != nil {
+				e.leaving.undo(n)
+				return err
+			}
 		}
 		// Nothing more is posted: it would keep the device from destroying the endpoint, or
 		// ring for the next one with its number.
@@ -165,8 +201,10 @@ func (e *endpoint) Close(ctx context.Context) error {
 		}
 		e.queues.forget()
 		n.leave(e)
+		gone = true
 		return e.queues.free()
 	})
+	return gone, err
 }
 
 func (e *endpoint) destroyed(ctx context.Context) error {

@@ -140,7 +140,12 @@ func (n *NIC) Fail(op string, cause error) error { return NewError(op, n.Address
 // Refuse makes an Error of what a caller has found itself: code says what kind it is, format, which may be empty, what exactly,
 // and hint what can be done about it.
 func (n *NIC) Refuse(op string, code descriptors.Code, hint, format string, args ...any) error {
-	e := &Error{Op: op, Device: n.Address(), Code: code, Hint: hint}
+	return n.error(op, refusal(code, hint, format, args...))
+}
+
+// refusal is what Refuse says, for an operation that is going to fail with it.
+func refusal(code descriptors.Code, hint, format string, args ...any) *Error {
+	e := &Error{Code: code, Hint: hint}
 	if format != "" {
 		e.Err = fmt.Errorf(format, args...)
 	}

@@ -41,7 +41,7 @@ func FuzzAdminEntries(f *testing.F) {
 		defer cancel()
 		m, _ := n.Alloc(ctx, 4096, driver.MemoryAttributes{})
 		c, _ := n.CreateCQ(ctx, 4)
-		v, _ := n.CreateVI(ctx, driver.VIAttributes{SendDepth: 2, RecvDepth: 2}, c, nil)
+		v, _ := n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 2, RecvDepth: 2}, c, nil)
 		if v != nil {
 			if v.Number() == 0 || v.Number() >= fakeEndpoints {
 				t.Errorf("VI %d", v.Number())
@@ -87,7 +87,7 @@ func FuzzCompletions(f *testing.F) {
 		if r.sendCQ, err = r.n.CreateCQ(t.Context(), 8); err != nil {
 			t.Fatal(err)
 		}
-		if r.v, err = r.n.CreateVI(t.Context(), driver.VIAttributes{SendDepth: 4, RecvDepth: 4}, r.sendCQ, r.sendCQ); err != nil {
+		if r.v, err = r.n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 4, RecvDepth: 4}, r.sendCQ, r.sendCQ); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range r.descriptors(t, 3) {
@@ -111,7 +111,7 @@ func FuzzCompletions(f *testing.F) {
 			if err != nil {
 				break
 			}
-			if e.VI != r.v || e.Index != i || i >= 3 || e.Receive {
+			if e.VI != r.v || e.Index != i || i >= 3 || e.Queue != driver.SendQueue {
 				t.Fatalf("entry %d: %+v", i, e)
 			}
 		}

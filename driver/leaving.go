@@ -3,31 +3,35 @@ package driver
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// owned holds a value of the caller for a VI, a ring or a CQ.
-type owned struct{ user atomic.Pointer[any] }
-
-// SetUser keeps what the caller has for the object, for User.
-func (o *owned) SetUser(u any) { o.user.Store(&u) }
-
-// User returns what SetUser was given, nil before.
-func (o *owned) User() any {
-	if u := o.user.Load(); u != nil {
-		return *u
-	}
-	return nil
-}
-
 // leaving says how far the closing of a VI or CQ has come.
 type leaving struct {
 	// ended is nil while no call closes the object, and closed when that is over.
-	// Guarded by NIC.mu.
+	// Guarded by NIC.mu, as is uses.
 	ended chan struct{}
+	// uses counts what a Close may have to wait for: calls in progress, and other objects that have this one.
+	uses int
+}
+
+// use counts one more use of an object whose closing has not begun, and leave undoes it.
+func (l *leaving) use(n *NIC) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.ended != nil {
+		return descriptors.ErrClosed
+	}
+	l.uses++
+	return nil
+}
+
+func (l *leaving) leave(n *NIC) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l.uses--
 }
 
 // begin begins the closing, and reports whether it has: not if another call has closed the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/driver"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // modelQueue is what one side of a VI is, said simply.
@@ -61,7 +62,7 @@ func newModel(t *testing.T) *model {
 }
 
 func (m *model) create(t *testing.T, i int) (err error) {
-	m.vis[i], err = m.r.n.CreateVI(t.Context(), driver.VIAttributes{SendDepth: modelSend, RecvDepth: modelRecv}, m.r.sendCQ, m.r.sendCQ)
+	m.vis[i], err = m.r.n.CreateVI(t.Context(), driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: modelSend, RecvDepth: modelRecv}, m.r.sendCQ, m.r.sendCQ)
 	m.q[[2]int{i, 0}] = &modelQueue{depth: modelSend}
 	m.q[[2]int{i, 1}] = &modelQueue{depth: modelRecv}
 	return err
@@ -130,7 +131,7 @@ func (m *model) takeCompletion(t *rapid.T) {
 	}
 	want := m.expected[0]
 	m.expected = m.expected[1:]
-	if err != nil || e.VI != m.vis[want.v] || e.Index != want.index || e.Receive != want.receive {
+	if err != nil || e.VI != m.vis[want.v] || e.Index != want.index || (e.Queue == driver.RecvQueue) != want.receive {
 		t.Fatalf("%+v, %v, want %+v", e, err, want)
 	}
 }
@@ -190,7 +191,7 @@ func TestQueueModel(t *testing.T) {
 			"post": m.post, "complete": m.complete, "take completion": m.takeCompletion, "take descriptor": m.takeDescriptor,
 			"destroy and create": func(rt *rapid.T) {
 				i := rapid.IntRange(0, 1).Draw(rt, "VI")
-				if err := m.vis[i].Close(t.Context()); err != nil {
+				if err := m.vis[i].Abandon(t.Context()); err != nil {
 					rt.Fatal(err)
 				}
 				for side := range 2 {

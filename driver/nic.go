@@ -286,8 +286,8 @@ func (n *NIC) inSRAM(offset uint64, p []byte, access func(uint64, []byte) error)
 	return access(offset, p)
 }
 
-// checkCall fails if ctx is missing or the NIC is closed.
-func (n *NIC) checkCall(ctx context.Context, op string) error {
+// CheckCall fails if ctx is missing or the NIC is closed.
+func (n *NIC) CheckCall(ctx context.Context, op string) error {
 	if ctx == nil {
 		return n.noContext(op)
 	}
@@ -299,7 +299,7 @@ func (n *NIC) checkCall(ctx context.Context, op string) error {
 
 // doAny carries out f, which is the operation op, on a device in any state.
 func (n *NIC) doAny(ctx context.Context, op string, f func() error) error {
-	if err := n.checkCall(ctx, op); err != nil {
+	if err := n.CheckCall(ctx, op); err != nil {
 		return err
 	}
 	n.ops.RLock()

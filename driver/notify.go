@@ -80,8 +80,10 @@ func (s *notices[T]) end() {
 	}
 }
 
-// Notify is NotifySend for completions of the CQ: f is called with the next one, as
-// Done returns it. Destroy forgets f.
+// Notify has f called with the next completion, as Done takes it, on a goroutine of its
+// own. Each call is for one completion; the handlers are called in the order of the
+// calls, one at a time, and may call anything. A CQ that is closed, or whose NIC is,
+// forgets them; if the NIC fails they are called with the error.
 func (c *CQ) Notify(f func(Completion, error)) error {
 	return c.do("notify of CQ", func() error {
 		if f == nil {
@@ -95,7 +97,7 @@ func (c *CQ) Notify(f func(Completion, error)) error {
 func (c *CQ) do(op string, f func() error) error { return c.leaving.do(c.n.background, c.n, op, f) }
 
 func (c *CQ) await(w *waiter) (done Completion, err error) {
-	for err = c.Take(&done, false); err == descriptors.ErrNotDone; err = c.Take(&done, false) {
+	for err = c.take(&done, false); err == descriptors.ErrNotDone; err = c.take(&done, false) {
 		if err := w.pause(c, c.vec, nil); err != nil {
 			return done, c.n.error("wait for CQ", err)
 		}
@@ -103,10 +105,10 @@ func (c *CQ) await(w *waiter) (done Completion, err error) {
 	return done, err
 }
 
-// FD returns a file descriptor for epoll and its like, the same each time. It becomes
-// readable when there is a completion, if Arm has been called before; a program that reads it
-// takes its 8 bytes, calls Done until there is nothing, and Arm again. It belongs to the
-// CQ, and is closed by Destroy and by closing the NIC.
+// FD is a file descriptor for epoll and its like, the same each time. It becomes readable
+// when there is a completion, or the NIC has failed, after each call of Arm. Who finds it
+// readable reads its 8 bytes, calls Done until that says ErrNotDone, and then Arm again:
+// what comes in between is not missed. It belongs to the CQ and is closed with it.
 func (c *CQ) FD() (int, error) {
 	fd := -1
 	err := c.do("CQ's file descriptor", func() (err error) {
@@ -123,10 +125,9 @@ func (c *CQ) FD() (int, error) {
 	return fd, err
 }
 
-// Arm has the descriptor of FD become readable as soon as there is a completion: at once
-// if there is one. It is for one time; arming what is armed does nothing. If the device
-// fails, the descriptor becomes readable too. It fails with ErrInvalidState before FD
-// was called.
+// Arm has FD become readable, once, as soon as there is a completion, at once if there is
+// one; arming what is armed does nothing. A goroutine waits for that, and steps a NIC that needs it. Arm fails with
+// ErrInvalidState before the first call of FD.
 func (c *CQ) Arm() error {
 	return c.do("arm CQ", func() error {
 		c.change.Lock()

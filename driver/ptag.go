@@ -14,8 +14,7 @@ import (
 type Ptag struct {
 	n       *NIC
 	number  uint32
-	leaving leaving
-	uses    int // VIs and memory that have it; guarded by NIC.mu
+	leaving leaving // VIs and memory use it
 }
 
 // CreatePtag makes a new protection tag. It fails with ErrResource if there are
@@ -35,7 +34,7 @@ func (n *NIC) CreatePtag(ctx context.Context) (*Ptag, error) {
 func (p *Ptag) Close(ctx context.Context) error {
 	n := p.n
 	return n.doClosing(ctx, "close ptag", func() error {
-		return p.leaving.close(ctx, n, "close the VIs and the memory that have this ptag first", func() bool { return p.uses > 0 },
+		return p.leaving.close(ctx, n, "close the VIs and the memory that have this ptag first", func() bool { return p.leaving.uses > 0 },
 			newCommand(datasheet.OpDestroyPtag, datasheet.PtagBody{Ptag: p.number}), func(err error) error { return err })
 	})
 }
@@ -50,6 +49,9 @@ func (p *Ptag) Number() uint32 {
 
 // String is the number.
 func (p *Ptag) String() string { return strconv.FormatUint(uint64(p.Number()), 10) }
+
+// Ptag is the protection tag of what is made without another one.
+func (n *NIC) Ptag() *Ptag { return n.ptag }
 
 // SetDefaults says what is made without a ptag has, and whether memory and VIs are eager that do not say so themselves. It
 // is called before anything is made.
@@ -68,15 +70,12 @@ func (p *Ptag) use(n *NIC) error {
 	if p == nil {
 		return nil
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case p.n != n:
+	if p.n != n {
 		return hinted(fmt.Errorf("%w: a ptag of another NIC", descriptors.ErrInvalidParameter), "objects can be used with the NIC that made them only")
-	case p.leaving.ended != nil:
-		return fmt.Errorf("ptag: %w", descriptors.ErrClosed)
 	}
-	p.uses++
+	if err := p.leaving.use(n); err != nil {
+		return fmt.Errorf("ptag: %w", err)
+	}
 	return nil
 }
 
@@ -94,10 +93,7 @@ func (p *Ptag) usedFor(n *NIC, f func() error) error {
 
 // leave undoes use.
 func (p *Ptag) leave() {
-	if p == nil {
-		return
+	if p != nil {
+		p.leaving.leave(p.n)
 	}
-	p.n.mu.Lock()
-	defer p.n.mu.Unlock()
-	p.uses--
 }

@@ -14,8 +14,9 @@ import (
 type workQueue struct {
 	queue
 	vi *VI
-	// sends says which of the two it is.
+	// sends and which say which of the two it is.
 	sends bool
+	which Queue
 	cq    *CQ // nil for none
 	vec   *vector
 	// holder is the queue itself, as descriptors know it.

@@ -279,6 +279,6 @@ func (q *workQueue) tooLong(p *posting) bool {
 // written reports whether d is a receive that an RDMA write of the peer has ended.
 func (v *VI) written(d *descriptors.Descriptor) bool {
 	a := v.Attributes()
-	return a.Rights&datasheet.AccessRDMAWrite != 0 && d.Length() <= a.MaxTransfer &&
+	return a.RDMAWrite && d.Length() <= a.MaxTransfer &&
 		d.Status()&datasheet.StatusOpMask == datasheet.StatusOpRemoteRDMAWrite
 }

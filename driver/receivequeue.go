@@ -1,33 +1,116 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/descriptors"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
+// ReceiveQueue is a receive queue that several VIs share: whichever gets a message takes
+// the next receive. VIA does not have it. Its receives complete to its CQ, which gives out
+// VI and descriptor (Completion). They complete in the order of their messages on each VI,
+// and in any order between VIs.
+type ReceiveQueue struct {
+	v *VI // the NIC has it as an endpoint that is never connected
+}
+
+// ReceiveQueueAttributes are given when a receive queue is made.
+type ReceiveQueueAttributes struct {
+	// Ptag that the descriptors, their memory and the VIs must have; nil is the NIC's
+	// default.
+	Ptag *Ptag
+	// Depth is the number of descriptors that the queue holds, 1 to the NIC's limit; zero is
+	// DefaultDepth.
+	Depth int
+}
+
+// CreateReceiveQueue makes a receive queue for VIs that name it in their attributes. Its
+// receives complete to cq, for life. Errors: ErrInvalidParameter without a cq, ErrResource
+// if the NIC has no more VIs, of which this counts as one, or the CQ could not hold the
+// completions, and ErrInvalidPtag.
+func (n *NIC) CreateReceiveQueue(ctx context.Context, a ReceiveQueueAttributes, cq *CQ) (*ReceiveQueue, error) {
+	return get(ctx, n.do, "create receive queue", func() (*ReceiveQueue, error) {
+		v, err := n.createChecked(ctx, VIAttributes{shared: true, Reliability: datasheet.Unreliable, MaxTransfer: n.identity.MaxTransfer,
+			Ptag: a.Ptag, SendDepth: 1, RecvDepth: a.Depth}, nil, cq)
+		if err != nil {
+			return nil, err
+		}
+		return &ReceiveQueue{v}, nil
+	})
+}
+
+// Ptag that the queue's descriptors have.
+func (q *ReceiveQueue) Ptag() *Ptag { return q.v.Attributes().Ptag }
+
+// Depth returns the number of descriptors that the queue holds.
+func (q *ReceiveQueue) Depth() int { return q.v.Attributes().RecvDepth }
+
+// Queued returns the number of descriptors that are posted and were not given out by the CQ.
+func (q *ReceiveQueue) Queued() int { return q.v.recv.queued() }
+
+// NewDescriptors is VI.NewDescriptors for the queue: they live as long as it does.
+func (q *ReceiveQueue) NewDescriptors(ctx context.Context, n, segments int) ([]*descriptors.Descriptor, error) {
+	return q.v.NewDescriptors(ctx, n, segments)
+}
+
+// PostRecv hands a descriptor to the queue: see VI.PostSend. The NIC owns it until the CQ
+// gives it out.
+func (q *ReceiveQueue) PostRecv(d *descriptors.Descriptor) error { return q.v.PostRecv(d) }
+
+// PostRecvBatch is PostRecv for several, with one doorbell: see VI.PostRecvBatch.
+func (q *ReceiveQueue) PostRecvBatch(ds []*descriptors.Descriptor) (int, error) {
+	return q.v.PostRecvBatch(ds)
+}
+
+// Close ends the queue, and frees the descriptors from NewDescriptors. What is posted is
+// the program's again. It fails with ErrResource while VIs share the queue.
+func (q *ReceiveQueue) Close(ctx context.Context) error {
+	return q.v.closeAll(ctx, "close receive queue", func() error {
+		if q.v.leaving.uses > 0 {
+			return refusal(descriptors.ErrResource, "close the VIs that share it first", "")
+		}
+		return nil
+	}, nil)
+}
+
+// use counts one more VI that shares q, which may be nil, and leave undoes it.
+func (q *ReceiveQueue) use(n *NIC) error {
+	if q == nil {
+		return nil
+	}
+	if err := q.v.leaving.use(n); err != nil {
+		return fmt.Errorf("receive queue: %w", err)
+	}
+	return nil
+}
+
+func (q *ReceiveQueue) leave() {
+	if q != nil {
+		q.v.leaving.leave(q.v.n)
+	}
+}
+
 // checkShared names what is wrong with a new VI that shares a receive queue, or with a new
 // queue to share.
 func (n *NIC) checkShared(a *VIAttributes, sendCQ, recvCQ *CQ) error {
-	from, queue := a.ReceiveQueue, a.Kind == datasheet.KindReceiveQueue
-	if from == nil && !queue {
+	from := a.ReceiveQueue
+	if from == nil && !a.shared {
 		return nil
 	}
 	bad := func(what string) error {
 		return hinted(fmt.Errorf("%w: %s", descriptors.ErrInvalidParameter, what), "")
 	}
 	switch {
-	case queue && (from != nil || sendCQ != nil || recvCQ == nil):
-		return bad("a receive queue has one completion queue, and shares no other queue")
-	case queue:
+	case a.shared && recvCQ == nil:
+		return bad("a receive queue has one completion queue")
+	case a.shared:
 		return nil
-	case a.Kind != datasheet.KindVI:
+	case a.Frames != NoFrames:
 		return bad("only a VI can share a receive queue")
-	case from.n != n || from.Attributes().Kind != datasheet.KindReceiveQueue:
+	case from.v.n != n:
 		return bad("ReceiveQueue is not a receive queue of this NIC")
-	case from.leaving.begun(n):
-		return fmt.Errorf("receive queue: %w", descriptors.ErrClosed)
 	case recvCQ != nil:
 		return bad("receives of a VI that shares a queue complete where the queue's do")
 	}
@@ -40,7 +123,7 @@ func (n *NIC) checkShared(a *VIAttributes, sendCQ, recvCQ *CQ) error {
 func (v *VI) initShared(a *VIAttributes) {
 	q := &v.recv
 	switch {
-	case a.Kind == datasheet.KindReceiveQueue:
+	case a.shared:
 		q.shared, q.free = true, make([]uint32, a.RecvDepth)
 		for i := range q.free {
 			q.free[i] = uint32(i)
@@ -54,7 +137,7 @@ func (v *VI) initShared(a *VIAttributes) {
 // source is the receive queue that v shares, nil if it has one of its own.
 func (v *VI) source() *workQueue {
 	if from := v.attributes.Load().ReceiveQueue; from != nil {
-		return &from.recv
+		return &from.v.recv
 	}
 	return nil
 }
@@ -113,7 +196,7 @@ func (e *entry) takeShared(done *Completion) bool {
 		q.failed++
 	}
 	q.mu.Unlock()
-	*done = Completion{VI: e.by, Index: e.index, Receive: true, User: e.user, Descriptor: d}
+	*done = Completion{VI: e.by, Queue: RecvQueue, Index: e.index, User: e.user, Descriptor: d}
 	if bad {
 		done.Err = e.by.recv.completedBadly(d, &badCompletion{e.status, tooLong})
 	}

@@ -70,7 +70,7 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag *driver.Ptag, d *descrip
 	if err != nil {
 		return err
 	}
-	s, err := v.Query(ctx)
+	s, err := driver.StateOf(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func createUseDestroy(t *testing.T, n *driver.NIC, ptag *driver.Ptag, d *descrip
 			d.Rearm()
 		}
 	}()
-	err = v.Close(ctx)
+	err = v.Abandon(ctx)
 	if perr := <-posted; err == nil {
 		err = perr
 	}

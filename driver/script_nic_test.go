@@ -24,7 +24,7 @@ import (
 var _ = also(map[string]func(p *play, a *script.Arguments) string{
 	"open": (*play).open, "rig": (*play).rig, "close": (*play).close, "identity": (*play).identity, "health": (*play).health,
 	"call": (*play).call, "wait": (*play).wait, "request": (*play).request, "events": (*play).events, "handler": (*play).handler, "waiting": (*play).waiting, "logged": (*play).logged,
-	"memory": (*play).memory, "bytes": (*play).bytes, "cq": (*play).cq, "vi": (*play).vi, "ring": (*play).ring,
+	"memory": (*play).memory, "bytes": (*play).bytes, "cq": (*play).cq, "vi": (*play).vi, "shared": (*play).shared, "ring": (*play).ring,
 	"policy": (*play).policy, "log": (*play).log, "write-sram": (*play).writeSRAM, "read-sram": (*play).readSRAM, "stats": (*play).stats,
 })
 
@@ -91,8 +91,10 @@ func (p *play) close(a *script.Arguments) (lines string) {
 		switch m, v, q, r := p.mems[name], p.vis[name], p.cqs[name], p.rings[name]; {
 		case m != nil:
 			err = m.Close(ctx)
+		case v != nil && p.queues[name] != nil:
+			err = p.queues[name].Close(ctx)
 		case v != nil:
-			err = v.Close(ctx)
+			err = v.Abandon(ctx)
 		case q != nil:
 			err = q.Close(ctx)
 		case r != nil:
@@ -139,7 +141,7 @@ func (p *play) call(a *script.Arguments) (lines string) {
 		},
 		"CreateCQ": func() error { _, err := p.n.CreateCQ(ctx, 4); return err },
 		"CreateVI": func() error {
-			_, err := p.n.CreateVI(ctx, driver.VIAttributes{SendDepth: 1, RecvDepth: 1}, nil, nil)
+			_, err := p.n.CreateVI(ctx, driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}, nil, nil)
 			return err
 		},
 		"ConnectWait":   func() error { _, err := p.n.ConnectWait(ctx, ""); return err },
@@ -317,7 +319,7 @@ func (p *play) cq(a *script.Arguments) string {
 
 // vi is: vi NAME [like=VI] [send=CQ] [recv=CQ] [FIELD=VALUE...].
 func (p *play) vi(a *script.Arguments) string {
-	attributes := driver.VIAttributes{MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}
+	attributes := driver.VIAttributes{Reliability: datasheet.Unreliable, MaxTransfer: 64, SendDepth: 1, RecvDepth: 1}
 	if name, ok := a.Option("like"); ok {
 		attributes = p.vis[name].Attributes()
 	}
@@ -330,6 +332,19 @@ func (p *play) vi(a *script.Arguments) string {
 		p.vis[a.Words[0]] = v
 	}
 	return outcome("vi", err)
+}
+
+// shared is: shared NAME [recv=CQ] [FIELD=VALUE...], a receive queue that VIs share.
+func (p *play) shared(a *script.Arguments) string {
+	var attributes driver.ReceiveQueueAttributes
+	recv, _ := a.Option("recv")
+	ctx := p.context(a)
+	p.change(&attributes, a.Changes)
+	q, err := p.n.CreateReceiveQueue(ctx, attributes, p.cqs[recv])
+	if err == nil {
+		p.queues[a.Words[0]], p.vis[a.Words[0]] = q, q.Queue()
+	}
+	return outcome("shared", err)
 }
 
 // ring is: ring NAME [FIELD=VALUE...].

@@ -191,7 +191,7 @@ func (p *play) polled(name string, c driver.Completion, err error) string {
 		}
 	}
 	side := "send"
-	if c.Receive {
+	if c.Queue == driver.RecvQueue {
 		side = "recv"
 	}
 	out := fmt.Sprintf("%s: %s %s %d", name, of, side, c.Index)

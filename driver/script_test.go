@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/scripts", func(t *testing.T) func(words []string) string {
 		checkLeaks(t)
 		p := &play{t: t, d: newFake(t), options: driver.Options{Logger: quiet, CommandTimeout: timeout}, numbers: map[string]uint64{},
-			vis: map[string]*driver.VI{}, cqs: map[string]*driver.CQ{}, ptags: map[uint32]*driver.Ptag{}, mems: map[string]*driver.Memory{}, rings: map[string]*driver.Ring{},
+			vis: map[string]*driver.VI{}, queues: map[string]*driver.ReceiveQueue{}, cqs: map[string]*driver.CQ{}, ptags: map[uint32]*driver.Ptag{}, mems: map[string]*driver.Memory{}, rings: map[string]*driver.Ring{},
 			ds: map[string]*descriptors.Descriptor{}, running: map[string]chan string{}, answers: map[datasheet.Opcode]answer{}, during: map[datasheet.Opcode]func() string{}}
 		p.d.answer = p.answerTo
 		p.d.tamper = p.tamperWith
@@ -47,6 +47,7 @@ type play struct {
 	options driver.Options
 	numbers map[string]uint64
 	vis     map[string]*driver.VI
+	queues  map[string]*driver.ReceiveQueue // which are in vis too
 	cqs     map[string]*driver.CQ
 	mems    map[string]*driver.Memory
 	ptags   map[uint32]*driver.Ptag
@@ -213,8 +214,8 @@ func (p *play) change(to any, changes []script.Change) {
 			f.SetInt(n)
 		case f.CanUint():
 			f.SetUint(c.Of(f.Uint(), p.value(c.Value)))
-		case f.Type() == reflect.TypeFor[*driver.VI]():
-			f.Set(reflect.ValueOf(p.vis[c.Value]))
+		case f.Type() == reflect.TypeFor[*driver.ReceiveQueue]():
+			f.Set(reflect.ValueOf(p.queues[c.Value]))
 		case f.Type() == reflect.TypeFor[*driver.Ptag]():
 			number := uint32(p.value(c.Value))
 			if p.ptags[number] == nil {

@@ -22,7 +22,7 @@ var values = map[string]uint64{
 	"block": uint64(datasheet.EagerLog2), "done": uint64(datasheet.StatusDone), "flushed": uint64(datasheet.StatusFlushed), "received": uint64(datasheet.StatusOpReceive),
 	"protection": uint64(datasheet.StatusProtectionError), "length": uint64(datasheet.StatusLengthError), "immediate": uint64(datasheet.StatusImmediate), "Receive": uint64(datasheet.CompletionReceive),
 	"ReadOnly": uint64(datasheet.AccessReadOnly), "RDMAWrite": uint64(datasheet.AccessRDMAWrite), "U": uint64(datasheet.Unreliable),
-	"RD": uint64(datasheet.ReliableDelivery), "ReceiveQueue": uint64(datasheet.KindReceiveQueue), "VI": uint64(datasheet.KindVI),
+	"RD":   uint64(datasheet.ReliableDelivery),
 	"Link": uint64(datasheet.EventLink), "CQOverrun": uint64(datasheet.EventCQOverrun), "ConnectionLost": uint64(datasheet.EventConnectionLost),
 	"PostDescriptor": uint64(datasheet.EventPostDescriptor), "Catastrophic": uint64(datasheet.EventCatastrophic),
 	"Idle": uint64(datasheet.StateIdle), "Error": uint64(datasheet.StateError), "slot": datasheet.RingSlotSize,

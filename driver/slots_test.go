@@ -175,7 +175,7 @@ func TestTurnAfterClose(t *testing.T) {
 	ask := &asked{Context: contextFor(t), waits: make(chan struct{})}
 	end := request(ask, late)
 	<-ask.waits
-	if err := late.Close(t.Context()); err != nil {
+	if err := late.Abandon(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if victim := vi(); victim.Number() != late.Number() {

@@ -67,7 +67,7 @@ func stream(t *testing.T, a, b *driver.NIC, during func()) {
 	// Before the VIs go: what is on the way then is for nobody.
 	checkFrames(t, a, b, before)
 	for _, e := range []*end{x, y} {
-		if err := e.v.Close(ctx); err != nil {
+		if err := e.v.Abandon(ctx); err != nil {
 			t.Error(err)
 		}
 	}

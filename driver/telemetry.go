@@ -103,7 +103,7 @@ func (e *endpoint) row() telemetry.Endpoint {
 	switch q := e.queues.(type) {
 	case *VI:
 		a := q.Attributes()
-		r.Kind, r.Reliability, r.MaxTransfer = a.Kind.String(), a.Reliability.String(), a.MaxTransfer
+		r.Kind, r.Reliability, r.MaxTransfer = a.kind().String(), a.Reliability.String(), a.MaxTransfer
 		r.SendDepth, r.RecvDepth = a.SendDepth, a.RecvDepth
 		r.SendTaken, r.SendPosted = q.send.indices()
 		r.RecvTaken, r.RecvPosted = q.recv.indices()

@@ -28,7 +28,7 @@ func traffic(t *testing.T, a, b *driver.NIC, times int) {
 		deliver(t, y, x, message)
 	}
 	for _, e := range []*end{x, y} {
-		if err := e.v.Close(contextFor(t)); err != nil {
+		if err := e.v.Abandon(contextFor(t)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -91,7 +91,7 @@ func (b *Queues) NotifyRecv(f func(*descriptors.Descriptor, error)) error { retu
 
 func (q *workQueue) notify(f func(*descriptors.Descriptor, error)) error {
 	v := q.vi
-	return v.do(q.n.background, "notify of "+q.side, func() error {
+	return v.look(q.n.background, "notify of "+q.side, func() error {
 		switch {
 		case f == nil:
 			return hinted(fmt.Errorf("%w: the handler is nil", descriptors.ErrInvalidParameter), "")

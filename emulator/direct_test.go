@@ -305,22 +305,22 @@ func TestDirectOff(t *testing.T) {
 		{"watched", func(_ *testing.T, s *sharer) { s.device.Watch(func(bool, []byte) {}) },
 			func(_ *testing.T, s *sharer) { s.device.Watch(nil) }},
 		{"a policy", func(t *testing.T, s *sharer) {
-			conform.OK(t, s.nic.Driver().SetPolicy(via.Policy{Name: "store-and-forward"}))
+			conform.OK(t, s.nic.SetPolicy(via.Policy{Name: "store-and-forward"}))
 		}, nil},
 		{"the host's pulses", func(t *testing.T, s *sharer) {
-			conform.OK(t, s.nic.Driver().SetPolicy(via.Policy{Name: "auto", At: via.AtHost}))
+			conform.OK(t, s.nic.SetPolicy(via.Policy{Name: "auto", At: via.AtHost}))
 		}, nil},
-		{"the log", func(t *testing.T, s *sharer) { conform.OK(t, s.nic.Driver().EnableDMALog(64)) },
-			func(t *testing.T, s *sharer) { conform.OK(t, s.nic.Driver().DisableDMALog()) }},
+		{"the log", func(t *testing.T, s *sharer) { conform.OK(t, s.nic.EnableDMALog(64)) },
+			func(t *testing.T, s *sharer) { conform.OK(t, s.nic.DisableDMALog()) }},
 		{"a program", func(t *testing.T, s *sharer) {
 			shipped, err := firmware.BuildShipped("count")
 			conform.OK(t, err)
 			image, err := load.Flat(shipped.Link())
 			conform.OK(t, err)
-			_, err = s.nic.Driver().LoadProgram(t.Context(), image, load.Options{})
+			_, err = s.nic.LoadProgram(t.Context(), image, load.Options{})
 			conform.OK(t, err)
 		}, func(t *testing.T, s *sharer) {
-			_, err := s.nic.Driver().UnloadProgram()
+			_, err := s.nic.UnloadProgram()
 			conform.OK(t, err)
 		}},
 	} {

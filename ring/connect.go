@@ -61,7 +61,7 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 	}
 	open := options.MaxPayload == 0
 	at := via.Address{MAC: nic.Query().Address, Discriminator: name}
-	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Ring]{NIC: nic.Driver(), Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
+	l, err := listening.Listen(listening.Config[*driver.NIC, *driver.Connection, *Ring]{NIC: nic.NIC, Name: name, Address: at, MaxBacklog: nic.Query().MaxVIs,
 		Connect: func(ctx context.Context, request *driver.Connection) (*Ring, error) {
 			mine := o
 			if theirs := int(request.Remote.MaxTransfer) - MessageSize; open && theirs <= mostAsked {

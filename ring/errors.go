@@ -30,7 +30,7 @@ func refuse(nic *via.NIC, op string, cause error, hint, format string, args ...a
 	if format != "" {
 		cause = fmt.Errorf("%w: %w", cause, fmt.Errorf(format, args...))
 	}
-	e := driver.NewError(op, nic.Name(), cause)
+	e := driver.NewError(op, nic.Address(), cause)
 	e.Hint = hint
 	return e
 }

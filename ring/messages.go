@@ -228,7 +228,7 @@ func (r *Ring) broken() error {
 func (r *Ring) failed(op string, err error) error {
 	switch {
 	case gone(err):
-		return r.lose(driver.NewError(op, r.nic.Name(), fmt.Errorf("%w: %w", ErrPeerGone, err)))
+		return r.lose(driver.NewError(op, r.nic.Address(), fmt.Errorf("%w: %w", ErrPeerGone, err)))
 	case errors.Is(err, via.ErrDevice), errors.Is(err, via.ErrClosed):
 		return r.lose(err)
 	}

@@ -47,7 +47,7 @@ func (c Options) complete(nic *via.NIC) (Options, error) {
 		c.Entries = min(defaultEntries, nic.Query().MaxDescriptors)
 	}
 	if c.MaxPayload == 0 {
-		c.MaxPayload = min(defaultMaxPayload, int(nic.Driver().MaxPayload()))
+		c.MaxPayload = min(defaultMaxPayload, int(nic.MaxPayload()))
 	}
 	if c.MaxPayload == NoPayload {
 		c.MaxPayload, c.FrameSize = 0, NoPayload
@@ -64,8 +64,8 @@ func (c Options) complete(nic *via.NIC) (Options, error) {
 	switch {
 	case c.Access > Shadow:
 		return c, refuse(nic, op, via.ErrInvalidParameter, "it is Measured, SRAM or Shadow", "Access is %d", c.Access)
-	case c.MaxPayload < 0 || c.MaxPayload > int(nic.Driver().MaxPayload()):
-		return c, refuse(nic, op, via.ErrInvalidMTU, "", "MaxPayload is %d, this NIC takes up to %d", c.MaxPayload, nic.Driver().MaxPayload())
+	case c.MaxPayload < 0 || c.MaxPayload > int(nic.MaxPayload()):
+		return c, refuse(nic, op, via.ErrInvalidMTU, "", "MaxPayload is %d, this NIC takes up to %d", c.MaxPayload, nic.MaxPayload())
 	case c.FrameSize < NoPayload || c.FrameSize > math.MaxUint32:
 		return c, refuse(nic, op, via.ErrInvalidParameter, "", "FrameSize is %d", c.FrameSize)
 	}

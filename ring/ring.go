@@ -35,7 +35,7 @@ const closeTimeout = 2 * time.Second
 
 // newRing makes a ring with its receives posted, not connected yet.
 func newRing(ctx context.Context, nic *via.NIC, o Options) (*Ring, error) {
-	d, err := nic.Driver().CreateRing(ctx, driver.RingAttributes{Reliability: o.Reliability, Ptag: o.Ptag,
+	d, err := nic.CreateRing(ctx, driver.RingAttributes{Reliability: o.Reliability, Ptag: o.Ptag,
 		MaxPayload: uint32(o.MaxPayload), SendDepth: o.Entries, RecvDepth: o.Entries})
 	if err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func TestInterruptedDialLeavesNothing(t *testing.T) {
 	a, b := conform.OnMemory(t, "", via.Options{})
 	to := via.Address{MAC: b.Query().Address, Discriminator: "nobody"}
 	free := func() uint32 {
-		n, _, err := a.Driver().FreeSRAM()
+		n, _, err := a.FreeSRAM()
 		conform.OK(t, err)
 		return n
 	}

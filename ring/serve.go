@@ -49,7 +49,7 @@ func (s *server) run(ctx context.Context, handler func(*Request)) error {
 		switch {
 		case err == via.ErrNotDone:
 			if err := ctx.Err(); err != nil {
-				return driver.NewError("serve", r.nic.Name(), err)
+				return driver.NewError("serve", r.nic.Address(), err)
 			}
 			if err := r.waited(r.d.Wait(ctx, s.more)); err != nil {
 				return err
@@ -88,7 +88,7 @@ func (s *server) take(e *Entry, handler func(*Request)) error {
 	copy(q.message[:], e.message)
 	h, err := parseHeader(q.message[:], request)
 	if err != nil {
-		return driver.NewError("serve", s.r.nic.Name(), err)
+		return driver.NewError("serve", s.r.nic.Address(), err)
 	}
 	q.e, q.tag, q.room = e, h.tag, h.payload
 	q.Bytes = q.message[headerSize:][:h.size]

@@ -52,7 +52,7 @@ func (n *NIC) ResolveAll(ctx context.Context, address string) ([]Address, error)
 	}
 	host, name, err := hosts.Split(address)
 	if err != nil {
-		return nil, n.refuse(op, ErrInvalidParameter, "", "%w", err)
+		return nil, n.Refuse(op, ErrInvalidParameter, "", "%w", err)
 	}
 	if host == "" {
 		a, err := ParseAddress(address)

@@ -141,23 +141,20 @@ func (a AsyncError) Reason() error {
 // is logged at most once a second and VI, with a count.
 func (n *NIC) OnError(f func(AsyncError)) {
 	if f == nil {
-		n.d.OnEvent(nil)
+		n.OnEvent(nil)
 		return
 	}
-	n.d.OnEvent(func(e datasheet.Event) { f(n.asyncError(e)) })
+	n.OnEvent(func(e datasheet.Event) { f(n.asyncError(e)) })
 }
 
 // asyncError says in this package's words what e tells.
 func (n *NIC) asyncError(e datasheet.Event) AsyncError {
 	a := AsyncError{NIC: n, Code: e.Code, Descriptor: e.Descriptor, Detail: e.Detail}
 	if e.Endpoint != 0 {
-		a.VI, a.Resource = n.lookup(e.Endpoint), ResourceVI
+		a.VI, a.Resource = n.VI(e.Endpoint), ResourceVI
 	}
 	if e.CQ != datasheet.NoCQ && e.Code == AsyncCQOverrun {
-		a.Resource = ResourceCQ
-		if d := n.d.CQ(e.CQ); d != nil {
-			a.CQ, _ = d.User().(*CQ)
-		}
+		a.CQ, a.Resource = n.CQ(e.CQ), ResourceCQ
 	}
 	switch e.Code {
 	case AsyncPostDescriptor, AsyncCompletionProtection:

@@ -27,6 +27,7 @@ import (
 // Acquire, Add and Post belong to one goroutine at a time, Receive and Release to one,
 // which may be another; Send, CloseSend, Flush and Close may be called by any.
 type Conn struct {
+	nic             *NIC
 	vi              *VI
 	memory          *Memory
 	remote          Remote
@@ -81,7 +82,7 @@ func (o ConnOptions) complete(n *NIC) (ConnOptions, error) {
 		o.Reliability = ReliableDelivery
 	}
 	if o.MaxMessage == 0 {
-		o.MaxMessage = min(DefaultMaxTransfer, int(n.attributes.MaxTransfer))
+		o.MaxMessage = min(DefaultMaxTransfer, int(n.Query().MaxTransfer))
 	}
 	if o.SendDepth == 0 {
 		o.SendDepth = DefaultConnDepth
@@ -92,13 +93,13 @@ func (o ConnOptions) complete(n *NIC) (ConnOptions, error) {
 	for _, d := range []struct {
 		field        string
 		depth, limit int
-	}{{"SendDepth", o.SendDepth, n.attributes.MaxDescriptors - 1}, {"RecvDepth", o.RecvDepth, n.attributes.MaxDescriptors}} {
+	}{{"SendDepth", o.SendDepth, n.Query().MaxDescriptors - 1}, {"RecvDepth", o.RecvDepth, n.Query().MaxDescriptors}} {
 		if d.depth < 1 || d.depth > d.limit {
-			return o, n.refuse(op, ErrInvalidParameter, "", "%s is %d, it may be 1 to %d", d.field, d.depth, d.limit)
+			return o, n.Refuse(op, ErrInvalidParameter, "", "%s is %d, it may be 1 to %d", d.field, d.depth, d.limit)
 		}
 	}
-	if o.MaxMessage < 1 || o.MaxMessage > int(n.attributes.MaxTransfer) {
-		return o, n.refuse(op, ErrInvalidMTU, "", "MaxMessage is %d bytes, it may be 1 to %d", o.MaxMessage, n.attributes.MaxTransfer)
+	if o.MaxMessage < 1 || o.MaxMessage > int(n.Query().MaxTransfer) {
+		return o, n.Refuse(op, ErrInvalidMTU, "", "MaxMessage is %d bytes, it may be 1 to %d", o.MaxMessage, n.Query().MaxTransfer)
 	}
 	return o, nil
 }
@@ -109,7 +110,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, reliable: o.Reliability != Unreliable, sending: make(chan struct{}, 1)}
+	c := &Conn{nic: n, max: o.MaxMessage, sends: o.SendDepth, receives: o.RecvDepth, reliable: o.Reliability != Unreliable, sending: make(chan struct{}, 1)}
 	if c.reliable {
 		c.lazy = c.receives / 4
 	}
@@ -117,12 +118,14 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 	if c.vi, err = n.CreateVI(ctx, a, nil, nil); err != nil {
 		return nil, err
 	}
-	c.out.mu, c.in.mu = c.vi.d.Held()
-	n.keep(c)
+	c.out.mu, c.in.mu = c.vi.Held()
+	if err := n.keep(c); err != nil {
+		return nil, errors.Join(err, c.vi.Abandon(context.WithoutCancel(ctx)))
+	}
 	// Buffers start on cache lines of their own.
 	const line = 64
 	c.stride = (o.MaxMessage + line - 1) &^ (line - 1)
-	c.inline = o.MaxMessage <= min(mostInline, n.attributes.MaxInline)
+	c.inline = o.MaxMessage <= min(mostInline, n.Query().MaxInline)
 	if !c.reliable {
 		// What comes to an unreliable VI without a receive is lost.
 		if err := c.furnish(ctx); err != nil {
@@ -134,7 +137,7 @@ func newConn(ctx context.Context, n *NIC, o ConnOptions) (*Conn, error) {
 
 // furnish makes buffers and descriptors, and posts the receives.
 func (c *Conn) furnish(ctx context.Context) (err error) {
-	if c.memory, err = c.vi.nic.Alloc(ctx, c.stride*(c.sends+c.receives), MemoryAttributes{}); err != nil {
+	if c.memory, err = c.nic.Alloc(ctx, c.stride*(c.sends+c.receives), MemoryAttributes{}); err != nil {
 		return err
 	}
 	c.buffers = c.memory.Bytes()
@@ -187,7 +190,7 @@ func (c *Conn) MaxMessage() int { return c.max }
 func (c *Conn) VI() *VI { return c.vi }
 
 // Poll is NIC.Poll of the connection's NIC.
-func (c *Conn) Poll() bool { return c.vi.nic.Poll() }
+func (c *Conn) Poll() bool { return c.nic.Poll() }
 
 // Remote describes the other end.
 func (c *Conn) Remote() Remote { return c.remote }
@@ -281,7 +284,7 @@ func (c *Conn) free() error {
 	if c.memory != nil && err == nil {
 		err = c.memory.Close(ctx)
 	}
-	c.vi.nic.forget(c)
+	c.nic.forget(c)
 	return err
 }
 
@@ -315,7 +318,7 @@ func (c *Conn) bar() {
 	c.out.mu.Unlock()
 }
 
-func (c *Conn) closedError() error { return c.vi.nic.refuse("use connection", ErrClosed, "", "") }
+func (c *Conn) closedError() error { return c.nic.Refuse("use connection", ErrClosed, "", "") }
 
 // lose ends the connection, unless it has ended. A call that waits in the NIC finds out
 // when that ends its descriptors.

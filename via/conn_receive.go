@@ -29,7 +29,7 @@ func (c *Conn) Receive(ctx context.Context) ([]byte, error) {
 		if m != nil || err != nil {
 			return m, err
 		}
-		d, err := s.wait(ctx, c.vi.nic, c.vi.RecvWait)
+		d, err := s.wait(ctx, c.nic, c.vi.RecvWait)
 		if d != nil || err != nil {
 			return c.came(d, err)
 		}
@@ -91,7 +91,7 @@ func (c *Conn) ready() error {
 	case c.closed.Load():
 		return c.closedError()
 	case c.in.held != 0:
-		return c.vi.nic.refuse("receive", ErrInvalidState, "call Release first", "what was received last has not been released")
+		return c.nic.Refuse("receive", ErrInvalidState, "call Release first", "what was received last has not been released")
 	}
 	return c.in.failed
 }
@@ -135,7 +135,7 @@ func (c *Conn) came(d *Descriptor, err error) ([]byte, error) {
 
 // breach returns the error about a peer that breaks the protocol of this package.
 func (c *Conn) breach(what string) error {
-	return c.vi.nic.refuse("receive", ErrProtocol, "both ends must be a via.Conn", "%s", what)
+	return c.nic.Refuse("receive", ErrProtocol, "both ends must be a via.Conn", "%s", what)
 }
 
 // Release gives back what was received last: a message, or a batch of them. If the
@@ -144,7 +144,7 @@ func (c *Conn) Release() error {
 	s := &c.in
 	switch {
 	case s.held == 0:
-		return c.vi.nic.refuse("release", ErrInvalidState, "", "no message is held")
+		return c.nic.Refuse("release", ErrInvalidState, "", "no message is held")
 	case c.closed.Load():
 		return c.closedError()
 	}

@@ -88,7 +88,7 @@ func (c *Conn) awaitBuffer(ctx context.Context) error {
 	}
 	err := c.awaitSent(ctx)
 	if err != nil && ctx.Err() != nil && c.broken() == nil {
-		return c.vi.nic.fail("send", fmt.Errorf("all %d send buffers are in use, the peer must receive first: %w", c.sends, ctx.Err()))
+		return c.nic.Fail("send", fmt.Errorf("all %d send buffers are in use, the peer must receive first: %w", c.sends, ctx.Err()))
 	}
 	return err
 }
@@ -115,7 +115,7 @@ func (c *Conn) Add(n int) error {
 	}
 	switch {
 	case !s.acquired:
-		return c.vi.nic.refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
+		return c.nic.Refuse(op, ErrInvalidState, "call Acquire first", "no buffer has been acquired")
 	case n < 0 || n > c.max:
 		return c.tooLong(op, n)
 	}
@@ -149,7 +149,7 @@ func (c *Conn) maySend() error {
 	case c.closed.Load():
 		return c.closedError()
 	case c.out.ended.Load():
-		return c.vi.nic.refuse("post", ErrInvalidState, "", "CloseSend has ended the sending")
+		return c.nic.Refuse("post", ErrInvalidState, "", "CloseSend has ended the sending")
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (c *Conn) postAdded() error {
 }
 
 func (c *Conn) tooLong(op string, n int) error {
-	return c.vi.nic.refuse(op, ErrInvalidParameter, "", "message of %d bytes, 0 to %d are allowed", n, c.max)
+	return c.nic.Refuse(op, ErrInvalidParameter, "", "message of %d bytes, 0 to %d are allowed", n, c.max)
 }
 
 // Send copies p, of at most MaxMessage bytes, into a buffer and posts it. It waits for nothing
@@ -220,7 +220,7 @@ func (c *Conn) lockSending(ctx context.Context) error {
 	case c.sending <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return c.vi.nic.fail("send", ctx.Err())
+		return c.nic.Fail("send", ctx.Err())
 	}
 }
 
@@ -244,7 +244,7 @@ func (s *sendSide) outstanding() uint32 { return s.posted + s.last - s.completed
 // gets io.EOF. Receiving goes on.
 func (c *Conn) CloseSend(ctx context.Context) error {
 	if !c.reliable {
-		return c.vi.nic.refuse("end sending", ErrNotSupported, "", "an unreliable connection has no end")
+		return c.nic.Refuse("end sending", ErrNotSupported, "", "an unreliable connection has no end")
 	}
 	if err := c.lockSending(ctx); err != nil {
 		return err
@@ -280,7 +280,7 @@ func (c *Conn) lookOut() error {
 // awaitSent waits until a send has completed or another call has looked, with out.mu held, which
 // it lets go meanwhile.
 func (c *Conn) awaitSent(ctx context.Context) error {
-	d, err := c.out.wait(ctx, c.vi.nic, c.vi.SendWait)
+	d, err := c.out.wait(ctx, c.nic, c.vi.SendWait)
 	if d == nil && err == nil {
 		return nil
 	}

@@ -438,8 +438,9 @@ func TestConnMisuse(t *testing.T) {
 		t.Errorf("send after the end: %v", err)
 	}
 	closeBoth(t, a, b)
+	nic, _ := conform.OnMemory(t, "", via.Options{})
 	for _, o := range []via.ConnOptions{{MaxMessage: -1}, {MaxMessage: 1<<30 + 1}, {SendDepth: -1}, {RecvDepth: 1 << 20}} {
-		if _, err := via.Dial(ctx, a.VI().NIC(), via.Address{}.String(), o); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidMTU) {
+		if _, err := via.Dial(ctx, nic, via.Address{}.String(), o); !errors.Is(err, via.ErrInvalidParameter) && !errors.Is(err, via.ErrInvalidMTU) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

@@ -28,7 +28,7 @@ func (t *turns) wait(ctx context.Context, n *NIC, done func(context.Context) (*D
 		case <-changed:
 			return nil, nil
 		case <-ctx.Done():
-			return nil, n.fail("wait for connection", ctx.Err())
+			return nil, n.Fail("wait for connection", ctx.Err())
 		}
 	}
 	t.busy = true

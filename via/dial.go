@@ -31,9 +31,9 @@ func Dial(ctx context.Context, n *NIC, address string, o ConnOptions) (*Conn, er
 	if err != nil {
 		return nil, err
 	}
-	remote, err := c.vi.d.Dial(ctx, to, o.Local)
+	remote, err := c.vi.Dial(ctx, to, o.Local)
 	if err == nil {
-		c.local = Address{MAC: n.attributes.Address, Discriminator: o.Local}
+		c.local = Address{MAC: n.Query().Address, Discriminator: o.Local}
 		to.MAC = remote.MAC
 		err = c.start(ctx, remote, to)
 	}

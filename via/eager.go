@@ -50,16 +50,16 @@ type EagerStats struct {
 
 // EagerStats asks the NIC. It fails with ErrNotSupported on one without eager memory.
 func (n *NIC) EagerStats() (EagerStats, error) {
-	s := EagerStats{EagerStats: n.d.EagerStats()}
-	free, all, err := n.d.FreeSRAM()
+	s := EagerStats{EagerStats: n.NIC.EagerStats()}
+	free, all, err := n.FreeSRAM()
 	if err == nil && all == 0 {
-		err = n.refuse("ask for eager memory", ErrNotSupported, "", "the NIC gives out no memory of its own")
+		err = n.Refuse("ask for eager memory", ErrNotSupported, "", "the NIC gives out no memory of its own")
 	}
 	if err != nil {
 		return s, err
 	}
 	s.FreeSRAM = free
-	counters, err := n.d.Counters()
+	counters, err := n.Counters()
 	if err != nil {
 		return s, err
 	}

@@ -194,7 +194,7 @@ func TestEagerPrograms(t *testing.T) {
 		var errs []error
 		for i := range 20 {
 			img := []load.Image{amp, count}[i%2]
-			_, err := a.Driver().LoadProgram(t.Context(), img, load.Options{})
+			_, err := a.LoadProgram(t.Context(), img, load.Options{})
 			errs = append(errs, err)
 		}
 		loaded <- errors.Join(errs...)

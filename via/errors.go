@@ -34,19 +34,6 @@ func Ended(err error) bool {
 	return false
 }
 
-// fail makes an Error of a cause, if there is one.
-func (n *NIC) fail(op string, cause error) error {
-	if cause == nil {
-		return nil
-	}
-	return driver.NewError(op, n.attributes.Name, cause)
-}
-
-// refuse makes an Error of something that this package found itself.
-func (n *NIC) refuse(op string, code Code, hint, format string, args ...any) error {
-	return n.d.Refuse(op, code, hint, format, args...)
-}
-
 // Check fails with ErrInvalidParameter for a nil NIC and with ErrClosed for one that is closed. Its error names op.
 func (n *NIC) Check(op string) error { return n.check(context.Background(), op) }
 
@@ -55,11 +42,12 @@ func (n *NIC) check(ctx context.Context, op string) error {
 	if n == nil {
 		return &Error{Op: op, Code: ErrInvalidParameter, Hint: "the NIC must not be nil"}
 	}
-	if ctx == nil {
-		return n.refuse(op, ErrInvalidParameter, "pass context.Background() to wait without limit", "the context is nil")
-	}
-	if n.closed.Load() {
-		return n.refuse(op, ErrClosed, "", "")
+	return n.CheckCall(ctx, op)
+}
+
+func (n *NIC) checkDiscriminator(op, d string) error {
+	if len(d) > MaxDiscriminator {
+		return n.Refuse(op, ErrInvalidParameter, "", "discriminator of %d bytes, at most %d are allowed", len(d), MaxDiscriminator)
 	}
 	return nil
 }

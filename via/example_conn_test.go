@@ -58,7 +58,7 @@ func ExampleOpenDevice() {
 	nic, err := via.OpenDevice(context.Background(), a, via.Options{})
 	check(err)
 	defer nic.Close()
-	fmt.Println(nic.Name())
+	fmt.Println(nic.Address())
 	// Output: emu:pair/a
 }
 

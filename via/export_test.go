@@ -11,6 +11,3 @@ func (n *NIC) Tell(e datasheet.Event) AsyncError { return n.asyncError(e) }
 
 // AskWith has n ask r instead of the system's DNS.
 func (n *NIC) AskWith(r *net.Resolver) { n.UseNames(DNSNames(r)) }
-
-// Number by which events name the CQ.
-func (c *CQ) Number() uint32 { return c.d.Number() }

@@ -180,12 +180,12 @@ func TestFramesRefused(t *testing.T) {
 func loadImage(t testing.TB, n *via.NIC, name string) map[string]programMap {
 	t.Helper()
 	img, maps := build(t, name)
-	if _, err := n.Driver().LoadProgram(conform.Context(t), img, load.Options{}); err != nil {
+	if _, err := n.LoadProgram(conform.Context(t), img, load.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	byName := map[string]programMap{}
 	for i, spec := range maps {
-		m, err := n.Driver().ProgramMap(maps, i)
+		m, err := n.ProgramMap(maps, i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestFlowSteering(t *testing.T) {
 				}
 			}
 		}
-		s, err := b.Driver().ProgramStatus()
+		s, err := b.ProgramStatus()
 		if err != nil || s.Hooks[abi.DemuxRx].Runs != uint64(7*len(flows)) || s.Hooks[abi.DemuxRx].Faults != 0 {
 			t.Errorf("%+v, %v", s.Hooks[abi.DemuxRx], err)
 		}

@@ -127,7 +127,7 @@ func TestRefusedDestruction(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.refuse(true)
-	wantRefused(t, "query VI", vi.Close(ctx))
+	wantRefused(t, "close VI", vi.Close(ctx))
 	wantRefused(t, "close memory", memory.Close(ctx))
 	_, err = nic.CreatePtag(ctx)
 	wantRefused(t, "create ptag", err)
@@ -183,27 +183,27 @@ func TestOlderDevices(t *testing.T) {
 	}{
 		{"no policies", datasheet.DMAOffset, func(n *via.NIC) map[string]func() error {
 			return map[string]func() error{
-				"set policy":      func() error { return n.Driver().SetPolicy(via.Policy{}) },
-				"query policy":    func() error { _, err := n.Driver().Policy(); return err },
-				"enable DMA log":  func() error { return n.Driver().EnableDMALog(16) },
-				"disable DMA log": n.Driver().DisableDMALog,
-				"read DMA log":    func() error { _, err := n.Driver().ReadDMALog(nil); return err },
-				"query DMA log":   func() error { _, err := n.Driver().DMALog(); return err },
+				"set policy":      func() error { return n.SetPolicy(via.Policy{}) },
+				"query policy":    func() error { _, err := n.Policy(); return err },
+				"enable DMA log":  func() error { return n.EnableDMALog(16) },
+				"disable DMA log": n.DisableDMALog,
+				"read DMA log":    func() error { _, err := n.ReadDMALog(nil); return err },
+				"query DMA log":   func() error { _, err := n.DMALog(); return err },
 			}
 		}},
 		{"no programs", datasheet.ProcessorOffset, func(n *via.NIC) map[string]func() error {
 			return map[string]func() error{
 				"load program": func() error {
-					_, err := n.Driver().LoadProgram(context.Background(), load.Image{}, load.Options{})
+					_, err := n.LoadProgram(context.Background(), load.Image{}, load.Options{})
 					return err
 				},
 				"roll program back": func() error {
-					_, err := n.Driver().RollBackProgram(context.Background(), load.Options{})
+					_, err := n.RollBackProgram(context.Background(), load.Options{})
 					return err
 				},
-				"unload program": func() error { _, err := n.Driver().UnloadProgram(); return err },
-				"query program":  func() error { _, err := n.Driver().ProgramStatus(); return err },
-				"open map":       func() error { _, err := n.Driver().ProgramMap(nil, 0); return err },
+				"unload program": func() error { _, err := n.UnloadProgram(); return err },
+				"query program":  func() error { _, err := n.ProgramStatus(); return err },
+				"open map":       func() error { _, err := n.ProgramMap(nil, 0); return err },
 			}
 		}},
 	} {

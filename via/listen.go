@@ -40,7 +40,7 @@ const mostBuffered = 8 << 20
 type Listener struct {
 	nic *NIC
 	at  Address
-	l   *listening.Listener[*driver.NIC, *driver.Connection, *Conn]
+	l   *listening.Listener[*driver.NIC, *Connection, *Conn]
 }
 
 // Listen takes connections at name, 0 to MaxDiscriminator bytes of the application's
@@ -52,20 +52,20 @@ func Listen(n *NIC, name string, o ListenOptions) (*Listener, error) {
 	if err := n.check(context.Background(), op); err != nil {
 		return nil, err
 	}
-	if err := n.checkDiscriminators(op, name); err != nil {
+	if err := n.checkDiscriminator(op, name); err != nil {
 		return nil, err
 	}
 	options := o.Conn
 	if options == nil {
 		options = anyReliable
 	}
-	at := Address{MAC: n.attributes.Address, Discriminator: name}
-	c := listening.Config[*driver.NIC, *driver.Connection, *Conn]{NIC: n.d, Name: name, Address: at, Backlog: o.Backlog, MaxBacklog: n.attributes.MaxVIs, Limit: o.Limit,
-		Connect: func(ctx context.Context, request *driver.Connection) (*Conn, error) {
+	at := Address{MAC: n.Query().Address, Discriminator: name}
+	c := listening.Config[*driver.NIC, *Connection, *Conn]{NIC: n.NIC, Name: name, Address: at, Backlog: o.Backlog, MaxBacklog: n.Query().MaxVIs, Limit: o.Limit,
+		Connect: func(ctx context.Context, request *Connection) (*Conn, error) {
 			return n.connect(ctx, request, at, options)
 		}, Close: (*Conn).Close}
 	if o.Refused != nil {
-		c.Refused = func(request *driver.Connection, err error) { o.Refused(request.Remote, err) }
+		c.Refused = func(request *Connection, err error) { o.Refused(request.Remote, err) }
 	}
 	l, err := listening.Listen(c)
 	if err != nil {
@@ -86,7 +86,7 @@ func anyReliable(r Remote) (ConnOptions, error) {
 }
 
 // connect sets up the connection that a client asks for at this address.
-func (n *NIC) connect(ctx context.Context, request *driver.Connection, at Address, options func(Remote) (ConnOptions, error)) (*Conn, error) {
+func (n *NIC) connect(ctx context.Context, request *Connection, at Address, options func(Remote) (ConnOptions, error)) (*Conn, error) {
 	o, err := options(request.Remote)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (n *NIC) connect(ctx context.Context, request *driver.Connection, at Addres
 		return nil, err
 	}
 	c.local = at
-	remote, err := request.Accept(ctx, c.vi.d)
+	remote, err := request.Accept(ctx, c.vi)
 	if err == nil {
 		err = c.start(ctx, remote, Address{MAC: request.Remote.MAC, Discriminator: request.Discriminator})
 	}

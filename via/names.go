@@ -48,12 +48,12 @@ func (n *NIC) nameService() (s NameService, hint string) {
 // that cannot be read or has mistakes, and leaves what was read before.
 func (n *NIC) OpenNames(path string) error {
 	const op = "open names"
-	if n.closed.Load() {
-		return n.refuse(op, ErrClosed, "", "")
+	if err := n.Check(op); err != nil {
+		return err
 	}
 	table, err := readHosts(path)
 	if err != nil {
-		return n.refuse(op, ErrNameService, "", "%w", err)
+		return n.Refuse(op, ErrNameService, "", "%w", err)
 	}
 	n.names.mu.Lock()
 	defer n.names.mu.Unlock()
@@ -107,14 +107,14 @@ func (n *NIC) table(op string) (*hosts.Table, error) {
 func (n *NIC) HostByName(ctx context.Context, name string, index int) (Address, error) {
 	const op = "host by name"
 	if index < 0 {
-		return Address{}, n.refuse(op, ErrInvalidParameter, "", "number %d", index)
+		return Address{}, n.Refuse(op, ErrInvalidParameter, "", "number %d", index)
 	}
 	found, err := n.AddressesOf(ctx, name)
 	if err != nil {
 		return Address{}, err
 	}
 	if index >= len(found) {
-		return Address{}, n.refuse(op, ErrNameService, "", "%q has %d addresses, and not number %d", name, len(found), index)
+		return Address{}, n.Refuse(op, ErrNameService, "", "%q has %d addresses, and not number %d", name, len(found), index)
 	}
 	return found[index], nil
 }
@@ -129,7 +129,7 @@ func (n *NIC) AddressesOf(ctx context.Context, name string) ([]Address, error) {
 		return nil, err
 	}
 	if name == "" || len(name) > hosts.MaxName {
-		return nil, n.refuse(op, ErrInvalidParameter, "", "name %.300q", name)
+		return nil, n.Refuse(op, ErrInvalidParameter, "", "name %.300q", name)
 	}
 	table, err := n.table(op)
 	if err != nil {
@@ -144,7 +144,7 @@ func (n *NIC) AddressesOf(ctx context.Context, name string) ([]Address, error) {
 		err = fmt.Errorf("%s has no address", name)
 	}
 	if err != nil {
-		return nil, n.refuse(op, ErrNameService, hint, "%w", err)
+		return nil, n.Refuse(op, ErrNameService, hint, "%w", err)
 	}
 	return found, nil
 }
@@ -158,10 +158,10 @@ func address(h hosts.Host) Address {
 // ErrNameService if there is none.
 func (n *NIC) HostByAddress(a Address) (string, error) {
 	const op = "host by address"
-	if n.closed.Load() {
-		return "", n.refuse(op, ErrClosed, "", "")
+	if err := n.Check(op); err != nil {
+		return "", err
 	}
-	if err := n.checkDiscriminators(op, a.Discriminator); err != nil {
+	if err := n.checkDiscriminator(op, a.Discriminator); err != nil {
 		return "", err
 	}
 	table, err := n.table(op)
@@ -170,7 +170,7 @@ func (n *NIC) HostByAddress(a Address) (string, error) {
 	}
 	name := table.ByHost(hosts.Host{MAC: a.MAC, Discriminator: a.Discriminator})
 	if name == "" {
-		return "", n.refuse(op, ErrNameService, "enter it into "+HostsFile, "%v has no name", a)
+		return "", n.Refuse(op, ErrNameService, "enter it into "+HostsFile, "%v has no name", a)
 	}
 	return name, nil
 }
@@ -188,8 +188,8 @@ type Discovery struct {
 // with ErrNameService if the file of names cannot be read.
 func (n *NIC) Discovery() (Discovery, error) {
 	const op = "query system management information"
-	if n.closed.Load() {
-		return Discovery{}, n.refuse(op, ErrClosed, "", "")
+	if err := n.Check(op); err != nil {
+		return Discovery{}, err
 	}
 	table, err := n.table(op)
 	if err != nil {

@@ -3,29 +3,28 @@ package via
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
 // NIC is one open network interface controller. All methods of a NIC and of
-// what it makes may be called from several goroutines.
+// what it makes may be called from several goroutines. It is the driver's NIC together with its
+// Conns and the names that it knows:
+//
+//	CreateVI, CreateCQ, CreateReceiveQueue        what messages go by
+//	Alloc, Register, NewCache, CreatePtag, Ptag   memory, and who may touch it
+//	ConnectWait                                   requests to be connected
+//	Query, Stats, Counters, Health, Report        what the NIC is, and what it has done
+//	Poll                                          progress of a NIC that runs in the calls of its program
+//	SetPolicy, LoadProgram, EnableDMALog          policies, control programs, the log of transfers
 type NIC struct {
-	d          *driver.NIC
-	attributes NICAttributes
-	closed     atomic.Bool
-	ptag       *Ptag // the default
-	eager      bool  // memory is, unless its attributes say how
-
-	mu    sync.Mutex // guards who uses what, see object, and conns
-	conns map[*Conn]struct{}
-	peers sync.WaitGroup // attempts to connect with peers
+	*driver.NIC
 	names names
+
+	mu    sync.Mutex
+	conns map[*Conn]struct{} // nil once the NIC is being closed
 }
 
 // Options are choices of Open, OpenDevice and New. The zero value is good.
@@ -92,14 +91,14 @@ func New(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
 }
 
 func newNIC(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
-	n := &NIC{d: d, attributes: attributes(d), eager: o.Eager}
+	n := &NIC{NIC: d, conns: map[*Conn]struct{}{}}
 	d.SetWaiting(o.Waiting)
 	n.OnError(o.OnError)
-	var err error
-	if n.ptag, err = d.CreatePtag(ctx); err == nil && o.Policy != (Policy{}) {
+	ptag, err := d.CreatePtag(ctx)
+	d.SetDefaults(ptag, o.Eager)
+	if err == nil && o.Policy != (Policy{}) {
 		err = d.SetPolicy(o.Policy)
 	}
-	d.SetDefaults(n.ptag, o.Eager)
 	if err != nil {
 		// What matters to the caller is why the NIC cannot be used.
 		_ = n.Close()
@@ -108,126 +107,34 @@ func newNIC(ctx context.Context, d *driver.NIC, o Options) (*NIC, error) {
 	return n, nil
 }
 
-// providerVersion is 0.1.0.
-const providerVersion = 1 << 8
-
-// attributes returns the NIC's own description.
-func attributes(d *driver.NIC) NICAttributes {
-	id := d.Identity()
-	const reliable = ReliableDelivery | ReliableReception
-	a := NICAttributes{
-		Name:             d.Address(),
-		Backend:          d.Backend(),
-		HardwareVersion:  id.DeviceVersion,
-		Address:          id.MAC,
-		MTU:              id.MTU,
-		MaxTransfer:      id.MaxTransfer,
-		MaxSegments:      id.MaxSegments,
-		MaxDiscriminator: MaxDiscriminator,
-		MaxVIs:           int(id.MaxEndpoints) - 1, // endpoint 0 is reserved
-		MaxCQs:           int(id.MaxCQs),
-		MaxRegions:       int(id.MaxRegions),
-		MaxPtags:         int(id.MaxPtags),
-		MaxDescriptors:   id.MaxQueueDepth,
-		MaxCQEntries:     id.MaxCQEntries,
-		MaxInline:        id.MaxSegments * datasheet.DataSegmentSize,
-		Reliability:      Unreliable | reliable,
-		RDMAWrite:        Unreliable | reliable,
-		RDMARead:         reliable, // VIA has no RDMA read on unreliable VIs
-		ThreadSafe:       true,
-	}
-	a.ProviderVersion = providerVersion
-	a.MaxRegistered, a.MaxRegion = d.BusSpace()
-	return a
-}
-
-// Name is the address by which the device was opened.
-func (n *NIC) Name() string { return n.attributes.Name }
-
-// Driver is the driver's NIC under this one, for what this package does not show, such as
-// counters and device memory. It ends with this NIC: do not close it.
-func (n *NIC) Driver() *driver.NIC { return n.d }
-
-// Ptag is the protection tag of what is made without another one.
-func (n *NIC) Ptag() *Ptag { return n.ptag }
-
-// Stats has the counters of a NIC, with the name, help and unit of each in its tags.
-type Stats = driver.Stats
-
-// Stats reads the NIC's counters. It fails with ErrNotSupported if the NIC has none.
-func (n *NIC) Stats() (Stats, error) { return n.d.Stats() }
-
-// CreatePtag makes a new protection tag. It fails with ErrResource if there are
-// no more.
-func (n *NIC) CreatePtag(ctx context.Context) (*Ptag, error) { return n.d.CreatePtag(ctx) }
-
-// Alloc returns size bytes of zeroed memory that the NIC can reach, registered: see the driver's.
-func (n *NIC) Alloc(ctx context.Context, size int, a MemoryAttributes) (*Memory, error) {
-	return n.d.Alloc(ctx, size, a)
-}
-
-// Register registers memory that is there already: see the driver's.
-func (n *NIC) Register(ctx context.Context, b []byte, a MemoryAttributes) (*Memory, error) {
-	return n.d.Register(ctx, b, a)
-}
-
-// NewCache makes a cache of registrations: see the driver's.
-func (n *NIC) NewCache(o CacheOptions) (*RegistrationCache, error) { return n.d.NewCache(o) }
-
-// Query returns the attributes and limits of the NIC.
-func (n *NIC) Query() NICAttributes { return n.attributes }
-
-// Poll makes progress on a NIC that runs in this process and only when it is
-// called, and reports whether there was any. The calls of the data path do so
-// too while they find nothing; a program that neither posts nor waits for a
-// while calls Poll so that its NIC goes on answering others. On other NICs it
-// only looks for asynchronous errors.
-func (n *NIC) Poll() bool { return n.d.Poll() }
-
 // Close frees the NIC and everything made with it, in any state: connections
 // are broken, waits end with ErrClosed, registered memory is unmapped. Memory
 // and descriptors must not be touched once Close has been called. Closing again waits
 // for that and does nothing.
 func (n *NIC) Close() error {
 	n.mu.Lock()
-	before := n.closed.Swap(true) // from here on no attempt to connect with a peer begins
+	conns := n.conns
+	n.conns = nil
 	n.mu.Unlock()
-	if before {
-		return n.d.Close() // waits for the first
-	}
-	n.mu.Lock()
-	conns := slices.Collect(maps.Keys(n.conns))
-	n.mu.Unlock()
-	for _, c := range conns {
+	for c := range conns {
 		c.abandon()
 	}
-	err := n.d.Close()
-	n.peers.Wait()
-	return err
+	return n.NIC.Close()
 }
 
-// keep has Close end the connection too.
-func (n *NIC) keep(c *Conn) {
+// keep has Close end the connection too. It fails once that has begun.
+func (n *NIC) keep(c *Conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.conns == nil {
-		n.conns = map[*Conn]struct{}{}
+		return c.closedError()
 	}
 	n.conns[c] = struct{}{}
+	return nil
 }
 
 func (n *NIC) forget(c *Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.conns, c)
-}
-
-// lookup finds a VI by its number; nil if there is none.
-func (n *NIC) lookup(number uint32) *VI {
-	d := n.d.VI(number)
-	if d == nil {
-		return nil
-	}
-	v, _ := d.User().(*VI)
-	return v
 }

@@ -5,8 +5,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/dmalog"
 )
 
-// Delivery policies, the log of transfers and control programs are no part of VIA: NIC.Driver has them. Package driver
-// documents the types.
+// Delivery policies and the log of transfers are no part of VIA. Package driver documents the types.
 type (
 	// Policy decides how the bytes of a frame cross the NIC while the frame is
 	// still arriving, and says where it runs.

@@ -69,18 +69,18 @@ func TestPolicyRefused(t *testing.T) {
 			t.Errorf("%s: opened, %v", name, err)
 		}
 		a, _ := conform.OnMemory(t, "", via.Options{})
-		before, err := a.Driver().Policy()
+		before, err := a.Policy()
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = a.Driver().SetPolicy(c.p)
+		err = a.SetPolicy(c.p)
 		for _, want := range c.want {
 			var e *via.Error
 			if !errors.Is(err, want) || !errors.As(err, &e) || e.Op != "set policy" || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if after, err := a.Driver().Policy(); after != before || err != nil {
+		if after, err := a.Policy(); after != before || err != nil {
 			t.Errorf("%s: %+v, %v", name, after, err)
 		}
 	}
@@ -95,13 +95,13 @@ func TestPolicyChanges(t *testing.T) {
 			policies := []via.Policy{
 				{}, {At: via.AtHost}, {Name: "static"}, {Name: "auto", At: via.AtHost}, {Name: "store-and-forward", At: via.AtHost}, {Name: "auto"},
 			}
-			if err := errors.Join(a.Driver().SetPolicy(policies[i%6]), b.Driver().SetPolicy(policies[i/6%6])); err != nil {
+			if err := errors.Join(a.SetPolicy(policies[i%6]), b.SetPolicy(policies[i/6%6])); err != nil {
 				t.Fatal(err)
 			}
 			p.bothRound(t)
 		}
 		for _, n := range []*via.NIC{a, b} {
-			if s, err := n.Driver().Policy(); err != nil || s.Fallback != nil || s.Pump.BadProgress != 0 {
+			if s, err := n.Policy(); err != nil || s.Fallback != nil || s.Pump.BadProgress != 0 {
 				t.Errorf("%+v, %v", s, err)
 			}
 		}
@@ -117,7 +117,7 @@ func TestDMALog(t *testing.T) {
 		p.bothRound(t)
 		logOnce := func() (once bool) {
 			for _, n := range []*via.NIC{a, b} {
-				if err := n.Driver().EnableDMALog(1000); err != nil {
+				if err := n.EnableDMALog(1000); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -125,7 +125,7 @@ func TestDMALog(t *testing.T) {
 			once = true
 			for _, n := range []*via.NIC{a, b} {
 				records := make([]via.DMARecord, 1000)
-				count, err := n.Driver().ReadDMALog(records)
+				count, err := n.ReadDMALog(records)
 				if err != nil || count == 0 {
 					t.Fatal(count, err)
 				}
@@ -137,10 +137,10 @@ func TestDMALog(t *testing.T) {
 				want := [4]int{size, size, size, size}
 				once = once && bytes == want && packets[0] == packets[1] && packets[2] == packets[3] && packets[0] > 1
 				t.Logf("%s: %v bytes in %v packets", name, bytes, packets)
-				if s, err := n.Driver().DMALog(); err != nil || !s.Enabled || s.Records != 1024 || s.Lost != 0 {
+				if s, err := n.DMALog(); err != nil || !s.Enabled || s.Records != 1024 || s.Lost != 0 {
 					t.Errorf("%+v, %v", s, err)
 				}
-				if err := n.Driver().DisableDMALog(); err != nil {
+				if err := n.DisableDMALog(); err != nil {
 					t.Error(err)
 				}
 			}

@@ -35,11 +35,11 @@ func TestPrograms(t *testing.T) {
 		amp, _ := build(t, "amp")
 		count, maps := build(t, "count")
 		for _, n := range []*via.NIC{a, b} {
-			if _, err := n.Driver().LoadProgram(t.Context(), amp, load.Options{}); err != nil {
+			if _, err := n.LoadProgram(t.Context(), amp, load.Options{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s, err := b.Driver().LoadProgram(t.Context(), count, load.Options{})
+		s, err := b.LoadProgram(t.Context(), count, load.Options{})
 		if err != nil || s.Name != "count" || s.Digest != count.Digest {
 			t.Fatalf("%+v, %v", s, err)
 		}
@@ -49,7 +49,7 @@ func TestPrograms(t *testing.T) {
 		for maps[index].Name != "rest" {
 			index++
 		}
-		m, err := b.Driver().ProgramMap(maps, index)
+		m, err := b.ProgramMap(maps, index)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,18 +69,18 @@ func TestPrograms(t *testing.T) {
 			"short key": m.Lookup(key[:1], value), "array": m.Delete(key), "absent": m.Update(key, value, datasheet.MailboxAbsent),
 		} {
 			var e *via.Error
-			if !errors.As(err, &e) || !errors.Is(err, via.ErrInvalidParameter) || e.Device != b.Name() {
+			if !errors.As(err, &e) || !errors.Is(err, via.ErrInvalidParameter) || e.Device != b.Address() {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if s, err := b.Driver().RollBackProgram(t.Context(), load.Options{}); err != nil || s.Name != "amp" {
+		if s, err := b.RollBackProgram(t.Context(), load.Options{}); err != nil || s.Name != "amp" {
 			t.Errorf("%+v, %v", s, err)
 		}
 		p.bothRound(t)
-		if s, err := a.Driver().ProgramStatus(); err != nil || s.Hooks[abi.PulseTx].Runs == 0 || s.Hooks[abi.PulseRx].Runs == 0 {
+		if s, err := a.ProgramStatus(); err != nil || s.Hooks[abi.PulseTx].Runs == 0 || s.Hooks[abi.PulseRx].Runs == 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if s, err := a.Driver().UnloadProgram(); err != nil || s.State != datasheet.ProcessorBuiltIn {
+		if s, err := a.UnloadProgram(); err != nil || s.State != datasheet.ProcessorBuiltIn {
 			t.Errorf("%+v, %v", s, err)
 		}
 		p.bothRound(t)
@@ -96,7 +96,7 @@ func TestProgramErrors(t *testing.T) {
 	loading := func(ctx context.Context, change func(*load.Image)) func() error {
 		img := good
 		change(&img)
-		return func() error { _, err := a.Driver().LoadProgram(ctx, img, load.Options{}); return err }
+		return func() error { _, err := a.LoadProgram(ctx, img, load.Options{}); return err }
 	}
 	for name, c := range map[string]struct {
 		call func() error
@@ -108,11 +108,11 @@ func TestProgramErrors(t *testing.T) {
 		"too large":    {loading(t.Context(), func(i *load.Image) { i.SRAM = 1 << 30 }), []error{via.ErrInvalidParameter, load.ErrSRAM}},
 		"damaged":      {loading(t.Context(), func(i *load.Image) { i.Segments = []load.Segment{{Bytes: make([]byte, 400)}} }), []error{via.ErrDevice}},
 		"canceled":     {loading(canceled, func(*load.Image) {}), []error{via.ErrCanceled, context.Canceled}},
-		"no previous": {func() error { _, err := a.Driver().RollBackProgram(t.Context(), load.Options{}); return err },
+		"no previous": {func() error { _, err := a.RollBackProgram(t.Context(), load.Options{}); return err },
 			[]error{via.ErrInvalidState, load.ErrNoPrevious}},
-		"no such map": {func() error { _, err := a.Driver().ProgramMap(maps, len(maps)); return err }, []error{via.ErrInvalidParameter, load.ErrMap}},
+		"no such map": {func() error { _, err := a.ProgramMap(maps, len(maps)); return err }, []error{via.ErrInvalidParameter, load.ErrMap}},
 		"map of nothing": {func() error {
-			m, err := a.Driver().ProgramMap(maps, 0)
+			m, err := a.ProgramMap(maps, 0)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func TestProgramErrors(t *testing.T) {
 		err := c.call()
 		for _, want := range c.want {
 			var e *via.Error
-			if !errors.Is(err, want) || !errors.As(err, &e) || e.Device != a.Name() {
+			if !errors.Is(err, want) || !errors.As(err, &e) || e.Device != a.Address() {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}

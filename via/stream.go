@@ -40,7 +40,7 @@ var (
 // on. It fails with ErrInvalidReliability if the connection is unreliable.
 func (c *Conn) Stream() (*Stream, error) {
 	if !c.reliable {
-		return nil, c.vi.nic.refuse("make stream", ErrInvalidReliability, "create the connection with ReliableDelivery", "the connection is unreliable")
+		return nil, c.nic.Refuse("make stream", ErrInvalidReliability, "create the connection with ReliableDelivery", "the connection is unreliable")
 	}
 	s := &Stream{c: c}
 	s.read.init()

@@ -92,7 +92,7 @@ func runHostChild() error {
 	unix.Getppid()
 	marker(markerEnd)
 	for range countedSections {
-		before, err := p.x.NIC.Driver().Policy()
+		before, err := p.x.NIC.Policy()
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func runHostChild() error {
 		if err != nil {
 			return err
 		}
-		after, err := p.x.NIC.Driver().Policy()
+		after, err := p.x.NIC.Policy()
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func newSyscallTraffic(opts via.Options) (*syscallTraffic, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ends[i], err = conform.Equip(ctx, vi, 32<<10, 1); err != nil {
+		if ends[i], err = conform.Equip(ctx, nic, vi, 32<<10, 1); err != nil {
 			return nil, err
 		}
 	}

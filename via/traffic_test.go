@@ -167,7 +167,7 @@ func newCQStream(t testing.TB, p *conform.World, size, batch int) *cqStream {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := conform.Equip(ctx, vi, batch*size, 1)
+		e, err := conform.Equip(ctx, nic, vi, batch*size, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func newCopier(ctx context.Context, n *via.NIC) (*copier, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := conform.Equip(ctx, vi, 64, 2)
+	e, err := conform.Equip(ctx, n, vi, 64, 2)
 	if err != nil {
 		return nil, err
 	}

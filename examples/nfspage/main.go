@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("interrupted after %d bytes", n)
 	}
-	received, counterErr := nics[0].Driver().Counters()
+	received, counterErr := nics[0].Counters()
 	err = errors.Join(err, counterErr, near.Close()) // which ends the server
 	if e := <-served; err == nil {
 		err = e

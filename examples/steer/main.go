@@ -117,14 +117,14 @@ func loadSteering(ctx context.Context, nic *via.NIC, first, second uint32) error
 	if err != nil {
 		return err
 	}
-	if _, err := nic.Driver().LoadProgram(ctx, img, load.Options{}); err != nil {
+	if _, err := nic.LoadProgram(ctx, img, load.Options{}); err != nil {
 		return err
 	}
 	for number, m := range spec.Maps {
 		if m.Name != "queues" {
 			continue
 		}
-		table, err := nic.Driver().ProgramMap(spec.Maps, number)
+		table, err := nic.ProgramMap(spec.Maps, number)
 		if err != nil {
 			return err
 		}

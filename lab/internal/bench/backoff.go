@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/driver"
 )
 
 const (
@@ -39,11 +39,11 @@ const (
 // A thread of the NIC, of its engine or of a wire over UDP, wants the very core that
 // the loop spins on: it is let go first at each call. Naps would have the two wait for
 // each other.
-func backOff(ctx context.Context, nic *via.NIC, n int, since *time.Time) (looks int, err error) {
+func backOff(ctx context.Context, nic *driver.NIC, n int, since *time.Time) (looks int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if !alone(nic.Name()) {
+	if !alone(nic.Address()) {
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // always succeeds: sched_yield(2)
 		return checkEvery, nil
 	}

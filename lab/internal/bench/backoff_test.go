@@ -36,14 +36,14 @@ func TestBackOff(t *testing.T) {
 		if tt.waited > 0 {
 			since = time.Now().Add(-tt.waited)
 		}
-		looks, err := backOff(t.Context(), nic, tt.bytes, &since)
+		looks, err := backOff(t.Context(), nic.NIC, tt.bytes, &since)
 		if looks != tt.looks || err != nil {
 			t.Errorf("%s, %d bytes, after %v: %d looks until the next call, want %d; %v", tt.address, tt.bytes, tt.waited, looks, tt.looks, err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("enough")
 		cancel(why)
-		if _, err := backOff(ctx, nic, tt.bytes, &since); !errors.Is(err, why) {
+		if _, err := backOff(ctx, nic.NIC, tt.bytes, &since); !errors.Is(err, why) {
 			t.Errorf("%s: %v", tt.address, err)
 		}
 		if err := nic.Close(); err != nil {

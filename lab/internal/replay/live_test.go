@@ -93,7 +93,7 @@ func liveLog(t *testing.T, p via.Policy, lone, behind int) dmalog.Log {
 	t.Helper()
 	nics, from, to := livePair(t, p)
 	for _, n := range nics {
-		if err := n.Driver().EnableDMALog(8192); err != nil {
+		if err := n.EnableDMALog(8192); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func liveLog(t *testing.T, p via.Policy, lone, behind int) dmalog.Log {
 	log := dmalog.Log{Setup: &dmalog.Setup{At: p.At.String(), Send: side, Receive: side, Burst: liveBurst}}
 	for _, n := range nics {
 		records := make([]dmalog.Record, 8192)
-		got, err := n.Driver().ReadDMALog(records)
+		got, err := n.ReadDMALog(records)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func peersOf(t testing.TB) map[string]string {
 
 func framesSent(t testing.TB, n *via.NIC) uint64 {
 	t.Helper()
-	counters, err := n.Driver().Counters()
+	counters, err := n.Counters()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ type receiver struct {
 // come.
 func Receive(ctx context.Context, nic *via.NIC, c *channel.Channel) (Counts, error) {
 	r := &receiver{nic: nic, c: c}
-	counters, err := nic.Driver().Counters()
+	counters, err := nic.Counters()
 	if err != nil {
 		return r.counts, err
 	}
@@ -125,7 +125,7 @@ func (r *receiver) report() error {
 	r.drops = drops.Cells
 	if now := time.Now(); now.Sub(r.counted) >= recount {
 		r.counted = now
-		counters, err := r.nic.Driver().Counters()
+		counters, err := r.nic.Counters()
 		if err != nil {
 			return err
 		}

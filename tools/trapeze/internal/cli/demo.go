@@ -157,7 +157,7 @@ func (p *program) demo(ctx context.Context, f *demoFlags, _ []string) (err error
 	if err := p.demoMeasure(ctx, a, b, f.Duration, &r); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	state, err := a.Driver().Report(ctx)
+	state, err := a.Report(ctx)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}

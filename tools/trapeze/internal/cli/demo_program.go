@@ -34,7 +34,7 @@ func loadProgram(ctx context.Context, c *fwcmd.Chosen, nics ...*via.NIC) error {
 		if c == nil {
 			break
 		}
-		if err := c.Load(ctx, nic.Driver()); err != nil {
+		if err := c.Load(ctx, nic.NIC); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func reportProgram(c *fwcmd.Chosen, nics ...*via.NIC) (*programReport, error) {
 	}
 	r := &programReport{Image: c.Name}
 	for _, nic := range nics {
-		n, err := c.Ran(nic.Driver())
+		n, err := c.Ran(nic.NIC)
 		if err != nil {
 			return nil, err
 		}

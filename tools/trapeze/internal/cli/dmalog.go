@@ -121,7 +121,7 @@ func (r *recorder) watch(receives bool, nics ...*via.NIC) error {
 		sends = 1
 	}
 	for i, nic := range nics {
-		if err := nic.Driver().EnableDMALog(maxLogged / len(nics)); err != nil {
+		if err := nic.EnableDMALog(maxLogged / len(nics)); err != nil {
 			return &command.DeviceError{Err: err}
 		}
 		r.ends = append(r.ends, recorded{nic, sends ^ i})
@@ -171,7 +171,7 @@ func (r *recorder) log() dmalog.Log { return dmalog.Log{Setup: &r.setup, Records
 
 // readPolicy notes under which policy a NIC, and the one at the other end, moved frames.
 func (r *recorder) readPolicy(nic *via.NIC) error {
-	state, err := nic.Driver().Policy()
+	state, err := nic.Policy()
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (r *recorder) readPolicy(nic *via.NIC) error {
 func (e recorded) read() (records []dmalog.Record, dropped uint64, err error) {
 	for {
 		var p [1024]dmalog.Record
-		n, err := e.nic.Driver().ReadDMALog(p[:])
+		n, err := e.nic.ReadDMALog(p[:])
 		if err != nil {
 			return nil, 0, err
 		}
@@ -203,7 +203,7 @@ func (e recorded) read() (records []dmalog.Record, dropped uint64, err error) {
 			records[i].Flow = 1 - e.sends
 		}
 	}
-	state, err := e.nic.Driver().DMALog()
+	state, err := e.nic.DMALog()
 	return records, uint64(state.Lost), err
 }
 

@@ -150,7 +150,7 @@ func describeHealth(h telemetry.Health) string {
 // inspectChannels returns nil for a device that is too old to say. It is asked also when ctx has
 // ended, for the last report.
 func inspectChannels(ctx context.Context, nic *via.NIC) (*telemetry.Channels, error) {
-	r, err := nic.Driver().Report(context.WithoutCancel(ctx))
+	r, err := nic.Report(context.WithoutCancel(ctx))
 	return r.Channels, err
 }
 

@@ -302,7 +302,7 @@ func TestWebEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nics[0].Driver().LoadProgram(t.Context(), img, load.Options{Timeout: webWait}); err != nil {
+	if _, err := nics[0].LoadProgram(t.Context(), img, load.Options{Timeout: webWait}); err != nil {
 		t.Fatal(err)
 	}
 	stop := traffic(t, nics[0], nics[1])
@@ -345,16 +345,16 @@ func TestWebEvents(t *testing.T) {
 func TestWebOwnLog(t *testing.T) {
 	leaktest.Check(t)
 	nics, names := shownPair(t)
-	if err := nics[1].Driver().EnableDMALog(64); err != nil {
+	if err := nics[1].EnableDMALog(64); err != nil {
 		t.Fatal(err)
 	}
 	traffic(t, nics[0], nics[1])
 	s := serveSite(t).stream(t, names[1])
 	until(s, "nic", func(v shownView) bool { return v.Flow.Missing && v.Rates["bytes_received"] > 0 })
-	if state, err := nics[1].Driver().DMALog(); err != nil || !state.Enabled || state.Records != 64 {
+	if state, err := nics[1].DMALog(); err != nil || !state.Enabled || state.Records != 64 {
 		t.Errorf("the log of the program: %+v, %v", state, err)
 	}
-	if err := nics[1].Driver().DisableDMALog(); err != nil {
+	if err := nics[1].DisableDMALog(); err != nil {
 		t.Fatal(err)
 	}
 	until(s, "nic", func(v shownView) bool { return !v.Flow.Missing && v.Flow.Count > 0 })
@@ -438,7 +438,7 @@ func TestWebRests(t *testing.T) {
 	}
 	// The log that was lent ends by itself, some seconds later.
 	for end := time.Now().Add(webWait); ; time.Sleep(50 * time.Millisecond) {
-		if s, err := nics[0].Driver().DMALog(); err != nil || time.Now().After(end) {
+		if s, err := nics[0].DMALog(); err != nil || time.Now().After(end) {
 			t.Fatalf("%+v, %v", s, err)
 		} else if !s.Enabled {
 			return

@@ -1,4 +1,4 @@
-package via
+package driver
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/trapeze-nic/trapeze/descriptors"
+	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
 // Peers are connected with what connects clients and servers: of two that ask for each
@@ -49,37 +52,39 @@ const peerRetry = 5 * time.Millisecond
 // time is left, and with ErrInvalidState if the VI is not idle.
 func (v *VI) ConnectPeer(ctx context.Context, remote Address, local string) error {
 	const op = "connect peer"
-	n := v.nic
-	if err := n.check(ctx, op); err != nil {
+	n := v.n
+	if err := n.CheckCall(ctx, op); err != nil {
 		return err
 	}
-	if err := n.checkDiscriminators(op, remote.Discriminator, local); err != nil {
-		return err
+	for _, name := range []string{remote.Discriminator, local} {
+		if _, err := discriminator(name); err != nil {
+			return n.error(op, err)
+		}
 	}
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return n.refuse(op, ErrInvalidParameter, "give it a context with time left", "no time to connect in: %w", err)
+		return n.Refuse(op, descriptors.ErrInvalidParameter, "give it a context with time left", "no time to connect in: %w", err)
 	}
-	here := Address{MAC: n.attributes.Address, Discriminator: local}
+	here := Address{MAC: n.identity.MAC, Discriminator: local}
 	order := strings.Compare(addressKey(here), addressKey(remote))
 	switch {
 	case remote.MAC.IsMulticast():
-		return n.refuse(op, ErrInvalidParameter, "a peer is one NIC", "the address of a group")
+		return n.Refuse(op, descriptors.ErrInvalidParameter, "a peer is one NIC", "the address of a group")
 	case order == 0:
-		return n.refuse(op, ErrInvalidParameter, "give them different discriminators", "both ends have the same address")
+		return n.Refuse(op, descriptors.ErrInvalidParameter, "give them different discriminators", "both ends have the same address")
 	}
-	if err := n.acquire(op, &v.object); err != nil {
+	if err := v.begin(ctx, op); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &peer{cancel: cancel, done: make(chan struct{})}
 	if err := v.beginPeer(ctx, op, p); err != nil {
 		cancel()
-		n.release(&v.object)
+		v.leaving.leave(n)
 		return err
 	}
 	go func() {
-		defer n.peers.Done()
-		defer n.release(&v.object)
+		defer n.goroutines.Done()
+		defer v.leaving.leave(n)
 		defer close(p.done)
 		defer cancel()
 		meeting := meetingPoint(here, remote)
@@ -94,20 +99,21 @@ func (v *VI) ConnectPeer(ctx context.Context, remote Address, local string) erro
 
 // beginPeer makes p the request of v, unless v is not idle, and counts it.
 func (v *VI) beginPeer(ctx context.Context, op string, p *peer) error {
-	s, err := v.query(ctx)
+	s, err := v.Query(ctx)
 	if err != nil {
 		return err
 	}
-	v.nic.mu.Lock()
-	defer v.nic.mu.Unlock()
+	n := v.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	switch {
-	case v.nic.closed.Load():
-		return v.nic.refuse(op, ErrClosed, "", "")
-	case s.State != Idle || v.peer.pending():
-		return v.nic.refuse(op, ErrInvalidState, "", "the VI is in state %v", s.State)
+	case n.closing.Load(): // which Close says before it takes mu, and waits for those that began before
+		return n.error(op, descriptors.ErrClosed)
+	case s.State != datasheet.StateIdle || v.peer.pending():
+		return n.Refuse(op, descriptors.ErrInvalidState, "", "the VI is in state %v", s.State)
 	}
 	v.peer = p
-	v.nic.peers.Add(1)
+	n.goroutines.Add(1)
 	return nil
 }
 
@@ -123,18 +129,18 @@ func meetingPoint(a, b Address) string {
 		x, y = y, x
 	}
 	sum := sha256.Sum256([]byte("peers" + x + y))
-	return string(sum[:MaxDiscriminator])
+	return string(sum[:datasheet.MaxDiscriminator])
 }
 
 // askPeer is the client's part: it asks until the peer waits.
 func (v *VI) askPeer(ctx context.Context, op string, at, here Address) (Remote, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return Remote{}, v.nic.fail(op, err)
+			return Remote{}, v.n.error(op, err)
 		}
-		r, err := v.d.ConnectRequest(ctx, at, here.Discriminator)
-		late := errors.Is(err, ErrInvalidParameter) && errors.Is(err, context.DeadlineExceeded) // since it was looked at
-		if !late && !errors.Is(err, ErrNoMatch) {
+		r, err := get(ctx, v.n.do, "connect request", func() (Remote, error) { return v.request(ctx, at, here.Discriminator) })
+		late := errors.Is(err, descriptors.ErrInvalidParameter) && errors.Is(err, context.DeadlineExceeded) // since it was looked at
+		if !late && !errors.Is(err, descriptors.ErrNoMatch) {
 			return r, err
 		}
 		select {
@@ -145,9 +151,9 @@ func (v *VI) askPeer(ctx context.Context, op string, at, here Address) (Remote, 
 }
 
 // awaitPeer is the server's part: it accepts the peer, or tells it that the two do not fit.
-func (v *VI) awaitPeer(ctx context.Context, meeting string, from MAC) (Remote, error) {
+func (v *VI) awaitPeer(ctx context.Context, meeting string, from datasheet.MAC) (Remote, error) {
 	for {
-		c, err := v.nic.d.ConnectWait(ctx, meeting)
+		c, err := v.n.ConnectWait(ctx, meeting)
 		if err != nil {
 			return Remote{}, err
 		}
@@ -155,13 +161,13 @@ func (v *VI) awaitPeer(ctx context.Context, meeting string, from MAC) (Remote, e
 			_ = c.Reject(ctx) // it is not who it knows of
 			continue
 		}
-		r, err := c.Accept(ctx, v.d)
+		r, err := get(ctx, v.n.do, "accept", func() (Remote, error) { return c.accept(ctx, &v.endpoint) })
 		switch {
 		case err == nil:
 			return r, nil
-		case errors.Is(err, ErrWithdrawn), errors.Is(err, ErrPeerLost):
+		case errors.Is(err, descriptors.ErrWithdrawn), errors.Is(err, descriptors.ErrPeerLost):
 			continue // it may ask again
-		case errors.Is(err, ErrInvalidReliability), errors.Is(err, ErrInvalidMTU), errors.Is(err, ErrInvalidState):
+		case errors.Is(err, descriptors.ErrInvalidReliability), errors.Is(err, descriptors.ErrInvalidMTU), errors.Is(err, descriptors.ErrInvalidState):
 			_ = c.Reject(ctx)
 		}
 		return Remote{}, err
@@ -179,8 +185,8 @@ func (v *VI) ConnectPeerDone() (Remote, error) {
 	case err != nil:
 		return Remote{}, err
 	case p.pending():
-		v.nic.Poll()
-		return Remote{}, ErrNotDone
+		v.n.Poll()
+		return Remote{}, descriptors.ErrNotDone
 	}
 	return p.remote, p.err
 }
@@ -189,7 +195,7 @@ func (v *VI) ConnectPeerDone() (Remote, error) {
 // attempt.
 func (v *VI) ConnectPeerWait(ctx context.Context) (Remote, error) {
 	const op = "connect peer wait"
-	if err := v.nic.check(ctx, op); err != nil {
+	if err := v.n.CheckCall(ctx, op); err != nil {
 		return Remote{}, err
 	}
 	p, err := v.lastPeer(op)
@@ -200,41 +206,36 @@ func (v *VI) ConnectPeerWait(ctx context.Context) (Remote, error) {
 	case <-p.done:
 		return p.remote, p.err
 	case <-ctx.Done():
-		return Remote{}, v.nic.fail(op, ctx.Err())
+		return Remote{}, v.n.error(op, ctx.Err())
 	}
 }
 
 func (v *VI) lastPeer(op string) (*peer, error) {
-	v.nic.mu.Lock()
-	defer v.nic.mu.Unlock()
+	v.n.mu.Lock()
+	defer v.n.mu.Unlock()
 	if v.peer == nil {
-		return nil, v.nic.refuse(op, ErrInvalidState, "call ConnectPeer first", "")
+		return nil, v.n.Refuse(op, descriptors.ErrInvalidState, "call ConnectPeer first", "")
 	}
 	return v.peer, nil
 }
 
 // endPeer ends an attempt that goes on.
-func (v *VI) endPeer() {
-	v.nic.mu.Lock()
-	p := v.peer
-	v.nic.mu.Unlock()
+func (e *endpoint) endPeer() {
+	e.n.mu.Lock()
+	p := e.peer
+	e.n.mu.Unlock()
 	if p.pending() {
 		p.cancel()
 		<-p.done
 	}
 }
 
-// peerPending reports whether an attempt goes on.
-func (v *VI) peerPending() bool {
-	v.nic.mu.Lock()
-	defer v.nic.mu.Unlock()
-	return v.peer.pending()
-}
-
 // checkPeer fails if an attempt goes on.
-func (v *VI) checkPeer(op string) error {
-	if v.peerPending() {
-		return v.nic.refuse(op, ErrInvalidState, "", "the VI is being connected with a peer")
+func (e *endpoint) checkPeer() error {
+	e.n.mu.Lock()
+	defer e.n.mu.Unlock()
+	if e.peer.pending() {
+		return refusal(descriptors.ErrInvalidState, "", "the VI is being connected with a peer")
 	}
 	return nil
 }
