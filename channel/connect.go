@@ -32,12 +32,9 @@ type Options struct {
 }
 
 // complete fills in the defaults.
-func (c Options) complete(nic *via.NIC) Options {
+func (c Options) complete() Options {
 	if c.Send != nil && c.PageSize == 0 {
 		c.PageSize = c.Send.PageSize()
-	}
-	if c.Ptag == nil {
-		c.Ptag = nic.Ptag()
 	}
 	return c
 }
@@ -51,7 +48,7 @@ func Dial(ctx context.Context, nic *via.NIC, address string, options Options) (*
 	if err != nil {
 		return nil, err
 	}
-	o := options.complete(nic)
+	o := options.complete()
 	if o.PageSize == 0 {
 		o.PageSize = DefaultPageSize
 	}
@@ -113,7 +110,7 @@ func Listen(nic *via.NIC, name string, options Options) (*Listener, error) {
 	if err := nic.Check("listen"); err != nil {
 		return nil, err
 	}
-	o := options.complete(nic)
+	o := options.complete()
 	if o.PageSize != 0 && !isPage(o.PageSize) {
 		return nil, refuse(nic, "listen", via.ErrInvalidParameter, "PageSize is %d: pages have 4096, 8192 or 16384 bytes", o.PageSize)
 	}

@@ -24,10 +24,10 @@ func OpenKernel(ctx context.Context, nic *via.NIC, pageSize int) (*Kernel, error
 	}
 	c := &Channel{nic: nic, own: true}
 	var err error
-	if c.send, err = NewPages(ctx, nic, pageSize, via.MemoryAttributes{Ptag: nic.Ptag()}); err != nil {
+	if c.send, err = NewPages(ctx, nic, pageSize, via.MemoryAttributes{}); err != nil {
 		return nil, err
 	}
-	c.d, err = nic.CreateChannel(ctx, driver.ChannelAttributes{Ptag: nic.Ptag(), Page: pageOf(pageSize),
+	c.d, err = nic.CreateChannel(ctx, driver.ChannelAttributes{Page: pageOf(pageSize),
 		Send: c.send.segment(), Kernel: true})
 	if err != nil {
 		_ = c.Close() // err says why there is none

@@ -73,6 +73,6 @@ func (n *NIC) Query() NICAttributes {
 		ThreadSafe:       true,
 		ProviderVersion:  providerVersion,
 	}
-	a.MaxRegistered, a.MaxRegion = n.BusSpace()
+	a.MaxRegistered, a.MaxRegion = n.foreign.total, n.foreign.largest
 	return a
 }

@@ -14,7 +14,7 @@ import (
 
 // ChannelAttributes of a channel.
 type ChannelAttributes struct {
-	Ptag *Ptag
+	Ptag *Ptag // nil is the NIC's default
 	// Page says how large a page is; MinChannelPageLog2, 4 KiB, if zero. Both ends of a
 	// connection must have the same.
 	Page datasheet.ChannelPage
@@ -71,6 +71,7 @@ func (n *NIC) CreateChannel(ctx context.Context, a ChannelAttributes) (*Channel,
 		if a.Page = cmp.Or(a.Page, datasheet.MinChannelPageLog2); !a.Page.Valid() {
 			return nil, hinted(fmt.Errorf("%w: pages of 2^%d bytes", descriptors.ErrInvalidParameter, a.Page), "a page has 4, 8 or 16 KiB")
 		}
+		a.Ptag = n.ptagOr(a.Ptag)
 		if err := a.Ptag.use(n); err != nil {
 			return nil, err
 		}

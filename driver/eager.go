@@ -53,6 +53,14 @@ type EagerStats struct {
 	Again uint64 `json:"blocks_pushed_again"`
 	// FellBack are the registrations that found no room on the device and are ordinary.
 	FellBack uint64 `json:"registrations_fell_back"`
+	// Taken blocks came from the NIC's memory, Read ones from host memory, which they had to
+	// since the NIC did not have them: both of eager memory only.
+	Taken uint64 `json:"blocks_taken"`
+	Read  uint64 `json:"blocks_read"`
+	// Refused registrations found no room, whatever became of them then.
+	Refused uint64 `json:"registrations_refused"`
+	// FreeSRAM is the number of free bytes of the NIC's memory.
+	FreeSRAM uint32 `json:"sram_free_bytes"`
 }
 
 func (s *EagerStats) add(o EagerStats) {

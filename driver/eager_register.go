@@ -176,8 +176,25 @@ func (m *Memory) IsEager() bool {
 	return e != nil && e.blocks != nil
 }
 
-// EagerStats are those of all memory that the NIC has and had, and of the tokens of VIs.
-func (n *NIC) EagerStats() EagerStats {
+// EagerStats are those of all memory that the NIC has and had, and of the tokens of VIs. It asks the NIC, and fails with
+// ErrNotSupported on one without eager memory.
+func (n *NIC) EagerStats() (EagerStats, error) {
+	s := n.eagerCounts()
+	free, all, err := n.FreeSRAM()
+	if err == nil && all == 0 {
+		err = n.Refuse("ask for eager memory", descriptors.ErrNotSupported, "", "the NIC gives out no memory of its own")
+	}
+	if err != nil {
+		return s, err
+	}
+	counters, err := n.Counters()
+	s.FreeSRAM, s.Taken = free, counters[datasheet.CounterEagerBlocks.String()]
+	s.Read, s.Refused = counters[datasheet.CounterEagerReads.String()], counters[datasheet.CounterEagerRefused.String()]
+	return s, err
+}
+
+// eagerCounts are the driver's own counts of that.
+func (n *NIC) eagerCounts() EagerStats {
 	s := n.regions.counted()
 	for _, e := range n.present() {
 		if v, ok := e.queues.(*VI); ok {

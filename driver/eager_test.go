@@ -64,7 +64,7 @@ func TestEagerMessages(t *testing.T) {
 			if n := counter(t, r.nic, datasheet.CounterEagerBlocks); n == 0 {
 				t.Error("no block was taken from the device")
 			}
-			if s := r.nic.EagerStats(); s.Pushed == 0 || s.FellBack != 0 {
+			if s := r.nic.EagerCounts(); s.Pushed == 0 || s.FellBack != 0 {
 				t.Errorf("%+v", s)
 			}
 			if free, _, err := r.nic.FreeSRAM(); err != nil || free >= r.nic.Identity().SRAM {
@@ -150,7 +150,7 @@ func TestEagerWriterModel(t *testing.T) {
 func TestEagerRewritten(t *testing.T) {
 	r := newPingRigIn(t, false, written)
 	w := r.memory.Eager()
-	before := r.nic.EagerStats()
+	before := r.nic.EagerCounts()
 	// A stride of one block: every word takes the block back that was pushed with the last.
 	const blocks, words = 8, 4
 	for i := range words {
@@ -163,7 +163,7 @@ func TestEagerRewritten(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	s := r.nic.EagerStats()
+	s := r.nic.EagerCounts()
 	if pushed, again := s.Pushed-before.Pushed, s.Again-before.Again; pushed != blocks*words || again != blocks*(words-1) {
 		t.Errorf("%d blocks pushed, %d again", pushed, again)
 	}
@@ -248,8 +248,8 @@ func TestEagerNoRoom(t *testing.T) {
 		t.Errorf("no room: %v", err)
 	}
 	m, err := r.nic.Alloc(ctx, half, attributes(driver.NoRoomOrdinary))
-	if err != nil || m.IsEager() || r.nic.EagerStats().FellBack != 1 {
-		t.Fatalf("no room, ordinary: %v, %+v", err, r.nic.EagerStats())
+	if err != nil || m.IsEager() || r.nic.EagerCounts().FellBack != 1 {
+		t.Fatalf("no room, ordinary: %v, %+v", err, r.nic.EagerCounts())
 	}
 	if n, err := m.Eager().Write([]byte("the writer stores")); err != nil || string(m.Bytes()[:n]) != "the writer stores" {
 		t.Errorf("%q, %v", m.Bytes()[:n], err)

@@ -46,11 +46,11 @@ func TestEagerTokenBatch(t *testing.T) {
 		if at%depth+n > depth && at%perBlock != 0 && n > depth-perBlock {
 			want++ // it begins and ends in the same block
 		}
-		before := r.nic.EagerStats().Pushed
+		before := r.nic.EagerCounts().Pushed
 		if posted, err := v.PostSendBatch(batch); posted != n || err != nil {
 			t.Fatal(posted, err)
 		}
-		if got := r.nic.EagerStats().Pushed - before; got > want || got < uint64(len(blocks)) {
+		if got := r.nic.EagerCounts().Pushed - before; got > want || got < uint64(len(blocks)) {
 			t.Errorf("%d tokens from number %d on: %d blocks pushed, want %d", n, at, got, want)
 		}
 		// It is not connected: they come back, flushed.
@@ -67,11 +67,11 @@ func TestEagerTokenBatch(t *testing.T) {
 	if n := counter(t, r.nic, datasheet.CounterEagerBlocks); n != uint64(at) {
 		t.Errorf("%d tokens were taken from the device, %d were posted", n, at)
 	}
-	pushed := r.nic.EagerStats().Pushed
+	pushed := r.nic.EagerCounts().Pushed
 	if err := v.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.nic.EagerStats().Pushed; got != pushed {
+	if got := r.nic.EagerCounts().Pushed; got != pushed {
 		t.Errorf("%d blocks were pushed, %d once the VI was destroyed", pushed, got)
 	}
 }
@@ -92,10 +92,10 @@ func TestEagerTokensNoRoom(t *testing.T) {
 	if _, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomFails), nil, nil); !errors.Is(err, descriptors.ErrResource) {
 		t.Errorf("no room: %v", err)
 	}
-	before := r.nic.EagerStats().FellBack
+	before := r.nic.EagerCounts().FellBack
 	v, err := r.nic.CreateVI(ctx, tokensOf(r, depth, driver.NoRoomOrdinary), nil, nil)
-	if err != nil || v.Attributes().EagerTokens || r.nic.EagerStats().FellBack != before+1 {
-		t.Fatalf("no room, ordinary: %v, %+v", err, r.nic.EagerStats())
+	if err != nil || v.Attributes().EagerTokens || r.nic.EagerCounts().FellBack != before+1 {
+		t.Fatalf("no room, ordinary: %v, %+v", err, r.nic.EagerCounts())
 	}
 	if err := v.SetAttributes(ctx, v.Attributes()); err != nil {
 		t.Errorf("attributes of one that fell back: %v", err)

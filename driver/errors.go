@@ -143,7 +143,7 @@ func (n *NIC) Refuse(op string, code descriptors.Code, hint, format string, args
 	return n.error(op, refusal(code, hint, format, args...))
 }
 
-// refusal is what Refuse says, for an operation that is going to fail with it.
+// refusal is the Error of Refuse, for an operation that is going to fail with it.
 func refusal(code descriptors.Code, hint, format string, args ...any) *Error {
 	e := &Error{Code: code, Hint: hint}
 	if format != "" {

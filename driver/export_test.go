@@ -17,3 +17,6 @@ func (v *VI) Own(d *descriptors.Descriptor) { d.Post().Owner = v.key }
 
 // Queue is the VI by which the NIC has q.
 func (q *ReceiveQueue) Queue() *VI { return q.v }
+
+// EagerCounts are what the driver counts of eager memory.
+func (n *NIC) EagerCounts() EagerStats { return n.eagerCounts() }

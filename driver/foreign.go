@@ -51,10 +51,6 @@ const shares = 64
 // use large pages where the kernel has them.
 const hugePage = 2 << 20
 
-// BusSpace returns how many bytes of memory the device can be given at a time, and in one
-// piece, as far as its bus addresses go.
-func (n *NIC) BusSpace() (total, largest uint64) { return n.foreign.total, n.foreign.largest }
-
 func (f *foreign) init(ranges []vfio.IOVARange) {
 	for _, r := range ranges {
 		if r.Last > r.First {

@@ -31,15 +31,15 @@ type MemoryAttributes struct {
 
 // access has the rights as commands want them.
 func (a MemoryAttributes) access() datasheet.Access {
-	access := Rights(a.RDMAWrite, a.RDMARead) | a.Eager.access()
+	access := rights(a.RDMAWrite, a.RDMARead) | a.Eager.access()
 	if a.ReadOnly {
 		access |= datasheet.AccessReadOnly
 	}
 	return access
 }
 
-// Rights are those of remote NICs, as commands want them.
-func Rights(write, read bool) (r datasheet.Access) {
+// rights are those of remote NICs, as commands want them.
+func rights(write, read bool) (r datasheet.Access) {
 	if write {
 		r |= datasheet.AccessRDMAWrite
 	}

@@ -80,7 +80,7 @@ func (s *notices[T]) end() {
 	}
 }
 
-// Notify has f called with the next completion, as Done takes it, on a goroutine of its
+// Notify calls f with the next completion, as Done takes it, on a goroutine of its
 // own. Each call is for one completion; the handlers are called in the order of the
 // calls, one at a time, and may call anything. A CQ that is closed, or whose NIC is,
 // forgets them; if the NIC fails they are called with the error.
@@ -106,7 +106,7 @@ func (c *CQ) await(w *waiter) (done Completion, err error) {
 }
 
 // FD is a file descriptor for epoll and its like, the same each time. It becomes readable
-// when there is a completion, or the NIC has failed, after each call of Arm. Who finds it
+// when there is a completion, or the NIC has failed, after each call of Arm. A program that finds it
 // readable reads its 8 bytes, calls Done until that says ErrNotDone, and then Arm again:
 // what comes in between is not missed. It belongs to the CQ and is closed with it.
 func (c *CQ) FD() (int, error) {
@@ -125,7 +125,7 @@ func (c *CQ) FD() (int, error) {
 	return fd, err
 }
 
-// Arm has FD become readable, once, as soon as there is a completion, at once if there is
+// Arm makes FD readable, once, as soon as there is a completion, at once if there is
 // one; arming what is armed does nothing. A goroutine waits for that, and steps a NIC that needs it. Arm fails with
 // ErrInvalidState before the first call of FD.
 func (c *CQ) Arm() error {

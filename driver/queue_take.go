@@ -265,8 +265,8 @@ type Held struct {
 }
 
 // Held returns the queues of the VI.
-func (b *Queues) Held() (send, recv Held) {
-	return Held{&b.send.mu, &b.send}, Held{&b.recv.mu, &b.recv}
+func (v *VI) Held() (send, recv Held) {
+	return Held{&v.send.mu, &v.send}, Held{&v.recv.mu, &v.recv}
 }
 
 // tooLong reports whether a completion says more than its descriptor has room for. An RDMA

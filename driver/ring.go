@@ -13,7 +13,7 @@ import (
 type RingAttributes struct {
 	// Reliability is Unreliable, as in the Trapeze papers, or one of the levels of a VI.
 	Reliability datasheet.Reliability
-	Ptag        *Ptag
+	Ptag        *Ptag // nil is the NIC's default
 	// MaxPayload is the largest payload of a message in bytes, 0 to the device's
 	// MaxTransfer less RingMessage. Both ends of a connection must have the same.
 	MaxPayload uint32
@@ -57,6 +57,7 @@ func (n *NIC) CreateRing(ctx context.Context, a RingAttributes) (*Ring, error) {
 			return nil, hinted(fmt.Errorf("%w: payloads of %d bytes", descriptors.ErrInvalidMTU, a.MaxPayload),
 				fmt.Sprintf("this device takes up to %d", limit))
 		}
+		a.Ptag = n.ptagOr(a.Ptag)
 		if err := a.Ptag.use(n); err != nil {
 			return nil, err
 		}

@@ -433,7 +433,8 @@ func (p *play) stats(a *script.Arguments) (lines string) {
 		var s any
 		var err error
 		if name == "eager" {
-			s = p.n.EagerStats()
+			c := p.n.EagerCounts()
+			s = struct{ Pushed, Again, FellBack uint64 }{c.Pushed, c.Again, c.FellBack}
 		} else if v := p.vis[name]; v != nil {
 			s, err = v.Stats()
 		} else {

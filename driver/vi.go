@@ -12,7 +12,7 @@ import (
 )
 
 // VI is a virtual interface: a send queue and a receive queue that can be
-// connected to one other VI. Its Queues have the methods of the data path:
+// connected to one other VI. The methods of the data path are:
 //
 //	PostSend(d), PostRecv(d)                      hand a descriptor to a queue
 //	PostSendBatch(ds), PostRecvBatch(ds)          several with one doorbell
@@ -23,13 +23,14 @@ import (
 //	ReadDirect(address, handle, m, offset, n)     an RDMA read that is a copy at once
 //	Queued() (send, recv), Stats()                what is posted, and what was counted
 //
-// Methods may be called from several goroutines; two that use the same queue take turns.
+// They allocate nothing unless they fail, and hold no lock that another VI needs. All methods may be called from several
+// goroutines; two that use the same queue take turns.
 type VI struct {
 	endpoint
 	key        uint32 // no other VI of the NIC ever has it
 	attributes atomic.Pointer[VIAttributes]
-	Queues
-	rings *dmaBuffer
+	send, recv workQueue
+	rings      *dmaBuffer
 
 	alter sync.Mutex // held while the attributes change, or descriptors are made
 	pools []*Memory  // of NewDescriptors; guarded by alter
@@ -119,7 +120,7 @@ func (n *NIC) createVI(ctx context.Context, a VIAttributes, sendCQ, recvCQ *CQ) 
 		SendIOVA: rings.iova, RecvIOVA: v.recvIOVA(rings.iova + sendBytes), Ptag: a.Ptag.Number(), MaxTransfer: a.MaxTransfer,
 		SendCQ: cqNumber(sendCQ), RecvCQ: cqNumber(recvCQ),
 		SendVector: vectorNumber(v.send.vec), RecvVector: vectorNumber(v.recv.vec),
-		Kind: a.kind(), Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: Rights(a.RDMAWrite, a.RDMARead), Options: a.options(),
+		Kind: a.kind(), Reliability: a.Reliability, SendLog2: sendLog2, RecvLog2: recvLog2, Rights: rights(a.RDMAWrite, a.RDMARead), Options: a.options(),
 	}))
 	if err != nil {
 		return nil, n.release(rings, err)

@@ -177,7 +177,7 @@ func (v *VI) SetAttributes(ctx context.Context, a VIAttributes) error {
 	return nil
 }
 
-// change has the device change the VI.
+// change changes the VI on the device.
 func (v *VI) change(ctx context.Context, op string, a VIAttributes) error {
 	n := v.n
 	return n.do(ctx, op, func() error {
@@ -192,7 +192,7 @@ func (v *VI) change(ctx context.Context, op string, a VIAttributes) error {
 		}
 		err := a.Ptag.usedFor(n, func() error {
 			_, err := v.execute(ctx, newCommand(datasheet.OpModifyEndpoint, datasheet.ModifyEndpointBody{Endpoint: v.number, Ptag: a.Ptag.Number(),
-				MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: Rights(a.RDMAWrite, a.RDMARead), Options: a.options()}))
+				MaxTransfer: a.MaxTransfer, Reliability: a.Reliability, Rights: rights(a.RDMAWrite, a.RDMARead), Options: a.options()}))
 			return err
 		})
 		if err != nil {

@@ -7,13 +7,6 @@ import (
 	"github.com/trapeze-nic/trapeze/descriptors"
 )
 
-// Queues are the two work queues of a VI. Their methods are the data path: they allocate nothing unless they
-// fail, and hold no lock that another VI needs. The two queues may be
-// used by two goroutines; several goroutines may also share one queue.
-type Queues struct {
-	send, recv workQueue
-}
-
 // PostSend hands a descriptor to the send queue. The NIC owns it, and the memory
 // that its segments name, until SendDone or SendWait returns it. The bare ErrQueueFull
 // says that as many are posted and not taken back as the queue holds. If the queue has
@@ -23,28 +16,28 @@ type Queues struct {
 // doorbells are not mapped has not taken it; what else is wrong with a descriptor shows in its
 // completion. A send on a VI that is not connected is
 // accepted and completes at once with StatusFlushed.
-func (b *Queues) PostSend(d *descriptors.Descriptor) error { return b.send.postOne(d) }
+func (v *VI) PostSend(d *descriptors.Descriptor) error { return v.send.postOne(d) }
 
 // PostRecv is PostSend for the receive queue. Receives are consumed in the order
 // of their posts, one for each message. A receive may be posted before the VI is
 // connected, and is then held for the connection.
-func (b *Queues) PostRecv(d *descriptors.Descriptor) error { return b.recv.postOne(d) }
+func (v *VI) PostRecv(d *descriptors.Descriptor) error { return v.recv.postOne(d) }
 
 // PostSendBatch posts descriptors in order with one doorbell, and returns how
 // many were posted. If not all were, the error says why the next one was not.
-func (b *Queues) PostSendBatch(ds []*descriptors.Descriptor) (int, error) { return b.send.post(ds) }
+func (v *VI) PostSendBatch(ds []*descriptors.Descriptor) (int, error) { return v.send.post(ds) }
 
 // PostRecvBatch is PostSendBatch for the receive queue.
-func (b *Queues) PostRecvBatch(ds []*descriptors.Descriptor) (int, error) { return b.recv.post(ds) }
+func (v *VI) PostRecvBatch(ds []*descriptors.Descriptor) (int, error) { return v.recv.post(ds) }
 
 // ReadDirect reads n bytes at address of the peer's memory handle to m, from offset on, if that is a copy at
 // once (via's SEMANTICS, "Without the target") and nothing is posted. Otherwise it returns false, the memory holds
 // anything, and a descriptor has to be posted. Stats does not count it.
-func (b *Queues) ReadDirect(address uint64, handle uint32, m *Memory, offset, n int) bool {
+func (v *VI) ReadDirect(address uint64, handle uint32, m *Memory, offset, n int) bool {
 	if size := m.Size(); offset < 0 || n <= 0 || offset > size || n > size-offset || uint64(n) > 1<<32-1 {
 		return false
 	}
-	q := &b.send
+	q := &v.send
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.refuses || q.bell.call == nil || q.next != q.taken {
@@ -60,22 +53,22 @@ func (b *Queues) ReadDirect(address uint64, handle uint32, m *Memory, offset, n 
 // *StatusError. If the peer or an error has ended the connection, the error matches
 // ErrDisconnected, ErrPeerLost or ErrConnectionBroken too. ErrProtocol is a completion that
 // the NIC must not write.
-func (b *Queues) SendDone() (*descriptors.Descriptor, error) { return b.send.done(true) }
+func (v *VI) SendDone() (*descriptors.Descriptor, error) { return v.send.done(true) }
 
 // RecvDone is SendDone for the receive queue.
-func (b *Queues) RecvDone() (*descriptors.Descriptor, error) { return b.recv.done(true) }
+func (v *VI) RecvDone() (*descriptors.Descriptor, error) { return v.recv.done(true) }
 
 // SendDoneBatch takes back the oldest descriptors of the send queue that have
 // completed, as many as into has room for, and returns how many it has put there. A
 // descriptor that completed in error is returned alone, with its error; for the rest
 // see SendDone.
-func (b *Queues) SendDoneBatch(into []*descriptors.Descriptor) (int, error) {
-	return b.send.pollBatch(into)
+func (v *VI) SendDoneBatch(into []*descriptors.Descriptor) (int, error) {
+	return v.send.pollBatch(into)
 }
 
 // RecvDoneBatch is SendDoneBatch for the receive queue.
-func (b *Queues) RecvDoneBatch(into []*descriptors.Descriptor) (int, error) {
-	return b.recv.pollBatch(into)
+func (v *VI) RecvDoneBatch(into []*descriptors.Descriptor) (int, error) {
+	return v.recv.pollBatch(into)
 }
 
 // NotifySend calls f with the next descriptor that the send queue completes, as
@@ -84,10 +77,10 @@ func (b *Queues) RecvDoneBatch(into []*descriptors.Descriptor) (int, error) {
 // VI that is closed, or whose NIC is, forgets them; if the NIC fails they are
 // called with the error and no descriptor. It fails with ErrInvalidState if the
 // queue has a CQ, with ErrInvalidParameter for a nil f, and with ErrClosed.
-func (b *Queues) NotifySend(f func(*descriptors.Descriptor, error)) error { return b.send.notify(f) }
+func (v *VI) NotifySend(f func(*descriptors.Descriptor, error)) error { return v.send.notify(f) }
 
 // NotifyRecv is NotifySend for the receive queue.
-func (b *Queues) NotifyRecv(f func(*descriptors.Descriptor, error)) error { return b.recv.notify(f) }
+func (v *VI) NotifyRecv(f func(*descriptors.Descriptor, error)) error { return v.recv.notify(f) }
 
 func (q *workQueue) notify(f func(*descriptors.Descriptor, error)) error {
 	v := q.vi
@@ -107,13 +100,13 @@ func (q *workQueue) notify(f func(*descriptors.Descriptor, error)) error {
 // SendWait waits until the oldest descriptor of the send queue has completed, or ctx
 // ends, and takes it back as SendDone does. It fails with ErrInvalidState if the queue has a CQ: wait for that
 // instead.
-func (b *Queues) SendWait(ctx context.Context) (*descriptors.Descriptor, error) {
-	return b.send.await(ctx)
+func (v *VI) SendWait(ctx context.Context) (*descriptors.Descriptor, error) {
+	return v.send.await(ctx)
 }
 
 // RecvWait is SendWait for the receive queue.
-func (b *Queues) RecvWait(ctx context.Context) (*descriptors.Descriptor, error) {
-	return b.recv.await(ctx)
+func (v *VI) RecvWait(ctx context.Context) (*descriptors.Descriptor, error) {
+	return v.recv.await(ctx)
 }
 
 func (q *workQueue) await(ctx context.Context) (*descriptors.Descriptor, error) {
@@ -128,4 +121,4 @@ func (q *workQueue) await(ctx context.Context) (*descriptors.Descriptor, error) 
 
 // Queued returns how many descriptors are posted and not taken back; zero once
 // the VI is closed.
-func (b *Queues) Queued() (send, recv int) { return b.send.queued(), b.recv.queued() }
+func (v *VI) Queued() (send, recv int) { return v.send.queued(), v.recv.queued() }

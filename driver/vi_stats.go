@@ -13,8 +13,7 @@ type VIStats struct {
 
 // Stats returns the counters, also on a device that has failed. It fails with ErrClosed once
 // the VI or its NIC is closed.
-func (b *Queues) Stats() (s VIStats, err error) {
-	v := b.send.vi
+func (v *VI) Stats() (s VIStats, err error) {
 	err = v.n.doAny(v.n.background, "read counters of VI", func() error {
 		return v.leaving.unless(v.n, func() error {
 			s.SendsPosted, s.SendsCompleted, s.SendsFailed = v.send.counts()

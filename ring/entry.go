@@ -252,7 +252,7 @@ func (r *Ring) segment(op string, f Frame, written bool) (datasheet.DataSegment,
 	}
 	if !known.contains(m) {
 		switch a := m.Attributes(); {
-		case a.Ptag != r.options.Ptag:
+		case a.Ptag != r.d.Attributes().Ptag:
 			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidPtag, "ring and memory must have the same protection tag", "")
 		case written && a.ReadOnly:
 			return datasheet.DataSegment{}, r.refuse(op, via.ErrInvalidParameter, "", "the memory is read-only")

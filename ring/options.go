@@ -58,9 +58,6 @@ func (c Options) complete(nic *via.NIC) (Options, error) {
 	if c.Reliability == 0 {
 		c.Reliability = via.Unreliable
 	}
-	if c.Ptag == nil {
-		c.Ptag = nic.Ptag()
-	}
 	switch {
 	case c.Access > Shadow:
 		return c, refuse(nic, op, via.ErrInvalidParameter, "it is Measured, SRAM or Shadow", "Access is %d", c.Access)

@@ -1,9 +1,6 @@
 package via
 
-import (
-	"github.com/trapeze-nic/trapeze/driver"
-	"github.com/trapeze-nic/trapeze/internal/datasheet"
-)
+import "github.com/trapeze-nic/trapeze/driver"
 
 // Eager writes to memory of which the NIC has a copy of its own, in blocks: see
 // Memory.Eager.
@@ -11,6 +8,9 @@ type Eager = driver.Eager
 
 // EagerAttributes say whether memory is eager, and how.
 type EagerAttributes = driver.EagerAttributes
+
+// EagerStats count what has become of eager memory, see NIC.EagerStats.
+type EagerStats = driver.EagerStats
 
 // EagerMode is described at EagerWritten and EagerAtPost.
 type EagerMode = driver.EagerMode
@@ -34,37 +34,3 @@ const (
 	// NoRoomWaits: the registration waits until there is room or its context ends.
 	NoRoomWaits = driver.NoRoomWaits
 )
-
-// EagerStats count what has become of eager memory.
-type EagerStats struct {
-	driver.EagerStats
-	// Taken blocks came from the NIC's memory, Read ones from host memory, which they had to
-	// since the NIC did not have them: both of eager memory only.
-	Taken uint64 `json:"blocks_taken"`
-	Read  uint64 `json:"blocks_read"`
-	// Refused registrations found no room, whatever became of them then.
-	Refused uint64 `json:"registrations_refused"`
-	// FreeSRAM is the number of free bytes of the NIC's memory.
-	FreeSRAM uint32 `json:"sram_free_bytes"`
-}
-
-// EagerStats asks the NIC. It fails with ErrNotSupported on one without eager memory.
-func (n *NIC) EagerStats() (EagerStats, error) {
-	s := EagerStats{EagerStats: n.NIC.EagerStats()}
-	free, all, err := n.FreeSRAM()
-	if err == nil && all == 0 {
-		err = n.Refuse("ask for eager memory", ErrNotSupported, "", "the NIC gives out no memory of its own")
-	}
-	if err != nil {
-		return s, err
-	}
-	s.FreeSRAM = free
-	counters, err := n.Counters()
-	if err != nil {
-		return s, err
-	}
-	s.Taken = counters[datasheet.CounterEagerBlocks.String()]
-	s.Read = counters[datasheet.CounterEagerReads.String()]
-	s.Refused = counters[datasheet.CounterEagerRefused.String()]
-	return s, nil
-}

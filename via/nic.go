@@ -55,6 +55,10 @@ type Options struct {
 	SampleLatency int
 }
 
+func (o Options) driver() driver.Options {
+	return driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry, SampleLatency: o.SampleLatency}
+}
+
 // Waiting says for how long the waits of a NIC spin, let others run and sleep.
 type Waiting = driver.Waiting
 
@@ -63,7 +67,7 @@ type Waiting = driver.Waiting
 // a device that is not what it should be. Others, such as of a file that may not be
 // opened, have no code: their cause says what is wrong.
 func Open(ctx context.Context, address string, o Options) (*NIC, error) {
-	d, err := driver.Open(ctx, address, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry, SampleLatency: o.SampleLatency})
+	d, err := driver.Open(ctx, address, o.driver())
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +77,7 @@ func Open(ctx context.Context, address string, o Options) (*NIC, error) {
 // OpenDevice opens the NIC behind a device, such as one of emulator.Pair. It takes
 // ownership: the device is closed with the NIC, and also if OpenDevice fails.
 func OpenDevice(ctx context.Context, device vfio.Device, o Options) (*NIC, error) {
-	d, err := driver.New(ctx, device, driver.Options{Logger: o.Logger, NoTelemetry: o.NoTelemetry, SampleLatency: o.SampleLatency})
+	d, err := driver.New(ctx, device, o.driver())
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ type (
 	NICAttributes = driver.NICAttributes
 	// VI is a virtual interface, from NIC.CreateVI.
 	VI = driver.VI
-	// VIAttributes are given when a VI is created, and VIState is what VI.Query returns.
+	// VIAttributes are given when a VI is created. VI.Query returns a VIState.
 	VIAttributes = driver.VIAttributes
 	VIState      = driver.VIState
 	// Frames says which raw Ethernet frames an endpoint sends and takes.
