@@ -265,7 +265,7 @@ func newForeignRig(t testing.TB, withCQ bool) (r *pingRig, out, in []byte) {
 	return r, own(r.nic, r.send, r.memory.Attributes().Ptag), own(r.peer, r.recv, r.inbox.Attributes().Ptag)
 }
 
-// TestOwnMemoryIsGone: a program that takes away memory under a message that it posts, or receives, fails its NIC. No call hangs or
+// TestOwnMemoryIsGone: a program that takes away memory under a message that it posts, or receives, fails its NIC. No call waits for ever or
 // panics, and the other NIC goes on.
 func TestOwnMemoryIsGone(t *testing.T) {
 	for _, withCQ := range []bool{false, true} {
