@@ -112,7 +112,7 @@ func (c *Connections) FlushPosted(ep *Endpoint, q *WorkQueue) {
 		if !q.Receive && l.Status == 0 {
 			l.Control.Bits = c.Regions.operation(l.Token, ep.Ptag)
 		}
-		ep.Delivery.Complete(ep, q, &l, 0, 0, l.Status|datasheet.StatusFlushed)
+		ep.Kind.Format.Complete(ep, q, &l, 0, 0, l.Status|datasheet.StatusFlushed)
 	}
 	q.Fetched = q.Completed
 }

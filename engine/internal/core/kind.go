@@ -22,8 +22,23 @@ type Kind struct {
 	Destroy func(ep *Endpoint)
 	// Deliver chooses the delivery of an endpoint, until it is connected.
 	Deliver func(datasheet.Reliability) Delivery
+	// Format is that of the queues, nil if there are none.
+	Format Format
 	// SetPayload writes an entry of the endpoint's payload table, in its place.
 	SetPayload func(ep *Endpoint, b *datasheet.SetPayloadBody)
+}
+
+// Format knows what stands in the queues of a kind.
+type Format interface {
+	// Fetch takes the next message of a queue and copies what the host says of it into l.
+	// What is wrong with that shows in l.status. It reports whether that is a sound send or receive of one piece of memory.
+	Fetch(ep *Endpoint, q *WorkQueue, l *Layout) (usual bool)
+	// Complete ends the oldest message of a queue, which is l: of length bytes, with
+	// immediate data if st says so. st lacks StatusDone and the operation.
+	Complete(ep *Endpoint, q *WorkQueue, l *Layout, length, immediate uint32, st datasheet.Status)
+	// Destination decides where a message of extent bytes goes, with immediate data if it is tagged.
+	// It returns st, the status of the receive, or what is wrong with that memory.
+	Destination(ep *Endpoint, in *Receipt, st datasheet.Status, extent, immediate uint32, tagged bool) datasheet.Status
 }
 
 // Delivery carries the messages of endpoints of one kind. What a connection needs is in its
@@ -48,9 +63,6 @@ type Delivery interface {
 	Failed(ep *Endpoint, m *Sending, retry bool, st datasheet.Status)
 	// Flush ends the sends that are being worked on, the oldest with status first.
 	Flush(ep *Endpoint, first datasheet.Status)
-	// Complete ends the oldest message of a queue, which is l: of length bytes, with
-	// immediate data if st says so. st lacks StatusDone and the operation.
-	Complete(ep *Endpoint, q *WorkQueue, l *Layout, length, immediate uint32, st datasheet.Status)
 
 	// Posted takes note of receives that the host has posted.
 	Posted(ep *Endpoint)

@@ -26,10 +26,9 @@ type ring struct{ nic *core.Core }
 // Register registers rings, whose messages k carries.
 func Register(k *vi.Transport) {
 	f := ring{k.Core}
-	own := k.With(f)
 	k.Kinds[datasheet.KindRing] = &core.Kind{Connects: true, Queues: true, SRAM: true,
-		Check: f.check, Create: f.create, Destroy: f.destroy, Deliver: own.Deliver,
-		SetPayload: func(ep *core.Endpoint, b *datasheet.SetPayloadBody) { setPlace(own, ep, b) }}
+		Check: f.check, Create: f.create, Destroy: f.destroy, Deliver: k.Deliver, Format: f,
+		SetPayload: func(ep *core.Endpoint, b *datasheet.SetPayloadBody) { setPlace(k, ep, b) }}
 }
 
 // check names what is wrong with a new ring, besides what is with any endpoint.
@@ -87,9 +86,9 @@ func (k ring) destroy(ep *core.Endpoint) {
 	k.nic.Regions.SRAM.Release(r.Span)
 }
 
-// Fetch implements vi.Format. The slot's descriptor is copied once; what is wrong with it, or with
+// Fetch implements core.Format. The slot's descriptor is copied once; what is wrong with it, or with
 // what is attached, shows in l.status.
-func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
+func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) (usual bool) {
 	m, memory := &k.nic.Regions, ep.Own.(*ringMemory)
 	slots := memory.send
 	if q.Receive {
@@ -128,9 +127,10 @@ func (k ring) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) {
 		l.Total += length
 		k.layPieces(ep, q, l, slot.Message[:])
 	}
+	return false
 }
 
-// Destination implements vi.Format: the message goes to its slot and the payload to what is
+// Destination implements core.Format: the message goes to its slot and the payload to what is
 // attached there, or where the payload table says. If neither has room for it the payload is
 // discarded whole.
 func (k ring) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, extent, tag uint32, tagged bool) datasheet.Status {
@@ -184,7 +184,7 @@ func setPlace(k *vi.Transport, ep *core.Endpoint, b *datasheet.SetPayloadBody) {
 	})
 }
 
-// Complete implements vi.Format: of a receive the slot also says what has become of the payload.
+// Complete implements core.Format: of a receive the slot also says what has become of the payload.
 func (k ring) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status) {
 	sent := max(length, datasheet.RingMessage) - datasheet.RingMessage
 	there := sent

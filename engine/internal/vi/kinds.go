@@ -8,10 +8,10 @@ import (
 // New makes the transport of an engine, and registers the kinds that it has itself: VIs,
 // receive queues that VIs share, and endpoints for raw frames.
 func New(c *core.Core) *Transport {
-	k := &Transport{Core: c, wires: &ways{}}
+	k := &Transport{Core: c}
 	c.Rx.Short, c.Rx.Raw = short, takeRaw
 	c.Kinds[datasheet.KindVI] = &core.Kind{Connects: true, Queues: true, Tokens: true, Rights: true,
-		Check: k.check, Create: k.create, Destroy: c.Regions.ForgetRings, Deliver: k.Deliver}
+		Check: k.check, Create: k.create, Destroy: c.Regions.ForgetRings, Deliver: k.Deliver, Format: tokens{c}}
 	c.Kinds[datasheet.KindReceiveQueue] = receiveQueues(k)
 	c.Kinds[datasheet.KindFrame] = rawFrames(k)
 	return k

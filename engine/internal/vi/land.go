@@ -8,7 +8,7 @@ import (
 // if the frame is not the next of the connection, or its receive is not one segment with room for them.
 func (p *Path) expected(header uint64, tag datasheet.ShortBeside, n uint32) (*datasheet.ControlSegment, *byte) {
 	q, k := &p.Ep.Recv, p.k
-	if p.k.format != nil || !p.isNext(header, tag) || q.Fetched != q.Completed || q.Producer == q.Completed || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
+	if p.sends == nil || !p.isNext(header, tag) || q.Fetched != q.Completed || q.Producer == q.Completed || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
 		return nil, nil
 	}
 	if q.Epoch != k.Regions.Epoch && !k.Regions.Mapped(q) || q.Pushed != nil {
@@ -57,7 +57,7 @@ func (p *Path) landed(seg *datasheet.ControlSegment, header uint64, n uint32, st
 // target returns where the n bytes of an RDMA write go, a short frame whose payload begins with an extension. It returns nil
 // unless the frame is the next of the connection, and its place in one piece of memory that the peer may write to.
 func (p *Path) target(payload []byte, header uint64, b datasheet.ShortBeside, n uint32) []byte {
-	if p.k.format != nil || !p.isNext(header, b) || b&datasheet.ShortImmediate != 0 || p.Ep.Rights&datasheet.AccessRDMAWrite == 0 || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
+	if p.sends == nil || !p.isNext(header, b) || b&datasheet.ShortImmediate != 0 || p.Ep.Rights&datasheet.AccessRDMAWrite == 0 || n-1 >= p.Ep.MaxTransfer || n < p.Ep.Shortest {
 		return nil
 	}
 	x := *datasheet.ExtensionAt(payload) // read once: the peer may be able to write it

@@ -229,7 +229,7 @@ func (r *reliable) tells(credit uint32) bool {
 	return credit-r.Offered < 1<<16 && r.Expect-r.Told < 1<<16
 }
 
-func (k *Transport) Clear() { *k.wires = ways{} }
+func (k *Transport) Clear() { k.wires = ways{} }
 
 // use has one more connection use a wire, whose number is seen.
 func (w *ways) use(wire core.Lossless, seen uint32) *way {

@@ -19,7 +19,7 @@ type Path struct {
 	u    *unreliable // nil without such a connection
 	line core.Lossless
 
-	// sends has a record for each token of the send queue, at the token's place. head and next are the
+	// sends has a record for each token of the send queue, at the token's place; nil without tokens. head and next are the
 	// numbers of the oldest token under way, and of the one behind the newest.
 	sends                    []sent
 	head, next               uint32
@@ -89,7 +89,7 @@ func (p *Path) open(r *reliable) {
 	p.join(r.nic)
 	p.r, p.line = r, r.way.Lossless
 	p.head, p.next = p.Ep.Send.Completed, p.Ep.Send.Completed
-	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n && p.k.format == nil {
+	if n := int(p.Ep.Send.Mask) + 1; len(p.sends) != n && p.Ep.Kind.Tokens {
 		p.sends = make([]sent, n)
 	}
 }
@@ -115,7 +115,7 @@ type unreliable struct {
 	fetched datasheet.Status // of that descriptor
 
 	core.Liveness
-	path *Path // of a kind with a format of its own, if both ends know short frames
+	path *Path // of a queue without tokens, if both ends know short frames
 }
 
 // unrel is the state of an endpoint whose messages are not acknowledged, nil if it has none.

@@ -15,7 +15,8 @@ import (
 type frames struct{ Unreliable }
 
 func rawFrames(k *Transport) *core.Kind {
-	return &core.Kind{Queues: true, Tokens: true, Deliver: func(datasheet.Reliability) core.Delivery { return frames{Unreliable{k}} },
+	return &core.Kind{Queues: true, Tokens: true, Format: tokens{k.Core},
+		Deliver: func(datasheet.Reliability) core.Delivery { return frames{Unreliable{k}} },
 		Check: func(b *datasheet.CreateEndpointBody) core.Refusal {
 			return core.FirstOf([]core.Check{
 				{b.Options&^datasheet.EndpointPromiscuous != 0, datasheet.ResultInvalidParameter, core.FieldOptions},

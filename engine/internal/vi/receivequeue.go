@@ -17,7 +17,7 @@ func (receiveQueue) Open(*core.Endpoint, *datasheet.ConnectBody)                
 func (receiveQueue) Take(*core.Endpoint, *datasheet.Header, []byte) core.Verdict { return core.Refused }
 
 func receiveQueues(k *Transport) *core.Kind {
-	return &core.Kind{Queues: true, Tokens: true,
+	return &core.Kind{Queues: true, Tokens: true, Format: tokens{k.Core},
 		Check: func(b *datasheet.CreateEndpointBody) core.Refusal {
 			return core.FirstOf([]core.Check{
 				{b.Options != 0, datasheet.ResultInvalidParameter, core.FieldOptions},

@@ -324,11 +324,7 @@ func (r *reliable) delivered(m *core.Sending) {
 	}
 	r.head++
 	r.nic.Count(datasheet.CounterMessagesSent, 1)
-	if k := r.nic; k.format == nil {
-		k.CQs.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
-	} else {
-		k.format.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
-	}
+	r.Ep.Kind.Format.Complete(r.Ep, &r.Ep.Send, &m.Layout, m.Total, 0, 0)
 }
 
 // rel is the state of a reliable connection, nil if the endpoint has none.

@@ -97,7 +97,7 @@ func (k Reliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 			continue
 		}
 		r.head++
-		k.Complete(ep, &ep.Send, &m.Layout, 0, 0, first)
+		ep.Kind.Format.Complete(ep, &ep.Send, &m.Layout, 0, 0, first)
 		first, failed = datasheet.StatusFlushed, true
 	}
 }

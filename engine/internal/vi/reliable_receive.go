@@ -114,7 +114,7 @@ func (r *reliable) findReceipt(h *datasheet.Header) bool {
 	}
 	st := in.Status
 	if !in.Open {
-		st = r.nic.destination(ep, in, st, h)
+		st = ep.Kind.Format.Destination(ep, in, st, h.Extent, h.Immediate, h.Flags&datasheet.FrameImmediate != 0)
 	}
 	rx.Aim(ep, in, st)
 	return true
@@ -148,7 +148,7 @@ func (r *reliable) finishReceipts() {
 			// The peer is told before done moves on, so that it can tell which
 			// of its messages failed.
 			e.Conns.End(ep, reason, true)
-			e.Complete(ep, &ep.Recv, &in.Layout, 0, 0, in.Status|in.Flags&datasheet.StatusOpMask)
+			ep.Kind.Format.Complete(ep, &ep.Recv, &in.Layout, 0, 0, in.Status|in.Flags&datasheet.StatusOpMask)
 			e.Conns.EnterError(ep, datasheet.StatusTransportError)
 			e.Event(datasheet.Event{Code: datasheet.EventConnectionLost, Endpoint: ep.ID, CQ: datasheet.NoCQ,
 				Detail: uint32(reason), Descriptor: in.Token.Address})
@@ -163,11 +163,7 @@ func (r *reliable) finishReceipts() {
 			r.answerCredit()
 		}
 		e.Count(datasheet.CounterMessagesReceived, 1)
-		if e.format == nil {
-			e.CQs.Complete(ep, &ep.Recv, &in.Layout, in.Received, in.Immediate, in.Flags)
-		} else {
-			e.format.Complete(ep, &ep.Recv, &in.Layout, in.Received, in.Immediate, in.Flags)
-		}
+		ep.Kind.Format.Complete(ep, &ep.Recv, &in.Layout, in.Received, in.Immediate, in.Flags)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // send sends the next message that is posted, if it is a usual one.
 func (p *Path) send() bool {
 	switch {
-	case p.k.format == nil:
+	case p.sends != nil:
 		return p.Send()
 	case p.u != nil:
 		return p.sendLoose()
@@ -101,7 +101,7 @@ func (p *Path) Send() bool {
 	return true
 }
 
-// sendFormatted is Send for kinds whose queues have a format of their own. It sends the next message that is posted, if it is in
+// sendFormatted is Send for queues without tokens. It sends the next message that is posted, if it is in
 // one or two pieces of memory, fits a frame and has credit. Otherwise it returns false, and the message has been
 // fetched at most.
 func (p *Path) sendFormatted() bool {
@@ -255,7 +255,7 @@ func (p *Path) done(st datasheet.Status) {
 	if seg := k.Regions.ControlAt(l.Token, p.Ep.Ptag); seg != nil && st == 0 {
 		n = seg.Length
 	}
-	k.Complete(p.Ep, q, &l, n, 0, st)
+	k.CQs.Complete(p.Ep, q, &l, n, 0, st)
 }
 
 // flush ends what has not arrived, at the end of the connection: the first with status first. It

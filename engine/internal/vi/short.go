@@ -25,7 +25,7 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 		from = payload[min(datasheet.ExtensionSize, len(payload)):]
 	}
 	n := uint32(len(from))
-	if p == nil || p.k.format != nil || !r.Plain || n == 0 {
+	if p == nil || p.sends == nil || !r.Plain || n == 0 {
 		return false
 	}
 	var at datasheet.Reference
@@ -73,11 +73,11 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 	return true
 }
 
-// takeUnusual is takeShort for kinds whose queues have a format of their own. Its caller passes the frame.
+// takeUnusual is takeShort for queues without tokens. Its caller passes the frame.
 func (p *Path) takeUnusual(payload []byte, header uint64, b datasheet.ShortBeside) bool {
 	n := uint32(len(payload))
 	switch {
-	case p == nil || p.k.format == nil || !p.k.Plain || b&(datasheet.ShortLent|datasheet.ShortWrite) != 0 || n > p.Ep.MaxTransfer || n < p.Ep.Shortest:
+	case p == nil || p.sends != nil || !p.k.Plain || b&(datasheet.ShortLent|datasheet.ShortWrite) != 0 || n > p.Ep.MaxTransfer || n < p.Ep.Shortest:
 		return false
 	case p.u != nil:
 		return p.takeLoose(payload, header, b)
@@ -99,7 +99,7 @@ func (p *Path) takeFormatted(payload []byte, header uint64, b datasheet.ShortBes
 		return false
 	}
 	p.took(header, n, 1)
-	p.k.format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), immediateOf(b))
+	p.Ep.Kind.Format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), immediateOf(b))
 	return true
 }
 
@@ -111,7 +111,7 @@ func (p *Path) lay(in *core.Receipt, payload []byte, b datasheet.ShortBeside) bo
 		return true
 	}
 	to := &in.Entry.Pieces
-	if to[1] = nil; p.k.format.Destination(p.Ep, in, 0, n, b.Immediate(), b&datasheet.ShortImmediate != 0) != 0 || to[1] == nil || in.Discards {
+	if to[1] = nil; p.Ep.Kind.Format.Destination(p.Ep, in, 0, n, b.Immediate(), b&datasheet.ShortImmediate != 0) != 0 || to[1] == nil || in.Discards {
 		return false
 	}
 	copy(to[1], payload[copy(to[0], payload):])
@@ -138,7 +138,7 @@ func (p *Path) takeLoose(payload []byte, header uint64, b datasheet.ShortBeside)
 	k.Count(datasheet.CounterFramesReceived, 1)
 	k.Count(datasheet.CounterBytesReceived, uint64(n))
 	k.Count(datasheet.CounterMessagesReceived, 1)
-	k.format.Complete(p.Ep, &p.Ep.Recv, &in.Layout, n, b.Immediate(), immediateOf(b))
+	p.Ep.Kind.Format.Complete(p.Ep, &p.Ep.Recv, &in.Layout, n, b.Immediate(), immediateOf(b))
 	return true
 }
 

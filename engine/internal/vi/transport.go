@@ -11,8 +11,7 @@ import (
 // messages look otherwise.
 type Transport struct {
 	*core.Core
-	wires  *ways
-	format format // nil: descriptors of VIs
+	wires ways
 }
 
 // way is a wire that loses nothing: that of the port, or the one to a peer.
@@ -32,23 +31,6 @@ type ways struct {
 	moved  bool        // a completion queue has seen that a peer has taken some of them
 }
 
-// Format describes the queues and messages of another kind. VIs, where every message
-// passes, are past this interface: four such calls cost a message 20 ns of 470
-// (BenchmarkEcho/inline/64).
-type format interface {
-	// Fetch takes the next message of a queue and copies what the host says of it into l.
-	// What is wrong with that shows in l.status.
-	Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout)
-	// Complete is that of delivery.
-	Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status)
-	// Destination decides where a message of extent bytes goes, with immediate data if it is tagged.
-	// It returns st, the status of the receive, or what is wrong with that memory.
-	Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, extent, immediate uint32, tagged bool) datasheet.Status
-}
-
-// With is the transport of a kind with a format of its own.
-func (k *Transport) With(f format) *Transport { return &Transport{k.Core, k.wires, f} }
-
 func (k *Transport) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (reply datasheet.EndpointCreated, why core.Refusal) {
 	if ep.Options&datasheet.EndpointShares != 0 {
 		// The receive side holds as many of the other's receives as messages can be in work.
@@ -63,14 +45,6 @@ func (k *Transport) create(ep *core.Endpoint, b *datasheet.CreateEndpointBody) (
 		}
 	}
 	return reply, why
-}
-
-func (k *Transport) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status) {
-	if k.format == nil {
-		k.CQs.Complete(ep, q, l, length, immediate, st)
-	} else {
-		k.format.Complete(ep, q, l, length, immediate, st)
-	}
 }
 
 func (k *Transport) check(b *datasheet.CreateEndpointBody) core.Refusal {
@@ -89,17 +63,11 @@ func (k *Transport) check(b *datasheet.CreateEndpointBody) core.Refusal {
 func (k *Transport) begin(ep *core.Endpoint, m *core.Sending, number uint32) (usual bool) {
 	m.Number, m.Cut, m.Begun, m.AllCut, m.LastPSN = number, 0, true, false, 0
 	m.Frames, m.Awaits = datasheet.FrameData, 0
-	if k.format == nil {
-		if usual = (descriptors{&k.Regions}).fetch(ep, &ep.Send, &m.Layout); usual {
-			return true
-		}
-	} else {
-		k.format.Fetch(ep, &ep.Send, &m.Layout)
-	}
-	if m.Control.Bits&core.UnlikeSends != 0 && m.Status == 0 {
+	usual = ep.Kind.Format.Fetch(ep, &ep.Send, &m.Layout)
+	if !usual && m.Control.Bits&core.UnlikeSends != 0 && m.Status == 0 {
 		m.BeginRDMA()
 	}
-	return false
+	return usual
 }
 
 // takeReceive fetches the next receive descriptor into in, unless none is
@@ -113,20 +81,26 @@ func (k *Transport) takeReceive(ep *core.Endpoint, in *core.Receipt) bool {
 			return false
 		}
 	}
-	if k.format == nil {
-		descriptors{&k.Regions}.fetch(ep, q, &in.Layout)
-	} else {
-		k.format.Fetch(ep, q, &in.Layout)
-	}
+	ep.Kind.Format.Fetch(ep, q, &in.Layout)
 	return true
 }
 
-// destination is that of format, for a message of which h is the first frame that has come. A message of a VI goes to
-// the memory of its receive descriptor, or where an entry of the payload table says, which a program has chosen.
-func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, h *datasheet.Header) datasheet.Status {
-	if k.format != nil {
-		return k.format.Destination(ep, in, st, h.Extent, h.Immediate, h.Flags&datasheet.FrameImmediate != 0)
-	}
+// tokens is the format of queues with tokens, which name descriptors in host memory.
+type tokens struct{ *core.Core }
+
+// Fetch implements core.Format.
+func (k tokens) Fetch(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout) bool {
+	return descriptors{&k.Regions}.fetch(ep, q, l)
+}
+
+// Complete implements core.Format.
+func (k tokens) Complete(ep *core.Endpoint, q *core.WorkQueue, l *core.Layout, length, immediate uint32, st datasheet.Status) {
+	k.CQs.Complete(ep, q, l, length, immediate, st)
+}
+
+// Destination implements core.Format. A message goes to the memory of its receive descriptor, or where an entry of the
+// payload table says, which a program has chosen.
+func (k tokens) Destination(ep *core.Endpoint, in *core.Receipt, st datasheet.Status, extent, _ uint32, _ bool) datasheet.Status {
 	room, entry := in.Total, k.Rx.Entry
 	if in.Tabled = entry != nil; in.Tabled {
 		l := &in.Entry
@@ -137,7 +111,7 @@ func (k *Transport) destination(ep *core.Endpoint, in *core.Receipt, st datashee
 	switch {
 	case st != 0:
 		return st
-	case h.Extent > room:
+	case extent > room:
 		return datasheet.StatusLengthError
 	case in.Tabled:
 		return k.Regions.Check(&in.Entry, ep.Ptag, true)

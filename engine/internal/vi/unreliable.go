@@ -13,7 +13,7 @@ type Unreliable struct{ *Transport }
 func (k Unreliable) Open(ep *core.Endpoint, peer *datasheet.ConnectBody) {
 	u := &unreliable{Liveness: core.Liveness{Heard: k.Now}}
 	ep.Conn, ep.Alive = u, &u.Liveness
-	if k.format != nil && k.Lossless != nil && peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) && ep.Remote.Endpoint <= math.MaxUint16 {
+	if !ep.Kind.Tokens && k.Lossless != nil && peer.Wire != 0 && peer.Wire == k.Wire(ep.Remote.MAC) && ep.Remote.Endpoint <= math.MaxUint16 {
 		u.path = k.PathOf(ep)
 		u.path.join(k.Transport)
 		u.path.u = u
@@ -47,7 +47,7 @@ func (k Unreliable) Transmit(ep *core.Endpoint, budget int) bool {
 			k.begin(ep, m, u.nextSend)
 			if m.Status != 0 {
 				m.Begun = false
-				k.Complete(ep, q, &m.Layout, 0, 0, m.Status)
+				ep.Kind.Format.Complete(ep, q, &m.Layout, 0, 0, m.Status)
 				continue
 			}
 			u.nextSend++
@@ -69,13 +69,13 @@ func (k Unreliable) Sent(ep *core.Endpoint, m *core.Sending, _, _, n, _ uint32, 
 	if m.Cut += n; m.Cut == m.Total {
 		m.Begun = false
 		k.Count(datasheet.CounterMessagesSent, 1)
-		k.Complete(ep, &ep.Send, &m.Layout, m.Total, 0, 0)
+		ep.Kind.Format.Complete(ep, &ep.Send, &m.Layout, m.Total, 0, 0)
 	}
 }
 
 func (k Unreliable) Failed(ep *core.Endpoint, m *core.Sending, _ bool, st datasheet.Status) {
 	m.Begun = false
-	k.Complete(ep, &ep.Send, &m.Layout, 0, 0, st)
+	ep.Kind.Format.Complete(ep, &ep.Send, &m.Layout, 0, 0, st)
 }
 
 // Take implements core.Delivery. Messages are taken whole, in order of their frames and of their
@@ -115,7 +115,7 @@ func (k Unreliable) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 		if !u.receive {
 			if !k.takeReceive(ep, in) {
 				k.Count(datasheet.CounterReceiveQueueEmpty, 1)
-				if k.format == nil && ep.Connects { // others may lose too many for an event each
+				if ep.KindID == datasheet.KindVI { // others may lose too many for an event each
 					k.Event(datasheet.Event{Code: datasheet.EventReceiveQueueEmpty, Endpoint: ep.ID, CQ: datasheet.NoCQ})
 				}
 				return core.Taken
@@ -126,7 +126,7 @@ func (k Unreliable) Take(ep *core.Endpoint, h *datasheet.Header, _ []byte) core.
 			in.Status = u.fetched
 			break
 		}
-		in.Status = k.destination(ep, in, u.fetched, h)
+		in.Status = ep.Kind.Format.Destination(ep, in, u.fetched, h.Extent, h.Immediate, h.Flags&datasheet.FrameImmediate != 0)
 	case !in.Open || h.Message != u.next-1 || h.Extent != in.Extent || h.Offset < in.Received || in.Written != (h.Type == datasheet.FrameWrite):
 		// It is of another message, or a copy of what has come.
 		return core.Refused
@@ -166,7 +166,7 @@ func (k Unreliable) Placed(ep *core.Endpoint, h *datasheet.Header) {
 	} else {
 		k.Count(datasheet.CounterMessagesReceived, 1)
 	}
-	k.Complete(ep, &ep.Recv, &in.Layout, length, in.Immediate, in.Status|in.Flags)
+	ep.Kind.Format.Complete(ep, &ep.Recv, &in.Layout, length, in.Immediate, in.Status|in.Flags)
 }
 
 func (k Unreliable) Flush(ep *core.Endpoint, first datasheet.Status) {
@@ -175,7 +175,7 @@ func (k Unreliable) Flush(ep *core.Endpoint, first datasheet.Status) {
 	}
 }
 
-// A connection whose messages may be lost has a path, too, if its kind has a format: the wire loses nothing, but a message
+// A connection whose messages may be lost has a path, too, if its queues have no tokens: the wire loses nothing, but a message
 // without a receive is dropped. PSN of its short frames is the number of the message.
 
 // sendLoose sends the next message that is posted, if it is in one or two pieces of memory and fits a frame. Otherwise
