@@ -136,8 +136,7 @@ func New(o Options) (_ *Device, err error) {
 		d.engine.MapDoorbells(d.doorbells.bytes)
 	}
 	d.sharing = newSharing(o.Wire)
-	_, paced := o.Wire.(engine.Paced)
-	d.special.Store(paced || o.Pipeline.Bus != 0 || o.Pipeline.Setup != 0)
+	d.special.Store(d.engine.Timed)
 	// The order matters, since a wire that connects by itself may do so at any time.
 	d.wire.OnLink(d.linkChanged)
 	d.engine.Exclusive(func() { d.linkUp = d.wire.LinkUp() })

@@ -45,7 +45,10 @@ func (p *Core) Assemble(c *Config, rang func(page uint32, b Bell, value uint32),
 	p.Clock = Clock{Read: c.Clock, gap: c.Timing.Dead / DeadLooks}
 	p.Program.Clock = &p.Clock
 	p.Bells = newDoorbells(c.Limits.Endpoints, c.Limits.CQs, rang)
-	p.Regions = Regions{counters: &p.counters, bus: c.Memory, Limits: c.Limits, Direct: newDirect(&p.link)}
+	p.Regions = Regions{counters: &p.counters, bus: c.Memory, Limits: c.Limits}
+	if p.Lossless != nil {
+		p.Regions.Direct.Port = p.Lender
+	}
 	p.CQs = completions{Core: p}
 	p.DMA = dma{clock: &p.Clock, program: &p.Program, regions: &p.Regions, config: c.Pipeline, timed: p.Timed}
 	p.Tx = Transmitter{Core: p, pace: pace{Bus: c.Pipeline.bus()}}

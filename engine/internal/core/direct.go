@@ -13,14 +13,6 @@ type direct struct {
 	Open bool
 }
 
-// newDirect looks whether a port lets its ends copy.
-func newDirect(l *link) (d direct) {
-	if l.Lossless != nil {
-		d.Port = l.Lender
-	}
-	return d
-}
-
 // table is the one that the peer reads, nil if there is none.
 func (d *direct) table() *datasheet.DirectTable {
 	if d.Port == nil {
