@@ -35,14 +35,10 @@ func (n *NIC) doorbellAt(offset uint64) doorbell {
 	return b
 }
 
-// startMarking tells a device that has to look for doorbells in memory that this
-// driver marks the pages to which it stores (SPEC.md 3.4).
-func (n *NIC) startMarking() error {
-	if n.identity.Features&datasheet.FeatureDoorbellMarks == 0 || n.bar2.mapped.Window(0, datasheet.PageSize) == nil {
-		return nil
-	}
-	n.marks = true
-	return n.bar2.write32(n.background, datasheet.MarksOn, 1)
+// wantsMarks reports whether the device has to look for doorbells in memory: the driver then
+// marks the pages to which it stores (SPEC.md 3.4).
+func (n *NIC) wantsMarks() bool {
+	return n.identity.Features&datasheet.FeatureDoorbellMarks != 0 && n.bar2.mapped.Window(0, datasheet.PageSize) != nil
 }
 
 // pulseAt returns a pulse register of the DMA block.

@@ -241,7 +241,7 @@ func (p *play) marks(a *script.Arguments) string {
 	for _, b := range bar[datasheet.MarkBase:][:datasheet.MarkCount] {
 		all += int(b)
 	}
-	return fmt.Sprintf("marks on %d: %d, its group %d, %d in all", bar[datasheet.MarksOn], bar[mark], bar[group], all)
+	return fmt.Sprintf("marks: %d, its group %d, %d in all", bar[mark], bar[group], all)
 }
 
 // token is: token NUMBER QUEUE INDEX. It gives a number the name of a token of a shared receive queue.

@@ -47,9 +47,7 @@ func (n *NIC) setup(ctx context.Context) error {
 		return err
 	}
 	n.identity.PCI, n.identity.Blocks = pci, blocks
-	if err := n.startMarking(); err != nil {
-		return err
-	}
+	n.marks = n.wantsMarks()
 	n.endpoints = make([]atomic.Pointer[endpoint], n.identity.MaxEndpoints)
 
 	ranges, err := n.dev.IOVARanges()

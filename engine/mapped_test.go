@@ -22,6 +22,10 @@ func TestMappedDoorbells(t *testing.T) {
 		t.Fatal("a good BAR was refused")
 	}
 	at := func(offset uint64) *uint32 { return datasheet.IndexAt(bar[offset:]) }
+	store := func(offset uint64, value uint32) {
+		datasheet.StoreIndex(at(offset), value)
+		datasheet.SetMarks(bar, offset/datasheet.PageSize)
+	}
 	h, g := w.a.memory(0, 0), w.b.memory(0, 0)
 	c := w.a.newCQ(4, 3)
 	for i := range 200 {
@@ -34,7 +38,7 @@ func TestMappedDoorbells(t *testing.T) {
 		p.postRecv(r)
 		page := datasheet.EndpointPage(v.id)
 		v.send.tokens[0] = s.Token()
-		datasheet.StoreIndex(at(page+datasheet.DoorbellSend), 1)
+		store(page+datasheet.DoorbellSend, 1)
 		w.run("a message", func() bool { return s.Status().Done() && r.Status().Done() })
 		mustEqual(t, in[0], pattern(100, uint64(i)))
 		if _, ok := c.next(); !ok {
@@ -43,8 +47,8 @@ func TestMappedDoorbells(t *testing.T) {
 
 		d, _ := v.descriptor(100)
 		v.recv.tokens[0] = d.Token()
-		datasheet.StoreIndex(at(page+datasheet.DoorbellRecv), 1)
-		datasheet.StoreIndex(at(page+datasheet.DoorbellRecvArm), datasheet.ArmWord(0))
+		store(page+datasheet.DoorbellRecv, 1)
+		store(page+datasheet.DoorbellRecvArm, datasheet.ArmWord(0))
 		back, _ := p.descriptor(100)
 		w.run("the doorbells", func() bool { return *at(page + datasheet.DoorbellRecvArm) == 0 })
 		p.postSend(back)
@@ -53,12 +57,12 @@ func TestMappedDoorbells(t *testing.T) {
 			t.Fatalf("message %d: %d interrupts", i, w.a.irqs[4])
 		}
 	}
-	datasheet.StoreIndex(at(datasheet.CQPage(limits.Endpoints, c.id)), datasheet.ArmWord(c.taken-1))
+	store(datasheet.CQPage(limits.Endpoints, c.id), datasheet.ArmWord(c.taken-1))
 	w.run("an interrupt", func() bool { return w.a.irqs[3] == 1 })
 
 	// A value that makes no sense is judged once.
 	bad := w.a.newVI(h, nil)
-	datasheet.StoreIndex(at(datasheet.EndpointPage(bad.id)), 5000)
+	store(datasheet.EndpointPage(bad.id), 5000)
 	w.run("the event", func() bool { return len(w.a.events) > 0 })
 	for range 100 {
 		w.a.e.Step()

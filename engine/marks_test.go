@@ -23,7 +23,6 @@ func newMarked(t *testing.T, count int) *marked {
 	if m.a.e.Features()&datasheet.FeatureDoorbellMarks == 0 {
 		t.Error("the engine looks for doorbells in memory and wants no marks")
 	}
-	*m.at(datasheet.MarksOn) = 1
 	h := m.a.memory(0, 0)
 	for range count {
 		m.vis = append(m.vis, m.a.newVI(h, func(b *datasheet.CreateEndpointBody) { b.RecvVector = 4 }))
@@ -107,19 +106,12 @@ func TestMarksFlood(t *testing.T) {
 	}
 }
 
-// TestNoMarks: without the host's word the engine looks at all pages, and after a
-// reset it has forgotten the word and the marks.
-func TestNoMarks(t *testing.T) {
+// TestMarksAfterReset: a reset clears the marks.
+func TestMarksAfterReset(t *testing.T) {
 	m := newMarked(t, 100)
+	datasheet.SetMarks(m.bar, 1)
 	m.a.e.Reset()
-	if *m.at(datasheet.MarksOn) != 0 || m.bar[datasheet.MarkBase+1] != 0 {
+	if m.bar[datasheet.MarkBase+1] != 0 || m.bar[datasheet.MarkGroups] != 0 {
 		t.Fatal("marks survive a reset")
 	}
-	m = newMarked(t, 100)
-	*m.at(datasheet.MarksOn) = 0
-	v := m.vis[99]
-	m.arm(v, false)
-	m.run("a doorbell of a host that does not mark", func() bool {
-		return *m.at(datasheet.EndpointPage(v.id) + datasheet.DoorbellRecvArm) == 0
-	})
 }

@@ -30,6 +30,7 @@ func TestRingDoorbellsInMemory(t *testing.T) {
 		connect(&vi{n: r.n, id: r.id}, &vi{n: p.n, id: p.id})
 		at := func(doorbell, value uint64) {
 			datasheet.StoreIndex(datasheet.IndexAt(bar[r.bell(doorbell):]), uint32(value))
+			datasheet.SetMarks(bar, uint64(r.id))
 		}
 		send := w.b.e.Ringer(p.bell(datasheet.DoorbellSend))
 		if send == nil {

@@ -8,11 +8,8 @@ import "sync/atomic"
 // doorbells of channel 0, one byte each; a group byte says that there are marks among 64.
 const (
 	// MarkGroups is the offset in BAR2 of the group bytes; group g is about marks
-	// 64g to 64g+63. They share a 64-byte line with MarksOn.
+	// 64g to 64g+63.
 	MarkGroups = 0x400
-	// MarksOn is the offset in BAR2 of a 32-bit word. A host that marks stores 1
-	// there after a reset and before it creates anything.
-	MarksOn = 0x420
 	// MarkBase is the offset in BAR2 of the mark bytes.
 	MarkBase = 0x800
 	// MarkCount is the number of marks. Page p has mark p modulo MarkCount.

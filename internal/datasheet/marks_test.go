@@ -16,7 +16,7 @@ func TestMarks(t *testing.T) {
 		page := rapid.Uint64().Draw(t, "page")
 		datasheet.SetMarks(bar, page)
 		mark, group := datasheet.MarkOffsets(page)
-		if mark < datasheet.MarkBase || mark >= datasheet.PageSize || group < datasheet.MarkGroups || group >= datasheet.MarksOn {
+		if mark < datasheet.MarkBase || mark >= datasheet.PageSize || group < datasheet.MarkGroups || group >= datasheet.MarkGroups+datasheet.MarkCount/datasheet.MarksPerGroup {
 			t.Fatalf("page %d: mark %#x, group %#x", page, mark, group)
 		}
 		for _, at := range []uint64{mark, group} {

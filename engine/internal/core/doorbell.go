@@ -8,10 +8,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
 )
 
-// scanSlice is the number of doorbell pages in shared memory that are looked at in one
-// step. If the host marks the pages that it stores to, only those are looked at. If
-// it does not, a step looks at all pages if there are no more than this; else a new
-// doorbell waits for its turn, so that a step costs the same for any number.
+// scanSlice is about the number of marked doorbell pages in shared memory that are looked at in one
+// step, so that a step costs the same for any number.
 const scanSlice = 64
 
 // scanAll is up to how many pages each step looks at them rather than at marks,
@@ -31,8 +29,7 @@ type doorbells struct {
 	Cells  []cell
 	Bar    []byte        // nil: all stores are trapped
 	Mapped []*mappedPage // that are in use
-	scanAt int
-	marks  marks // where the host says to which it has stored
+	marks  marks         // where the host says to which it has stored
 
 	_ [apart]byte
 	// Last is the page, plus one, that was linked last; zero if none is.
@@ -100,7 +97,7 @@ func (d *doorbells) clear() {
 	for _, p := range d.Mapped {
 		p.reset()
 	}
-	d.Mapped, d.scanAt = nil, 0
+	d.Mapped = nil
 	if d.Bar != nil {
 		d.clearMarks()
 	}
@@ -143,16 +140,11 @@ func (d *doorbells) Take() (any bool) {
 	if d.Last.Load() != 0 {
 		any = d.TakeLinked()
 	}
-	n := len(d.Mapped)
-	if n > scanAll && atomic.LoadUint32(d.marks.on) != 0 {
+	if len(d.Mapped) > scanAll {
 		return d.takeMarked() || any
 	}
-	for range min(n, scanSlice) {
-		if d.scanAt >= n {
-			d.scanAt = 0
-		}
-		any = d.look(d.Mapped[d.scanAt]) || any
-		d.scanAt++
+	for _, p := range d.Mapped {
+		any = d.look(p) || any
 	}
 	return any
 }
@@ -236,7 +228,6 @@ func (d *doorbells) Share(bar []byte) bool {
 		return false
 	}
 	d.Bar = bar
-	d.marks = marks{on: d.word(datasheet.MarksOn)}
 	for i := range d.marks.groups {
 		d.marks.groups[i] = d.word(datasheet.MarkGroups + 4*uint64(i))
 	}
@@ -282,15 +273,14 @@ const groupWords = datasheet.MarkCount / datasheet.MarksPerGroup / 4
 // marks finds the doorbell pages in shared memory to which the host has stored
 // (SPEC 3.4).
 type marks struct {
-	on     *uint32 // word in which the host says that it marks
 	groups [groupWords]*uint32
 	at     int // word to begin with
 }
 
-// clearMarks forgets all marks, and that the host marks.
+// clearMarks forgets all marks.
 func (d *doorbells) clearMarks() {
-	for offset := uint64(datasheet.MarkGroups); offset <= datasheet.MarksOn; offset += 4 {
-		atomic.StoreUint32(d.word(offset), 0)
+	for _, group := range d.marks.groups {
+		atomic.StoreUint32(group, 0)
 	}
 	for offset := uint64(datasheet.MarkBase); offset < datasheet.MarkBase+datasheet.MarkCount; offset += 4 {
 		atomic.StoreUint32(d.word(offset), 0)

@@ -124,19 +124,18 @@ func TestTrappedDoorbellsAtOnce(t *testing.T) {
 }
 
 // TestSharedDoorbells: producer indices are reported when they change, arm words are
-// taken, and only pages that are open are looked at, with marks and without.
+// taken, and only pages that are open are looked at: few of them at each look, others if they are marked.
 func TestSharedDoorbells(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		d, got := newTestDoorbells(t, true)
 		d.store(4, datasheet.DoorbellSend, 99) // of an endpoint that has gone
 		for page := range uint32(7) {
-			d.Open(page, BellSend, true)
+			if marked || page == 4 || page == 5 {
+				d.Open(page, BellSend, true)
+			}
 		}
 		d.Open(8, BellSend, true)
 		d.Open(9, BellSend, false)
-		if marked {
-			atomic.StoreUint32(d.word(datasheet.MarksOn), 1)
-		}
 		store := func(page uint32, offset uint64, value uint32) {
 			d.store(page, offset, value)
 			if marked {
@@ -167,7 +166,7 @@ func TestSharedDoorbells(t *testing.T) {
 			t.Errorf("marks %v: reported %+v again, or of a page that was closed", marked, *got)
 		}
 		d.clear()
-		if d.Take() || len(d.Mapped) != 0 || atomic.LoadUint32(d.word(datasheet.MarksOn)) != 0 {
+		if d.Take() || len(d.Mapped) != 0 {
 			t.Errorf("marks %v: something is left after clear", marked)
 		}
 	}
