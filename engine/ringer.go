@@ -90,7 +90,7 @@ func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 		return h.Step(endpoint, receive)
 	}
 	p := e.vis.PathOf(ep)
-	p.Host = vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Guard: h.Guard, Ring: func(b core.Bell, value uint32, stored bool) {
+	p.SetHost(vi.Host{Mu: &e.mu, Gate: h.Gate, Step: step, Wake: h.Wake, Guard: h.Guard, Ring: func(b core.Bell, value uint32, stored bool) {
 		switch {
 		case stored:
 			e.Bells.Ring(endpoint, b+ep.Bells, value)
@@ -100,7 +100,7 @@ func (e *Engine) Path(endpoint uint32, h PathHost) *vi.Path {
 		default:
 			e.ring(endpoint, b+ep.Bells, value)
 		}
-	}}
+	}})
 	return p
 }
 

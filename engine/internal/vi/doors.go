@@ -68,24 +68,52 @@ func (p *Path) PostReceives(producer uint32) {
 	}
 }
 
+// SetHost gives a path the calls of its host.
+func (p *Path) SetHost(h Host) {
+	p.Host = h
+	p.guardedSend.prepare(p, false, p.Post)
+	p.guardedRecv.prepare(p, true, p.PostReceives)
+}
+
+func (g *guardedCalls) prepare(p *Path, receive bool, post func(uint32)) {
+	g.post = func() {
+		done := false
+		defer func() {
+			if !done {
+				p.Mu.Unlock() // memory is only touched with the lock held
+			}
+		}()
+		post(g.producer)
+		done = true
+	}
+	g.poll = func() {
+		defer p.Mu.Unlock()
+		g.what = pollOther
+		g.what = p.poll(receive, g.most)
+	}
+}
+
 // PostGuarded is described at vfio.Path.
 func (p *Path) PostGuarded(receive bool, producer uint32) {
-	g := &p.guardedSend
-	if receive {
-		g = &p.guardedRecv
-	}
+	g := p.guardedCalls(receive)
 	g.producer = producer
 	p.Guard(g.post)
 }
 
-// polled is the outcome of a poll.
-type polled uint8
+// pollGuarded is poll. The lock is held, and free at the end.
+func (p *Path) pollGuarded(receive bool, most uint32) polled {
+	g := p.guardedCalls(receive)
+	g.most = most
+	p.Guard(g.poll)
+	return g.what
+}
 
-const (
-	pollNothing   polled = iota // nothing has come
-	pollCompleted               // something that the caller waits for has completed
-	pollOther                   // there may be something for a round to do
-)
+func (p *Path) guardedCalls(receive bool) *guardedCalls {
+	if receive {
+		return &p.guardedRecv
+	}
+	return &p.guardedSend
+}
 
 // stepEvery is the number of polls of which one is a round, which looks at timers and doorbells.
 const stepEvery = 64
@@ -305,23 +333,6 @@ func (k *Transport) receive(of *core.WorkQueue, done *uint32, before uint32) pol
 		return pollOther
 	}
 	return pollCompleted
-}
-
-// pathTo returns the path of the endpoint to which a short frame goes, nil if it has none, or the frame is not its peer's.
-func pathTo(c *core.Core, header uint64) *Path {
-	if ep := c.Endpoint(uint32(uint16(header))); ep != nil && cameFrom(c, ep) {
-		return pathOf(ep)
-	}
-	return nil
-}
-
-// cameFrom reports whether a short frame has come by the way to the peer of an endpoint.
-func cameFrom(c *core.Core, ep *core.Endpoint) bool {
-	if c.Peers == nil {
-		return true
-	}
-	r := rel(ep)
-	return r != nil && r.way != nil && r.way.Lossless == c.Peers.From()
 }
 
 // anyPath returns the path of a connection, nil if none has one.

@@ -59,6 +59,15 @@ type Host struct {
 	Guard func(f func())
 }
 
+// guardedCalls are those of one queue that may touch memory of the program's own, made under the host's lock of the queue. What
+// they take and return stands beside them: a closure for each call would be an allocation.
+type guardedCalls struct {
+	producer   uint32
+	most       uint32
+	what       polled
+	post, poll func()
+}
+
 // Bits of Host.Gate.
 const (
 	GateSteps  uint32 = 1 << iota // each Poll is a round: a path does not know all that there is to do
@@ -67,12 +76,20 @@ const (
 	GateGuards                    // memory of the program's own may be touched
 )
 
+// polled is the outcome of a poll.
+type polled uint8
+
+const (
+	pollNothing   polled = iota // nothing has come
+	pollCompleted               // something that the caller waits for has completed
+	pollOther                   // there may be something for a round to do
+)
+
 // PathOf returns the path of an endpoint, and makes it at the first call.
 func (k *Transport) PathOf(ep *core.Endpoint) *Path {
 	p := pathOf(ep)
 	if p == nil {
 		p = &Path{k: k, Ep: ep, line: k.Lossless, id: uint16(ep.ID)} // of a kind with its own format, if unreliable
-		p.guard()
 		ep.Path = p
 	}
 	return p
@@ -101,6 +118,48 @@ func pathOf(ep *core.Endpoint) *Path {
 	}
 	p, _ := ep.Path.(*Path)
 	return p
+}
+
+// pathTo returns the path of the endpoint to which a short frame goes, nil if it has none, or the frame is not its peer's.
+func pathTo(c *core.Core, header uint64) *Path {
+	if ep := c.Endpoint(uint32(uint16(header))); ep != nil && cameFrom(c, ep) {
+		return pathOf(ep)
+	}
+	return nil
+}
+
+// cameFrom reports whether a short frame has come by the way to the peer of an endpoint.
+func cameFrom(c *core.Core, ep *core.Endpoint) bool {
+	if c.Peers == nil {
+		return true
+	}
+	r := rel(ep)
+	return r != nil && r.way != nil && r.way.Lossless == c.Peers.From()
+}
+
+// What stands for the handle of lent memory in a message that has failed.
+const (
+	revoked = ^uint32(0)     // the memory was taken away
+	refused = ^uint32(0) - 1 // the peer refused the write
+)
+
+// refusedAt takes note that the peer has refused the frame psn.
+func (p *Path) refusedAt(psn uint32) {
+	for i := p.head; i != p.next; i++ {
+		if s := &p.sends[i&p.Ep.Send.Mask]; s.psn == psn && s.op == datasheet.StatusOpRDMAWrite {
+			s.lent = refused
+		}
+	}
+}
+
+// writes counts the RDMA writes that have not arrived.
+func (p *Path) writes() (n uint32) {
+	for i := p.head; i != p.next; i++ {
+		if s := &p.sends[i&p.Ep.Send.Mask]; s.op == datasheet.StatusOpRDMAWrite && int32(p.r.Una-s.psn) <= 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // unreliable is the state of a connected endpoint whose messages are not

@@ -280,31 +280,6 @@ func (p *Path) flush(first datasheet.Status) (next datasheet.Status, any bool) {
 	return first, any
 }
 
-// What stands for the handle of lent memory in a message that has failed.
-const (
-	revoked = ^uint32(0)     // the memory was taken away
-	refused = ^uint32(0) - 1 // the peer refused the write
-)
-
-// refusedAt takes note that the peer has refused the frame psn.
-func (p *Path) refusedAt(psn uint32) {
-	for i := p.head; i != p.next; i++ {
-		if s := &p.sends[i&p.Ep.Send.Mask]; s.psn == psn && s.op == datasheet.StatusOpRDMAWrite {
-			s.lent = refused
-		}
-	}
-}
-
-// writes counts the RDMA writes that have not arrived.
-func (p *Path) writes() (n uint32) {
-	for i := p.head; i != p.next; i++ {
-		if s := &p.sends[i&p.Ep.Send.Mask]; s.op == datasheet.StatusOpRDMAWrite && int32(p.r.Una-s.psn) <= 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // revoke ends the connection if memory of the region handle is lent for a send that has not arrived.
 func (p *Path) revoke(handle uint32) bool {
 	for i := p.head; i != p.next; i++ {
