@@ -279,7 +279,7 @@ func TestProgramRefusedByNIC(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[at] ^= 1 << (at % 8)
 		img := imageOf(t, "count")
-		img.Segments = []load.Segment{{Bytes: bad}}
+		img.Bytes = bad
 		var failed *load.Error
 		_, err := a.LoadProgram(contextFor(t), img, load.Options{Timeout: timeout})
 		if !errors.As(err, &failed) || failed.Outcome != load.OutcomeRestored {

@@ -10,7 +10,4 @@
 // compiler into a Spec; Link makes of it the flat image that goes into the NIC's
 // SRAM. The digest of the flat image identifies an image: the note has it,
 // a signature covers it, and a NIC reports that of the image that runs.
-//
-// Images of vendors whose processors we do not know are described by a manifest:
-// see package opaque.
 package firmware

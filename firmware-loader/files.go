@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
-	"github.com/trapeze-nic/trapeze/internal/bounded"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/bounded"
 )
 
 // ReadObject reads a file for Parse or Build.

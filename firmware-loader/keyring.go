@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trapeze-nic/trapeze/internal/bounded"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/bounded"
 )
 
 // KeyRing holds the public keys of those whose images are trusted.

@@ -106,7 +106,7 @@ func TestProgramErrors(t *testing.T) {
 		"other ABI":    {loading(t.Context(), func(i *load.Image) { i.ABI = 7 << 16 }), []error{via.ErrInvalidParameter, load.ErrABI}},
 		"other device": {loading(t.Context(), func(i *load.Image) { i.Device = 1 }), []error{via.ErrInvalidParameter, load.ErrDevice}},
 		"too large":    {loading(t.Context(), func(i *load.Image) { i.SRAM = 1 << 30 }), []error{via.ErrInvalidParameter, load.ErrSRAM}},
-		"damaged":      {loading(t.Context(), func(i *load.Image) { i.Segments = []load.Segment{{Bytes: make([]byte, 400)}} }), []error{via.ErrDevice}},
+		"damaged":      {loading(t.Context(), func(i *load.Image) { i.Bytes = make([]byte, 400) }), []error{via.ErrDevice}},
 		"canceled":     {loading(canceled, func(*load.Image) {}), []error{via.ErrCanceled, context.Canceled}},
 		"no previous": {func() error { _, err := a.RollBackProgram(t.Context(), load.Options{}); return err },
 			[]error{via.ErrInvalidState, load.ErrNoPrevious}},

@@ -31,7 +31,7 @@ var links = map[string][]string{
 		"github.com/muesli/ansi",
 		"github.com/muesli/cancelreader",
 		"github.com/muesli/termenv",
-		"github.com/pelletier/go-toml/v2", // manifests of opaque images
+		"github.com/pelletier/go-toml/v2", // agent.toml
 		"github.com/rivo/uniseg",
 		"github.com/schollz/progressbar/v3",
 		"github.com/spf13/cobra",

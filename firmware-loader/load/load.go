@@ -56,16 +56,15 @@ func Load(ctx context.Context, nic NIC, img Image, o Options) (Status, error) {
 	if err := s.store(ctx, &img, s.before.Slots.offset(slot)); err != nil {
 		return s.before, s.fail(err)
 	}
-	after, err := s.start(ctx, s.before.Slots.offset(slot)+img.Entry, &img)
+	after, err := s.start(ctx, s.before.Slots.offset(slot), &img)
 	if err != nil {
 		return s.before, s.fail(err)
 	}
 	return after, nil
 }
 
-// Rollback starts the image that ran before the present one, from the start of its
-// slot, where ours have their entry. If that fails, the present one is started
-// again. Errors are *Error, with ErrNoPrevious if there is none.
+// Rollback starts the image that ran before the present one. If that fails, the
+// present one is started again. Errors are *Error, with ErrNoPrevious if there is none.
 func Rollback(ctx context.Context, nic NIC, o Options) (Status, error) {
 	s := &session{nic: nic, options: o, step: stepIdentify}
 	if err := s.identify(); err != nil {
@@ -99,12 +98,9 @@ func (s *session) identify() (err error) {
 	return err
 }
 
-// store writes the image's segments into a slot at base and compares.
+// store writes the image into a slot at base and compares.
 func (s *session) store(ctx context.Context, img *Image, base uint32) error {
-	total, done := 0, 0
-	for _, g := range img.Segments {
-		total += 2 * len(g.Bytes)
-	}
+	total, done := 2*len(img.Bytes), 0
 	progress := func(n int) {
 		if done += n; s.options.Progress != nil {
 			s.options.Progress(done, total)
@@ -128,17 +124,15 @@ func (s *session) store(ctx context.Context, img *Image, base uint32) error {
 		}},
 	} {
 		s.step = pass.step
-		for _, g := range img.Segments {
-			for at := 0; at < len(g.Bytes); at += chunk {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				part := g.Bytes[at:min(at+chunk, len(g.Bytes))]
-				if err := pass.do(uint64(base)+uint64(g.Offset)+uint64(at), part); err != nil {
-					return err
-				}
-				progress(len(part))
+		for at := 0; at < len(img.Bytes); at += chunk {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			part := img.Bytes[at:min(at+chunk, len(img.Bytes))]
+			if err := pass.do(uint64(base)+uint64(at), part); err != nil {
+				return err
+			}
+			progress(len(part))
 		}
 	}
 	return nil
@@ -147,10 +141,6 @@ func (s *session) store(ctx context.Context, img *Image, base uint32) error {
 // start halts the processor and has it run what is at entry. With img the NIC must
 // report that image.
 func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, error) {
-	ready := datasheet.ProcessorReady
-	if img != nil {
-		ready = img.Ready
-	}
 	s.step, s.halted = stepHalt, true
 	if err := s.nic.WriteProcessor(datasheet.RegProcessorControl, datasheet.ProcessorHalt); err != nil {
 		return Status{}, err
@@ -186,7 +176,7 @@ func (s *session) start(ctx context.Context, entry uint32, img *Image) (Status, 
 			return false, err
 		}
 		word, err := read(s.nic, datasheet.RegProcessorReady)
-		return word == ready && state == datasheet.ProcessorRunning, err
+		return word == datasheet.ProcessorReady && state == datasheet.ProcessorRunning, err
 	}); err != nil {
 		return Status{}, err
 	}
@@ -256,7 +246,7 @@ func (s *session) restore() (Outcome, error) {
 	if s.before.Slots.Active != datasheet.NoSlot && s.before.State == datasheet.ProcessorRunning {
 		old := running(&s.before)
 		failed := s.step
-		_, problem = s.start(context.Background(), s.before.entry(), &old)
+		_, problem = s.start(context.Background(), s.before.Slots.offset(s.before.Slots.Active), &old)
 		s.step = failed
 		if problem == nil {
 			return OutcomeRestored, nil

@@ -16,9 +16,6 @@ type Status struct {
 	ABI    uint32 // of the processor, major<<16 | minor
 	Device uint32 // PCI vendor<<16 | device
 	Slots  Slots
-	// Entry is the offset in SRAM that was written last as the place to start at.
-	// Ready is the ready word: zero while no image runs.
-	Entry, Ready uint32
 	// Name, Version, BuildID and Digest are those of the image that runs; empty
 	// and zero without one.
 	Name, Version string
@@ -42,7 +39,6 @@ func ReadStatus(nic NIC) (Status, error) {
 	var state uint32
 	if err := readAll(nic, map[uint32]*uint32{
 		datasheet.RegProcessorStatus: &state, datasheet.RegProcessorABI: &s.ABI, datasheet.RegProcessorDevice: &s.Device,
-		datasheet.RegProcessorEntry: &s.Entry, datasheet.RegProcessorReady: &s.Ready,
 	}); err != nil {
 		return s, err
 	}
@@ -77,16 +73,6 @@ func ReadStatus(nic NIC) (Status, error) {
 		}
 	}
 	return s, nil
-}
-
-// entry returns where the image in the active slot starts. What stands in PROC_ENTRY
-// may have been written since, and be anything.
-func (s *Status) entry() uint32 {
-	start := s.Slots.offset(s.Slots.Active)
-	if s.Entry < start || s.Entry-start >= s.Slots.Size {
-		return start
-	}
-	return s.Entry
 }
 
 func readFault(nic NIC) (*ProcessorError, error) {

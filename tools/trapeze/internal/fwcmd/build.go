@@ -11,7 +11,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/outfile"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 // built is the JSON output of build.
@@ -102,7 +101,7 @@ func (f *buildFlags) meta() (firmware.Meta, error) {
 	if f.For == "" {
 		return m, nil
 	}
-	if m.Device, err = opaque.ParseDevice(f.For); err != nil {
+	if m.Device, err = parseDevice(f.For); err != nil {
 		return m, &option.Error{Option: "--for", Value: f.For, Allowed: err.Error()}
 	}
 	return m, nil

@@ -3,7 +3,7 @@ package fwcmd
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
@@ -30,20 +30,9 @@ func (x *commands) check(_ context.Context, _ *cmdtable.NoFlags, args []string) 
 	if err != nil {
 		return err
 	}
-	r := checked{File: args[0], Accepted: true, Hooks: []checkedHook{}}
-	var refused []error
-	if img.spec != nil {
-		r.Hooks, refused = verdicts(img.spec)
-		r.Accepted = len(refused) == 0
-	}
-	switch {
-	case x.JSON:
-		err = x.PrintJSON(r)
-	case img.vendor != nil:
-		_, err = fmt.Fprintf(x.Stdout, "%d segments, all as the manifest says\n", len(img.vendor.Segments))
-	default:
-		err = table(x.Stdout, hookLines(r.Hooks)...)
-	}
+	hooks, refused := verdicts(img.spec)
+	r := checked{File: args[0], Accepted: len(refused) == 0, Hooks: hooks}
+	err = x.Print(&r, func(w io.Writer) error { return table(w, hookLines(r.Hooks)...) })
 	return errors.Join(append([]error{err}, refused...)...)
 }
 

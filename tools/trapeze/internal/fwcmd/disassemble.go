@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
-	"github.com/trapeze-nic/trapeze/internal/option"
 )
 
 // listing is the JSON output of disasm.
@@ -18,9 +17,6 @@ func (x *commands) disassemble(_ context.Context, _ *cmdtable.NoFlags, args []st
 	img, err := Open(args[0])
 	if err != nil {
 		return err
-	}
-	if img.vendor != nil {
-		return &option.Error{Option: "image", Value: args[0], Allowed: "an ELF file, image:NAME"}
 	}
 	if !x.JSON {
 		return img.spec.Disassemble(x.Stdout)

@@ -2,10 +2,8 @@ package fwcmd_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -22,7 +20,6 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 const object = "../../../../firmware-loader/testdata/everything.o"
@@ -83,16 +80,6 @@ func decoded[T any](t *testing.T, args ...string) (v T) {
 	return v
 }
 
-// vendor puts a manifest into a folder.
-func vendor(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "vendor.toml")
-	segment := []byte("segment")
-	write(t, filepath.Join(filepath.Dir(file), "a.bin"), segment)
-	write(t, file, fmt.Appendf(nil, "name = \"acme\"\nversion = \"1\"\ndevices = [\"15b3:1017\"]\nentry = 0\nready = 1\n[[segments]]\nfile = \"a.bin\"\naddress = 0\nsha256 = \"%x\"\n", sha256.Sum256(segment)))
-	return file
-}
-
 func write(t *testing.T, name string, b []byte) {
 	t.Helper()
 	if err := os.WriteFile(name, b, 0o600); err != nil {
@@ -101,7 +88,6 @@ func write(t *testing.T, name string, b []byte) {
 }
 
 type shown struct {
-	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Version   string `json:"version"`
 	BuildID   string `json:"build_id"`
@@ -119,9 +105,8 @@ type shown struct {
 		Bytes int    `json:"bytes"`
 		Role  string `json:"role"`
 	} `json:"sections"`
-	Hooks    []hook `json:"hooks"`
-	Maps     []any  `json:"maps"`
-	Segments []any  `json:"segments"`
+	Hooks []hook `json:"hooks"`
+	Maps  []any  `json:"maps"`
 }
 
 type hook struct {
@@ -163,7 +148,7 @@ func TestFromObjectToSignedImage(t *testing.T) {
 		}
 	}
 	s := decoded[shown](t, "fw", "show", image)
-	if s.Kind != "program" || s.Version != "7.0" || s.Device != "1234:7250" || s.Digest != made.Digest || !s.Built || s.Signature.State != "unsigned" {
+	if s.Version != "7.0" || s.Device != "1234:7250" || s.Digest != made.Digest || !s.Built || s.Signature.State != "unsigned" {
 		t.Errorf("%+v", s)
 	}
 	if len(s.Hooks) != 5 || len(s.Maps) != 5 || len(s.Sections) < 10 || s.Hooks[0].WorstCase == 0 || s.Hooks[0].Budget != abi.PulseBudget {
@@ -250,32 +235,6 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-func TestVendorImage(t *testing.T) {
-	file := vendor(t)
-	keys := t.TempDir()
-	ok(t, "fw", "keygen", filepath.Join(keys, "acme"))
-	if out := ok(t, "fw", "check", file); !strings.Contains(out, "1 segments") {
-		t.Errorf("check: %s", out)
-	}
-	ok(t, "fw", "sign", file, "--key", filepath.Join(keys, "acme.pem"))
-	if out := ok(t, "fw", "verify", file, "--keys", keys); !strings.Contains(out, "acme.pub") {
-		t.Errorf("verify: %s", out)
-	}
-	s := decoded[shown](t, "fw", "show", file, "--keys", keys)
-	if s.Kind != "opaque" || s.Name != "acme" || s.SRAM != 7 || s.Signature.State != "valid" || len(s.Segments) != 1 || s.Device != "15b3:1017" {
-		t.Errorf("%+v", s)
-	}
-	if out := ok(t, "fw", "show", file); !strings.Contains(out, "SEGMENT") || !strings.Contains(out, "a.bin") {
-		t.Errorf("show:\n%s", out)
-	}
-	write(t, filepath.Join(filepath.Dir(file), "a.bin"), []byte("other"))
-	for _, command := range []string{"check", "show", "verify"} {
-		if _, err := run(t, "fw", command, file); !errors.Is(err, opaque.ErrSegment) {
-			t.Errorf("%s of another segment: %v", command, err)
-		}
-	}
-}
-
 // TestRefusedProgram: an image that no NIC takes is not built; built elsewhere, it
 // is shown and refused.
 func TestRefusedProgram(t *testing.T) {
@@ -340,10 +299,9 @@ func TestRefusedCommands(t *testing.T) {
 		"sign over a file":      {[]string{"sign", image, "--key", filepath.Join(dir, "k.pem"), "--output", there}, fs.ErrExist, "--force"},
 		"verify unsigned":       {[]string{"verify", image, "--keys", dir}, firmware.ErrUnsigned, "fw sign"},
 		"verify without keys":   {[]string{"verify", image, "--keys", filepath.Join(dir, "none")}, fs.ErrNotExist, ""},
-		"show with broken keys": {[]string{"show", vendor(t), "--keys", filepath.Join(dir, "none")}, nil, ""},
+		"show with broken keys": {[]string{"show", image, "--keys", filepath.Join(dir, "none")}, nil, ""},
 		"key that is there":     {[]string{"keygen", filepath.Join(dir, "k")}, fs.ErrExist, "k.pem"},
 		"key without a name":    {[]string{"keygen", dir + "/"}, option.ErrBad, "NAME"},
-		"disasm of a manifest":  {[]string{"disasm", vendor(t)}, option.ErrBad, "image:NAME"},
 		"disasm of no image":    {[]string{"disasm", "image:none"}, option.ErrBad, "flow-steer"},
 		"disasm of a name":      {[]string{"disasm", "amp"}, fs.ErrNotExist, "image:amp"},
 	} {

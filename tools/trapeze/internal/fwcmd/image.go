@@ -1,51 +1,44 @@
 package fwcmd
 
 import (
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/firmware-loader/load"
 	"github.com/trapeze-nic/trapeze/internal/abi"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/opaque"
 )
 
 // shippedPrefix stands before the name of an image that comes with trapeze.
 const shippedPrefix = "image:"
 
-// Image is one of the two kinds: one of ours, or a vendor's.
+// Image is an image of a control program.
 type Image struct {
-	file   string
-	spec   *firmware.Spec
-	vendor *opaque.Image
+	file string
+	spec *firmware.Spec
 }
 
 // Open reads the image that an argument names: "image:" and the name of one that
-// comes with trapeze, a manifest, whose name ends in .toml, or an ELF file. Errors
-// are of package opaque or firmware, of the file system, or wrap option.ErrBad.
+// comes with trapeze, or an ELF file. Errors are of package firmware, of the file system, or wrap
+// option.ErrBad.
 func Open(arg string) (*Image, error) {
 	if name, ok := strings.CutPrefix(arg, shippedPrefix); ok {
 		s, err := firmware.BuildShipped(name)
 		if errors.Is(err, firmware.ErrNotShipped) {
 			return nil, &option.Error{Option: "image", Value: name, Allowed: strings.Join(firmware.ShippedNames(), ", ")}
 		}
-		return &Image{file: arg, spec: s}, err
-	}
-	if strings.EqualFold(filepath.Ext(arg), ".toml") {
-		v, err := opaque.Open(arg)
-		return &Image{file: arg, vendor: v}, err
+		return &Image{arg, s}, err
 	}
 	s, err := firmware.Open(arg)
 	if errors.Is(err, fs.ErrNotExist) && IsShipped(arg) {
 		err = fmt.Errorf("%w ('%s%s' is the one that comes with trapeze)", err, shippedPrefix, arg)
 	}
-	return &Image{file: arg, spec: s}, err
+	return &Image{arg, s}, err
 }
 
 // IsShipped says whether an image of that name comes with trapeze.
@@ -56,9 +49,6 @@ func Shipped(name string) string { return shippedPrefix + name }
 
 // Check refuses programs that a NIC would refuse. Errors wrap *firmware.Refusal.
 func (img *Image) Check() error {
-	if img.vendor != nil {
-		return nil
-	}
 	_, refused := verdicts(img.spec)
 	if err := errors.Join(refused...); err != nil {
 		return fmt.Errorf("%s: %w", img.file, err)
@@ -66,65 +56,34 @@ func (img *Image) Check() error {
 	return nil
 }
 
-// Has says whether the image is known to decide at a hook.
+// Has says whether the image decides at a hook.
 func (img *Image) Has(h abi.Hook) bool {
-	if img.vendor != nil {
-		return false
-	}
 	_, ok := img.spec.Program(h)
 	return ok
 }
 
 // For returns what is put into a NIC, whose PCI vendor<<16 | device is given.
-// Errors wrap opaque.ErrDevice or load.ErrDevice if it is for other NICs.
+// Errors wrap load.ErrDevice if it is for other NICs.
 func (img *Image) For(device uint32) (load.Image, error) {
-	if img.vendor != nil {
-		return img.vendor.For(device)
-	}
 	if img.spec.Device != 0 && img.spec.Device != device {
 		return load.Image{}, fmt.Errorf("%s: %w: it is for %s, the NIC is %s", img.file, load.ErrDevice,
-			opaque.DeviceName(img.spec.Device), opaque.DeviceName(device))
+			deviceName(img.spec.Device), deviceName(device))
 	}
 	return load.Flat(img.spec.Link())
 }
 
-// signed returns the bytes of the file with a signature.
-func (img *Image) signed(key ed25519.PrivateKey) ([]byte, error) {
-	if img.vendor != nil {
-		return opaque.Sign(img.file, key)
-	}
-	s, err := img.spec.Sign(key)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", img.file, err)
-	}
-	return s.Bytes(), nil
-}
+func (img *Image) digest() string { return fmt.Sprintf("%x", img.spec.Digest) }
 
-func (img *Image) verify(ring *firmware.KeyRing) (firmware.Key, error) {
-	if img.vendor != nil {
-		return img.vendor.Verify(ring)
-	}
-	return img.spec.Verify(ring)
-}
+// deviceName writes PCI vendor<<16 | device as flags do.
+func deviceName(device uint32) string { return fmt.Sprintf("%04x:%04x", device>>16, device&0xffff) }
 
-func (img *Image) signature() *firmware.Signature {
-	if img.vendor != nil {
-		return img.vendor.Signature
+// parseDevice is the inverse of deviceName. The error says what is allowed.
+func parseDevice(s string) (uint32, error) {
+	vendor, device, ok := strings.Cut(s, ":")
+	v, err1 := strconv.ParseUint(vendor, 16, 16)
+	d, err2 := strconv.ParseUint(device, 16, 16)
+	if !ok || len(vendor) != 4 || len(device) != 4 || err1 != nil || err2 != nil || v == 0 {
+		return 0, errors.New(`"vendor:device", four hexadecimal digits each`)
 	}
-	return img.spec.Signature
-}
-
-func (img *Image) digest() string {
-	if img.vendor != nil {
-		return fmt.Sprintf("%x", img.vendor.Digest)
-	}
-	return fmt.Sprintf("%x", img.spec.Digest)
-}
-
-// title is name and version.
-func (img *Image) title() (name, version string) {
-	if img.vendor != nil {
-		return img.vendor.Name, img.vendor.Version
-	}
-	return img.spec.Name, img.spec.Version
+	return uint32(v)<<16 | uint32(d), nil
 }

@@ -58,11 +58,9 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 	if r.Signature, err = img.trust(dir, asked, f.AllowUnsigned || trusting[scheme]); err != nil {
 		return r, err
 	}
-	r.Image, r.Digest, r.Hooks = arg, img.digest(), []checkedHook{}
-	r.Name, r.Version = img.title()
-	if img.spec != nil {
-		r.Hooks, _ = verdicts(img.spec)
-	}
+	r.Image, r.Digest = arg, img.digest()
+	r.Name, r.Version = img.spec.Name, img.spec.Version
+	r.Hooks, _ = verdicts(img.spec)
 	var ready load.Image
 	look := func(dev vfio.Device) error {
 		r.Backend = dev.Info().Backend
@@ -79,9 +77,7 @@ func (x *commands) loadInto(ctx context.Context, f *loadFlags, arg string) (r lo
 	}
 	err = x.with(ctx, &f.deviceFlags, look, func(ctx context.Context, nic *driver.NIC) error {
 		r.Device = nic.Address()
-		for _, s := range ready.Segments {
-			r.Bytes += len(s.Bytes)
-		}
+		r.Bytes = len(ready.Bytes)
 		o, stop := x.follow(f.loadOptions(), r.Name)
 		s, err := nic.LoadProgram(ctx, ready, o)
 		stop()
@@ -114,9 +110,6 @@ func (r *loaded) print(w io.Writer) error {
 		row("digest", r.Digest), row("signature", r.Signature), row("bytes", r.Bytes), row("slot", telemetry.SlotName(r.Program.Slot)),
 		row("previous", telemetry.SlotName(r.Program.Previous))); err != nil {
 		return err
-	}
-	if len(r.Hooks) == 0 {
-		return nil
 	}
 	return table(w, append([]string{""}, hookLines(r.Hooks)...)...)
 }

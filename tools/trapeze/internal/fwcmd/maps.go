@@ -23,9 +23,6 @@ type Entry = telemetry.MapEntry
 // OpenMap opens a map of a NIC by its name in an image, which must be the one that
 // runs: s is the NIC's status.
 func OpenMap(nic *driver.NIC, img *Image, name string, s load.Status) (*driver.ProgramMap, error) {
-	if img.spec == nil {
-		return nil, fmt.Errorf("%s: %w: the maps of vendors' images are not known", img.file, load.ErrMap)
-	}
 	if s.Digest != img.spec.Digest {
 		p := s.Describe()
 		return nil, fmt.Errorf("%s: %w: %s, digest %s; the image has digest %x", img.file, ErrOtherImage, &p, p.Digest, img.spec.Digest)

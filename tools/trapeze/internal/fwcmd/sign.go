@@ -59,9 +59,9 @@ func (x *commands) sign(_ context.Context, f *signFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	b, err := img.signed(key)
+	s, err := img.spec.Sign(key)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", img.file, err)
 	}
 	mode, replace := os.FileMode(0o644), f.Force.Force
 	if output == "" {
@@ -70,7 +70,7 @@ func (x *commands) sign(_ context.Context, f *signFlags, args []string) error {
 			mode = st.Mode()
 		}
 	}
-	if err := outfile.Write(output, mode, replace, b); err != nil {
+	if err := outfile.Write(output, mode, replace, s.Bytes()); err != nil {
 		return outfile.Explain("--output", err)
 	}
 	r := signed{File: output, Digest: img.digest(), Key: firmware.IDOf(key.Public().(ed25519.PublicKey)).String()}
@@ -87,7 +87,7 @@ func (x *commands) verify(_ context.Context, f *ringFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	key, err := img.verify(ring)
+	key, err := img.spec.Verify(ring)
 	if err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}

@@ -44,7 +44,7 @@ func openKeyRing(dir string) (*firmware.KeyRing, error) {
 // being read; err is for a key ring that was asked for, or is there, and cannot be
 // used.
 func (img *Image) state(dir string, asked bool) (s signatureState, refused, err error) {
-	sig := img.signature()
+	sig := img.spec.Signature
 	if sig == nil {
 		return signatureState{State: "unsigned"}, firmware.Unsigned(), nil
 	}
@@ -56,7 +56,7 @@ func (img *Image) state(dir string, asked bool) (s signatureState, refused, err 
 	if err != nil {
 		return s, nil, err
 	}
-	key, err := img.verify(ring)
+	key, err := img.spec.Verify(ring)
 	switch {
 	case err == nil:
 		s.State, s.Owner = "valid", key.File
