@@ -109,7 +109,7 @@ func TestCapture(t *testing.T) {
 	dir := t.TempDir()
 	for name, args := range map[string][]string{"a.pcapng": nil, "a.pcap": {"--snaplen", "64"}} {
 		file := filepath.Join(dir, name)
-		p := start(t, nil, append([]string{"capture", "--device", address, "--output", file, "--count", "20", "--filter", "vi 1 and ether proto 0x88b5", "--json"}, args...)...)
+		p := start(t, nil, append([]string{"capture", "--device", address, "--output", file, "--count", "20", "--match", "vi=1,ether=0x88b5", "--json"}, args...)...)
 		p.exit(t, long, 0)
 		if c := p.captured(t); c.Matched != 20 || c.Frames < 20 || c.Ended != "count" {
 			t.Errorf("%s: %+v", name, c)

@@ -104,7 +104,7 @@ func TestOwnerRefused(t *testing.T) {
 		{[]string{"top"}, shell.ExitUsage, "terminal"},
 		{[]string{"capture", "--device", address}, shell.ExitUsage, "--output"},
 		{[]string{"capture", "--output", "-", "--json"}, shell.ExitUsage, "stdout"},
-		{[]string{"capture", "--output", "-", "--filter", "vi"}, shell.ExitUsage, "number of a VI"},
+		{[]string{"capture", "--output", "-", "--match", "vi"}, shell.ExitUsage, "--match"},
 		{[]string{"capture", "--output", "-", "--duration", "-1s"}, shell.ExitUsage, "--duration"},
 		{[]string{"capture", "--output", "-", "--snaplen", "70000"}, shell.ExitUsage, "--snaplen"},
 		{[]string{"capture", "--output", "-", "--device", "nothing"}, shell.ExitFailure, "no process shows such a NIC"},

@@ -69,7 +69,7 @@ func TestNothingGiven(t *testing.T) {
 		{"fw", "build"}, {"fw", "build", "--output", ""}, {"fw", "sign", "x"},
 		{"fw", "status"}, {"fw", "status", "--device", ""}, {"load", "image:amp"},
 		{"send", "x"}, {"send", "--device", "", "x"}, {"recv"}, {"recv", "--device", "emu:?wire=mem:x", "--output", ""}, {"emulate"},
-		{"frames", "dump"}, {"frames", "echo", "--device", "emu:"}, {"frames", "dump", "--device", "emu:", "--filter", ""}, {"frames", "bridge"},
+		{"frames", "dump"}, {"frames", "echo", "--device", "emu:"}, {"frames", "dump", "--device", "emu:", "--match", ""}, {"frames", "forward"},
 		{"emulate", "--socket", ""}, {"demo", "--input", ""}, {"ping", "--device", ""}, {"bind", ""}, {"doctor", ""},
 		{"memory", "serve", "--size", "1G"}, {"memory", "serve", "--device", "emu:?wire=mem:x"}, {"memory", "stat"},
 		{"memory", "stat", "--device", "emu:?wire=mem:x", "--server", ""},
@@ -110,7 +110,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--check"},
 		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--output", filepath.Join(dir, "frames.pcap")},
 		{"frames", "gen", "--device", "emu:", "--count", "1"}, {"frames", "forward", "--device", "emu:", "--device", "emu:", "--duration", "1ms"},
-		{"frames", "bridge", "--device", "emu:", "--device", "emu:", "--duration", "1ms"}, {"help"}, {"fw"},
+		{"help"}, {"fw"},
 		{"memory", "demo", "--size", "2M", "--memory", "8M"}, {"memory", "bench", "--duration", "5ms"},
 	})
 	program.TestFailingJSON(t, shell.ExitFailure, "doctor", "--root", bindableHost(t)) // much is missing there

@@ -11,7 +11,6 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	_ "github.com/trapeze-nic/trapeze/emulator" // emu:
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/rawport"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/responder"
 )
@@ -119,12 +118,11 @@ func echoing(b testing.TB, size int) (round func()) {
 }
 
 // relaying returns what passes a burst of frames of a size from one port to another.
-func relaying(b testing.TB, size int, newRouter func(*ethernet.Pool, *relay) func() router) (round func()) {
+func relaying(b testing.TB, size int) (round func()) {
 	pool := benchPool(b)
 	x, in := benchPair(b, pool)
 	out, y := benchPair(b, pool)
-	r := &relay{pool: pool, ports: []ethernet.Port{in, out}}
-	r.newRouter = newRouter(pool, r)
+	r := &relay{pool: pool, ports: [2]ethernet.Port{in, out}}
 	w := r.newWorker(0)
 	frames := request(b, pool, x.Queue(0), ethernet.MAC{2, 0, 0, 0, 0, 8}, size)
 	return func() {
@@ -136,13 +134,6 @@ func relaying(b testing.TB, size int, newRouter func(*ethernet.Pool, *relay) fun
 	}
 }
 
-func forwarding(*ethernet.Pool, *relay) func() router { return newForwarder }
-
-func bridging(pool *ethernet.Pool, r *relay) func() router {
-	table := bridge.NewTable(maxStations, bridge.DefaultAge)
-	return func() router { return newBridge(pool, table, time.Now(), r) }
-}
-
 // rounds are what a burst of 64 frames goes through in one goroutine, which does the work
 // of all ports and engines.
 var rounds = []struct {
@@ -150,12 +141,11 @@ var rounds = []struct {
 	make func(b testing.TB, size int) func()
 }{
 	{"echo", echoing},
-	{"forward", func(b testing.TB, size int) func() { return relaying(b, size, forwarding) }},
-	{"bridge", func(b testing.TB, size int) func() { return relaying(b, size, bridging) }},
+	{"forward", relaying},
 }
 
 // BenchmarkFrames has frames/s of what commands do with frames, over memory wires: two
-// engines for echo, four for the others.
+// engines for echo, four for forward.
 func BenchmarkFrames(b *testing.B) {
 	for _, r := range rounds {
 		for _, size := range []int{60, 1514} {

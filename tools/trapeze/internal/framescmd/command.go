@@ -4,7 +4,6 @@ package framescmd
 
 import (
 	_ "embed"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,8 +11,7 @@ import (
 	firmware "github.com/trapeze-nic/trapeze/firmware-loader"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/bridge"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/match"
 )
 
 // help has the help of the commands, see cmdtable.New.
@@ -28,14 +26,12 @@ type commands struct{ *command.Env }
 func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
 	words := map[string]string{
-		"filter": filter.Help, "images": strings.Join(firmware.ShippedNames(), ", "), "nics": "Trapeze NICs", "ports": fmt.Sprint(maxPorts),
-		"stations": fmt.Sprint(maxStations), "age": bridge.DefaultAge.String(), "hold-down": bridge.HoldDown.String(),
+		"match": match.Help, "images": strings.Join(firmware.ShippedNames(), ", "), "nics": "Trapeze NICs",
 	}
 	return cmdtable.New(help, words).Family("frames",
 		cmdtable.Does("frames dump", x.runDump, dumpReport{}),
 		cmdtable.Does("frames gen", x.runGen, genReport{}),
 		cmdtable.Does("frames echo", x.runEcho, echoReport{}),
 		cmdtable.Does("frames forward", x.runForward, relayReport{}),
-		cmdtable.Does("frames bridge", x.runBridge, relayReport{}),
 	)
 }

@@ -11,30 +11,18 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
-	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/dissect"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/match"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
 
 // dumpReport is the JSON output of dump.
 type dumpReport struct {
 	totals
-	Matched uint64       `json:"matched" help:"frames that the filter let pass"`
+	Matched uint64       `json:"matched" help:"frames that have the fields of --match"`
 	Output  string       `json:"output,omitempty"`
 	Check   *checkReport `json:"check,omitempty" help:"with --check"`
-	Cells   *cellReport  `json:"cells,omitempty" help:"without --output and --check"`
 }
-
-// cellReport counts the cells in frames.
-type cellReport struct {
-	dissect.Totals
-	First []dissect.Frame `json:"first" help:"frames about cells, 256 at most"`
-}
-
-// mostCellFrames bounds what --json has of frames of cells.
-const mostCellFrames = 256
 
 // checkReport counts numbered frames by their fate.
 type checkReport struct {
@@ -50,7 +38,7 @@ type dumpFlags struct {
 	portFlags
 	pollFlag
 	Promiscuous bool           `flag:"promiscuous" help:"frames for other stations too"`
-	Expression  string         `flag:"filter" help:"only frames that match this expression"`
+	Match       []string       `flag:"match" split:"comma" help:"only frames that have these fields, such as proto=udp,port=53"`
 	Output      capture.Output `override:"output" help:"file to write frames to instead of showing them; - is stdout"`
 	Count       uint64         `flag:"count" help:"end after so many frames (default when interrupted)"`
 	Check       bool           `flag:"check" help:"check the numbers of frames that 'trapeze frames gen' has sent"`
@@ -63,9 +51,8 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err e
 	if err := f.Output.Check(x.JSON); err != nil {
 		return err
 	}
-	match, err := filter.Parse(f.Expression)
-	if err != nil {
-		return option.Mark(err)
+	if _, err := match.Parse(f.Match); err != nil {
+		return err
 	}
 	f.poll, f.promiscuous = f.Poll, f.Promiscuous
 	s, err := x.open(ctx, &f.portFlags)
@@ -74,9 +61,6 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err e
 	}
 	defer s.close(&err)
 	d := &dump{flags: f, pool: s.pool}
-	if f.Output.Path == "" && !f.Check {
-		d.dissector, d.cellFrames = dissect.New(), []dissect.Frame{}
-	}
 	done, err := x.openDump(d)
 	if err != nil {
 		return err
@@ -85,8 +69,11 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err e
 	x.Note("looking at frames of %s", f.Devices[0])
 	var workers []func(context.Context) error
 	for i := range port.Info().Options.Queues {
-		mine := *match
-		workers = append(workers, func(ctx context.Context) error { return d.work(ctx, port.Queue(i), mine) })
+		m, err := match.Parse(f.Match) // each goroutine has its own
+		if err != nil {
+			return err
+		}
+		workers = append(workers, func(ctx context.Context) error { return d.work(ctx, port.Queue(i), m) })
 	}
 	err = s.run(ctx, workers)
 	if d.written != nil {
@@ -101,9 +88,6 @@ func (x *commands) runDump(ctx context.Context, f *dumpFlags, _ []string) (err e
 	}
 	if d.checker != nil {
 		r.Check = explain(d.checker.Totals(), &r.Ports[0])
-	}
-	if d.dissector != nil {
-		r.Cells = &cellReport{d.dissector.Totals(), d.cellFrames}
 	}
 	if x.JSON {
 		return x.PrintJSON(r)
@@ -133,10 +117,6 @@ func (r *dumpReport) print(w io.Writer) error {
 			c.Frames, c.Streams, c.Ended, c.Lost, c.Explained, c.Doubled, c.Reordered, c.Late, c.Damaged, c.Other)
 		return err
 	}
-	if c := r.Cells; c != nil && c.Frames+c.Stops+c.Starts > 0 {
-		fmt.Fprintf(w, "cells: %d in %d frames, %d of them malformed; %d with a wrong HEC; %d PDUs, %d damaged, %d not known; %d stops, %d starts\n",
-			c.Cells, c.Frames, c.Malformed, c.WrongHEC, c.PDUs, c.Damaged, c.Unknown, c.Stops, c.Starts)
-	}
 	_, err := fmt.Fprintf(w, "matched %d\n", r.Matched)
 	return err
 }
@@ -148,15 +128,11 @@ type dump struct {
 
 	mu      sync.Mutex // guards what follows
 	matched uint64
-	file    *capture.File // nil without --output
-	written error         // the first error of writing
-	lines   *bufio.Writer // nil if no lines are shown
-	line    strings.Builder
+	file    *capture.File     // nil without --output
+	written error             // the first error of writing
+	lines   *bufio.Writer     // nil if no lines are shown
 	checker *numbered.Checker // nil without --check
 	last    time.Time         // when a frame came
-	// dissector is nil with --output and --check; cellFrames are kept of it for --json.
-	dissector  *dissect.Dissector
-	cellFrames []dissect.Frame
 }
 
 // openDump opens what frames are written to; done ends that. The file is kept if it could
@@ -173,7 +149,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 		d.lines = bufio.NewWriterSize(x.Stdout, 1<<16)
 		return d.lines.Flush, nil
 	}
-	if d.file, err = f.Output.Create(x.Bytes, capture.Source{Name: f.Devices[0], Filter: f.Expression}); err != nil {
+	if d.file, err = f.Output.Create(x.Bytes, capture.Source{Name: f.Devices[0], Filter: strings.Join(f.Match, ",")}); err != nil {
 		return nil, err
 	}
 	return func() error { return d.file.Finish(d.written) }, nil
@@ -183,7 +159,7 @@ func (x *commands) openDump(d *dump) (done func() error, err error) {
 const checkTimeout = time.Second
 
 // work takes what comes into a queue until ctx ends or there is no need for more.
-func (d *dump) work(ctx context.Context, q ethernet.Queue, match filter.Filter) error {
+func (d *dump) work(ctx context.Context, q ethernet.Queue, m *match.Frames) error {
 	frames := make([]ethernet.Frame, burst)
 	for ctx.Err() == nil {
 		n, err := q.Receive(frames)
@@ -193,7 +169,7 @@ func (d *dump) work(ctx context.Context, q ethernet.Queue, match filter.Filter) 
 		for i := range n {
 			restoreTag(d.pool, &frames[i])
 		}
-		over, err := d.take(frames[:n], &match)
+		over, err := d.take(frames[:n], m)
 		q.Cache().Free(frames[:n])
 		if err != nil || over {
 			return err
@@ -208,7 +184,7 @@ func (d *dump) work(ctx context.Context, q ethernet.Queue, match filter.Filter) 
 }
 
 // take looks at frames, and reports whether it needs no more.
-func (d *dump) take(frames []ethernet.Frame, match *filter.Filter) (over bool, err error) {
+func (d *dump) take(frames []ethernet.Frame, m *match.Frames) (over bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(frames) == 0 {
@@ -221,7 +197,7 @@ func (d *dump) take(frames []ethernet.Frame, match *filter.Filter) (over bool, e
 	d.last = now
 	for _, f := range frames {
 		b := d.pool.Bytes(f)
-		if !match.Match(b) {
+		if !m.Match(b) {
 			continue
 		}
 		d.matched++
@@ -254,14 +230,7 @@ func (d *dump) show(at time.Time, frame []byte) error {
 		d.written = d.file.Write(at, frame)
 		return d.written
 	case d.lines != nil:
-		d.line.Reset()
-		describe(&d.line, at, frame, d.dissector)
-		_, err := d.lines.WriteString(d.line.String())
-		return err
-	case d.dissector != nil:
-		if f, about := d.dissector.Frame(frame); about && len(d.cellFrames) < mostCellFrames {
-			d.cellFrames = append(d.cellFrames, f)
-		}
+		return describe(d.lines, at, frame)
 	}
 	return nil
 }

@@ -10,20 +10,14 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 )
 
-// relay passes frames from port to port. Queue i of each port belongs to goroutine i,
+// relay passes frames from each of two ports to the other. Queue i of each port belongs to goroutine i,
 // which looks at them in turn, since a queue is used by one goroutine at a time.
 type relay struct {
 	pool  *ethernet.Pool
-	ports []ethernet.Port
-	// newRouter makes what says for a goroutine where frames go.
-	newRouter func() router
-	// dropped frames had no room in a send ring, were too long for a port, or could not be
-	// copied for several ports for lack of a buffer.
+	ports [2]ethernet.Port
+	// dropped frames had no room in a send ring, or were too long for a port.
 	dropped atomic.Uint64
 }
-
-// router puts frames that came by a port into the outboxes of others, or frees them.
-type router func(port int, frames []ethernet.Frame, out []outbox, cache *ethernet.Cache)
 
 // outbox is frames for a queue. Those for which its ring has no room wait there.
 type outbox struct {
@@ -114,27 +108,26 @@ func (r *relay) work(ctx context.Context, i int) (err error) {
 // worker is the state of one goroutine of a relay.
 type worker struct {
 	pool   *ethernet.Pool
-	route  router
-	out    []outbox // by port
+	out    [2]outbox // by port
 	frames []ethernet.Frame
 }
 
 func (r *relay) newWorker(i int) *worker {
-	w := &worker{pool: r.pool, route: r.newRouter(), frames: make([]ethernet.Frame, burst)}
-	for _, p := range r.ports {
-		w.out = append(w.out, outbox{q: p.Queue(i), frames: make([]ethernet.Frame, 0, outboxSize), dropped: &r.dropped})
+	w := &worker{pool: r.pool, frames: make([]ethernet.Frame, burst)}
+	for n, p := range r.ports {
+		w.out[n] = outbox{q: p.Queue(i), frames: make([]ethernet.Frame, 0, outboxSize), dropped: &r.dropped}
 	}
 	return w
 }
 
 // round looks at each port once, and reports whether anything has moved. Nothing is taken
-// from a port while another has no room for it.
+// from a port while the other has no room for it.
 func (w *worker) round() (moved bool, err error) {
 	for p := range w.out {
-		if !w.roomBeside(p) {
+		q, to := w.out[p].q, &w.out[1-p]
+		if cap(to.frames)-len(to.frames) < burst {
 			continue
 		}
-		q := w.out[p].q
 		n, err := q.Receive(w.frames)
 		if err != nil {
 			return false, err
@@ -145,7 +138,7 @@ func (w *worker) round() (moved bool, err error) {
 		for i := range n {
 			restoreTag(w.pool, &w.frames[i])
 		}
-		w.route(p, w.frames[:n], w.out, q.Cache())
+		to.frames = append(to.frames, w.frames[:n]...)
 		moved = true
 	}
 	for p := range w.out {
@@ -156,14 +149,4 @@ func (w *worker) round() (moved bool, err error) {
 		moved = moved || sent
 	}
 	return moved, nil
-}
-
-// roomBeside says whether all ports but one have room for a burst.
-func (w *worker) roomBeside(port int) bool {
-	for p := range w.out {
-		if p != port && cap(w.out[p].frames)-len(w.out[p].frames) < burst {
-			return false
-		}
-	}
-	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/match"
 )
 
 // ErrOwnerLost: the process whose NIC is looked at has ended meanwhile, without closing it.
@@ -30,20 +31,20 @@ type captureReport struct {
 }
 
 type captureFlags struct {
-	Device     string `flag:"device,d" help:"address of the NIC, or the ID of its process, or PID:PORT (default the only one)"`
-	Expression string `flag:"filter" help:"only frames that match this expression"`
-	Output     capture.Output
-	Count      uint64        `flag:"count,c" help:"end after so many frames (default no limit)"`
-	Duration   time.Duration `flag:"duration" help:"end after so long (default no limit)"`
-	MaxBytes   option.Bytes  `flag:"max-bytes" default:"1G" help:"end when so many bytes of frames are written"`
+	Device   string   `flag:"device,d" help:"address of the NIC, or the ID of its process, or PID:PORT (default the only one)"`
+	Match    []string `flag:"match" split:"comma" help:"only frames that have these fields, such as proto=udp,port=53"`
+	Output   capture.Output
+	Count    uint64        `flag:"count,c" help:"end after so many frames (default no limit)"`
+	Duration time.Duration `flag:"duration" help:"end after so long (default no limit)"`
+	MaxBytes option.Bytes  `flag:"max-bytes" default:"1G" help:"end when so many bytes of frames are written"`
 }
 
 const (
 	// capturePause is the time from one look at an empty ring to the next, captureBatch bounds
 	// the frames between two looks at the clock.
 	capturePause, captureBatch = 2 * time.Millisecond, 256
-	// filteredHeaders is the number of bytes of a frame that a filter looks at.
-	filteredHeaders = 256
+	// matchedHeaders is the number of bytes of a frame that --match looks at.
+	matchedHeaders = 256
 	// captureAlive is the time from one question whether the owner lives to the next.
 	captureAlive = time.Second
 )
@@ -58,9 +59,9 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 	if err := f.Output.Check(x.JSON); err != nil {
 		return err
 	}
-	match, err := filter.Parse(f.Expression)
+	match, err := match.Parse(f.Match)
 	if err != nil {
-		return option.Mark(err)
+		return err
 	}
 	h := x.look(ctx, f.Device)
 	defer h.close()
@@ -69,15 +70,15 @@ func (x *commands) capture(ctx context.Context, f *captureFlags, _ []string) err
 		return err
 	}
 	snaplen := f.Output.Snaplen
-	if snaplen > 0 && f.Expression != "" {
-		snaplen = max(snaplen, filteredHeaders)
+	if snaplen > 0 && len(f.Match) > 0 {
+		snaplen = max(snaplen, matchedHeaders)
 	}
 	ring, end, err := n.capture(ctx, snaplen)
 	if err != nil {
 		return err
 	}
 	defer end()
-	file, err := f.Output.Create(x.Bytes, capture.Source{Name: n.Address, Filter: f.Expression})
+	file, err := f.Output.Create(x.Bytes, capture.Source{Name: n.Address, Filter: strings.Join(f.Match, ",")})
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ type capturing struct {
 	*captureFlags
 	nic     *NIC
 	ring    *framering.Reader
-	match   *filter.Filter
+	match   *match.Frames
 	file    *capture.File
 	report  captureReport
 	written error // the first error of writing
@@ -200,7 +201,7 @@ func (s *capturing) take() (n int, err error) {
 			break
 		}
 		s.report.Frames++
-		if !s.match.MatchCut(f.Bytes, f.Length) {
+		if !s.match.Match(f.Bytes) {
 			continue
 		}
 		if s.written = s.file.WriteCut(f.At, f.Bytes, f.Length); s.written != nil {

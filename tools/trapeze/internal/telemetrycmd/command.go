@@ -9,7 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/filter"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/match"
 )
 
 // help has the help of the commands, see cmdtable.New.
@@ -23,7 +23,7 @@ type commands struct{ *command.Env }
 // Commands are those of trapeze.
 func Commands(e *command.Env) []*cobra.Command {
 	x := &commands{e}
-	return cmdtable.New(help, map[string]string{"filter": filter.Help}).Commands(
+	return cmdtable.New(help, map[string]string{"match": match.Help}).Commands(
 		cmdtable.Does("ps", x.ps, psReport{}),
 		cmdtable.Does("stats", x.stats, statsReport{}),
 		cmdtable.Does("top", x.top, nil),
