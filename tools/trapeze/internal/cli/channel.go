@@ -20,18 +20,16 @@ import (
 // channelName is where 'channel listen' answers.
 const channelName = "trapeze-channel"
 
-// channelReport is the JSON output of channel ping and channel barrier. Times are of round
-// trips, or of rounds.
+// channelReport is the JSON output of channel ping. Times are of round trips.
 type channelReport struct {
-	Peer         string  `json:"peer,omitempty" help:"MAC, of ping"`
-	Priority     string  `json:"priority,omitempty"`
-	Bytes        int     `json:"bytes,omitempty" help:"of ping"`
-	Participants int     `json:"participants,omitempty" help:"of barrier"`
-	Rounds       int     `json:"rounds"`
-	Min          float64 `json:"min_us"`
-	P50          float64 `json:"p50_us"`
-	P99          float64 `json:"p99_us"`
-	Max          float64 `json:"max_us"`
+	Peer     string  `json:"peer" help:"MAC"`
+	Priority string  `json:"priority"`
+	Bytes    int     `json:"bytes"`
+	Rounds   int     `json:"rounds"`
+	Min      float64 `json:"min_us"`
+	P50      float64 `json:"p50_us"`
+	P99      float64 `json:"p99_us"`
+	Max      float64 `json:"max_us"`
 
 	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
 }
@@ -78,11 +76,12 @@ func (p *program) channelPing(ctx context.Context, f *channelPingFlags, _ []stri
 		if len(took) == 0 {
 			return err
 		}
-		r := describeRounds(took)
-		r.Peer, r.Priority, r.Bytes = c.RemoteAddress().MAC.String(), f.Priority, f.Size
-		r.Capture = at.capture.finish(&err)
+		slices.Sort(took)
+		percent := func(n int) float64 { return units.Microseconds(took[(len(took)-1)*n/100]) }
+		r := channelReport{c.RemoteAddress().MAC.String(), f.Priority, f.Size, len(took), percent(0), percent(50), percent(99), percent(100), at.capture.finish(&err)}
 		defer p.noteCapture(r.Capture)
-		return errors.Join(err, p.printChannel(r, fmt.Sprintf("%s, %s priority, %d bytes", r.Peer, r.Priority, r.Bytes)))
+		return errors.Join(err, p.Printf(r, "--- %s, %s priority, %d bytes ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n",
+			r.Peer, r.Priority, r.Bytes, r.Rounds, r.Min, r.P50, r.P99, r.Max))
 	})
 }
 
@@ -99,15 +98,4 @@ func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, 
 		err = shell.Hinted(fmt.Errorf("no answer to message %d: %w", len(took)+1, err), "it may have been lost, channels send nothing again")
 	}
 	return took, err
-}
-
-// describeRounds has the times of a report; there are some.
-func describeRounds(took []time.Duration) channelReport {
-	slices.Sort(took)
-	at := func(percent int) float64 { return units.Microseconds(took[(len(took)-1)*percent/100]) }
-	return channelReport{Rounds: len(took), Min: at(0), P50: at(50), P99: at(99), Max: at(100)}
-}
-
-func (p *program) printChannel(r channelReport, what string) error {
-	return p.Printf(r, "--- %s ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n", what, r.Rounds, r.Min, r.P50, r.P99, r.Max)
 }

@@ -76,9 +76,7 @@ func commands(e *command.Env) []*cobra.Command {
 		cmdtable.Does("conform", p.conform, conformReport{}),
 	), []*cobra.Command{t.Family("channel",
 		cmdtable.Does("channel ping", p.channelPing, channelReport{}),
-		cmdtable.Does("channel stream", p.channelStream, streamReport{}),
 		cmdtable.Does("channel listen", p.channelListen, listenReport{}),
-		cmdtable.Does("channel barrier", p.channelBarrier, channelReport{}),
 	)}, hostcmd.Commands(e), telemetrycmd.Commands(e), fwcmd.Commands(e),
 		[]*cobra.Command{agent.Command(e), framescmd.Command(e), memorycmd.Command(e), mqniccmd.Command(e)})
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/channel"
+	"github.com/trapeze-nic/trapeze/internal/cells"
 	"github.com/trapeze-nic/trapeze/internal/command"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellstream"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -193,7 +193,7 @@ idle wire, then beside bulk, messages of %d bytes (%d cells) of low priority, on
 behind the other (%.0f MB/s). How long they take, from the store that sends one to
 when the receiver finds it:
 
-`, r.Urgent.Bytes, urgentEvery/time.Microsecond, r.Bulk.Bytes, cellstream.Cells(r.Bulk.Bytes), r.BulkRate)
+`, r.Urgent.Bytes, urgentEvery/time.Microsecond, r.Bulk.Bytes, cells.Count(r.Bulk.Bytes), r.BulkRate)
 	for _, l := range []struct {
 		name string
 		of   demoLatency

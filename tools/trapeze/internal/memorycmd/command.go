@@ -12,11 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/keys"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
@@ -36,14 +34,13 @@ type commands struct{ *command.Env }
 func Command(e *command.Env) *cobra.Command {
 	x := &commands{e}
 	t := cmdtable.New(help, map[string]string{
-		"cooperative": keys.List(coopDemoReport{}), "server": netmem.DefaultName,
+		"server":  netmem.DefaultName,
 		"timeout": netmem.DefaultTimeout.String(), "page": option.Bytes(netmem.DefaultPage).String(),
 	})
 	c := t.Family("memory",
 		cmdtable.Does("memory serve", x.serve, serveReport{}),
 		cmdtable.Does("memory map", x.mapped, mapReport{}),
 		cmdtable.Does("memory stat", x.stat, []statReport{}),
-		cmdtable.Does("memory bench", x.bench, benchReport{}),
 		cmdtable.Does("memory demo", x.demo, demoReport{}),
 		cmdtable.Does("memory cooperate", x.cooperate, coopReport{}),
 	)
@@ -182,13 +179,12 @@ func with(ctx context.Context, device string, use func(*via.NIC) error) error {
 	return errors.Join(use(nic), nic.Close())
 }
 
-// withPair makes two emulated NICs in this process that are wired to each other.
-func withPair(ctx context.Context, use func(near, far *via.NIC) error) error {
-	near, far, err := peer.OpenPair(ctx, via.Options{}, emulator.PairOptions{}, nil)
-	if err != nil {
-		return err
+// openError marks what is wrong with the command line.
+func openError(err error) error {
+	if errors.Is(err, netmem.ErrOption) {
+		return option.Mark(err)
 	}
-	return errors.Join(use(near, far), far.Close(), near.Close())
+	return explain(err)
 }
 
 // explain adds what to do when no server answers.

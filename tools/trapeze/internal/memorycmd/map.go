@@ -27,10 +27,16 @@ type mapReport struct {
 	UserMode   bool      `json:"user_mode_only" help:"no faults of the kernel"`
 	Loaded     int64     `json:"loaded_bytes"`
 	Saved      int64     `json:"saved_bytes"`
-	Sequential benchRate `json:"sequential"`
+	Sequential mapRate   `json:"sequential"`
 	Touched    int       `json:"touched"`
 	Touch      float64   `json:"touch_us" help:"mean"`
 	Faults     mapFaults `json:"faults"`
+}
+
+// mapRate tells how fast all of it was read.
+type mapRate struct {
+	Bytes int64   `json:"bytes"`
+	Rate  float64 `json:"mb_per_s"`
 }
 
 // mapFaults has the counts of the pager.
@@ -143,7 +149,7 @@ func (x *commands) useMap(ctx context.Context, m *netmem.Mapping, f *mapFlags, l
 		if err != nil {
 			return err
 		}
-		r.Sequential = benchRate{n, float64(n) / 1e6 / time.Since(start).Seconds()}
+		r.Sequential = mapRate{n, float64(n) / 1e6 / time.Since(start).Seconds()}
 	}
 	start, sum := time.Now(), byte(0)
 	err = m.Do(func() {
