@@ -39,6 +39,13 @@ type Driver struct {
 	Dump func(dev vfio.Device) ([]Table, error)
 }
 
+// Table is a part of what Driver.Dump tells of a device.
+type Table struct {
+	Name    string     `json:"name" help:"What the table is about."`
+	Columns []string   `json:"columns" help:"What the cells of a row are."`
+	Rows    [][]string `json:"rows" help:"The rows."`
+}
+
 // Schemes of ports that are no PCI functions, see package drivers.
 const (
 	SchemeAFXDP     = "afxdp"

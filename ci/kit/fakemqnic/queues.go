@@ -57,7 +57,7 @@ func (d *Device) find(offset uint64) (*queue, place) {
 func (d *Device) ReadRegister(offset uint64) uint32 {
 	q, p := d.find(offset)
 	if q == nil {
-		return d.readClock(offset)
+		return d.Get(offset)
 	}
 	bit := func(on bool, n int) uint32 {
 		if on {
@@ -164,9 +164,6 @@ func (d *Device) writeBlock(offset uint64, v uint32) {
 		if offset == port+0x10 || offset == port+0x14 {
 			v = v&^(1<<16) | d.Get(offset)&(1<<16)
 		}
-	}
-	if d.dropsClock(offset) {
-		return
 	}
 	d.Set(offset, v)
 	for k := range d.interfaces {

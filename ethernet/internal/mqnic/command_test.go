@@ -153,7 +153,7 @@ func TestSendRecv(t *testing.T) {
 	}
 }
 
-// TestFramesEcho pings a board on which frames echo answers, and looks at what dump says.
+// TestFramesEcho pings a board on which frames echo answers, and looks at what info says.
 func TestFramesEcho(t *testing.T) {
 	trapeze := buildTrapeze(t)
 	d, err := fakemqnic.New(fakemqnic.Options{Queues: 4})
@@ -214,18 +214,16 @@ func TestFramesEcho(t *testing.T) {
 		t.Errorf("echo: %v: %s", err, told.String())
 	}
 
-	text, err := exec.CommandContext(ctx, trapeze, "mqnic", "dump", "--device", device, "--json").Output()
+	text, err := exec.CommandContext(ctx, trapeze, "info", "--device", device, "--json").Output()
 	var r struct {
 		Driver string
 		Tables []struct{ Name string }
 	}
 	if jerr := json.Unmarshal(text, &r); err != nil || jerr != nil || r.Driver != "mqnic" || len(r.Tables) != 7 {
-		t.Errorf("dump: %v, %v, %s", err, jerr, text)
+		t.Errorf("info: %v, %v, %s", err, jerr, text)
 	}
-	for _, args := range [][]string{{"info"}, {"mqnic", "flash"}} {
-		text, err := exec.CommandContext(ctx, trapeze, append(args, "--device", device)...).CombinedOutput()
-		if err != nil || !strings.Contains(string(text), "SPI_FLASH") || strings.Contains(string(text), "Alveo U200") != (args[0] == "info") {
-			t.Errorf("%v: %v: %s", args, err, text)
-		}
+	text, err = exec.CommandContext(ctx, trapeze, "info", "--device", device).CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "SPI_FLASH") || !strings.Contains(string(text), "Alveo U200") {
+		t.Errorf("info: %v: %s", err, text)
 	}
 }

@@ -22,16 +22,7 @@ type device struct {
 	card    *card
 	layout  *layout
 	number  uint32 // of the interface
-	clock   *clock // nil without one
 	queues  []*queue
-
-	application *function.BAR // nil without one
-}
-
-// Port is an open interface of a NIC.
-type Port struct {
-	*port.Port
-	device *device
 }
 
 func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Options) (ethernet.Port, error) {
@@ -40,7 +31,7 @@ func open(ctx context.Context, dev vfio.Device, m ethernet.Model, c ethernet.Opt
 	if err != nil {
 		return nil, err
 	}
-	return &Port{p, d}, nil
+	return p, nil
 }
 
 // Setup implements port.NIC.
@@ -68,12 +59,6 @@ func (d *device) Setup(ctx context.Context, p *port.Port, info *ethernet.Info) (
 	info.Model = boardName(d.card.board)
 	// Boards have their addresses in places that differ, and the NIC compares none.
 	info.MAC = mac.Random()
-	if d.card.phc != nil && d.layout.features&featureStamps != 0 {
-		d.clock = &clock{device: d, at: d.card.phc.at}
-	}
-	if err := d.openApplication(); err != nil {
-		return err
-	}
 	return p.SetupRings(d.f, info, func() error { return d.makeQueues(ctx) }, func() error { return d.start(ctx) })
 }
 
@@ -138,7 +123,7 @@ func hint(err error) string {
 	case errors.Is(err, ethernet.ErrNotReady):
 		return "Restart sets the interface up again; over a simulation, Options.Timeout may have to be longer"
 	case errors.Is(err, ethernet.ErrUnsupportedDevice):
-		return "the driver is for the last version of corundum/corundum, of December 2023; trapeze mqnic dump shows what the board has"
+		return "the driver is for the last version of corundum/corundum, of December 2023; trapeze info shows what the board has"
 	case errors.Is(err, ethernet.ErrNotSupported), errors.Is(err, ethernet.ErrConfig):
 		return ""
 	case errors.Is(err, ethernet.ErrProtocol):
@@ -161,9 +146,6 @@ func (d *device) Link(context.Context) (ethernet.Link, error) {
 // Look implements port.NIC.
 func (d *device) Look(ctx context.Context) (up bool, err error) {
 	link, err := d.Link(ctx)
-	if err == nil && d.clock != nil {
-		err = d.clock.look()
-	}
 	return link.Up, err
 }
 
@@ -181,7 +163,7 @@ func (d *device) Filter(_ context.Context, to, _ port.Filter) error {
 	return nil
 }
 
-// Count implements port.NIC. The NIC counts no frames, but see Port.Statistics.
+// Count implements port.NIC. The NIC counts no frames.
 func (d *device) Count() (*ethernet.DeviceStats, error) {
 	d.regs.alive()
 	return nil, d.regs.Take()

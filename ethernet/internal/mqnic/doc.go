@@ -15,13 +15,10 @@
 // NIC receives all frames and the driver filters them. It tells neither speed nor frames that it has
 // counted, and has no link interrupt: the link is asked for each 100 ms.
 //
-// A port is also an ethernet.Clocked, ethernet.Programmable and ethernet.Dumper, and its queues are
-// ethernet.StampedQueue, as far as the design has it.
-//
 // # What it does not
 //
 // Descriptor blocks have one descriptor, as a frame is in one buffer. Of several ports of one
-// interface the first is used. Frames are not stamped when they are sent. Pause frames stay off. The
+// interface the first is used. Frames are not stamped, and the PTP clock is left alone. Pause frames stay off. The
 // board's own MAC address is not read: a port has a random one, or that of Options.MAC. Tags and
 // segments are no offloads, and Options.HashKey is refused. The NIC's UDP sum may be 0, which a receiver
 // takes as no checksum.
@@ -29,8 +26,7 @@
 // # What was tried
 //
 // A fake device, written from the register map. The gates in simulation: a Verilator model of commit
-// 1ca0151b, behind vfio-user. Changes of the clock have run on the fake only since they wait. No board
-// has been run.
+// 1ca0151b, behind vfio-user. No board has been run.
 //
 // # Where the numbers are from
 //
@@ -47,7 +43,6 @@
 //	descriptor, completion, event modules/mqnic/mqnic_hw.h (struct mqnic_desc, mqnic_cpl, mqnic_event)
 //	transmit checksum             modules/mqnic/mqnic_tx.c, tx_checksum.v
 //	receive checksum, hash        modules/mqnic/mqnic_rx.c, rx_checksum.v, rx_hash.v
-//	PHC, PHC_PEROUT               mqnic_ptp_clock.v, mqnic_ptp_perout.v; modules/mqnic/mqnic_ptp.c
 //	order of work                 modules/mqnic/mqnic_if.c, mqnic_netdev.c, mqnic_eq.c
 //	flash                         utils/mqnic-fw.c, utils/flash.c
 //	statistics                    stats_pcie_if.v, stats_dma_if_pcie.v, mqnic_core_pcie.v

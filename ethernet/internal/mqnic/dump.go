@@ -1,7 +1,6 @@
 package mqnic
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -32,15 +31,6 @@ func dump(dev vfio.Device) (tables []ethernet.Table, err error) {
 		return nil, &ethernet.Error{Op: "dump", Device: dev.Info().Address, Err: err, Hint: hint(err)}
 	}
 	return tables, nil
-}
-
-// Dump implements ethernet.Dumper.
-func (p *Port) Dump() (tables []ethernet.Table, err error) {
-	err = p.Do("dump", func(context.Context) error {
-		tables, err = p.device.regs.dump(p.device.card)
-		return errors.Join(err, p.device.regs.Take())
-	})
-	return tables, err
 }
 
 // dump reads all that is shown of a card and of its interfaces.

@@ -21,9 +21,8 @@ const (
 // completion is an entry of a completion ring: 32 bytes, little-endian (struct mqnic_cpl).
 type completion struct {
 	queue, index, length, _ uint16
-	ns                      uint32 // time stamp
-	seconds                 uint16 // low bits of its seconds
-	sum                     uint16 // of all that follows the Ethernet header, as a number of the host
+	_                       [6]byte // time stamp
+	sum                     uint16  // of all that follows the Ethernet header, as a number of the host
 	hash                    uint32
 	hashType, port          uint8
 	_                       [6]byte

@@ -15,8 +15,7 @@ type card struct {
 	interfaces           uint32
 	offset, stride, ctrl uint64 // of interfaces, and of the control blocks inside one
 	app                  uint32 // 0 for no application
-	irq, phc, stats      *block
-	perouts              []block
+	irq, stats           *block
 	end                  uint64 // of BAR0
 }
 
@@ -39,13 +38,10 @@ func (r *registers) readCard(size uint64) (*card, error) {
 	for _, o := range []struct {
 		to **block
 		k  kind
-	}{{&c.irq, kindIRQ}, {&c.phc, kindPHC}, {&c.stats, kindStats}} {
+	}{{&c.irq, kindIRQ}, {&c.stats, kindStats}} {
 		if *o.to, err = one(list, o.k, size); err != nil {
 			return nil, err
 		}
-	}
-	if c.perouts, err = all(list, kindPerout, size); err != nil {
-		return nil, err
 	}
 	app, err := one(list, kindApp, size)
 	if err != nil {

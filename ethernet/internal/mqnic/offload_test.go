@@ -279,25 +279,12 @@ func TestHash(t *testing.T) {
 func TestApplicationMask(t *testing.T) {
 	for app, want := range map[uint32]uint32{0: 0, 0x12348001: 63} {
 		d := newFake(t, fakemqnic.Options{App: app})
-		p := open(t, d, ethernet.Options{})
+		open(t, d, ethernet.Options{})
 		d.With(func() {
 			at := d.Control(0) + fakemqnic.QueueMap
 			if rss, mask := d.Get(at+0x14), d.Get(at+0x18); rss != 0 || mask != want {
 				t.Errorf("application %#x: masks %#x and %#x", app, rss, mask)
 			}
 		})
-		id, r := p.(ethernet.Programmable).Application()
-		if id != app || (r == nil) != (app == 0) {
-			t.Errorf("application %#x, %v", id, r)
-		}
-		if r == nil {
-			continue
-		}
-		if err := r.Write(0x20, 0xfeed); err != nil || r.Size() != 0x10000 {
-			t.Errorf("%v, %#x bytes", err, r.Size())
-		}
-		if v, err := r.Read(0x20); v != 0xfeed || err != nil {
-			t.Errorf("read %#x, %v", v, err)
-		}
 	}
 }

@@ -23,7 +23,6 @@ type queue struct {
 	send    work
 	events  events
 	freed   [64]uint32       // buffers of frames that were sent, while they are gathered
-	stamps  []int64          // of ReceiveAt, nil else
 	strange ethernet.Counter // events that are not of this queue
 }
 

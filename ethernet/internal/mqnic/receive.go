@@ -20,26 +20,6 @@ func (q *queue) Receive(frames []ethernet.Frame) (int, error) {
 	return n, nil
 }
 
-// ReceiveAt implements ethernet.StampedQueue.
-func (q *queue) ReceiveAt(frames []ethernet.Frame, at []int64) (int, error) {
-	if err := q.Port.Failed(); err != nil {
-		return 0, err
-	}
-	if q.device.clock == nil {
-		return 0, q.Port.Error("receive", ethernet.ErrNotSupported)
-	}
-	frames = frames[:min(len(frames), len(at))]
-	n := 0
-	q.Lock.Lock()
-	if q.Live {
-		q.stamps = at
-		n = q.take(frames)
-		q.stamps = nil
-	}
-	q.Lock.Unlock()
-	return n, nil
-}
-
 // take takes frames out of the receive ring and puts empty buffers in their place. The lock is
 // held.
 func (q *queue) take(frames []ethernet.Frame) int {
@@ -78,9 +58,6 @@ func (q *queue) take(frames []ethernet.Frame) int {
 			}
 			if q.sums {
 				f.Flags |= verdict(q.Cache().Pool().Bytes(f), c.sum)
-			}
-			if q.stamps != nil {
-				q.stamps[n] = q.device.clock.whole(c.seconds, c.ns)
 			}
 			bytes += uint64(f.Length)
 			frames[n] = f

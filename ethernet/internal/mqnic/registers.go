@@ -74,7 +74,6 @@ const (
 
 // Bits of blocks.
 const (
-	featureStamps  = 1 << 4
 	featureSendSum = 1 << 8
 	featureSum     = 1 << 9
 	featureHash    = 1 << 10

@@ -59,11 +59,6 @@ func (d *device) start(ctx context.Context) error {
 	if d.card.irq != nil && c.Moderation > 0 {
 		r.Write(d.card.irq.at+irqInterval, uint32(c.Moderation/time.Microsecond))
 	}
-	if d.clock != nil {
-		if err := d.clock.follow(); err != nil {
-			return err
-		}
-	}
 	// As Linux's driver has it (mqnic_port.c): no flow control, and a watermark of two frames.
 	if at := l.ports[0]; true {
 		r.Write(at+portLFC, min(2*l.maxRX, watermark))

@@ -21,7 +21,6 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/fwcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/hostcmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/memorycmd"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/mqniccmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
 	_ "github.com/trapeze-nic/trapeze/vfio/kernel"
 	_ "github.com/trapeze-nic/trapeze/vfio/vfiouser"
@@ -62,7 +61,7 @@ var help string
 func commands(e *command.Env) []*cobra.Command {
 	p := &program{e}
 	t := cmdtable.New(help, map[string]string{
-		"channels": keys.List(channelsReport{}), "policies": keys.List(policiesReport{}), "serve": keys.List(serveReport{}),
+		"channels": keys.List(channelsReport{}), "policies": keys.List(policiesReport{}), "serve": keys.List(serveReport{}), "other": keys.List(dumpReport{}),
 		"sections": strings.Join(sections, ", "), "policy-names": strings.Join(driver.HostPolicies(), ", "),
 		"nics": "both NICs", "images": strings.Join(firmware.ShippedNames(), ", "),
 	})
@@ -78,5 +77,5 @@ func commands(e *command.Env) []*cobra.Command {
 		cmdtable.Does("channel ping", p.channelPing, channelReport{}),
 		cmdtable.Does("channel listen", p.channelListen, listenReport{}),
 	)}, hostcmd.Commands(e), telemetrycmd.Commands(e), fwcmd.Commands(e),
-		[]*cobra.Command{agent.Command(e), framescmd.Command(e), memorycmd.Command(e), mqniccmd.Command(e)})
+		[]*cobra.Command{agent.Command(e), framescmd.Command(e), memorycmd.Command(e)})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/trapeze-nic/trapeze/driver"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/telemetry"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/mqniccmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/telemetrycmd"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/vfio"
@@ -40,10 +39,10 @@ func (p *program) info(ctx context.Context, f *infoFlags, _ []string) error {
 		return &command.DeviceError{Err: err}
 	}
 	// Of other NICs the drivers tell.
-	if other, ok, err := mqniccmd.Look(dev); err != nil {
+	if other, err := dumped(dev); err != nil {
 		return &command.DeviceError{Err: err}
-	} else if ok {
-		return p.Print(other, other.Print)
+	} else if other != nil {
+		return p.Print(other, other.print)
 	}
 	var r infoReport
 	if r.Report, err = inspect(ctx, dev); err != nil {

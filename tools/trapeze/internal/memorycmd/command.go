@@ -152,14 +152,6 @@ func parseServer(flag, s string) (string, error) {
 	return a.String(), nil
 }
 
-// with is with, for what flags say about servers.
-func (f *poolFlags) with(ctx context.Context, use func(*via.NIC) error) error {
-	return with(ctx, f.Device, func(nic *via.NIC) error {
-		f.useNames(nic)
-		return use(nic)
-	})
-}
-
 // useNames has a NIC look up the pool's name where the flags say.
 func (f *poolFlags) useNames(nic *via.NIC) {
 	if f.Names != "" {
