@@ -67,7 +67,7 @@ func TestChannelPing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := wires()
 			dir := t.TempDir()
-			there, here := filepath.Join(dir, "listen.pcapng"), filepath.Join(dir, "ping.pcap")
+			there, here := filepath.Join(dir, "listen.pcapng"), filepath.Join(dir, "ping.pcapng")
 			listen := channelListener(t, near, "--priority", "low", "--capture", there)
 			for _, priority := range []string{"high", "low"} {
 				ping := start(t, "channel", "ping", "--device", far, "--priority", priority, "--count", "5", "--size", "1000", "--capture", here, "--force", "--json")
@@ -164,7 +164,7 @@ func TestChannelListenerDiesUnderPing(t *testing.T) {
 func TestChannelFlags(t *testing.T) {
 	needsProgram(t)
 	dir := t.TempDir()
-	file := filepath.Join(dir, "cells.pcap")
+	file := filepath.Join(dir, "cells.pcapng")
 	for args, want := range map[string]struct {
 		code int
 		says string

@@ -166,7 +166,7 @@ func TestFramesInterrupted(t *testing.T) {
 	needsProgram(t)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		name := fmt.Sprintf("emu:?wire=shm:@trapeze-interrupted-%d-%v", os.Getpid(), s == os.Interrupt)
-		path := filepath.Join(t.TempDir(), "frames.pcap")
+		path := filepath.Join(t.TempDir(), "frames.pcapng")
 		dump := start(t, "frames", "dump", "--device", name, "--output", path, "--progress", "plain")
 		dump.says(t, "looking at frames")
 		start(t, "frames", "gen", "--device", name, "--count", "100", "--to", "ff:ff:ff:ff:ff:ff").succeed(t)
@@ -179,7 +179,7 @@ func TestFramesInterrupted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := pcapgo.NewReader(f)
+		r, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
 		if err != nil {
 			t.Fatal(err)
 		}

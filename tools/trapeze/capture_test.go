@@ -107,7 +107,7 @@ func (p *process) captured(t *testing.T) (c captured) {
 func TestCapture(t *testing.T) {
 	owner, address := pinged(t)
 	dir := t.TempDir()
-	for name, args := range map[string][]string{"a.pcapng": nil, "a.pcap": {"--snaplen", "64"}} {
+	for name, args := range map[string][]string{"a.pcapng": nil, "b.pcapng": {"--snaplen", "64"}} {
 		file := filepath.Join(dir, name)
 		p := start(t, nil, append([]string{"capture", "--device", address, "--output", file, "--count", "20", "--match", "vi=1,ether=0x88b5", "--json"}, args...)...)
 		p.exit(t, long, 0)
@@ -127,7 +127,7 @@ func TestCapture(t *testing.T) {
 			}
 		}
 	}
-	p := start(t, nil, "capture", "--device", strconv.Itoa(owner.Process.Pid), "--output", "-", "--max-bytes", "1K", "--format", "pcapng")
+	p := start(t, nil, "capture", "--device", strconv.Itoa(owner.Process.Pid), "--output", "-", "--max-bytes", "1K")
 	p.exit(t, long, 0, "ended: max-bytes")
 	if n := p.stdout.Len(); n < 1024 || n > 64<<10 {
 		t.Errorf("%d bytes on stdout", n)

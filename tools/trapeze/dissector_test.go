@@ -22,7 +22,7 @@ const dissector = "lua_script:../../descriptors/trapeze.lua"
 func dissect(t *testing.T, frames [][]byte, fields ...string) []string {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := capture.NewWriter(&file, capture.PCAP, 0, capture.Source{}, "")
+	w, err := capture.NewWriter(&file, 0, capture.Source{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func dissect(t *testing.T, frames [][]byte, fields ...string) []string {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "a.pcap")
+	path := filepath.Join(t.TempDir(), "a.pcapng")
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // captureFlag is --capture.
 type captureFlag struct {
-	Path  string `flag:"capture" help:"write the messages of channels to this file: pcap if its name ends in .pcap, else pcapng"`
+	Path  string `flag:"capture" help:"write the messages of channels to this pcapng file"`
 	Given cmdtable.Given
 	cmdtable.Force
 }
@@ -52,7 +52,7 @@ func (f *captureFlag) open(device string) (*cellCapture, error) {
 	if err != nil {
 		return nil, outfile.Explain("--capture", err)
 	}
-	w, err := capture.NewCellWriter(file, capture.FormatOf(f.Path), capture.Source{Name: device}, "trapeze")
+	w, err := capture.NewCellWriter(file, capture.Source{Name: device})
 	if err != nil {
 		return nil, fmt.Errorf("--capture: %w", errors.Join(err, file.Discard()))
 	}

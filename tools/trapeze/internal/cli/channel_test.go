@@ -104,7 +104,7 @@ func TestChannelInterrupted(t *testing.T) {
 // TestChannelCaptureUnopened: a file that is there stays if there is nothing to capture, and
 // what is no file is refused with advice that fits.
 func TestChannelCaptureUnopened(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kept.pcap")
+	file := filepath.Join(t.TempDir(), "kept.pcapng")
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ var flagValues = map[string]shell.Completer{
 	"policy-at": shell.OneOf("host", "nic"),
 	"image":     shell.OneOf(firmware.ShippedNames()...),
 	"driver":    shell.OneOf("vfio-pci"),
-	"format":    shell.OneOf("pcap", "pcapng"),
 	"section":   shell.OneOf(sections...),
 	"priority":  shell.OneOf("high", "low"),
 }

@@ -68,14 +68,14 @@ func TestShells(t *testing.T) {
 				t.Skip("there is no " + name)
 			}
 			lines := map[string]map[string]string{
-				"trapeze rec":                                      {"": "recv", "zsh": "trapeze recv"},
-				"trapeze recv --device 'emu:?wi":                   {"": "emu:?wire=", "zsh": "trapeze recv --device 'emu:?wire="},
-				`trapeze recv --device "emu:?wi`:                   {"": "emu:?wire=", "zsh": `trapeze recv --device "emu:?wire=`},
-				"trapeze recv --device 'emu:?wire=mem:a&pe":        {"": "emu:?wire=mem:a&peer=", "zsh": "trapeze recv --device 'emu:?wire=mem:a&peer="},
-				`trapeze recv --device emu:\?wire=mem:a\&pe`:       {"": "emu:?wire=mem:a&peer=", "bash": `a\&peer=`, "zsh": `trapeze recv --device emu:\?wire=mem:a\&peer=`},
-				"trapeze recv --device='emu:?wi":                   {"": "--device=emu:?wire=", "bash": "emu:?wire=", "zsh": `trapeze recv --device=emu:\?wire=`},
-				"trapeze conform --section la":                     {"": "layout", "zsh": "trapeze conform --section layout"},
-				"trapeze frames dump --device 'x y' --format pcap": {"": "pcapng", "zsh": "trapeze frames dump --device 'x y' --format pcap"},
+				"trapeze rec":                                       {"": "recv", "zsh": "trapeze recv"},
+				"trapeze recv --device 'emu:?wi":                    {"": "emu:?wire=", "zsh": "trapeze recv --device 'emu:?wire="},
+				`trapeze recv --device "emu:?wi`:                    {"": "emu:?wire=", "zsh": `trapeze recv --device "emu:?wire=`},
+				"trapeze recv --device 'emu:?wire=mem:a&pe":         {"": "emu:?wire=mem:a&peer=", "zsh": "trapeze recv --device 'emu:?wire=mem:a&peer="},
+				`trapeze recv --device emu:\?wire=mem:a\&pe`:        {"": "emu:?wire=mem:a&peer=", "bash": `a\&peer=`, "zsh": `trapeze recv --device emu:\?wire=mem:a\&peer=`},
+				"trapeze recv --device='emu:?wi":                    {"": "--device=emu:?wire=", "bash": "emu:?wire=", "zsh": `trapeze recv --device=emu:\?wire=`},
+				"trapeze conform --section la":                      {"": "layout", "zsh": "trapeze conform --section layout"},
+				"trapeze channel ping --device 'x y' --priority hi": {"": "high", "zsh": "trapeze channel ping --device 'x y' --priority high"},
 			}
 			for i, line := range slices.Sorted(maps.Keys(lines)) {
 				if i%len(shells) != number && !soak.Wanted() {

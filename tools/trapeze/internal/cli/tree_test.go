@@ -108,7 +108,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		{"fw", "status", "--device", "emu:"}, {"load", "image:acl", "--device", "emu:"},
 		{"frames", "echo", "--device", "emu:", "--ip", "10.0.0.1", "--duration", "1ms", "--image", "acl"},
 		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--check"},
-		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--output", filepath.Join(dir, "frames.pcap")},
+		{"frames", "dump", "--device", "emu:", "--duration", "1ms", "--output", filepath.Join(dir, "frames.pcapng")},
 		{"frames", "gen", "--device", "emu:", "--count", "1"}, {"frames", "forward", "--device", "emu:", "--device", "emu:", "--duration", "1ms"},
 		{"help"}, {"fw"},
 		{"memory", "demo", "--size", "2M", "--memory", "1M"},

@@ -10,7 +10,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
-	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/capture"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/frames/numbered"
 )
 
@@ -29,12 +27,7 @@ type genReport struct {
 	Generated uint64 `json:"generated"`
 	Closing   uint64 `json:"closing" help:"frames that end the streams, beside the generated ones"`
 	Dropped   uint64 `json:"dropped" help:"for lack of room in the send ring"`
-	TooLong   uint64 `json:"too_long" help:"frames of a file that cannot be sent"`
-	CutOff    uint64 `json:"cut_off" help:"the same, not whole in the file"`
-	OtherLink uint64 `json:"other_link" help:"the same, of another link type than Ethernet"`
-	// BadLengths is a count of records that say that more bytes were captured than there were.
-	BadLengths uint64 `json:"bad_lengths" help:"the same, with more bytes than the frame is said to have had"`
-	Unsent     int    `json:"unsent" help:"still in the ring at the end"`
+	Unsent    int    `json:"unsent" help:"still in the ring at the end"`
 }
 
 type genFlags struct {
@@ -46,9 +39,6 @@ type genFlags struct {
 	Rate  string   `flag:"rate" help:"frames a second for all queues together, such as 5000, 100k or 1.5M (default as fast as possible)"`
 	Count uint64   `flag:"count" help:"how many frames, of each queue (default until interrupted)"`
 	VLAN  uint16   `flag:"vlan" help:"VLAN tag to put in, 1 to 4094"`
-	Read  string   `flag:"read" excludes:"to,from,udp,size,vlan,count,queues" help:"pcap or pcapng file with frames to send"`
-
-	MaxGap time.Duration `flag:"max-gap" default:"1h" help:"longest time between two frames of a file"`
 
 	// what they mean
 	destination, source ethernet.MAC
@@ -84,9 +74,6 @@ func (f *genFlags) parse() (err error) {
 	}
 	if f.sizes, err = numbered.ParseSizes(f.Size); err != nil {
 		return &option.Error{Option: "--size", Value: f.Size, Allowed: "a number, a range such as 60-1514, or imix"}
-	}
-	if f.MaxGap < 0 {
-		return &option.Error{Option: "--max-gap", Value: f.MaxGap.String(), Allowed: "0 or more, such as 10s"}
 	}
 	if f.VLAN > 4094 {
 		return &option.Error{Option: "--vlan", Value: fmt.Sprint(f.VLAN), Allowed: "1 to 4094"}
@@ -126,13 +113,6 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 	if err := errors.Join(f.check(1, 1), f.parse()); err != nil {
 		return err
 	}
-	var file *os.File
-	if f.Read != "" { // better known before a port is opened
-		if file, err = os.Open(f.Read); err != nil {
-			return err
-		}
-		defer file.Close()
-	}
 	s, err := x.open(ctx, &f.portFlags)
 	if err != nil {
 		return err
@@ -141,20 +121,12 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 	port := s.ports[0]
 	g := &gen{flags: f, pool: s.pool, room: port.Info().Options.MaxFrame()}
 	var workers []func(context.Context) error
-	if file != nil {
-		replay, err := g.replay(file, port.Queue(0), x.Note)
+	for i := range port.Info().Options.Queues {
+		generator, err := f.generator(port.MAC(), i, g.room)
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.Read, err)
+			return err
 		}
-		workers = append(workers, replay)
-	} else {
-		for i := range port.Info().Options.Queues {
-			generator, err := f.generator(port.MAC(), i, g.room)
-			if err != nil {
-				return err
-			}
-			workers = append(workers, func(ctx context.Context) error { return g.work(ctx, port.Queue(i), generator) })
-		}
+		workers = append(workers, func(ctx context.Context) error { return g.work(ctx, port.Queue(i), generator) })
 	}
 	if link, err := port.Link(); err == nil && !link.Up {
 		x.Note("waiting for the link of %s", port.Info().Device)
@@ -163,22 +135,20 @@ func (x *commands) runGen(ctx context.Context, f *genFlags, _ []string) (err err
 		return err
 	}
 	x.Note("sending from %v", port.MAC())
-	unread := s.runAll(ctx, workers)
-	if unread != nil && !errors.Is(unread, capture.ErrFormat) {
-		return unread
+	if err := s.runAll(ctx, workers); err != nil {
+		return err
 	}
-	r := genReport{Generated: g.generated.Load(), Closing: g.closing.Load(), Dropped: g.dropped.Load(),
-		TooLong: g.tooLong, CutOff: g.cutOff, OtherLink: g.otherLink, BadLengths: g.badLengths, Unsent: int(g.unsent.Load())}
+	r := genReport{Generated: g.generated.Load(), Closing: g.closing.Load(), Dropped: g.dropped.Load(), Unsent: int(g.unsent.Load())}
 	if r.totals, err = s.totals(); err != nil {
 		return err
 	}
-	return errors.Join(x.Print(r, r.print), unread)
+	return x.Print(r, r.print)
 }
 
 func (r *genReport) print(w io.Writer) error {
 	r.totals.print(w)
-	_, err := fmt.Fprintf(w, "generated %d, and %d to end streams, dropped %d without room, %d too long, %d cut off, %d of another link type, %d of wrong lengths, %d left in the ring\n",
-		r.Generated, r.Closing, r.Dropped, r.TooLong, r.CutOff, r.OtherLink, r.BadLengths, r.Unsent)
+	_, err := fmt.Fprintf(w, "generated %d, and %d to end streams, dropped %d without room, %d left in the ring\n",
+		r.Generated, r.Closing, r.Dropped, r.Unsent)
 	return err
 }
 
@@ -214,9 +184,6 @@ type gen struct {
 	closing   atomic.Uint64 // frames that end streams
 	dropped   atomic.Uint64
 	unsent    atomic.Int64
-
-	// Records of a file that were not sent.
-	tooLong, cutOff, otherLink, badLengths uint64
 }
 
 // pacer says how many frames are due.

@@ -13,21 +13,18 @@ import (
 // Output are the flags of a command that says which file frames go to.
 type Output struct {
 	// Path is empty for no file, - for stdout.
-	Path    string `flag:"output,o" help:"file to write frames to; - is stdout"`
+	Path    string `flag:"output,o" help:"pcapng file to write frames to; - is stdout"`
 	Snaplen int    `flag:"snaplen" help:"bytes of each frame that are written, 1 to 65535 (default all)"`
-	Format  string `flag:"format" help:"format of the file: pcap or pcapng (default by its name, .pcap or else pcapng)"`
 	cmdtable.Force
 }
 
 // Check refuses what cannot be, before anything is done. With json stdout is taken.
 func (o *Output) Check(json bool) error {
 	switch {
-	case o.Format != "" && o.Format != string(PCAP) && o.Format != string(PCAPNG):
-		return &option.Error{Option: "--format", Value: o.Format, Allowed: "pcap, pcapng"}
 	case o.Snaplen < 0 || o.Snaplen > 1<<16-1:
 		return &option.Error{Option: "--snaplen", Value: fmt.Sprint(o.Snaplen), Allowed: "1 to 65535"}
-	case o.Path == "" && (o.Format != "" || o.Snaplen != 0 || o.Force.Force):
-		return option.Errorf("--format, --snaplen and --force are about the file of --output, and there is none")
+	case o.Path == "" && (o.Snaplen != 0 || o.Force.Force):
+		return option.Errorf("--snaplen and --force are about the file of --output, and there is none")
 	case o.Path == "-" && json:
 		return option.Errorf("--output - and --json cannot both have stdout")
 	case o.Path == "" || o.Path == "-":
@@ -54,12 +51,8 @@ func (o *Output) Create(stdout io.Writer, s Source) (*File, error) {
 		}
 		w, f.commit, f.discard = file, file.Commit, file.Discard
 	}
-	format := Format(o.Format)
-	if format == "" {
-		format = FormatOf(o.Path)
-	}
 	var err error
-	if f.Writer, err = NewWriter(w, format, o.Snaplen, s, "trapeze"); err != nil {
+	if f.Writer, err = NewWriter(w, o.Snaplen, s); err != nil {
 		return nil, errors.Join(outfile.Explain("--output", err), f.discard())
 	}
 	return f, nil

@@ -68,10 +68,10 @@ type CellWriter struct {
 	damaged  uint64
 }
 
-// NewCellWriter begins a file of cells from one source. Application is who writes it. Its
-// errors are those of w.
-func NewCellWriter(w io.Writer, f Format, s Source, application string) (*CellWriter, error) {
-	file, err := begin(w, f, linkSunATM, 0, sunATMHeader+maxPDU, s, application)
+// NewCellWriter begins a file of cells from one source. Its errors
+// are those of w.
+func NewCellWriter(w io.Writer, s Source) (*CellWriter, error) {
+	file, err := begin(w, linkSunATM, 0, sunATMHeader+maxPDU, s)
 	return &CellWriter{file: file, partials: map[channel]*partial{}, frame: make([]byte, MaxFrame)}, err
 }
 

@@ -47,10 +47,10 @@ func pduCells(t testing.TB, d capture.Direction, h cells.Header, pdu []byte) (ou
 }
 
 // taken writes cells, a microsecond apart.
-func taken(t testing.TB, f capture.Format, all []cell) ([]byte, *capture.CellWriter) {
+func taken(t testing.TB, all []cell) ([]byte, *capture.CellWriter) {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := capture.NewCellWriter(&b, f, capture.Source{Name: "emu:"}, "test")
+	w, err := capture.NewCellWriter(&b, capture.Source{Name: "emu:"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,22 +111,20 @@ func interleaved(t testing.TB) []cell {
 // TestTsharkReadsPDUs: a decoder that is not ours finds each PDU with its channel, its
 // direction (1 is received) and its length, which are whole cells if it is damaged.
 func TestTsharkReadsPDUs(t *testing.T) {
-	for _, f := range formats {
-		file, _ := taken(t, f, interleaved(t))
-		got := tshark(t, file, "-T", "fields", "-e", "atm.aal", "-e", "atm.channel", "-e", "atm.vpi", "-e", "atm.vci", "-e", "frame.len")
-		// 4 is Wireshark's number for AAL5.
-		want := []string{"4\t0\t0\t4095\t40", "4\t0\t3\t4660\t1000", "4\t1\t3\t4660\t100", "4\t1\t0\t50\t240", "4\t1\t0\t51\t192", "4\t0\t255\t52\t65535"}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s:\n%s", f, d)
-		}
+	file, _ := taken(t, interleaved(t))
+	got := tshark(t, file, "-T", "fields", "-e", "atm.aal", "-e", "atm.channel", "-e", "atm.vpi", "-e", "atm.vci", "-e", "frame.len")
+	// 4 is Wireshark's number for AAL5.
+	want := []string{"4\t0\t0\t4095\t40", "4\t0\t3\t4660\t1000", "4\t1\t3\t4660\t100", "4\t1\t0\t50\t240", "4\t1\t0\t51\t192", "4\t0\t255\t52\t65535"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 
 // TestRecords: in the file stand header and bytes of each PDU, and when its last cell came.
 func TestRecords(t *testing.T) {
 	all := interleaved(t)
-	file, w := taken(t, capture.PCAP, all)
-	r, err := pcapgo.NewReader(bytes.NewReader(file))
+	file, w := taken(t, all)
+	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
 	if err != nil || r.LinkType() != 123 {
 		t.Fatal(err, r.LinkType())
 	}
@@ -160,9 +158,14 @@ func TestRecords(t *testing.T) {
 func TestEndless(t *testing.T) {
 	all := make([]cell, 3*cells.MaxCells)
 	all[len(all)-1].header.PTI = cells.PTILast
-	file, w := taken(t, capture.PCAP, all)
-	if n := len(file) - 24 - 16 - 4; w.Damaged() != 1 || n != cells.MaxCells*cells.PayloadSize {
-		t.Errorf("%d damaged, %d bytes of the last", w.Damaged(), n)
+	file, w := taken(t, all)
+	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := r.ReadPacketData()
+	if n := len(got) - 4; err != nil || w.Damaged() != 1 || n != cells.MaxCells*cells.PayloadSize {
+		t.Errorf("%v, %d damaged, %d bytes of the last", err, w.Damaged(), n)
 	}
 }
 
@@ -185,7 +188,7 @@ func trapezeFrame(from, to byte, all []cell) []byte {
 // different stations, are the PDUs that they were; other frames, and what is damaged, are not.
 func TestTsharkReadsFrames(t *testing.T) {
 	var b bytes.Buffer
-	w, err := capture.NewCellWriter(&b, capture.PCAPNG, capture.Source{Name: "emu:"}, "test")
+	w, err := capture.NewCellWriter(&b, capture.Source{Name: "emu:"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func TestTsharkReadsFrames(t *testing.T) {
 // what comes on others before that is whole.
 func TestManyEndless(t *testing.T) {
 	var b bytes.Buffer
-	w, err := capture.NewCellWriter(&b, capture.PCAP, capture.Source{}, "test")
+	w, err := capture.NewCellWriter(&b, capture.Source{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +269,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(trapezeFrame(1, 2, pduCells(f, 0, cells.Header{VCI: 7}, pattern(2))))
 	f.Add([]byte("no frame"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		w, err := capture.NewCellWriter(io.Discard, capture.PCAP, capture.Source{}, "test")
+		w, err := capture.NewCellWriter(io.Discard, capture.Source{})
 		if err != nil {
 			t.Fatal(err)
 		}
