@@ -7,7 +7,7 @@ local types = { "data", "ack", "probe", "connect request", "connect accept", "co
 	"station query", "station answer", "RDMA write", "RDMA read request", "RDMA read response", "cells",
 	"cell stop", "cell start" }
 local reliabilities = { [0] = "unreliable", "reliable delivery", "reliable reception" }
-local header, reference, extension, connect_body = 64, 16, 16, 96
+local header, reference, extension, connect_body, cell = 64, 16, 16, 96, 56
 
 local trapeze = Proto("trapeze", "Trapeze")
 local fields = {
@@ -50,6 +50,13 @@ local fields = {
 	remote = ProtoField.bytes("trapeze.connect.remote", "Discriminator asked for"),
 	own = ProtoField.bytes("trapeze.connect.local", "Own discriminator"),
 	payload = ProtoField.bytes("trapeze.payload", "Payload"),
+	vpi = ProtoField.uint32("trapeze.cell.vpi", "VPI", base.DEC, nil, 0x0ff00000),
+	vci = ProtoField.uint32("trapeze.cell.vci", "Channel (VCI)", base.DEC, nil, 0x000ffff0),
+	pti = ProtoField.uint32("trapeze.cell.pti", "PTI (1 ends a PDU)", base.DEC, nil, 0x0000000e),
+	clp = ProtoField.uint32("trapeze.cell.clp", "CLP", base.DEC, nil, 0x00000001),
+	hec = ProtoField.uint8("trapeze.cell.hec", "Header check", base.HEX),
+	tag = ProtoField.uint24("trapeze.cell.tag", "Tag", base.HEX),
+	cell = ProtoField.bytes("trapeze.cell.payload", "Payload of the cell"),
 }
 local bits = {}
 for i, name in ipairs({ "first", "last", "immediate", "ack_request", "checksum", "echo", "reference" }) do
@@ -145,6 +152,16 @@ function trapeze.dissector(frame, pinfo, root)
 			numbers(tree:add(trapeze, frame(at(behind), reference), "Reference"), frame, at(behind),
 				{ fields.region, 4, fields.region_length, 4, fields.region_offset, 8 })
 			behind = behind + reference
+		end
+	elseif kind == 13 and room(length) then
+		for start = behind, behind + length - cell, cell do
+			local one = tree:add(trapeze, frame(at(start), cell), string.format("Cell of channel %d", frame(at(start), 4):bitfield(12, 16)))
+			for _, field in ipairs({ fields.vpi, fields.vci, fields.pti, fields.clp }) do
+				one:add(field, frame(at(start), 4))
+			end
+			one:add(fields.hec, frame(at(start) + 4, 1))
+			one:add_le(fields.tag, frame(at(start) + 5, 3))
+			one:add(fields.cell, frame(at(start) + 8, cell - 8))
 		end
 	elseif length > 0 and room(length) then
 		tree:add(fields.payload, frame(at(behind), length))

@@ -38,33 +38,18 @@ func init() {
 // "emu:?wire=pci:0000:03:00.0", for which "eth:pci:0000:03:00.0" is short.
 func open(ctx context.Context, a vfio.Address) (vfio.Device, error) { return openWith(ctx, a, nil) }
 
-// OpenWatched opens the emulated device at an address, as vfio.Open does, and has show see every
-// frame that crosses its wire, see engine.Engine.Watch. Errors are those of vfio.Open.
-func OpenWatched(ctx context.Context, address string, show func(sent bool, frame []byte)) (vfio.Device, error) {
-	d, err := openAround(ctx, address, "watched", nil)
-	if err == nil {
-		d.(inspected).Watch(show)
-	}
-	return d, err
-}
-
 // OpenFiltered opens the emulated device at an address, as vfio.Open does, and has change say what
 // crosses its wire. Errors are those of vfio.Open.
 func OpenFiltered(ctx context.Context, address string, change wire.FilterFunc) (vfio.Device, error) {
-	return openAround(ctx, address, "filtered", func(w wire.Port) wire.Port { return wire.NewFilter(w, change) })
-}
-
-// openAround opens a device whose wire around surrounds; done has what it does to it.
-func openAround(ctx context.Context, address, done string, around func(wire.Port) wire.Port) (vfio.Device, error) {
 	a, err := vfio.ParseAddress(address)
 	if err != nil {
 		return nil, err
 	}
 	if !ours(a.Scheme) {
-		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: the wire of other devices cannot be %s", vfio.ErrNotSupported, done),
+		return nil, &vfio.Error{Op: "open", Device: address, Err: fmt.Errorf("%w: the wire of other devices cannot be filtered", vfio.ErrNotSupported),
 			Hint: "do it at the other end of the wire, if that is an emu: device"}
 	}
-	return openWith(ctx, a, around)
+	return openWith(ctx, a, func(w wire.Port) wire.Port { return wire.NewFilter(w, change) })
 }
 
 func openWith(ctx context.Context, a vfio.Address, around func(wire.Port) wire.Port) (vfio.Device, error) {
@@ -87,12 +72,6 @@ func CheckAddress(a vfio.Address) error {
 		return badAddress(a, err)
 	}
 	return nil
-}
-
-// inspected has a driver's view of a device's wire.
-type inspected interface {
-	WireStats() any
-	Watch(show func(sent bool, frame []byte)) bool
 }
 
 func badAddress(a vfio.Address, err error) error {

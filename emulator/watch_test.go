@@ -3,7 +3,6 @@ package emulator_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,10 +42,11 @@ func knock(t *testing.T, d vfio.Device) {
 func TestWatch(t *testing.T) {
 	for _, address := range []string{"emu:?wire=mem:watched", "emu:?wire=mem:lossy&duplicate=0.5&mtu=1500"} {
 		seen := crossing{}
-		d, err := emulator.OpenWatched(t.Context(), address, seen.see)
+		d, err := vfio.Open(t.Context(), address)
 		if err != nil {
 			t.Fatal(err)
 		}
+		d.(*emulator.Device).Watch(seen.see)
 		openAddress(t, address)
 		knock(t, d)
 		if seen[true] == 0 || seen[false] != 0 {
@@ -73,17 +73,5 @@ func TestFilterRefused(t *testing.T) {
 	var said *vfio.Error
 	if _, err := emulator.OpenFiltered(t.Context(), "vfio-user:/nowhere", nil); !errors.Is(err, vfio.ErrNotSupported) || !errors.As(err, &said) || said.Hint == "" {
 		t.Error(err)
-	}
-}
-
-// TestWatchRefused: what is no emulated device has no wire that could be watched.
-func TestWatchRefused(t *testing.T) {
-	for address, want := range map[string]error{
-		"vfio-user:/nowhere": vfio.ErrNotSupported, "emu:?wire=paper": vfio.ErrBadAddress, "": vfio.ErrBadAddress,
-	} {
-		var said *vfio.Error
-		if _, err := emulator.OpenWatched(t.Context(), address, crossing{}.see); !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" && !strings.Contains(err.Error(), "it is loop, mem:NAME") {
-			t.Errorf("%q: %v", address, err)
-		}
 	}
 }

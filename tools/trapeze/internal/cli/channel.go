@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/tools/internal/shell"
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/cellping"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/peer"
 	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/units"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -30,14 +31,15 @@ type channelReport struct {
 	P50      float64 `json:"p50_us"`
 	P99      float64 `json:"p99_us"`
 	Max      float64 `json:"max_us"`
-
-	Capture *captureReport `json:"capture,omitempty" help:"with --capture"`
 }
 
 type channelPingFlags struct {
-	channelTarget
-	Size  int `flag:"size,s" default:"40" help:"size of a message in bytes, a multiple of 8; 40 is one cell"`
-	Count int `flag:"count,c" default:"1000" help:"number of messages"`
+	Device   string        `flag:"device" help:"address of the NIC to use (default two in this process)"`
+	To       string        `flag:"to" help:"MAC address of the NIC to reach (default the NIC that listens on the wire)"`
+	Priority string        `flag:"priority" default:"high" help:"high or low"`
+	Timeout  time.Duration `flag:"timeout" default:"10s" help:"how long to try to reach the other end, and how long that may say nothing"`
+	Size     int           `flag:"size,s" default:"40" help:"size of a message in bytes, a multiple of 8; 40 is one cell"`
+	Count    int           `flag:"count,c" default:"1000" help:"number of messages"`
 }
 
 func (f *channelPingFlags) check() (channel.Priority, error) {
@@ -47,48 +49,91 @@ func (f *channelPingFlags) check() (channel.Priority, error) {
 		return 0, option.Errorf("--size %d: a multiple of %d up to %d", f.Size, channel.Word, most)
 	case f.Count < 1:
 		return 0, option.Errorf("--count %d: 1 or more", f.Count)
+	case f.Timeout <= 0:
+		return 0, option.Errorf("--timeout %v: it must be more than nothing", f.Timeout)
 	}
-	return f.channelTarget.check()
+	if f.Device != "" {
+		if err := peer.CheckDevice(f.Device); err != nil {
+			return 0, err
+		}
+	}
+	return parsePriority(f.Priority)
 }
 
-func (p *program) channelPing(ctx context.Context, f *channelPingFlags, _ []string) error {
+func parsePriority(s string) (channel.Priority, error) {
+	switch s {
+	case "high":
+		return channel.High, nil
+	case "low":
+		return channel.Low, nil
+	}
+	return 0, option.Errorf("--priority %q: high or low", s)
+}
+
+func (p *program) channelPing(ctx context.Context, f *channelPingFlags, _ []string) (err error) {
 	priority, err := f.check()
 	if err != nil {
 		return err
 	}
-	echo := func(ctx context.Context, nic *via.NIC) error { return echoChannels(ctx, nic, priority, nil) }
-	return f.with(ctx, "channel ping", echo, func(at channelPeer) error {
-		c, err := at.dial(ctx, channelName, channel.Options{})
+	to, err := peer.Target(f.To)
+	if err != nil {
+		return err
+	}
+	if f.Device != "" {
+		nic, err := peer.Open(ctx, f.Device, via.Options{})
 		if err != nil {
 			return err
 		}
-		c.SendPages().Put(0, []byte(strings.Repeat("Trapeze ", f.Size/channel.Word)))
-		took, err := bounce(ctx, c, priority, f, at.timeout)
-		cerr := c.Close()
-		switch {
-		case ctx.Err() != nil && len(took) > 0: // what was measured is worth seeing
-			err = context.Cause(ctx)
-		case err != nil:
-			err = explainLost(transfer.Lost(err), "is 'trapeze channel listen' still running there?")
-		default:
-			err = cerr
-		}
-		if len(took) == 0 {
-			return err
-		}
-		slices.Sort(took)
-		percent := func(n int) float64 { return units.Microseconds(took[(len(took)-1)*n/100]) }
-		r := channelReport{c.RemoteAddress().MAC.String(), f.Priority, f.Size, len(took), percent(0), percent(50), percent(99), percent(100), at.capture.finish(&err)}
-		defer p.noteCapture(r.Capture)
-		return errors.Join(err, p.Printf(r, "--- %s, %s priority, %d bytes ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n",
-			r.Peer, r.Priority, r.Bytes, r.Rounds, r.Min, r.P50, r.P99, r.Max))
-	})
+		defer closing(nic, &err)
+		return p.pingChannel(ctx, nic, to, priority, f)
+	}
+	nic, other, err := openPair(ctx, via.Options{})
+	if err != nil {
+		return err
+	}
+	defer closing(nic, &err)
+	defer closing(other, &err)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the ping is done
+	served := make(chan error, 1)
+	go func() { served <- echoChannels(serving, other, priority, nil) }()
+	err = p.pingChannel(ctx, nic, other.Query().Address, priority, f)
+	stop()
+	return errors.Join(err, <-served)
+}
+
+// pingChannel times round trips to the listener of a NIC, and shows what was measured, also before an error.
+func (p *program) pingChannel(ctx context.Context, nic *via.NIC, to via.MAC, priority channel.Priority, f *channelPingFlags) error {
+	dialling, cancel := context.WithTimeout(ctx, f.Timeout)
+	c, err := channel.Dial(dialling, nic, via.Address{MAC: to, Discriminator: channelName}.String(), channel.Options{})
+	cancel()
+	if err != nil {
+		return fmt.Errorf("channel ping: %w", explainDial(err, f.Timeout, "trapeze channel listen"))
+	}
+	c.SendPages().Put(0, []byte(strings.Repeat("Trapeze ", f.Size/channel.Word)))
+	took, err := bounce(ctx, c, priority, f)
+	cerr := c.Close()
+	switch {
+	case ctx.Err() != nil && len(took) > 0: // what was measured is worth seeing
+		err = context.Cause(ctx)
+	case err != nil:
+		err = fmt.Errorf("channel ping: %w", explainLost(transfer.Lost(err), "is 'trapeze channel listen' still running there?"))
+	default:
+		err = cerr
+	}
+	if len(took) == 0 {
+		return err
+	}
+	slices.Sort(took)
+	percent := func(n int) float64 { return units.Microseconds(took[(len(took)-1)*n/100]) }
+	r := channelReport{c.RemoteAddress().MAC.String(), f.Priority, f.Size, len(took), percent(0), percent(50), percent(99), percent(100)}
+	return errors.Join(err, p.Printf(r, "--- %s, %s priority, %d bytes ---\n%d rounds, min/p50/p99/max = %.1f/%.1f/%.1f/%.1f us\n",
+		r.Peer, r.Priority, r.Bytes, r.Rounds, r.Min, r.P50, r.P99, r.Max))
 }
 
 // bounce times round trips, each of which may take so long: what is lost does not come back.
-func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, f *channelPingFlags, timeout time.Duration) (took []time.Duration, err error) {
+func bounce(ctx context.Context, c *channel.Channel, priority channel.Priority, f *channelPingFlags) (took []time.Duration, err error) {
 	for len(took) < f.Count && err == nil {
-		waiting, cancel := context.WithTimeout(ctx, timeout)
+		waiting, cancel := context.WithTimeout(ctx, f.Timeout)
 		var one []time.Duration
 		one, err = cellping.Bounce(waiting, c, priority, f.Size, 1)
 		cancel()

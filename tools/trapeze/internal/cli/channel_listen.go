@@ -18,13 +18,11 @@ import (
 type listenReport struct {
 	Clients uint64              `json:"clients"`
 	NIC     *telemetry.Channels `json:"nic,omitempty"`
-	Capture *captureReport      `json:"capture,omitempty" help:"with --capture"`
 }
 
 type listenFlags struct {
 	Device   string `flag:"device" help:"address of the NIC to use"`
 	Priority string `flag:"priority" default:"high" help:"high or low, of what is sent back"`
-	Capture  captureFlag
 }
 
 func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string) (err error) {
@@ -35,12 +33,7 @@ func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string)
 	if err != nil {
 		return err
 	}
-	taken, err := f.Capture.open(f.Device)
-	if err != nil {
-		return err
-	}
-	defer func() { taken.finish(&err) }()
-	nic, err := taken.openNIC(ctx, f.Device)
+	nic, err := peer.Open(ctx, f.Device, via.Options{})
 	if err != nil {
 		return err
 	}
@@ -48,11 +41,11 @@ func (p *program) channelListen(ctx context.Context, f *listenFlags, _ []string)
 	if to := peer.Hint(f.Device); to != "" {
 		p.Note("answering; to ask:\n  trapeze channel ping --device '%s'", to)
 	}
-	return p.listenChannels(ctx, nic, back, taken)
+	return p.listenChannels(ctx, nic, back)
 }
 
 // listenChannels serves pings until ctx ends, and reports.
-func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel.Priority, taken *cellCapture) error {
+func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel.Priority) error {
 	var mu sync.Mutex // guards r
 	var r listenReport
 	err := echoChannels(ctx, nic, back, func(c *channel.Channel, err error) {
@@ -71,12 +64,10 @@ func (p *program) listenChannels(ctx context.Context, nic *via.NIC, back channel
 	if err != nil {
 		return fmt.Errorf("channel listen: %w", err)
 	}
-	r.Capture = taken.finish(&err)
-	p.noteCapture(r.Capture)
-	return errors.Join(p.Print(r, func(w io.Writer) error {
+	return p.Print(r, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%d clients\n", r.Clients)
 		return errors.Join(err, printChannels(w, r.NIC))
-	}), err)
+	})
 }
 
 // echoChannels sends back what comes, with a priority, until ctx ends. ended, if not nil, is

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,25 +96,6 @@ func TestChannelInterrupted(t *testing.T) {
 	var r channelReport
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code == 0 || r.Rounds == 0 || !r.sound() {
 		t.Errorf("%v, %+v", err, o)
-	}
-}
-
-// TestChannelCaptureUnopened: a file that is there stays if there is nothing to capture, and
-// what is no file is refused with advice that fits.
-func TestChannelCaptureUnopened(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kept.pcapng")
-	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	stop()
-	o := runWith(ctx, nil, "channel", "ping", "--capture", file)
-	if b, err := os.ReadFile(file); err != nil || string(b) != "mine" || o.code == 0 {
-		t.Errorf("%q, %v, %+v", b, err, o)
-	}
-	o = run(t, "channel", "ping", "--capture", "/dev/full")
-	if o.code == 0 || !strings.Contains(o.stderr, "not a regular file") || strings.Contains(o.stderr, "--output") {
-		t.Errorf("%+v", o)
 	}
 }
 

@@ -215,7 +215,7 @@ func (d *demonstrated) run(ctx context.Context) (r policyReport, err error) {
 			buses = buses[1:]
 			return engine.Pipeline{Burst: policiesBurst, Bus: bus, Setup: policiesSetup}
 		},
-	}, nil)
+	})
 	if err != nil {
 		return r, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // openPair opens two emulated NICs of this process.
 func openPair(ctx context.Context, opts via.Options) (a, b *via.NIC, err error) {
-	return peer.OpenPair(ctx, opts, emulator.PairOptions{}, nil)
+	return peer.OpenPair(ctx, opts, emulator.PairOptions{})
 }
 
 // closing closes a NIC and adds its error to *err if there is none yet.

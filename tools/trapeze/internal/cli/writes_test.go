@@ -21,8 +21,6 @@ func written(t *testing.T) []shelltest.Writer {
 	few := []string{"--count", "2"}
 	return []shelltest.Writer{
 		{Command: "capture", Flag: "output", Args: wire},
-		{Command: "channel listen", Flag: "capture", Args: wire},
-		{Command: "channel ping", Flag: "capture", Args: few, Quick: true},
 		{Command: "conform", Flag: "junit", Args: []string{"--section", "layout"}, Quick: true},
 		{Command: "demo", Flag: "dma-log", Args: []string{"--input", image}, Quick: true},
 		{Command: "demo", Flag: "output", Args: []string{"--policies"}},

@@ -51,7 +51,7 @@ func (x *commands) demo(ctx context.Context, f *demoFlags, _ []string) (err erro
 	case f.Memory < 512<<10:
 		return &option.Error{Option: "--memory", Value: f.Memory.String(), Allowed: "512K or more"}
 	}
-	near, far, err := peer.OpenPair(ctx, via.Options{}, emulator.PairOptions{}, nil)
+	near, far, err := peer.OpenPair(ctx, via.Options{}, emulator.PairOptions{})
 	if err != nil {
 		return err
 	}

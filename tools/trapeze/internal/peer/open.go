@@ -33,15 +33,14 @@ func opened(nic *via.NIC, err error) (*via.NIC, error) {
 }
 
 // OpenPair opens two emulated NICs that are wired to each other, in this process. They have one clock,
-// so that their logs fit together. It has show see the frames of a, unless it is nil.
-func OpenPair(ctx context.Context, o via.Options, more emulator.PairOptions, show func(sent bool, frame []byte)) (a, b *via.NIC, err error) {
+// so that their logs fit together.
+func OpenPair(ctx context.Context, o via.Options, more emulator.PairOptions) (a, b *via.NIC, err error) {
 	start := time.Now()
 	more.Clock = func() time.Duration { return time.Since(start) }
 	x, y, err := emulator.Pair(more)
 	if err != nil {
 		return nil, nil, &command.DeviceError{Err: err}
 	}
-	x.Watch(show)
 	if a, err = OpenDevice(ctx, x, o); err != nil {
 		return nil, nil, errors.Join(err, y.Close())
 	}

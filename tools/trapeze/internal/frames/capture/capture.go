@@ -1,5 +1,5 @@
-// Package capture writes files of frames, and of cells' PDUs: pcapng, with times in
-// nanoseconds. The format itself is gopacket's.
+// Package capture writes files of frames: pcapng, with times in nanoseconds. The format itself is
+// gopacket's.
 package capture
 
 import (
@@ -29,17 +29,12 @@ type Source struct {
 // NewWriter begins a file of frames from one source, of which at most snaplen bytes are
 // kept; 0 for all of them. Its errors are those of w.
 func NewWriter(w io.Writer, snaplen int, s Source) (*Writer, error) {
-	return begin(w, layers.LinkTypeEthernet, snaplen, MaxFrame, s)
-}
-
-// begin begins a file of frames of one kind, which have at most greatest bytes.
-func begin(w io.Writer, link layers.LinkType, snaplen, greatest int, s Source) (*Writer, error) {
 	options := pcapgo.DefaultNgWriterOptions
 	options.SectionInfo.Application = "trapeze"
-	file, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{Name: s.Name, Filter: s.Filter, LinkType: link,
+	file, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{Name: s.Name, Filter: s.Filter, LinkType: layers.LinkTypeEthernet,
 		SnapLength: uint32(snaplen), TimestampResolution: 9, OS: options.SectionInfo.OS}, options)
 	if snaplen == 0 {
-		snaplen = greatest
+		snaplen = MaxFrame
 	}
 	return &Writer{file, snaplen}, err
 }

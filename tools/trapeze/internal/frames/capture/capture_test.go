@@ -3,6 +3,7 @@ package capture_test
 import (
 	"bytes"
 	"io"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -70,4 +71,23 @@ func TestTshark(t *testing.T) {
 		!strings.HasSuffix(lines[1], "\t60\t50\t10.0.0.2") {
 		t.Errorf("%q", lines)
 	}
+}
+
+// tshark prints what it finds in a file, and must not complain.
+func tshark(t *testing.T, file []byte, args ...string) (lines []string) {
+	t.Helper()
+	program, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	c := exec.Command(program, append([]string{"-r", "-"}, args...)...)
+	c.Stdin = bytes.NewReader(file)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	complaints := strings.ReplaceAll(stderr.String(), "Running as user \"root\" and group \"root\". This could be dangerous.\n", "")
+	if err != nil || complaints != "" {
+		t.Fatalf("%v, %s", err, complaints)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
