@@ -68,7 +68,7 @@ func checkContainer(h *Host) Finding {
 	return found(Note, "this runs in a container ("+h.Container+")",
 		"nodes of VFIO must be handed in, the limit of locked memory is the container's, and binding is the host's business",
 		"docker run --device /dev/vfio/vfio --device /dev/vfio/GROUP --ulimit memlock=-1 --cap-add IPC_LOCK IMAGE",
-		"Kubernetes: a device plugin that hands out /dev/vfio/GROUP, and a LimitMEMLOCK of the container runtime's service that suffices")
+		"Kubernetes: trapeze-kubernetes or another driver that hands out /dev/vfio/GROUP, and a LimitMEMLOCK of the container runtime's service that suffices")
 }
 
 // grub returns the steps that put words onto the kernel's command line.

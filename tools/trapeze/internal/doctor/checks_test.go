@@ -73,7 +73,7 @@ var breakages = []breakage{
 	{"kernel", "old", file("proc/sys/kernel/osrelease", "6.1.0-18-amd64"), doctor.Options{}, doctor.Note, "no node for each function (6.6)", ""},
 	{"kernel", "very old", file("proc/sys/kernel/osrelease", "4.19.0"), doctor.Options{}, doctor.Note, "IOVA ranges (5.4)", ""},
 	{"container", "docker", file(".dockerenv", ""), doctor.Options{}, doctor.Note, "Docker", "--device /dev/vfio/vfio"},
-	{"container", "pod", file("proc/1/cgroup", "0::/kubepods/besteffort/pod1"), doctor.Options{}, doctor.Note, "Kubernetes", "device plugin"},
+	{"container", "pod", file("proc/1/cgroup", "0::/kubepods/besteffort/pod1"), doctor.Options{}, doctor.Note, "Kubernetes", "trapeze-kubernetes"},
 	{"iommu", "Intel's waits to be asked for", all(noGroups, file("proc/cmdline", "quiet")), doctor.Options{}, doctor.Error, "waits for intel_iommu=on", "intel_iommu=on iommu=pt"},
 	{"iommu", "switched off", all(noGroups, file("proc/cmdline", "iommu=off")), doctor.Options{}, doctor.Error, "iommu=off", "remove iommu=off"},
 	{"iommu", "off in AMD's firmware", all(noGroups, file("proc/cpuinfo", "vendor_id : AuthenticAMD")), doctor.Options{}, doctor.Error, "IVRS", "AMD-Vi"},
