@@ -329,10 +329,15 @@ func (k *Transport) takeFrames(p *Path, of *core.WorkQueue, done *uint32, most u
 
 // receive takes frames of all kinds.
 func (k *Transport) receive(of *core.WorkQueue, done *uint32, before uint32) polled {
-	if k.Rx.Receive(of); *done == before || k.Events&^core.InFlight != 0 {
+	switch k.Rx.Receive(of); {
+	case k.Events&^core.InFlight != 0:
+		return pollOther
+	case *done != before:
+		return pollCompleted
+	case k.Rx.Behind:
 		return pollOther
 	}
-	return pollCompleted
+	return pollNothing // an RDMA write, or the like
 }
 
 // anyPath returns the path of a connection, nil if none has one.

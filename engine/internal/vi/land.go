@@ -47,8 +47,11 @@ func (p *Path) landed(seg *datasheet.ControlSegment, header uint64, n uint32, st
 	seg.StoreStatus(st)
 	q.Completed++
 	q.Fetched++
+	p.r.Done++
 	k.Count(datasheet.CounterCompletions, 1)
-	p.took(header, n, 1)
+	p.took(header, n)
+	k.Handed = true
+	k.Count(datasheet.CounterMessagesReceived, 1)
 	if q.Watched() {
 		k.CQs.Tell(p.Ep, q, q.Completed-1, st)
 	}
@@ -79,15 +82,14 @@ func (p *Path) written(payload []byte, header uint64, b datasheet.ShortBeside) b
 		return false
 	}
 	copy(to, payload[datasheet.ExtensionSize:])
-	p.took(header, n, 0)
+	p.took(header, n)
 	return true
 }
 
-// took takes note of what the header of a message of n bytes says, which is in its place and took so many receives.
-func (p *Path) took(header uint64, n, receives uint32) {
+// took takes note of what the header of a message of n bytes says, which is in its place.
+func (p *Path) took(header uint64, n uint32) {
 	r, k := p.r, p.k
 	r.Expect++
-	r.Done += receives
 	r.Hear(&k.Clock)
 	ack, credit := ahead(r.heardAck, uint16(header>>32)), ahead(r.heardCredit, uint16(header>>48))
 	r.heardAck, r.heardCredit = ack, credit
@@ -104,8 +106,6 @@ func (p *Path) took(header uint64, n, receives uint32) {
 		r.answerCredit()
 	}
 	k.Progress++
-	k.Handed = k.Handed || receives != 0
 	k.Count(datasheet.CounterFramesReceived, 1)
 	k.Count(datasheet.CounterBytesReceived, uint64(n))
-	k.Count(datasheet.CounterMessagesReceived, uint64(receives))
 }

@@ -33,6 +33,9 @@ func (p *Path) Send() bool {
 	if p.head == p.next {
 		p.head, p.next = q.Fetched, q.Fetched
 	}
+	// The record of a message stands at the place of its token. Both bounds are looked at
+	// here, once: that the slices are as long as the queue's mask says is something
+	// that the compiler does not know.
 	i := int(q.Fetched & q.Mask)
 	if i >= len(p.sends) || i >= len(q.Tokens) {
 		return false
@@ -43,9 +46,6 @@ func (p *Path) Send() bool {
 		return false
 	}
 	bits, n := seg.Control, seg.Length
-	if int32(r.limit-r.numbered) <= 0 && bits&datasheet.ControlOpMask == datasheet.OpSend && !r.moreCredit() {
-		return false
-	}
 	if n-1 >= p.Ep.MaxPayload || n > p.Ep.MaxTransfer || n < p.Ep.Shortest || seg.Front != 0 {
 		return p.rdma(bits.Op())
 	}
@@ -55,7 +55,7 @@ func (p *Path) Send() bool {
 	} else if _, from = m.piece(p.Ep, q, seg, bits, n); from == nil {
 		return p.rdma(bits.Op())
 	}
-	if from == nil {
+	if from == nil || int32(r.limit-r.numbered) <= 0 && !r.moreCredit() {
 		return false
 	}
 	credit := r.Done + p.Ep.Recv.Producer - p.Ep.Recv.Completed

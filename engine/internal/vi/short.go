@@ -61,7 +61,7 @@ func takeShort(r *core.Receiver, p *Path, payload []byte, header uint64, b datas
 		return true
 	}
 	if st := datasheet.StatusDone | datasheet.StatusOpReceive; write {
-		p.took(header, n, 0)
+		p.took(header, n)
 	} else {
 		if b&datasheet.ShortImmediate != 0 {
 			seg.Immediate = b.Immediate()
@@ -98,7 +98,10 @@ func (p *Path) takeFormatted(payload []byte, header uint64, b datasheet.ShortBes
 	if !p.lay(in, payload, b) {
 		return false
 	}
-	p.took(header, n, 1)
+	r.Done++
+	p.took(header, n)
+	p.k.Handed = true
+	p.k.Count(datasheet.CounterMessagesReceived, 1)
 	p.Ep.Kind.Format.Complete(p.Ep, q, &in.Layout, n, b.Immediate(), immediateOf(b))
 	return true
 }
