@@ -16,9 +16,8 @@ type ServerInfo struct {
 	Page     int   `json:"page_bytes"`
 	Span     int64 `json:"span_bytes" help:"how far addresses reach"`
 	Capacity int64 `json:"capacity_bytes"`
-	// ReadOnly: clients may not write. Lasting: it lends a file.
+	// ReadOnly: clients may not write.
 	ReadOnly bool `json:"read_only"`
-	Lasting  bool `json:"file"`
 	// Incarnation tells it from itself before a restart, and Pool is the number that it
 	// shares with the servers that it was first used with; zero if it has not been.
 	Incarnation, Pool uint64      `json:"-"`
@@ -53,7 +52,7 @@ func Ask(ctx context.Context, nic *via.NIC, server string, timeout time.Duration
 		return fail(errors.Join(ErrProtocol, err))
 	}
 	return ServerInfo{
-		Page: int(d.Page), Span: int64(d.Span), Capacity: int64(d.Capacity), ReadOnly: d.ReadOnly, Lasting: d.Lasting,
+		Page: int(d.Page), Span: int64(d.Span), Capacity: int64(d.Capacity), ReadOnly: d.ReadOnly,
 		Incarnation: l.incarnation, Pool: d.Pool, Stats: counters,
 	}, nil
 }

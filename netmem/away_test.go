@@ -5,7 +5,6 @@ import "testing"
 // TestAway: what clients do while servers are away, in part until a timeout.
 func TestAway(t *testing.T) {
 	together(t, map[string]func(*testing.T){
-		"killed":                 killedServer,
 		"cut off":                cutOff,
 		"all cut off":            allCutOff,
 		"reconnect":              reconnect,

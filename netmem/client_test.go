@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -118,39 +116,6 @@ func TestEdges(t *testing.T) {
 }
 
 func second(_ int, err error) error { return err }
-
-func TestFile(t *testing.T) {
-	r := newRig(t, emulator.PairOptions{})
-	content := randomBytes(1, 100_000)
-	path := filepath.Join(t.TempDir(), "lent")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	s := r.serve(netmem.ServerOptions{Page: 4096, File: f})
-	c := r.open(smallCache, s)
-	if got := r.read(c, len(content), 0); !bytes.Equal(got, content) {
-		t.Fatal("other bytes than in the file")
-	}
-	r.write(c, []byte("changed"), 50_000)
-	copy(content[50_000:], "changed")
-	r.sync(c)
-	if got, _ := os.ReadFile(path); !bytes.Equal(got[:len(content)], content) {
-		t.Error("the file holds other bytes")
-	}
-	// Somebody makes the file shorter: what is missing is zeros, and the server goes on.
-	if err := os.Truncate(path, 10_000); err != nil {
-		t.Fatal(err)
-	}
-	c.Drop()
-	if got := r.read(c, 4096, 40_000); !bytes.Equal(got, make([]byte, 4096)) {
-		t.Error("what is not there is not zeros")
-	}
-}
 
 func TestReadOnly(t *testing.T) {
 	r := newRig(t, emulator.PairOptions{})

@@ -64,7 +64,7 @@ func TestHostileHost(t *testing.T) {
 		"an old server":   {lying(protocol.Ages, result(protocol.BadOperation)), netmem.ErrProtocol, false},
 		"other pages":     {lying(protocol.Describe, func(b []byte) ([]byte, int) { b[73] *= 2; return b, 0 }), netmem.ErrProtocol, false},
 		"refuses all":     {lying(protocol.Put, result(protocol.Full)), nil, false},
-		"no such refusal": {lying(protocol.Put, result(protocol.StorageError)), netmem.ErrStorage, false},
+		"no such refusal": {lying(protocol.Put, result(protocol.ReadOnly)), netmem.ErrReadOnly, false},
 	} {
 		cases[name] = func(t *testing.T) {
 			const pages = 64

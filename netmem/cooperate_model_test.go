@@ -136,7 +136,7 @@ func (s *coopSchedule) serve() {
 	if err := o.check(); err != nil {
 		s.Fatal(err)
 	}
-	m, err := newMemoryStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
+	m, err := newStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func (d *direct) restart(t *testing.T, name string) {
 	if err := o.check(); err != nil {
 		t.Fatal(err)
 	}
-	lent, err := newMemoryStorage(t.Context(), d, MinPage, directPages, directPages)
+	lent, err := newStorage(t.Context(), d, MinPage, directPages, directPages)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package netmem is the memory of other machines, by pages. A Server lends memory or a
-// file; a Client reads and writes what one or several servers lend, as an io.ReaderAt and
+// Package netmem is the memory of other machines, by pages. A Server lends memory; what
+// must outlive its power belongs on a disk. A Client reads and writes what one or several servers lend, as an io.ReaderAt and
 // io.WriterAt with a cache of its own.
 //
 // A page that is missed comes through a ring (package ring): the request and its reply are

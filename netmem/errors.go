@@ -26,8 +26,6 @@ var (
 	ErrReadOnly = errors.New("lent for reading only")
 	// ErrBusy: the server has too much under way, and had until the deadline.
 	ErrBusy = errors.New("the server is busy")
-	// ErrStorage: the server cannot read or write the file behind the page.
-	ErrStorage = errors.New("the server cannot read or write its file")
 	// ErrRestarted: the server is another one than before. Who sees it is connected anew.
 	ErrRestarted = errors.New("the server has restarted")
 	// ErrOtherPool: the servers do not belong together.
@@ -87,7 +85,7 @@ func optionError(name string, value any, allowed string) error {
 // refusals are the errors of results; those that are not here break the protocol.
 var refusals = map[protocol.Result]error{
 	protocol.OutsideExport: ErrOutside, protocol.OtherIncarnation: ErrRestarted, protocol.Full: ErrFull, protocol.ReadOnly: ErrReadOnly,
-	protocol.Busy: ErrBusy, protocol.StorageError: ErrStorage, protocol.OtherPool: ErrOtherPool, protocol.VersionConflict: ErrConflict,
+	protocol.Busy: ErrBusy, protocol.OtherPool: ErrOtherPool, protocol.VersionConflict: ErrConflict,
 	protocol.OtherEpoch: ErrEpoch, protocol.NotMember: ErrEpoch, protocol.VersionLimit: ErrVersionLimit,
 }
 

@@ -140,7 +140,7 @@ func TestHostileAnswers(t *testing.T) {
 		"another server":    {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[8]++; return b, fakePage }), netmem.ErrRestarted},
 		"another operation": {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[1]++; return b, fakePage }), netmem.ErrProtocol},
 		"no such result":    {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = 200; return b, fakePage }), netmem.ErrProtocol},
-		"refusal":           {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = byte(protocol.StorageError); clear(b[4:8]); return b, 0 }), netmem.ErrStorage},
+		"refusal":           {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = byte(protocol.ReadOnly); clear(b[4:8]); return b, 0 }), netmem.ErrReadOnly},
 		"odd refusal":       {bad(protocol.Fetch, func(b []byte) ([]byte, int) { b[2] = byte(protocol.BadLength); clear(b[4:8]); return b, 0 }), netmem.ErrProtocol},
 		"bytes of a write":  {bad(protocol.Write, func(b []byte) ([]byte, int) { b[4] = 1; return b, 0 }), netmem.ErrProtocol},
 		"silent write":      {bad(protocol.Write, func([]byte) ([]byte, int) { return nil, 0 }), context.DeadlineExceeded},

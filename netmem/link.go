@@ -147,16 +147,6 @@ func (k *link) dial(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	if l.blank() && p.alone && p.lasting {
-		// A file is as it was, but old versions must not be met again. It gets new ones
-		// before it is read or written.
-		r := p.record()
-		r.Base = uint64(time.Now().UnixNano())
-		if err := l.adopt(within, r, k.number, 0); err != nil {
-			l.close()
-			return err
-		}
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.at.Load() != at {

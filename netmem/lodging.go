@@ -10,18 +10,15 @@ import (
 )
 
 // lodging is the part of a client's cache that other clients use: it keeps their pages, and gives them
-// pages, those of the client's own as well. It is the storage of a server of its own.
+// pages, those of the client's own as well. A server of its own answers, which has no storage.
 type lodging struct {
-	storage // none: such a server has no pages to fetch or to write
 	client  *Client
 	server  *Server
 	most    int // frames that may hold pages of others; guarded by the client
 	summary protocol.Summary
 }
 
-func (l *lodging) load() (membership, error) { return membership{}, nil }
-func (l *lodging) close() error              { return nil }
-
+// stored returns the bytes of pages that are kept for others.
 func (l *lodging) stored() uint64 {
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()
@@ -35,7 +32,7 @@ func newLodging(ctx context.Context, c *Client, name string, bytes int64) (*lodg
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s, err := newServer(ctx, c.pool.fabric, l, o)
+	s, err := newServer(ctx, c.pool.fabric, nil, o)
 	if err != nil {
 		return nil, errors.Join(err, s.release())
 	}

@@ -24,11 +24,7 @@ func (s *schedule) trouble() {
 			s.loseOne()
 			continue
 		}
-		if s.named != nil && s.r.IntN(3) == 0 {
-			s.comeOrGo()
-			continue
-		}
-		switch s.r.IntN(8) {
+		switch s.r.IntN(7) {
 		case 0:
 			s.killClient()
 		case 1: // between two copies of a write, or while it repairs
@@ -47,10 +43,6 @@ func (s *schedule) trouble() {
 		case 4, 5:
 			s.stopSome()
 		case 6:
-			if n := s.servers[s.r.IntN(len(s.servers))]; !s.loses && n.disk != nil {
-				s.killFor(n, 5*time.Second)
-			}
-		case 7:
 			if s.witness != nil {
 				s.killFor(s.witness, 5*time.Second)
 			}
@@ -192,34 +184,18 @@ func (s *schedule) settledRecord() *protocol.Record {
 	s.starting.Lock()
 	defer s.starting.Unlock()
 	var r *protocol.Record
-	members := 0
 	for i, n := range s.servers {
-		if s.named != nil && !s.hasName(n) {
-			continue
-		}
 		if n.now == nil {
 			return nil
 		}
 		m := n.now.server.membership.Load()
 		has := m.Record
-		if s.named != nil {
-			i = m.self
-		}
-		members++
 		if r == nil {
 			r = &has
 		}
 		if has != *r || has.Pool == 0 || has.State(i) != protocol.Member {
 			return nil
 		}
-	}
-	for i := range protocol.MaxServers {
-		if s.named != nil && (r == nil || r.State(i) == protocol.Member) {
-			members--
-		}
-	}
-	if s.named != nil && (members != 0 || r.Moving()) {
-		return nil
 	}
 	return r
 }
@@ -241,11 +217,6 @@ func (s *schedule) finish() {
 	})
 	for _, n := range s.all() {
 		s.start(n)
-		s.set(func() {
-			if s.named != nil && n != s.witness {
-				s.named[n.node] = true
-			}
-		})
 	}
 	p := s.process("healer", 0)
 	c, err := s.open(p, 2*time.Second)
@@ -272,7 +243,6 @@ func (s *schedule) finish() {
 	}
 	r := s.settledRecord()
 	atomic.AddInt64(&s.counts.Epochs, int64(r.Epoch))
-	atomic.AddInt64(&s.counts.Moves, int64(r.Generation()/2))
 	atomic.AddInt64(&s.counts.Joins, int64(c.pool.counters.repaired.Load()))
 	w := &modelWorker{s: s, c: c, p: p, known: map[uint64]modelKnown{}, who: "healer"}
 	m := p.take(modelPage)
@@ -312,11 +282,7 @@ func (s *schedule) differs(c *Client) string {
 		var first []byte
 		var stamp protocol.Stamp
 		for i, k := range c.pool.places(v, page, room[:0]) {
-			lent := s.serves[string(k.at.Load().address.Discriminator)].server.storage
-			m, ok := lent.(*memoryStorage)
-			if !ok {
-				m = lent.(*disk).memoryStorage
-			}
+			m := s.serves[string(k.at.Load().address.Discriminator)].server.storage
 			m.mu.Lock()
 			b := m.memory.Bytes()[int(m.frames[page])*modelPage:][:modelPage]
 			var st [1]protocol.Stamp

@@ -401,8 +401,8 @@ func (m *modelReader) copy(ctx context.Context, to []byte, from uint64) error {
 	if err := p.gate(); err != nil {
 		return err
 	}
-	w := m.server.server.storage.window()
-	memory := memoryOf(m.server.server.storage)
+	lent := m.server.server.storage
+	w, memory := lent.window(), lent.memory
 	p.mu.Lock()
 	gone := m.server.dead && time.Since(m.server.died) > noticed
 	p.mu.Unlock()
@@ -411,16 +411,6 @@ func (m *modelReader) copy(ctx context.Context, to []byte, from uint64) error {
 	}
 	copy(to, memory.Bytes()[from-w.Frames:])
 	return nil
-}
-
-func memoryOf(s storage) *via.Memory {
-	switch s := s.(type) {
-	case *disk:
-		return s.memory
-	case *memoryStorage:
-		return s.memory
-	}
-	panic("a storage of another kind")
 }
 
 func (m *modelReader) close() {}

@@ -65,7 +65,7 @@ func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
 }
 
 // modelCounts are what happened.
-type modelCounts struct{ Reads, Direct, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins, Moves int64 }
+type modelCounts struct{ Reads, Direct, Writes, Failed, Conflicts, Kills, Deaths, Epochs, Joins int64 }
 
 func (c *modelCounts) add(o *modelCounts) {
 	c.Reads += o.Reads
@@ -77,7 +77,6 @@ func (c *modelCounts) add(o *modelCounts) {
 	c.Deaths += o.Deaths
 	c.Epochs += o.Epochs
 	c.Joins += o.Joins
-	c.Moves += o.Moves
 }
 
 // modelPage is the size of a page.
@@ -92,9 +91,7 @@ type schedule struct {
 	witness *modelServer // nil if there is none
 	clients []*modelClient
 	pages   int
-	named   map[string]bool // which servers have the name, if the pool has one; guarded by the network
-	opens   int             // of clients by the name; guarded by the network
-	loses   bool            // servers lose their memory, and then nothing else happens to servers
+	loses   bool // servers lose their memory, and then nothing else happens to servers
 	history history
 	counts  modelCounts
 	ending  atomic.Bool
@@ -106,7 +103,6 @@ type schedule struct {
 // modelServer is a server, or the witness.
 type modelServer struct {
 	node string
-	disk *disk // nil: it loses all when it is killed
 	run  int
 	now  *process // nil while it is dead; guarded by starting
 	// witnessed is what the witness remembers, if it does.
@@ -123,25 +119,6 @@ type modelClient struct {
 	now     *process // guarded by the network
 }
 
-// disk is a storage that outlives its server.
-type disk struct {
-	*memoryStorage
-	kept membership
-}
-
-func (d *disk) load() (membership, error) {
-	m := d.kept
-	d.joining = m.Pool != 0 && m.State(m.self) == protocol.Joining
-	return m, nil
-}
-
-func (d *disk) save(m membership) error {
-	d.kept = m
-	return d.memoryStorage.save(m)
-}
-
-func (d *disk) close() error { return nil }
-
 func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
 	s := &schedule{T: t, network: newNetwork(l, seed)}
 	s.r = s.random("schedule")
@@ -149,9 +126,6 @@ func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
 	s.slow = []int{5, 50, 200}[s.r.IntN(3)]
 	for i := range 2 + s.r.IntN(2) {
 		n := &modelServer{node: fmt.Sprintf("s%d", i)}
-		if s.r.IntN(2) == 0 {
-			n.disk = &disk{}
-		}
 		s.servers = append(s.servers, n)
 	}
 	if s.loses = s.r.IntN(3) == 0; s.loses {
@@ -194,14 +168,6 @@ func (s *schedule) begin(t *testing.T) {
 		s.trace = s.logf(time.Now())
 	}
 	for _, n := range s.all() {
-		if n.disk != nil {
-			m, err := newMemoryStorage(t.Context(), s.process(n.node, 0), modelPage, uint64(s.pages), uint64(s.pages))
-			if err != nil {
-				t.Error(err)
-			}
-			n.disk.memoryStorage = m
-			s.atEnd(func() { _ = m.close() })
-		}
 		s.start(n)
 	}
 }
@@ -243,13 +209,9 @@ func (s *schedule) start(n *modelServer) {
 	if err := o.check(); err != nil {
 		s.Error(err)
 	}
-	var lent storage = n.disk
-	if n.disk == nil {
-		m, err := newMemoryStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
-		if err != nil {
-			s.Error(err)
-		}
-		lent = m
+	lent, err := newStorage(s.Context(), p, modelPage, uint64(s.pages), uint64(s.pages))
+	if err != nil {
+		s.Error(err)
 	}
 	server, err := newServer(s.Context(), p, lent, o)
 	if err != nil {
@@ -288,21 +250,13 @@ func (s *schedule) open(p *process, timeout time.Duration) (*Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if s.named != nil {
-		pool, err := openNamed(ctx, nil, p, "pool", s.lookup(p), &o)
-		return begin(ctx, pool, o, err)
-	}
 	return open(ctx, nil, p, s.addresses(), o)
 }
 
-// addresses are those of the servers; with a name, of those that have it.
+// addresses are those of the servers.
 func (s *schedule) addresses() (list []via.Address) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, n := range s.servers {
-		if s.named == nil || s.named[n.node] {
-			list = append(list, addressOf(n.node))
-		}
+		list = append(list, addressOf(n.node))
 	}
 	return list
 }

@@ -369,10 +369,10 @@ func (p *pool) levelPage(ctx context.Context, v *view, to *layout, page uint64, 
 	var has protocol.Stamp
 	for _, k := range places {
 		s, known := stamp(k)
-		if !known || v.State(k.number) != protocol.Member || s.Flags&protocol.Damaged != 0 && newest != nil {
+		if !known || v.State(k.number) != protocol.Member {
 			continue
 		}
-		if newest == nil || s.Version > has.Version || has.Flags&protocol.Damaged != 0 {
+		if newest == nil || s.Version > has.Version {
 			newest, has = k, s
 		}
 	}
@@ -391,7 +391,7 @@ func (p *pool) levelPage(ctx context.Context, v *view, to *layout, page uint64, 
 			continue
 		}
 		err := p.copyPage(ctx, v, page, newest, k, l, protocol.Exactly)
-		if errors.Is(err, ErrFull) || errors.Is(err, ErrStorage) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrOutside) {
+		if errors.Is(err, ErrFull) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrOutside) {
 			return errors.Join(errRefused, err)
 		}
 		if err != nil {

@@ -75,15 +75,15 @@ func newNamedRig(t *testing.T, names ...string) *namedRig {
 	r.near.UseNames(r.names)
 	r.o = netmem.Options{Copies: 2, Cache: 16 * namedPage, Timeout: 2 * time.Second, Witness: netmem.WitnessFile(filepath.Join(t.TempDir(), "witness"))}
 	for _, name := range names {
-		r.join(name, nil)
+		r.join(name)
 	}
 	return r
 }
 
-// join starts a server, with a file or without, and publishes it.
-func (r *namedRig) join(name string, file *os.File) {
+// join starts a server, and publishes it.
+func (r *namedRig) join(name string) {
 	r.Helper()
-	r.servers[name] = r.serve(netmem.ServerOptions{Name: name, Page: namedPage, Size: 64 * namedPage, File: file})
+	r.servers[name] = r.serve(netmem.ServerOptions{Name: name, Page: namedPage, Size: 64 * namedPage})
 	r.publish(name)
 }
 
@@ -136,7 +136,7 @@ func TestMembersByName(t *testing.T) {
 	want := randomBytes(1, 64*namedPage)
 	r.write(c, want, 0)
 	r.sync(c)
-	r.join("d", nil)
+	r.join("d")
 	r.has(c, "a", "b", "c", "d")
 	if r.servers["d"].Stats().Stored == 0 {
 		t.Error("no page has moved to the server that has come")
@@ -176,7 +176,7 @@ func TestLeaseEndsDuringWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lent.Close()
-	r.join("c", lent)
+	r.join("c")
 	c := r.openNamed()
 	r.has(c, "a", "b", "c")
 	var acknowledged [64]atomic.Uint32 // by page
@@ -232,7 +232,7 @@ func TestLeaseEndsDuringWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lent.Close()
-	r.join("c", lent)
+	r.join("c")
 	r.has(c, "a", "b", "c")
 	written()
 	close(stop)

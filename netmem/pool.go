@@ -28,8 +28,7 @@ type pool struct {
 	names    *naming // nil if it has none
 	page     int     // bytes
 	pages    uint64  // that are lent
-	lasting  bool
-	alone    bool // no server holds copies for another
+	alone    bool    // no server holds copies for another
 	readOnly bool
 	members  uint64 // Record.Members
 	client   uint64
@@ -159,7 +158,7 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 		case lines[i] == nil:
 			away = &Error{Op: "connect", Device: k.name(), Err: k.err}
 		case p.page == 0:
-			p.page, p.pages, p.lasting = int(d.Page), d.Span/uint64(d.Page), d.Lasting
+			p.page, p.pages = int(d.Page), d.Span/uint64(d.Page)
 			fallthrough
 		default:
 			p.readOnly = p.readOnly || d.ReadOnly

@@ -3,8 +3,6 @@ package netmem
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -198,57 +196,6 @@ func TestReadWhileJoining(t *testing.T) {
 	}
 	if !has[0][0].Same(has[1][0]) {
 		t.Errorf("the member has %+v, and the other server %+v", has[0], has[1])
-	}
-}
-
-// TestCompleteAfterRestart: a server with a file that was told it is complete, and restarts before it
-// hears that it is a member, becomes one.
-func TestCompleteAfterRestart(t *testing.T) {
-	d := newDirect(t)
-	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	const self = 1
-	adopt := func(r Record, c protocol.Condition) protocol.Result {
-		t.Helper()
-		lent, err := newFileStorage(t.Context(), d, file, MinPage, directPages, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := newServer(t.Context(), d, lent, ServerOptions{Page: MinPage, Size: directPages * MinPage})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.cancel()
-		q := protocol.Request{Operation: protocol.Adopt, Condition: c}
-		q.SetRecord(r, self)
-		result := s.adopt(&q, &protocol.Reply{})
-		if err := s.release(); err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
-	joins := protocol.FirstRecord(1, 1, 1, 2).With(self, protocol.Joining)
-	member := joins.With(self, protocol.Member)
-	again := member.With(self, protocol.Out).With(self, protocol.Joining)
-	for _, step := range []struct {
-		what      string
-		record    Record
-		condition protocol.Condition
-		want      protocol.Result
-	}{
-		{"joins", joins, 0, protocol.OK},
-		{"is not complete yet", member, 0, protocol.NotMember},
-		{"is complete", joins, protocol.Exactly, protocol.OK},
-		{"is a member", member, 0, protocol.OK},
-		{"joins again", again, 0, protocol.OK},
-		{"is not complete in this join", again.With(self, protocol.Member), 0, protocol.NotMember},
-	} {
-		if got := adopt(step.record, step.condition); got != step.want {
-			t.Errorf("%s: %v, not %v", step.what, got, step.want)
-		}
 	}
 }
 

@@ -113,10 +113,6 @@ func (p *pool) fetchLast(ctx context.Context, v *view, page uint64, offset int, 
 		r, err = p.fetchFrom(ctx, v, k, l, page, offset, into, find)
 	}
 	if err != nil {
-		if errors.Is(err, ErrStorage) && p.outside(v.Record) == 0 { // another copy mends it
-			p.differs.Store(true)
-			p.attend()
-		}
 		return r, err
 	}
 	if !p.confirmed(ctx, v, k) {

@@ -120,12 +120,12 @@ func (p *pool) reconcile(ctx context.Context, v *view) bool {
 			places := p.places(v, page, room[:0])
 			newest := places[0]
 			for _, k := range places {
-				if s := stamps[k][i]; s.Flags&protocol.Damaged == 0 && (s.Version > stamps[newest][i].Version || stamps[newest][i].Flags&protocol.Damaged != 0) {
+				if stamps[k][i].Version > stamps[newest][i].Version {
 					newest = k
 				}
 			}
 			for _, k := range places {
-				if s := stamps[k][i]; !s.Same(stamps[newest][i]) && !p.mend(ctx, v, page, newest, k, s) {
+				if !stamps[k][i].Same(stamps[newest][i]) && !p.mend(ctx, v, page, newest, k) {
 					return false
 				}
 			}
@@ -135,13 +135,9 @@ func (p *pool) reconcile(ctx context.Context, v *view) bool {
 }
 
 // mend gives a member the copy of a page that another one has.
-func (p *pool) mend(ctx context.Context, v *view, page uint64, from, to *link, has protocol.Stamp) bool {
-	condition := protocol.IfOlder
-	if has.Flags&protocol.Damaged != 0 {
-		condition = protocol.Exactly
-	}
+func (p *pool) mend(ctx context.Context, v *view, page uint64, from, to *link) bool {
 	l := to.now.Load()
-	return l != nil && p.copyPage(ctx, v, page, from, to, l, condition) == nil
+	return l != nil && p.copyPage(ctx, v, page, from, to, l, protocol.IfOlder) == nil
 }
 
 // copyPage copies a page from one server to another, unless that one has a newer one.

@@ -52,9 +52,9 @@ func (p *pool) retry(ctx context.Context, v *view, page uint64, a *attempts, err
 	switch {
 	case errors.Is(err, errChanged), p.view.Load() != v:
 		return ctx.Err()
-	case !lost && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrStorage) || hopeless(err) || restarted && a.restarted:
+	case !lost && !errors.Is(err, ErrUnavailable) || hopeless(err) || restarted && a.restarted:
 		return err
-	case p.alone && lost || p.alone && errors.Is(err, ErrStorage):
+	case p.alone && lost:
 		return err
 	}
 	a.restarted = restarted

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,27 +24,31 @@ func (r *rig) frame(page int) ring.Frame {
 	return ring.Frame{Memory: m, Length: page}
 }
 
-// reconnect: who has time left waits for the only server, which is restarted meanwhile,
-// to read and to write; who has none left learns which page it was.
+// reconnect: a call that has time left waits for the only server, which is cut off meanwhile,
+// to read and to write; one that has none left names the page.
 func reconnect(t *testing.T) {
 	const page = 4096
-	r := newRigBesides(t, emulator.PairOptions{})
-	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	o := netmem.ServerOptions{Page: page, Size: 64 * page, File: file}
-	s := r.serve(o)
+	nics, plugs := onSwitch(t, 2)
+	r := &rig{TB: t, near: nics[0], far: nics[1]}
+	s := r.serve(netmem.ServerOptions{Page: page, Size: 64 * page})
 	c := r.open(netmem.Options{Cache: 16 * page, Timeout: cutTimeout, ReadAhead: -1}, s)
 	content := randomBytes(1, page)
 	r.write(c, content, 3*page)
 	r.sync(c)
 	frame := r.frame(page)
+	cutOff := func() {
+		plugs[1].SetLink(false)
+		r.until("the client to notice", func() bool {
+			short, cancel := context.WithTimeout(t.Context(), 3*cutTimeout)
+			defer cancel()
+			_, err := c.Fetch(short, 3, frame)
+			return errors.Is(err, netmem.ErrUnavailable) && !c.Stats().Servers[0].Connected
+		})
+	}
 	for name, call := range map[string]func(context.Context) error{
 		"fetch": func(ctx context.Context) error { _, err := c.Fetch(ctx, 3, frame); return err },
 		"store": func(ctx context.Context) error {
-			// The version is that of before the restart, so that the server refuses it.
+			// The version is none of the page, so that the server refuses it.
 			_, err := c.Store(ctx, 3, 1, frame)
 			if errors.Is(err, netmem.ErrConflict) {
 				return nil
@@ -55,7 +57,7 @@ func reconnect(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.kill(s)
+			cutOff()
 			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			var e *netmem.Error
@@ -77,9 +79,9 @@ func reconnect(t *testing.T) {
 				done <- nil
 			case <-time.After(cutTimeout + 500*time.Millisecond):
 			}
-			s = r.serve(o)
+			plugs[1].SetLink(true)
 			if err := <-done; err != nil {
-				t.Errorf("after the restart: %v", err)
+				t.Errorf("once the server is back: %v", err)
 			}
 		})
 	}
@@ -87,37 +89,31 @@ func reconnect(t *testing.T) {
 		t.Errorf("after all: %v", err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
-	r.kill(s)
+	plugs[1].SetLink(false)
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := c.Fetch(canceled, 3, frame); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }
 
-// reconnectCached: reads and writes through the cache, which have no context, wait for the
-// server as long as the timeout says, together: once it has been away for so long it is
-// taken for dead.
+// reconnectCached: calls of the cache, which have no context, wait for the server, which is restarted
+// meanwhile, as long as the timeout says, together: once it has been away for so long it is taken for dead.
 func reconnectCached(t *testing.T) {
 	const page = 4096
 	r := newRigBesides(t, emulator.PairOptions{})
-	file, err := os.Create(filepath.Join(t.TempDir(), "lent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	o := netmem.ServerOptions{Page: page, Size: 64 * page, File: file}
+	o := netmem.ServerOptions{Page: page, Size: 64 * page}
 	s := r.serve(o)
 	c := r.open(netmem.Options{Cache: 16 * page, Timeout: 30 * time.Second, ReadAhead: -1}, s)
 	content := randomBytes(1, 8*page)
 	r.write(c, content, 0)
-	r.sync(c)
-	c.Drop()
 	r.kill(s)
 	back := make(chan *netmem.Server)
 	time.AfterFunc(300*time.Millisecond, func() { back <- r.serve(o) })
+	r.sync(c)
+	s = <-back
+	c.Drop()
 	got := make([]byte, len(content))
 	n, err := c.ReadAt(got, 0)
-	s = <-back
 	if n != len(got) || err != nil || !bytes.Equal(got, content) {
 		t.Errorf("read %d bytes: %v", n, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,18 +38,11 @@ type ServerOptions struct {
 	Name string
 	// Page is the size of a page in bytes, a power of two from MinPage to MaxPage.
 	Page int
-	// Size is the memory that is lent, in bytes; it is rounded up to whole pages. With
-	// File, zero is the file's.
+	// Size is the memory that is lent, in bytes; it is rounded up to whole pages.
 	Size int64
 	// Span is the end of the addresses, in bytes; zero is Size. Servers that share a
 	// range between them have the same span, each with less memory than that.
 	Span int64
-	// File is lent instead of memory. It stays open when the server is closed. Beside it
-	// is a sidecar, NAME.trapeze, with the versions and sums of the pages; for reading only
-	// none is made. A process that is killed leaves each page old or new as a whole. Pages
-	// are flushed to the disk by Close; one that a power failure has torn is known by its sum.
-	// One that has come back old is not: see PROTOCOL.md, "Machines that lose power".
-	File *os.File
 	// ReadOnly refuses writes.
 	ReadOnly bool
 	// Depth is the number of requests of one client that can be under way.
@@ -64,12 +56,12 @@ type ServerOptions struct {
 	Strangers int
 }
 
-// Server lends memory, or a file, by pages. Its methods may be called from several
+// Server lends memory by pages. Its methods may be called from several
 // goroutines.
 type Server struct {
 	fabric      fabric
 	options     ServerOptions
-	storage     storage
+	storage     *storage // nil with host
 	rooms       *stampRooms
 	listener    *ring.Listener
 	incarnation uint64
@@ -104,37 +96,6 @@ type membership struct {
 	complete bool
 }
 
-// append appends what a storage keeps of it to b.
-func (m *membership) append(b []byte) []byte {
-	self := uint32(m.self)
-	if m.complete {
-		self |= completeBit
-	}
-	return binary.LittleEndian.AppendUint32(m.Record.Append(b), self)
-}
-
-// completeBit is set in the number of a server that is complete, where a storage keeps it.
-const completeBit = 1 << 31
-
-// parseMembership reads what append has written; nothing is the membership of no pool.
-func parseMembership(b []byte) (m membership, err error) {
-	if len(b) == 0 {
-		return m, nil
-	}
-	if len(b) != protocol.RecordSize+4 {
-		return m, fmt.Errorf("%w: a membership of %d bytes, not %d", ErrStorage, len(b), protocol.RecordSize+4)
-	}
-	if m.Record, err = protocol.ParseRecord(b[:protocol.RecordSize]); err != nil {
-		return membership{}, err
-	}
-	self := binary.LittleEndian.Uint32(b[protocol.RecordSize:])
-	m.self, m.complete = int(self&^completeBit), self&completeBit != 0
-	if m.self >= protocol.MaxServers {
-		return membership{}, fmt.Errorf("%w: server %d of a membership", ErrStorage, m.self)
-	}
-	return m, nil
-}
-
 type serverCounters struct {
 	fetches, writes, refused, out, in atomic.Uint64
 	clients                           atomic.Int64
@@ -151,13 +112,7 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	}
 	f := onNIC{nic}
 	pages := uint64(o.Span) / uint64(o.Page)
-	var lent storage
-	var err error
-	if o.File != nil {
-		lent, err = newFileStorage(ctx, f, o.File, o.Page, pages, o.ReadOnly)
-	} else {
-		lent, err = newMemoryStorage(ctx, f, o.Page, pages, uint64(o.Size)/uint64(o.Page))
-	}
+	lent, err := newStorage(ctx, f, o.Page, pages, uint64(o.Size)/uint64(o.Page))
 	if err != nil {
 		return nil, asError(fmt.Sprintf("lend %d bytes", o.Size), err)
 	}
@@ -175,19 +130,15 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 	return s, nil
 }
 
-// newServer makes a server that takes up what the storage knows of a pool, and does not listen. It
-// is released also if that fails.
-func newServer(ctx context.Context, f fabric, lent storage, o ServerOptions) (*Server, error) {
+// newServer makes a server that does not listen. It is released also if that fails.
+func newServer(ctx context.Context, f fabric, lent *storage, o ServerOptions) (_ *Server, err error) {
 	s := &Server{
 		fabric: f, storage: lent, options: o, incarnation: draw(), sessions: map[*session]bool{}, witnessed: map[uint64]protocol.Record{},
 		directory: directory{pages: map[uint64]*holding{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	record, err := lent.load()
-	s.membership.Store(&record)
-	if err == nil {
-		s.rooms, err = newStampRooms(ctx, f, o.Page)
-	}
+	s.membership.Store(&membership{})
+	s.rooms, err = newStampRooms(ctx, f, o.Page)
 	return s, err
 }
 
@@ -231,8 +182,10 @@ func (s *Server) fenced() bool {
 }
 
 // release gives back the memory that is lent.
-func (s *Server) release() error {
-	err := s.storage.close()
+func (s *Server) release() (err error) {
+	if s.storage != nil {
+		err = s.storage.close()
+	}
 	if s.rooms != nil {
 		err = errors.Join(err, s.fabric.free(s.rooms.memory))
 	}
@@ -255,13 +208,6 @@ func draw() uint64 {
 func (o *ServerOptions) check() error {
 	o.Name, o.Page = cmp.Or(o.Name, DefaultName), cmp.Or(o.Page, DefaultPage)
 	o.Depth, o.Timeout, o.Strangers = cmp.Or(o.Depth, DefaultDepth), cmp.Or(o.Timeout, defaultReplyTimeout), cmp.Or(o.Strangers, defaultStrangers)
-	if o.File != nil && o.Size == 0 {
-		st, err := o.File.Stat()
-		if err != nil {
-			return &Error{Op: "lend a file", Err: err}
-		}
-		o.Size = st.Size()
-	}
 	o.Span = cmp.Or(o.Span, o.Size)
 	most := int64(o.Page) * protocol.MaxPages
 	switch {
@@ -319,10 +265,15 @@ type ServerStats = protocol.Counters
 
 // Stats returns what has been counted.
 func (s *Server) Stats() ServerStats {
-	c := &s.counters
+	c, stored := &s.counters, uint64(0)
+	if s.host != nil {
+		stored = s.host.stored()
+	} else {
+		stored = s.storage.stored()
+	}
 	return ServerStats{
 		Fetches: c.fetches.Load(), Writes: c.writes.Load(), Refused: c.refused.Load(), BytesOut: c.out.Load(), BytesIn: c.in.Load(),
-		Stored: s.storage.stored(), Capacity: uint64(s.options.Size), Clients: uint64(max(0, c.clients.Load())),
+		Stored: stored, Capacity: uint64(s.options.Size), Clients: uint64(max(0, c.clients.Load())),
 	}
 }
 

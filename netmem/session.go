@@ -208,7 +208,7 @@ func (x *session) describe(r *protocol.Reply) int {
 func (x *session) describeIn(in protocol.Record) int {
 	o := &x.server.options
 	d := protocol.Description{
-		Record: in, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly, Lasting: o.File != nil,
+		Record: in, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly,
 	}
 	d.Encode(x.buffer[:])
 	return protocol.DescribeSize

@@ -34,9 +34,7 @@ func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Re
 	case to.State(to.self) == protocol.Member && !now.has(to):
 		return protocol.NotMember
 	}
-	if s.storage.save(*to) != nil {
-		return protocol.StorageError
-	}
+	s.storage.adopt(to)
 	s.membership.Store(to)
 	return protocol.OK
 }

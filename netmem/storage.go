@@ -1,36 +1,210 @@
 package netmem
 
 import (
-	"math"
+	"context"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
+	"github.com/trapeze-nic/trapeze/via"
 )
 
-// storage holds the pages that a server lends, with their versions. Requests have been
-// checked: the page is lent, and the part lies within it.
-type storage interface {
-	// fetch lends the part of a page that q names until the loan is returned, and fills
-	// in r.
-	fetch(q *protocol.Request, r *protocol.Reply) *loan
-	// write makes from, one page, the page, and fills in r.
-	write(q *protocol.Request, r *protocol.Reply, from []byte)
-	// stampsOf fills in the stamps of the pages from first on, which are lent.
-	stampsOf(first uint64, into []protocol.Stamp)
-	// load returns what was saved last; the zero value if nothing was.
-	load() (membership, error)
-	// save keeps the record of the pool, and what the server is in it. What is lent from a file
-	// finds them after a restart.
-	save(m membership) error
-	// window says where clients that can read the server's memory find pages; nil: nowhere.
-	window() *protocol.Window
-	// withhold has them find none, or find them again.
-	withhold(bool)
-	// stored returns the bytes of pages that there are.
-	stored() uint64
-	close() error
+// spareFrames are those beyond what is lent. A page is written into a frame of its own, which
+// then takes the place of the old one. A client that fetches the page meanwhile gets all of the
+// old one.
+const spareFrames = 64
+
+// storage holds the pages that a server lends, with their versions. Requests have been checked: the page is lent,
+// and the part lies within it. Pages get a frame when they are first written.
+type storage struct {
+	fabric fabric
+	memory *via.Memory
+	page   int
+
+	table placeTable // behind the frames
+
+	mu sync.Mutex
+	stamps
+	epoch  uint64   // by which pages are given out to those who read the memory; 0: they are not
+	fenced bool     // they are not, whatever the epoch
+	frames []uint32 // of each page: its frame, none if it has not been written
+	lent   []int32  // of each frame: loans; plus dropped when it belongs to no page any more
+	free   []uint32
+	used   int // pages that have been written
+	most   int
 }
+
+// zeros is the frame of zeros, which all pages share that were never written.
+const zeros = 0
+
+// dropped is added to the loans of a frame that is free when they are returned.
+const dropped = 1 << 30
+
+func newStorage(ctx context.Context, f fabric, page int, pages, capacity uint64) (*storage, error) {
+	frames := int(capacity) + spareFrames + 1
+	table := int(pages) * protocol.PlaceSize
+	if table > frames*page/8 {
+		table = 0 // it would be large beside what is lent
+	}
+	m, err := f.alloc(ctx, frames*page+table, via.MemoryAttributes{RDMARead: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &storage{fabric: f, memory: m, table: placesAt(m.Bytes()[frames*page:]), page: page, most: int(capacity), frames: make([]uint32, pages), lent: make([]int32, frames), free: make([]uint32, 0, frames)}
+	s.pages = make([]stamp, pages)
+	for f := frames - 1; f > zeros; f-- {
+		s.free = append(s.free, uint32(f))
+	}
+	return s, nil
+}
+
+// fetch lends the part of a page that q names until the loan is returned, and fills in r.
+func (s *storage) fetch(q *protocol.Request, r *protocol.Reply) *loan {
+	s.mu.Lock()
+	f := s.frames[q.Page]
+	s.lent[f]++
+	now := s.of(q.Page)
+	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
+	s.mu.Unlock()
+	return lend(s, f, ring.Frame{Memory: s.memory, Offset: int(f)*s.page + int(q.Offset), Length: int(q.Length)})
+}
+
+func (s *storage) returned(f uint32) {
+	s.mu.Lock()
+	if s.lent[f]--; s.lent[f] == dropped {
+		s.lent[f] = 0
+		s.free = append(s.free, f)
+	}
+	s.mu.Unlock()
+}
+
+// write makes from, one page, the page, and fills in r.
+func (s *storage) write(q *protocol.Request, r *protocol.Reply, from []byte) {
+	f, result := s.take(q)
+	if r.Result = result; result == protocol.OK {
+		copy(s.memory.Bytes()[int(f)*s.page:], from) // the frame is known nowhere else
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if result == protocol.OK {
+		f, r.Result = s.put(q, f)
+		s.drop(f)
+	}
+	now := s.of(q.Page)
+	r.Version, r.Client, r.Flags = now.Version, now.Client, now.Flags
+}
+
+// take takes a free frame, unless the write would be refused.
+func (s *storage) take(q *protocol.Request) (uint32, protocol.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, result := s.next(q); result != protocol.OK {
+		return 0, result
+	}
+	switch {
+	case s.frames[q.Page] == zeros && s.used >= s.most:
+		return 0, protocol.Full
+	case len(s.free) == 0:
+		return 0, protocol.Busy
+	}
+	f := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return f, protocol.OK
+}
+
+// put makes frame f the page, unless something has changed since it was taken, and
+// returns the frame that is not needed any more.
+func (s *storage) put(q *protocol.Request, f uint32) (uint32, protocol.Result) {
+	next, result := s.next(q)
+	old := s.frames[q.Page]
+	switch {
+	case result != protocol.OK:
+		return f, result
+	case old == zeros && s.used >= s.most:
+		return f, protocol.Full
+	case old == zeros:
+		s.used++
+	}
+	s.frames[q.Page], s.pages[q.Page] = f, next
+	s.show(q.Page)
+	return old, protocol.OK
+}
+
+// drop frees a frame that is no page any more, when its loans are returned.
+func (s *storage) drop(f uint32) {
+	switch {
+	case f == zeros:
+	case s.lent[f] > 0:
+		s.lent[f] += dropped
+	default:
+		s.free = append(s.free, f)
+	}
+}
+
+// stampsOf fills in the stamps of the pages from first on, which are lent.
+func (s *storage) stampsOf(first uint64, into []protocol.Stamp) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run(first, into)
+}
+
+// adopt notes what the server is in its pool.
+func (s *storage) adopt(m *membership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.become(m)
+	s.epoch = 0
+	if m.State(m.self) == protocol.Member && m.Epoch <= protocol.MaxPlaceEpoch {
+		s.epoch = m.Epoch
+	}
+	s.showAll()
+}
+
+// withhold has those who read the memory find no page, or find them again.
+func (s *storage) withhold(fenced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fenced = fenced
+	s.showAll()
+}
+
+// show tells those who read the memory where a page is. mu is held, so that the frame that the page had
+// is written to only later.
+func (s *storage) show(page uint64) {
+	if len(s.table) == 0 {
+		return
+	}
+	p := s.of(page)
+	to := protocol.Place{Frame: s.frames[page], Version: p.Version, Client: p.Client, Epoch: s.epoch, Flags: p.Flags}
+	if s.fenced {
+		to.Epoch = 0
+	}
+	s.table.store(page, &to)
+}
+
+func (s *storage) showAll() {
+	for page := range s.pages {
+		s.show(uint64(page))
+	}
+}
+
+// window says where clients that can read the server's memory find pages; nil: nowhere.
+func (s *storage) window() *protocol.Window {
+	if len(s.table) == 0 {
+		return nil
+	}
+	at := s.memory.Address()
+	return &protocol.Window{Handle: s.memory.Handle(), Frames: at, Table: at + uint64(s.memory.Size()-len(s.table)*protocol.PlaceSize)}
+}
+
+// stored returns the bytes of pages that there are.
+func (s *storage) stored() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(s.used) * uint64(s.page)
+}
+
+func (s *storage) close() error { return s.fabric.free(s.memory) }
 
 // loan is a frame that the NIC sends from. It is not written to until it is returned.
 type loan struct {
@@ -61,111 +235,4 @@ func (l *loan) give() {
 	l.session.lent.Add(-1)
 	l.owner, l.session, l.frame = nil, nil, ring.Frame{}
 	loans.Put(l)
-}
-
-// stamps are the versions of the pages that a server lends. The storage holds its lock
-// when it calls them, so that page and stamp change together.
-type stamps struct {
-	// base is the version of pages that were never written.
-	base uint64
-	// joins counts how often the server has begun to join a pool, or pages to move; joining: it joins now.
-	joins   uint32
-	joining bool
-	pages   []stamp
-}
-
-// stamp is the version of a page and the client that wrote it. The zero stamp is a page
-// that was never written.
-type stamp struct {
-	version, client uint64
-	sum             uint32 // CRC-32C of the page, in a file only
-	state           uint32 // the bits below; from joinShift on, the join that fresh is about
-}
-
-// State of a page. Unwritten pages are those without the bit written, whatever the version.
-const (
-	written   = 1 << 0
-	damaged   = 1 << 1
-	fresh     = 1 << 2
-	joinShift = 3
-)
-
-// of is the stamp of a page as clients see it. A page is fresh only in the join in which it was written, so
-// that the next join forgets all bits at once.
-func (s *stamps) of(page uint64) protocol.Stamp {
-	p := s.pages[page]
-	seen := protocol.Stamp{Version: p.version, Client: p.client}
-	if p.state&written == 0 || p.version == 0 { // a damaged stamp has lost its version
-		seen.Version = s.base
-	}
-	if p.state&written == 0 {
-		seen.Flags |= protocol.Unwritten
-	}
-	if p.state&fresh != 0 && p.state>>joinShift == s.joins<<joinShift>>joinShift { // a state has room for so many bits
-		seen.Flags |= protocol.Fresh
-	}
-	if p.state&damaged != 0 {
-		seen.Flags |= protocol.Damaged
-	}
-	return seen
-}
-
-// run fills in what is known about the pages from first on. They are all lent.
-func (s *stamps) run(first uint64, into []protocol.Stamp) {
-	for i := range into {
-		into[i] = s.of(first + uint64(i))
-	}
-}
-
-// become notes what the server is in its pool. While pages move, none is fresh.
-func (s *stamps) become(m *membership) {
-	joins := m.State(m.self) == protocol.Joining
-	if s.base = m.Base; joins && !s.joining || m.Moving() {
-		s.joins++
-	}
-	s.joining = joins
-}
-
-// next is the stamp that a page gets by a write, if its condition holds.
-func (s *stamps) next(q *protocol.Request) (stamp, protocol.Result) {
-	now := s.of(q.Page)
-	next := stamp{version: q.Next, client: q.Client, state: written | fresh | s.joins<<joinShift}
-	switch q.Condition {
-	case protocol.Always:
-		if now.Version >= math.MaxUint64-1 {
-			return stamp{}, protocol.VersionLimit
-		}
-		next.version = max(now.Version+1, q.Next)
-	case protocol.IfOlder:
-		// Of a server that joins, only what was written since then counts.
-		if now.Version >= q.Next && (!s.joining || now.Flags&protocol.Fresh != 0) {
-			return stamp{}, protocol.VersionConflict
-		}
-	case protocol.IfExpected:
-		if now.Version != q.Expected {
-			return stamp{}, protocol.VersionConflict
-		}
-	case protocol.Exactly:
-		switch {
-		case now.Flags&protocol.Fresh == 0, now.Flags&protocol.Damaged != 0:
-			next.state = written
-		case now.Version >= q.Next:
-			return stamp{}, protocol.VersionConflict
-		}
-	}
-	return next, protocol.OK
-}
-
-// checkWrite says what is wrong with a write whatever the page holds.
-func checkWrite(q *protocol.Request, page, payload int) protocol.Result {
-	switch {
-	case q.Condition > protocol.Exactly:
-		return protocol.BadOperation
-	case int(q.Length) != page || payload != page, q.Condition == protocol.IfExpected && q.Next <= q.Expected,
-		q.Condition != protocol.Always && q.Next == 0:
-		return protocol.BadLength
-	case q.Next == math.MaxUint64:
-		return protocol.VersionLimit
-	}
-	return protocol.OK
 }

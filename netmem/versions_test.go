@@ -3,8 +3,6 @@ package netmem_test
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -131,34 +129,6 @@ func firstClientNeedsAll(t *testing.T) {
 	later := r.open(o, a, b) // now they have been used together
 	if got := r.read(later, 4, 5000); string(got) != "here" {
 		t.Errorf("got %q", got)
-	}
-}
-
-// TestFileServedAgain: a file outlives its server, but no version of before is met again.
-func TestFileServedAgain(t *testing.T) {
-	r := newRig(t, emulator.PairOptions{})
-	f, err := os.Create(filepath.Join(t.TempDir(), "lent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	o := netmem.ServerOptions{Page: 4096, Size: 1 << 20, File: f}
-	s := r.serve(o)
-	quick := netmem.Options{Cache: 16 * 4096, Timeout: 20 * time.Second}
-	a, b := r.open(quick, s), r.open(quick, s)
-	r.read(a, 1, 0) // both have read that nobody has written the page
-	r.read(b, 1, 0)
-	r.write(b, []byte("b was here"), 0)
-	r.close(b)
-	r.kill(s)
-	r.serve(o)
-	r.until("the server", func() bool { return errors.Is(second(a.ReadAt(make([]byte, 1), 1<<19)), nil) })
-	r.write(a, []byte("a"), 0)
-	if err := a.Sync(); !errors.Is(err, netmem.ErrConflict) {
-		t.Errorf("a write that is built on a page of before the restart: %v", err)
-	}
-	if got := r.read(a, 10, 0); string(got) != "b was here" {
-		t.Errorf("the file has %q", got)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestHostilePlaces(t *testing.T) {
 		fetch(0)
 	}
 	before := direct()
-	lent := s.storage.(*memoryStorage)
+	lent := s.storage
 	frames := uint32(len(lent.lent))
 	random := rand.New(rand.NewPCG(31, 5))
 	rounds := soak.Count(1000, 1_000_000)

@@ -164,19 +164,18 @@ const (
 	Full             Result = 7  // all that is lent is in use
 	ReadOnly         Result = 8  // clients may not write
 	Busy             Result = 9  // too much is under way: ask again
-	StorageError     Result = 10 // the file behind the page cannot be read or written
-	OtherPool        Result = 11 // the server belongs to another pool; the reply has its number
-	OtherEpoch       Result = 12 // the server has another record of the pool; the reply has its epoch
-	NotMember        Result = 13 // the server has not all that it should have
-	VersionLimit     Result = 14 // there is no larger version
-	NotHeld          Result = 15 // the host has no such page
+	OtherPool        Result = 10 // the server belongs to another pool; the reply has its number
+	OtherEpoch       Result = 11 // the server has another record of the pool; the reply has its epoch
+	NotMember        Result = 12 // the server has not all that it should have
+	VersionLimit     Result = 13 // there is no larger version
+	NotHeld          Result = 14 // the host has no such page
 )
 
 // Results that are refusals of a kind have a text each.
 var results = [...]string{
 	"done", "not a request of this protocol", "no such operation or condition", "outside of what is lent",
 	"a payload of another length", "the server has restarted", "the page has another version", "no memory left",
-	"lent for reading only", "too much under way", "the file cannot be read or written", "the server belongs to another pool",
+	"lent for reading only", "too much under way", "the server belongs to another pool",
 	"the server has another record of the pool", "the server has not all that it should have", "there is no larger version",
 	"the host has no such page",
 }
@@ -194,12 +193,10 @@ const (
 	Unwritten = 1 << 0
 	// Fresh: the page was written since the server began to join its pool again.
 	Fresh = 1 << 1
-	// Damaged: what is stored is not the page.
-	Damaged = 1 << 2
 	// Held: another host has the page, too.
-	Held = 1 << 3
+	Held = 1 << 2
 	// Left: the host has given the page away, and has it no more.
-	Left = 1 << 4
+	Left = 1 << 3
 )
 
 // Reply begins all replies.
@@ -259,15 +256,12 @@ type Description struct {
 	Span, Capacity uint64
 	// Page is the size of a page in bytes.
 	Page uint32
-	// ReadOnly: writes are refused. Lasting: what is stored outlives the server.
-	ReadOnly, Lasting bool
+	// ReadOnly: writes are refused.
+	ReadOnly bool
 }
 
-// Flags of a Description.
-const (
-	readOnly = 1 << 0
-	lasting  = 1 << 1
-)
+// readOnly is a flag of a Description.
+const readOnly = 1 << 0
 
 // Encode writes the description behind a Reply, up to DescribeSize bytes of b.
 func (d *Description) Encode(b []byte) {
@@ -285,9 +279,6 @@ func (d *Description) Encode(b []byte) {
 	var flags uint32
 	if d.ReadOnly {
 		flags |= readOnly
-	}
-	if d.Lasting {
-		flags |= lasting
 	}
 	le.PutUint32(b[76:], flags)
 }
@@ -309,7 +300,7 @@ func ParseDescription(b []byte) (Description, error) {
 	d := Description{
 		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:]), Ranks: le.Uint64(b[104:])},
 		Span:   le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
-		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0, Lasting: flags&lasting != 0,
+		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0,
 	}
 	if d.Page < MinPage || d.Page > MaxPage || d.Page&(d.Page-1) != 0 {
 		return Description{}, &FormatError{"page of the description", uint64(d.Page), fmt.Sprintf("a power of two from %d to %d", MinPage, MaxPage)}

@@ -34,7 +34,7 @@ func TestRoundTrip(t *testing.T) {
 		rep.Encode(b)
 		d := Description{
 			Record: drawRecord(t), Page: MinPage << rapid.IntRange(0, 4).Draw(t, "page"),
-			Capacity: word.Draw(t, "capacity"), ReadOnly: rapid.Bool().Draw(t, "readonly"), Lasting: rapid.Bool().Draw(t, "lasting"),
+			Capacity: word.Draw(t, "capacity"), ReadOnly: rapid.Bool().Draw(t, "readonly"),
 		}
 		d.Span = uint64(d.Page) * rapid.Uint64Range(1, MaxPages).Draw(t, "span")
 		d.Encode(b)
@@ -193,12 +193,12 @@ func TestDocument(t *testing.T) {
 	ours := map[string]int{
 		"describe": int(Describe), "fetch": int(Fetch), "write": int(Write), "adopt": int(Adopt), "stat": int(Stat), "stamps": int(Stamps), "witness": int(Witness),
 		"find": int(Find), "move": int(Move), "get": int(Get), "put": int(Put), "ages": int(Ages), "found": FoundSize, "summary": SummarySize, "Held": Held, "Left": Left, "NotHeld": int(NotHeld), "direct": int(Direct), "window": WindowSize, "place": PlaceSize,
-		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Exactly": int(Exactly), "Unwritten": Unwritten, "Fresh": Fresh, "Damaged": Damaged,
+		"IfExpected": int(IfExpected), "IfOlder": int(IfOlder), "Always": int(Always), "Exactly": int(Exactly), "Unwritten": Unwritten, "Fresh": Fresh,
 		"member": int(Member), "joining": int(Joining), "out": int(Out), "vacant": int(Vacant), "record": RecordSize, "stamp": StampSize,
 		"request": RequestSize, "reply": ReplySize, "description": DescribeSize, "counters": StatSize,
 		"OK": int(OK), "BadRequest": int(BadRequest), "BadOperation": int(BadOperation), "OutsideExport": int(OutsideExport),
 		"BadLength": int(BadLength), "OtherIncarnation": int(OtherIncarnation), "VersionConflict": int(VersionConflict), "Full": int(Full),
-		"ReadOnly": int(ReadOnly), "Busy": int(Busy), "StorageError": int(StorageError), "OtherPool": int(OtherPool),
+		"ReadOnly": int(ReadOnly), "Busy": int(Busy), "OtherPool": int(OtherPool),
 		"OtherEpoch": int(OtherEpoch), "NotMember": int(NotMember), "VersionLimit": int(VersionLimit),
 	}
 	theirs := map[string]int{}

@@ -198,7 +198,7 @@ type Stamp struct {
 
 // Same reports whether two stamps are of the same bytes.
 func (s Stamp) Same(t Stamp) bool {
-	return s.Version == t.Version && s.Client == t.Client && (s.Flags|t.Flags)&Damaged == 0
+	return s.Version == t.Version && s.Client == t.Client
 }
 
 // Encode writes the stamp into the first StampSize bytes of b.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/option"
@@ -24,8 +23,7 @@ type serveReport struct {
 
 type serveFlags struct {
 	Device   string        `flag:"device" help:"address of the NIC to use"`
-	Size     option.Bytes  `flag:"size" help:"how much memory to lend; of a file, how much of it (default all)"`
-	File     string        `flag:"file" help:"lend this file instead of memory"`
+	Size     option.Bytes  `flag:"size" help:"how much memory to lend, as in 1G"`
 	Page     option.Bytes  `flag:"page" default:"{page}" help:"size of a page, a power of two from 4K to 64K"`
 	Span     option.Bytes  `flag:"span" help:"how far addresses reach (default the size)"`
 	Name     string        `flag:"name" default:"{server}" help:"what clients call the server"`
@@ -35,11 +33,11 @@ type serveFlags struct {
 	ReadOnly bool          `flag:"read-only" help:"refuse writes"`
 }
 
-func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) (err error) {
+func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) error {
 	switch {
-	case f.Size == 0 && f.File == "":
-		return &option.Error{Option: "--size", Allowed: "how much memory to lend, as in 1G; or a --file"}
-	case f.File == "" && f.Page > 0 && f.Size%f.Page != 0:
+	case f.Size == 0:
+		return &option.Error{Option: "--size", Allowed: "how much memory to lend, as in 1G"}
+	case f.Page > 0 && f.Size%f.Page != 0:
 		return &option.Error{Option: "--size", Value: f.Size.String(), Allowed: "whole pages: a multiple of " + f.Page.String()}
 	case len(f.Name) > via.MaxDiscriminator:
 		return &option.Error{Option: "--name", Value: f.Name, Allowed: fmt.Sprintf("1 to %d bytes", via.MaxDiscriminator)}
@@ -54,16 +52,6 @@ func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) (err er
 		return err
 	}
 	o := netmem.ServerOptions{Name: f.Name, Page: int(f.Page), Size: int64(f.Size), Span: int64(f.Span), ReadOnly: f.ReadOnly}
-	if f.File != "" {
-		flags := os.O_RDWR
-		if f.ReadOnly {
-			flags = os.O_RDONLY
-		}
-		if o.File, err = os.OpenFile(f.File, flags, 0); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, o.File.Close()) }()
-	}
 	return with(ctx, f.Device, func(nic *via.NIC) error {
 		s, err := netmem.NewServer(ctx, nic, o)
 		if errors.Is(err, netmem.ErrOption) {
@@ -72,7 +60,7 @@ func (x *commands) serve(ctx context.Context, f *serveFlags, _ []string) (err er
 		if err != nil {
 			return err
 		}
-		info := netmem.ServerInfo{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.ReadOnly, Lasting: f.File != ""}
+		info := netmem.ServerInfo{Page: s.Page(), Span: s.Span(), Capacity: int64(s.Stats().Capacity), ReadOnly: f.ReadOnly}
 		x.Note("lending %s by pages of %s as %v", option.Bytes(info.Capacity), option.Bytes(info.Page), s.Address())
 		withdraw := func() error { return nil }
 		if f.Publish != "" {

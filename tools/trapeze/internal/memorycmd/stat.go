@@ -52,12 +52,8 @@ func printStat(w io.Writer, list []statReport) error {
 		if r.Error != "" {
 			continue // stderr says it
 		}
-		what := "memory"
-		if r.Lent.Lasting {
-			what = "a file"
-		}
-		fmt.Fprintf(w, "%s lends %s of %s by pages of %s, addresses to %s\n  incarnation %s, pool %s\n",
-			r.Server, option.Bytes(r.Lent.Capacity), what, option.Bytes(r.Lent.Page), option.Bytes(r.Lent.Span), r.Incarnation, r.Pool)
+		fmt.Fprintf(w, "%s lends %s by pages of %s, addresses to %s\n  incarnation %s, pool %s\n",
+			r.Server, option.Bytes(r.Lent.Capacity), option.Bytes(r.Lent.Page), option.Bytes(r.Lent.Span), r.Incarnation, r.Pool)
 		if err := printCounts(w, r.Counts); err != nil {
 			return err
 		}
