@@ -21,15 +21,12 @@ type story struct {
 }
 
 // tell tells a story.
-func tell(t *testing.T, servers, pages int, witness bool, f func(s *story)) {
+func tell(t *testing.T, servers, pages int, f func(s *story)) {
 	t.Helper()
 	l := newLender(t)
 	s := &story{schedule: &schedule{network: newNetwork(l, 0), pages: pages}}
 	for i := range servers {
 		s.servers = append(s.servers, &modelServer{node: fmt.Sprintf("s%d", i)})
-	}
-	if witness {
-		s.witness = &modelServer{node: "witness"}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s.begin(t)
@@ -104,13 +101,13 @@ const storyPages = 24
 // and the writer is gone, from either server alone.
 func TestAcknowledgedWhileAway(t *testing.T) {
 	for away := range 2 {
-		tell(t, 2, storyPages, true, func(s *story) {
+		tell(t, 2, storyPages, func(s *story) {
 			if err := s.fill(1); err != nil {
 				s.Fatal(err)
 			}
 			s.plug(away, false)
 			if err := s.fill(2); err != nil {
-				s.Fatalf("with a witness and one of two servers: %v", err)
+				s.Fatalf("with one of two servers: %v", err)
 			}
 			s.plug(away, true)
 			s.wantAll("at once", 2)
@@ -121,31 +118,41 @@ func TestAcknowledgedWhileAway(t *testing.T) {
 	}
 }
 
-// TestNoWitness: without a witness a write is not acknowledged while a server is away, what was
-// acknowledged before can be read, and all goes on when the server is back.
-func TestNoWitness(t *testing.T) {
-	tell(t, 2, storyPages, false, func(s *story) {
+// TestNoStore: while the store does not answer, a client goes on for a lease, and then reads no page: it does not know
+// whether others have gone on without the server. It is open again to all once the store is.
+func TestNoStore(t *testing.T) {
+	tell(t, 2, storyPages, func(s *story) {
 		if err := s.fill(1); err != nil {
 			s.Fatal(err)
 		}
-		s.plug(1, false)
-		s.wantAll("from one server", 1)
-		if err := s.fill(2); !errors.Is(err, ErrUnavailable) {
-			s.Errorf("a write with one of two servers: %v", err)
-		}
-		s.plug(1, true)
-		s.wantComplete()
-		if err := s.fill(3); err != nil {
+		c, _, err := s.client()
+		if err != nil {
 			s.Fatal(err)
 		}
-		s.wantAll("with both again", 3)
+		got := make([]byte, 1)
+		if _, err := c.ReadAt(got, 0); err != nil {
+			s.Fatal(err)
+		}
+		cut := func(by int) { s.set(func() { s.cut[[2]string{"client", storeNode}] += by }) }
+		cut(1)
+		time.Sleep(lease)
+		if _, err := c.ReadAt(got, modelPage); !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNoStore) {
+			s.Errorf("a read without the store: %v", err)
+		}
+		if _, _, err := s.client(); !errors.Is(err, ErrNoStore) {
+			s.Errorf("a client without the store: %v", err)
+		}
+		cut(-1)
+		if _, err := c.ReadAt(got, 2*modelPage); err != nil || got[0] != 1 {
+			s.Errorf("with the store again: %d, %v", got[0], err)
+		}
 	})
 }
 
 // TestTwoWriters: after one client has gone on without the second server, another cannot go on
 // without the first, and no write of either is lost.
 func TestTwoWriters(t *testing.T) {
-	tell(t, 2, storyPages, true, func(s *story) {
+	tell(t, 2, storyPages, func(s *story) {
 		if err := s.fill(1); err != nil {
 			s.Fatal(err)
 		}
@@ -185,7 +192,7 @@ func TestTwoWriters(t *testing.T) {
 
 // TestEitherAlone: each of two servers alone has all, whichever was away before.
 func TestEitherAlone(t *testing.T) {
-	tell(t, 2, storyPages, true, func(s *story) {
+	tell(t, 2, storyPages, func(s *story) {
 		if err := s.fill(4); err != nil {
 			s.Fatal(err)
 		}
@@ -200,7 +207,7 @@ func TestEitherAlone(t *testing.T) {
 
 // TestWriterDies: a writer that was killed between two copies leaves no copies that differ.
 func TestWriterDies(t *testing.T) {
-	tell(t, 2, storyPages, true, func(s *story) {
+	tell(t, 2, storyPages, func(s *story) {
 		if err := s.fill(1); err != nil {
 			s.Fatal(err)
 		}

@@ -50,9 +50,7 @@ var (
 // are as via.Dial has them, and a name stands for all that have it (via.NIC.ResolveAll). Which
 // servers they are is fixed when the first client makes them a pool, and needs all of them. Others,
 // with Copies above 1, need those that are left, and wait a second for the rest once one has
-// answered. With Copies above 1, one name alone is that of the pool: pages move to servers that have
-// it later, and with a Witness away from those that lose it. The NIC stays open when the client is
-// closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
+// answered. The NIC stays open when the client is closed. Errors: ErrOption, ErrUnavailable, ErrOtherPool.
 func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Client, error) {
 	if err := nic.Check("open network memory"); err != nil {
 		return nil, err
@@ -69,13 +67,8 @@ func Open(ctx context.Context, nic *via.NIC, servers []string, o Options) (*Clie
 	return begin(ctx, p, o, err)
 }
 
-// openServers opens the pool of some servers, or of a name.
+// openServers opens the pool of some servers.
 func openServers(ctx context.Context, nic *via.NIC, servers []string, o *Options) (*pool, error) {
-	if len(servers) == 1 && o.Copies > 1 {
-		if _, err := via.ParseAddress(servers[0]); err != nil {
-			return openNamed(ctx, nic, onNIC{nic}, servers[0], func(ctx context.Context) ([]via.Address, error) { return resolve(ctx, nic, servers) }, o)
-		}
-	}
 	addresses, err := resolve(ctx, nic, servers)
 	if err != nil {
 		return nil, err

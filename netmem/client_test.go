@@ -171,6 +171,9 @@ func TestOptions(t *testing.T) {
 			t.Errorf("client, %s: open: %t, %v", name, c != nil, err)
 		}
 	}
+	if _, err := netmem.Open(t.Context(), r.near, []string{s.Address().String(), s.Address().String() + "2"}, netmem.Options{Copies: 2}); !errors.Is(err, netmem.ErrOption) {
+		t.Errorf("copies without a store: %v", err)
+	}
 	if _, err := r.tryOpen(netmem.Options{}, s, s); !errors.Is(err, netmem.ErrOption) {
 		t.Errorf("one server twice: %v", err)
 	}

@@ -150,7 +150,7 @@ func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, s
 	if err != nil || k.Host < 0 {
 		return protocol.Stamp{Version: r.Version, Client: r.Client}, 0, err
 	}
-	s, pool := protocol.Stamp{Version: r.Version, Client: r.Client}, x.pool.record().Pool
+	s, pool := protocol.Stamp{Version: r.Version, Client: r.Client}, x.pool.view.Load().Pool
 	switch {
 	case k.Host >= len(x.hosts): // other clients have another list
 	case k.Host == x.self:
@@ -176,7 +176,7 @@ func (x *cooperation) evict(ctx context.Context, page uint64, s protocol.Stamp, 
 		x.duplicates.Add(1)
 	case !known || to < 0:
 		x.discarded.Add(1)
-	case x.hosts[to].put(ctx, x.pool.record().Pool, page, s, age, from):
+	case x.hosts[to].put(ctx, x.pool.view.Load().Pool, page, s, age, from):
 		x.moved.Add(1)
 	default:
 		x.pool.move(ctx, page, s, to, -1)
@@ -195,15 +195,12 @@ func compareHosts(a, b via.Address) int {
 func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to int) (held, known bool) {
 	v := p.view.Load()
 	var room [maxCopies]*link
-	places := p.places(v, page, room[:0])
-	k := places[0]
-	if !p.alone {
-		k = p.last(v, places)
-	}
-	if k == nil {
+	list, members := p.places(v, page, room[:0])
+	if members == 0 {
 		return false, false
 	}
-	l := k.now.Load()
+	k := list[members-1]
+	l := v.line(k)
 	if l == nil || l.plain.Load() {
 		return false, false
 	}
@@ -274,7 +271,7 @@ func (c *Client) ticks(ctx context.Context) {
 // lodge sends the page of a frame that is about to be freed to a host, if it is worth it. The page does
 // not change meanwhile.
 func (c *Client) lodge(f *frame) {
-	own := c.pool.record().Pool
+	own := c.pool.view.Load().Pool
 	if c.cooperation == nil || f.state != valid || f.dirty || f.pins > 0 || f.owner != 0 && f.owner != own {
 		return
 	}

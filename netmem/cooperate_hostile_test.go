@@ -15,7 +15,7 @@ import (
 
 // idleHost is what a host with much idle memory says, which keeps nothing.
 func idleHost(q protocol.Request) ([]byte, int) {
-	b := make([]byte, protocol.DescribeSize)
+	b := make([]byte, protocol.SummarySize)
 	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation}
 	switch q.Operation {
 	case protocol.Describe:

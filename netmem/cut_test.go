@@ -57,7 +57,7 @@ func cutOff(t *testing.T) {
 		r.far = nic
 		list = append(list, r.serve(netmem.ServerOptions{Name: fmt.Sprint(i), Page: page, Size: page * pages}))
 	}
-	o := netmem.Options{Copies: 2, Cache: 8 * page, Timeout: cutTimeout, ReadAhead: -1, Witness: netmem.WitnessFile(t.TempDir() + "/witness")}
+	o := netmem.Options{Copies: 2, Cache: 8 * page, Timeout: cutTimeout, ReadAhead: -1}
 	c := r.open(o, list...)
 	model := randomBytes(1, page*pages)
 	r.write(c, model, 0)

@@ -22,6 +22,7 @@ type direct struct {
 	lose    loss
 	servers map[string]*Server // nil: nothing answers
 	dials   int
+	store   TestStore
 }
 
 // loss, which may be nil, says of a request whether it is lost: the call fails then. deliver delivers
@@ -97,7 +98,7 @@ func (d *direct) open(ctx context.Context, o Options, names ...string) (*Client,
 	for _, name := range names {
 		list = append(list, addressOf(name))
 	}
-	o.Cache, o.ReadAhead, o.Timeout = leastFrames*MinPage, -1, time.Minute
+	o.Store, o.Cache, o.ReadAhead, o.Timeout = &d.store, leastFrames*MinPage, -1, time.Minute
 	return open(ctx, d.NIC, d, list, o)
 }
 
@@ -116,15 +117,6 @@ func (d *direct) client(t *testing.T, o Options, names ...string) *Client {
 	}
 	t.Cleanup(func() { _ = c.Close() }) // it may be unable to write back
 	return c
-}
-
-// directWitness is a witness at server "w".
-type directWitness struct{ *direct }
-
-func (w directWitness) Name() string { return "w" }
-
-func (w directWitness) Swap(ctx context.Context, _ *via.NIC, to Record, first bool) (Record, error) {
-	return swapAt(ctx, w.direct, addressOf("w"), to, first)
 }
 
 // page is memory for a page that is full of b.

@@ -134,7 +134,7 @@ func (x *session) move(request *protocol.Request, r *protocol.Reply) {
 	switch {
 	case err != nil:
 		r.Result = protocol.BadRequest
-	case x.server.membership.Load().admit(request, r, protocol.Member):
+	case x.server.membership.Load().admit(request, r, true):
 		held, known := x.server.directory.move(request.Page, stamp, from, to)
 		if !known {
 			r.Result = protocol.NotHeld

@@ -8,13 +8,13 @@
 // in the cache until their place is needed, or Sync or Close is called.
 //
 // Pages are spread over the servers by consistent hashing, and with Options.Copies each is on
-// several of them. A write is acknowledged when all servers of its page have it. While one of them is
-// away, writes wait for it; with Options.Witness the pool goes on without it once it has been away for
-// Options.Timeout. A server that comes back gets what it has missed before it is read again.
+// several of them. A write is acknowledged when all servers of its page have it. Which servers have all pages
+// is in Options.Store, such as a key in etcd. The pool goes on without a server once it has been away for
+// Options.Timeout. One that comes back has nothing, and is given all pages before it is read.
 //
 // A server that is lost is looked for at growing intervals, and at once when a call needs
 // a page of it. Calls wait for it: until the deadline of their context, or without one for
-// Options.Timeout, with a witness twice that and four seconds. Then they fail with ErrUnavailable.
+// Options.Timeout, with copies twice that and four seconds. Then they fail with ErrUnavailable.
 //
 // With Options.Cooperation clients use each other's idle memory: a page that leaves the cache of one goes
 // to the client with the oldest pages, and comes from there. Whatever comes from a client is compared

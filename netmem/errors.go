@@ -30,12 +30,11 @@ var (
 	ErrRestarted = errors.New("the server has restarted")
 	// ErrOtherPool: the servers do not belong together.
 	ErrOtherPool = errors.New("the server belongs to another pool")
-	// ErrEpoch: the servers have another record of their pool than this client had. It asks for
+	// ErrEpoch: the servers know another configuration of their pool than this client did. It asks for
 	// it and tries again.
-	ErrEpoch = errors.New("the server has another record of its pool")
-	// ErrNoWitness: a server is away, and the witness of the pool, without which the others must
-	// not go on, does not answer.
-	ErrNoWitness = errors.New("the witness of the pool does not answer")
+	ErrEpoch = errors.New("the server knows another configuration of its pool")
+	// ErrNoStore: the store of the configuration, without which a pool with copies must not go on, does not answer.
+	ErrNoStore = errors.New("the store of the pool's configuration does not answer")
 	// ErrProtocol: the other end does not keep to the protocol.
 	ErrProtocol = errors.New("the other end breaks the protocol of network memory")
 	// ErrVersionLimit: the page has been written 2^64-2 times, or a client has said so.

@@ -29,7 +29,7 @@ func honest(q protocol.Request) ([]byte, int) {
 	r := protocol.Reply{Operation: q.Operation, Incarnation: fakeIncarnation, Version: 1}
 	var record protocol.Record
 	if q.Operation == protocol.Adopt {
-		record = q.Record()
+		record, _, _ = q.Record()
 	}
 	if q.Operation == protocol.Describe || q.Operation == protocol.Adopt {
 		d := protocol.Description{Record: record, Span: 1 << 20, Capacity: 1 << 20, Page: fakePage}
@@ -249,9 +249,9 @@ func TestHostileClient(t *testing.T) {
 		}
 		return q
 	}
-	adopt := func(r protocol.Record, self int) protocol.Request {
+	adopt := func(r protocol.Record) protocol.Request {
 		q := protocol.Request{Operation: protocol.Adopt, Incarnation: k.incarnation}
-		q.SetRecord(r, self)
+		q.SetRecord(r, 1, false)
 		return q
 	}
 	version := k.ask(mine(protocol.Request{Operation: protocol.Fetch, Page: 3, Length: page}), 0).Version
@@ -268,29 +268,26 @@ func TestHostileClient(t *testing.T) {
 		"offset that overflows": {mine(protocol.Request{Operation: protocol.Fetch, Offset: 1<<32 - 1, Length: 2}), 0, protocol.OutsideExport},
 		"nothing to fetch":      {mine(protocol.Request{Operation: protocol.Fetch}), 0, protocol.OutsideExport},
 		"another incarnation":   {protocol.Request{Operation: protocol.Fetch, Length: page, Incarnation: k.incarnation + 1}, 0, protocol.OtherIncarnation},
-		"write without payload": {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.Always}), 0, protocol.BadLength},
-		"write half a page":     {mine(protocol.Request{Operation: protocol.Write, Length: page / 2, Condition: protocol.Always}), page / 2, protocol.BadLength},
-		"write that lies":       {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.Always}), page / 2, protocol.BadLength},
-		"write two pages":       {mine(protocol.Request{Operation: protocol.Write, Length: 2 * page, Condition: protocol.Always}), 2 * page, protocol.BadLength},
-		"write behind the end":  {mine(protocol.Request{Operation: protocol.Write, Page: 16, Length: page, Condition: protocol.Always}), page, protocol.OutsideExport},
+		"write without payload": {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.IfOlder, Next: 1 << 62}), 0, protocol.BadLength},
+		"write half a page":     {mine(protocol.Request{Operation: protocol.Write, Length: page / 2, Condition: protocol.IfOlder, Next: 1 << 62}), page / 2, protocol.BadLength},
+		"write that lies":       {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: protocol.IfOlder, Next: 1 << 62}), page / 2, protocol.BadLength},
+		"write two pages":       {mine(protocol.Request{Operation: protocol.Write, Length: 2 * page, Condition: protocol.IfOlder, Next: 1 << 62}), 2 * page, protocol.BadLength},
+		"write behind the end":  {mine(protocol.Request{Operation: protocol.Write, Page: 16, Length: page, Condition: protocol.IfOlder, Next: 1 << 62}), page, protocol.OutsideExport},
 		"no such condition":     {mine(protocol.Request{Operation: protocol.Write, Length: page, Condition: 4}), page, protocol.BadOperation},
 		"old version":           {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Expected: version - 1, Next: version}), page, protocol.VersionConflict},
 		"version that shrinks":  {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Expected: version, Next: version}), page, protocol.BadLength},
 		"older":                 {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.IfOlder, Next: version}), page, protocol.VersionConflict},
 		"another epoch":         {mine(protocol.Request{Operation: protocol.Fetch, Page: 3, Length: page, Epoch: 2}), 0, protocol.OtherEpoch},
-		"write, another epoch":  {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.Always, Epoch: 1<<64 - 1}), page, protocol.OtherEpoch},
+		"write, another epoch":  {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.IfOlder, Next: 1 << 62, Epoch: 1<<64 - 1}), page, protocol.OtherEpoch},
 		"last version":          {mine(protocol.Request{Operation: protocol.Write, Page: 3, Length: page, Condition: protocol.IfOlder, Next: 1<<64 - 1}), page, protocol.VersionLimit},
-		"no pool":               {adopt(protocol.Record{}, 0), 0, protocol.BadRequest},
-		"a pool of no epoch":    {adopt(protocol.Record{Pool: 12345}, 0), 0, protocol.BadRequest},
-		"another pool":          {adopt(protocol.Record{Pool: 12345, Epoch: 9, States: 1 << 32}, 0), 0, protocol.OtherPool},
-		"no such state":         {adopt(protocol.Record{Pool: 12345, Epoch: 9, States: 1<<32 | 3}, 0), 0, protocol.BadRequest},
-		"no such server":        {adopt(protocol.Record{Pool: 12345, Epoch: 9, States: 1 << 32}, protocol.MaxServers), 0, protocol.BadRequest},
+		"no pool":               {adopt(protocol.Record{}), 0, protocol.BadRequest},
+		"a pool of no epoch":    {adopt(protocol.Record{Pool: 12345}), 0, protocol.BadRequest},
+		"another pool":          {adopt(protocol.Record{Pool: 12345, Epoch: 9}), 0, protocol.OtherPool},
 		"no stamps":             {mine(protocol.Request{Operation: protocol.Stamps}), 0, protocol.BadLength},
 		"half a stamp":          {mine(protocol.Request{Operation: protocol.Stamps, Length: protocol.StampSize / 2}), 0, protocol.BadLength},
 		"too many stamps":       {mine(protocol.Request{Operation: protocol.Stamps, Length: 17 * protocol.StampSize}), 17 * protocol.StampSize, protocol.OutsideExport},
 		"stamps far behind":     {mine(protocol.Request{Operation: protocol.Stamps, Page: 1<<64 - 1, Length: protocol.StampSize}), protocol.StampSize, protocol.OutsideExport},
 		"stamps, another epoch": {mine(protocol.Request{Operation: protocol.Stamps, Length: protocol.StampSize, Epoch: 7}), protocol.StampSize, protocol.OtherEpoch},
-		"witness of no pool":    {mine(protocol.Request{Operation: protocol.Witness}), 0, protocol.BadRequest},
 	} {
 		if r := k.ask(c.q, c.payload); r.Result != c.want || r.Length != 0 {
 			t.Errorf("%s: %v", name, r.Result)

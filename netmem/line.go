@@ -16,24 +16,17 @@ import (
 // line is one connection with a server. What fails on it ends it: a link gets a new one.
 type line struct {
 	conn        conn
-	to          *place
+	to          via.Address
 	incarnation uint64
 	// record is that of the server's pool, as the server said last.
 	record atomic.Pointer[protocol.Record]
-	// heard is when the request was sent, after opened, to which the server said last that it
-	// has this record.
-	opened time.Time
-	heard  atomic.Int64
-	// self is the server's number in its record, as it said last; -1: it has said none.
-	self atomic.Int32
-	// incomplete: the server would not adopt a record in which it is a member.
-	incomplete atomic.Bool
 	// plain: the server is older than the cooperative cache, and knows nothing of it.
 	plain atomic.Bool
 	// window reads the server's memory; nil: the client does not.
 	window   atomic.Pointer[window]
 	once     sync.Once
-	ended    atomic.Bool
+	ctx      context.Context // ends with close
+	end      func()
 	why      error         // it has ended; guarded by the link
 	timeout  time.Duration // of each call
 	contexts sync.Pool
@@ -45,7 +38,8 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 	if err != nil {
 		return nil, protocol.Description{}, err
 	}
-	l := &line{conn: c, to: placeOf(to), timeout: timeout, opened: time.Now()}
+	l := &line{conn: c, to: to, timeout: timeout}
+	l.ctx, l.end = context.WithCancel(context.Background())
 	l.record.Store(&protocol.Record{})
 	d, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe})
 	if err != nil {
@@ -58,8 +52,7 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 // call sends a request and waits for its reply, until the line's timeout. It fails unless
 // there is a reply of this protocol, whatever that says.
 func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
-	sent := time.Now()
-	p := newCallContext(ctx, sent.Add(l.timeout), &l.contexts)
+	p := newCallContext(ctx, time.Now().Add(l.timeout), &l.contexts)
 	defer p.release()
 	if q.Operation != protocol.Describe {
 		q.Incarnation = l.incarnation
@@ -79,15 +72,12 @@ func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Fr
 		return r, reply, ErrRestarted
 	case int(r.Length) != reply.length:
 		return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.length, r.Length)
-	case r.Result == protocol.OK && q.Epoch != 0 && q.Epoch == l.record.Load().Epoch:
-		l.heard.Store(int64(sent.Sub(l.opened)))
 	}
 	return r, reply, nil
 }
 
 // describe asks what is lent, or has the server adopt a record.
 func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Description, error) {
-	sent := time.Since(l.opened)
 	r, reply, err := l.call(ctx, q, ring.Frame{}, ring.Frame{})
 	switch {
 	case err != nil:
@@ -104,33 +94,17 @@ func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Desc
 	if l.incarnation == 0 { // it is the first call
 		l.incarnation = r.Incarnation
 	}
-	if q.Operation != protocol.Witness {
-		l.self.Store(int32(min(r.Client, protocol.MaxServers+1)) - 1)
-		l.record.Store(&d.Record)
-		l.heard.Store(int64(sent))
-	}
+	l.record.Store(&d.Record)
 	return d, nil
 }
 
-// adopt has the server, which is member self, adopt a record. If the server has a newer one, or
-// another of the same epoch, that is the line's from then on, and the error is ErrEpoch.
-func (l *line) adopt(ctx context.Context, r protocol.Record, self int, how protocol.Condition) error {
-	q := protocol.Request{Operation: protocol.Adopt, Condition: how}
-	q.SetRecord(r, self)
+// adopt has the server adopt a record, in which it was let in since an epoch. The error is ErrEpoch if it knows a
+// newer one.
+func (l *line) adopt(ctx context.Context, r protocol.Record, since uint64, joining bool) error {
+	q := protocol.Request{Operation: protocol.Adopt}
+	q.SetRecord(r, since, joining)
 	_, err := l.describe(ctx, &q)
-	if errors.Is(err, ErrEpoch) {
-		l.incomplete.Store(true)
-		_, derr := l.describe(ctx, &protocol.Request{Operation: protocol.Describe})
-		err = errors.Join(err, derr)
-	}
 	return err
-}
-
-// lacks says that the server, which is member number of r, has said that it has not all that
-// it should have.
-func (l *line) lacks(r protocol.Record, number int) bool {
-	has := l.record.Load()
-	return l.incomplete.Load() && has.Epoch < r.Epoch && has.State(number) != protocol.Member
 }
 
 // blank says that the server belongs to no pool: it is new, or has lost what it had.
@@ -210,7 +184,7 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 
 // close ends the line. When it returns nothing lands in any frame any more.
 func (l *line) close() {
-	l.ended.Store(true)
+	l.end()
 	l.dropWindow(l.window.Load())
 	l.once.Do(l.conn.close)
 }

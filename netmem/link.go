@@ -13,32 +13,19 @@ import (
 
 // link is a server as a client knows it: connected or not.
 type link struct {
-	pool   *pool
-	at     atomic.Pointer[place] // nil: the server of this number is not known
-	number int                   // in the record of the pool
-	now    atomic.Pointer[line]  // nil while there is no connection
-	wake   chan struct{}         // the keeper looks again
+	pool    *pool
+	address via.Address
+	number  int                  // in configurations of the pool
+	now     atomic.Pointer[line] // nil while there is no connection
+	wake    chan struct{}        // the keeper looks again
 
 	mu   sync.Mutex
 	err  error     // why there is no connection
 	away time.Time // since when there is none
 }
 
-// place is where a server is.
-type place struct {
-	address via.Address
-	name    string
-}
-
-func placeOf(a via.Address) *place { return &place{a, a.String()} }
-
 // name is the server's, for errors.
-func (k *link) name() string {
-	if at := k.at.Load(); at != nil {
-		return at.name
-	}
-	return fmt.Sprintf("server %d", k.number)
-}
+func (k *link) name() string { return k.address.String() }
 
 // why says why there is no line.
 func (k *link) why() error {
@@ -77,10 +64,7 @@ func (k *link) awaySince() time.Time {
 
 // look has the keeper look after the link.
 func (k *link) look() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	notify(k.wake)
 }
 
 // How a server that is away is looked for: at growing intervals.
@@ -89,8 +73,8 @@ const (
 	lastRetry  = time.Second
 )
 
-// keep connects the link again whenever it is down, and asks the server now and then which record
-// it has, until ctx ends.
+// keep connects the link again whenever it is down, and asks the server now and then whether it
+// lives, until ctx ends.
 func (k *link) keep(ctx context.Context) {
 	wait := firstRetry
 	var opens opening
@@ -133,25 +117,16 @@ func (k *link) keep(ctx context.Context) {
 
 // dial connects again, and checks that the server is the same.
 func (k *link) dial(ctx context.Context) error {
-	p, at := k.pool, k.at.Load()
-	if at == nil {
-		return errNoPlace
-	}
+	p := k.pool
 	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
-	l, d, err := dialLine(within, p.fabric, at.address, p.options.Depth, p.options.Timeout)
+	l, d, err := dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
 	if err != nil {
 		return err
 	}
 	if err := p.fits(k, d); err != nil {
 		l.close()
 		return err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.at.Load() != at {
-		l.close()
-		return errNoPlace
 	}
 	k.now.Store(l)
 	p.changes.tell()
@@ -163,13 +138,13 @@ func (p *pool) fits(k *link, d protocol.Description) error {
 	fail := func(err error, hint string) error {
 		return &Error{Op: "connect", Device: k.name(), Err: err, Hint: hint}
 	}
-	switch r := p.record(); {
+	switch v := p.view.Load(); {
 	case int(d.Page) != p.page || d.Span/uint64(d.Page) != p.pages:
 		return fail(optionError("what is lent", fmt.Sprintf("%d bytes by pages of %d", d.Span, d.Page),
 			fmt.Sprintf("%d bytes by pages of %d, as at the other servers", p.pages*uint64(p.page), p.page)), "")
-	case d.Pool != 0 && !d.SameMembers(p.members):
-		return fail(ErrOtherPool, "all clients name the same servers or pool, copies and witness; restart the servers to use them in another way")
-	case d.Pool != 0 && d.Pool != r.Pool:
+	case d.Pool != 0 && d.Members != p.members:
+		return fail(ErrOtherPool, "all clients name the same servers and copies; restart the servers to use them in another way")
+	case d.Pool != 0 && d.Pool != v.Pool:
 		return fail(ErrOtherPool, "another client has begun anew with it; restart the servers, or open another client")
 	}
 	return nil

@@ -156,7 +156,7 @@ func (c *Client) fetch(ctx context.Context, f *frame, from, to int) (s protocol.
 		s = protocol.Stamp{Version: r.Version, Client: r.Client}
 	} else {
 		s, near, err = c.cooperation.fetch(ctx, page, into, func(s protocol.Stamp, into []byte) bool {
-			has, _ := c.copyOut(c.pool.record().Pool, page, s, into)
+			has, _ := c.copyOut(c.pool.view.Load().Pool, page, s, into)
 			return has
 		})
 	}

@@ -64,7 +64,7 @@ func (l *lodging) end() error {
 func (l *lodging) carryOut(x *session, q replier, request *protocol.Request, r *protocol.Reply, payload []byte) (int, *loan) {
 	switch request.Operation {
 	case protocol.Describe:
-		return x.describe(r), nil
+		return x.describe(), nil
 	case protocol.Stat:
 		return x.stat(), nil
 	case protocol.Get:
@@ -121,7 +121,7 @@ func (c *Client) copyOut(pool, page uint64, s protocol.Stamp, into []byte) (has,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.find(pool, page)
-	if f == nil && pool == c.pool.record().Pool {
+	if f == nil && pool == c.pool.view.Load().Pool {
 		f = c.find(own, page)
 	}
 	if f == nil || !f.is(s) {

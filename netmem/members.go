@@ -3,9 +3,9 @@ package netmem
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
@@ -13,19 +13,47 @@ import (
 // and when it meets two that differ: a writer may have been killed between them.
 const reconcileEvery = time.Minute
 
-// tend looks after the members of the pool until ctx ends: it gives servers the newest record,
-// goes on without those that are away, and has those that come back join again.
+// watch asks the store for the configuration, until ctx ends.
+func (p *pool) watch(ctx context.Context) {
+	for {
+		_ = p.ask(ctx, nil) // calls that need it say so
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(heartbeat):
+		case <-p.stale:
+		}
+	}
+}
+
+// tend looks after the servers of a pool with copies until ctx ends: it tells them the configuration, goes on without
+// those that are away, lets in those that come back, and makes copies equal.
 func (p *pool) tend(ctx context.Context) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
-	compare := time.Now()
+	var compared time.Time
+	var hopeless *view // a page of it is lost, so that a server which joins cannot be given all
 	for {
-		p.tendOnce(ctx)
-		if v := p.view.Load(); p.outside(v.Record) == 0 && !v.Moving() && p.told(v) && (time.Now().After(compare) || p.differs.Swap(false)) {
-			if p.reconcile(ctx, v) {
-				compare = time.Now().Add(reconcileEvery)
+		v := p.view.Load()
+		p.tell(ctx, v)
+		joins := v.Joins() && v != hopeless
+		if next, needed := p.next(ctx, v); needed {
+			p.swap(ctx, v, next)
+		} else if p.settled(v) && (joins || p.differs.Swap(false) || time.Since(compared) > reconcileEvery) {
+			whole, done := p.level(ctx, v)
+			switch {
+			case !done:
+				p.differs.Store(true)
+			case joins && whole:
+				p.swap(ctx, v, v.Joined())
+			case joins:
+				hopeless = v
+			}
+			if done {
+				compared = time.Now()
 			}
 		}
+		p.changes.tell()
 		select {
 		case <-ctx.Done():
 			return
@@ -35,164 +63,63 @@ func (p *pool) tend(ctx context.Context) {
 	}
 }
 
-func (p *pool) tendOnce(ctx context.Context) {
+// tell has all servers of a configuration adopt it.
+func (p *pool) tell(ctx context.Context, v *view) {
 	for _, k := range p.links {
-		if l := k.now.Load(); l != nil && l.record.Load().Pool == p.record().Pool {
-			p.learn(*l.record.Load())
+		s, l := v.Servers[k.number], v.line(k)
+		if !s.Present() || l == nil || v.has(k) {
+			continue
 		}
-	}
-	v := p.view.Load()
-	if v.forming() {
-		p.form(ctx, v)
-		return
-	}
-	for _, k := range p.links {
-		if ctx.Err() != nil || p.view.Load() != v {
-			return
-		}
-		if next, ok := p.next(v, k); ok {
-			p.change(ctx, v, next)
-			break
-		}
-	}
-	if p.view.Load() != v {
-		return
-	}
-	// A witness that has lost the record takes the next one only once all members have this one.
-	for _, k := range p.links {
-		l, s := k.now.Load(), v.State(k.number)
+		err := l.adopt(ctx, protocol.Record{Pool: v.Pool, Epoch: v.Epoch, Base: v.Base, Members: p.members}, s.Since, s.Joining)
 		switch {
-		case l == nil || !v.in(k) || v.Named() && s == protocol.Joining && !v.newest(l.to):
-		case l.record.Load().Epoch < v.Epoch && !(s == protocol.Member && v.resigned(k, l)):
-			p.give(ctx, k, l, v.Record)
-		case s == protocol.Joining && !v.Named() && p.told(v) && p.copyTo(ctx, v, k, l) && l.adopt(ctx, v.Record, k.number, protocol.Exactly) == nil:
-			p.change(ctx, v, v.With(k.number, protocol.Member))
-			return
+		case err == nil:
+		case errors.Is(err, ErrEpoch):
+			p.hurry()
+		case ctx.Err() == nil:
+			k.down(l, err)
 		}
 	}
-	if v.Named() && p.view.Load() == v {
-		p.relocate(ctx, v)
-	}
-	p.changes.tell()
 }
 
-// form has all servers of a new pool adopt its record, and then begins to use it. The client that
-// has made the pool may have died meanwhile.
-func (p *pool) form(ctx context.Context, v *view) {
+// next is the configuration that the pool needs because of what a server does; false if it needs none.
+func (p *pool) next(ctx context.Context, v *view) (placement.Configuration, bool) {
+	outside := v.Outside()
 	for _, k := range p.links {
-		if l := k.now.Load(); v.in(k) && l != nil && l.blank() && p.unused(v, k, l) {
-			p.give(ctx, k, l, v.Record)
+		if k.now.Load() == nil && v.Servers[k.number].Member() {
+			outside++
 		}
 	}
-	if p.told(v) {
-		next := v.Record
-		next.Epoch++
-		p.change(ctx, v, next)
-	}
-}
-
-// unused says that a server which is in no pool has lost nothing of this one: since it was connected
-// all others have said that they are in none either, or have the pool's first record.
-func (p *pool) unused(v *view, blank *link, since *line) bool {
-	return !slices.ContainsFunc(p.links, func(k *link) bool {
-		l := k.now.Load()
-		return v.in(k) && k != blank && (l == nil || !l.blank() && (!v.has(k) || l.opened.Add(time.Duration(l.heard.Load())).Before(since.opened)))
-	})
-}
-
-// next is the record that the pool needs because of what a server does; false if it needs none.
-func (p *pool) next(v *view, k *link) (protocol.Record, bool) {
-	l, s := k.now.Load(), v.State(k.number)
-	room := p.outside(v.Record) < p.options.Copies-1 // each page is left a member
-	dead := l == nil && time.Since(k.awaySince()) >= p.options.Timeout
-	if v.Named() {
-		// What is out comes back as another server. Without a witness only what has no pages goes.
-		left := (dead || p.names.left(k)) && p.options.Witness != nil || l != nil && v.resigned(k, l)
-		return v.With(k.number, protocol.Out), s == protocol.Member && left && room
-	}
-	switch {
-	case s == protocol.Member && dead && room && p.options.Witness != nil:
-		return v.With(k.number, protocol.Out), true
-	case s == protocol.Member && l != nil && v.resigned(k, l) && room:
-		return v.With(k.number, protocol.Joining), true
-	case s == protocol.Joining && dead:
-		return v.With(k.number, protocol.Out), true
-	case s == protocol.Out && l != nil:
-		return v.With(k.number, protocol.Joining), true
-	}
-	return protocol.Record{}, false
-}
-
-// change makes next the record of the pool in the place of v's, unless another client is faster.
-func (p *pool) change(ctx context.Context, v *view, next protocol.Record) {
-	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
-	defer cancel()
-	if w := p.options.Witness; w != nil {
-		now, err := w.Swap(within, p.nic, next, p.allHave(v))
-		if err == nil && now.SamePool(next) {
-			p.learn(now)
-		}
-		p.witnessErr.Store(&err)
-		return
-	}
-	// The first member decides. It is asked for nothing else than to be connected, as no live
-	// member is ever left out.
-	i := slices.IndexFunc(p.inOrder(), func(k *link) bool {
-		l := k.now.Load()
-		return v.State(k.number) == protocol.Member && (l == nil || !l.blank())
-	})
-	if i < 0 {
-		return
-	}
-	k := p.inOrder()[i]
-	l := k.now.Load()
-	if l == nil {
-		return
-	}
-	p.give(within, k, l, next)
-	if r := *l.record.Load(); r.Pool == next.Pool {
-		p.learn(r)
-	}
-}
-
-// allHave says that all members have the record, but for those that say that they are none any more.
-// So a witness that has lost its own, or was never told, may be told the next one.
-func (p *pool) allHave(v *view) bool {
+	room := outside < p.options.Copies // each page is left a member that answers
 	for _, k := range p.links {
-		l := k.now.Load()
-		if v.State(k.number) == protocol.Member && !v.has(k) && (l == nil || !v.resigned(k, l)) {
-			return false
+		s, l := v.Servers[k.number], k.now.Load()
+		switch {
+		case l == nil && s.Present() && (room || s.Joining) && time.Since(k.awaySince()) >= p.options.Timeout:
+			return v.With(k.number, 0), true
+		case l == nil || l.incarnation == s.Incarnation:
+		default:
+			// It has restarted, or comes back. That it answers now says that the process of the configuration is gone,
+			// and not this one.
+			if _, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err != nil {
+				if ctx.Err() == nil {
+					k.down(l, err)
+				}
+				continue
+			}
+			return v.With(k.number, l.incarnation), true
 		}
 	}
-	return true
+	return placement.Configuration{}, false
 }
 
-// inOrder is the links by their numbers.
-func (p *pool) inOrder() []*link {
-	list := make([]*link, len(p.links))
-	for _, k := range p.links {
-		list[k.number] = k
-	}
-	return list
-}
+// attend wakes tend.
+func (p *pool) attend() { notify(p.wake) }
 
-// give has a server adopt a record.
-func (p *pool) give(ctx context.Context, k *link, l *line, r protocol.Record) {
-	switch err := l.adopt(ctx, r, k.number, 0); {
-	case err == nil || errors.Is(err, ErrEpoch):
-	case ctx.Err() != nil && p.ctx.Err() != nil: // the client is being closed
+// hurry has the store asked at once: a server knows another configuration.
+func (p *pool) hurry() { notify(p.stale) }
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
 	default:
-		k.down(l, err)
 	}
-	if r := *l.record.Load(); r.Pool == p.record().Pool {
-		p.learn(r)
-	}
-}
-
-// witnessError returns the last error of the witness, nil if it has agreed.
-func (p *pool) witnessError() error {
-	if err := p.witnessErr.Load(); err != nil {
-		return *err
-	}
-	return nil
 }

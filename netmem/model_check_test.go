@@ -76,7 +76,7 @@ var register = porcupine.Model{
 }
 
 // check checks the history of each page.
-func (h *history) check(t *testing.T, linearizable bool) {
+func (h *history) check(t *testing.T) {
 	t.Helper()
 	pages := map[uint64][]*op{}
 	for _, o := range h.ops {
@@ -86,9 +86,6 @@ func (h *history) check(t *testing.T, linearizable bool) {
 	}
 	for page, list := range pages {
 		newest(t, list)
-		if !linearizable {
-			continue
-		}
 		switch check(list) {
 		case porcupine.Ok:
 		case porcupine.Unknown:

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 )
@@ -15,7 +17,7 @@ import (
 func (s *schedule) trouble() {
 	length := time.Duration(5+s.r.IntN(30)) * time.Second
 	pace := []time.Duration{300 * time.Millisecond, 2 * time.Second, 6 * time.Second}[s.r.IntN(3)]
-	for r := s.settledRecord(); r == nil || r.Epoch == 1; r = s.settledRecord() { // the first client needs all servers
+	for r := s.settledRecord(); r == nil; r = s.settledRecord() { // the first client needs all servers
 		time.Sleep(time.Duration(s.r.Int64N(int64(100 * time.Millisecond))))
 	}
 	for end := time.Now().Add(length); time.Now().Before(end); {
@@ -24,11 +26,11 @@ func (s *schedule) trouble() {
 			s.loseOne()
 			continue
 		}
-		switch s.r.IntN(7) {
+		switch s.r.IntN(8) {
 		case 0:
 			s.killClient()
 		case 1: // between two copies of a write, or while it repairs
-			c, how := s.clients[s.r.IntN(len(s.clients))], []protocol.Condition{protocol.IfOlder, protocol.Exactly}[s.r.IntN(2)]
+			c, how := s.clients[s.r.IntN(len(s.clients))], protocol.IfOlder
 			away, parts := s.upTo(8*time.Second), !s.loses && s.r.IntN(2) == 0
 			s.set(func() {
 				if c.now != nil {
@@ -43,9 +45,9 @@ func (s *schedule) trouble() {
 		case 4, 5:
 			s.stopSome()
 		case 6:
-			if s.witness != nil {
-				s.killFor(s.witness, 5*time.Second)
-			}
+			s.cutFor(s.upTo(5*time.Second), s.everyClient(), storeNode, true, true)
+		case 7:
+			s.divide()
 		}
 	}
 }
@@ -63,11 +65,6 @@ func (s *schedule) later(d time.Duration, f func()) {
 	})
 }
 
-func (s *schedule) killFor(n *modelServer, most time.Duration) {
-	s.kill(n)
-	s.later(s.upTo(most), func() { s.start(n) })
-}
-
 func (s *schedule) killClient() {
 	c := s.clients[s.r.IntN(len(s.clients))]
 	s.trace("%s is killed", c.node)
@@ -79,19 +76,14 @@ func (s *schedule) killClient() {
 	}
 }
 
-// ends draws a client, and a server or the witness. While servers lose their memory all others
+// ends draws a client, and a server or the store. While servers lose their memory all of them
 // can be reached.
 func (s *schedule) ends() (client, server string) {
 	client = s.clients[s.r.IntN(len(s.clients))].node
-	list := s.all()
-	n := list[s.r.IntN(len(list))]
-	if s.loses {
-		if s.witness == nil {
-			return "", ""
-		}
-		n = s.witness
+	if n := s.r.IntN(len(s.servers) + 1); n < len(s.servers) && !s.loses {
+		return client, s.servers[n].node
 	}
-	return client, n.node
+	return client, storeNode
 }
 
 // cutSome cuts one or both ways between a client and a server, or between a server and all.
@@ -103,6 +95,19 @@ func (s *schedule) cutSome() {
 		from = s.everyClient()
 	}
 	s.cutFor(s.upTo(8*time.Second), from, server, one, other)
+}
+
+// divide cuts one client off from the store, and the others from a server, which it still reaches. What it reads there
+// may be old.
+func (s *schedule) divide() {
+	one, d := s.r.IntN(len(s.clients)), 4*time.Second+s.upTo(8*time.Second)
+	_, server := s.ends()
+	others := slices.Delete(s.everyClient(), one, one+1)
+	if server == storeNode || len(others) == 0 {
+		return
+	}
+	s.cutFor(d, []string{s.clients[one].node}, storeNode, true, true)
+	s.cutFor(d, others, server, true, true)
 }
 
 func (s *schedule) everyClient() (list []string) {
@@ -137,11 +142,8 @@ func (s *schedule) cutFor(d time.Duration, from []string, server string, one, ot
 // stopSome stops a process as SIGSTOP does.
 func (s *schedule) stopSome() {
 	client, node := s.ends()
-	if node == "" || s.loses && node != "witness" || s.r.IntN(2) == 0 {
+	if node == storeNode || s.r.IntN(2) == 0 {
 		node = client
-	}
-	if s.loses && node != "witness" {
-		return // what it knew of servers before would be old
 	}
 	var p *process
 	s.mu.Lock()
@@ -179,25 +181,22 @@ func (s *schedule) loseOne() {
 	}
 }
 
-// settledRecord is the record of all servers, if that is the same, and all are members; else nil.
-func (s *schedule) settledRecord() *protocol.Record {
+// settledRecord is the configuration, if all servers know it and are members; else nil.
+func (s *schedule) settledRecord() *placement.Configuration {
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	var r *protocol.Record
-	for i, n := range s.servers {
-		if n.now == nil {
-			return nil
-		}
-		m := n.now.server.membership.Load()
-		has := m.Record
-		if r == nil {
-			r = &has
-		}
-		if has != *r || has.Pool == 0 || has.State(i) != protocol.Member {
+	b, _, _ := s.store.Get(s.Context())
+	c, err := placement.Parse(b)
+	if err != nil || c.Outside() > 0 {
+		return nil
+	}
+	for _, n := range s.servers {
+		known := func(m placement.Server) bool { return m.Incarnation == n.now.server.incarnation }
+		if n.now == nil || !slices.ContainsFunc(c.Servers, known) || n.now.server.membership.Load().Epoch != c.Epoch {
 			return nil
 		}
 	}
-	return r
+	return &c
 }
 
 // finish heals all, waits until the copies are equal, and reads them once more.
@@ -215,7 +214,7 @@ func (s *schedule) finish() {
 			p.stopped = -1 << 20
 		}
 	})
-	for _, n := range s.all() {
+	for _, n := range s.servers {
 		s.start(n)
 	}
 	p := s.process("healer", 0)
@@ -260,37 +259,24 @@ func (s *schedule) finish() {
 // differs says in what the copies differ; nothing if they are equal and all servers are members.
 func (s *schedule) differs(c *Client) string {
 	if s.settledRecord() == nil {
-		why := "servers are not members:"
-		for _, n := range s.servers {
-			m := n.now.server.membership.Load()
-			why += fmt.Sprintf(" %s is %d, has epoch %d, states %x, complete %v;", n.node, m.self, m.Epoch, m.States, m.complete)
-		}
-		r := c.pool.record()
-		why += fmt.Sprintf(" the client has epoch %d, states %x", r.Epoch, r.States)
-		if s.witness != nil {
-			at := s.witness.now.server
-			at.mu.Lock()
-			w := at.witnessed[r.Pool]
-			at.mu.Unlock()
-			why += fmt.Sprintf(", the witness epoch %d, states %x, %v", w.Epoch, w.States, c.pool.witnessError())
-		}
-		return why
+		b, _, _ := s.store.Get(s.Context())
+		return fmt.Sprintf("servers are not members: the store has %s, the client %s, %v", b, c.pool.view.Load().Encode(), c.pool.storeError())
 	}
 	v := c.pool.view.Load()
 	for page := range uint64(s.pages) {
 		var room [maxCopies]*link
 		var first []byte
 		var stamp protocol.Stamp
-		for i, k := range c.pool.places(v, page, room[:0]) {
-			m := s.serves[string(k.at.Load().address.Discriminator)].server.storage
+		list, _ := c.pool.places(v, page, room[:0])
+		for i, k := range list {
+			m := s.serves[string(k.address.Discriminator)].server.storage
 			m.mu.Lock()
 			b := m.memory.Bytes()[int(m.frames[page])*modelPage:][:modelPage]
-			var st [1]protocol.Stamp
-			m.run(page, st[:])
+			now := m.of(page)
 			m.mu.Unlock()
 			if i == 0 {
-				first, stamp = b, st[0]
-			} else if !bytes.Equal(first, b) || !st[0].Same(stamp) {
+				first, stamp = b, now
+			} else if !bytes.Equal(first, b) || !now.Same(stamp) {
 				return "the copies of a page differ"
 			}
 		}

@@ -322,9 +322,6 @@ func (c *modelConn) turn(caller any, request, data []byte) time.Duration {
 		return 0
 	}
 	q.Client, q.Incarnation = 0, 0 // they are drawn
-	if q.Operation == protocol.Adopt || q.Operation == protocol.Witness {
-		q.Page = 0
-	}
 	return time.Duration(c.client.random(fmt.Sprint(c.name, caller, q, data[:min(8, len(data))])).IntN(1000))
 }
 

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/soak"
-	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 	"github.com/trapeze-nic/trapeze/ring"
 	"github.com/trapeze-nic/trapeze/via"
 )
@@ -51,7 +50,7 @@ func runModel(t *testing.T, make func(*testing.T, *lender, uint64) *schedule) {
 		s := make(t, l, seed)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, s.run)
-			s.history.check(t, s.witness != nil)
+			s.history.check(t)
 		})
 		if !ok {
 			t.Fatalf("schedule %d of %d: -run %s -schedules 1 -seed %d -events", seed-*firstSeed+1, n, t.Name(), seed)
@@ -88,7 +87,7 @@ type schedule struct {
 	*testing.T
 	r       *rand.Rand
 	servers []*modelServer
-	witness *modelServer // nil if there is none
+	store   TestStore
 	clients []*modelClient
 	pages   int
 	loses   bool // servers lose their memory, and then nothing else happens to servers
@@ -100,14 +99,11 @@ type schedule struct {
 	starting sync.Mutex // held while a server starts or is killed
 }
 
-// modelServer is a server, or the witness.
+// modelServer is a server.
 type modelServer struct {
 	node string
 	run  int
 	now  *process // nil while it is dead; guarded by starting
-	// witnessed is what the witness remembers, if it does.
-	remembers bool
-	witnessed map[uint64]protocol.Record
 }
 
 // modelClient is a client.
@@ -130,9 +126,6 @@ func newSchedule(t *testing.T, l *lender, seed uint64) *schedule {
 	}
 	if s.loses = s.r.IntN(3) == 0; s.loses {
 		s.slow = 0 // else a client takes another server for dead, and the last copy is lost with reason
-	}
-	if s.r.IntN(4) > 0 {
-		s.witness = &modelServer{node: "witness", remembers: s.r.IntN(2) == 0, witnessed: map[uint64]protocol.Record{}}
 	}
 	for i := range 1 + s.r.IntN(3) {
 		s.clients = append(s.clients, &modelClient{node: fmt.Sprintf("c%d", i), number: i, timeout: time.Duration(300+s.r.IntN(2000)) * time.Millisecond, workers: 1 + s.r.IntN(2)})
@@ -167,7 +160,7 @@ func (s *schedule) begin(t *testing.T) {
 	if *traced {
 		s.trace = s.logf(time.Now())
 	}
-	for _, n := range s.all() {
+	for _, n := range s.servers {
 		s.start(n)
 	}
 }
@@ -179,14 +172,6 @@ func (s *schedule) end() {
 	for _, f := range slices.Backward(s.closers) {
 		f()
 	}
-}
-
-// all servers, and the witness.
-func (s *schedule) all() []*modelServer {
-	if s.witness == nil {
-		return s.servers
-	}
-	return append(slices.Clone(s.servers), s.witness)
 }
 
 // atEnd has f called when the schedule is over.
@@ -217,9 +202,6 @@ func (s *schedule) start(n *modelServer) {
 	if err != nil {
 		s.Error(err)
 	}
-	if n.remembers {
-		server.witnessed = n.witnessed
-	}
 	s.atEnd(func() {
 		server.cancel()
 		_ = server.release()
@@ -244,10 +226,7 @@ func (s *schedule) kill(n *modelServer) {
 
 // open opens a client of the model.
 func (s *schedule) open(p *process, timeout time.Duration) (*Client, error) {
-	o := Options{Copies: 2, Cache: leastFrames * modelPage, Timeout: timeout, ReadAhead: -1, Workers: 1}
-	if s.witness != nil {
-		o.Witness = modelWitness{p}
-	}
+	o := Options{Copies: 2, Cache: leastFrames * modelPage, Timeout: timeout, ReadAhead: -1, Workers: 1, Store: modelStore{s, p}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return open(ctx, nil, p, s.addresses(), o)
@@ -271,7 +250,7 @@ func (s *schedule) live(n *modelClient) {
 		if err != nil {
 			s.trace("%s cannot open: %v", n.node, err)
 		} else {
-			s.trace("%s is open, epoch %d", n.node, c.pool.record().Epoch)
+			s.trace("%s is open, epoch %d", n.node, c.pool.view.Load().Epoch)
 			left := 1 << 30
 			if r.IntN(3) == 0 {
 				left = 1 + r.IntN(20)
@@ -401,13 +380,4 @@ func (w *modelWorker) write(ctx context.Context, o op, c change, frame ring.Fram
 		atomic.AddInt64(&w.s.counts.Failed, 1)
 	}
 	w.s.trace("%s has written page %d: %d, version %d, %v", w.who, o.page, o.value, c.base, err)
-}
-
-// modelWitness is the witness of a client of the model, at a server of its own.
-type modelWitness struct{ client *process }
-
-func (w modelWitness) Name() string { return "witness" }
-
-func (w modelWitness) Swap(ctx context.Context, _ *via.NIC, to Record, first bool) (Record, error) {
-	return swapAt(ctx, w.client, addressOf("witness"), to, first)
 }

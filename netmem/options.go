@@ -4,15 +4,16 @@ import (
 	"cmp"
 	"fmt"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // Options are the choices of a client. The zero value has the defaults.
 type Options struct {
 	// Copies is on how many servers each page is, 1 to 8 and to as many as there are
-	// servers; zero is 1. All clients of the same servers have the same.
+	// servers; zero is 1. All clients of the same servers have the same. More than 1 need a Store.
 	Copies int
+	// Store has the configuration of a pool with copies: which servers have all of their pages. It is the same for all
+	// clients of the servers.
+	Store Store
 	// Cache is the room for pages here, in bytes, at least 8 pages; zero is
 	// 32 MiB.
 	Cache int64
@@ -27,10 +28,7 @@ type Options struct {
 	// One that takes longer is taken for dead, and calls without a deadline of their own
 	// wait no longer than this for one that is connecting again.
 	Timeout time.Duration
-	// Witness lets a pool with copies go on without a server that is away. Without one its
-	// pages can still be read, and writes wait for the server. All clients have the same.
-	Witness Witness
-	// Cooperation, if it is not nil, has clients use each other's idle memory.
+	// Cooperation, if it is not nil, lets clients use each other's idle memory.
 	Cooperation *Cooperation
 	// Depth is the number of calls that can be under way with a server; zero is DefaultDepth.
 	Depth int
@@ -56,12 +54,12 @@ func (o *Options) check(servers int) error {
 	o.Depth, o.Workers = cmp.Or(o.Depth, DefaultDepth), cmp.Or(o.Workers, defaultWorkers)
 	o.Cache, o.Timeout = cmp.Or(o.Cache, defaultCache), cmp.Or(o.Timeout, DefaultTimeout)
 	switch {
-	case servers > protocol.MaxServers:
-		return optionError("the list of servers", fmt.Sprintf("%d long", servers), fmt.Sprintf("at most %d", protocol.MaxServers))
 	case servers == 0:
 		return optionError("the list of servers", "empty", "at least one")
 	case o.Copies < 1 || o.Copies > min(maxCopies, servers):
 		return optionError("Copies", o.Copies, fmt.Sprintf("1 to %d", min(maxCopies, servers)))
+	case o.Copies > 1 && o.Store == nil:
+		return optionError("Store", "nil", "a store of the configuration, where pages have copies")
 	case o.Cache < leastFrames*MinPage:
 		return optionError("Cache", o.Cache, fmt.Sprintf("at least %d pages", leastFrames))
 	case o.Part < 0 || o.Part != 0 && (o.Part < 512 || o.Part&(o.Part-1) != 0):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,26 +21,27 @@ const maxCopies = 8
 // pool is the servers of a client together: where pages are, and how they are fetched and
 // written there.
 type pool struct {
-	nic      *via.NIC // for the witness
+	nic      *via.NIC // for hosts
 	fabric   fabric
 	options  Options
-	links    []*link // one for each number, if the pool has a name
-	fixed    *layout // nil if it has
-	names    *naming // nil if it has none
-	page     int     // bytes
-	pages    uint64  // that are lent
-	alone    bool    // no server holds copies for another
+	links    []*link
+	layout   *layout
+	page     int    // bytes
+	pages    uint64 // that are lent
+	alone    bool   // no server holds copies for another
 	readOnly bool
 	members  uint64 // Record.Members
 	client   uint64
 	newest   atomic.Uint64 // version that a write built on nothing was refused for
 	view     atomic.Pointer[view]
-	wake     chan struct{} // the record may have to be changed
+	wake     chan struct{} // the configuration may have to be changed
+	stale    chan struct{} // it has been
+	asking   chan struct{} // full while the store is asked
 	differs  atomic.Bool   // two copies of a page do
 
-	witnessErr atomic.Pointer[error] // what the witness has said last, for the errors of calls that wait for it
-	counters   poolCounters
-	changes    changes
+	storeErr atomic.Pointer[error] // what the store has said last, for the errors of calls that wait for it
+	counters poolCounters
+	changes  changes
 
 	scratchMemory *via.Memory
 	scratches     chan int
@@ -58,53 +60,47 @@ func openPool(ctx context.Context, nic *via.NIC, f fabric, servers []via.Address
 	if err := o.check(len(servers)); err != nil {
 		return nil, err
 	}
-	p := newPool(nic, f, o)
+	p := &pool{nic: nic, fabric: f, options: *o, alone: o.Copies == 1, client: draw(),
+		wake: make(chan struct{}, 1), stale: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
+	p.view.Store(&view{})
 	var names []string
 	for _, a := range servers {
-		k := p.link()
-		k.at.Store(placeOf(a))
-		names = append(names, k.name())
+		p.links = append(p.links, &link{pool: p, address: a, wake: make(chan struct{}, 1), away: time.Now()})
+		names = append(names, a.String())
 	}
 	var err error
-	if p.fixed, err = newLayout(p.links, names, o.Copies); err != nil {
+	if p.layout, err = newLayout(p.links, names, o.Copies); err != nil {
 		return nil, &Error{Op: "place pages", Err: fmt.Errorf("%w: %w", ErrOption, err)}
 	}
 	p.number(names)
-	return p, p.begin(ctx, p.connect)
-}
-
-func newPool(nic *via.NIC, f fabric, o *Options) *pool {
-	p := &pool{nic: nic, fabric: f, options: *o, alone: o.Copies == 1, client: draw(), wake: make(chan struct{}, 1)}
-	p.view.Store(&view{})
-	return p
-}
-
-// link adds one.
-func (p *pool) link() *link {
-	k := &link{pool: p, wake: make(chan struct{}, 1), err: errNoPlace, away: time.Now()}
-	p.links = append(p.links, k)
-	return k
-}
-
-// begin connects with servers.
-func (p *pool) begin(ctx context.Context, connect func(context.Context) error) error {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := connect(ctx); err != nil {
+	if err := p.connect(ctx); err != nil {
 		p.cancel()
-		return err
+		return nil, err
 	}
-	return nil
+	return p, nil
 }
 
-// record is the newest record of the pool that this client knows.
-func (p *pool) record() protocol.Record { return p.view.Load().Record }
+// number gives the links the numbers that they have in configurations: the order of their names.
+func (p *pool) number(names []string) {
+	sorted := slices.Sorted(slices.Values(names))
+	digest := fnv.New64a()
+	for _, name := range sorted {
+		digest.Write([]byte(name)) // it never fails
+		digest.Write([]byte{0, byte(p.options.Copies)})
+	}
+	p.members = digest.Sum64()
+	for _, k := range p.links {
+		k.number = slices.Index(sorted, k.name())
+	}
+}
 
 func unavailable(op string, page uint64, last error) error {
 	err := ErrUnavailable
 	if last != nil {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, last)
 	}
-	return &Error{Op: onPage(op, page), Err: err, Hint: "start the server again; with copies and a witness the others go on without it"}
+	return &Error{Op: onPage(op, page), Err: err, Hint: "start the server again; with copies the others go on without it"}
 }
 
 // othersLater is the time after the first server of a pool by which others may answer a new client.
@@ -122,7 +118,7 @@ func (p *pool) connect(ctx context.Context) error {
 	var late *time.Timer // ends the wait for the others
 	for i, k := range p.links {
 		wait.Go(func() {
-			lines[i], found[i], k.err = dialLine(within, p.fabric, k.at.Load().address, p.options.Depth, p.options.Timeout)
+			lines[i], found[i], k.err = dialLine(within, p.fabric, k.address, p.options.Depth, p.options.Timeout)
 			if k.err == nil && found[i].Pool != 0 && !p.alone {
 				first.Do(func() { late = time.AfterFunc(othersLater, cancel) })
 			}
@@ -153,7 +149,7 @@ func (p *pool) connect(ctx context.Context) error {
 // agree finds out which pool the servers are, or makes them one.
 func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Description) error {
 	var away error
-	for i, k := range p.links[:len(lines)] {
+	for i, k := range p.links {
 		switch d := found[i]; {
 		case lines[i] == nil:
 			away = &Error{Op: "connect", Device: k.name(), Err: k.err}
@@ -162,54 +158,97 @@ func (p *pool) agree(ctx context.Context, lines []*line, found []protocol.Descri
 			fallthrough
 		default:
 			p.readOnly = p.readOnly || d.ReadOnly
-			if d.Pool != 0 && d.Epoch > p.record().Epoch && (p.record().Pool == 0 || p.record().Pool == d.Pool) {
-				p.learn(d.Record)
-			}
-			if err := p.fits(k, d); err != nil {
-				return err
-			}
 		}
 	}
 	if p.page == 0 {
 		return &Error{Op: "connect", Err: fmt.Errorf("%w: %w", ErrUnavailable, away)}
 	}
-	if p.record().Pool != 0 {
-		return nil
+	var c placement.Configuration
+	var err error
+	asked, revision := time.Now(), int64(0)
+	if p.alone {
+		c = p.recorded(lines, found)
+	} else if c, revision, err = p.get(ctx); err != nil {
+		return asError("connect", err)
 	}
-	if away != nil {
-		return &Error{Op: "connect", Err: errors.Join(ErrUnavailable, away),
-			Hint: "these servers have not been used together yet, or have restarted: all of them must run for the first client"}
+	if c.Pool == 0 {
+		if away != nil {
+			return &Error{Op: "connect", Err: errors.Join(ErrUnavailable, away),
+				Hint: "these servers have not been used together yet, or have restarted: all of them must run for the first client"}
+		}
+		c = placement.Configuration{Pool: draw(), Epoch: 1, Base: uint64(time.Now().UnixNano()), Copies: p.options.Copies}
+		if asked = time.Now(); p.alone {
+			c, err = p.create(ctx, lines, c)
+		} else {
+			c, revision, err = p.configure(ctx, lines, c)
+		}
+		if err != nil {
+			return asError("connect", err)
+		}
 	}
-	return p.create(ctx, lines)
-}
-
-// create makes new servers a pool, unless another client is faster.
-func (p *pool) create(ctx context.Context, lines []*line) error {
-	pool, base := draw(), uint64(time.Now().UnixNano())
-	first := protocol.FirstRecord(pool, base, p.members, p.options.Copies)
-	if p.names != nil {
-		first = protocol.FirstNamed(pool, base, p.members, p.options.Copies, len(lines))
+	if err := p.learn(c, revision, asked); err != nil {
+		return err
 	}
-	for n := range lines { // in the order of their numbers: the first decides between two clients
-		i := slices.IndexFunc(p.links, func(k *link) bool { return k.number == n })
-		k, l := p.links[i], lines[i]
-		err := l.adopt(ctx, first, n, 0)
-		if errors.Is(err, ErrOtherPool) && n == 0 {
-			if _, err = l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err == nil {
-				first = *l.record.Load()
-				p.learn(first)
-				err = p.fits(k, protocol.Description{Record: first, Page: uint32(p.page), Span: p.pages * uint64(p.page)})
+	for i, k := range p.links {
+		if lines[i] != nil {
+			if err := p.fits(k, found[i]); err != nil {
+				return err
 			}
 		}
-		if n == 0 && err == nil && !p.alone && p.options.Witness != nil {
-			_, err = p.options.Witness.Swap(ctx, p.nic, first, true)
-		}
-		if err != nil && !errors.Is(err, ErrEpoch) { // a newer one: others use the pool already
-			return &Error{Op: "connect", Device: k.name(), Err: err}
-		}
-		p.learn(*l.record.Load())
 	}
 	return nil
+}
+
+// recorded is the pool to which servers say that they belong, where there are no copies.
+func (p *pool) recorded(lines []*line, found []protocol.Description) (c placement.Configuration) {
+	for i, l := range lines {
+		if d := found[i]; l != nil && d.Pool != 0 {
+			return placement.Configuration{Pool: d.Pool, Epoch: d.Epoch, Base: d.Base}
+		}
+	}
+	return c
+}
+
+// create tells new servers their pool, unless another client is faster: the first one decides.
+func (p *pool) create(ctx context.Context, lines []*line, c placement.Configuration) (placement.Configuration, error) {
+	c.Copies = 0
+	for n := range lines { // in the order of their numbers
+		l := lines[slices.IndexFunc(p.links, func(k *link) bool { return k.number == n })]
+		err := l.adopt(ctx, protocol.Record{Pool: c.Pool, Epoch: c.Epoch, Base: c.Base, Members: p.members}, c.Epoch, false)
+		if errors.Is(err, ErrOtherPool) && n == 0 {
+			if _, err = l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err == nil && l.record.Load().Members == p.members {
+				r := l.record.Load()
+				c.Pool, c.Epoch, c.Base = r.Pool, r.Epoch, r.Base
+			} else if err == nil {
+				err = ErrOtherPool
+			}
+		}
+		if err != nil {
+			return c, &Error{Op: "connect", Device: l.to.String(), Err: err}
+		}
+	}
+	return c, nil
+}
+
+// configure puts the first configuration of new servers into the store, unless another client is faster.
+func (p *pool) configure(ctx context.Context, lines []*line, c placement.Configuration) (placement.Configuration, int64, error) {
+	c.Servers = make([]placement.Server, len(lines))
+	for i, k := range p.links {
+		if !lines[i].blank() {
+			return c, 0, &Error{Op: "connect", Device: k.name(), Err: ErrOtherPool, Hint: "its pool is not in the store any more: restart the servers"}
+		}
+		c.Servers[k.number] = placement.Server{Name: k.name(), Incarnation: lines[i].incarnation, Since: c.Epoch}
+	}
+	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	if err := p.options.Store.Swap(within, c.Encode(), 0); err != nil {
+		return c, 0, fmt.Errorf("%w: %w", ErrNoStore, err)
+	}
+	c, revision, err := p.get(ctx)
+	if err == nil && revision == 0 {
+		err = fmt.Errorf("%w: it has not kept the configuration", ErrNoStore)
+	}
+	return c, revision, err
 }
 
 // start begins to look after the servers.
@@ -226,10 +265,8 @@ func (p *pool) start() error {
 	for _, k := range p.links {
 		p.running.Go(func() { k.keep(p.ctx) })
 	}
-	if p.names != nil {
-		p.running.Go(func() { p.watchNames(p.ctx) })
-	}
 	if !p.alone {
+		p.running.Go(func() { p.watch(p.ctx) })
 		p.running.Go(func() { p.tend(p.ctx) })
 	}
 	return nil
@@ -276,13 +313,4 @@ func (l *layout) only(page uint64) *link {
 	var at [1]int
 	l.Of(page, at[:])
 	return l.links[at[0]]
-}
-
-// places puts the servers of a page into into, in the order in which they are written: those
-// first that have been members longest, and else as the placement has it. So the copy that is
-// written last has nothing that another one has not.
-func (p *pool) places(v *view, page uint64, into []*link) []*link {
-	into = v.layout.of(page, into)
-	slices.SortStableFunc(into, func(a, b *link) int { return v.Rank(a.number) - v.Rank(b.number) })
-	return into
 }

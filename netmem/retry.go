@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// changes tells the calls that wait that a server is connected again, or the record has changed.
+// changes tells the calls that wait that a server is connected again, or the configuration has changed.
 type changes struct {
 	mu   sync.Mutex
 	next chan struct{}
@@ -47,32 +47,33 @@ type attempts struct {
 // one it waits until a server that is needed has been away for the timeout, and the pool had the
 // time to go on without it.
 func (p *pool) retry(ctx context.Context, v *view, page uint64, a *attempts, err error) error {
-	lost, changed := errors.Is(err, ErrLost), p.changes.watch()
+	changed := p.changes.watch()
 	restarted := errors.Is(err, ErrRestarted)
 	switch {
 	case errors.Is(err, errChanged), p.view.Load() != v:
 		return ctx.Err()
-	case !lost && !errors.Is(err, ErrUnavailable) || hopeless(err) || restarted && a.restarted:
-		return err
-	case p.alone && lost:
+	case !errors.Is(err, ErrUnavailable) || hopeless(err) || restarted && a.restarted:
 		return err
 	}
 	a.restarted = restarted
-	if v.Moving() && p.missing(v) == nil {
-		a.start = time.Now() // the call waits for as long as pages move
-	}
 	limit := p.options.Timeout
-	if !p.alone && p.options.Witness != nil {
+	if !p.alone {
 		limit = 2*limit + 4*lease
 	}
-	if errors.Is(err, ErrUnavailable) {
-		since, back := p.expected(v, page)
-		if since.IsZero() && !back {
-			return err
+	var room [maxCopies]*link
+	list, _ := p.places(v, page, room[:0])
+	for _, k := range list {
+		if k.now.Load() != nil {
+			continue
 		}
-		if !since.IsZero() && time.Since(since) > limit && !back {
+		switch {
+		case !p.alone:
+		case hopeless(k.why()):
+			return err
+		case time.Since(k.awaySince()) > limit:
 			a.start = a.start.Add(-limit) // it is dead: the call does not wait for it
 		}
+		k.look()
 	}
 	wait := lastRetry
 	if _, limited := ctx.Deadline(); !limited {
@@ -91,10 +92,10 @@ func (p *pool) retry(ctx context.Context, v *view, page uint64, a *attempts, err
 	return nil
 }
 
-// blame adds to an error what the witness has said, if the pool waits for it.
+// blame adds to an error what the store has said, if the pool waits for it.
 func (p *pool) blame(err error) error {
-	if w := p.witnessError(); w != nil && errors.Is(err, ErrUnavailable) {
-		return fmt.Errorf("%w; %w", err, w)
+	if s := p.storeError(); s != nil && errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("%w; %w", err, s)
 	}
 	return err
 }
@@ -102,22 +103,4 @@ func (p *pool) blame(err error) error {
 // hopeless says of an error that a server which has met it will not come back as what it was.
 func hopeless(err error) bool {
 	return errors.Is(err, ErrProtocol) || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrOption)
-}
-
-// expected says whether a server of the page is connected, and since when the one that went last is
-// away. That is zero if none of those that are away will come back. They are looked for at once.
-func (p *pool) expected(v *view, page uint64) (since time.Time, back bool) {
-	var room [maxCopies]*link
-	for _, k := range p.places(v, page, room[:0]) {
-		switch {
-		case k.now.Load() != nil:
-			back = back || p.alone
-		case !hopeless(k.why()):
-			if away := k.awaySince(); away.After(since) {
-				since = away
-			}
-			k.look()
-		}
-	}
-	return since, back || !p.alone
 }

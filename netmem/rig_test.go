@@ -19,6 +19,7 @@ import (
 type rig struct {
 	testing.TB
 	near, far *via.NIC
+	store     netmem.TestStore
 }
 
 func newRig(t testing.TB, o emulator.PairOptions) *rig {
@@ -98,6 +99,9 @@ func (r *rig) tryOpen(o netmem.Options, servers ...*netmem.Server) (*netmem.Clie
 	}
 	if o.Timeout == 0 { // else a server is taken for dead that only waits for its turn
 		o.Timeout = 30 * time.Second
+	}
+	if o.Copies > 1 {
+		o.Store = &r.store
 	}
 	if o.Cache == 0 { // the default takes longer to allocate than most tests take
 		o.Cache = 4 << 20

@@ -75,25 +75,15 @@ type Server struct {
 	// host, if it is not nil, has the pages that this server is for: those of others in a client's cache.
 	host *lodging
 
-	// membership says what the server is in which pool. It changes with adopting held; that is held
-	// for reading while a page is written, so that no write of an older record lands later.
+	// membership changes with adopting held. That is held for reading while a request is carried out, so that none of
+	// an older epoch meets what comes later.
 	membership atomic.Pointer[membership]
 	adopting   sync.RWMutex
-	lease      atomic.Pointer[<-chan struct{}] // of the server's name; nil: it needs none
 
-	mu        sync.Mutex
-	failed    error
-	sessions  map[*session]bool
-	begun     uint64                     // sessions so far
-	witnessed map[uint64]protocol.Record // by pool
-}
-
-// membership is the record of a pool, and which of its servers this one is.
-type membership struct {
-	protocol.Record
-	self int
-	// complete: a client has copied to this server, while it joins, all that it has missed.
-	complete bool
+	mu       sync.Mutex
+	failed   error
+	sessions map[*session]bool
+	begun    uint64 // sessions so far
 }
 
 type serverCounters struct {
@@ -133,52 +123,13 @@ func NewServer(ctx context.Context, nic *via.NIC, o ServerOptions) (*Server, err
 // newServer makes a server that does not listen. It is released also if that fails.
 func newServer(ctx context.Context, f fabric, lent *storage, o ServerOptions) (_ *Server, err error) {
 	s := &Server{
-		fabric: f, storage: lent, options: o, incarnation: draw(), sessions: map[*session]bool{}, witnessed: map[uint64]protocol.Record{},
+		fabric: f, storage: lent, options: o, incarnation: draw(), sessions: map[*session]bool{},
 		directory: directory{pages: map[uint64]*holding{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.membership.Store(&membership{})
 	s.rooms, err = newStampRooms(ctx, f, o.Page)
 	return s, err
-}
-
-// Fence has the server refuse pages once lost is closed: via.Publication.Lost of the name under which
-// clients find it. Others go on without it then. It keeps what it has, and answers again when Fence is
-// called for another publication.
-func (s *Server) Fence(lost <-chan struct{}) {
-	if s.closed.Load() {
-		return
-	}
-	s.lease.Store(&lost)
-	s.withhold()
-	s.running.Go(func() {
-		select {
-		case <-lost:
-			s.withhold()
-		case <-s.ctx.Done():
-		}
-	})
-}
-
-// withhold has those who read the memory find no page while the server must not answer.
-func (s *Server) withhold() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.storage.withhold(s.fenced())
-}
-
-// fenced says that the server must not answer.
-func (s *Server) fenced() bool {
-	lost := s.lease.Load()
-	if lost == nil {
-		return false
-	}
-	select {
-	case <-*lost:
-		return true
-	default:
-		return false
-	}
 }
 
 // release gives back the memory that is lent.

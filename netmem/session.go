@@ -2,7 +2,6 @@ package netmem
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -151,13 +150,13 @@ func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Rep
 	switch {
 	case s.host != nil:
 		return s.host.carryOut(x, q, request, r, payload)
-	case request.Operation != protocol.Describe && s.fenced():
-		r.Result = protocol.NotMember
-		return protocol.ReplySize, nil
+	case request.Operation != protocol.Adopt:
+		s.adopting.RLock()
+		defer s.adopting.RUnlock()
 	}
 	switch request.Operation {
 	case protocol.Describe:
-		return x.describe(r), nil
+		return x.describe(), nil
 	case protocol.Fetch:
 		if x.mayFetch(q, request, r) {
 			l = s.storage.fetch(request, r)
@@ -166,12 +165,10 @@ func (x *session) carryOut(q replier, request *protocol.Request, r *protocol.Rep
 		x.write(request, r, payload)
 	case protocol.Adopt:
 		if r.Result = s.adopt(request, r); r.Result == protocol.OK {
-			return x.describe(r), nil
+			return x.describe(), nil
 		}
 	case protocol.Stamps:
 		l = x.stamps(q, request, r)
-	case protocol.Witness:
-		return x.witness(request, r), nil
 	case protocol.Find:
 		return protocol.FoundSize, x.find(q, request, r)
 	case protocol.Move:
@@ -196,42 +193,20 @@ func (x *session) stat() int {
 	return protocol.StatSize
 }
 
-func (x *session) describe(r *protocol.Reply) int {
-	m := x.server.membership.Load()
-	if m.Pool != 0 {
-		r.Client = uint64(m.self) + 1
-	}
-	return x.describeIn(m.Record)
-}
-
-// describeIn describes the server with the record of a pool.
-func (x *session) describeIn(in protocol.Record) int {
+func (x *session) describe() int {
 	o := &x.server.options
 	d := protocol.Description{
-		Record: in, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly,
+		Record: x.server.membership.Load().Record, Span: uint64(o.Span), Capacity: uint64(o.Size), Page: uint32(o.Page), ReadOnly: o.ReadOnly,
 	}
 	d.Encode(x.buffer[:])
 	return protocol.DescribeSize
-}
-
-// admit says whether a request of a client may be carried out by a server in this state: not if
-// the client knows another record of the pool. A server of no pool takes all.
-func (m *membership) admit(request *protocol.Request, r *protocol.Reply, as ...protocol.State) bool {
-	switch {
-	case m.Pool == 0:
-	case request.Epoch != m.Epoch:
-		r.Result, r.Version = protocol.OtherEpoch, m.Epoch
-	case !slices.Contains(as, m.State(m.self)):
-		r.Result = protocol.NotMember
-	}
-	return r.Result == protocol.OK
 }
 
 // mayFetch says whether a part of a page may be fetched; if not, the reply says why.
 func (x *session) mayFetch(q replier, request *protocol.Request, r *protocol.Reply) bool {
 	o := &x.server.options
 	switch {
-	case !x.server.membership.Load().admit(request, r, protocol.Member):
+	case !x.server.membership.Load().admit(request, r, true):
 	case request.Page >= uint64(o.Span)/uint64(o.Page), uint64(request.Offset)+uint64(request.Length) > uint64(o.Page), request.Length == 0:
 		r.Result = protocol.OutsideExport
 	case int(request.Length) > q.Room():
@@ -244,9 +219,7 @@ func (x *session) mayFetch(q replier, request *protocol.Request, r *protocol.Rep
 
 func (x *session) write(request *protocol.Request, r *protocol.Reply, payload []byte) {
 	o := &x.server.options
-	x.server.adopting.RLock()
-	defer x.server.adopting.RUnlock()
-	if !x.server.membership.Load().admit(request, r, protocol.Member, protocol.Joining) {
+	if !x.server.membership.Load().admit(request, r, false) {
 		return
 	}
 	if r.Result = checkWrite(request, o.Page, len(payload)); r.Result == protocol.OK {

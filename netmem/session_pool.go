@@ -8,47 +8,52 @@ import (
 	"github.com/trapeze-nic/trapeze/via"
 )
 
-// adopt makes a record the server's, if it is the first or a newer one of the same pool. A server
-// that joins becomes a member only if it was told before that it has all.
+// membership has all that a server knows of its pool.
+type membership struct {
+	protocol.Record
+	since   uint64 // the epoch in which it was let in
+	joining bool
+}
+
+// adopt makes a record the server's, if it is the first or a newer one of the same pool. A server that is let in
+// anew has nothing from then on.
 func (s *Server) adopt(request *protocol.Request, r *protocol.Reply) protocol.Result {
-	to := &membership{Record: request.Record(), self: int(request.Offset)}
-	if to.Pool == 0 || to.Check() != nil || request.Offset >= protocol.MaxServers {
+	to := &membership{}
+	to.Record, to.since, to.joining = request.Record()
+	if to.Pool == 0 || to.Check() != nil {
 		return protocol.BadRequest
 	}
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
-	now := s.membership.Load()
-	switch {
+	switch now := s.membership.Load(); {
 	case now.Pool == 0:
-	case !to.SamePool(now.Record):
+		s.storage.adopt(to, false)
+	case to.Pool != now.Pool || to.Members != now.Members:
 		r.Version = now.Pool
 		return protocol.OtherPool
-	case to.Record == now.Record:
-		if request.Condition != protocol.Exactly || now.State(now.self) != protocol.Joining || now.complete {
-			return protocol.OK
-		}
-		to.complete = true
-	case to.Epoch <= now.Epoch:
+	case to.Epoch == now.Epoch:
+		return protocol.OK
+	case to.Epoch < now.Epoch:
 		r.Version = now.Epoch
 		return protocol.OtherEpoch
-	case to.State(to.self) == protocol.Member && !now.has(to):
-		return protocol.NotMember
+	default:
+		s.storage.adopt(to, to.since != now.since)
 	}
-	s.storage.adopt(to)
 	s.membership.Store(to)
 	return protocol.OK
 }
 
-// has says whether a server that is now has all pages that it should have as member to. In a pool
-// with a name another server may have had its number since: all members know of each move.
-func (m *membership) has(to *membership) bool {
-	switch m.State(m.self) {
-	case protocol.Member:
-		return !to.Named() || m.self == to.self && to.Generation()-m.Generation() <= 1
-	case protocol.Joining:
-		return m.complete && m.self == to.self && to.Generation()-m.Generation() <= 1
+// admit says whether a request of a client may be carried out: not if the client knows another epoch of the pool, nor
+// if it reads from a server that joins. A server of no pool takes all.
+func (m *membership) admit(request *protocol.Request, r *protocol.Reply, reads bool) bool {
+	switch {
+	case m.Pool == 0:
+	case request.Epoch != m.Epoch:
+		r.Result, r.Version = protocol.OtherEpoch, m.Epoch
+	case reads && m.joining:
+		r.Result = protocol.NotMember
 	}
-	return !to.Named()
+	return r.Result == protocol.OK
 }
 
 // stamps lends the stamps of a run of pages.
@@ -56,7 +61,7 @@ func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply
 	s := x.server
 	pages, n := uint64(s.options.Span)/uint64(s.options.Page), uint64(request.Length)/protocol.StampSize
 	switch {
-	case !s.membership.Load().admit(request, r, protocol.Member, protocol.Joining):
+	case !s.membership.Load().admit(request, r, false):
 	case n == 0 || request.Length%protocol.StampSize != 0 || int(request.Length) > min(q.Room(), s.options.Page):
 		r.Result = protocol.BadLength
 	case request.Page >= pages || n > pages-request.Page:
@@ -78,27 +83,6 @@ func (x *session) stamps(q replier, request *protocol.Request, r *protocol.Reply
 	}
 	return nil
 }
-
-// witness keeps the record of a pool for its clients.
-func (x *session) witness(request *protocol.Request, r *protocol.Reply) int {
-	s, to := x.server, request.Record()
-	if to.Pool == 0 || to.Check() != nil {
-		r.Result = protocol.BadRequest
-		return protocol.ReplySize
-	}
-	s.mu.Lock()
-	now, known := s.witnessed[to.Pool]
-	room := known && to.SameMembers(now.Members) || !known && len(s.witnessed) < mostWitnessed
-	if room && follows(now, to, request.Condition == protocol.IfOlder) {
-		now = to
-		s.witnessed[to.Pool] = to
-	}
-	s.mu.Unlock()
-	return x.describeIn(now)
-}
-
-// mostWitnessed is for how many pools a server keeps a record.
-const mostWitnessed = 1 << 12
 
 // stampFrames is for how many clients at a time a server has room for stamps, and a host for pages.
 const stampFrames = 8

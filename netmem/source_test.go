@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -20,7 +19,7 @@ func TestSource(t *testing.T) {
 	a := r.serve(netmem.ServerOptions{Name: "a", Page: page, Size: 16 * page})
 	b := r.serve(netmem.ServerOptions{Name: "b", Page: page, Size: 16 * page})
 	servers := []string{a.Address().String(), b.Address().String()}
-	s, err := netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Timeout: 30 * time.Second})
+	s, err := netmem.OpenSource(t.Context(), r.near, servers, netmem.Options{Copies: 2, Store: &r.store, Timeout: cutTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

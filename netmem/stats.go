@@ -3,8 +3,6 @@ package netmem
 import (
 	"math/bits"
 	"time"
-
-	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
 )
 
 // Stats has the counts of a client since it was opened.
@@ -85,14 +83,11 @@ func (c *Client) Stats() Stats {
 	s.Failovers, s.Repaired = n.failovers.Load(), n.repaired.Load()
 	v := c.pool.view.Load()
 	for _, k := range c.pool.links {
-		if v.State(k.number) == protocol.Vacant && v.Named() {
-			continue
-		}
 		l, err := k.now.Load(), error(nil)
 		if l == nil {
 			err = k.why()
 		}
-		complete := l != nil && l.record.Load().Pool == v.Pool && (c.pool.alone || v.State(k.number) == protocol.Member && v.has(k))
+		complete := l != nil && v.has(k) && (v.Servers == nil || v.Servers[k.number].Member())
 		s.Servers = append(s.Servers, ServerState{k.name(), l != nil, complete, err})
 	}
 	return s

@@ -2,6 +2,7 @@ package netmem
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
@@ -23,15 +24,49 @@ type storage struct {
 
 	table placeTable // behind the frames
 
-	mu sync.Mutex
-	stamps
+	mu     sync.Mutex
+	base   uint64 // version of pages that were never written
+	pages  []stamp
 	epoch  uint64   // by which pages are given out to those who read the memory; 0: they are not
-	fenced bool     // they are not, whatever the epoch
 	frames []uint32 // of each page: its frame, none if it has not been written
 	lent   []int32  // of each frame: loans; plus dropped when it belongs to no page any more
 	free   []uint32
 	used   int // pages that have been written
 	most   int
+}
+
+// stamp is the version of a page, and the client that wrote it. The zero stamp is a page that was never written.
+type stamp struct{ version, client uint64 }
+
+// of is the stamp of a page as clients see it.
+func (s *storage) of(page uint64) protocol.Stamp {
+	p := s.pages[page]
+	if p.version == 0 {
+		return protocol.Stamp{Version: s.base, Flags: protocol.Unwritten}
+	}
+	return protocol.Stamp{Version: p.version, Client: p.client}
+}
+
+// next is the stamp that a page gets by a write, if its condition holds.
+func (s *storage) next(q *protocol.Request) (stamp, protocol.Result) {
+	now := s.of(q.Page).Version
+	if q.Condition == protocol.IfOlder && now >= q.Next || q.Condition == protocol.IfExpected && now != q.Expected {
+		return stamp{}, protocol.VersionConflict
+	}
+	return stamp{q.Next, q.Client}, protocol.OK
+}
+
+// checkWrite says what is wrong with a write whatever the page holds.
+func checkWrite(q *protocol.Request, page, payload int) protocol.Result {
+	switch {
+	case q.Condition > protocol.IfOlder:
+		return protocol.BadOperation
+	case int(q.Length) != page || payload != page, q.Condition == protocol.IfExpected && q.Next <= q.Expected, q.Next == 0:
+		return protocol.BadLength
+	case q.Next == math.MaxUint64:
+		return protocol.VersionLimit
+	}
+	return protocol.OK
 }
 
 // zeros is the frame of zeros, which all pages share that were never written.
@@ -145,27 +180,29 @@ func (s *storage) drop(f uint32) {
 func (s *storage) stampsOf(first uint64, into []protocol.Stamp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run(first, into)
+	for i := range into {
+		into[i] = s.of(first + uint64(i))
+	}
 }
 
-// adopt notes what the server is in its pool.
-func (s *storage) adopt(m *membership) {
+// adopt notes what the server is in its pool. With anew it has nothing from then on.
+func (s *storage) adopt(m *membership, anew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.become(m)
-	s.epoch = 0
-	if m.State(m.self) == protocol.Member && m.Epoch <= protocol.MaxPlaceEpoch {
+	if anew {
+		for page, f := range s.frames {
+			s.drop(f)
+			s.frames[page], s.pages[page] = zeros, stamp{}
+		}
+		s.used = 0
+	}
+	s.base, s.epoch = m.Base, 0
+	if !m.joining && m.Epoch <= protocol.MaxPlaceEpoch {
 		s.epoch = m.Epoch
 	}
-	s.showAll()
-}
-
-// withhold has those who read the memory find no page, or find them again.
-func (s *storage) withhold(fenced bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fenced = fenced
-	s.showAll()
+	for page := range s.pages {
+		s.show(uint64(page))
+	}
 }
 
 // show tells those who read the memory where a page is. mu is held, so that the frame that the page had
@@ -176,16 +213,7 @@ func (s *storage) show(page uint64) {
 	}
 	p := s.of(page)
 	to := protocol.Place{Frame: s.frames[page], Version: p.Version, Client: p.Client, Epoch: s.epoch, Flags: p.Flags}
-	if s.fenced {
-		to.Epoch = 0
-	}
 	s.table.store(page, &to)
-}
-
-func (s *storage) showAll() {
-	for page := range s.pages {
-		s.show(uint64(page))
-	}
 }
 
 // window says where clients that can read the server's memory find pages; nil: nowhere.

@@ -149,13 +149,10 @@ func TestLastVersion(t *testing.T) {
 		t.Fatalf("%v, version %d", r.Result, r.Version)
 	}
 	for what, r := range map[string]protocol.Reply{
-		"always":        ask(protocol.Always, 0, 0),
-		"if expected":   ask(protocol.IfExpected, last, last+1),
-		"if older":      ask(protocol.IfOlder, 0, last+1),
-		"exactly":       ask(protocol.Exactly, 0, last+1),
-		"always, again": ask(protocol.Always, 0, last+1),
+		"if expected": ask(protocol.IfExpected, last, last+1),
+		"if older":    ask(protocol.IfOlder, 0, last+1),
 	} {
-		if r.Result != protocol.VersionLimit || r.Version == 0 && what == "always" {
+		if r.Result != protocol.VersionLimit {
 			t.Errorf("%s: %v, version %d", what, r.Result, r.Version)
 		}
 	}

@@ -2,160 +2,211 @@ package netmem
 
 import (
 	"context"
-	"hash/fnv"
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
+	"github.com/trapeze-nic/trapeze/netmem/internal/placement"
 )
 
-// lease is for how long what one server has said of the record holds for a page that another has
-// sent. A client that goes on without a server waits for as long, once all others know of it.
+// Store keeps the configuration of a pool with copies: one value, which all clients of the pool reach and change by
+// compare-and-swap, such as a key in etcd (package via/etcd). Both methods are linearizable.
+type Store interface {
+	// Get returns the value and its revision, which is 0 if there is none.
+	Get(ctx context.Context) (value []byte, revision int64, err error)
+	// Swap puts a value in the place of the one of a revision, or of none for 0. It does nothing if another one is
+	// there by now; the caller asks for it.
+	Swap(ctx context.Context, value []byte, revision int64) error
+}
+
+// lease is for how long a client takes a configuration for the pool's after it has asked the store for it. One that
+// knows a later configuration, without a member, waits for as long before it reads or writes.
 const lease = time.Second
 
-// heartbeat is the time between two requests for a server's record.
+// heartbeat is the time between two questions to the store, and to each server.
 const heartbeat = lease / 3
 
-// view is a record as a client uses it.
+// view is a configuration as a client uses it. Of a pool without copies it has no servers.
 type view struct {
-	protocol.Record
-	// since is when this client knew that all servers but those that are out have the record, in
-	// nanoseconds after opened; 0: it does not know yet.
-	since  atomic.Int64
-	opened time.Time
-	// safe: none is out that was not before, when the record held.
-	safe bool
-	// layout says where pages are, and next where they move to; that is nil unless they do.
-	layout, next *layout
+	placement.Configuration
+	revision int64 // of the store
+	opened   time.Time
+	// named is when the store was asked that has named it last, in nanoseconds after opened.
+	named atomic.Int64
+	// after that time no client reads from a member that has gone.
+	after time.Time
+	ready atomic.Bool // it is settled
 }
 
-// number gives the links the numbers that they have in records: the order of their names.
-func (p *pool) number(names []string) {
-	sorted := slices.Sorted(slices.Values(names))
-	digest := fnv.New64a()
-	for _, name := range append(sorted, p.witnessName()) {
-		digest.Write([]byte(name)) // it never fails
-		digest.Write([]byte{0, byte(p.options.Copies)})
-	}
-	p.members = digest.Sum64()
-	for i, k := range p.links {
-		if k.number = i; p.names == nil {
-			k.number = slices.Index(sorted, k.name())
-		}
-	}
-}
+// holds says that no client has gone on with a later configuration, as of now.
+func (v *view) holds() bool { return time.Since(v.opened)-time.Duration(v.named.Load()) < lease }
 
-func (p *pool) witnessName() string {
-	if p.options.Witness == nil {
-		return ""
-	}
-	return p.options.Witness.Name()
-}
-
-// learn makes a record the one that this client uses, if it is newer.
-func (p *pool) learn(r protocol.Record) {
-	for {
-		now := p.view.Load()
-		if r.Epoch <= now.Epoch {
-			return
-		}
-		next := p.newView(r)
-		if next.layout == nil {
-			return // it is no record of this pool
-		}
-		next.safe = r.Named() && now.Epoch > 0 && p.settled(now) && !slices.ContainsFunc(p.links, func(k *link) bool {
-			return r.State(k.number) == protocol.Out && now.State(k.number) != protocol.Out
-		})
-		if p.view.CompareAndSwap(now, next) {
-			p.changes.tell()
-			p.attend()
-			return
-		}
-	}
-}
-
-func (p *pool) newView(r protocol.Record) *view {
-	v := &view{Record: r, opened: time.Now(), layout: p.fixed}
-	switch {
-	case r.Named() != (p.names != nil):
-		v.layout = nil
-	case p.names != nil:
-		v.layout = p.layoutOf(r, protocol.Member, protocol.Out)
-		if r.Moving() {
-			v.next = p.layoutOf(r, protocol.Member, protocol.Joining)
-		}
-	}
-	return v
-}
-
-// attend has the pool look after its members.
-func (p *pool) attend() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-// has says that a server is connected and has the record.
-func (v *view) has(k *link) bool {
+// line is the connection with a server if that is the process of the configuration, else nil.
+func (v *view) line(k *link) *line {
 	l := k.now.Load()
-	return l != nil && *l.record.Load() == v.Record && (!v.Named() || int(l.self.Load()) == k.number)
+	if l != nil && v.Servers != nil && l.incarnation != v.Servers[k.number].Incarnation {
+		return nil
+	}
+	return l
 }
 
-// resigned says that a server, on its line, has said itself that it is no member any more.
-func (v *view) resigned(k *link, l *line) bool { return l.blank() || l.lacks(v.Record, k.number) }
+// has says that a server is connected, and knows the configuration.
+func (v *view) has(k *link) bool {
+	l := v.line(k)
+	return l != nil && l.record.Load().Pool == v.Pool && l.record.Load().Epoch == v.Epoch
+}
 
-// forming says that not all servers may have been told of the pool: none has been written to yet.
-func (v *view) forming() bool { return v.Epoch == 1 && v.Copies() > 1 }
+// places puts the servers of a page into into, in the order in which they are written, and returns how many of them
+// are members. These come first, those before others that have been let in earlier. So the member that is
+// written last, which is read, has nothing that another one has not.
+func (p *pool) places(v *view, page uint64, into []*link) (list []*link, members int) {
+	if p.alone {
+		return append(into, p.layout.only(page)), 1
+	}
+	list = slices.DeleteFunc(p.layout.of(page, into), func(k *link) bool { return !v.Servers[k.number].Present() })
+	slices.SortStableFunc(list, func(a, b *link) int {
+		s, t := v.Servers[a.number], v.Servers[b.number]
+		if s.Joining != t.Joining {
+			if t.Joining {
+				return -1
+			}
+			return 1
+		}
+		return int(s.Since) - int(t.Since)
+	})
+	for members < len(list) && !v.Servers[list[members].number].Joining {
+		members++
+	}
+	return list, members
+}
 
-// told says that all servers but those that are out have the record.
-func (p *pool) told(v *view) bool {
-	for _, k := range p.links {
-		if v.in(k) && !v.has(k) {
-			return false
+// ask asks the store for the configuration, unless a view is given and holds. One call at a time does.
+func (p *pool) ask(ctx context.Context, unless *view) error {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if unless != nil && unless.holds() {
+		return nil
+	}
+	sent := time.Now()
+	c, revision, err := p.get(ctx)
+	switch {
+	case err != nil:
+	case revision == 0:
+		err = fmt.Errorf("%w: it has no configuration any more", ErrNoStore)
+	default:
+		err = p.learn(c, revision, sent)
+	}
+	p.storeErr.Store(&err)
+	return err
+}
+
+// get asks the store. The revision is 0 if there is no configuration.
+func (p *pool) get(ctx context.Context) (c placement.Configuration, revision int64, err error) {
+	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	b, revision, err := p.options.Store.Get(within)
+	if err == nil && revision != 0 {
+		c, err = placement.Parse(b)
+	}
+	if err != nil {
+		return c, 0, fmt.Errorf("%w: %w", ErrNoStore, err)
+	}
+	for i, s := range c.Servers {
+		if len(c.Servers) != len(p.links) || c.Copies != p.options.Copies || !slices.ContainsFunc(p.links, func(k *link) bool { return k.number == i && k.name() == s.Name }) {
+			return c, 0, &Error{Op: "use the pool", Err: ErrOtherPool, Hint: "all clients of a store name the same servers and copies"}
 		}
 	}
+	return c, revision, nil
+}
+
+// swap makes next the configuration in the place of v's, unless another client is faster.
+func (p *pool) swap(ctx context.Context, v *view, next placement.Configuration) {
+	within, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	if err := p.options.Store.Swap(within, next.Encode(), v.revision); err != nil {
+		err = fmt.Errorf("%w: %w", ErrNoStore, err)
+		p.storeErr.Store(&err)
+		return // it may have been done: the next question tells
+	}
+	_ = p.ask(within, nil) // it is asked again
+}
+
+// storeError is why the store has not named a configuration, nil if it has.
+func (p *pool) storeError() error {
+	if err := p.storeErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// learn makes a configuration the one that this client uses, if it is newer. The store was asked at a time.
+func (p *pool) learn(c placement.Configuration, revision int64, asked time.Time) error {
+	now := p.view.Load()
+	switch {
+	case now.Pool != 0 && c.Pool != now.Pool:
+		return &Error{Op: "use the pool", Err: ErrOtherPool, Hint: "it has begun anew: open another client"}
+	case c.Epoch == now.Epoch:
+		now.named.Store(int64(asked.Sub(now.opened)))
+		return nil
+	case c.Epoch < now.Epoch:
+		return fmt.Errorf("%w: it has epoch %d after %d", ErrNoStore, c.Epoch, now.Epoch)
+	}
+	next := &view{Configuration: c, revision: revision, opened: time.Now(), after: now.after}
+	next.named.Store(int64(asked.Sub(next.opened)))
+	if c.Lost > now.Epoch {
+		next.after = next.opened.Add(lease)
+	}
+	p.view.Store(next)
+	p.changes.tell()
+	p.attend()
+	return nil
+}
+
+// settled says whether the configuration can be used: all its servers know it, and so take nothing of clients that
+// do not, and no client reads from a member that has gone.
+func (p *pool) settled(v *view) bool {
+	if v.ready.Load() {
+		return true
+	}
+	if p.missing(v) != nil || time.Now().Before(v.after) {
+		return false
+	}
+	v.ready.Store(true)
 	return true
 }
 
-// in says that a server is in the pool, and not out.
-func (v *view) in(k *link) bool {
-	s := v.State(k.number)
-	return s == protocol.Member || s == protocol.Joining
-}
-
-// settled says whether the record holds: all servers but those that are out have been told, and
-// a lease has gone by if there are such. Until then a client that does not know of it may read
-// from one that is out. Without a witness no server is out but by its own word.
-func (p *pool) settled(v *view) bool {
-	return !v.forming() && !v.Moving() && p.expired(v)
-}
-
-// expired says that no client without the record reads from a server that is out.
-func (p *pool) expired(v *view) bool {
-	if p.options.Witness == nil {
-		return true
-	}
-	since := time.Duration(v.since.Load())
-	if since == 0 {
-		if !p.told(v) {
-			return false
+// missing is an error that names a server which does not know the configuration yet; nil if there is none.
+func (p *pool) missing(v *view) error {
+	for _, k := range p.links {
+		if v.Servers != nil && v.Servers[k.number].Present() && !v.has(k) {
+			return p.unreached(v, k)
 		}
-		since = max(1, time.Since(v.opened))
-		if v.safe || !p.anyOut(v.Record) {
-			since = -lease
-		}
-		v.since.Store(int64(since))
 	}
-	return time.Since(v.opened)-since >= lease
+	return nil
 }
 
-func (p *pool) anyOut(r protocol.Record) bool {
-	return slices.ContainsFunc(p.links, func(k *link) bool { return r.State(k.number) == protocol.Out })
+// errRestarted: the server is another process than the configuration has.
+var errRestarted = errors.New("the server has restarted without its pages")
+
+// unreached is the error of a call for which there is no connection with a server.
+func (p *pool) unreached(v *view, k *link) error {
+	err, hint := errRestarted, ""
+	if k.now.Load() == nil {
+		err = k.why()
+	}
+	if !p.alone {
+		hint = "the pool goes on without it once it has been away for the timeout, if the store answers"
+	}
+	return &Error{Op: "reach", Device: k.name(), Err: err, Hint: hint}
 }
 
-// settle waits until the record holds, and fails with ErrUnavailable when ctx ends or the record
+// settle waits until the configuration can be used, and fails with ErrUnavailable when ctx ends or the configuration
 // changes before.
 func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) error {
 	for !p.settled(v) {
@@ -176,60 +227,4 @@ func (p *pool) settle(ctx context.Context, v *view, op string, page uint64) erro
 		}
 	}
 	return nil
-}
-
-// missing is an error that names a server which is not out and not connected; nil if there is
-// none.
-func (p *pool) missing(v *view) error {
-	for _, k := range p.links {
-		if !v.in(k) {
-			continue
-		}
-		if k.now.Load() == nil {
-			return &Error{Op: "reach", Device: k.name(), Err: k.why(), Hint: p.waitsFor()}
-		}
-	}
-	return nil
-}
-
-// waitsFor says what a pool needs to go on without a server.
-func (p *pool) waitsFor() string {
-	if p.options.Witness == nil {
-		return "writes wait for it: a witness (Options.Witness, --witness) lets the pool go on without it"
-	}
-	return "the pool goes on without it once it has been away for the timeout, if the witness agrees"
-}
-
-// confirmed says whether a page that server from has sent is the newest, as of now: no other
-// client can have gone on without that server. sure asks the other servers where what they
-// have said is older than a lease.
-func (p *pool) confirmed(ctx context.Context, v *view, from *link) bool {
-	if p.options.Witness == nil || p.outside(v.Record) == p.options.Copies-1 {
-		return true // no client goes on without one more server
-	}
-	for _, k := range p.links {
-		if l := k.now.Load(); l != nil && k != from && v.State(k.number) == protocol.Member && *l.record.Load() == v.Record &&
-			time.Since(l.opened)-time.Duration(l.heard.Load()) < lease {
-			return true
-		}
-	}
-	for _, k := range p.links {
-		if l := k.now.Load(); l != nil && k != from && v.State(k.number) == protocol.Member {
-			if d, err := l.describe(ctx, &protocol.Request{Operation: protocol.Describe}); err == nil && d.Record == v.Record {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// outside returns the number of servers of a record that are no members. One that joins a pool with a name has no
-// pages of it yet.
-func (p *pool) outside(r protocol.Record) (n int) {
-	for i := range p.links {
-		if s := r.State(i); s == protocol.Out || s == protocol.Joining && !r.Named() {
-			n++
-		}
-	}
-	return n
 }

@@ -38,8 +38,9 @@ var errNotAtOnce = errors.New("a read of the server's memory takes frames")
 // openWindow has the line read the server's memory, if that is a copy. The connection comes first, so
 // that it is with the server that answers.
 func (l *line) openWindow(ctx context.Context) error {
-	in, cancel := context.WithTimeout(ctx, l.timeout) // a callContext would be used again while the driver still has it
+	in, cancel := context.WithTimeout(l.ctx, l.timeout) // a callContext would be used again while the driver still has it
 	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
 	from, err := l.conn.reader(in, l.timeout)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (l *line) openWindow(ctx context.Context) error {
 		return err
 	}
 	l.window.Store(w)
-	if l.ended.Load() {
+	if l.ctx.Err() != nil {
 		l.dropWindow(w)
 	}
 	return nil

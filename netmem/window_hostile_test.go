@@ -69,7 +69,7 @@ func TestHostilePlaces(t *testing.T) {
 		page := uint64(random.IntN(pages))
 		p := protocol.Place{Frame: random.Uint32N(frames), Version: random.Uint64(), Client: random.Uint64(), Epoch: uint64(random.IntN(3)), Flags: random.Uint32N(16)}
 		if random.IntN(4) > 0 {
-			p.Epoch = c.pool.record().Epoch
+			p.Epoch = c.pool.view.Load().Epoch
 		}
 		lent.table.store(page, &p)
 		if random.IntN(3) == 0 {

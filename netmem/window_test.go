@@ -176,37 +176,6 @@ func TestDirectTorn(t *testing.T) {
 	}
 }
 
-// TestDirectFenced: a server whose lease has ended gives out no page, however it is read.
-func TestDirectFenced(t *testing.T) {
-	r := newSharedRig(t, "on")
-	s := r.serve(netmem.ServerOptions{Page: sharedPage, Size: 4 * sharedPage})
-	c := r.open(netmem.Options{ReadAhead: -1, Timeout: time.Second}, s)
-	frame := r.page(sharedPage)
-	r.waitDirect(c, frame)
-	lost := make(chan struct{})
-	s.Fence(lost)
-	r.waitDirect(c, frame)
-	close(lost)
-	fetch := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err := c.Fetch(ctx, 0, frame)
-		return err
-	}
-	r.until("a fetch that is refused", func() bool { return fetch() != nil })
-	before := c.Stats()
-	for range 10 {
-		if err := fetch(); !errors.Is(err, netmem.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-	}
-	if n := c.Stats(); n.Fetches != before.Fetches || n.Direct != before.Direct {
-		t.Errorf("%d pages came, %d out of the server's memory", n.Fetches-before.Fetches, n.Direct-before.Direct)
-	}
-	s.Fence(make(chan struct{}))
-	r.waitDirect(c, frame)
-}
-
 // TestDirectAfterEnd: a server that has ended, and one that has taken its place without its pages, are not
 // taken for it.
 func TestDirectAfterEnd(t *testing.T) {

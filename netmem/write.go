@@ -41,7 +41,7 @@ func (p *pool) mine(c *change, writer uint64) bool {
 	return slices.Contains(c.earlier, writer) || c.own && writer>>writerBits == p.client>>writerBits
 }
 
-// write writes a page to all its servers. It succeeds when all that are not out have taken
+// write writes a page to all its servers. It succeeds when all of the configuration have taken
 // it; c.base becomes the page's new version. It waits for servers that are connecting again, and
 // for the pool to go on without them.
 func (p *pool) write(ctx context.Context, c *change) error {
@@ -64,51 +64,38 @@ func (p *pool) write(ctx context.Context, c *change) error {
 
 // writeAll is one attempt at that.
 func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
-	if !p.alone && !p.settled(v) {
+	if !p.settled(v) {
 		if err := p.settle(ctx, v, "write", c.page); err != nil {
 			return err
 		}
 	}
 	var room [maxCopies]*link
-	places := p.places(v, c.page, room[:0])
-	var list [maxCopies]target
-	targets := list[:0]
-	for _, s := range [...]protocol.State{protocol.Member, protocol.Joining} {
-		for _, k := range places {
-			if v.State(k.number) != s && !p.alone || p.alone && s != protocol.Member {
-				continue
-			}
-			l, err := k.now.Load(), error(nil)
-			if l == nil {
-				err = k.why()
-			} else if !p.alone && l.blank() {
-				err = errBlank
-			}
-			if err != nil {
-				return unavailable("write", c.page, &Error{Op: "reach", Device: k.name(), Err: err, Hint: p.waitsFor()})
-			}
-			targets = append(targets, target{k, l})
-		}
-	}
-	if len(targets) == 0 || !p.alone && v.State(targets[0].number) != protocol.Member {
+	list, members := p.places(v, c.page, room[:0])
+	if members == 0 {
 		return &Error{Op: onPage("write", c.page), Err: ErrLost}
 	}
-	r, err := p.decide(ctx, v, targets[0], c)
+	var lines [maxCopies]*line
+	for i, k := range list {
+		if lines[i] = v.line(k); lines[i] == nil {
+			return unavailable("write", c.page, p.unreached(v, k))
+		}
+	}
+	r, err := p.decide(ctx, v, lines[0], c)
 	switch {
 	case err != nil:
-		return p.lost(ctx, "write", c.page, targets[0].link, targets[0].line, err)
+		return p.lost(ctx, "write", c.page, list[0], lines[0], err)
 	case r.Result == protocol.VersionConflict:
 		if !p.alone { // its writer may have died before the other copies had it
 			p.differs.Store(true)
 			p.attend()
 		}
-		return &Error{Op: onPage("write", c.page), Device: targets[0].name(), Err: &ConflictError{c.page, c.base, Version(r.Version)}}
+		return &Error{Op: onPage("write", c.page), Device: list[0].name(), Err: &ConflictError{c.page, c.base, Version(r.Version)}}
 	case r.Result != protocol.OK:
-		return p.refused("write", c.page, targets[0].link, r.Result)
+		return p.refused("write", c.page, list[0], r.Result)
 	}
 	version := Version(r.Version)
-	for _, t := range targets[1:] {
-		if err := p.follow(ctx, v, t, c, version); err != nil {
+	for i, k := range list[1:] {
+		if err := p.follow(ctx, v, k, lines[i+1], c, version); err != nil {
 			return err
 		}
 	}
@@ -116,18 +103,12 @@ func (p *pool) writeAll(ctx context.Context, v *view, c *change) error {
 	return nil
 }
 
-// target is a server that takes a write.
-type target struct {
-	*link
-	line *line
-}
-
 // decide writes to the server that decides between writers: the first member of the page.
 //
 // A change that is built on nothing gets the time as its version, which is larger than any that
 // the page has. All attempts have the same version, so that one that arrives late, after the page
 // was written again, is refused.
-func (p *pool) decide(ctx context.Context, v *view, t target, c *change) (protocol.Reply, error) {
+func (p *pool) decide(ctx context.Context, v *view, l *line, c *change) (protocol.Reply, error) {
 	for {
 		next := max(c.base, c.tried) + 1
 		condition := protocol.IfExpected
@@ -137,11 +118,11 @@ func (p *pool) decide(ctx context.Context, v *view, t target, c *change) (protoc
 			if next = c.tried; !c.open {
 				next = max(c.tried+1, Version(time.Now().UnixNano()), Version(p.newest.Load())+1)
 			}
-		case p.alone && t.line.blank(): // it has lost what was there
+		case p.alone && l.blank(): // it has lost what was there
 			condition = protocol.IfOlder
 		}
 		c.tried = max(c.tried, next)
-		r, err := t.line.write(ctx, v.Epoch, c.page, c.from, condition, c.base, next, c.writer)
+		r, err := l.write(ctx, v.Epoch, c.page, c.from, condition, c.base, next, c.writer)
 		c.open = c.open || err != nil || r.Result == protocol.OK
 		switch {
 		case err != nil || r.Result != protocol.VersionConflict:
@@ -160,11 +141,11 @@ func (p *pool) decide(ctx context.Context, v *view, t target, c *change) (protoc
 }
 
 // follow writes to another server what the first has decided.
-func (p *pool) follow(ctx context.Context, v *view, t target, c *change, version Version) error {
-	r, err := t.line.write(ctx, v.Epoch, c.page, c.from, protocol.IfOlder, 0, version, c.writer)
+func (p *pool) follow(ctx context.Context, v *view, k *link, l *line, c *change, version Version) error {
+	r, err := l.write(ctx, v.Epoch, c.page, c.from, protocol.IfOlder, 0, version, c.writer)
 	switch {
 	case err != nil:
-		return p.lost(ctx, "write a copy of", c.page, t.link, t.line, err)
+		return p.lost(ctx, "write a copy of", c.page, k, l, err)
 	case r.Result == protocol.OK:
 		return nil
 	case r.Result == protocol.VersionConflict && (Version(r.Version) > version || r.Client == c.writer):
@@ -172,7 +153,7 @@ func (p *pool) follow(ctx context.Context, v *view, t target, c *change, version
 	case r.Result == protocol.VersionConflict:
 		p.differs.Store(true)
 		p.attend()
-		return unavailable("write a copy of", c.page, &Error{Op: onPage("write", c.page), Device: t.name(), Err: ErrConflict})
+		return unavailable("write a copy of", c.page, &Error{Op: onPage("write", c.page), Device: k.name(), Err: ErrConflict})
 	}
-	return p.refused("write a copy of", c.page, t.link, r.Result)
+	return p.refused("write a copy of", c.page, k, r.Result)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log"
+	"sync"
 
 	_ "github.com/trapeze-nic/trapeze/emulator" // makes "emu:" known
 	"github.com/trapeze-nic/trapeze/netmem"
@@ -36,7 +37,7 @@ func main() {
 	}
 
 	// A client with room for an eighth of the table.
-	c := must(netmem.Open(ctx, near, addresses, netmem.Options{Copies: 2, Cache: local}))
+	c := must(netmem.Open(ctx, near, addresses, netmem.Options{Copies: 2, Store: &store{}, Cache: local}))
 	defer c.Close()
 	fmt.Printf("%d MiB of other machines in pages of %d KiB\n", c.Size()>>20, c.Page()>>10)
 	for i := range entries {
@@ -56,6 +57,29 @@ func main() {
 	s := c.Stats()
 	fmt.Printf("%d of %d entries are wrong\n", wrong, looks)
 	fmt.Printf("pages were missed: %t, and found in the cache: %t\n", s.Misses > 0, s.Hits > 0)
+}
+
+// store keeps which servers have all pages. In earnest it is a key in etcd, which all clients reach: etcd.NewStore of
+// the module via/etcd.
+type store struct {
+	mu       sync.Mutex
+	value    []byte
+	revision int64
+}
+
+func (s *store) Get(context.Context) ([]byte, int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.value, s.revision, nil
+}
+
+func (s *store) Swap(_ context.Context, value []byte, revision int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision == s.revision {
+		s.value, s.revision = value, s.revision+1
+	}
+	return nil
 }
 
 // put and get are an io.WriterAt and an io.ReaderAt at work.

@@ -1,6 +1,7 @@
 // Package etcd publishes addresses of NICs in etcd v3, and finds those of others: it is a
 // via.NameService. An entry is the key PREFIX/NAME/ADDRESS under a lease of etcd; the revision
-// of the key is the term. It is a module of its own, so that programs that use NICs need no etcd.
+// of the key is the term. NewStore has the configuration of a pool of network memory. It is a module of its own,
+// so that programs that use NICs need no etcd.
 package etcd
 
 import (

@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -106,5 +107,37 @@ func BenchmarkOf(b *testing.B) {
 	into := make([]int, 2)
 	for i := range b.N {
 		p.Of(uint64(i), into)
+	}
+}
+
+// TestConfiguration: a configuration is read as it was written, each next one is one step further, and nonsense is refused.
+func TestConfiguration(t *testing.T) {
+	first := placement.Configuration{Pool: 1<<64 - 1, Epoch: 1, Base: 3, Copies: 2, Servers: []placement.Server{
+		{Name: "a", Incarnation: 1<<63 + 1, Since: 1}, {Name: "b", Incarnation: 12, Since: 1}, {Name: "c", Incarnation: 13, Since: 1},
+	}}
+	without := first.With(1, 0)
+	back := without.With(1, 22)
+	whole := back.Joined()
+	for i, c := range []placement.Configuration{first, without, back, whole} {
+		got, err := placement.Parse(c.Encode())
+		if err != nil || !reflect.DeepEqual(got, c) {
+			t.Errorf("%+v became %+v, %v", c, got, err)
+		}
+		if c.Epoch != uint64(i+1) || c.Joins() != (i == 2) || (c.Outside() == 1) != (i == 1 || i == 2) || c.Servers[1].Present() == (i == 1) || c.Servers[1].Member() != (i == 0 || i == 3) {
+			t.Errorf("configuration %d is %+v", i, c)
+		}
+	}
+	if whole.Lost != 2 || whole.Servers[1].Since != 3 || back.With(1, 23).Lost != 2 || whole.With(1, 24).Lost != 5 || first.Servers[1].Incarnation != 12 {
+		t.Errorf("%+v after %+v", whole, first)
+	}
+	for what, text := range map[string]string{
+		"nothing": "", "no object": "7", "no pool": `{"epoch":1,"copies":1,"servers":[{"name":"a"}]}`, "no epoch": `{"pool":1,"copies":1,"servers":[{"name":"a"}]}`,
+		"lost later": `{"pool":1,"epoch":1,"lost":2,"copies":1,"servers":[{"name":"a"}]}`, "too many copies": `{"pool":1,"epoch":1,"copies":2,"servers":[{"name":"a"}]}`,
+		"no copies": `{"pool":1,"epoch":1,"servers":[{"name":"a"}]}`, "no order": `{"pool":1,"epoch":1,"copies":1,"servers":[{"name":"b"},{"name":"a"}]}`,
+		"twice": `{"pool":1,"epoch":1,"copies":1,"servers":[{"name":"a"},{"name":"a"}]}`,
+	} {
+		if c, err := placement.Parse([]byte(text)); err == nil {
+			t.Errorf("%s: %+v", what, c)
+		}
 	}
 }

@@ -44,13 +44,3 @@ func FuzzReply(f *testing.F) {
 		}
 	})
 }
-
-func FuzzRecord(f *testing.F) {
-	f.Add(Record{Pool: 1, Epoch: 2, Base: 3, Members: 4, States: 1<<32 | 6}.Append(nil))
-	f.Add(make([]byte, RecordSize))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, err := ParseRecord(b); err == nil && !bytes.Equal(r.Append(nil), b) {
-			t.Fatalf("%x became %x", b, r.Append(nil))
-		}
-	})
-}

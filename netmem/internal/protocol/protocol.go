@@ -14,10 +14,9 @@ const Number = 2
 // Sizes in bytes of requests and replies. What stands behind them is ignored by a
 // reader that does not know it.
 const (
-	RequestSize  = 72
+	RequestSize  = 64
 	ReplySize    = 40
-	DescribeSize = 112
-	RecordSize   = 48
+	DescribeSize = 96
 	StampSize    = 24
 	StatSize     = 104
 )
@@ -33,20 +32,19 @@ const (
 	Adopt    Operation = 4 // the record of a pool becomes the server's
 	Stat     Operation = 5 // what has been counted
 	Stamps   Operation = 6 // the stamps of a run of pages; the reply has them as payload
-	Witness  Operation = 7 // a record that the server keeps for a pool it is no member of
 
 	// Operations of the cooperative cache: the first two of page servers, the others of hosts.
-	Find Operation = 8  // as Fetch, or where the page is
-	Move Operation = 9  // a page is at another host than before
-	Get  Operation = 10 // a page that a host has; the reply has it as payload
-	Put  Operation = 11 // the payload is a page for a host to keep
-	Ages Operation = 12 // how old a host's frames are
+	Find Operation = 7  // as Fetch, or where the page is
+	Move Operation = 8  // a page is at another host than before
+	Get  Operation = 9  // a page that a host has; the reply has it as payload
+	Put  Operation = 10 // the payload is a page for a host to keep
+	Ages Operation = 11 // how old a host's frames are
 
-	Direct Operation = 13 // where a client that can read the server's memory finds pages
+	Direct Operation = 12 // where a client that can read the server's memory finds pages
 )
 
 var operations = [...]string{
-	Describe: "describe", Fetch: "fetch", Write: "write", Adopt: "adopt", Stat: "stat", Stamps: "stamps", Witness: "witness",
+	Describe: "describe", Fetch: "fetch", Write: "write", Adopt: "adopt", Stat: "stat", Stamps: "stamps",
 	Find: "find", Move: "move", Get: "get", Put: "put", Ages: "ages", Direct: "direct",
 }
 
@@ -64,8 +62,6 @@ type Condition uint16
 const (
 	IfExpected Condition = 0 // the page's version is Expected; it becomes Next
 	IfOlder    Condition = 1 // the page's version is below Next; it becomes Next
-	Always     Condition = 2 // it becomes one more than it was, and at least Next
-	Exactly    Condition = 3 // it becomes Next, whatever it was: a copy from another server
 )
 
 // Request is a request. Fields that its operation does not use are zero.
@@ -85,19 +81,19 @@ type Request struct {
 	Client uint64
 	// Epoch of the pool that the client knows.
 	Epoch uint64
-	// Ranks of a record, see SetRecord.
-	Ranks uint64
 }
 
-// SetRecord puts the record of a pool into a request to adopt it, for the server that is member
-// self, or to the witness.
-func (r *Request) SetRecord(to Record, self int) {
-	r.Client, r.Epoch, r.Expected, r.Page, r.Next, r.Ranks, r.Offset = to.Pool, to.Epoch, to.Base, to.Members, to.States, to.Ranks, uint32(self)
+// SetRecord puts the record of a pool into a request to adopt it. The server was let in since that epoch.
+func (r *Request) SetRecord(to Record, since uint64, joining bool) {
+	r.Client, r.Epoch, r.Expected, r.Page, r.Next, r.Offset = to.Pool, to.Epoch, to.Base, to.Members, since, 0
+	if joining {
+		r.Offset = 1
+	}
 }
 
-// Record is the record that SetRecord has put there.
-func (r *Request) Record() Record {
-	return Record{Pool: r.Client, Epoch: r.Epoch, Base: r.Expected, Members: r.Page, States: r.Next, Ranks: r.Ranks}
+// Record returns the values that SetRecord has put there.
+func (r *Request) Record() (to Record, since uint64, joining bool) {
+	return Record{Pool: r.Client, Epoch: r.Epoch, Base: r.Expected, Members: r.Page}, r.Next, r.Offset != 0
 }
 
 // Encode writes the request into the first RequestSize bytes of b.
@@ -115,7 +111,6 @@ func (r *Request) Encode(b []byte) {
 	le.PutUint64(b[40:], r.Next)
 	le.PutUint64(b[48:], r.Client)
 	le.PutUint64(b[56:], r.Epoch)
-	le.PutUint64(b[64:], r.Ranks)
 }
 
 // FormatError is a request or reply that cannot be read.
@@ -145,7 +140,7 @@ func ParseRequest(b []byte) (Request, error) {
 	return Request{
 		Operation: Operation(b[1]), Condition: Condition(le.Uint16(b[2:])), Length: le.Uint32(b[4:]),
 		Incarnation: le.Uint64(b[8:]), Page: le.Uint64(b[16:]), Offset: le.Uint32(b[24:]),
-		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]), Ranks: le.Uint64(b[64:]),
+		Expected: le.Uint64(b[32:]), Next: le.Uint64(b[40:]), Client: le.Uint64(b[48:]), Epoch: le.Uint64(b[56:]),
 	}, nil
 }
 
@@ -165,7 +160,7 @@ const (
 	ReadOnly         Result = 8  // clients may not write
 	Busy             Result = 9  // too much is under way: ask again
 	OtherPool        Result = 10 // the server belongs to another pool; the reply has its number
-	OtherEpoch       Result = 11 // the server has another record of the pool; the reply has its epoch
+	OtherEpoch       Result = 11 // the server knows another epoch of the pool, which the reply has
 	NotMember        Result = 12 // the server has not all that it should have
 	VersionLimit     Result = 13 // there is no larger version
 	NotHeld          Result = 14 // the host has no such page
@@ -176,7 +171,7 @@ var results = [...]string{
 	"done", "not a request of this protocol", "no such operation or condition", "outside of what is lent",
 	"a payload of another length", "the server has restarted", "the page has another version", "no memory left",
 	"lent for reading only", "too much under way", "the server belongs to another pool",
-	"the server has another record of the pool", "the server has not all that it should have", "there is no larger version",
+	"the server knows another epoch of its pool", "the server has not all that it should have", "there is no larger version",
 	"the host has no such page",
 }
 
@@ -191,12 +186,10 @@ func (r Result) String() string {
 const (
 	// Unwritten: the page was not written since the server was started.
 	Unwritten = 1 << 0
-	// Fresh: the page was written since the server began to join its pool again.
-	Fresh = 1 << 1
 	// Held: another host has the page, too.
-	Held = 1 << 2
+	Held = 1 << 1
 	// Left: the host has given the page away, and has it no more.
-	Left = 1 << 3
+	Left = 1 << 2
 )
 
 // Reply begins all replies.
@@ -247,7 +240,7 @@ func ParseReply(o Operation, b []byte) (Reply, error) {
 	return r, nil
 }
 
-// Description describes the memory that a server lends. It follows the Reply to Describe and Join.
+// Description describes the memory that a server lends. It follows the Reply to Describe and Adopt.
 type Description struct {
 	// Record of the pool that the server belongs to; zero if none.
 	Record
@@ -271,8 +264,6 @@ func (d *Description) Encode(b []byte) {
 	le.PutUint64(b[48:], d.Base)
 	le.PutUint64(b[80:], d.Epoch)
 	le.PutUint64(b[88:], d.Members)
-	le.PutUint64(b[96:], d.States)
-	le.PutUint64(b[104:], d.Ranks)
 	le.PutUint64(b[56:], d.Span)
 	le.PutUint64(b[64:], d.Capacity)
 	le.PutUint32(b[72:], d.Page)
@@ -298,7 +289,7 @@ func ParseDescription(b []byte) (Description, error) {
 	le := binary.LittleEndian
 	flags := le.Uint32(b[76:])
 	d := Description{
-		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:]), States: le.Uint64(b[96:]), Ranks: le.Uint64(b[104:])},
+		Record: Record{Pool: le.Uint64(b[40:]), Base: le.Uint64(b[48:]), Epoch: le.Uint64(b[80:]), Members: le.Uint64(b[88:])},
 		Span:   le.Uint64(b[56:]), Capacity: le.Uint64(b[64:]),
 		Page: le.Uint32(b[72:]), ReadOnly: flags&readOnly != 0,
 	}

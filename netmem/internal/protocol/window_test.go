@@ -57,7 +57,7 @@ func FuzzWindow(f *testing.F) {
 	(&Window{Handle: 7, Frames: 1 << 40, Table: 1 << 41}).Encode(b)
 	f.Add(b)
 	f.Add(b[:WindowSize-1])
-	place := bytesOf(&Place{Sequence: 8, Frame: 3, Version: 1 << 60, Client: 5, Epoch: MaxPlaceEpoch, Flags: Fresh})
+	place := bytesOf(&Place{Sequence: 8, Frame: 3, Version: 1 << 60, Client: 5, Epoch: MaxPlaceEpoch, Flags: Unwritten})
 	f.Add(place[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if w, err := ParseWindow(b); err == nil {

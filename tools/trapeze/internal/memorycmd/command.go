@@ -57,15 +57,6 @@ type clientFlags struct {
 	Timeout time.Duration `flag:"timeout" default:"{timeout}" help:"how long a server may take for an answer"`
 }
 
-// poolFlags say which servers hold copies for each other.
-type poolFlags struct {
-	clientFlags
-	Copies  int    `flag:"copies" default:"1" help:"on how many servers each page is"`
-	Pool    string `flag:"pool" help:"in the place of --server: all servers that publish this name, now and later"`
-	Names   string `flag:"names" help:"file of names for --pool (default the DNS)"`
-	Witness string `flag:"witness" help:"who decides that the pool goes on without a server: file:PATH, or a server that is none of the pool's"`
-}
-
 // shareFlags are of a cooperative cache: there is none without clients.
 type shareFlags struct {
 	Clients []string     `flag:"client" help:"a client that lends its cache, [MAC/]NAME; give the flag once for each (default none)"`
@@ -86,43 +77,12 @@ func (f *shareFlags) cooperation() (*netmem.Cooperation, error) {
 	return &netmem.Cooperation{Name: f.Name, Lend: int64(f.Lend), Hosts: hosts}, err
 }
 
-// options are those of a client, with a witness if one is named.
-func (f *poolFlags) options() (netmem.Options, error) {
-	o := netmem.Options{Copies: f.Copies, Timeout: f.Timeout}
-	switch path, file := strings.CutPrefix(f.Witness, "file:"); {
-	case f.Witness == "":
-	case file && path == "":
-		return o, &option.Error{Option: "--witness", Value: f.Witness, Allowed: "file:PATH, or [MAC/]NAME of a server"}
-	case file:
-		o.Witness = netmem.WitnessFile(path)
-	default:
-		a, err := parseServer("--witness", f.Witness)
-		if err != nil {
-			return o, err
-		}
-		o.Witness = netmem.WitnessServer(a)
-	}
-	return o, nil
-}
-
 // addresses reads the flag --server.
 func (f *clientFlags) addresses() ([]string, error) {
 	if f.Timeout <= 0 {
 		return nil, &option.Error{Option: "--timeout", Value: f.Timeout.String(), Allowed: "more than 0, as in 5s"}
 	}
 	return parseServers("--server", f.Servers)
-}
-
-// addresses reads the flag --pool, or else --server.
-func (f *poolFlags) addresses() ([]string, error) {
-	list, err := f.clientFlags.addresses()
-	switch {
-	case f.Pool == "" || f.Timeout <= 0:
-		return list, err
-	case f.Copies < 2:
-		return nil, &option.Error{Option: "--copies", Value: fmt.Sprint(f.Copies), Allowed: "2 or more with --pool: pages move from one copy to another"}
-	}
-	return []string{f.Pool}, nil
 }
 
 func parseServers(flag string, names []string) (list []string, err error) {
@@ -150,13 +110,6 @@ func parseServer(flag, s string) (string, error) {
 		return "", &option.Error{Option: flag, Value: s, Allowed: fmt.Sprintf("[MAC/]NAME with a name of 1 to %d bytes", via.MaxDiscriminator)}
 	}
 	return a.String(), nil
-}
-
-// useNames has a NIC look up the pool's name where the flags say.
-func (f *poolFlags) useNames(nic *via.NIC) {
-	if f.Names != "" {
-		nic.UseNames(via.FileNames(f.Names))
-	}
 }
 
 // with opens a NIC for use.

@@ -60,9 +60,6 @@ type mapFlags struct {
 }
 
 func (x *commands) mapped(ctx context.Context, f *mapFlags, _ []string) (err error) {
-	if _, err := f.options(); err != nil {
-		return err
-	}
 	if _, err := f.cooperation(); err != nil {
 		return err
 	}
@@ -224,7 +221,7 @@ func printMap(w io.Writer, r mapReport) error {
 
 // pagerFlags say where the pages of 'memory map' come from.
 type pagerFlags struct {
-	poolFlags
+	clientFlags
 	shareFlags
 }
 
@@ -239,13 +236,7 @@ func (f *pagerFlags) command() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []string{self, "memory", "pager", "--device", f.Device, "--copies", strconv.Itoa(f.Copies), "--timeout", f.Timeout.String()}
-	if f.Witness != "" {
-		list = append(list, "--witness", f.Witness)
-	}
-	if f.Pool != "" {
-		list = append(list, "--pool", f.Pool, "--names", f.Names)
-	}
+	list := []string{self, "memory", "pager", "--device", f.Device, "--timeout", f.Timeout.String()}
 	for _, s := range f.Servers {
 		list = append(list, "--server", s)
 	}
@@ -269,10 +260,7 @@ func (f *pagerFlags) source(ctx context.Context) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := f.options()
-	if err != nil {
-		return nil, err
-	}
+	o := netmem.Options{Timeout: f.Timeout}
 	if o.Cooperation, err = f.cooperation(); err != nil {
 		return nil, err
 	}
@@ -280,7 +268,6 @@ func (f *pagerFlags) source(ctx context.Context) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.useNames(nic)
 	if o.Cooperation == nil {
 		s, err := netmem.OpenSource(ctx, nic, servers, o)
 		if err != nil {

@@ -1,0 +1,123 @@
+package etcd_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trapeze-nic/trapeze/emulator"
+	"github.com/trapeze-nic/trapeze/netmem"
+	"github.com/trapeze-nic/trapeze/via"
+	"github.com/trapeze-nic/trapeze/via/etcd"
+)
+
+// TestStore: of two swaps of one revision the first wins, also where there is no value yet.
+func TestStore(t *testing.T) {
+	c := dial(t, serve(t))
+	a, b := etcd.NewStore(c, "/pools/a"), etcd.NewStore(c, "/pools/a")
+	value, revision, err := a.Get(t.Context())
+	if err != nil || value != nil || revision != 0 {
+		t.Fatalf("before all: %q, %d, %v", value, revision, err)
+	}
+	for _, round := range []string{"first", "next", "last"} {
+		if err := errors.Join(a.Swap(t.Context(), []byte(round), revision), b.Swap(t.Context(), []byte("too late"), revision)); err != nil {
+			t.Fatal(err)
+		}
+		value, now, err := b.Get(t.Context())
+		if err != nil || string(value) != round || now <= revision {
+			t.Fatalf("%s: %q, %d after %d, %v", round, value, now, revision, err)
+		}
+		revision = now
+	}
+	if _, revision, err := etcd.NewStore(c, "/pools/b").Get(t.Context()); err != nil || revision != 0 {
+		t.Errorf("another key: %d, %v", revision, err)
+	}
+}
+
+// TestMemory: a pool whose configuration is in etcd goes on without a server that has ended, and gives it all pages
+// when another one takes its place.
+func TestMemory(t *testing.T) {
+	c := dial(t, serve(t))
+	one, other, err := emulator.Pair(emulator.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nics []*via.NIC
+	for _, d := range []*emulator.Device{one, other} {
+		nic, err := via.OpenDevice(t.Context(), d, via.Options{OnError: func(via.AsyncError) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := nic.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		nics = append(nics, nic)
+	}
+	const page = 4096
+	servers, addresses := map[string]*netmem.Server{}, []string(nil)
+	start := func(name string) {
+		s, err := netmem.NewServer(t.Context(), nics[1], netmem.ServerOptions{Name: name, Page: page, Size: 16 * page})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() }) // the test may have closed it
+		servers[name] = s
+	}
+	for _, name := range []string{"a", "b"} {
+		start(name)
+		addresses = append(addresses, servers[name].Address().String())
+	}
+	client, err := netmem.Open(t.Context(), nics[0], addresses, netmem.Options{Copies: 2, Store: etcd.NewStore(c, "/pools/memory"), Cache: 8 * page, ReadAhead: -1, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	put := func(b byte) {
+		t.Helper()
+		if _, err := client.WriteAt(bytes.Repeat([]byte{b}, 16*page), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configuration := func() string {
+		got, err := c.Get(t.Context(), "/pools/memory")
+		if err != nil || len(got.Kvs) != 1 {
+			t.Fatal(got, err)
+		}
+		return string(got.Kvs[0].Value)
+	}
+	put(1)
+	if first := configuration(); !strings.Contains(first, `"epoch":1,`) || strings.Contains(first, `"joining":true`) {
+		t.Errorf("the first configuration is %s", first)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := servers[name].Close(); err != nil {
+			t.Fatal(err)
+		}
+		put(name[0])
+		start(name)
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			if s := client.Stats().Servers; s[0].Complete && s[1].Complete {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s is not complete: %s", name, configuration())
+			}
+		}
+		client.Drop()
+		got := make([]byte, 16*page)
+		if _, err := client.ReadAt(got, 0); err != nil || bytes.Count(got, []byte(name[:1])) != len(got) {
+			t.Errorf("after %s was away: %v, %v", name, got[0], err)
+		}
+	}
+}
