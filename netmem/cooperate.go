@@ -144,7 +144,7 @@ type lookup struct {
 
 // fetch fetches a page from a host that has it, or from its server. From self it comes by copy.
 func (x *cooperation) fetch(ctx context.Context, page uint64, into ring.Frame, self func(protocol.Stamp, []byte) bool) (protocol.Stamp, time.Duration, error) {
-	k := lookup{asks: x.self, among: x.others() | bitOf(x.self)}
+	k := lookup{asks: x.self, among: x.others() | bitOf(x.self), Found: protocol.Found{Host: -1}}
 	start := time.Now()
 	r, err := x.pool.read(ctx, page, 0, into, &k)
 	if err != nil || k.Host < 0 {
@@ -201,12 +201,12 @@ func (p *pool) move(ctx context.Context, page uint64, s protocol.Stamp, from, to
 	}
 	k := list[members-1]
 	l := v.line(k)
-	if l == nil || l.plain.Load() {
+	if l == nil {
 		return false, false
 	}
 	q := protocol.Request{Epoch: v.Epoch}
 	q.SetMove(page, s, from, to)
-	r, _, err := l.callPages(ctx, &q, ring.Frame{}, ring.Frame{})
+	r, _, err := l.call(ctx, &q, ring.Frame{}, ring.Frame{})
 	if err != nil {
 		_ = p.lost(ctx, "move", page, k, l, err) // no call waits for the page
 		return false, false

@@ -10,7 +10,6 @@ import (
 	"github.com/trapeze-nic/trapeze/emulator"
 	"github.com/trapeze-nic/trapeze/netmem"
 	"github.com/trapeze-nic/trapeze/netmem/internal/protocol"
-	"github.com/trapeze-nic/trapeze/via"
 )
 
 // idleHost is what a host with much idle memory says, which keeps nothing.
@@ -206,35 +205,5 @@ func TestHostileFinder(t *testing.T) {
 		if c.change(&q); k.ask(q, 0).Result != c.want {
 			t.Errorf("%s: %v", name, k.ask(q, 0).Result)
 		}
-	}
-}
-
-// TestOldServer: with a server that knows nothing of a cooperative cache a client does without.
-func TestOldServer(t *testing.T) {
-	r := newRig(t, emulator.PairOptions{})
-	finds := 0
-	old := r.fake("old", func(q protocol.Request) ([]byte, int) {
-		b, n := honest(q)
-		if q.Operation >= protocol.Find {
-			finds++
-			b[2] = byte(protocol.BadOperation)
-			return b[:protocol.ReplySize], 0
-		}
-		return b, n
-	})
-	host := via.Address{MAC: old.MAC, Discriminator: "nobody"}.String()
-	c, err := netmem.Open(t.Context(), r.near, []string{old.String()}, netmem.Options{
-		Cache: 8 * fakePage, ReadAhead: -1, Timeout: 10 * time.Second, Cooperation: &netmem.Cooperation{Hosts: []string{host}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 64 {
-		if got := r.read(c, 16, int64(i)*fakePage); !bytes.Equal(got, make([]byte, 16)) {
-			t.Errorf("page %d is %x", i, got)
-		}
-	}
-	r.close(c)
-	if finds != 1 {
-		t.Errorf("it was asked %d times", finds)
 	}
 }

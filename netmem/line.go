@@ -20,8 +20,6 @@ type line struct {
 	incarnation uint64
 	// record is that of the server's pool, as the server said last.
 	record atomic.Pointer[protocol.Record]
-	// plain: the server is older than the cooperative cache, and knows nothing of it.
-	plain atomic.Bool
 	// window reads the server's memory; nil: the client does not.
 	window   atomic.Pointer[window]
 	once     sync.Once
@@ -50,31 +48,37 @@ func dialLine(ctx context.Context, f fabric, to via.Address, depth int, timeout 
 }
 
 // call sends a request and waits for its reply, until the line's timeout. It fails unless
-// there is a reply of this protocol, whatever that says.
+// there is a reply of this protocol, whatever that says. While the server is busy it asks again, for half of the timeout.
 func (l *line) call(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
-	p := newCallContext(ctx, time.Now().Add(l.timeout), &l.contexts)
+	deadline := time.Now().Add(l.timeout)
+	p := newCallContext(ctx, deadline, &l.contexts)
 	defer p.release()
 	if q.Operation != protocol.Describe {
 		q.Incarnation = l.incarnation
 	}
 	q.Encode(p.request[:])
-	reply, err := l.conn.call(p, p.request[:], send, into)
-	if err != nil {
-		return protocol.Reply{}, reply, err
+	for {
+		reply, err := l.conn.call(p, p.request[:], send, into)
+		if err != nil {
+			return protocol.Reply{}, reply, err
+		}
+		r, err := protocol.ParseReply(q.Operation, reply.bytes[:reply.size])
+		switch {
+		case err != nil:
+			return r, reply, fmt.Errorf("%w: %w", ErrProtocol, err)
+		case r.Incarnation != l.incarnation && l.incarnation != 0, r.Result == protocol.OtherIncarnation:
+			return r, reply, ErrRestarted
+		case int(r.Length) != reply.length:
+			return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.length, r.Length)
+		case r.Result != protocol.Busy || q.Operation.OfHosts() || ctx.Err() != nil || time.Until(deadline) < l.timeout/2:
+			return r, reply, nil
+		}
+		time.Sleep(pause)
 	}
-	r, err := protocol.ParseReply(q.Operation, reply.bytes[:reply.size])
-	switch {
-	case err != nil:
-		return r, reply, fmt.Errorf("%w: %w", ErrProtocol, err)
-	case r.Incarnation != l.incarnation && l.incarnation != 0:
-		return r, reply, ErrRestarted
-	case r.Result == protocol.OtherIncarnation:
-		return r, reply, ErrRestarted
-	case int(r.Length) != reply.length:
-		return r, reply, fmt.Errorf("%w: %d bytes came, and it says %d", ErrProtocol, reply.length, r.Length)
-	}
-	return r, reply, nil
 }
+
+// pause between tries while a server is busy.
+const pause = 50 * time.Microsecond
 
 // describe asks what is lent, or has the server adopt a record.
 func (l *line) describe(ctx context.Context, q *protocol.Request) (protocol.Description, error) {
@@ -110,63 +114,29 @@ func (l *line) adopt(ctx context.Context, r protocol.Record, since uint64, joini
 // blank says that the server belongs to no pool: it is new, or has lost what it had.
 func (l *line) blank() bool { return l.record.Load().Pool == 0 }
 
-// pause between tries while a server is busy.
-const pause = 50 * time.Microsecond
-
-// callPages is call for pages: it asks again while the server is busy.
-func (l *line) callPages(ctx context.Context, q *protocol.Request, send, into ring.Frame) (protocol.Reply, answer, error) {
-	var end time.Time
-	for {
-		r, a, err := l.call(ctx, q, send, into)
-		if err != nil || r.Result != protocol.Busy {
-			return r, a, err
-		}
-		switch now := time.Now(); {
-		case end.IsZero():
-			end = now.Add(l.timeout)
-		case now.After(end) || ctx.Err() != nil:
-			return r, a, nil
-		}
-		time.Sleep(pause)
+// fetch fetches as much as a frame has room for: a part of a page, or the stamps of the pages from it on
+// (protocol.Fetch, protocol.Stamps). With a lookup it may find out which host has the page instead. Its errors end the
+// line.
+func (l *line) fetch(ctx context.Context, what protocol.Operation, epoch, page uint64, offset int, into ring.Frame, find *lookup) (protocol.Reply, error) {
+	q := protocol.Request{Operation: what, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
+	if find != nil {
+		q.Operation, q.Offset, q.Next = protocol.Find, uint32(find.asks+1), uint64(find.among)
 	}
-}
-
-// find fetches a page into a frame, or asks which host has it. Its errors end the line.
-func (l *line) find(ctx context.Context, epoch, page uint64, into ring.Frame, k *lookup) (protocol.Reply, error) {
-	if k.Host = -1; l.plain.Load() {
-		return l.fetch(ctx, protocol.Fetch, epoch, page, 0, into)
-	}
-	q := protocol.Request{Operation: protocol.Find, Epoch: epoch, Page: page, Length: uint32(into.Length), Offset: uint32(k.asks + 1), Next: uint64(k.among)}
-	r, a, err := l.callPages(ctx, &q, ring.Frame{}, into)
-	switch {
-	case err != nil:
+	r, a, err := l.call(ctx, &q, ring.Frame{}, into)
+	if err != nil || r.Result != protocol.OK {
 		return r, err
-	case r.Result == protocol.BadOperation:
-		l.plain.Store(true)
-		return l.fetch(ctx, protocol.Fetch, epoch, page, 0, into)
-	case r.Result != protocol.OK:
-		return r, nil
-	}
-	if k.Found, err = protocol.ParseFound(a.bytes[:a.size]); err != nil {
-		return r, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	want := into.Length
-	if k.Host >= 0 {
-		want = 0
+	if find != nil {
+		if find.Found, err = protocol.ParseFound(a.bytes[:a.size]); err != nil {
+			return r, fmt.Errorf("%w: %w", ErrProtocol, err)
+		}
+		if find.Host >= 0 {
+			want = 0
+		}
 	}
 	if int(r.Length) != want {
-		return r, fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, want)
-	}
-	return r, nil
-}
-
-// fetch fetches as much as a frame has room for: a part of a page, or the stamps of the pages from it on
-// (protocol.Fetch, protocol.Stamps). Its errors end the line.
-func (l *line) fetch(ctx context.Context, what protocol.Operation, epoch, page uint64, offset int, into ring.Frame) (protocol.Reply, error) {
-	q := protocol.Request{Operation: what, Epoch: epoch, Page: page, Offset: uint32(offset), Length: uint32(into.Length)}
-	r, _, err := l.callPages(ctx, &q, ring.Frame{}, into)
-	if err == nil && r.Result == protocol.OK && int(r.Length) != into.Length {
-		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, into.Length)
+		err = fmt.Errorf("%w: %d bytes came of %d", ErrProtocol, r.Length, want)
 	}
 	return r, err
 }
@@ -178,7 +148,7 @@ func (l *line) write(ctx context.Context, epoch, page uint64, from ring.Frame, c
 		Operation: protocol.Write, Condition: condition, Length: uint32(from.Length), Page: page,
 		Expected: uint64(expected), Next: uint64(next), Client: client,
 	}
-	r, _, err := l.callPages(ctx, &q, from, ring.Frame{})
+	r, _, err := l.call(ctx, &q, from, ring.Frame{})
 	return r, err
 }
 

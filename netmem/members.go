@@ -96,6 +96,7 @@ func (p *pool) next(ctx context.Context, v *view) (placement.Configuration, bool
 		case l == nil && s.Present() && (room || s.Joining) && time.Since(k.awaySince()) >= p.options.Timeout:
 			return v.With(k.number, 0), true
 		case l == nil || l.incarnation == s.Incarnation:
+		case !s.Present() && time.Since(v.opened) < p.options.Timeout: // another client may be the one that does not reach it
 		default:
 			// It has restarted, or comes back. That it answers now says that the process of the configuration is gone,
 			// and not this one.

@@ -76,11 +76,13 @@ func (p *pool) fetch(ctx context.Context, v *view, page uint64, offset int, into
 		r, direct = p.readDirect(ctx, v, l, w, page, offset, into)
 	}
 	if !direct {
-		r, err = p.fetchFrom(ctx, v, k, l, page, offset, into, find)
+		r, err = l.fetch(ctx, protocol.Fetch, v.Epoch, page, offset, into, find)
 	}
 	switch {
 	case err != nil:
-		return r, err
+		return r, p.lost(ctx, "fetch", page, k, l, err)
+	case r.Result != protocol.OK:
+		return r, p.refused("fetch", page, k, r.Result)
 	case p.alone && r.Flags&protocol.Unwritten != 0 && l.blank():
 		return r, &Error{Op: onPage("fetch", page), Device: k.name(), Err: ErrLost}
 	case p.alone:
@@ -93,22 +95,6 @@ func (p *pool) fetch(ctx context.Context, v *view, page uint64, offset int, into
 	}
 	if !v.holds() && (p.ask(ctx, v) != nil || !v.holds()) {
 		return r, unavailable("fetch", page, p.storeError())
-	}
-	return r, nil
-}
-
-// fetchFrom fetches from one server, by a request.
-func (p *pool) fetchFrom(ctx context.Context, v *view, k *link, l *line, page uint64, offset int, into ring.Frame, find *lookup) (r protocol.Reply, err error) {
-	if find != nil {
-		r, err = l.find(ctx, v.Epoch, page, into, find)
-	} else {
-		r, err = l.fetch(ctx, protocol.Fetch, v.Epoch, page, offset, into)
-	}
-	switch {
-	case err != nil:
-		return r, p.lost(ctx, "fetch", page, k, l, err)
-	case r.Result != protocol.OK:
-		return r, p.refused("fetch", page, k, r.Result)
 	}
 	return r, nil
 }

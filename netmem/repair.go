@@ -75,7 +75,7 @@ func (p *pool) stamps(ctx context.Context, v *view, k *link, first uint64, n int
 	}
 	defer free()
 	frame.Length = n * protocol.StampSize
-	r, err := l.fetch(ctx, protocol.Stamps, v.Epoch, first, 0, frame)
+	r, err := l.fetch(ctx, protocol.Stamps, v.Epoch, first, 0, frame, nil)
 	if err != nil {
 		k.down(l, err)
 		return nil, false
@@ -102,7 +102,7 @@ func (p *pool) copyPage(ctx context.Context, v *view, page uint64, from, to *lin
 		return err
 	}
 	defer free()
-	r, err := source.fetch(ctx, protocol.Fetch, v.Epoch, page, 0, frame)
+	r, err := source.fetch(ctx, protocol.Fetch, v.Epoch, page, 0, frame, nil)
 	if err != nil {
 		return from.down(source, err)
 	}

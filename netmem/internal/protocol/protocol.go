@@ -48,6 +48,9 @@ var operations = [...]string{
 	Find: "find", Move: "move", Get: "get", Put: "put", Ages: "ages", Direct: "direct",
 }
 
+// OfHosts says that hosts of the cooperative cache answer it, and page servers do not.
+func (o Operation) OfHosts() bool { return o == Get || o == Put || o == Ages }
+
 func (o Operation) String() string {
 	if int(o) < len(operations) && o != 0 {
 		return operations[o]
