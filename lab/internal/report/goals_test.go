@@ -1,13 +1,8 @@
 package report_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"math"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -47,14 +42,12 @@ func (g *gaps) String() string {
 	return fmt.Sprintf("%d of %d cases within 1 %%, mean %.2f %%, worst %.2f %%", g.close, g.cases, 100*g.sum/float64(g.cases), 100*g.worst)
 }
 
-// TestAutoAgainstTheBest holds what docs/fidelity.md states for every profile and for
-// payloads from 1 to 64 KiB: how far auto's latency is from the best schedule that
-// search finds and how much of that no receiver could make up for, its bandwidth
-// against store and forward's, and its use of the bus against AMP's. The document's
-// table holds these figures. Outside the soak it takes one payload of each
-// profile, others of the next, and the mean is not held.
+// TestAutoAgainstTheBest bounds, for every profile and payloads from 1 to 64 KiB, how far auto's
+// latency is from the best schedule that search finds and how much of that no receiver could
+// make up for, its bandwidth against store and forward's, and its use of the bus against AMP's.
+// Outside the soak it takes one payload of each profile, others of the next, and the mean is
+// not held.
 func TestAutoAgainstTheBest(t *testing.T) {
-	table := documented(t)
 	var all gaps
 	t.Run("profiles", func(t *testing.T) {
 		for k, name := range profile.Hosts.Names() {
@@ -74,9 +67,6 @@ func TestAutoAgainstTheBest(t *testing.T) {
 					if g.Gap > 2 || g.Gap-g.Sender > 1 || g.Stream < 0.99 || g.Bus > 1.001 {
 						t.Errorf("%s, stream x%.4f, bus x%.4f", what, g.Stream, g.Bus)
 					}
-					if i >= len(table[name]) || math.Abs(table[name][i]-g.Gap) > 0.02 {
-						t.Errorf("%s: docs/fidelity.md has %v; see what 'trapeze-lab model goals' prints", what, table[name])
-					}
 				}
 			})
 		}
@@ -85,33 +75,6 @@ func TestAutoAgainstTheBest(t *testing.T) {
 	if all.cases-all.close > 1 || soak.Wanted() && all.sum > 0.0025*float64(all.cases) {
 		t.Error(&all)
 	}
-}
-
-// documented reads the table of docs/fidelity.md: the gaps in percent by profile, in
-// the order of report.GoalPayloads.
-func documented(t *testing.T) map[string][]float64 {
-	t.Helper()
-	text, err := os.ReadFile("../../../docs/fidelity.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ = bytes.Cut(text, []byte("<!-- trapeze-lab model goals -->"))
-	text, _, found := bytes.Cut(text, []byte("<!-- end -->"))
-	if !found {
-		t.Fatal("docs/fidelity.md has no table of goals")
-	}
-	table := map[string][]float64{}
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		cells := strings.Split(strings.Trim(s.Text(), "| "), "|")
-		name := strings.TrimSpace(cells[0])
-		for _, cell := range cells[1:] {
-			var gap float64
-			if _, err := fmt.Sscanf(strings.TrimSpace(cell), "%f %%", &gap); err == nil {
-				table[name] = append(table[name], gap)
-			}
-		}
-	}
-	return table
 }
 
 // TestAutoOnOtherPlatforms: on platforms whose costs are random, and which were not
