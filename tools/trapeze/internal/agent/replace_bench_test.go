@@ -11,7 +11,7 @@ import (
 
 // BenchmarkReplace measures a take-over by an agent in a process of its own: the longest gap between two messages of
 // 1000 bytes that pass the agents meanwhile, for so many clients; over AF_XDP, if the test's process has left0 and
-// right0 (docs/agent.md has the command).
+// right0 (as root: ip link add left0 type veth peer name right0, and both up).
 func BenchmarkReplace(b *testing.B) {
 	for _, clients := range []int{2, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
