@@ -22,7 +22,7 @@ const maxWords = 25
 // Ceilings of this repository. Lower them when there are fewer.
 const (
 	maxForms   = 0
-	maxLong    = 590
+	maxLong    = 540
 	maxLongest = 70
 )
 
