@@ -4,8 +4,8 @@ import (
 	"crypto/ed25519"
 	"fmt"
 
-	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 	"github.com/trapeze-nic/trapeze/firmware-loader/internal/bounded"
+	"github.com/trapeze-nic/trapeze/firmware-loader/internal/elfimage"
 )
 
 // ReadObject reads a file for Parse or Build.
