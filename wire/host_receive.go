@@ -16,6 +16,7 @@ type hostLooks struct {
 	at        []*hostMember  // are looked at.
 	marked    []*hostMember  // by number, those that mark themselves.
 	held      *hostMember    // whose frame Receive or Next has returned.
+	whole     []byte         // that frame; nil if it is a short one
 	uplink    *hostMember    // of known, nil if there is none
 	turn      int            // of at
 	other     int            // of known, to be looked at in turn though it is idle
@@ -40,7 +41,7 @@ const (
 func (p *host) Receive() []byte {
 	l := &p.looks
 	if l.held != nil {
-		return receiveWhole(l.held.wire, l.held.parts)
+		return l.whole // a member that has gone gives a frame once
 	}
 	if !p.looks.begin(p) {
 		return nil
@@ -101,7 +102,7 @@ func (p *host) Pass(tell bool) {
 func (p *host) Next() (payload []byte, header uint64, b datasheet.ShortBeside, found engine.Found) {
 	l := &p.looks
 	if m := l.held; m != nil {
-		if m.Lossless == nil {
+		if l.whole != nil {
 			return nil, 0, 0, engine.FoundOther
 		}
 		return m.Lossless.Next()
@@ -145,7 +146,7 @@ func (p *host) receive(m *hostMember) []byte {
 		f := receiveWhole(m.wire, m.parts)
 		if f == nil || m.many || len(f) >= ethernetHeader && datasheet.MAC(f[6:]) == m.mac {
 			if f != nil {
-				p.looks.held, m.held = m, true
+				p.looks.held, p.looks.whole, m.held = m, f, true
 			}
 			return f
 		}
@@ -158,7 +159,7 @@ func (p *host) receive(m *hostMember) []byte {
 func (p *host) Release() {
 	if m := p.looks.held; m != nil {
 		m.wire.Release()
-		p.looks.held, m.held = nil, false
+		p.looks.held, p.looks.whole, m.held = nil, nil, false
 	}
 }
 
