@@ -182,7 +182,6 @@ func TestBadFiles(t *testing.T) {
 			refused(t, []badCase{{args, c.want, says}})
 		}
 	}
-	header := "id,source,quantity,condition,value,unit\n"
 	none, csv := filepath.Join(dir, "none"), "model compare --published "
 	refused(t, []badCase{
 		{"model --profile " + none + ".toml", profile.ErrUnreadable, "none.toml"},
@@ -191,7 +190,7 @@ func TestBadFiles(t *testing.T) {
 		{csv + none, fs.ErrNotExist, "none"},
 		{csv + dir, nil, "is a directory"},
 		{csv + write("empty.csv", ""), published.ErrTable, "empty.csv:1"},
-		{csv + write("five.csv", header+"a,b,c,d,1\n"), published.ErrTable, "five.csv:2"},
+		{csv + write("five.csv", published.Columns+"\na,b,c,d,1\n"), published.ErrTable, "five.csv:2"},
 		{csv + write("other.csv", "a,b,c,d,e,f\n"), published.ErrTable, "other.csv:1"},
 		{csv + write("word.csv", published.Columns+"\nx,s,q,c,fast,MB/s,,stream bandwidth,alcor,amp,8192,,,,\n"), published.ErrFigure, "word.csv:2: column value: "},
 		{"plot flow --log " + write("bad.log", "{}\n") + " --output " + none, dmalog.ErrRecord, "bad.log:1: packet"},

@@ -21,6 +21,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/modelcmd"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
+	"github.com/trapeze-nic/trapeze/lab/internal/published"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -214,7 +215,7 @@ func TestCompare(t *testing.T) {
 // TestCompareNothing: a table without a row of Table 1 meets no limit.
 func TestCompareNothing(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.csv")
-	if err := os.WriteFile(empty, []byte("id,source,quantity,condition,value,unit\n"), 0o600); err != nil {
+	if err := os.WriteFile(empty, []byte(published.Columns+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := ok(t, "model", "compare", "--published", empty, "--json"); !strings.Contains(out, `"rows": []`) {

@@ -8,8 +8,6 @@ package published
 
 import (
 	"bufio"
-	"bytes"
-	_ "embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -73,12 +71,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// The columns of a table. Tables written before there were columns for the computation
-// have the first six only.
-const (
-	sixColumns = "id,source,quantity,condition,value,unit"
-	Columns    = sixColumns + ",bound,compute,platforms,policy,payload,send_pulse,receive_pulse,fit,note"
-)
+// Columns of a table, in their order.
+const Columns = "id,source,quantity,condition,value,unit,bound,compute,platforms,policy,payload,send_pulse,receive_pulse,fit,note"
 
 // byteOrderMark in UTF-8.
 const byteOrderMark = "\ufeff"
@@ -86,27 +80,7 @@ const byteOrderMark = "\ufeff"
 // maxPayload is the longest payload that is computed for a row, in bytes.
 const maxPayload = 1 << 20
 
-//go:embed testdata/published.csv
-var papers []byte
-
-// tasks returns what is computed for the figures of the papers, by their words.
-func tasks() (map[string]Task, error) {
-	rows, err := Read(bytes.NewReader(papers), "built-in table")
-	known := map[string]Task{}
-	for _, r := range rows {
-		known[r.words()] = r.Task
-	}
-	return known, err
-}
-
-// words tell the figures of the papers apart.
-func (r *Row) words() string {
-	return strings.Join([]string{r.Source, r.Quantity, r.Condition, r.Unit}, "\n")
-}
-
-// Read parses a table, CSV with the columns Columns; name is used in errors. A table with the
-// first six columns alone says what to compute by its words. What the built-in table says of the
-// same words goes first, then the platform, policy, payload and figure that they name.
+// Read parses a table, CSV with the columns Columns; name is used in errors.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.
@@ -115,17 +89,11 @@ func Read(r io.Reader, name string) ([]Row, error) {
 	}
 	c := csv.NewReader(b)
 	header, err := c.Read()
-	if err == nil && !slices.Contains([]string{Columns, sixColumns}, strings.Join(header, ",")) {
+	if err == nil && strings.Join(header, ",") != Columns {
 		err = ErrTable
 	}
 	if err != nil {
 		return nil, tableError(name, err)
-	}
-	var known map[string]Task
-	if strings.Join(header, ",") == sixColumns {
-		if known, err = tasks(); err != nil {
-			return nil, err
-		}
 	}
 	var rows []Row
 	seen := map[string]bool{"": true}
@@ -137,7 +105,7 @@ func Read(r io.Reader, name string) ([]Row, error) {
 		if err != nil {
 			return nil, tableError(name, err)
 		}
-		p := parser{columns: header, record: record, known: known}
+		p := parser{columns: header, record: record}
 		row := p.row()
 		if seen[row.ID] {
 			p.bad("id", "an id that no other row has", fmt.Errorf("%w: %q is empty or there twice", ErrCell, row.ID))
@@ -167,7 +135,6 @@ func tableError(name string, err error) error {
 // parser reads a record and keeps the first error.
 type parser struct {
 	columns, record []string
-	known           map[string]Task // of a table with six columns
 	err             *Error
 }
 
@@ -198,12 +165,7 @@ func (p *parser) words(column string, allowed []string) []string {
 
 func (p *parser) row() Row {
 	r := Row{ID: p.cell("id"), Source: p.cell("source"), Quantity: p.cell("quantity"), Condition: p.cell("condition"),
-		Value: p.cell("value"), Unit: p.cell("unit")}
-	if p.known != nil {
-		r.Task = taskOf(&r, p.known)
-	} else {
-		r.Task = p.task()
-	}
+		Value: p.cell("value"), Unit: p.cell("unit"), Task: p.task()}
 	if p.err != nil || r.Compute == "" {
 		return r
 	}
@@ -212,21 +174,10 @@ func (p *parser) row() Row {
 		p.bad("unit", "a unit of what is computed", fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute))
 	}
 	var err error
-	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil && p.known != nil {
-		r.Task = Task{Note: fmt.Sprintf("its value %q is not a number, bound or range", r.Value)}
-	} else if err != nil {
+	if r.Figure, err = figureOf(r.Value, r.Bound); err != nil {
 		p.bad("value", `a value is written "215", "<80", ">120" or "120-132"`, err)
 	}
 	return r
-}
-
-// taskOf returns the task of a row that has words only: that of the built-in table, or what
-// the words themselves name.
-func taskOf(r *Row, known map[string]Task) Task {
-	if t, ok := known[r.words()]; ok {
-		return t
-	}
-	return described(r)
 }
 
 func (p *parser) task() Task {

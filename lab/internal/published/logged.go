@@ -12,26 +12,16 @@ const blockCopy = 0.7
 // Figures 4 and 5 of CS-1997-20: a stream under adaptive pipelining with the DMA log on, whose first
 // hostTx runs beside a block copy. Times are from the start of that transfer.
 const (
-	loggedPolicy   = "amp"
-	loggedPlatform = "p6-natoma"
-	loggedPayload  = 8192
-	loggedNetTx    = 4 // pulses of a frame of 8 KiB
-	loggedFrames   = 40
-	steadyRate     = 100          // MB/s: the steady state has every engine above it
-	steadyFrom     = 800_000_000  // ps: where the paper's begins
-	steadyUntil    = 1200_000_000 // ps: what is looked at of it
+	loggedPolicy = "amp"
+	loggedNetTx  = 4 // pulses of a frame of 8 KiB
+	loggedFrames = 40
+	steadyRate   = 100          // MB/s: the steady state has every engine above it
+	steadyFrom   = 800_000_000  // ps: where the paper's begins
+	steadyUntil  = 1200_000_000 // ps: what is looked at of it
 )
 
 // ordinals count the transfers of an engine.
 var ordinals = []string{"first", "second", "third", "fourth", "fifth", "sixth"}
-
-// ofLoggedFrame ends the names of the computations of one transfer's bytes.
-const ofLoggedFrame = " of a logged frame"
-
-// pulseOf is the name of such a computation.
-func pulseOf(ordinal string, e dmalog.Engine) string {
-	return ordinal + " " + e.String() + ofLoggedFrame
-}
 
 // onLogged are the computations of runs with the papers' DMA log.
 func onLogged() map[string]computation {
@@ -45,7 +35,7 @@ func onLogged() map[string]computation {
 	}
 	for e, most := range map[dmalog.Engine]int{dmalog.NetTx: loggedNetTx, dmalog.HostRcv: len(ordinals)} {
 		for i, o := range ordinals[:most] {
-			all[pulseOf(o, e)] = computation{Predicted, size, payload, nil, func(f *figure) float64 { return f.pulse(e, i) }}
+			all[o+" "+e.String()+" of a logged frame"] = computation{Predicted, size, payload, nil, func(f *figure) float64 { return f.pulse(e, i) }}
 		}
 	}
 	return all

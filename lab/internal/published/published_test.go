@@ -7,8 +7,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,99 +114,6 @@ func TestValuesTakeNoPart(t *testing.T) {
 		}
 	}
 }
-
-// TestSixColumns: a table from before there were columns for the computation gives the
-// same figures for what the papers say, and for other rows the reason why it gives none.
-func TestSixColumns(t *testing.T) {
-	original := rows(t)
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	lines := [][]string{strings.Split(six, ",")}
-	for _, r := range original {
-		lines = append(lines, []string{r.ID, r.Source, r.Quantity, r.Condition, r.Value, r.Unit})
-	}
-	lines = append(lines, []string{"new", "CS-1997-20, Table 1", "bandwidth", "Alcor; 4K payload; adaptive", "9", "MB/s"})
-	if err := w.WriteAll(lines); err != nil {
-		t.Fatal(err)
-	}
-	got, err := published.Read(strings.NewReader(b.String()), "six.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := len(original)
-	if !reflect.DeepEqual(got[:last], original) {
-		t.Error("the rows of the papers differ")
-	}
-	if l := got[last]; l.Compute != "stream bandwidth" || l.Policy != "amp" || l.Payload != 4096 || !slices.Equal(l.Platforms, []string{"alcor"}) {
-		t.Errorf("%+v", l.Task)
-	}
-}
-
-// TestWords: a row with words alone that names platform, policy, payload and figure is
-// computed; of others the reason says what they lack.
-func TestWords(t *testing.T) {
-	for _, c := range []struct{ columns, want string }{
-		{`"CS-1997-20, Table 1",one-way latency,P6/Natoma; 8K payload; adaptive,9,us`, "latency: p6-natoma, amp, 8192 B"},
-		{`"CS-1997-20, Table 1",bandwidth,Pentium II/440LX; 8K payload; eager cut-through,9,MB/s`, "stream bandwidth: pii-440lx, eager, 8192 B"},
-		{`"CS-1997-20, S3",one-way latency,Alcor to Miata; 2K; cut-through,9,us`, "latency: alcor-miata, pure-cut-through, 2048 B"},
-		{`"Trapeze cut-through paper, S4.3",one-way latency,Alcor; 1 KB payload; cut-through,9,us`, "latency: alcor-hpdc97, eager, 1024 B"},
-		{`"Trapeze cut-through paper, S4.3",one-way latency,Alcor; 1KB; store-and-forward,9,us`, "latency: alcor-hpdc97, store-and-forward, 1024 B"},
-		{`ours,bidirectional bandwidth,pcie4-x16-100g; amp; 4096 bytes,9,MB/s`, "bandwidth of two streams: pcie4-x16-100g, amp, 4096 B"},
-		{`ours,round trip,alcor-miata; auto; 512 B,9,us`, "twice the latency: alcor-miata, auto, 512 B"},
-		{`ours,page fetch,P6/Natoma; eager; 8K,9,us`, "page fetch: p6-natoma, eager, 8192 B"},
-		{`ours,latency reduction,P6/Natoma; static; 8K,9,%`, "reduction of latency: p6-natoma, static, 8192 B"},
-		{`ours,hostTx duration,P6/Natoma; 1460 bytes,9,us`, "hostTx: p6-natoma, 1460 B"},
-		{`"CS-1997-20, S3",one-way latency,"P6/Natoma; 8K; adaptive, minpulse 128",9,us`, "latency: p6-natoma, amp, 8192 B, thresholds 128 B and 128 B"},
-		{`ours,one-way latency,P6/Natoma; 8K; adaptive; receiver threshold 512 bytes,9,us`, "latency: p6-natoma, amp, 8192 B, thresholds default and 512 B"},
-		{`"Trapeze cut-through paper","one-way latency, 1280-byte pulses",Alcor; 8K; static,9,us`, "latency: alcor-hpdc97, static, 8192 B, thresholds 1280 B and 1280 B"},
-		{`"Trapeze cut-through paper","one-way latency, best static pulse",Alcor; 8K,9,us`, "latency at the best pulse: alcor-hpdc97, static"},
-		{`"Trapeze cut-through paper",improvement of eager over best static pulse,Alcor; 8K,9,%`, "reduction against the best static pulse: alcor-hpdc97, eager"},
-		{`"CS-1997-20, Fig4 text",third netTx pulse,logging on,9,bytes`, "third netTx of a logged frame: p6-natoma, 8192 B"},
-		{`"CS-1997-20, Fig4 text",second hostRcv pulse of the first payload,T,9,bytes`, "second hostRcv of a logged frame: p6-natoma, 8192 B"},
-		{`"CS-1997-20, Fig4 text",hostRcv pulse 2,T,9,bytes`, "second hostRcv of a logged frame: p6-natoma, 8192 B"},
-		{`ours,latency saved by pure cut-through over store-and-forward,P6/Natoma; 8K,9,us`, "latency saved: p6-natoma, pure-cut-through, 8192 B"},
-		{`ours,speedup of pure cut through,Alcor; 8 KiB,9,ratio`, "speedup: alcor, pure-cut-through, 8192 B"},
-		{`ours,bandwidth loss against store-and-forward,440LX; 8K; pure cut-through,9,%`, "reduction of bandwidth: pii-440lx, pure-cut-through"},
-		{`ours,bandwidth of AMP relative to store & forward,P6/Natoma; 4K,9,ratio`, "bandwidth over that of store and forward: p6-natoma, amp, 4096 B"},
-		{`ours,packet interval of a stream,P6/Natoma; 8K; store & forward,9,us`, "time between packets: p6-natoma, store-and-forward, 8192 B"},
-		{`ours,hostRcv transfers of a packet,P6/Natoma; 8K; amp,9,count`, "hostRcv transfers of a packet: p6-natoma, amp"},
-		{`"EDT, S7.2",latency reduction of EDT,CC-DMAintv; 64 B,9,%`, "reduction by edt: sonic-via, cc-dma-intv, 64 B"},
-		{`"EDT, S7.2",greatest latency reduction,CC-DMAintv; 800 MB/s,9,%`, "greatest reduction by edt: sonic-via-800, cc-dma-intv"},
-		{`"EDT, Fig 9",DMA initiation,cc-dma-intv; 256 B,9,us`, "initiation: sonic-via, cc-dma-intv, 256 B"},
-		{`"MINI, Latency",one-way latency of a message,4096 bytes,9,us`, "message, one way: mini, 4096 B"},
-		{`"EDT, S7.2",latency reduction,64 B,9,%`, "reduction by edt: sonic-via, cc-dma-intv, 64 B"},
-		{`"EDT, S7.2",improvement,DMA at 75% (1200 MB/s); least,9,%`, "least reduction by edt: sonic-via-1200, cc-dma-intv"},
-		{`"EDT, S7.2",improvement over DMA,"1,024 bytes",9,%`, "reduction by edt: sonic-via, dma, 1024 B"},
-		{`ours,one-way latency,Pentium Pro; 1.5 KB; amp,9,us`, "latency: p6-natoma, amp, 1536 B"},
-		{`ours,one-way latency,P6; 8 Kbytes; amp,9,us`, "latency: p6-natoma, amp, 8192 B"},
-		{`"EDT, S7.2",latency,cc-dma-intv,9,us`, "names no message"},
-		{`"EDT, S7.2",colour,cc-dma-intv; 64 B,9,us`, "name no latency of a message"},
-		{`"MINI, Latency",colour,4096 bytes,9,us`, "name no time or rate of cells"},
-		{`"MINI, Latency",latency,99999 bytes,9,us`, "names no single message"},
-		{`ours,latency,"P6/Natoma; 64 bytes; static, pulse 128",9,us`, "names a threshold above"},
-		{`ours,one-way latency,Alcor; 8K; eager,177/180,us`, "is not a number"},
-		{`ours,one-way latency,SPARC; 8K; eager,9,us`, "names no platform"},
-		{`ours,one-way latency,Miata; 8K; eager,9,us`, "names no platform"},
-		{`ours,one-way latency,Alcor; 8K,9,us`, "names no delivery policy"},
-		{`ours,one-way latency,Alcor; eager,9,us`, "names no payload"},
-		{`ours,one-way latency,Alcor; eager; 0 bytes,9,us`, "names no payload"},
-		{`ours,one-way latency,Alcor; eager; 99999999999999999999K,9,us`, "names no payload"},
-		{`ours,one-way latency,Alcor; eager; 8K; 256 bytes,9,us`, "more than one number of bytes"},
-		{`ours,one-way latency,Alcor; eager; 8K,9,MB/s`, "name no latency"},
-		{`ours,colour,Alcor; eager; 8K,9,us`, "name no latency"},
-	} {
-		got, err := published.Read(strings.NewReader(six+"\nx,"+c.columns+"\n"), "six.csv")
-		if err != nil {
-			t.Fatalf("%s: %v", c.columns, err)
-		}
-		if what := got[0].What(); !strings.Contains(what, c.want) || (got[0].Kind() == published.Predicted) != strings.Contains(c.want, ": ") {
-			t.Errorf("%s: %s, %q", c.columns, got[0].Kind(), what)
-		}
-	}
-}
-
-// six is the header of a table that has no columns for the computation.
-const six = "id,source,quantity,condition,value,unit"
 
 // read reads one row: value, unit, then the columns for the computation.
 func read(t *testing.T, columns string) (published.Row, error) {
@@ -460,18 +365,19 @@ func TestFigures(t *testing.T) {
 
 // TestByteOrderMark: what spreadsheets write before the first line is none of it.
 func TestByteOrderMark(t *testing.T) {
-	r, err := published.Read(strings.NewReader("\ufeffid,source,quantity,condition,value,unit\r\n1,s,q,c,5,us\r\n"), "sheet.csv")
+	r, err := published.Read(strings.NewReader("\ufeff"+published.Columns+"\r\n1,s,q,c,5,us,,,,,,,,,no model\r\n"), "sheet.csv")
 	if err != nil || len(r) != 1 || r[0].ID != "1" || r[0].Value != "5" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
 func TestBadTables(t *testing.T) {
-	const header = six + "\n"
+	const header = published.Columns + "\n"
+	const row, note = "1,s,q,c,5,us,", ",,,,,,,,note\n"
 	for name, text := range map[string]string{
-		"empty": "", "another header": "a,b,c,d,e,f\n", "five columns": header + "1,2,3,4,5\n",
-		"seven columns": header + "1,2,3,4,5,6,7\n", "all columns, six cells": published.Columns + "\n1,s,q,c,5,us\n",
-		"same id twice": header + "1,s,q,c,5,us\n1,s,q,c,5,us\n", "no id": header + ",s,q,c,5,us\n", "open quote": header + "\"1,s,q,c,5,us\n",
+		"empty": "", "another header": "a,b,c,d,e,f\n", "words alone": "id,source,quantity,condition,value,unit\n" + row[:len(row)-1] + "\n",
+		"six cells": header + row[:len(row)-1] + "\n", "a cell too many": header + row + "," + note,
+		"same id twice": header + row + note + row + note, "no id": header + row[1:] + note, "open quote": header + "\"" + row + note,
 	} {
 		r, err := published.Read(strings.NewReader(text), "bad.csv")
 		var e *published.Error
@@ -483,7 +389,7 @@ func TestBadTables(t *testing.T) {
 
 // FuzzRead: any table is read or refused with an *Error, and its rows make sense.
 func FuzzRead(f *testing.F) {
-	f.Add(six + "\n002-005,\"CS-1997-20, Table 1\",bandwidth,Alcor; 8K payload; static 99999,1,MB/s\n")
+	f.Add(published.Columns + "\n002-005,\"CS-1997-20, Table 1\",bandwidth,Alcor; 8K payload,1,MB/s,,,,,,,,,not modelled\n")
 	f.Add(published.Columns + "\n1,s,q,c,<5,MB/s,>,stream bandwidth,alcor,static,8192,128,99999,yes,\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := published.Read(strings.NewReader(text), "fuzz.csv")
