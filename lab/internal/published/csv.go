@@ -71,7 +71,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Columns of a table, in their order.
+// Columns of a table.
 const Columns = "id,source,quantity,condition,value,unit,bound,compute,platforms,policy,payload,send_pulse,receive_pulse,fit,note"
 
 // byteOrderMark in UTF-8.
@@ -80,7 +80,7 @@ const byteOrderMark = "\ufeff"
 // maxPayload is the longest payload that is computed for a row, in bytes.
 const maxPayload = 1 << 20
 
-// Read parses a table, CSV with the columns Columns; name is used in errors.
+// Read parses a table, CSV. It has all of Columns, in any order; others are left out. name is used in errors.
 func Read(r io.Reader, name string) ([]Row, error) {
 	b := bufio.NewReader(r)
 	// Spreadsheets write a byte order mark.
@@ -88,54 +88,51 @@ func Read(r io.Reader, name string) ([]Row, error) {
 		_, _ = b.Discard(len(mark))
 	}
 	c := csv.NewReader(b)
-	header, err := c.Read()
-	if err == nil && strings.Join(header, ",") != Columns {
-		err = ErrTable
-	}
-	if err != nil {
-		return nil, tableError(name, err)
-	}
-	var rows []Row
+	p, rows := parser{}, []Row(nil)
 	seen := map[string]bool{"": true}
 	for {
-		record, err := c.Read()
-		if err == io.EOF {
+		var err error
+		switch p.record, err = c.Read(); {
+		case err == io.EOF && p.columns != nil:
 			return rows, nil
-		}
-		if err != nil {
-			return nil, tableError(name, err)
-		}
-		p := parser{columns: header, record: record}
-		row := p.row()
-		if seen[row.ID] {
-			p.bad("id", "an id that no other row has", fmt.Errorf("%w: %q is empty or there twice", ErrCell, row.ID))
+		case err != nil:
+			line := 1
+			if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+				line = parse.Line
+			}
+			return nil, &Error{name, line, "", "columns: " + Columns, fmt.Errorf("%w: %w", ErrTable, err)}
+		case p.columns == nil:
+			p.header()
+		default:
+			row := p.row()
+			if seen[row.ID] {
+				p.bad("id", "an id that no other row has", fmt.Errorf("%w: %q is empty or there twice", ErrCell, row.ID))
+			}
+			seen[row.ID] = true
+			rows = append(rows, row)
 		}
 		if p.err != nil {
 			p.err.File = name
 			p.err.Line, _ = c.FieldPos(0)
 			return nil, p.err
 		}
-		seen[row.ID] = true
-		rows = append(rows, row)
 	}
-}
-
-// tableError is that of a header, or of a line that is not one of the table.
-func tableError(name string, err error) error {
-	line := 1
-	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
-		line = parse.Line
-	}
-	if !errors.Is(err, ErrTable) {
-		err = fmt.Errorf("%w: %w", ErrTable, err)
-	}
-	return &Error{File: name, Line: line, Hint: "columns: " + Columns, Err: err}
 }
 
 // parser reads a record and keeps the first error.
 type parser struct {
 	columns, record []string
 	err             *Error
+}
+
+// header takes the record as the names of the columns.
+func (p *parser) header() {
+	p.columns = p.record
+	for name := range strings.SplitSeq(Columns, ",") {
+		if !slices.Contains(p.columns, name) {
+			p.bad(name, "columns: "+Columns, fmt.Errorf("%w: there is no such column", ErrTable))
+		}
+	}
 }
 
 func (p *parser) bad(column, allowed string, err error) {

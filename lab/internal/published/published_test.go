@@ -387,6 +387,22 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
+// TestOrderOfColumns: a table may have its columns in another order, and others beside them; an error names one that it
+// lacks.
+func TestOrderOfColumns(t *testing.T) {
+	const header = "page,note,fit,receive_pulse,send_pulse,payload,policy,platforms,compute,bound,unit,value,condition,quantity,source,id\n"
+	const row = "7,,yes,,,8192,amp,alcor,latency,<,us,5,c,q,s,1\n"
+	r, err := published.Read(strings.NewReader(header+row), "turned.csv")
+	if err != nil || len(r) != 1 || r[0].ID != "1" || r[0].Published() != "<5" || r[0].What() != "latency: alcor, amp, 8192 B" || !r[0].Fit {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_, err = published.Read(strings.NewReader(strings.Replace(header, "payload", "bytes", 1)+row), "short.csv")
+	var e *published.Error
+	if !errors.As(err, &e) || !errors.Is(err, published.ErrTable) || e.Line != 1 || e.Column != "payload" {
+		t.Errorf("%v", err)
+	}
+}
+
 // FuzzRead: any table is read or refused with an *Error, and its rows make sense.
 func FuzzRead(f *testing.F) {
 	f.Add(published.Columns + "\n002-005,\"CS-1997-20, Table 1\",bandwidth,Alcor; 8K payload,1,MB/s,,,,,,,,,not modelled\n")
