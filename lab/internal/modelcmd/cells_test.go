@@ -147,7 +147,7 @@ func TestBadCells(t *testing.T) {
 		{"model cells --profile maxi", option.ErrBad, "mini"},
 		{"model cells --profile alcor", option.ErrBad, "mini"},
 		{"model --profile mini", option.ErrBad, "alcor"},
-		{"model cells --profile " + bad, profile.ErrValue, "bad.toml: clock.period"},
+		{"model cells --profile " + bad, profile.ErrValue, "bad.toml:2: clock.period"},
 		{"model profiles vax", option.ErrBad, "mini"},
 		{"plot cells --scenario magic --output " + svg, option.ErrBad, "single"},
 		{"plot cells --until-us -1 --output " + svg, option.ErrBad, "0 to 1000000"},

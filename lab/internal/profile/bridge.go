@@ -29,61 +29,39 @@ type Bridge struct {
 	Start    Time      // of each DMA transfer, while the buses are free.
 }
 
-type rawBridge struct {
-	Clock, Width, First, Merge, Load, Burst, Start *string
-	Idle, Address, Wait, Queue, Posted, Prefetch   *int64
-}
-
 // Bridges are the platforms with a bridge.
-var Bridges = Library[*MemorySystem]{bridged, "bridged", parseBridge}
+var Bridges = Library[*MemorySystem]{bridged, "bridged", memoryKeys, (*resolver).bridged}
 
-func parseBridge(l Library[*MemorySystem], title, file string, text []byte) (*MemorySystem, error) {
-	w, err := onBase(l.Source, file, text, memoryKeys, func(w *rawMemory) *string { return w.Base })
-	if err != nil {
-		return nil, err
+func (r *resolver) bridged() *MemorySystem {
+	m := &MemorySystem{Name: r.name, Summary: r.text("summary")}
+	for table, what := range map[string]string{"bus": "the memory bus", "bridge": "the bridge and the PCI bus behind it"} {
+		if !r.has(table) {
+			r.fail(table, "", what, ErrMissing)
+		}
 	}
-	r := &resolver{file: file}
-	m := &MemorySystem{Name: title}
-	if w.Summary != nil {
-		m.Summary = *w.Summary
+	if r.has("profile") {
+		r.fail("profile", r.text("profile"), "none: all of a platform with a bridge is in its file", ErrValue)
 	}
-	switch {
-	case w.Bus == nil:
-		r.fail("bus", "", "the memory bus", ErrMissing)
-	case w.Bridge == nil:
-		r.fail("bridge", "", "the bridge and the PCI bus behind it", ErrMissing)
-	case w.Profile != nil:
-		r.fail("profile", *w.Profile, "none: all of a platform with a bridge is in its file", ErrValue)
-	default:
-		m.Processor = w.processor(r)
-		w.caches(r, m)
-		m.Bridge = w.Bridge.resolve(r, m.NIC.Block)
-	}
-	return r.whole(m)
+	m.Processor = r.processor()
+	r.caches(m)
+	m.Bridge = r.bridge(m.NIC.Block)
+	r.whole(m)
+	return m
 }
 
-// resolve makes a bridge of the texts; block is the unit of the memory bus.
-func (w *rawBridge) resolve(r *resolver, block int) *Bridge {
-	b := &Bridge{
-		PCI: SystemBus{Cycle: r.cycle("bridge.clock", w.Clock), Width: r.bytes("bridge.width", w.Width, 1, 64),
-			Arbitration: r.count("bridge.idle", w.Idle, 0, maxCycles), Address: r.count("bridge.address", w.Address, 1, maxCycles)},
-		Wait:     r.count("bridge.wait", w.Wait, 0, maxCycles),
-		Queue:    r.count("bridge.queue", w.Queue, 1, 64),
-		Merge:    r.bytes("bridge.merge", w.Merge, 1, block),
-		Posted:   r.count("bridge.posted", w.Posted, 1, 64),
-		Load:     Micros(r.quantity(span, entry{"bridge.load", w.Load})),
-		Prefetch: r.count("bridge.prefetch", w.Prefetch, 1, 64),
-		Burst:    r.bytes("bridge.burst", w.Burst, block, 1<<16),
-		Start:    Micros(r.quantity(span, entry{"bridge.start", w.Start})),
+// bridge reads a bridge; block is the unit of the memory bus.
+func (r *resolver) bridge(block int) *Bridge {
+	return &Bridge{
+		PCI: SystemBus{Cycle: r.cycle("bridge.clock"), Width: r.bytes("bridge.width", 1, 64),
+			Arbitration: r.count("bridge.idle", 0, maxCycles), Address: r.count("bridge.address", 1, maxCycles)},
+		Wait:     r.count("bridge.wait", 0, maxCycles),
+		First:    First(r.word([]string{string(ProcessorFirst), string(DMAFirst), string(InTurn)}, "bridge.first")),
+		Queue:    r.count("bridge.queue", 1, 64),
+		Merge:    r.bytes("bridge.merge", 1, block),
+		Posted:   r.count("bridge.posted", 1, 64),
+		Load:     r.time("bridge.load"),
+		Prefetch: r.count("bridge.prefetch", 1, 64),
+		Burst:    r.bytes("bridge.burst", block, 1<<16),
+		Start:    r.time("bridge.start"),
 	}
-	const orders = `"processor", "dma" or "turns"`
-	switch {
-	case w.First == nil:
-		r.fail("bridge.first", "", orders, ErrMissing)
-	case First(*w.First) != ProcessorFirst && First(*w.First) != DMAFirst && First(*w.First) != InTurn:
-		r.fail("bridge.first", *w.First, orders, ErrValue)
-	default:
-		b.First = First(*w.First)
-	}
-	return b
 }

@@ -2,7 +2,7 @@ package profile
 
 import (
 	"embed"
-	"fmt"
+	"strings"
 
 	"github.com/trapeze-nic/trapeze/internal/cells"
 )
@@ -25,60 +25,27 @@ type Cells struct {
 	Turnaround Time // from a channel's flag until the program that polls it begins a store
 }
 
-// rawCells is the file of such a platform.
-type rawCells struct {
-	Summary string
-	Base    *string
-	Clock   struct{ Period *string }
-	NIC     struct {
-		Send, Receive *int64
-		Cell          *string
-	}
-	Path struct{ Latency *string }
-	Host struct{ Store, Turnaround *string }
-}
-
-// cellKeys hold what such a file may say.
-var cellKeys = keys{
-	names:   "summary, base, clock.period, nic.{send,receive,cell}, path.latency, host.{store,turnaround}",
-	example: `each key once, with a quoted quantity and its unit, such as "20 ns"; send and receive are whole numbers of clock periods`,
-}
-
 // CellHosts are the platforms with cells.
-var CellHosts = Library[*Cells]{celled, "celled", parseCells}
+var CellHosts = Library[*Cells]{celled, "celled", strings.Fields("clock.period nic.send nic.receive nic.cell path.latency host.store host.turnaround"), (*resolver).cells}
 
-func parseCells(l Library[*Cells], title, file string, text []byte) (*Cells, error) {
-	w, err := onBase(l.Source, file, text, cellKeys, func(w *rawCells) *string { return w.Base })
-	if err != nil {
-		return nil, err
-	}
-	r := &resolver{file: file}
-	take := func(key string, text *string) Time { return Micros(r.quantity(span, entry{key, text})) }
-	period := take("clock.period", w.Clock.Period)
-	c := &Cells{
-		Name: title, Summary: w.Summary,
-		Send:       r.states("nic.send", w.NIC.Send, period),
-		Receive:    r.states("nic.receive", w.NIC.Receive, period),
-		Path:       take("path.latency", w.Path.Latency),
-		Bytes:      int(r.quantity(size, entry{"nic.cell", w.NIC.Cell})),
-		Store:      take("host.store", w.Host.Store),
-		Turnaround: take("host.turnaround", w.Host.Turnaround),
-	}
+func (r *resolver) cells() *Cells {
+	period := r.time("clock.period")
 	if r.err == nil && period == 0 {
-		r.fail("clock.period", *w.Clock.Period, "more than 0, up to 10 ms", ErrValue)
+		r.fail("clock.period", "0", "more than 0, up to 10 ms", ErrValue)
 	}
-	if r.err == nil && c.Bytes < cells.PayloadSize {
-		r.fail("nic.cell", *w.NIC.Cell, fmt.Sprintf("%d to 4096 B", cells.PayloadSize), ErrValue)
+	return &Cells{
+		Name: r.name, Summary: r.text("summary"),
+		Send:       r.states("nic.send", period),
+		Receive:    r.states("nic.receive", period),
+		Path:       r.time("path.latency"),
+		Bytes:      r.bytes("nic.cell", cells.PayloadSize, 4096),
+		Store:      r.time("host.store"),
+		Turnaround: r.time("host.turnaround"),
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return c, nil
 }
 
-// states reads a required number of clock periods and returns the time that they take, which
-// has the range of every span.
-func (r *resolver) states(key string, n *int64, period Time) Time {
+// states reads a number of clock periods and returns the time that they take, which has the range of every span.
+func (r *resolver) states(key string, period Time) Time {
 	most := int64(Micros(span.high) / max(period, 1))
-	return Time(r.ranged(key, n, 1, most, "1 clock period to 10 ms")) * period
+	return Time(r.ranged(key, 1, most, "1 clock period to 10 ms")) * period
 }

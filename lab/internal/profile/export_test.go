@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// Parse reads a profile from text; file is used in errors. A base, if it names
-// one, is a built-in profile.
-func Parse(file string, text []byte) (*Profile, error) {
-	return parse(strings.TrimSuffix(path.Base(file), ".toml"), file, text, Hosts.Source)
-}
+// Parse reads a profile from text; file is used in errors.
+func Parse(file string, text []byte) (*Profile, error) { return Hosts.parse(title(file), file, text) }
 
 // ParseCells reads a platform with cells from text.
 func ParseCells(file string, text []byte) (*Cells, error) {
-	return parseCells(CellHosts, strings.TrimSuffix(path.Base(file), ".toml"), file, text)
+	return CellHosts.parse(title(file), file, text)
 }
 
 // ParseMemory reads a memory system from text; file is used in errors.
 func ParseMemory(file string, text []byte) (*MemorySystem, error) {
-	return parseMemory(Systems, strings.TrimSuffix(path.Base(file), ".toml"), file, text)
+	return Systems.parse(title(file), file, text)
 }
+
+func title(file string) string { return strings.TrimSuffix(path.Base(file), ".toml") }

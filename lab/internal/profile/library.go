@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// Library has the platforms of one kind: those that are built in, and files of the same form.
+// Library has the platforms of one kind: those that are built in, and files of the same form. A file of the user's may
+// rest on a built-in one, or on another one beside it.
 type Library[T any] struct {
-	files embed.FS
-	dir   string
-	parse func(l Library[T], title, file string, text []byte) (T, error)
+	files   embed.FS
+	dir     string
+	keys    []string // of a file, beside summary and base
+	resolve func(*resolver) T
 }
 
 // Names returns the built-in platforms, sorted, but for those that serve only as a base of others:
@@ -53,29 +55,44 @@ func (l Library[T]) Load(name string) (none T, err error) {
 	if err != nil {
 		return none, err
 	}
-	return l.parse(l, title, file, text)
+	return l.parse(title, file, text)
 }
 
-// onBase decodes a file on top of the built-in one that it is based on, if any: what the file
-// does not mention is the base's, which has none of its own.
-func onBase[T any](source func(name string) ([]byte, error), file string, text []byte, allowed keys, base func(*T) *string) (*T, error) {
-	own, merged := new(T), new(T)
-	if err := decode(file, text, own, allowed); err != nil {
-		return nil, err
-	}
-	if name := base(own); name != nil {
-		under, err := source(*name)
+// maxBases bounds how many files a file rests on, one upon the other.
+const maxBases = 8
+
+// parse reads a file and those that it is based on.
+func (l Library[T]) parse(title, file string, text []byte) (none T, err error) {
+	r, keys := &resolver{name: title, file: file}, append([]string{"summary", "base"}, l.keys...)
+	for {
+		layer, err := read(file, text, keys)
 		if err != nil {
-			return nil, &Error{File: file, Key: "base", Value: *name, Err: fmt.Errorf("%w: %w", ErrBase, err)}
+			return none, err
 		}
-		if err := decode(*name, under, merged, allowed); err != nil {
-			return nil, err
+		r.layers = append(r.layers, layer)
+		base, based := layer["base"]
+		if !based {
+			break
 		}
-		if base(merged) != nil {
-			return nil, &Error{File: file, Key: "base", Value: *name, Err: ErrBase, Allowed: "a built-in platform without a base of its own"}
+		bad := &Error{File: base.where, Key: "base", Value: base.text, Err: ErrBase}
+		if len(r.layers) > maxBases {
+			bad.Allowed = fmt.Sprintf("a profile that rests on less than %d others, and not on itself", maxBases)
+			return none, bad
+		}
+		source := l.Source
+		if file = base.text; strings.HasSuffix(file, ".toml") { // no built-in one has such a base
+			file, source = filepath.Join(filepath.Dir(r.file), filepath.Base(file)), readFile
+		}
+		if text, err = source(file); err != nil {
+			bad.Err = fmt.Errorf("%w: %w", ErrBase, err)
+			return none, bad
 		}
 	}
-	return merged, decode(file, text, merged, allowed)
+	p := l.resolve(r)
+	if r.err != nil {
+		return none, r.err
+	}
+	return p, nil
 }
 
 // maxFile bounds a user's file in bytes; the built-in ones are under 4 KiB.

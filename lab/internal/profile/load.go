@@ -2,134 +2,56 @@ package profile
 
 import (
 	"embed"
-	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/trapeze-nic/trapeze/internal/strict"
-	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
 )
 
 //go:embed platforms/*.toml
 var platforms embed.FS
 
-// Sentinel errors inside an *Error.
-var (
-	ErrUnknown    = errors.New("unknown profile")
-	ErrUnreadable = errors.New("cannot be read")
-	ErrSyntax     = errors.New("is not TOML")
-	ErrUnknownKey = errors.New("unknown key")
-	ErrMissing    = errors.New("missing")
-	ErrValue      = errors.New("bad value")
-	ErrBase       = errors.New("bad base")
-)
+// Hosts are the cost profiles.
+var Hosts = Library[*Profile]{platforms, "platforms", slices.Concat(ofBus("bus"), ofBus("sender.bus"), ofBus("receiver.bus"), strings.Fields(
+	`host.cost nic.decision nic.completion nic.packet nic.log_send nic.log_receive nic.buffers nic.memory
+	link.bandwidth link.overhead link.latency link.header`)), (*resolver).host}
 
-// The raw types have a file as it is: a key is the field's name, in small letters.
-
-type rawBus struct {
-	Duplex, Read, Write, Overhead *string
-	ReadOverhead                  *string `toml:"read_overhead"`
-	WriteOverhead                 *string `toml:"write_overhead"`
-}
-
-// text returns what a table says under a key.
-func (b *rawBus) text(key string) *string {
-	return map[string]*string{"duplex": b.Duplex, "read": b.Read, "write": b.Write, "overhead": b.Overhead,
-		"read_overhead": b.ReadOverhead, "write_overhead": b.WriteOverhead}[key]
-}
-
-type raw struct {
-	Summary, Base    *string
-	Bus              rawBus
-	Sender, Receiver struct{ Bus rawBus }
-	Host             struct{ Cost *string }
-	NIC              struct {
-		Decision, Completion, Packet, Memory *string
-		Buffers                              *int64
-		LogSend                              *string `toml:"log_send"`
-		LogReceive                           *string `toml:"log_receive"`
+// ofBus are the keys of a table with a bus.
+func ofBus(table string) (keys []string) {
+	for _, k := range strings.Fields("duplex read write overhead read_overhead write_overhead") {
+		keys = append(keys, table+"."+k)
 	}
-	Link struct{ Bandwidth, Overhead, Latency, Header *string }
+	return keys
 }
 
-// Hosts are the cost profiles. A file of the user's may rest on another one beside it.
-var Hosts = Library[*Profile]{platforms, "platforms", parseHost}
-
-func parseHost(l Library[*Profile], title, file string, text []byte) (*Profile, error) {
-	return parse(title, file, text, func(base string) ([]byte, error) {
-		if strings.HasSuffix(base, ".toml") { // no built-in one has such a base
-			return readFile(filepath.Join(filepath.Dir(file), filepath.Base(base)))
+// bus resolves one host's bus. A host's own table goes before the common one; in a table the overhead of one
+// direction goes before that of both.
+func (r *resolver) bus(host string) Bus {
+	pick := func(keys ...string) (all []string) {
+		for _, table := range []string{host + ".bus.", "bus."} {
+			for _, k := range keys {
+				all = append(all, table+k)
+			}
 		}
-		return l.Source(base)
-	})
+		return all
+	}
+	return Bus{
+		FullDuplex: r.word([]string{"half", "full"}, pick("duplex")...) == "full",
+		Read:       r.cost(pick("read_overhead", "overhead"), pick("read")),
+		Write:      r.cost(pick("write_overhead", "overhead"), pick("write")),
+	}
 }
 
-// maxBases bounds how many profiles a profile rests on, one upon the other.
-const maxBases = 8
-
-// parse reads a profile and those that it is based on.
-func parse(title, file string, text []byte, source func(string) ([]byte, error)) (*Profile, error) {
-	type layer struct {
-		file string
-		text []byte
+func (r *resolver) host() *Profile {
+	p := &Profile{Name: r.name, Summary: r.text("summary"), Sender: r.bus("sender"), Receiver: r.bus("receiver"), Host: r.time("host.cost"),
+		NIC:  NIC{Decision: r.time("nic.decision"), Completion: r.time("nic.completion"), Packet: r.time("nic.packet"), Buffers: r.count("nic.buffers", 1, 1024)},
+		Link: Link{Pulse: r.cost([]string{"link.overhead"}, []string{"link.bandwidth"}), Latency: r.time("link.latency"), Header: int(r.quantity(size, "link.header"))}}
+	if r.has("nic.log_send") {
+		p.NIC.LogSend = r.time("nic.log_send")
 	}
-	own := new(raw)
-	if err := decode(file, text, own, hostKeys); err != nil {
-		return nil, err
+	if r.has("nic.log_receive") {
+		p.NIC.LogReceive = r.time("nic.log_receive")
 	}
-	texts, layers := []layer{{file, text}}, []*raw{own}
-	for base := own.Base; base != nil; base = layers[len(layers)-1].Base {
-		bad := &Error{File: texts[len(texts)-1].file, Key: "base", Value: *base, Err: ErrBase}
-		if len(layers) > maxBases {
-			bad.Allowed = fmt.Sprintf("a profile that rests on less than %d others, and not on itself", maxBases)
-			return nil, bad
-		}
-		text, err := source(*base)
-		if err != nil {
-			bad.Err = fmt.Errorf("%w: %w", ErrBase, err)
-			return nil, bad
-		}
-		next := new(raw)
-		if err := decode(*base, text, next, hostKeys); err != nil {
-			return nil, err
-		}
-		texts, layers = append(texts, layer{*base, text}), append(layers, next)
+	if r.has("nic.memory") {
+		p.NIC.Memory = NewCost(0, r.quantity(bandwidth, "nic.memory")).PerByte
 	}
-	// Decoding on top keeps what a file does not mention.
-	merged := new(raw)
-	for _, l := range slices.Backward(texts) {
-		if err := decode(l.file, l.text, merged, hostKeys); err != nil {
-			return nil, err
-		}
-	}
-	return merged.resolve(title, file, layers)
-}
-
-// keys hold what a kind of file may say, for errors.
-type keys struct{ names, example string }
-
-var hostKeys = keys{
-	names:   "summary, base, bus, sender.bus, receiver.bus, host.cost, nic.{decision,completion,packet,log_send,log_receive,buffers,memory}, link.{bandwidth,overhead,latency,header}",
-	example: `each key once, with a quoted quantity and its unit, such as "132 MB/s"; buffers is a whole number from 1 to 1024`,
-}
-
-func decode(file string, text []byte, into any, allowed keys) error {
-	var bad *strict.Error
-	if !errors.As(stricttoml.Decode(text, into), &bad) {
-		return nil
-	}
-	e := &Error{File: file, Key: bad.Key, Err: fmt.Errorf("%w: %w", ErrSyntax, bad.Err)}
-	if bad.Line > 0 {
-		e.File += ":" + strconv.Itoa(bad.Line)
-	}
-	switch {
-	case errors.Is(bad, strict.ErrUnknown):
-		e.Err, e.Allowed = ErrUnknownKey, allowed.names
-	case bad.Key != "":
-		e.Err, e.Allowed = fmt.Errorf("%w: %w", ErrValue, bad.Err), allowed.example
-	}
-	return e
+	return p
 }

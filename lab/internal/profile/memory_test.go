@@ -101,7 +101,10 @@ func TestBadMemorySystems(t *testing.T) {
 		{"profile elsewhere", replace(pcie, `= "pcie4-x16-100g"`, `= "/etc/passwd"`), "profile", profile.ErrBase},
 		{"no block", replace(pcie, `block  = "64 B"`, ""), "nic.block", profile.ErrMissing},
 		{"base that is not there", "base = \"none\"\n", "base", profile.ErrBase},
-		{"base with a base", "base = \"sonic-via-800\"\n", "base", profile.ErrBase},
+		{"base with a base", "base = \"sonic-via-800\"\n", "", nil},
+		{"table as a value", "bus = 5\n", "bus", profile.ErrValue},
+		{"table of another kind", replace(bus, "[bus]", "[[bus]]"), "bus", profile.ErrValue},
+		{"value as a table", replace(bus, "[bus]", "[bus.clock]"), "bus.clock", profile.ErrUnknownKey},
 		{"base in a file", "base = \"mine.toml\"\n", "base", profile.ErrBase},
 	} {
 		_, err := profile.ParseMemory("dir/mine.toml", []byte(c.text))

@@ -115,7 +115,7 @@ func TestBadProfiles(t *testing.T) {
 		{"in the host's own table", good + "[receiver.bus]\nwrite = \"-1 MB/s\"\n", "receiver.bus.write", profile.ErrValue},
 		{"own overhead of one direction", good + "[sender.bus]\nread_overhead = \"1 s\"\n", "sender.bus.read_overhead", profile.ErrValue},
 		{"part of a byte", replace(`"128 B"`, `"1.5 B"`), "link.header", profile.ErrValue},
-		{"same key twice", replace(`cost = "10 us"`, "cost = \"10 us\"\ncost = \"10 us\""), "cost", profile.ErrValue},
+		{"same key twice", replace(`cost = "10 us"`, "cost = \"10 us\"\ncost = \"10 us\""), "", profile.ErrSyntax},
 		{"buffers too large for a number", replace("buffers = 2", "buffers = 99999999999999999999"), "nic.buffers", profile.ErrValue},
 		{"buffers as text", replace("buffers = 2", `buffers = "2"`), "nic.buffers", profile.ErrValue},
 		{"no unit", replace(`"100 MB/s"`, `"100"`), "bus.read", profile.ErrValue},

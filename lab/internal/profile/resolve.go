@@ -1,111 +1,134 @@
 package profile
 
-// resolver turns the texts of a file into quantities and keeps the first error.
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// resolver turns the settings of a file and its bases into quantities, and keeps the first error.
 type resolver struct {
-	file string
-	err  *Error
+	name, file string
+	layers     []map[string]setting // the file's first
+	err        *Error
 }
 
 func (r *resolver) fail(key, value, allowed string, err error) {
-	if r.err == nil {
-		r.err = &Error{File: r.file, Key: key, Value: value, Allowed: allowed, Err: err}
+	if r.err != nil {
+		return
+	}
+	r.err = &Error{File: r.file, Key: key, Value: value, Allowed: allowed, Err: err}
+	if s, _, ok := r.find(key); ok {
+		r.err.File = s.where
 	}
 }
 
-// entry is a text and where it stands.
-type entry struct {
-	key  string
-	text *string
+// find returns the first of some settings that is there: the file goes before its base, and in a file one key
+// before the next. If none is, key is the last one, which is where it should stand.
+func (r *resolver) find(keys ...string) (s setting, key string, ok bool) {
+	for _, layer := range r.layers {
+		for _, key = range keys {
+			if s, ok = layer[key]; ok {
+				return s, key, true
+			}
+		}
+	}
+	return s, key, false
 }
 
-// quantity reads a required quantity.
-func (r *resolver) quantity(k kind, e entry) float64 {
-	if e.text == nil {
-		r.fail(e.key, "", k.allowed, ErrMissing)
+// has reports whether a key is there, or one in its table.
+func (r *resolver) has(key string) bool {
+	for _, layer := range r.layers {
+		for k := range layer {
+			if k == key || strings.HasPrefix(k, key+".") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// required returns a setting of a kind; it must be there.
+func (r *resolver) required(kind unstable.Kind, allowed string, keys ...string) (text, key string, ok bool) {
+	s, key, ok := r.find(keys...)
+	switch {
+	case !ok:
+		r.fail(key, "", allowed, ErrMissing)
+	case s.kind != kind:
+		r.fail(key, s.text, allowed, ErrValue)
+	}
+	return s.text, key, ok && s.kind == kind
+}
+
+// text reads a text that may be missing.
+func (r *resolver) text(key string) string {
+	if !r.has(key) {
+		return ""
+	}
+	text, _, _ := r.required(unstable.String, "a text in quotes", key)
+	return text
+}
+
+// word reads one of some words.
+func (r *resolver) word(words []string, keys ...string) string {
+	allowed := `"` + strings.Join(words, `" or "`) + `"`
+	text, key, ok := r.required(unstable.String, allowed, keys...)
+	if ok && !slices.Contains(words, text) {
+		r.fail(key, text, allowed, ErrValue)
+	}
+	return text
+}
+
+// quantity reads a number with a unit.
+func (r *resolver) quantity(k kind, keys ...string) float64 {
+	text, key, ok := r.required(unstable.String, k.allowed, keys...)
+	if !ok {
 		return k.low
 	}
-	v, ok := k.parse(*e.text)
+	v, ok := k.parse(text)
 	if !ok {
-		r.fail(e.key, *e.text, k.allowed, ErrValue)
+		r.fail(key, text, k.allowed, ErrValue)
 		return k.low
 	}
 	return v
 }
 
-// choose returns the first entry that is there or, if none is, the last one, which is
-// where it should stand.
-func choose(entries ...entry) entry {
-	for _, e := range entries {
-		if e.text != nil {
-			return e
-		}
-	}
-	return entries[len(entries)-1]
+func (r *resolver) time(keys ...string) Time { return Micros(r.quantity(span, keys...)) }
+
+// cost reads a transfer's: the keys of its overhead, and those of its bandwidth.
+func (r *resolver) cost(overhead, rate []string) Cost {
+	return NewCost(r.quantity(span, overhead...), r.quantity(bandwidth, rate...))
 }
 
-// bus resolves one host's bus. The file itself goes before its base; in a file the
-// host's own table before the common one; in a table the overhead of one direction
-// before that of both.
-func (r *resolver) bus(host string, layers []*raw, own func(*raw) *rawBus) Bus {
-	pick := func(keys ...string) entry {
-		var all []entry
-		for _, l := range layers {
-			for _, k := range keys {
-				all = append(all, entry{host + ".bus." + k, own(l).text(k)})
-			}
-			for _, k := range keys {
-				all = append(all, entry{"bus." + k, l.Bus.text(k)})
-			}
-		}
-		return choose(all...)
-	}
-	b := Bus{}
-	switch duplex := pick("duplex"); {
-	case duplex.text == nil:
-		r.fail(duplex.key, "", `"half" or "full"`, ErrMissing)
-	case *duplex.text == "full":
-		b.FullDuplex = true
-	case *duplex.text != "half":
-		r.fail(duplex.key, *duplex.text, `"half" or "full"`, ErrValue)
-	}
-	read, write := r.quantity(bandwidth, pick("read")), r.quantity(bandwidth, pick("write"))
-	b.Read = NewCost(r.quantity(span, pick("read_overhead", "overhead")), read)
-	b.Write = NewCost(r.quantity(span, pick("write_overhead", "overhead")), write)
-	return b
+// cycle reads a clock rate and returns its period.
+func (r *resolver) cycle(key string) Time { return Time(1e6 / r.quantity(clock, key)) }
+
+// bytes reads a size from low to high.
+func (r *resolver) bytes(key string, low, high int) int {
+	k := size
+	k.low, k.high = float64(low), float64(high)
+	k.allowed = fmt.Sprintf(`%d to %d B, whole, written as "128 B", "1 KiB" or "4 MiB"`, low, high)
+	return int(r.quantity(k, key))
 }
 
-// resolve makes a profile of what a file and its bases say together; layers are these
-// one by one, the file first.
-func (w *raw) resolve(title, file string, layers []*raw) (*Profile, error) {
-	r := &resolver{file: file}
-	p := &Profile{Name: title}
-	if w.Summary != nil {
-		p.Summary = *w.Summary
+// count reads a whole number from low to high.
+func (r *resolver) count(key string, low, high int) int {
+	return int(r.ranged(key, int64(low), int64(high), fmt.Sprintf("%d to %d", low, high)))
+}
+
+// ranged reads a whole number; allowed tells its range in words.
+func (r *resolver) ranged(key string, low, high int64, allowed string) int64 {
+	text, _, ok := r.required(unstable.Integer, allowed, key)
+	if !ok {
+		return low
 	}
-	p.Sender = r.bus("sender", layers, func(l *raw) *rawBus { return &l.Sender.Bus })
-	p.Receiver = r.bus("receiver", layers, func(l *raw) *rawBus { return &l.Receiver.Bus })
-	p.Host = Micros(r.quantity(span, entry{"host.cost", w.Host.Cost}))
-	p.NIC.Decision = Micros(r.quantity(span, entry{"nic.decision", w.NIC.Decision}))
-	p.NIC.Completion = Micros(r.quantity(span, entry{"nic.completion", w.NIC.Completion}))
-	p.NIC.Packet = Micros(r.quantity(span, entry{"nic.packet", w.NIC.Packet}))
-	p.NIC.Buffers = r.count("nic.buffers", w.NIC.Buffers, 1, 1024)
-	for _, one := range []struct {
-		key  string
-		text *string
-		into *Time
-	}{{"nic.log_send", w.NIC.LogSend, &p.NIC.LogSend}, {"nic.log_receive", w.NIC.LogReceive, &p.NIC.LogReceive}} {
-		if one.text != nil {
-			*one.into = Micros(r.quantity(span, entry{one.key, one.text}))
-		}
+	n, err := strconv.ParseInt(text, 0, 64)
+	if err != nil || n < low || n > high {
+		r.fail(key, text, allowed, ErrValue)
+		return low
 	}
-	if w.NIC.Memory != nil {
-		p.NIC.Memory = NewCost(0, r.quantity(bandwidth, entry{"nic.memory", w.NIC.Memory})).PerByte
-	}
-	p.Link.Pulse = NewCost(r.quantity(span, entry{"link.overhead", w.Link.Overhead}), r.quantity(bandwidth, entry{"link.bandwidth", w.Link.Bandwidth}))
-	p.Link.Latency = Micros(r.quantity(span, entry{"link.latency", w.Link.Latency}))
-	p.Link.Header = int(r.quantity(size, entry{"link.header", w.Link.Header}))
-	if r.err != nil {
-		return nil, r.err
-	}
-	return p, nil
+	return n
 }
