@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -35,8 +36,9 @@ func Surroundings() Environment {
 	if unix.Uname(&u) == nil {
 		e.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
-	if values, err := numbers(firstLine("/proc/loadavg"), " ", 3); err == nil {
-		e.Load = values[:3]
+	load := make([]float64, 3)
+	if _, err := fmt.Sscan(firstLine("/proc/loadavg"), &load[0], &load[1], &load[2]); err == nil {
+		e.Load = load
 	}
 	return e
 }

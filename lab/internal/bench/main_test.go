@@ -91,7 +91,7 @@ func fakePingpong(ctx context.Context) error {
 		return listenUntil(ctx, port)
 	}
 	fmt.Println("bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec")
-	_, err := fmt.Println("64      20k     =20k     2.4m        0.29s      8.98       0.50       0.14")
+	_, err := fmt.Println("4k      20k     =20k     2.4m        0.29s      8.98       0.50       0.14")
 	return err
 }
 

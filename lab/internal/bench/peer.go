@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -45,12 +44,6 @@ type Peer struct {
 	ask   func(context.Context, Question) (Answer, error)
 }
 
-// Peers returns those that we know, the fastest kind first.
-func Peers() []Peer {
-	return []Peer{ucx, libfabric, testpmd, unixSocket, tcpLoopback, socat,
-		mpiPeer("openmpi-ucx"), mpiPeer("openmpi-shm"), mpiPeer("openmpi-tcp"), mpiPeer("openmpi-sm")}
-}
-
 // Available says whether the peer can be run here: nil, or an error that wraps
 // ErrNotInstalled and says which package to install.
 func (p *Peer) Available() error {
@@ -75,17 +68,6 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 		return a, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return a, nil
-}
-
-// pinned is a command line that runs on one core.
-func pinned(core int, command ...string) (string, []string) {
-	return "taskset", append([]string{"-c", strconv.Itoa(core)}, command...)
-}
-
-// startPinned starts a peer's program on one core with more environment.
-func startPinned(ctx context.Context, core int, env []string, command ...string) (*process, error) {
-	name, args := pinned(core, command...)
-	return start(ctx, nil, "env", append(append(env, name), args...)...)
 }
 
 // awaitListener waits until a TCP port has a listener, in the network of a process.
@@ -117,31 +99,4 @@ func listening(pid, port int) bool {
 		}
 	}
 	return false
-}
-
-// numbers returns the numbers with which the last line of text begins that has at
-// least n of them, between separators.
-func numbers(text, separators string, n int) ([]float64, error) {
-	var found []float64
-	for line := range strings.Lines(text) {
-		parts := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(separators+"\n\r", r) })
-		if len(parts) < n {
-			continue
-		}
-		values := make([]float64, 0, len(parts))
-		for _, p := range parts {
-			v, err := strconv.ParseFloat(p, 64)
-			if err != nil {
-				break
-			}
-			values = append(values, v)
-		}
-		if len(values) >= n {
-			found = values
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("its output has no line with %d numbers", n)
-	}
-	return found, nil
 }

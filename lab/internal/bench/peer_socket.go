@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,9 +10,6 @@ import (
 	"path/filepath"
 	"time"
 )
-
-// errNoColumn: a peer's output is not as we know it.
-var errNoColumn = errors.New("its output has no such column")
 
 // unixSocket and tcpLoopback hold what a Go program has without us: the kernel's sockets, in two
 // goroutines' processes as the others. A fetch over them is a request of fetchRequest bytes, and
