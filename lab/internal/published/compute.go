@@ -42,10 +42,11 @@ type columns int
 const (
 	policy columns = 1 << iota
 	payload
-	celled          // the platform is one with cells
-	bridged         // the platform is one with a bridge
-	none    columns = 0
-	frame           = policy | payload
+	celled           // the platform is one with cells
+	bridged          // the platform is one with a bridge
+	onSystem         // the platform is a memory system
+	none     columns = 0
+	frame            = policy | payload
 )
 
 // units are those that a figure can be stated in. A computed figure is multiplied by
@@ -132,7 +133,7 @@ var computations = merged(map[string]computation{
 	}},
 	"DMA lost to a block copy": {Predicted, percent, bridged | payload, nil, func(f *figure) float64 { return f.atBridge(coherence.BlockCopy, coherence.SendDMA).DMA.Less }},
 	"cell receive":             {Input, duration, celled, nil, func(f *figure) float64 { return f.cells.Receive.Microseconds() }},
-}, onLogged(), comparisons())
+}, onLogged(), comparisons(), onSystems)
 
 // merged joins sets of computations.
 func merged(sets ...map[string]computation) map[string]computation {
@@ -143,15 +144,6 @@ func merged(sets ...map[string]computation) map[string]computation {
 	return all
 }
 
-// lookup finds a computation on platforms or on memory systems.
-func lookup(name string) (computation, bool) {
-	if c, ok := onMemorySystem[name]; ok {
-		return c.computation, true
-	}
-	c, ok := computations[name]
-	return c, ok
-}
-
 func lesser(x, y float64) float64  { return min(x, y) }
 func greater(x, y float64) float64 { return max(x, y) }
 
@@ -160,14 +152,12 @@ func less(value, base float64) float64 { return 100 * (1 - value/base) }
 
 // Computations returns the names of the computations, sorted.
 func Computations() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(computations)), maps.Keys(onMemorySystem))
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(computations))
 }
 
 // Kind returns what the figure that is computed for a row is worth.
 func (r *Row) Kind() Kind {
-	if c, ok := lookup(r.Compute); ok {
+	if c, ok := computations[r.Compute]; ok {
 		return c.kind
 	}
 	return NotModelled
@@ -205,33 +195,26 @@ func (m *Model) Compute(r Row) (float64, error) {
 	return v.low, err
 }
 
+// span is a figure with two ends; a single one has both at the same place.
+type span struct{ low, high float64 }
+
 // span returns both ends of a row's figure.
-func (m *Model) span(r Row) (span, error) {
-	scale := units[r.Unit].scale
-	if c, ok := onMemorySystem[r.Compute]; ok {
-		v, err := m.onSystem(&r, c)
-		return span{v.low * scale, v.high * scale}, err
-	}
+func (m *Model) span(r Row) (v span, err error) {
 	c, ok := computations[r.Compute]
 	if !ok {
-		return span{}, nil
+		return v, nil
 	}
-	v, err := m.onPlatforms(&r, c)
-	return span{v * scale, v * scale}, err
+	scale := units[r.Unit].scale
+	v.low, err = m.onPlatforms(&r, c)
+	v.high = v.low
+	if of, ok := upper[r.Compute]; ok && err == nil {
+		c.of = of
+		v.high, err = m.onPlatforms(&r, c)
+	}
+	return span{v.low * scale, v.high * scale}, err
 }
 
-// onSystem computes a row on its one memory system.
-func (m *Model) onSystem(r *Row, c systemComputation) (span, error) {
-	s, err := m.system(r.Platforms[0])
-	if err != nil {
-		return span{}, err
-	}
-	f := transfers{Row: r, MemorySystem: s, m: m, name: r.Platforms[0]}
-	v := c.span(&f)
-	return v, f.err
-}
-
-// onPlatforms computes a row on platforms with cost profiles.
+// onPlatforms computes a row on its platforms.
 func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 	var v float64
 	for i, name := range r.Platforms {
@@ -242,6 +225,8 @@ func (m *Model) onPlatforms(r *Row, c computation) (float64, error) {
 			f.cells, err = profile.CellHosts.Load(name)
 		case c.needs&bridged != 0:
 			f.bridge, err = profile.Bridges.Load(name)
+		case c.needs&onSystem != 0:
+			f.system, err = m.system(name)
 		default:
 			f.Profile, err = m.load(name)
 		}
@@ -266,6 +251,7 @@ type figure struct {
 	*profile.Profile
 	cells  *profile.Cells        // instead of Profile, of a computation with cells
 	bridge *profile.MemorySystem // the same of one with a bridge
+	system *profile.MemorySystem // the same of one on a memory system
 	m      *Model
 	name   string // of the platform, for the model
 	err    error

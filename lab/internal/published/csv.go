@@ -166,7 +166,7 @@ func (p *parser) row() Row {
 	if p.err != nil || r.Compute == "" {
 		return r
 	}
-	c, _ := lookup(r.Compute)
+	c := computations[r.Compute]
 	if u, ok := units[r.Unit]; !ok || u.dimension&c.dimension == 0 {
 		p.bad("unit", "a unit of what is computed", fmt.Errorf("%w: %q is no unit of %q", ErrCell, r.Unit, r.Compute))
 	}
@@ -179,7 +179,7 @@ func (p *parser) row() Row {
 
 func (p *parser) task() Task {
 	t := Task{Note: p.cell("note"), Compute: p.cell("compute"), Bound: Relation(p.cell("bound")), Policy: p.cell("policy")}
-	c, ok := lookup(t.Compute)
+	c, ok := computations[t.Compute]
 	if t.Compute == "" && t.Note != "" {
 		return Task{Note: t.Note}
 	}
@@ -187,20 +187,19 @@ func (p *parser) task() Task {
 	p.want(slices.Contains([]Relation{"", AtMost, AtLeast}, t.Bound), "bound", `empty, "<" or ">"`, string(t.Bound))
 	platforms, policies := profile.Hosts.Names(), pipeline.PolicyNames()
 	longest := maxPayload
-	_, onSystem := onMemorySystem[t.Compute]
 	switch {
 	case c.needs&celled != 0:
 		platforms, longest = profile.CellHosts.Names(), cells.MaxPDU
 	case c.needs&bridged != 0:
 		platforms, longest = profile.Bridges.Names(), coherence.MaxBytes
-	case onSystem:
+	case c.needs&onSystem != 0:
 		platforms, policies, longest = memorySystems(), mechanisms(), coherence.MaxBytes
 	}
 	t.Platforms = p.words("platforms", platforms)
 	if len(t.Platforms) == 0 || len(t.Platforms) > 1 && c.fold == nil {
 		p.bad("platforms", strings.Join(platforms, ", "), fmt.Errorf("%w: %q is of one platform, here are %d", ErrCell, t.Compute, len(t.Platforms)))
 	}
-	if onSystem && c.dimension == percent { // against several
+	if c.needs&onSystem != 0 && c.dimension == percent { // against several
 		p.words("policy", policies)
 	} else {
 		p.want(t.Policy == "" || slices.Contains(policies, t.Policy), "policy", strings.Join(policies, ", "), t.Policy)
