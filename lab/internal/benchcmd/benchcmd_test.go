@@ -182,7 +182,7 @@ func TestBreakdownEager(t *testing.T) {
 
 func TestDriver(t *testing.T) {
 	table, object := both(t, "bench", "driver", "--duration", "20ms")
-	mention(t, table, "The driver alone", "its queue", "a CQ", "32", "cycles", "GHz")
+	mention(t, table, "The driver alone", "mock_ns", "true", "false", "32", "cycles", "GHz")
 	need(t, object, "environment", "costs", "clock_ghz")
 	for _, c := range object["costs"].([]any) {
 		need(t, c, "batch", "cq", "ns", "median_ns", "cycles", "mock_ns")
@@ -191,7 +191,7 @@ func TestDriver(t *testing.T) {
 
 func TestIdle(t *testing.T) {
 	table, object := both(t, "bench", "idle", "--places", "runtime,memory-inline,shm-thread", "--duration", "50ms", "--pause", "2ms")
-	mention(t, table, "runtime", "memory-inline", "shm-thread", "p99 us", "Goals: less than 1 %")
+	mention(t, table, "runtime", "memory-inline", "shm-thread", "p99_us", "Goals: less than 1 %")
 	need(t, object, "environment", "goals", "results")
 	results := object["results"].([]any)
 	if len(results) != 3 {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/drivercost"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 )
 
 // driverReport holds what bench driver --json prints.
@@ -42,11 +41,5 @@ func (e env) driver(ctx context.Context, f *driverFlags, _ []string) error {
 // table prints a row for each way.
 func (r *driverReport) table(out io.Writer) error {
 	fmt.Fprintf(out, "The driver alone, for each descriptor, at %.2f GHz\n", r.Clock)
-	return command.Table(out, tabwriter.AlignRight, "batch\tfound by\tns\tmedian ns\tcycles\tmock ns\t", r.Costs, func(c drivercost.Cost) string {
-		by := "its queue"
-		if c.CQ {
-			by = "a CQ"
-		}
-		return fmt.Sprintf("%d\t%s\t%.1f\t%.1f\t%.0f\t%.1f\t", c.Batch, by, c.Ns, c.Median, c.Cycles, c.Mock)
-	})
+	return table.Write(out, r.Costs)
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 )
 
 // Goals of an idle application.
@@ -93,18 +92,9 @@ func idleRowOf(t *bench.IdleTask, r *bench.IdleResult) idleRow {
 
 // table prints a line for each place.
 func (r *idleReport) table(out io.Writer) error {
-	const header = "place\tidle s\tidle CPU %\tmessages\tpause ms\tCPU % then\tp50 us\tp99 us\tmax us\tgoals\t"
-	err := command.Table(out, tabwriter.AlignRight, header, r.Results, func(row idleRow) string {
-		goals := "-"
-		if row.MeetsGoals != nil {
-			goals = map[bool]string{true: "met", false: "missed"}[*row.MeetsGoals]
-		}
-		return fmt.Sprintf("%s\t%.2f\t%.2f\t%d\t%g\t%.2f\t%.1f\t%.1f\t%.1f\t%s\t", row.Place, row.Idle, row.IdleCPU,
-			row.Messages, row.Pause, row.WakingCPU, row.P50, row.P99, row.Max, goals)
-	})
-	if err != nil {
+	if err := table.Write(out, r.Results); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake)
+	_, err := fmt.Fprintf(out, "\nGoals: less than %g %% of a core while idle, p50 of %g us or less.\n", idleGoalCPU, idleGoalWake)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/plot"
 	"github.com/trapeze-nic/trapeze/lab/internal/bench"
 	"github.com/trapeze-nic/trapeze/lab/internal/scaling"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 )
 
 // scalingReport holds what bench scaling --json prints.
@@ -76,9 +77,7 @@ func (r *scalingReport) table(out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintln(out, "Memory for one more at one NIC, bytes")
-	return command.Table(out, tabwriter.AlignRight, "of\tmade\thost heap\tdevice heap\tshared\ttotal\tfiles\t", r.Memory, func(m scaling.Memory) string {
-		return fmt.Sprintf("%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t", m.Of, m.Count, m.Host, m.Device, m.Shared, m.Total, m.Files)
-	})
+	return table.Write(out, r.Memory)
 }
 
 // picture draws the costs of a message against numbers, and below latencies

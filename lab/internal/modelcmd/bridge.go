@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/coherence"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 )
 
 // bridgeFlags say who meets at a bridge.
@@ -45,16 +44,7 @@ func (x *commands) bridge(ctx context.Context, f *bridgeFlags, _ []string) error
 	if err != nil {
 		return bridgeError(err)
 	}
-	return x.Print(all, func(w io.Writer) error { return writeBridge(w, all) })
-}
-
-func writeBridge(w io.Writer, all []report.Met) error {
-	const header = "program\tMB/s alone\ttogether\tless %\tDMA\tMB/s alone\ttogether\tless %\ttransfer us alone\ttogether\t"
-	return command.Table(w, tabwriter.AlignRight, header, all, func(m report.Met) string {
-		p, d := m.Processor, m.DMA
-		return fmt.Sprintf("%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t", m.Program, p.Alone, p.Together, p.Less, m.With,
-			d.Alone, d.Together, d.Less, m.TransferAlone.Microseconds(), m.Transfer.Microseconds())
-	})
+	return x.Print(all, func(w io.Writer) error { return table.Write(w, all) })
 }
 
 // draw draws the rates of a program and of DMA, alone and together.

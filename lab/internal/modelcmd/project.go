@@ -7,13 +7,12 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 )
 
 // maxFactor bounds the factors of a projection.
@@ -135,18 +134,11 @@ func (x *commands) project(ctx context.Context, f *projectFlags, _ []string) err
 		return err
 	}
 	if f.Output == "" {
-		return x.Print(rows, func(w io.Writer) error { return writeProjection(w, rows) })
+		return x.Print(rows, func(w io.Writer) error { return table.Write(w, rows) })
 	}
 	svg, err := o.Draw(rows)
 	if err != nil {
 		return err
 	}
 	return f.write(x.Env, svg)
-}
-
-func writeProjection(w io.Writer, rows []report.Projected) error {
-	const header = "bus\tlink MB/s\tstore and forward us\tlatency us\tless %\tstream MB/s\t"
-	return command.Table(w, tabwriter.AlignRight, header, rows, func(r report.Projected) string {
-		return fmt.Sprintf("%s\t%.0f\t%.3f\t%.3f\t%.1f\t%.1f\t", r.Bus, r.Link, r.Whole.Microseconds(), r.Latency.Microseconds(), r.Reduction, r.Bandwidth)
-	})
 }

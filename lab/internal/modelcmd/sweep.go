@@ -5,15 +5,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/trapeze-nic/trapeze/internal/cmdtable"
 	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
 	"github.com/trapeze-nic/trapeze/lab/internal/search"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
 
@@ -67,7 +66,7 @@ func (x *commands) sweep(ctx context.Context, f *sweepFlags, _ []string) error {
 	if x.JSON {
 		err = command.WriteJSON(&b, rows)
 	} else {
-		err = writeSweep(&b, rows)
+		err = table.Write(&b, rows)
 	}
 	if err != nil {
 		return err
@@ -162,12 +161,4 @@ func (f *sweepFlags) measure(ctx context.Context, e *command.Env) ([]sweepRow, e
 		meter.Add(1)
 	}
 	return rows, nil
-}
-
-func writeSweep(w io.Writer, rows []sweepRow) error {
-	const header = "profile\tpolicy\tpayload\tminpulse-send\tminpulse-recv\tgap us\tcount\tlatency us\tmean us\tMB/s\tbus busy us\t"
-	return command.Table(w, tabwriter.AlignRight, header, rows, func(r sweepRow) string {
-		return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%g\t%d\t%.3f\t%.3f\t%.2f\t%.2f\t", r.Profile, r.Policy, r.Payload, r.Send, r.Receive, r.Gap.Microseconds(), r.Count,
-			r.Latency.Microseconds(), r.Mean.Microseconds(), r.Bandwidth, r.Busy.Microseconds())
-	})
 }

@@ -3,13 +3,11 @@ package modelcmd
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"text/tabwriter"
 
-	"github.com/trapeze-nic/trapeze/internal/command"
 	"github.com/trapeze-nic/trapeze/lab/internal/profile"
 	"github.com/trapeze-nic/trapeze/lab/internal/report"
+	"github.com/trapeze-nic/trapeze/lab/internal/table"
 	"github.com/trapeze-nic/trapeze/lab/internal/virtual"
 	"github.com/trapeze-nic/trapeze/pipeline"
 )
@@ -53,15 +51,7 @@ func (x *commands) trunk(ctx context.Context, f *trunksFlags, _ []string) error 
 	if err != nil {
 		return err
 	}
-	return x.Print(rows, func(w io.Writer) error { return writeTrunk(w, rows) })
-}
-
-func writeTrunk(w io.Writer, rows []report.Shared) error {
-	const header = "policy\tsender\tlatency us\tlongest us\tMB/s\twaited us\theld us\theld idle us\tnetTx a frame\tcut through\tlost\t"
-	return command.Table(w, tabwriter.AlignRight, header, rows, func(r report.Shared) string {
-		return fmt.Sprintf("%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t%d\t", r.Policy, r.Number, r.Latency.Microseconds(), r.Longest.Microseconds(),
-			r.Bandwidth, r.Waited.Microseconds(), r.Held.Microseconds(), r.Idle.Microseconds(), r.Pulses, r.CutThrough, r.Lost)
-	})
+	return x.Print(rows, func(w io.Writer) error { return table.Write(w, rows) })
 }
 
 // trunkPicture shows who holds a trunk.
