@@ -127,7 +127,7 @@ func found(expression string, scale float64) func(Question, *exchange) (float64,
 	}
 }
 
-// streamed is what a stream of bytes sends: 200 MB for each second to measure for.
+// streamed is the length of a stream: 200 MB for each second to measure for.
 func streamed(q Question) int64 { return int64(200e6 * q.For.Seconds()) }
 
 // untilBothEnd are the MB/s of a stream over the time until both ends have ended.

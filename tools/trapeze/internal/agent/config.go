@@ -22,8 +22,8 @@ import (
 	"github.com/trapeze-nic/trapeze/internal/option"
 	"github.com/trapeze-nic/trapeze/internal/speed"
 	"github.com/trapeze-nic/trapeze/internal/strict"
-	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/stricttoml"
 )
 
 // ConfigError says what is wrong with the agent's file, and where.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/trapeze-nic/trapeze/internal/strict"
-	"github.com/trapeze-nic/trapeze/internal/strict/stricttoml"
+	"github.com/trapeze-nic/trapeze/tools/trapeze/internal/stricttoml"
 )
 
 type file struct {
