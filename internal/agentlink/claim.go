@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/strict"
 )
 
@@ -146,19 +147,7 @@ func WriteClaim(folder, name string, c Claim) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, ".claim-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), claimPath(folder, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return outfile.Replace(claimPath(folder, name), 0o600, append(text, '\n'))
 }
 
 // WithdrawClaim removes a claim, which need not be there.

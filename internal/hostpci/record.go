@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/filelock"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
 // recordDir keeps what functions were bound to before they were given to VFIO.
@@ -36,19 +37,7 @@ func remember(r Root, f Function) error {
 	if err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(r.Path(recordDir), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(append(text, '\n'))
-	err = errors.Join(err, temporary.Chmod(0o644), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), r.Path(recordFile(f.Address)))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
-	}
-	return nil
+	return outfile.Replace(r.Path(recordFile(f.Address)), 0o644, append(text, '\n'))
 }
 
 // recall reads what a function was bound to, and whether that is known.

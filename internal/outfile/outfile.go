@@ -139,7 +139,25 @@ func Write(path string, mode fs.FileMode, replace bool, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(content); err == nil {
+	return f.whole(content, nil)
+}
+
+// Replace is Write in the place of a file that may stand there, with the permissions mode whatever
+// the umask is: other users read what a service writes.
+func Replace(path string, mode fs.FileMode, content []byte) error {
+	f, err := Create(path, mode, true)
+	if err != nil {
+		return err
+	}
+	return f.whole(content, f.Chmod(mode.Perm()))
+}
+
+// whole writes the content and commits it, unless err says that something is wrong already.
+func (f *File) whole(content []byte, err error) error {
+	if err == nil {
+		_, err = f.Write(content)
+	}
+	if err == nil {
 		err = f.Commit()
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 	"github.com/trapeze-nic/trapeze/internal/strict"
 )
 
@@ -78,20 +79,8 @@ func (s store) save(c claimState) error {
 	if err != nil {
 		return err
 	}
-	// A runtime reads names that end in .json and .yaml only.
-	f, err := os.CreateTemp(s.folder, ".trapeze-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), s.path(c.UID))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	// A runtime reads names that end in .json and .yaml only, not the one that the file may have before.
+	return outfile.Replace(s.path(c.UID), 0o644, append(text, '\n'))
 }
 
 // load reads the file of a claim; false if there is none.

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/trapeze-nic/trapeze/internal/filelock"
+	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
 // Lease is for how long a line holds.
@@ -118,22 +118,5 @@ func change(ctx context.Context, path string, edit func([]string) ([]string, err
 	if lines, err = edit(lines); err != nil {
 		return err
 	}
-	return replace(path, strings.Join(append(lines, ""), "\n"))
-}
-
-// replace gives a file another content at once: readers see the old one or the new one.
-func replace(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return outfile.Replace(path, 0o644, []byte(strings.Join(append(lines, ""), "\n")))
 }
