@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 	"github.com/trapeze-nic/trapeze/wire"
 )
 
@@ -31,7 +32,7 @@ func makeFrame(number, n int) []byte {
 	copy(ip, []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2})
 	binary.BigEndian.PutUint16(ip[2:], uint16(n-frameIP))
 	binary.BigEndian.PutUint16(ip[4:], uint16(number))
-	binary.BigEndian.PutUint16(ip[10:], ^checksum(ip[:20]))
+	binary.BigEndian.PutUint16(ip[10:], ^inetsum.Of(ip[:20]))
 	udp := f[frameUDP:]
 	binary.BigEndian.PutUint16(udp, 1000)
 	binary.BigEndian.PutUint16(udp[2:], 2000)
@@ -49,18 +50,6 @@ func numberOf(f []byte) int {
 		return -1
 	}
 	return int(binary.BigEndian.Uint32(f[framePayload:]))
-}
-
-// checksum is the sum of RFC 1071; that of a sound header is 0xffff.
-func checksum(b []byte) uint16 {
-	sum := uint32(0)
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return uint16(sum)
 }
 
 // makeFrames makes n frames of sizes from 64 to most, in no regular order.

@@ -1,6 +1,10 @@
 package fakemqnic
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
+)
 
 // hashKey is the fixed key of the hash: that which Microsoft's documentation of RSS verifies with.
 var hashKey = [40]byte{
@@ -15,7 +19,7 @@ func (d *Device) Arrive(k int, frame []byte) bool {
 	var c Completion
 	queue := 0
 	d.With(func() {
-		c.Sum = Sum(frame[min(14, len(frame)):])
+		c.Sum = inetsum.Of(frame[min(14, len(frame)):])
 		c.Hash, c.HashType = hash(frame)
 		at := d.Control(k) + QueueMap
 		queue = int(d.Get(d.Table(k) + 4*uint64(c.Hash&d.Get(at+0x14)&63)))
@@ -51,17 +55,4 @@ func hash(frame []byte) (h uint32, kind byte) {
 		window |= uint64(hashKey[8+i])
 	}
 	return h, kind
-}
-
-// Sum is the one's complement sum of words (RFC 1071).
-func Sum(b []byte) uint16 {
-	s := uint32(0)
-	for i := 0; i < len(b); i += 2 {
-		s += uint32(b[i]) << 8
-		if i+1 < len(b) {
-			s += uint32(b[i+1])
-		}
-		s = s&0xffff + s>>16
-	}
-	return uint16(s)
 }

@@ -3,6 +3,8 @@ package fakemqnic
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 var le = binary.LittleEndian
@@ -139,7 +141,7 @@ func (d *Device) out(k, i int, command uint16, frame []byte) {
 		return
 	}
 	if start, field := int(command&0xff), int(command>>8&0x7f); command&(1<<15) != 0 && start+field+2 <= len(frame) {
-		s := ^Sum(frame[start:])
+		s := ^inetsum.Of(frame[start:])
 		frame[start+field], frame[start+field+1] = byte(s>>8), byte(s)
 	}
 	for len(frame) < 60 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/waittest"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // Where things are in frames (RFC 826, 791, 792, 768).
@@ -59,28 +60,13 @@ func reply(b []byte, own ethernet.MAC) bool {
 		p[20] = 0
 		end := min(len(p), int(binary.BigEndian.Uint16(p[2:])))
 		p[22], p[23] = 0, 0
-		binary.BigEndian.PutUint16(p[22:], ^sum(p[20:end]))
+		binary.BigEndian.PutUint16(p[22:], ^inetsum.Of(p[20:end]))
 	default:
 		return false
 	}
 	copy(b, b[6:12])
 	copy(b[6:], own[:])
 	return true
-}
-
-// sum adds as the internet's checksum does (RFC 1071).
-func sum(b []byte) uint16 {
-	var s uint32
-	for i := 0; i+1 < len(b); i += 2 {
-		s += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	if len(b)%2 == 1 {
-		s += uint32(b[len(b)-1]) << 8
-	}
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
 }
 
 // answer answers ARP and echo requests at a port, and has see look at all that comes.
@@ -118,7 +104,7 @@ func (l *peer) tryPing(address string, sizes []int) error {
 		for j := 8; j < len(b); j++ {
 			b[j] = byte(i + j*7)
 		}
-		binary.BigEndian.PutUint16(b[2:], ^sum(b))
+		binary.BigEndian.PutUint16(b[2:], ^inetsum.Of(b))
 		return b
 	}
 	sent, come := 0, make([]bool, len(sizes))
@@ -290,12 +276,12 @@ func udp(to, from ethernet.MAC, toIP, fromIP string, port uint16, payload []byte
 	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
 	copy(p[12:], netip.MustParseAddr(fromIP).AsSlice())
 	copy(p[16:], netip.MustParseAddr(toIP).AsSlice())
-	binary.BigEndian.PutUint16(p[10:], ^sum(p[:20]))
+	binary.BigEndian.PutUint16(p[10:], ^inetsum.Of(p[:20]))
 	binary.BigEndian.PutUint16(p[20:], 1000)
 	binary.BigEndian.PutUint16(p[22:], port)
 	binary.BigEndian.PutUint16(p[24:], uint16(len(p)-20))
 	copy(p[28:], payload)
-	binary.BigEndian.PutUint16(p[26:], ^sum(append(pseudo(p), p[20:]...)))
+	binary.BigEndian.PutUint16(p[26:], ^inetsum.Of(append(pseudo(p), p[20:]...)))
 	return b
 }
 
@@ -339,7 +325,7 @@ func TestPairSums(t *testing.T) {
 				}
 				d := b[ipv4At:]
 				d = d[:min(len(d), int(binary.BigEndian.Uint16(d[2:])))]
-				return frames[0].Flags & verdicts, sum(d[:20]) == 0xffff && sum(append(pseudo(d), d[20:]...)) == 0xffff
+				return frames[0].Flags & verdicts, inetsum.Of(d[:20]) == 0xffff && inetsum.Of(append(pseudo(d), d[20:]...)) == 0xffff
 			}
 		}
 		fd := l.packets(rawType)
@@ -416,7 +402,7 @@ func TestPairSums(t *testing.T) {
 			blank := bytes.Clone(right)
 			d := blank[ipv4At:]
 			copy(d[10:12], []byte{0, 0})
-			binary.BigEndian.PutUint16(d[26:], sum(pseudo(d)))
+			binary.BigEndian.PutUint16(d[26:], inetsum.Of(pseudo(d)))
 			if !received(blank, func(f *ethernet.Frame) { f.Flags, f.L2, f.L3 = ethernet.SumIPv4|ethernet.SumUDP, ipv4At, 20 }) {
 				t.Error("Linux does not take the sums that the NIC computes")
 			}

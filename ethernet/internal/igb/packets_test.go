@@ -5,6 +5,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // udp4 makes a frame with a UDP datagram over IPv4, its checksums right, of a flow that
@@ -15,32 +16,17 @@ func udp4(to ethernet.MAC, port, payload int) []byte {
 	ip, udp := b[14:34], b[34:]
 	copy(ip, []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2})
 	binary.BigEndian.PutUint16(ip[2:], uint16(28+payload))
-	binary.BigEndian.PutUint16(ip[10:], ^sum(ip))
+	binary.BigEndian.PutUint16(ip[10:], ^inetsum.Of(ip))
 	copy(udp, make([]byte, 8))
 	binary.BigEndian.PutUint16(udp, uint16(port))
 	binary.BigEndian.PutUint16(udp[2:], 9)
 	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
 	binary.BigEndian.PutUint16(udp[6:], pseudo(ip[12:20], 17, len(udp)))
-	binary.BigEndian.PutUint16(udp[6:], ^sum(udp))
+	binary.BigEndian.PutUint16(udp[6:], ^inetsum.Of(udp))
 	return b
 }
 
 // pseudo is the sum of a pseudo header: two addresses, a protocol and a length.
 func pseudo(addresses []byte, protocol byte, length int) uint16 {
-	return sum(append(append([]byte(nil), addresses...), 0, protocol, byte(length>>8), byte(length)))
-}
-
-// sum is the one's complement sum of words (RFC 1071).
-func sum(b []byte) uint16 {
-	s := uint32(0)
-	for i := 0; i+1 < len(b); i += 2 {
-		s += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	if len(b)%2 != 0 {
-		s += uint32(b[len(b)-1]) << 8
-	}
-	for s > 0xffff {
-		s = s&0xffff + s>>16
-	}
-	return uint16(s)
+	return inetsum.Of(append(append([]byte(nil), addresses...), 0, protocol, byte(length>>8), byte(length)))
 }

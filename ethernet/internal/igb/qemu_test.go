@@ -13,6 +13,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/qemutest"
 	"github.com/trapeze-nic/trapeze/ci/kit/qtest"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // The tests below run the driver on QEMU's 82576. They are skipped where there is no QEMU.
@@ -390,14 +391,14 @@ func TestQEMUSegments(t *testing.T) {
 	var all []byte
 	for len(all) < payload {
 		got := q.left()
-		if len(got) > 54+segment || sum(got[14:34]) != 0xffff || binary.BigEndian.Uint16(got[16:]) != uint16(len(got)-14) {
+		if len(got) > 54+segment || inetsum.Of(got[14:34]) != 0xffff || binary.BigEndian.Uint16(got[16:]) != uint16(len(got)-14) {
 			t.Fatalf("a frame of %d bytes, % x", len(got), got[:54])
 		}
 		if at := binary.BigEndian.Uint32(got[38:]); at != uint32(len(all)) {
 			t.Fatalf("sequence number %d, want %d", at, len(all))
 		}
 		with := append(append([]byte(nil), got[26:34]...), 0, 6, byte((len(got)-34)>>8), byte(len(got)-34))
-		if s := sum(append(with, got[34:]...)); s != 0xffff {
+		if s := inetsum.Of(append(with, got[34:]...)); s != 0xffff {
 			t.Errorf("the TCP checksum of a segment is wrong by %#x", s)
 		}
 		all = append(all, got[54:]...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 	"github.com/trapeze-nic/trapeze/internal/mmio"
 )
 
@@ -168,9 +169,7 @@ func (q *queue) prepareSegments(f *ethernet.Frame) error {
 		ip[4], ip[5] = 0, 0
 	}
 	// One's complement: to take the length away is to add its complement.
-	sum := uint32(tcp[16])<<8 | uint32(tcp[17])
-	sum += 0xffff &^ (uint32(len(tcp)) & 0xffff)
-	sum = sum&0xffff + sum>>16
+	sum := inetsum.Fold(inetsum.Add(uint64(^uint16(len(tcp))), tcp[16:18]))
 	tcp[16], tcp[17] = byte(sum>>8), byte(sum)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
 	"github.com/trapeze-nic/trapeze/ci/kit/fakepci"
 	"github.com/trapeze-nic/trapeze/ci/kit/programtest"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 	"github.com/trapeze-nic/trapeze/vfio/vfiouser"
 )
 
@@ -200,11 +201,11 @@ func TestFramesEcho(t *testing.T) {
 	reply := ask(request, func(b []byte) bool { return b[12] == 8 && b[13] == 6 && b[21] == 2 && bytes.Equal(b[:6], us) })
 	ping := append(bytes.Clone(reply[6:12]), us...)
 	ping = append(ping, 8, 0, 0x45, 0, 0, 36, 0, 1, 0, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
-	binary.BigEndian.PutUint16(ping[24:], ^fakemqnic.Sum(ping[14:34]))
+	binary.BigEndian.PutUint16(ping[24:], ^inetsum.Of(ping[14:34]))
 	ping = append(ping, 8, 0, 0, 0, 0, 1, 0, 1, 't', 'r', 'a', 'p', 'e', 'z', 'e', '!')
-	binary.BigEndian.PutUint16(ping[36:], ^fakemqnic.Sum(ping[34:]))
+	binary.BigEndian.PutUint16(ping[36:], ^inetsum.Of(ping[34:]))
 	pong := ask(ping, func(b []byte) bool { return len(b) >= 50 && b[12] == 8 && b[13] == 0 && b[23] == 1 && b[34] == 0 })
-	if string(pong[42:50]) != "trapeze!" || fakemqnic.Sum(pong[34:50]) != 0xffff {
+	if string(pong[42:50]) != "trapeze!" || inetsum.Of(pong[34:50]) != 0xffff {
 		t.Errorf("answer % x", pong)
 	}
 	if err := echo.Process.Signal(os.Interrupt); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ci/kit/fakemqnic"
 	"github.com/trapeze-nic/trapeze/ci/kit/porttest"
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // packet is a frame with TCP or UDP over IP, with right checksums.
@@ -39,14 +40,14 @@ func (p packet) bytes() (b []byte, ip, l4 int) {
 		b = binary.BigEndian.AppendUint16(b, uint16(header+p.payload))
 		b = append(b, protocol, 64)
 		b = append(b, bytes.Repeat([]byte{0xfd, 1, 2, 3}, 8)...)
-		pseudo += uint32(fakemqnic.Sum(b[ip+8 : ip+40]))
+		pseudo += uint32(inetsum.Of(b[ip+8 : ip+40]))
 	} else {
 		b = append(b, 8, 0, byte(0x45+p.options/4), 0)
 		b = binary.BigEndian.AppendUint16(b, uint16(20+p.options+header+p.payload))
 		b = append(b, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
 		b = append(b, bytes.Repeat([]byte{1}, p.options)...)
-		binary.BigEndian.PutUint16(b[ip+10:], ^fakemqnic.Sum(b[ip:]))
-		pseudo += uint32(fakemqnic.Sum(b[ip+12 : ip+20]))
+		binary.BigEndian.PutUint16(b[ip+10:], ^inetsum.Of(b[ip:]))
+		pseudo += uint32(inetsum.Of(b[ip+12 : ip+20]))
 	}
 	l4 = len(b)
 	b = append(b, make([]byte, header)...)
@@ -62,7 +63,7 @@ func (p packet) bytes() (b []byte, ip, l4 int) {
 	for i := range p.payload {
 		b = append(b, byte(i*11+int(p.flow)))
 	}
-	for pseudo += uint32(fakemqnic.Sum(b[l4:])); pseudo > 0xffff; {
+	for pseudo += uint32(inetsum.Of(b[l4:])); pseudo > 0xffff; {
 		pseudo = pseudo&0xffff + pseudo>>16
 	}
 	binary.BigEndian.PutUint16(b[field:], ^uint16(pseudo))
@@ -130,7 +131,7 @@ func TestNotSummed(t *testing.T) {
 		f(b, ip, l4)
 		if !k.ipv6 {
 			b[ip+10], b[ip+11] = 0, 0
-			binary.BigEndian.PutUint16(b[ip+10:], ^fakemqnic.Sum(b[ip:ip+20]))
+			binary.BigEndian.PutUint16(b[ip+10:], ^inetsum.Of(b[ip:ip+20]))
 		}
 		return b
 	}
@@ -184,7 +185,7 @@ func TestSendSums(t *testing.T) {
 		// In the field is the sum of the pseudo header: what the right sum leaves of the segment.
 		right := binary.BigEndian.Uint16(want[field:])
 		sent[field], sent[field+1] = 0, 0
-		pseudo := uint32(^right) + uint32(^fakemqnic.Sum(sent[l4:]))
+		pseudo := uint32(^right) + uint32(^inetsum.Of(sent[l4:]))
 		for pseudo > 0xffff {
 			pseudo = pseudo&0xffff + pseudo>>16
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // Where the checksum is in the header of TCP (RFC 9293, 3.1) and UDP (RFC 768), and what they are
@@ -14,30 +15,6 @@ const (
 	tcpSumAt, udpSumAt       = 16, 6
 	protocolTCP, protocolUDP = 6, 17
 )
-
-// add adds words to a one's complement sum that is not folded (RFC 1071). A last odd byte is the
-// upper half of a word.
-func add(sum uint64, b []byte) uint64 {
-	for ; len(b) >= 4; b = b[4:] {
-		sum += uint64(binary.BigEndian.Uint32(b))
-	}
-	if len(b) >= 2 {
-		sum += uint64(binary.BigEndian.Uint16(b))
-		b = b[2:]
-	}
-	if len(b) > 0 {
-		sum += uint64(b[0]) << 8
-	}
-	return sum
-}
-
-// fold brings a sum to 16 bits.
-func fold(sum uint64) uint16 {
-	for sum > math.MaxUint16 {
-		sum = sum&math.MaxUint16 + sum>>16
-	}
-	return uint16(sum)
-}
 
 // offload prepares the checksums that a frame asks for, and returns the command of its descriptor.
 // The device sums TCP and UDP. The header of IPv4 is summed here, and so is a sum that begins where the
@@ -70,7 +47,7 @@ func (q *queue) offload(f *ethernet.Frame) (uint64, error) {
 	if ip {
 		header := b[f.L2:start]
 		header[10], header[11] = 0, 0
-		binary.BigEndian.PutUint16(header[10:], ^fold(add(0, header)))
+		binary.BigEndian.PutUint16(header[10:], ^inetsum.Of(header))
 	}
 	switch {
 	case !tcp && !udp:
@@ -78,7 +55,7 @@ func (q *queue) offload(f *ethernet.Frame) (uint64, error) {
 	case start <= maxSumStart:
 		return sumOn | uint64(field)<<sumFieldShift | uint64(start), nil
 	}
-	sum := ^fold(add(0, b[start:])) // the sum of the pseudo header is in the field
+	sum := ^inetsum.Of(b[start:]) // the sum of the pseudo header is in the field
 	if udp && sum == 0 {
 		sum = math.MaxUint16
 	}
@@ -99,7 +76,7 @@ func verdict(b []byte, sum uint16) ethernet.Flags {
 		kind = binary.BigEndian.Uint16(b[at-2:])
 	}
 	// What is not of the datagram is taken out of the sum: one's complement has no minus.
-	total := uint64(sum) + uint64(^fold(add(0, b[ethernet.HeaderSize:at])))
+	total := uint64(sum) + uint64(^inetsum.Of(b[ethernet.HeaderSize:at]))
 	switch kind {
 	case 0x0800:
 		return verdict4(b[at:], total)
@@ -118,7 +95,7 @@ func verdict4(b []byte, sum uint64) ethernet.Flags {
 	if header < 20 || total < header || total > len(b) {
 		return 0
 	}
-	if fold(add(0, b[:header])) != math.MaxUint16 {
+	if inetsum.Of(b[:header]) != math.MaxUint16 {
 		return ethernet.IPSumBad
 	}
 	// A right header sums to all ones, which is zero.
@@ -137,7 +114,7 @@ func verdict6(b []byte, sum uint64) ethernet.Flags {
 	if total > len(b) {
 		return 0
 	}
-	sum += uint64(^fold(add(0, b[:40])))
+	sum += uint64(^inetsum.Of(b[:40]))
 	return verdictL4(b[40:total], b[total:], b[8:40], b[6], sum, false)
 }
 
@@ -152,13 +129,13 @@ func verdictL4(segment, padding, addresses []byte, protocol byte, sum uint64, op
 	default:
 		return 0
 	}
-	pad := add(0, padding)
+	pad := inetsum.Add(0, padding)
 	if len(segment)%2 != 0 { // the padding begins in the middle of a word
-		folded := fold(pad)
+		folded := inetsum.Fold(pad)
 		pad = uint64(folded>>8 | folded<<8)
 	}
-	sum += uint64(^fold(pad)) + add(uint64(protocol)+uint64(len(segment)), addresses)
-	if fold(sum) != math.MaxUint16 {
+	sum += uint64(^inetsum.Fold(pad)) + inetsum.Add(uint64(protocol)+uint64(len(segment)), addresses)
+	if inetsum.Fold(sum) != math.MaxUint16 {
 		return ethernet.L4SumBad
 	}
 	return ethernet.L4SumGood

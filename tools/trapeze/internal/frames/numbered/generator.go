@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // Sizes says how long frames are, in bytes without the check sequence.
@@ -125,22 +126,10 @@ func (g *Generator) fill(b []byte, magic uint16) {
 	if g.ip > 0 {
 		ip := b[g.ip:]
 		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
-		binary.BigEndian.PutUint16(ip[10:], headerSum(ip[:20]))
+		binary.BigEndian.PutUint16(ip[10:], ^inetsum.Of(ip[:20]))
 		binary.BigEndian.PutUint16(ip[24:], uint16(len(ip)-20))
 	}
 	payload := b[len(g.header):]
 	clear(payload)
 	seal(payload, magic, g.stream, g.next)
-}
-
-// headerSum is the checksum of an IPv4 header in which that is zero (RFC 791).
-func headerSum(b []byte) uint16 {
-	var s uint32
-	for i := 0; i < len(b); i += 2 {
-		s += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for s>>16 != 0 {
-		s = s&0xffff + s>>16
-	}
-	return ^uint16(s)
 }

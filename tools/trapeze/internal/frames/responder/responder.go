@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/trapeze-nic/trapeze/ethernet"
+	"github.com/trapeze-nic/trapeze/internal/inetsum"
 )
 
 // Verdict says what a frame was.
@@ -179,12 +180,12 @@ func (r *Responder) ipv4(b []byte, to ethernet.MAC) (int, Verdict) {
 		return 0, Invalid
 	case b[0]&15 > 5 || binary.BigEndian.Uint16(b[6:])&0x3fff != 0: // options; a fragment
 		return 0, Other
-	case sum(0, b[:ipv4Size]) != 0xffff || ours || !oneHost(source) || length < ipv4Size+echoSize:
+	case inetsum.Of(b[:ipv4Size]) != 0xffff || ours || !oneHost(source) || length < ipv4Size+echoSize:
 		return 0, Invalid
 	}
 	icmp := b[ipv4Size:length]
 	switch {
-	case sum(0, icmp) != 0xffff:
+	case inetsum.Of(icmp) != 0xffff:
 		return 0, Invalid
 	case icmp[0] != 8 || icmp[1] != 0: // echo request
 		return 0, Other
@@ -194,7 +195,7 @@ func (r *Responder) ipv4(b []byte, to ethernet.MAC) (int, Verdict) {
 	copy(b[16:], source[:])
 	b[8] = hops
 	binary.BigEndian.PutUint16(b[10:], 0)
-	binary.BigEndian.PutUint16(b[10:], ^sum(0, b[:ipv4Size]))
+	binary.BigEndian.PutUint16(b[10:], ^inetsum.Of(b[:ipv4Size]))
 	return length, Echo
 }
 
@@ -239,7 +240,7 @@ func (r *Responder) ipv6(b []byte, to, from ethernet.MAC) (int, Verdict) {
 		return 0, Other // who has no address yet looks for duplicates of the one it wants
 	}
 	// The pseudo header has both addresses, the length and the next header (RFC 8200, 8.1).
-	if _, ours := r.v6[source]; ours || !oneHost6(source) || icmp[1] != 0 || sum(uint64(length)+58, b[8:ipv6Size+length]) != 0xffff {
+	if _, ours := r.v6[source]; ours || !oneHost6(source) || icmp[1] != 0 || inetsum.Fold(inetsum.Add(uint64(length)+58, b[8:ipv6Size+length])) != 0xffff {
 		return 0, Invalid
 	}
 	if icmp[0] == echoRequest6 {
@@ -304,40 +305,18 @@ func (r *Responder) advertise(b, icmp []byte, target, source [16]byte) int {
 		n += linkAddressOption
 	}
 	binary.BigEndian.PutUint16(b[4:], uint16(n))
-	binary.BigEndian.PutUint16(icmp[2:], ^sum(uint64(n)+58, b[8:ipv6Size+n]))
+	binary.BigEndian.PutUint16(icmp[2:], ^inetsum.Fold(inetsum.Add(uint64(n)+58, b[8:ipv6Size+n])))
 	return ipv6Size + n
 }
 
 // reply makes an echo reply of a request. Nothing else in it changes, so the checksum
 // changes by the difference of the types (RFC 1624).
 func reply(icmp []byte, to byte) {
-	old := uint32(binary.BigEndian.Uint16(icmp))
+	old := binary.BigEndian.Uint16(icmp)
 	icmp[0] = to
-	s := uint32(^binary.BigEndian.Uint16(icmp[2:])) + (^old & 0xffff) + uint32(binary.BigEndian.Uint16(icmp))
-	s = s&0xffff + s>>16
-	s = s&0xffff + s>>16
+	s := inetsum.Fold(inetsum.Add(uint64(^binary.BigEndian.Uint16(icmp[2:]))+uint64(^old), icmp[:2]))
 	if s == 0xffff {
 		s = 0 // the other zero: where all else is zero, only a checksum of ones is right
 	}
-	binary.BigEndian.PutUint16(icmp[2:], ^uint16(s))
-}
-
-// sum is the ones' complement sum of 16-bit words (RFC 1071), to which start is added; a
-// last odd byte is filled up with zero.
-func sum(start uint64, b []byte) uint16 {
-	s := start
-	for ; len(b) >= 8; b = b[8:] { // 32 bits at a time: the sum of 64 KiB does not overflow
-		v := binary.BigEndian.Uint64(b)
-		s += v>>32 + v&0xffffffff
-	}
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint64(binary.BigEndian.Uint16(b))
-	}
-	if len(b) > 0 {
-		s += uint64(b[0]) << 8
-	}
-	for s>>16 != 0 {
-		s = s&0xffff + s>>16
-	}
-	return uint16(s)
+	binary.BigEndian.PutUint16(icmp[2:], ^s)
 }
