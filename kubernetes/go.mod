@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/trapeze-nic/trapeze => ..
 
 require (
+	github.com/gofrs/flock v0.13.0
 	github.com/spf13/pflag v1.0.10
 	github.com/trapeze-nic/trapeze v0.0.0-00010101000000-000000000000
 	k8s.io/client-go v0.37.2

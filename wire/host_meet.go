@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -14,10 +15,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
-	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/runtimedir"
 	"github.com/trapeze-nic/trapeze/internal/unixsocket"
 	"github.com/trapeze-nic/trapeze/wire/internal/shm"
@@ -123,23 +124,22 @@ func (m *hostMeeting) join() error {
 	return nil
 }
 
-// lock locks the folder until the file is closed. It fails with fs.ErrNotExist if the last port that
+// lock locks the folder until the lock is closed. It fails with fs.ErrNotExist if the last port that
 // has left removed the file meanwhile.
-func (m *hostMeeting) lock(ctx context.Context) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(m.folder, hostLock), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
+func (m *hostMeeting) lock(ctx context.Context) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(m.folder, hostLock), flock.SetFlag(os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW))
+	if _, err := lock.TryLockContext(ctx, 2*time.Millisecond); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", lock.Path(), cmp.Or(context.Cause(ctx), err))
 	}
-	err = filelock.Lock(ctx, int(file.Fd()))
-	mine, serr := file.Stat()
-	there, lerr := os.Lstat(file.Name())
-	if err = errors.Join(err, serr, lerr); err == nil && !os.SameFile(mine, there) {
+	mine, serr := lock.Stat()
+	there, err := os.Lstat(lock.Path())
+	if err = errors.Join(serr, err); err == nil && !os.SameFile(mine, there) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Path(), err), lock.Close())
 	}
-	return file, nil
+	return lock, nil
 }
 
 // others lists the addresses of the sockets in the folder.
@@ -282,7 +282,7 @@ func (m *hostMeeting) close() error {
 		return err // another comes
 	}
 	if left, rerr := os.ReadDir(m.folder); rerr == nil && len(left) == 1 { // the lock
-		_ = os.Remove(lock.Name())
+		_ = os.Remove(lock.Path())
 		runtimedir.Remove("trapeze", "host", m.port.options.Name)
 	}
 	return errors.Join(err, lock.Close())

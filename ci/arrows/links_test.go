@@ -22,6 +22,7 @@ var links = map[string][]string{
 		"github.com/charmbracelet/x/cellbuf",
 		"github.com/charmbracelet/x/term",
 		"github.com/cilium/ebpf",
+		"github.com/gofrs/flock",
 		"github.com/gopacket/gopacket",
 		"github.com/jstemmer/go-junit-report/v2",
 		"github.com/lucasb-eyer/go-colorful",
@@ -46,6 +47,7 @@ var links = map[string][]string{
 	"./tools/trapeze-lab": {
 		"github.com/HdrHistogram/hdrhistogram-go",
 		"github.com/cilium/ebpf",
+		"github.com/gofrs/flock",
 		"github.com/mitchellh/colorstring",
 		"github.com/pelletier/go-toml/v2",
 		"github.com/rivo/uniseg",
@@ -57,13 +59,13 @@ var links = map[string][]string{
 		"golang.org/x/sys",
 		"golang.org/x/term",
 	},
-	"./examples/hello":   {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./via":              {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./ring":             {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./channel":          {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./netmem":           {"github.com/cilium/ebpf", "golang.org/x/sys"},
-	"./ethernet/drivers": {"github.com/cilium/ebpf", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys"},
-	"./vfio/kernel":      {"golang.org/x/sys"},
+	"./examples/hello":   {"github.com/cilium/ebpf", "github.com/gofrs/flock", "golang.org/x/sys"},
+	"./via":              {"github.com/cilium/ebpf", "github.com/gofrs/flock", "golang.org/x/sys"},
+	"./ring":             {"github.com/cilium/ebpf", "github.com/gofrs/flock", "golang.org/x/sys"},
+	"./channel":          {"github.com/cilium/ebpf", "github.com/gofrs/flock", "golang.org/x/sys"},
+	"./netmem":           {"github.com/cilium/ebpf", "github.com/gofrs/flock", "golang.org/x/sys"},
+	"./ethernet/drivers": {"github.com/cilium/ebpf", "github.com/gofrs/flock", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys"},
+	"./vfio/kernel":      {"github.com/gofrs/flock", "golang.org/x/sys"},
 }
 
 // TestLinks compares the lists with what the linker would take.

@@ -1,6 +1,7 @@
 package hostpci
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,8 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/filelock"
+	"github.com/gofrs/flock"
+
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
@@ -75,14 +77,11 @@ func lock(ctx context.Context, r Root, timeout time.Duration) (func() error, err
 	if err := os.MkdirAll(r.Path(recordDir), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(r.Path(path.Join(recordDir, "lock")), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrLocked)
 	defer cancel()
-	if err := filelock.Lock(ctx, int(f.Fd())); err != nil {
-		return nil, errors.Join(err, f.Close())
+	l := flock.New(r.Path(path.Join(recordDir, "lock")), flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(0o644))
+	if _, err := l.TryLockContext(ctx, 2*time.Millisecond); err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
-	return f.Close, nil // which unlocks
+	return l.Close, nil
 }

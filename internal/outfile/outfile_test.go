@@ -74,7 +74,7 @@ func TestNothingHasAName(t *testing.T) {
 	}
 }
 
-// TestUmask: the process's umask holds for the mode, as for any new file.
+// TestUmask: the process's umask holds for the mode, as for any new file, but not in Replace.
 func TestUmask(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o027))
 	both(t, func(t *testing.T) {
@@ -88,6 +88,12 @@ func TestUmask(t *testing.T) {
 		}
 		if st, err := os.Stat(path); err != nil || st.Mode() != 0o640 {
 			t.Errorf("%v, %v", st.Mode(), err)
+		}
+		if err := outfile.Replace(path, 0o646, []byte("new")); err != nil || content(t, path) != "new" {
+			t.Errorf("%v, %q", err, content(t, path))
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode() != 0o646 {
+			t.Errorf("replaced: %v, %v", st.Mode(), err)
 		}
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
-	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/passedfd"
 )
 
@@ -172,22 +172,19 @@ func RemoveDead(ctx context.Context, network, folder, prefix string) error {
 
 // lockFolder keeps others from replacing a dead socket in a folder at the same
 // time: of two that find one, the second would remove what the first has made.
-func lockFolder(ctx context.Context, folder string) (unlock func(), err error) {
-	fd, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.EACCES) {
-		return func() {}, nil // it can be used without being read
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: folder, Err: err}
-	}
-	unlock = func() { unix.Close(fd) }
+func lockFolder(ctx context.Context, folder string) (unlock func() error, err error) {
 	limited, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
-	if err := filelock.Lock(limited, fd); err != nil && ctx.Err() != nil {
-		unlock()
-		return nil, ctx.Err()
+	l := flock.New(folder, flock.SetFlag(os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK))
+	_, err = l.TryLockContext(limited, 2*time.Millisecond)
+	var open *fs.PathError
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), l.Close())
+	case errors.As(err, &open) && !errors.Is(err, unix.EACCES): // a folder can be used without being read
+		return nil, err
 	}
-	return unlock, nil // also on a file system without locks, or if another process keeps it
+	return l.Close, nil // also on a file system without locks, or if another process keeps it
 }
 
 // removeDead removes a socket without a listener.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/filelock"
+	"github.com/gofrs/flock"
 )
 
 // longest limits the wait for another build of the same programs.
@@ -36,16 +36,13 @@ func Build(programs ...string) (folder string, err error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
-	if err := filelock.Lock(ctx, int(lock.Fd())); err != nil {
-		return "", fmt.Errorf("%s: %w", lock.Name(), err)
+	lock := flock.New(filepath.Join(cache, "lock"))
+	if _, err := lock.TryLockContext(ctx, 2*time.Millisecond); err != nil {
+		return "", fmt.Errorf("%s: %w", lock.Path(), err)
 	}
+	defer lock.Close()
 	if folder, err = os.MkdirTemp("", "trapeze-programs-"); err != nil {
 		return "", err
 	}

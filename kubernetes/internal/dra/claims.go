@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/trapeze-nic/trapeze/internal/agentlink"
-	"github.com/trapeze-nic/trapeze/internal/filelock"
 	"github.com/trapeze-nic/trapeze/internal/hostpci"
 	"github.com/trapeze-nic/trapeze/kubernetes/internal/node"
 )
@@ -70,14 +70,11 @@ func (c *claims) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(c.store.folder, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(c.store.folder)
-	if err != nil {
-		return nil, err
+	l := flock.New(c.store.folder, flock.SetFlag(os.O_RDONLY))
+	if _, err := l.TryLockContext(ctx, 2*time.Millisecond); err != nil {
+		return nil, fmt.Errorf("another driver has locked %s: %w", l.Path(), err)
 	}
-	if err := filelock.Lock(ctx, int(f.Fd())); err != nil {
-		return nil, errors.Join(fmt.Errorf("another driver has locked %s: %w", f.Name(), err), f.Close())
-	}
-	return func() { f.Close(); c.mu.Unlock() }, nil
+	return func() { l.Close(); c.mu.Unlock() }, nil
 }
 
 // load reads the file of a claim, or remembers what was in it. It says whether there is a file.

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/internal/filelock"
+	"github.com/gofrs/flock"
+
 	"github.com/trapeze-nic/trapeze/internal/outfile"
 )
 
@@ -90,14 +92,11 @@ func leaseOf(line, entry string) (Lease, bool) {
 // change replaces a file by one with other lines, while no other process changes it. Leases that
 // have run out go.
 func change(ctx context.Context, path string, edit func([]string) ([]string, error)) error {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return err
+	lock := flock.New(path+".lock", flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
+	if _, err := lock.TryLockContext(ctx, 2*time.Millisecond); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	defer lock.Close()
-	if err := filelock.Lock(ctx, int(lock.Fd())); err != nil {
-		return err
-	}
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
