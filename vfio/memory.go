@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trapeze-nic/trapeze/internal/memfile"
+	"github.com/trapeze-nic/trapeze/internal/round"
 )
 
 // HugePolicy says whether DMA memory comes from huge pages.
@@ -82,7 +83,7 @@ func AllocMemory(size uint64, o MemoryOptions) (*Memory, error) {
 		}
 	}
 	page := uint64(os.Getpagesize())
-	if size = roundUp(size, page); size > stock.available {
+	if size = round.Up(size, page); size > stock.available {
 		return nil, memoryError(size, unix.ENOMEM,
 			fmt.Sprintf("%d bytes are available to this process", stock.available))
 	}
@@ -101,17 +102,15 @@ func hugeHint(size uint64, s memoryStock) string {
 	if s.hugePage == 0 {
 		return "this kernel has no huge pages"
 	}
-	need := roundUp(size, s.hugePage) / s.hugePage
+	need := round.Up(size, s.hugePage) / s.hugePage
 	return fmt.Sprintf("%d free huge pages of %d bytes, %d needed: sysctl vm.nr_hugepages", s.hugeFree, s.hugePage, need)
 }
-
-func roundUp(n, page uint64) uint64 { return (n + page - 1) / page * page }
 
 func allocHuge(size uint64, s memoryStock) (*Memory, error) {
 	if s.hugePage == 0 {
 		return nil, ErrNotSupported
 	}
-	size = roundUp(size, s.hugePage)
+	size = round.Up(size, s.hugePage)
 	if size/s.hugePage > s.hugeFree {
 		return nil, unix.ENOMEM
 	}

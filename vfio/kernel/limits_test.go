@@ -2,12 +2,14 @@ package kernel
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/trapeze-nic/trapeze/internal/round"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -142,7 +144,7 @@ func FuzzParseRegion(f *testing.F) {
 			t.Errorf("index %d", r.Index)
 		}
 		for _, a := range r.Sparse {
-			if a.Size == 0 || a.Offset > r.Size || a.Offset+a.Size > roundUp(r.Size) {
+			if a.Size == 0 || a.Offset > r.Size || a.Offset+a.Size > round.Up(r.Size, uint64(os.Getpagesize())) {
 				t.Errorf("area %+v of %#x bytes", a, r.Size)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trapeze-nic/trapeze/internal/round"
 	"github.com/trapeze-nic/trapeze/vfio"
 )
 
@@ -66,7 +67,7 @@ func parseRegion(index int, b []byte) (region, error) {
 				if a[1] == 0 {
 					continue
 				}
-				if a[0] > r.Size || a[1] > roundUp(r.Size)-a[0] {
+				if a[0] > r.Size || a[1] > round.Up(r.Size, uint64(os.Getpagesize()))-a[0] {
 					return fmt.Errorf("%w: %#x mappable bytes at %#x of %#x", errBadAnswer, a[1], a[0], r.Size)
 				}
 				r.Sparse = append(r.Sparse, vfio.Area{Offset: a[0], Size: a[1]})
@@ -80,12 +81,6 @@ func parseRegion(index int, b []byte) (region, error) {
 		return nil
 	})
 	return r, err
-}
-
-// roundUp rounds up to whole pages.
-func roundUp(n uint64) uint64 {
-	page := uint64(os.Getpagesize())
-	return (n + page - 1) / page * page
 }
 
 // Region describes a region.
@@ -252,7 +247,7 @@ func (d *Device) blindRegions() error {
 // checkMap says why a part cannot be mapped.
 func (r *region) checkMap(offset, size uint64) error {
 	page := uint64(os.Getpagesize())
-	end := roundUp(r.Size)
+	end := round.Up(r.Size, uint64(os.Getpagesize()))
 	switch {
 	case size == 0:
 		return vfio.ErrBadSize

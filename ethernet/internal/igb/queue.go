@@ -7,6 +7,7 @@ import (
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/function"
 	"github.com/trapeze-nic/trapeze/ethernet/internal/port"
+	"github.com/trapeze-nic/trapeze/internal/round"
 )
 
 // descriptorBytes is the size of a descriptor, headBytes that of the place for a head: a
@@ -56,8 +57,8 @@ type sendRing struct {
 func (d *device) makeQueues() error {
 	c := d.options
 	page := uint64(os.Getpagesize())
-	receiveBytes := roundUp(uint64(c.ReceiveDescriptors)*descriptorBytes, page)
-	sendBytes := roundUp(uint64(c.SendDescriptors)*descriptorBytes, page)
+	receiveBytes := round.Up(uint64(c.ReceiveDescriptors)*descriptorBytes, page)
+	sendBytes := round.Up(uint64(c.SendDescriptors)*descriptorBytes, page)
 	each := receiveBytes + sendBytes
 	memory, iova, err := d.f.Alloc(uint64(c.Queues) * (each + headBytes))
 	if err != nil {
@@ -92,8 +93,6 @@ func (d *device) makeQueues() error {
 	}
 	return nil
 }
-
-func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 // start gives the receive ring buffers, and both rings to the device, which has been
 // reset. The queue is paused.

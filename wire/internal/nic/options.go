@@ -9,6 +9,7 @@ import (
 
 	"github.com/trapeze-nic/trapeze/ethernet"
 	"github.com/trapeze-nic/trapeze/internal/datasheet"
+	"github.com/trapeze-nic/trapeze/internal/round"
 	"github.com/trapeze-nic/trapeze/wire/internal/ends"
 )
 
@@ -108,8 +109,6 @@ func (o *Options) config() ethernet.Options {
 
 // pool is where frames lie.
 func (o *Options) pool() ethernet.PoolOptions {
-	frame := roundUp(o.MTU+ethernet.TagSize, fillUnit)
-	return ethernet.PoolOptions{Buffers: buffers, Headroom: headroom, Size: roundUp(headroom+frame, pageSize) - headroom}
+	frame := round.Up(o.MTU+ethernet.TagSize, fillUnit)
+	return ethernet.PoolOptions{Buffers: buffers, Headroom: headroom, Size: round.Up(headroom+frame, pageSize) - headroom}
 }
-
-func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

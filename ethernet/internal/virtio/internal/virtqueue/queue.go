@@ -3,6 +3,8 @@ package virtqueue
 import (
 	"errors"
 	"fmt"
+
+	"github.com/trapeze-nic/trapeze/internal/round"
 )
 
 // Format is a queue's layout in memory.
@@ -153,13 +155,11 @@ func (o Options) Layout() (Layout, error) {
 	default:
 		return Layout{}, fmt.Errorf("%w: format %d", ErrOptions, o.Format)
 	}
-	l := Layout{Driver: roundUp(DescriptorSize * n)}
-	l.Device = l.Driver + roundUp(driver) + shift
-	l.Size = roundUp(l.Device + device)
+	l := Layout{Driver: round.Up(DescriptorSize*n, areaAlign)}
+	l.Device = l.Driver + round.Up(driver, areaAlign) + shift
+	l.Size = round.Up(l.Device+device, areaAlign)
 	return l, nil
 }
-
-func roundUp(n uint64) uint64 { return (n + areaAlign - 1) / areaAlign * areaAlign }
 
 // New makes a queue in memory, which it zeroes: Size bytes of its layout, shared with the
 // device, outside the Go heap and aligned to a cache line. It fails with ErrOptions.

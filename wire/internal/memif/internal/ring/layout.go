@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+
+	"github.com/trapeze-nic/trapeze/internal/round"
 )
 
 const (
@@ -57,16 +59,14 @@ func (l Layout) stride() uint64 {
 }
 
 // ringSize is the distance of rings in bytes.
-func (l Layout) ringSize() uint64 { return roundUp(HeaderSize+DescriptorSize<<l.Log2, ringAlign) }
-
-func roundUp(n, align uint64) uint64 { return (n + align - 1) / align * align }
+func (l Layout) ringSize() uint64 { return round.Up[uint64](HeaderSize+DescriptorSize<<l.Log2, ringAlign) }
 
 // Size is the size of the region in bytes.
 func (l Layout) Size() uint64 { return l.buffers(l.C2S + l.S2C) }
 
 // buffers is where the buffers of a ring begin, in the order of rings.
 func (l Layout) buffers(ring int) uint64 {
-	return roundUp(uint64(l.C2S+l.S2C)*l.ringSize(), buffersAlign) + uint64(ring)*l.stride()<<l.Log2
+	return round.Up(uint64(l.C2S+l.S2C)*l.ringSize(), buffersAlign) + uint64(ring)*l.stride()<<l.Log2
 }
 
 // number puts the rings of both directions into one order.
