@@ -29,5 +29,5 @@ func Fold(sum uint64) uint16 {
 	return uint16(sum)
 }
 
-// Of is the sum of b: all ones over what has its right checksum in it.
+// Of is the sum of b. A header with its right checksum in it sums to all ones.
 func Of(b []byte) uint16 { return Fold(Add(0, b)) }

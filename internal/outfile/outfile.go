@@ -143,7 +143,7 @@ func Write(path string, mode fs.FileMode, replace bool, content []byte) error {
 }
 
 // Replace is Write in the place of a file that may stand there, with the permissions mode whatever
-// the umask is: other users read what a service writes.
+// the umask is: other users read the files of a service.
 func Replace(path string, mode fs.FileMode, content []byte) error {
 	f, err := Create(path, mode, true)
 	if err != nil {
