@@ -12,8 +12,6 @@ import (
 var (
 	// ErrProtocol: the other side sent what the protocol does not allow.
 	ErrProtocol = errors.New("the other side does not keep to the transfer protocol")
-	// ErrVersion: the other side speaks another version of the protocol.
-	ErrVersion = errors.New("the other side speaks another version of the transfer protocol")
 	// ErrPeerLost: the connection has ended, in whatever way; see Lost.
 	ErrPeerLost = errors.New("the other side is gone")
 	// ErrDigest: what arrived is not what was sent.
@@ -43,7 +41,7 @@ func Lost(err error) error {
 			return fmt.Errorf("%w: %w", ErrPeerLost, way) // a path that is too small is said first
 		}
 	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: %w", ErrPeerLost, via.ErrDisconnected)
 	}
 	return err
@@ -54,33 +52,30 @@ func malformed(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, a...))
 }
 
-// Reason says why a side ended a transfer.
-type Reason uint8
+// Reason says why a side ended a transfer, in words for the other side's user.
+type Reason string
 
-// Reasons of an abort.
-const (
-	ReasonInterrupted Reason = 1 + iota // its user stopped it
-	ReasonExists                        // the receiver's output exists
-	ReasonRead                          // the sender could not read
-	ReasonWrite                         // the receiver could not write
-	ReasonSize                          // the length is not the one offered
-	ReasonDigest                        // the SHA-256 differs
-	ReasonProtocol                      // it met a message that it did not expect
+// ReasonInterrupted: the other side's user stopped it, or none of the reasons below fits.
+const ReasonInterrupted Reason = "interrupted"
 
-	reasonLast = ReasonProtocol
-)
-
-var reasonNames = [...]string{
-	"", "interrupted", "its output exists already", "it cannot read the file",
-	"it cannot write the file", "the file's length is not the one offered",
-	"the SHA-256 of what arrived differs", "protocol error",
+// reasons of failures. An error has one of them at most.
+var reasons = map[error]Reason{
+	ErrExists:   "its output exists already",
+	ErrSource:   "it cannot read the file",
+	ErrSink:     "it cannot write the file",
+	ErrSize:     "the file's length is not the one offered",
+	ErrDigest:   "the SHA-256 of what arrived differs",
+	ErrProtocol: "protocol error",
 }
 
-func (r Reason) String() string {
-	if r > 0 && int(r) < len(reasonNames) {
-		return reasonNames[r]
+// reasonOf chooses what to tell the other side about err.
+func reasonOf(err error) Reason {
+	for is, reason := range reasons {
+		if errors.Is(err, is) {
+			return reason
+		}
 	}
-	return fmt.Sprintf("reason %d", uint8(r))
+	return ReasonInterrupted
 }
 
 // RemoteError is the error of the side that was told to stop.
@@ -90,7 +85,7 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	s := "the other side ended the transfer: " + e.Reason.String()
+	s := "the other side ended the transfer: " + string(e.Reason)
 	if e.Text != "" {
 		s += ": " + e.Text
 	}
@@ -99,32 +94,10 @@ func (e *RemoteError) Error() string {
 
 // Is makes a RemoteError match the sentinel that the other side met.
 func (e *RemoteError) Is(target error) bool {
-	switch target {
-	case ErrExists:
-		return e.Reason == ReasonExists
-	case ErrSize:
-		return e.Reason == ReasonSize
-	case ErrDigest:
-		return e.Reason == ReasonDigest
+	for is, reason := range reasons {
+		if is == target {
+			return reason == e.Reason
+		}
 	}
 	return false
-}
-
-// reasonOf chooses what to tell the other side about err.
-func reasonOf(err error) Reason {
-	switch {
-	case errors.Is(err, ErrExists):
-		return ReasonExists
-	case errors.Is(err, ErrSource):
-		return ReasonRead
-	case errors.Is(err, ErrSink):
-		return ReasonWrite
-	case errors.Is(err, ErrSize):
-		return ReasonSize
-	case errors.Is(err, ErrDigest):
-		return ReasonDigest
-	case errors.Is(err, ErrProtocol), errors.Is(err, ErrVersion):
-		return ReasonProtocol
-	}
-	return ReasonInterrupted
 }

@@ -2,67 +2,61 @@ package transfer_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
+	"net"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 )
 
-// expect takes the next message and checks its kind.
-func (p *pipe) expect(t testing.TB, want transfer.Kind) transfer.Message {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	b, err := p.Receive(ctx)
-	if err != nil {
-		t.Fatalf("waiting for %v: %v", want, err)
-	}
-	defer p.Release()
-	m, err := transfer.Parse(b)
-	if err != nil || m.Kind != want {
-		t.Fatalf("got %+v, %v; want %v", m, err, want)
-	}
-	return m
-}
-
-func chunk(offset uint64, data string) transfer.Message {
-	return transfer.Message{Kind: transfer.KindChunk, Offset: offset, Data: []byte(data)}
-}
-
-func end(data string) transfer.Message {
-	return transfer.Message{Kind: transfer.KindEnd, Size: uint64(len(data)), Digest: sha256.Sum256([]byte(data))}
-}
-
 // TestHostileSender plays a sender that breaks the rules in one way each.
 func TestHostileSender(t *testing.T) {
-	offer := transfer.Message{Kind: transfer.KindOffer, Size: 4, Name: "f"}
-	stream := transfer.Message{Kind: transfer.KindOffer, Size: transfer.UnknownSize, Name: "f"}
-	accept := transfer.Message{Kind: transfer.KindAccept}
+	const offer, stream = `{"name":"f","size":4,"mode":0}` + "\n", `{"name":"f","size":-1,"mode":0}` + "\n"
+	named := func(name string) []string { return []string{`{"name":"` + name + `","size":4,"mode":0}` + "\n"} }
 	for name, c := range map[string]struct {
-		script []transfer.Message
+		script []string
 		want   error
 		opened bool
 	}{
-		"no offer":            {[]transfer.Message{chunk(0, "abcd")}, transfer.ErrProtocol, false},
-		"end first":           {[]transfer.Message{end("")}, transfer.ErrProtocol, false},
-		"accept as offer":     {[]transfer.Message{accept}, transfer.ErrProtocol, false},
-		"two offers":          {[]transfer.Message{offer, offer}, transfer.ErrProtocol, true},
-		"an accept":           {[]transfer.Message{offer, accept}, transfer.ErrProtocol, true},
-		"a receipt":           {[]transfer.Message{offer, {Kind: transfer.KindReceipt}}, transfer.ErrProtocol, true},
-		"a gap":               {[]transfer.Message{offer, chunk(0, "a"), chunk(2, "c")}, transfer.ErrProtocol, true},
-		"a repetition":        {[]transfer.Message{offer, chunk(0, "ab"), chunk(0, "ab")}, transfer.ErrProtocol, true},
-		"more than offered":   {[]transfer.Message{offer, chunk(0, "abc"), chunk(3, "de")}, transfer.ErrSize, true},
-		"less than offered":   {[]transfer.Message{offer, chunk(0, "abc"), end("abc")}, transfer.ErrSize, true},
-		"end lies about size": {[]transfer.Message{stream, chunk(0, "abc"), end("abcd")}, transfer.ErrProtocol, true},
-		"another digest":      {[]transfer.Message{offer, chunk(0, "abcd"), end("abce")}, transfer.ErrDigest, true},
-		"it gives up":         {[]transfer.Message{offer, chunk(0, "ab"), {Kind: transfer.KindAbort, Reason: transfer.ReasonSize}}, transfer.ErrSize, true},
-		"it disconnects":      {[]transfer.Message{offer, chunk(0, "ab")}, transfer.ErrPeerLost, true},
-		"it never speaks":     {nil, transfer.ErrPeerLost, false},
+		"no JSON":              {[]string{"GET / HTTP/1.1\r\n"}, transfer.ErrProtocol, false},
+		"a line too long":      {[]string{strings.Repeat(" ", 5000)}, transfer.ErrProtocol, false},
+		"a size too large":     {[]string{`{"name":"f","size":1152921504606846977}` + "\n"}, transfer.ErrProtocol, false},
+		"a size below 0":       {[]string{`{"name":"f","size":-2}` + "\n"}, transfer.ErrProtocol, false},
+		"a size of 65 bits":    {[]string{`{"name":"f","size":18446744073709551616}` + "\n"}, transfer.ErrProtocol, false},
+		"setuid":               {[]string{`{"name":"f","size":4,"mode":2541}` + "\n"}, transfer.ErrProtocol, false},
+		"a directory's mode":   {[]string{`{"name":"f","size":4,"mode":2147483648}` + "\n"}, transfer.ErrProtocol, false},
+		"no name":              {named(""), transfer.ErrProtocol, false},
+		"a path":               {named("../../etc/passwd"), transfer.ErrProtocol, false},
+		"an absolute path":     {named("/etc/passwd"), transfer.ErrProtocol, false},
+		"an escaped slash":     {named(`a\u002fb`), transfer.ErrProtocol, false},
+		"this directory":       {named("."), transfer.ErrProtocol, false},
+		"its parent":           {named(".."), transfer.ErrProtocol, false},
+		"a NUL":                {named(`a\u0000b`), transfer.ErrProtocol, false},
+		"an escape":            {named(`a\u001b[2Jb`), transfer.ErrProtocol, false},
+		"right to left":        {named(`a\u202eb`), transfer.ErrProtocol, false},
+		"a long name":          {named(strings.Repeat("n", transfer.MaxName+1)), transfer.ErrProtocol, false},
+		"a huge chunk":         {[]string{stream, "\xff\xff\xff\xff", strings.Repeat("x", 1000)}, transfer.ErrPeerLost, true},
+		"more than offered":    {[]string{offer, chunk("abc"), chunk("de")}, transfer.ErrSize, true},
+		"less than offered":    {[]string{offer, chunk("abc"), final(digest(3, "abc"))}, transfer.ErrSize, true},
+		"end lies about size":  {[]string{stream, chunk("abc"), final(digest(4, "abc"))}, transfer.ErrProtocol, true},
+		"another digest":       {[]string{offer, chunk("abcd"), final(digest(4, "abce"))}, transfer.ErrDigest, true},
+		"a short digest":       {[]string{offer, chunk("abcd"), final(`{"bytes":4,"sha256":"00"}`)}, transfer.ErrProtocol, true},
+		"no digest":            {[]string{offer, chunk("abcd"), final(`{"bytes":4,"sha256":"` + strings.Repeat("x", 64) + `"}`)}, transfer.ErrProtocol, true},
+		"an endless end":       {[]string{offer, chunk("abcd"), final(strings.Repeat(" ", 5000))}, transfer.ErrProtocol, true},
+		"it gives up":          {[]string{offer, chunk("ab"), final(`{"reason":"the file's length is not the one offered"}`)}, transfer.ErrSize, true},
+		"a reason that steers": {[]string{offer, final(`{"reason":"\u001b[2J"}`)}, transfer.ErrProtocol, true},
+		"a long reason":        {[]string{offer, final(`{"reason":"` + strings.Repeat("n", transfer.MaxText+1) + `"}`)}, transfer.ErrProtocol, true},
+		"a text that steers":   {[]string{offer, final(`{"reason":"interrupted","text":"\u001b[2J"}`)}, transfer.ErrProtocol, true},
+		"a long text":          {[]string{offer, final(`{"reason":"interrupted","text":"` + strings.Repeat("n", transfer.MaxText+1) + `"}`)}, transfer.ErrProtocol, true},
+		"it disconnects":       {[]string{offer, chunk("ab")}, transfer.ErrPeerLost, true},
+		"in the middle":        {[]string{offer, chunk("abcd")[:6]}, transfer.ErrPeerLost, true},
+		"in a length":          {[]string{offer, "\x01\x00"}, transfer.ErrPeerLost, true},
+		"in the offer":         {[]string{offer[:5]}, transfer.ErrPeerLost, false},
+		"it never speaks":      {nil, transfer.ErrPeerLost, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := newPipe(small)
+			a, b := newPipe(t)
 			sink, opened := &memory{}, false
 			done := make(chan error)
 			go func() {
@@ -72,11 +66,9 @@ func TestHostileSender(t *testing.T) {
 				}, nil)
 				done <- err
 			}()
-			for _, m := range c.script {
-				a.say(encode(t, m))
-			}
+			say(t, a, c.script...)
 			if errors.Is(c.want, transfer.ErrPeerLost) {
-				a.disconnect()
+				_ = a.Close()
 			}
 			if err := <-done; !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
@@ -90,34 +82,27 @@ func TestHostileSender(t *testing.T) {
 
 // TestHostileReceiver does the same for the other side.
 func TestHostileReceiver(t *testing.T) {
-	accept := transfer.Message{Kind: transfer.KindAccept}
-	good := end("abcd")
-	receipt := func(m transfer.Message) transfer.Message { m.Kind = transfer.KindReceipt; return m }
 	for name, c := range map[string]struct {
-		script []transfer.Message
+		script string
 		want   error
 	}{
-		"receipt before accept": {[]transfer.Message{receipt(good)}, transfer.ErrProtocol},
-		"an offer":              {[]transfer.Message{{Kind: transfer.KindOffer, Name: "f"}}, transfer.ErrProtocol},
-		"two accepts":           {[]transfer.Message{accept, accept}, transfer.ErrProtocol},
-		"receipt, other size":   {[]transfer.Message{accept, {Kind: transfer.KindReceipt, Size: 3, Digest: good.Digest}}, transfer.ErrProtocol},
-		"receipt, other digest": {[]transfer.Message{accept, receipt(end("abce"))}, transfer.ErrProtocol},
-		"it gives up":           {[]transfer.Message{accept, {Kind: transfer.KindAbort, Reason: transfer.ReasonDigest}}, transfer.ErrDigest},
-		"it disconnects":        {[]transfer.Message{accept}, transfer.ErrPeerLost},
+		"no JSON":               {"yes\n", transfer.ErrProtocol},
+		"a line too long":       {strings.Repeat(" ", 5000), transfer.ErrProtocol},
+		"receipt, other size":   {digest(3, "abcd") + "\n", transfer.ErrProtocol},
+		"receipt, other digest": {digest(4, "abce") + "\n", transfer.ErrProtocol},
+		"it gives up":           {`{"reason":"the SHA-256 of what arrived differs"}` + "\n", transfer.ErrDigest},
+		"it disconnects":        {"", transfer.ErrPeerLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := newPipe(small)
+			a, b := newPipe(t)
 			done := make(chan error)
 			go func() {
 				_, err := transfer.Send(context.Background(), a, source([]byte("abcd")), nil)
 				done <- err
 			}()
-			for _, m := range c.script {
-				b.say(encode(t, m))
-			}
-			if errors.Is(c.want, transfer.ErrPeerLost) {
-				b.disconnect()
-			}
+			hear(t, b)
+			say(t, b, c.script)
+			_ = b.CloseWrite()
 			if err := <-done; !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
@@ -125,26 +110,24 @@ func TestHostileReceiver(t *testing.T) {
 	}
 }
 
-// TestAbortBeforeDisconnect checks that an abort that arrived before the link broke
-// is what the error says.
-func TestAbortBeforeDisconnect(t *testing.T) {
-	a, b := newPipe(small)
-	b.say(encode(t, transfer.Message{Kind: transfer.KindAbort, Reason: transfer.ReasonWrite, Text: "no space left on device"}))
-	b.disconnect()
+// TestReasonBeforeDisconnect checks that the error says the reason, if one arrived before the
+// connection broke.
+func TestReasonBeforeDisconnect(t *testing.T) {
+	a, b := newPipe(t)
+	say(t, b, `{"reason":"it cannot write the file","text":"no space left on device"}`+"\n")
+	_ = b.Close()
 	_, err := transfer.Send(context.Background(), a, source([]byte("abcd")), nil)
 	var remote *transfer.RemoteError
-	if !errors.As(err, &remote) || remote.Reason != transfer.ReasonWrite {
+	if !errors.As(err, &remote) || !errors.Is(err, transfer.ErrSink) || remote.Text != "no space left on device" {
 		t.Errorf("got %v", err)
 	}
 }
 
 // TestReceiptCannotBeDelivered checks that a stored file counts.
 func TestReceiptCannotBeDelivered(t *testing.T) {
-	a, b := newPipe(small)
+	a, b := newPipe(t)
 	sink := &memory{}
-	a.say(encode(t, transfer.Message{Kind: transfer.KindOffer, Size: 4, Name: "f"}))
-	a.say(encode(t, chunk(0, "abcd")))
-	a.say(encode(t, end("abcd")))
+	say(t, a, `{"name":"f","size":4,"mode":0}`+"\n", chunk("abcd"), final(digest(4, "abcd")))
 	res, err := transfer.Receive(context.Background(), b, func(transfer.Offer) (transfer.Sink, error) {
 		return disconnectOnCommit{sink, a}, nil
 	}, nil)
@@ -155,10 +138,40 @@ func TestReceiptCannotBeDelivered(t *testing.T) {
 
 type disconnectOnCommit struct {
 	*memory
-	peer *pipe
+	peer net.Conn
 }
 
 func (h disconnectOnCommit) Commit() error {
-	h.peer.disconnect()
+	_ = h.peer.Close()
 	return h.memory.Commit()
+}
+
+// FuzzReceive checks that no sender gets anything but a whole file stored, or a typed error.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte(`{"name":"f","size":4,"mode":420}` + "\n" + chunk("abcd") + final(digest(4, "abcd"))))
+	f.Add([]byte(`{"name":"größe","size":-1}` + "\n" + chunk("ab") + final(`{"reason":"interrupted"}`)))
+	f.Add([]byte(`{"name":"../x","size":0}` + "\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 64<<10 { // what a socket holds
+			return
+		}
+		from, to := newPipe(t)
+		say(t, from, string(b))
+		_ = from.CloseWrite()
+		sink := &memory{}
+		_, err := transfer.Receive(context.Background(), to, func(o transfer.Offer) (transfer.Sink, error) {
+			if err := transfer.CheckName(o.Name); err != nil {
+				t.Error(err)
+			}
+			return sink, nil
+		}, nil)
+		var remote *transfer.RemoteError
+		typed := errors.As(err, &remote)
+		for _, is := range []error{transfer.ErrProtocol, transfer.ErrPeerLost, transfer.ErrSize, transfer.ErrDigest} {
+			typed = typed || errors.Is(err, is)
+		}
+		if err != nil && !typed || sink.committed != (err == nil) {
+			t.Errorf("committed %v, %v", sink.committed, err)
+		}
+	})
 }

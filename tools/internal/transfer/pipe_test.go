@@ -1,115 +1,72 @@
 package transfer_test
 
 import (
-	"context"
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
 	"sync"
-
-	"github.com/trapeze-nic/trapeze/via"
+	"syscall"
+	"testing"
+	"time"
 )
 
-// pipe is a link in memory. Two ends share two queues of messages.
-type pipe struct {
-	max        int
-	out, in    chan []byte
-	gone       chan struct{} // closed when either end disconnects
-	disconnect func()
-	buf        []byte
-	sent       int
-	received   bool
-}
-
-const pipeDepth = 8
-
-func newPipe(max int) (a, b *pipe) {
-	x, y, gone := make(chan []byte, pipeDepth), make(chan []byte, pipeDepth), make(chan struct{})
-	disconnect := sync.OnceFunc(func() { close(gone) })
-	return &pipe{max: max, out: x, in: y, gone: gone, disconnect: disconnect}, &pipe{max: max, out: y, in: x, gone: gone, disconnect: disconnect}
-}
-
-func lost() error { return fmt.Errorf("pipe: %w", via.ErrDisconnected) }
-
-func (p *pipe) MaxMessage() int { return p.max }
-
-func (p *pipe) Acquire(ctx context.Context) ([]byte, error) {
-	if p.buf == nil {
-		p.buf = make([]byte, p.max)
+// newPipe makes two ends of a stream in memory.
+func newPipe(t testing.TB) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return p.buf, ctx.Err()
-}
-
-func (p *pipe) Post(n int) error {
-	select {
-	case <-p.gone:
-		return lost()
-	default:
-	}
-	select {
-	case p.out <- append([]byte(nil), p.buf[:n]...):
-		p.sent++
-		return nil
-	case <-p.gone:
-		return lost()
-	}
-}
-
-func (p *pipe) Flush(ctx context.Context) error { return ctx.Err() }
-
-func (p *pipe) Receive(ctx context.Context) ([]byte, error) {
-	select {
-	case b := <-p.in:
-		return p.take(b)
-	case <-p.gone:
-		// What arrived before the end can still be received.
-		select {
-		case b := <-p.in:
-			return p.take(b)
-		default:
-			return nil, lost()
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "")
+		c, err := net.FileConn(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
 		}
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		ends[i] = c.(*net.UnixConn)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return ends[0], ends[1]
+}
+
+// say writes what need not make sense.
+func say(t testing.TB, c io.Writer, parts ...string) {
+	t.Helper()
+	// The other side may have gone at the first of them.
+	if _, err := io.WriteString(c, strings.Join(parts, "")); err != nil && !errors.Is(err, syscall.EPIPE) {
+		t.Error(err)
 	}
 }
 
-func (p *pipe) TryReceive() ([]byte, error) {
-	ended := false
-	select {
-	case <-p.gone:
-		ended = true
-	default:
-	}
-	select {
-	case b := <-p.in:
-		return p.take(b)
-	default:
-	}
-	if ended {
-		return nil, lost()
-	}
-	return nil, nil
+func chunk(data string) string {
+	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(data)))) + data
 }
 
-func (p *pipe) take(b []byte) ([]byte, error) {
-	if p.received {
-		return nil, fmt.Errorf("pipe: received again before the release")
-	}
-	p.received = true
-	return b, nil
+// final is a last line, and what ends the chunks before it.
+func final(line string) string { return "\x00\x00\x00\x00" + line + "\n" }
+
+func digest(bytes int, data string) string {
+	return fmt.Sprintf(`{"bytes":%d,"sha256":"%x"}`, bytes, sha256.Sum256([]byte(data)))
 }
 
-func (p *pipe) Release() error {
-	if !p.received {
-		return fmt.Errorf("pipe: release without a message")
+// hear reads a line.
+func hear(t testing.TB, c net.Conn) string {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
 	}
-	p.received = false
-	return nil
-}
-
-// say sends a message that need not make sense.
-func (p *pipe) say(b []byte) {
-	p.Acquire(context.Background())
-	p.Post(copy(p.buf, b))
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	return line
 }
 
 // memory is a sink.

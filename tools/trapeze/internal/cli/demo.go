@@ -203,9 +203,14 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 		return r, err
 	}
 	defer file.Close()
-	sender, receiver, err := connected(ctx, from, to, fileDiscriminator, fileOptions(min(chunk, int(from.Query().MaxTransfer))))
+	x, y, err := connected(ctx, from, to, fileDiscriminator, fileOptions(min(chunk, int(from.Query().MaxTransfer))))
 	if err != nil {
 		return r, err
+	}
+	sender, err := x.Stream()
+	receiver, rerr := y.Stream()
+	if err := errors.Join(err, rerr); err != nil {
+		return r, errors.Join(err, x.Close(), y.Close())
 	}
 	type received struct {
 		transfer.Result
@@ -214,10 +219,9 @@ func (p *program) demoFile(ctx context.Context, from, to *via.NIC, path, what st
 	done := make(chan received, 1)
 	go func() {
 		res, err := transfer.Receive(ctx, receiver, func(transfer.Offer) (transfer.Sink, error) { return stream{io.Discard}, nil }, nil)
-		// The sender waits for this end to close the connection.
 		done <- received{res, errors.Join(err, receiver.Close())}
 	}()
-	meter := p.Meter(what, progressTotal(src.Size))
+	meter := p.Meter(what, src.Size)
 	sent, err := transfer.Send(ctx, sender, src, meter.Add)
 	meter.Stop()
 	err = errors.Join(err, sender.Close())

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trapeze-nic/trapeze/tools/internal/transfer"
 	"github.com/trapeze-nic/trapeze/via"
 )
 
 // fileDiscriminator names the connection point of file transfers.
-const fileDiscriminator = "trapeze-file/2"
+const fileDiscriminator = "trapeze-file/3"
 
 // File transfers use messages of up to chunk bytes unless the NIC's are
 // smaller. Receives are posted deep enough that the sender seldom waits for
@@ -29,13 +28,13 @@ func fileOptions(n int) via.ConnOptions {
 }
 
 // acceptOptions decides about the offer of a connection: reliable, and with
-// messages of a size that the protocol can live with.
+// messages for which there is memory.
 func acceptOptions(r via.Remote) (via.ConnOptions, error) {
 	if r.Reliability != via.ReliableDelivery {
 		return via.ConnOptions{}, fmt.Errorf("it asks for %v, a file needs %v", r.Reliability, via.ReliableDelivery)
 	}
-	if r.MaxTransfer < transfer.MinMessage || r.MaxTransfer > maxChunk {
-		return via.ConnOptions{}, fmt.Errorf("it asks for messages of up to %d bytes, a file needs %d to %d", r.MaxTransfer, transfer.MinMessage, maxChunk)
+	if r.MaxTransfer > maxChunk {
+		return via.ConnOptions{}, fmt.Errorf("it asks for messages of up to %d bytes, a file takes %d at most", r.MaxTransfer, maxChunk)
 	}
 	return fileOptions(int(r.MaxTransfer)), nil
 }
@@ -53,9 +52,13 @@ func dial(ctx context.Context, nic *via.NIC, remote via.Address, o via.ConnOptio
 }
 
 // dialFile connects to the receiver of a file at mac.
-func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Duration) (*via.Conn, error) {
+func dialFile(ctx context.Context, nic *via.NIC, mac via.MAC, timeout time.Duration) (*via.Stream, error) {
 	o := fileOptions(min(chunk, int(nic.Query().MaxTransfer)))
-	return dial(ctx, nic, via.Address{MAC: mac, Discriminator: fileDiscriminator}, o, timeout)
+	c, err := dial(ctx, nic, via.Address{MAC: mac, Discriminator: fileDiscriminator}, o, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return c.Stream()
 }
 
 // listenFile waits for one sender of a file.

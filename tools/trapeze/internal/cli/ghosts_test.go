@@ -23,7 +23,7 @@ func TestSendersThatDieWhileConnecting(t *testing.T) {
 	go func() {
 		received <- runWith(ctx, nil, "recv", "--device", "emu:?wire=udp://"+address, "--output", out)
 	}()
-	ghost.Ask(t, address, []byte("trapeze-file/2"), 5, datasheet.ReliableDelivery, 256<<10)
+	ghost.Ask(t, address, []byte("trapeze-file/3"), 5, datasheet.ReliableDelivery, 256<<10)
 	input, _ := file(t, "input.bin", 100_000)
 	if o := runWith(ctx, nil, "send", "--device", "emu:?wire=udp://127.0.0.1:0&peer="+address, input); o.code != shell.ExitOK {
 		t.Errorf("send: exit code %d, %s", o.code, o.stderr)

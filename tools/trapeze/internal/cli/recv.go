@@ -82,13 +82,13 @@ func (p *program) recv(ctx context.Context, f *recvFlags, _ []string) (err error
 		}
 		return fmt.Errorf("receive: %w", explainOutput(explainLost(err, hint)))
 	}
-	r.Peer = e.Remote().MAC.String()
+	r.Peer = e.Conn().Remote().MAC.String()
 	r.Log = log.finish(&err)
 	return errors.Join(p.printReceived(r), err)
 }
 
 // awaitSender waits for a sender to connect.
-func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (*via.Conn, error) {
+func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (*via.Stream, error) {
 	if to := peer.Hint(f.Device); to != "" {
 		p.Note("waiting for a file; to send one:\n  trapeze send --device '%s' FILE", to)
 	} else {
@@ -110,11 +110,14 @@ func (p *program) awaitSender(ctx context.Context, nic *via.NIC, f *recvFlags) (
 	if errors.Is(err, via.ErrTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = shell.Hinted(fmt.Errorf("receive: no sender within %v: %w", f.Timeout, via.ErrTimeout), "give it more --timeout")
 	}
-	return e, err
+	if err != nil {
+		return nil, err
+	}
+	return e.Stream()
 }
 
 // receiveFile takes the file of a sender that has connected.
-func (p *program) receiveFile(ctx context.Context, e *via.Conn, f *recvFlags) (recvReport, error) {
+func (p *program) receiveFile(ctx context.Context, e *via.Stream, f *recvFlags) (recvReport, error) {
 	r := recvReport{Output: f.Output}
 	meter := p.Meter("", -1)
 	var err error
@@ -129,7 +132,7 @@ func (p *program) receiveFile(ctx context.Context, e *via.Conn, f *recvFlags) (r
 		if f.Log.Path != "" && sameFile(f.Log.Path, r.Output) {
 			return nil, option.Errorf("--dma-log %s: the file that is sent would have that name; choose another with --output", f.Log.Path)
 		}
-		meter = p.Meter("receiving "+o.Name, progressTotal(o.Size))
+		meter = p.Meter("receiving "+o.Name, o.Size)
 		return p.openSink(r.Output, o.Mode&^executable, f.Log.Force.Force)
 	}, func(n int) { meter.Add(n) })
 	meter.Stop()

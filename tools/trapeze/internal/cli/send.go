@@ -76,7 +76,7 @@ func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err er
 	if err != nil {
 		return fmt.Errorf("send %s: %w", src.Name, explainDial(err, f.Timeout, "trapeze recv"))
 	}
-	meter := p.Meter("sending "+src.Name, progressTotal(src.Size))
+	meter := p.Meter("sending "+src.Name, src.Size)
 	res, err := transfer.Send(ctx, e, src, meter.Add)
 	meter.Stop()
 	eager, eerr := f.Eager.report(nic)
@@ -87,13 +87,13 @@ func (p *program) send(ctx context.Context, f *sendFlags, args []string) (err er
 		return fmt.Errorf("send %s: %w", src.Name, explainLost(err, "is 'trapeze recv' still running there?"))
 	}
 	err = eerr
-	r := sendReport{src.Name, e.Remote().MAC.String(), res, eager, log.finish(&err)}
+	r := sendReport{src.Name, e.Conn().Remote().MAC.String(), res, eager, log.finish(&err)}
 	return errors.Join(p.printSent(r), err)
 }
 
 // openSource opens what is to be sent.
 func (p *program) openSource(path, name string) (transfer.Source, io.Closer, error) {
-	src := transfer.Source{Name: name, Size: transfer.UnknownSize, Mode: 0o644, Reader: p.Stdin}
+	src := transfer.Source{Offer: transfer.Offer{Name: name, Size: transfer.UnknownSize, Mode: 0o644}, Reader: p.Stdin}
 	var file io.Closer = io.NopCloser(nil)
 	if path == "-" {
 		if src.Name == "" {
@@ -113,7 +113,7 @@ func (p *program) openSource(path, name string) (transfer.Source, io.Closer, err
 		}
 		// Files that the kernel makes up say that they are empty and are not.
 		if st.Mode().IsRegular() && st.Size() > 0 {
-			src.Size = uint64(st.Size())
+			src.Size = st.Size()
 		}
 		src.Mode, src.Reader, file = st.Mode().Perm(), f, f
 		if src.Name == "" {
@@ -134,14 +134,6 @@ func (p *program) printSent(r sendReport) error {
 	_, err := fmt.Fprintf(p.Stdout, "sent %s: %s in %.2f s, %.1f MB/s\nsha256 %s\n", r.Name, units.Amount(r.Bytes), r.Seconds, r.Rate, r.SHA256)
 	printEager(p.Stdout, r.Eager)
 	return err
-}
-
-// progressTotal converts a size for a meter.
-func progressTotal(n uint64) int64 {
-	if n == transfer.UnknownSize {
-		return -1
-	}
-	return int64(n)
 }
 
 // explainDial adds how long was tried and what to start at the other end.
