@@ -59,7 +59,9 @@ func (l Layout) stride() uint64 {
 }
 
 // ringSize is the distance of rings in bytes.
-func (l Layout) ringSize() uint64 { return round.Up[uint64](HeaderSize+DescriptorSize<<l.Log2, ringAlign) }
+func (l Layout) ringSize() uint64 {
+	return round.Up[uint64](HeaderSize+DescriptorSize<<l.Log2, ringAlign)
+}
 
 // Size is the size of the region in bytes.
 func (l Layout) Size() uint64 { return l.buffers(l.C2S + l.S2C) }
