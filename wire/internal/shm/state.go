@@ -18,8 +18,7 @@ func (p *Port) SettleReceive() bool {
 		state = p.state.Load()
 	}
 	switch {
-	case state&stateLost != 0 && state&stateClosed == 0 && p.session != nil && !p.session.broken() &&
-		(p.Rx.Held() && p.Rx.Whole() || p.Rx.Late()): // Next may have found it before
+	case state&stateLost != 0 && state&stateClosed == 0 && p.session != nil && !p.session.broken() && (p.Rx.Held() && p.Rx.Whole() || p.Rx.Late()): // Next may have found one
 		return true
 	case state&(stateLost|stateClosed) != 0:
 		p.leave()
