@@ -136,12 +136,7 @@ func (p *Path) lend(header uint64, to datasheet.ShortBeside, extension, memory [
 	}
 	reference := p.table[1:]
 	reference[0] = datasheet.Reference{Region: id, Length: uint32(len(memory)), Offset: at}
-	if extension == nil {
-		s.mark, ok = p.line.Put(header, to|datasheet.ShortLent, datasheet.ReferenceBytes(reference), false)
-	} else {
-		s.mark, ok = p.line.PutPair(header, to|datasheet.ShortLent, extension, datasheet.ReferenceBytes(reference), false)
-	}
-	if !ok {
+	if s.mark, ok = p.line.PutPair(header, to|datasheet.ShortLent, extension, datasheet.ReferenceBytes(reference), false); !ok {
 		return false
 	}
 	k.Lender.Lent(p.Ep.ID)
@@ -177,7 +172,7 @@ func (p *Path) rdma(op datasheet.Control) bool {
 func (p *Path) write(m *core.Sending) bool {
 	r, q, k := p.r, &p.Ep.Send, p.k
 	n, credit := uint32(len(m.Memory)), r.Credit()
-	if m.Control.Bits != datasheet.OpRDMAWrite || m.Status != 0 || n == 0 || n != m.Total || n > p.Ep.MaxPayload-datasheet.ExtensionSize || !r.tells(credit) {
+	if m.Control.Bits != datasheet.OpRDMAWrite || m.Status != 0 || m.Pushed != nil || n == 0 || n != m.Total || n > p.Ep.MaxPayload-datasheet.ExtensionSize || !r.tells(credit) {
 		return false
 	}
 	at := m.Target()
