@@ -150,7 +150,7 @@ func (c *CQ) Entries() int {
 }
 
 // Done takes the oldest completion whose descriptor has not been taken back yet. It
-// does not block: ErrNotDone, bare, says that there is none. It fails
+// does not block: ErrNotDone, bare, stands for none. It fails
 // with ErrClosed, ErrCQOverrun, ErrProtocol if the device wrote an
 // impossible entry, or what is wrong with the device.
 func (c *CQ) Done() (done Completion, err error) {
